@@ -1,0 +1,46 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupName is the API group of the kinds of this package, and the namespace of the labels and annotations that are
+// Assay's alone.
+const GroupName = "assay.dev"
+
+// GroupVersion is the group and version that the kinds of this package are served under.
+var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
+
+// AddToScheme registers the kinds of this package with a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&NodeFeatureRuleTemplate{}, &NodeFeatureRuleTemplateList{},
+		&NodeFeatureRequest{}, &NodeFeatureRequestList{},
+		&NodeFeatureSchedulingPolicy{}, &NodeFeatureSchedulingPolicyList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// Names that Assay writes or reads on Nodes and Pods.
+const (
+	// ScopeLabel on a Node says which rules with a scope apply to it.
+	ScopeLabel = GroupName + "/scope"
+	// RequiredFeaturesAnnotation on a Pod holds, as YAML, what its node must be able to do.
+	RequiredFeaturesAnnotation = GroupName + "/required-features"
+	// PreferredFeaturesAnnotation on a Pod holds, as YAML, what its node had better be able to do.
+	PreferredFeaturesAnnotation = GroupName + "/preferred-features"
+	// FeatureRequestLabel on a Pod names a NodeFeatureRequest of its namespace.
+	FeatureRequestLabel = GroupName + "/feature-request"
+	// RequirementHashAnnotation on a Pod is the hash of what it asked for when it was created.
+	RequirementHashAnnotation = GroupName + "/requirement-hash"
+	// FeaturesGenerationAnnotation on a Node changes whenever its effective features do, so that the scheduler looks again
+	// at pods that it could not place.
+	FeaturesGenerationAnnotation = GroupName + "/features-generation"
+	// MarkerResource is the extended resource that marks pods for an extender attached to the default scheduler.
+	MarkerResource = GroupName + "/features"
+	// FailedAnnotation on a Node says which rule's fail action keeps its labels as they are.
+	FailedAnnotation = GroupName + "/failed"
+)

@@ -1,0 +1,35 @@
+// Package crds holds the CustomResourceDefinitions of Assay's kinds, generated from the Go types. The chart, the tests and
+// the command line all use this one copy.
+package crds
+
+import (
+	"embed"
+	"io/fs"
+	"sort"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+// All returns the YAML of every definition, by file name.
+func All() map[string][]byte {
+	out := map[string][]byte{}
+	for _, name := range Names() {
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			panic(err) // an embedded file that was just listed
+		}
+		out[name] = data
+	}
+	return out
+}
+
+// Names returns the file names of the definitions, sorted.
+func Names() []string {
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		panic(err) // the pattern is constant
+	}
+	sort.Strings(names)
+	return names
+}

@@ -1,0 +1,88 @@
+package v1alpha1
+
+// FeatureMatcher is a list of terms that must all hold.
+//
+// +listType=atomic
+// +kubebuilder:validation:MaxItems=64
+type FeatureMatcher []FeatureMatcherTerm
+
+// FeatureMatcherTerm says what one feature must be like.
+type FeatureMatcherTerm struct {
+	// Feature is the name of the feature to look at, such as cpu.cpuid; case does not matter. A feature that the node does
+	// not have never matches, whatever the operator.
+	// +kubebuilder:validation:MaxLength=1024
+	Feature string `json:"feature"`
+	// MatchExpressions are looked up by element name; all must hold. Of a feature that is a list of instances, one and the
+	// same instance must satisfy all of them. An empty map matches anything; an absent one checks nothing.
+	// +optional
+	MatchExpressions *MatchExpressionSet `json:"matchExpressions"`
+	// MatchName is evaluated against the names of the elements (of instances: the names of their attributes); one must
+	// hold.
+	// +optional
+	MatchName *MatchExpression `json:"matchName"`
+}
+
+// MatchExpressionSet maps an element's name to what must hold for it.
+//
+// +mapType=atomic
+// +kubebuilder:validation:MaxProperties=64
+type MatchExpressionSet map[string]*MatchExpression
+
+// MatchExpression says what one element must be like.
+type MatchExpression struct {
+	// Op is the operator.
+	Op MatchOp `json:"op"`
+	// Value holds the operator's arguments: none for Exists, DoesNotExist, IsTrue and IsFalse; one for Gt, Ge, Lt and Le;
+	// two for GtLt and GeLe; one or more for In, NotIn and InRegexp.
+	// +optional
+	Value MatchValue `json:"value,omitempty"`
+	// Type says how Gt, Ge, Lt, Le, GtLt and GeLe compare: as integers (the default), or as versions with "version".
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Type ValueType `json:"type,omitempty"`
+}
+
+// MatchValue holds the arguments of an operator.
+//
+// +listType=atomic
+// +kubebuilder:validation:MaxItems=256
+// +kubebuilder:validation:items:MaxLength=1024
+type MatchValue []string
+
+// MatchOp is an operator of a MatchExpression.
+//
+// +kubebuilder:validation:Enum="In";"NotIn";"InRegexp";"Exists";"DoesNotExist";"Gt";"Ge";"Lt";"Le";"GtLt";"GeLe";"IsTrue";"IsFalse"
+type MatchOp string
+
+// The operators of a MatchExpression. MatchAny can only be written in the worker's configuration.
+const (
+	MatchAny          MatchOp = ""
+	MatchIn           MatchOp = "In"
+	MatchNotIn        MatchOp = "NotIn"
+	MatchInRegexp     MatchOp = "InRegexp"
+	MatchExists       MatchOp = "Exists"
+	MatchDoesNotExist MatchOp = "DoesNotExist"
+	MatchGt           MatchOp = "Gt"
+	MatchGe           MatchOp = "Ge"
+	MatchLt           MatchOp = "Lt"
+	MatchLe           MatchOp = "Le"
+	MatchGtLt         MatchOp = "GtLt"
+	MatchGeLe         MatchOp = "GeLe"
+	MatchIsTrue       MatchOp = "IsTrue"
+	MatchIsFalse      MatchOp = "IsFalse"
+)
+
+// ValueType says how the ordering operators read their input and arguments.
+type ValueType string
+
+// The known types of values.
+const (
+	TypeInteger ValueType = ""
+	TypeVersion ValueType = "version"
+)
+
+// MatchAnyElem is one alternative of matchAny.
+type MatchAnyElem struct {
+	// MatchFeatures are the terms of this alternative; all must hold.
+	MatchFeatures FeatureMatcher `json:"matchFeatures"`
+}

@@ -1,0 +1,92 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// NodeFeature says what one node can do: the facts that NodeFeatureRules are evaluated over, and labels that its publisher
+// asks for directly.
+//
+// The label nfd.node.kubernetes.io/node-name names the Node it describes. Any number of objects may describe one Node: the
+// worker publishes one, drivers and operators may publish more, and they are merged.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=nodefeatures,scope=Namespaced
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.metadata.labels['nfd\.node\.kubernetes\.io/node-name']`
+// +kubebuilder:printcolumn:name="Worker",type=string,priority=1,JSONPath=`.metadata.annotations['nfd\.node\.kubernetes\.io/worker\.version']`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeFeature struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is published.
+	Spec NodeFeatureSpec `json:"spec"`
+}
+
+// NodeFeatureList is a list of NodeFeatures.
+//
+// +kubebuilder:object:root=true
+type NodeFeatureList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NodeFeature `json:"items"`
+}
+
+// NodeFeatureSpec holds the features of a node and the labels that their publisher asks for.
+type NodeFeatureSpec struct {
+	// Features are the facts, as input to rules. The struct is atomic: a writer replaces it as a whole or not at all, so
+	// that the API server need not record an owner for each of its thousands of elements.
+	// +optional
+	// +structType=atomic
+	Features Features `json:"features"`
+	// Labels are node labels to create without any rule. A name without a namespace gets feature.node.kubernetes.io/.
+	// +optional
+	// +mapType=atomic
+	Labels map[string]string `json:"labels"`
+}
+
+// Features are facts by type and by name. A name has the form domain.feature, such as cpu.cpuid; one name may occur in more
+// than one of the three maps.
+type Features struct {
+	// Flags are sets of names without values, such as the CPU's capabilities.
+	// +optional
+	// +mapType=atomic
+	Flags map[string]FlagFeatureSet `json:"flags"`
+	// Attributes are sets of names with one value each, such as the options of the kernel configuration.
+	// +optional
+	// +mapType=atomic
+	Attributes map[string]AttributeFeatureSet `json:"attributes"`
+	// Instances are lists of things of one kind, each with attributes of its own, such as PCI devices.
+	// +optional
+	// +mapType=atomic
+	Instances map[string]InstanceFeatureSet `json:"instances"`
+}
+
+// FlagFeatureSet is a set of names.
+type FlagFeatureSet struct {
+	// Elements holds one entry for each name that is present.
+	// +mapType=atomic
+	Elements map[string]Nil `json:"elements"`
+}
+
+// AttributeFeatureSet is a set of names with one value each.
+type AttributeFeatureSet struct {
+	// Elements maps each name to its value.
+	// +mapType=atomic
+	Elements map[string]string `json:"elements"`
+}
+
+// InstanceFeatureSet is a list of things of one kind.
+type InstanceFeatureSet struct {
+	// Elements are the instances, in the order of their discovery.
+	// +listType=atomic
+	Elements []InstanceFeature `json:"elements"`
+}
+
+// InstanceFeature is one thing of a kind, such as one PCI device.
+type InstanceFeature struct {
+	// Attributes maps the name of each attribute to its value.
+	// +mapType=atomic
+	Attributes map[string]string `json:"attributes"`
+}
+
+// Nil is the value of a flag: an empty object.
+type Nil struct{}

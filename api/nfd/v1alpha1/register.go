@@ -1,0 +1,31 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupName is the API group of the kinds of this package. It is NFD's, because Assay serves NFD's objects.
+const GroupName = "nfd.k8s-sigs.io"
+
+// GroupVersion is the group and version that the kinds of this package are served under.
+var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
+
+// The resources of the group, for clients that work without the typed kinds.
+var (
+	NodeFeatureResource      = GroupVersion.WithResource("nodefeatures")
+	NodeFeatureRuleResource  = GroupVersion.WithResource("nodefeaturerules")
+	NodeFeatureGroupResource = GroupVersion.WithResource("nodefeaturegroups")
+)
+
+// AddToScheme registers the kinds of this package with a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&NodeFeature{}, &NodeFeatureList{},
+		&NodeFeatureRule{}, &NodeFeatureRuleList{},
+		&NodeFeatureGroup{}, &NodeFeatureGroupList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
