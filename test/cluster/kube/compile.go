@@ -1,0 +1,204 @@
+//go:build linux
+
+package kube
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// buildEnv is the project's one set of build flags (the Makefile exports the same): another -trimpath or CGO_ENABLED would
+// compile client-go and everything under it a second time.
+var buildEnv = []string{"CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false"}
+
+// reportEvery is how often the build says how far it is: seldom enough for a log, often enough to believe in.
+const reportEvery = 15 * time.Second
+
+// ldflags strips the binary and stamps the version. Without a stamp `kubectl version` fails, since it cannot parse the
+// placeholder that the source has.
+func ldflags() string {
+	parts := strings.Split(strings.TrimPrefix(Version, "v"), ".")
+	const version = "k8s.io/component-base/version."
+	return strings.Join([]string{
+		"-s", "-w",
+		"-X", version + "gitVersion=" + Version,
+		"-X", version + "gitMajor=" + parts[0],
+		"-X", version + "gitMinor=" + parts[1],
+		"-X", version + "gitTreeState=clean",
+		"-X", version + "buildDate=1970-01-01T00:00:00Z",
+	}, " ")
+}
+
+// compile builds the module in source into the file out.
+func compile(ctx context.Context, source, out string, progress io.Writer) error {
+	start := time.Now()
+	fmt.Fprintf(progress, "kube: looking up what a Kubernetes %s control plane needs (the first time that downloads some 200 Go modules)\n", Version)
+	report := newReport(progress, start)
+	err := run(ctx, source, report, "list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", ".")
+	if err != nil {
+		return err
+	}
+	// The program itself is always stale, since it is never installed; two or three packages are no work worth a warning.
+	if total := report.total(); total > 3 {
+		fmt.Fprintf(progress, "kube: compiling etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kubelet, kube-proxy and kubectl from source: "+
+			"%d packages. On two cores this takes 5 to 12 minutes, once; afterwards it is cached.\n", total)
+	}
+	done := make(chan struct{})
+	var ticking sync.WaitGroup
+	ticking.Go(func() { report.tick(done) })
+	err = run(ctx, source, report, "build", "-v", "-ldflags", ldflags(), "-o", out, ".")
+	close(done)
+	ticking.Wait()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(progress, "kube: built in %s\n", time.Since(start).Round(time.Second))
+	return nil
+}
+
+// run runs the go command. What it prints are packages to compile; what it says meanwhile goes to the report, and is quoted
+// if it fails.
+func run(ctx context.Context, dir string, report *report, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), buildEnv...)
+	cmd.Env = append(cmd.Env, "GOWORK=off")
+	var said tail
+	var reading sync.WaitGroup
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return errors.New("the go command is not in PATH")
+		}
+		return err
+	}
+	reading.Go(func() { eachLine(stdout, report.planned) })
+	reading.Go(func() {
+		eachLine(stderr, func(line string) {
+			if !report.happened(line) {
+				said.add(line)
+			}
+		})
+	})
+	reading.Wait()
+	if err := cmd.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("go %s: %w\n%s", args[0], err, said.String())
+	}
+	return nil
+}
+
+func eachLine(r io.Reader, f func(string)) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		f(lines.Text())
+	}
+	_, _ = io.Copy(io.Discard, r) // after a line beyond the scanner's limit: do not block the writer
+}
+
+// report counts what the go command says it does. It is safe for concurrent use.
+type report struct {
+	w     io.Writer
+	start time.Time
+
+	mu         sync.Mutex
+	stale      map[string]bool // packages to compile
+	compiled   int
+	downloaded int
+}
+
+func newReport(w io.Writer, start time.Time) *report {
+	return &report{w: w, start: start, stale: map[string]bool{}}
+}
+
+// planned notes one package that is to be compiled.
+func (r *report) planned(line string) {
+	if line == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stale[line] = true
+}
+
+// happened notes what a line of the go command's standard error says and returns whether it was mere progress.
+func (r *report) happened(line string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case strings.HasPrefix(line, "go: downloading "):
+		r.downloaded++
+		if r.downloaded%50 == 0 {
+			fmt.Fprintf(r.w, "kube: %d modules downloaded, %s\n", r.downloaded, r.elapsed())
+		}
+		return true
+	case r.stale[line]:
+		r.compiled++
+		return true
+	}
+	return false
+}
+
+func (r *report) total() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.stale)
+}
+
+// tick says from time to time how far the compilation is, until done is closed.
+func (r *report) tick(done <-chan struct{}) {
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+			fmt.Fprintln(r.w, r.line())
+		}
+	}
+}
+
+func (r *report) line() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.compiled >= len(r.stale)-1 { // the last one is the program itself: compiled in no time, then linked
+		return fmt.Sprintf("kube: linking (needs some 2.5 GB of memory for half a minute), %s", r.elapsed())
+	}
+	return fmt.Sprintf("kube: %4d of %d packages compiled (%d %%), %s",
+		r.compiled, len(r.stale), 100*r.compiled/len(r.stale), r.elapsed())
+}
+
+func (r *report) elapsed() time.Duration { return time.Since(r.start).Round(time.Second) }
+
+// tailLines is how much of a failed command's output an error quotes: enough for a compiler's messages.
+const tailLines = 30
+
+// tail keeps the last lines it was given. It is not safe for concurrent use.
+type tail struct{ lines []string }
+
+func (t *tail) add(line string) {
+	t.lines = append(t.lines, line)
+	if len(t.lines) > tailLines {
+		t.lines = t.lines[1:]
+	}
+}
+
+func (t *tail) String() string { return strings.Join(t.lines, "\n") }

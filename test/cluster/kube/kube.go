@@ -1,0 +1,260 @@
+//go:build linux
+
+// Package kube provides the programs of Kubernetes, built from Go modules: no registry, no download of binaries.
+//
+// hack/kube is a module of its own that links all of them into one binary. It is built once per version and kept in the
+// user's cache directory; every program is a symlink to it.
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names of the programs.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	Scheduler         = "kube-scheduler"
+	ControllerManager = "kube-controller-manager"
+	Kubelet           = "kubelet"
+	Proxy             = "kube-proxy"
+	Kubectl           = "kubectl"
+)
+
+// Version is the version of Kubernetes that hack/kube pins, and that its programs report.
+const Version = "v1.36.3"
+
+// AssetsVar names the environment variable that may point to a directory with programs, as controller-runtime's envtest
+// uses it. What that directory holds is used as it is; only what it lacks is built.
+const AssetsVar = "KUBEBUILDER_ASSETS"
+
+// keepUnused is how long the binary of another version is kept after its last use: long enough to switch between branches,
+// short enough that old versions (145 MB each) do not pile up.
+const keepUnused = 30 * 24 * time.Hour
+
+// names lists all programs, in the order in which they are documented.
+var names = []string{Etcd, APIServer, Scheduler, ControllerManager, Kubelet, Proxy, Kubectl}
+
+// Programs maps the name of a program to the path of its executable.
+type Programs map[string]string
+
+// Find returns the paths of the programs needed (all, if none is named): from $KUBEBUILDER_ASSETS where that holds them,
+// otherwise from the cache, otherwise newly built, which takes 5 to 12 minutes on two cores and is told to progress.
+// It must be called with the working directory inside a clone of the project. It may be called by several processes at
+// once: one builds, the others wait for it.
+func Find(ctx context.Context, progress io.Writer, needed ...string) (Programs, error) {
+	if len(needed) == 0 {
+		needed = names
+	}
+	programs := given(os.Getenv(AssetsVar), needed)
+	if len(programs) == len(needed) {
+		return programs, nil
+	}
+	dir, err := Build(ctx, progress)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range needed {
+		if programs[name] == "" {
+			programs[name] = filepath.Join(dir, name)
+		}
+	}
+	return programs, nil
+}
+
+// given returns those of the needed programs that dir holds.
+func given(dir string, needed []string) Programs {
+	programs := Programs{}
+	if dir == "" {
+		return programs
+	}
+	for _, name := range needed {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			programs[name] = path
+		}
+	}
+	return programs
+}
+
+// Build returns the directory that holds all programs of the version in hack/kube, and builds them if they are not there.
+func Build(ctx context.Context, progress io.Writer) (string, error) {
+	source, err := sourceDir()
+	if err != nil {
+		return "", err
+	}
+	key, err := cacheKey(ctx, source)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a place for the Kubernetes binaries: %w", err)
+	}
+	cache = filepath.Join(cache, "assay", "kube")
+	dir := filepath.Join(cache, key)
+	if complete(dir) {
+		touch(dir)
+		return dir, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(filepath.Join(cache, "lock"), progress)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if complete(dir) { // built by the process that held the lock
+		return dir, nil
+	}
+	if err := build(ctx, source, dir, progress); err != nil {
+		return "", err
+	}
+	prune(cache, key)
+	return dir, nil
+}
+
+// build compiles into a directory beside dir and renames it: dir is complete or absent.
+func build(ctx context.Context, source, dir string, progress io.Writer) error {
+	next, err := os.MkdirTemp(filepath.Dir(dir), "new-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(next) }() // gone after the rename
+	if err := os.Chmod(next, 0o755); err != nil {
+		return err
+	}
+	if err := compile(ctx, source, filepath.Join(next, "kubeall"), progress); err != nil {
+		return fmt.Errorf("build the Kubernetes control plane in %s: %w", source, err)
+	}
+	for _, name := range names {
+		if err := os.Symlink("kubeall", filepath.Join(next, name)); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil { // what an interrupted clean-up may have left
+		return err
+	}
+	return os.Rename(next, dir)
+}
+
+// complete says whether dir holds every program.
+func complete(dir string) bool {
+	return len(given(dir, names)) == len(names)
+}
+
+// Root returns the directory of the project that the working directory lies in.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for start := dir; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "hack", "kube", "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("%s is not inside a clone of Assay: no hack/kube in it or above it; the control plane is built from there", start)
+		}
+	}
+}
+
+func sourceDir() (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, "hack", "kube"), nil
+}
+
+// cacheKey names the binary that the source, the Go version and the flags make.
+func cacheKey(ctx context.Context, source string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(source, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	files = append(files, filepath.Join(source, "go.mod"), filepath.Join(source, "go.sum"))
+	sort.Strings(files)
+
+	hash := sha256.New()
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(hash, "%s %d\n%s", filepath.Base(file), len(data), data)
+	}
+	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH")
+	cmd.Dir = source
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("ask the go command for its version: %w%s", err, stderrOf(err))
+	}
+	fmt.Fprintf(hash, "%s%q%q", out, buildEnv, ldflags())
+	version := strings.Fields(string(out))[0]
+	return Version + "-" + version + "-" + hex.EncodeToString(hash.Sum(nil))[:12], nil
+}
+
+func stderrOf(err error) string {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return ": " + strings.TrimSpace(string(exit.Stderr))
+	}
+	return ""
+}
+
+// lock waits for the exclusive lock on a file. The kernel gives it back when the process ends, however it ends.
+func lock(path string, progress io.Writer) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		fmt.Fprintln(progress, "kube: another process is building the Kubernetes control plane; waiting for it")
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+// touch notes that a binary is in use. Failing to costs a rebuild in a month.
+func touch(dir string) {
+	now := time.Now()
+	_ = os.Chtimes(dir, now, now)
+}
+
+// prune removes the binaries of other versions that nobody used for a while, and what interrupted builds left. What it
+// cannot remove, the next build tries again.
+func prune(cache, keep string) {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !entry.IsDir() || entry.Name() == keep {
+			continue
+		}
+		if strings.HasPrefix(entry.Name(), "new-") || time.Since(info.ModTime()) > keepUnused {
+			_ = os.RemoveAll(filepath.Join(cache, entry.Name()))
+		}
+	}
+}
