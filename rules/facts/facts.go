@@ -1,0 +1,145 @@
+// Package facts holds what is known about a node in a form that is cheap to keep for thousands of nodes and cheap to ask.
+package facts
+
+import (
+	"maps"
+	"slices"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// Facts are the features of a node: immutable, safe for concurrent use. A nil *Facts has none.
+type Facts struct {
+	// names are shared by all nodes that have the same features, whatever these say.
+	names    *names
+	features []*Feature // by position of the name
+}
+
+// Source answers questions about a node. A feature that the node does not have is nil; names are compared exactly.
+type Source interface {
+	Feature(name string) *Feature
+}
+
+// Feature is what a node says under one name. It may be of more than one type at once; a nil pointer says that it is not of
+// that type, which is not the same as being empty.
+type Feature struct {
+	Flags      *Flags
+	Attributes *Attributes
+	Instances  *Instances
+}
+
+// FeatureID identifies what a feature says: equal features of one Interner have equal ids, different ones never have. It is
+// meant as a key of caches, in which it keeps nothing alive.
+type FeatureID [3]uint64
+
+// ID returns the id of the feature; that of nil is zero.
+func (f *Feature) ID() FeatureID {
+	if f == nil {
+		return FeatureID{}
+	}
+	return FeatureID{f.Flags.ID(), f.Attributes.ID(), f.Instances.ID()}
+}
+
+// New makes Facts of the features of a NodeFeature, sharing sets with others made with the same Interner (nil: none). The
+// synthetic feature rule.matched is dropped, whoever published it: a back-reference must not be forged.
+func New(features *nfdv1alpha1.Features, in *Interner) *Facts {
+	b := builder{}
+	if features == nil {
+		return b.build(in)
+	}
+	for name, set := range features.Flags {
+		b.at(name).Flags = newFlags(slices.Sorted(maps.Keys(set.Elements)), in)
+	}
+	for name, set := range features.Attributes {
+		b.at(name).Attributes = attributesFromMap(set.Elements, in)
+	}
+	for name, set := range features.Instances {
+		list := make([]map[string]string, len(set.Elements))
+		for i := range set.Elements {
+			list[i] = set.Elements[i].Attributes
+		}
+		b.at(name).Instances = instancesFromMaps(list, in)
+	}
+	return b.build(in)
+}
+
+// FromMap makes Facts of features by name; rule.matched is dropped as in New.
+func FromMap(features map[string]Feature, in *Interner) *Facts {
+	b := builder{}
+	for name, f := range features {
+		*b.at(name) = Feature{Flags: in.Flags(f.Flags), Attributes: in.Attributes(f.Attributes), Instances: in.Instances(f.Instances)}
+	}
+	return b.build(in)
+}
+
+// Feature returns a feature by its exact name, or nil.
+func (f *Facts) Feature(name string) *Feature {
+	if f == nil {
+		return nil
+	}
+	i, ok := f.names.lookup(name)
+	if !ok {
+		return nil
+	}
+	return f.features[i]
+}
+
+// Names returns the names of the features, sorted. The slice is shared: do not modify it.
+func (f *Facts) Names() []string {
+	if f == nil {
+		return nil
+	}
+	return f.names.list
+}
+
+// Features returns the facts in the form of the API, for printing. The result shares nothing with f.
+func (f *Facts) Features() *nfdv1alpha1.Features {
+	out := &nfdv1alpha1.Features{
+		Flags:      map[string]nfdv1alpha1.FlagFeatureSet{},
+		Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{},
+		Instances:  map[string]nfdv1alpha1.InstanceFeatureSet{},
+	}
+	for i, name := range f.Names() {
+		feature := f.features[i]
+		if feature.Flags != nil {
+			set := nfdv1alpha1.FlagFeatureSet{Elements: make(map[string]nfdv1alpha1.Nil, feature.Flags.Len())}
+			for _, element := range feature.Flags.Names() {
+				set.Elements[element] = nfdv1alpha1.Nil{}
+			}
+			out.Flags[name] = set
+		}
+		if feature.Attributes != nil {
+			out.Attributes[name] = nfdv1alpha1.AttributeFeatureSet{Elements: feature.Attributes.Map()}
+		}
+		if feature.Instances != nil {
+			set := nfdv1alpha1.InstanceFeatureSet{Elements: make([]nfdv1alpha1.InstanceFeature, 0, feature.Instances.Len())}
+			for _, m := range feature.Instances.Select(nil) {
+				set.Elements = append(set.Elements, nfdv1alpha1.InstanceFeature{Attributes: m})
+			}
+			out.Instances[name] = set
+		}
+	}
+	return out
+}
+
+// builder collects features by name.
+type builder map[string]*Feature
+
+func (b builder) at(name string) *Feature {
+	f := b[name]
+	if f == nil {
+		f = &Feature{}
+		b[name] = f
+	}
+	return f
+}
+
+func (b builder) build(in *Interner) *Facts {
+	delete(b, nfdv1alpha1.RuleMatchedFeature)
+	list := slices.Sorted(maps.Keys(b))
+	f := &Facts{names: in.internNames(list), features: make([]*Feature, len(list))}
+	for i, name := range list {
+		f.features[i] = in.Feature(*b[name])
+	}
+	return f
+}

@@ -1,0 +1,365 @@
+package facts
+
+import (
+	"hash/maphash"
+	"maps"
+	"slices"
+)
+
+// narrowValues is how many different values the cells of a narrow column can tell apart: a byte less the zero that means
+// "this instance lacks the attribute".
+const narrowValues = 255
+
+// sparseShare is the share of instances (one in so many) below which a column lists the instances that have the attribute
+// instead of keeping a cell for each. Without it, n instances with one attribute of its own each would take n² cells.
+const sparseShare = 4
+
+// Instances is an immutable list of things of one kind, each with attributes of its own; safe for concurrent use. A nil
+// *Instances is empty.
+//
+// It is stored by column, each with a dictionary of its values: eighty PCI devices have eight classes, so that an
+// expression on the class is evaluated eight times and not eighty.
+type Instances struct {
+	id      uint64
+	rows    int
+	names   *names
+	columns []Column // by position of the name
+}
+
+// Column holds one attribute of all instances.
+type Column struct {
+	values []string // the dictionary, in the order of first use
+	rows   []uint32 // which instances have the attribute, ascending; nil if there is a cell for each
+	narrow []uint8  // cells: position in the dictionary plus one, 0 if the instance lacks the attribute
+	wide   []uint32 // the same, used when the dictionary is larger than a byte can tell apart
+}
+
+// NewInstances makes a list from maps, which are not kept.
+func NewInstances(list []map[string]string) *Instances {
+	return instancesFromMaps(list, nil)
+}
+
+func instancesFromMaps(list []map[string]string, in *Interner) *Instances {
+	var b instancesBuilder
+	for _, m := range list {
+		b.next()
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			b.add(name, m[name])
+		}
+	}
+	return b.build(in)
+}
+
+// Len returns how many instances there are.
+func (s *Instances) Len() int {
+	if s == nil {
+		return 0
+	}
+	return s.rows
+}
+
+// Get returns an attribute of the i-th instance.
+func (s *Instances) Get(i int, attribute string) (string, bool) {
+	if s == nil || i < 0 || i >= s.rows {
+		return "", false
+	}
+	p, ok := s.names.lookup(attribute)
+	if !ok {
+		return "", false
+	}
+	return s.columns[p].at(i)
+}
+
+// Instance returns a copy of the i-th instance.
+func (s *Instances) Instance(i int) map[string]string {
+	m := make(map[string]string, len(s.columns))
+	for p := range s.columns {
+		if v, ok := s.columns[p].at(i); ok {
+			m[s.names.list[p]] = v
+		}
+	}
+	return m
+}
+
+// Select returns copies of the instances whose bit is set in keep, in their order; a nil keep selects all. It costs as much
+// as the list has cells, which is less than asking for one instance after the other when they have few attributes in
+// common.
+func (s *Instances) Select(keep []uint64) []map[string]string {
+	if s.Len() == 0 {
+		return nil
+	}
+	all := make([]map[string]string, s.rows)
+	count := 0
+	for i := range all {
+		if keep == nil || keep[i/64]&(1<<(i%64)) != 0 {
+			all[i] = map[string]string{}
+			count++
+		}
+	}
+	for p := range s.columns {
+		name, c := s.names.list[p], &s.columns[p]
+		for cell, row := range c.Cells() {
+			if m := all[row]; m != nil {
+				m[name] = c.values[cell]
+			}
+		}
+	}
+	out := make([]map[string]string, 0, count)
+	for _, m := range all {
+		if m != nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Names returns the names of all attributes that occur, sorted. The slice is shared: do not modify it.
+func (s *Instances) Names() []string {
+	if s == nil {
+		return nil
+	}
+	return s.names.list
+}
+
+// Column returns the column of an attribute, or nil if no instance has it.
+func (s *Instances) Column(k Key) *Column {
+	if s == nil {
+		return nil
+	}
+	p, ok := s.names.find(k)
+	if !ok {
+		return nil
+	}
+	return &s.columns[p]
+}
+
+// ColumnAt returns the column of the i-th name.
+func (s *Instances) ColumnAt(i int) *Column { return &s.columns[i] }
+
+// ID is a number that no other list ever has. Equal lists of one Interner have equal numbers; nil has 0.
+func (s *Instances) ID() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.id
+}
+
+// Values returns the different values, in the order of their first use. The slice is shared: do not modify it.
+func (c *Column) Values() []string { return c.values }
+
+// Mark sets in rows the bit of each instance whose value is marked in values (both are bit sets: bit i of word i/64).
+func (c *Column) Mark(values, rows []uint64) {
+	switch {
+	case c.rows != nil:
+		for i, row := range c.rows {
+			v := c.cell(i) - 1
+			rows[row/64] |= (values[v/64] >> (v % 64) & 1) << (row % 64)
+		}
+	case c.narrow != nil:
+		for row, cell := range c.narrow {
+			if cell != 0 {
+				v := cell - 1
+				rows[row/64] |= (values[v/64] >> (v % 64) & 1) << (row % 64)
+			}
+		}
+	default:
+		for row, cell := range c.wide {
+			if cell != 0 {
+				v := cell - 1
+				rows[row/64] |= (values[v/64] >> (v % 64) & 1) << (row % 64)
+			}
+		}
+	}
+}
+
+// Cells iterates over the positions in Values and the instances that have them.
+func (c *Column) Cells() func(yield func(value, row int) bool) {
+	return func(yield func(value, row int) bool) {
+		n := max(len(c.narrow), len(c.wide))
+		for i := range n {
+			v := c.cell(i)
+			if v == 0 {
+				continue
+			}
+			row := i
+			if c.rows != nil {
+				row = int(c.rows[i])
+			}
+			if !yield(int(v-1), row) {
+				return
+			}
+		}
+	}
+}
+
+func (c *Column) cell(i int) uint32 {
+	if c.narrow != nil {
+		return uint32(c.narrow[i])
+	}
+	return c.wide[i]
+}
+
+func (c *Column) at(row int) (string, bool) {
+	i := row
+	if c.rows != nil {
+		var ok bool
+		if i, ok = slices.BinarySearch(c.rows, uint32(row)); !ok {
+			return "", false
+		}
+	}
+	v := c.cell(i)
+	if v == 0 {
+		return "", false
+	}
+	return c.values[v-1], true
+}
+
+// instancesBuilder collects instances row by row.
+type instancesBuilder struct {
+	rows    int
+	names   []string
+	columns []columnBuilder
+	byName  map[string]int
+	guess   int // the column after the last one: rows mostly have their attributes in one order
+}
+
+type columnBuilder struct {
+	rows   []uint32
+	values []string
+}
+
+// next begins an instance.
+func (b *instancesBuilder) next() {
+	b.rows++
+	b.guess = 0
+}
+
+// add sets an attribute of the current instance; a second value replaces the first.
+func (b *instancesBuilder) add(name, value string) {
+	p := b.column(name)
+	b.guess = p + 1
+	c, row := &b.columns[p], uint32(b.rows-1)
+	if n := len(c.rows); n > 0 && c.rows[n-1] == row {
+		c.values[n-1] = value
+		return
+	}
+	c.rows = append(c.rows, row)
+	c.values = append(c.values, value)
+}
+
+func (b *instancesBuilder) column(name string) int {
+	if b.guess < len(b.names) && b.names[b.guess] == name {
+		return b.guess
+	}
+	if p, ok := b.byName[name]; ok {
+		return p
+	}
+	if b.byName == nil {
+		b.byName = map[string]int{}
+	}
+	p := len(b.names)
+	b.byName[name] = p
+	b.names = append(b.names, name)
+	b.columns = append(b.columns, columnBuilder{})
+	return p
+}
+
+// build makes the list.
+func (b *instancesBuilder) build(in *Interner) *Instances {
+	order := make([]int, len(b.names))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(x, y int) int {
+		if b.names[x] < b.names[y] {
+			return -1
+		}
+		return 1
+	})
+	s := &Instances{rows: b.rows, columns: make([]Column, len(order))}
+	sorted := make([]string, len(order))
+	dictionary := map[string]uint32{}
+	for i, p := range order {
+		sorted[i] = b.names[p]
+		s.columns[i] = b.columns[p].build(b.rows, dictionary)
+		clear(dictionary)
+	}
+	s.names = in.internNames(sorted)
+	return in.internInstances(s)
+}
+
+func (b *columnBuilder) build(rows int, dictionary map[string]uint32) Column {
+	var c Column
+	cells := make([]uint32, len(b.rows))
+	for i, v := range b.values {
+		id, ok := dictionary[v]
+		if !ok {
+			c.values = append(c.values, v)
+			id = uint32(len(c.values))
+			dictionary[v] = id
+		}
+		cells[i] = id
+	}
+	c.values = pack(c.values)
+	if len(b.rows)*sparseShare < rows {
+		c.rows = slices.Clip(b.rows)
+		c.setCells(cells)
+		return c
+	}
+	if len(cells) < rows {
+		dense := make([]uint32, rows)
+		for i, row := range b.rows {
+			dense[row] = cells[i]
+		}
+		cells = dense
+	}
+	c.setCells(cells)
+	return c
+}
+
+func (c *Column) setCells(cells []uint32) {
+	if len(c.values) > narrowValues {
+		c.wide = cells
+		return
+	}
+	c.narrow = make([]uint8, len(cells))
+	for i, v := range cells {
+		c.narrow[i] = uint8(v)
+	}
+}
+
+func (c *Column) equal(o *Column) bool {
+	return slices.Equal(c.values, o.values) && slices.Equal(c.rows, o.rows) &&
+		slices.Equal(c.narrow, o.narrow) && slices.Equal(c.wide, o.wide)
+}
+
+func (s *Instances) hash() uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	hashInt(&h, int(s.names.id))
+	hashInt(&h, s.rows)
+	for i := range s.columns {
+		c := &s.columns[i]
+		hashStrings(&h, c.values)
+		_, _ = h.Write(c.narrow)
+		for _, v := range c.wide {
+			hashInt(&h, int(v))
+		}
+		for _, v := range c.rows {
+			hashInt(&h, int(v))
+		}
+	}
+	return h.Sum64()
+}
+
+func (s *Instances) equal(o *Instances) bool {
+	if s.names != o.names || s.rows != o.rows {
+		return false
+	}
+	for i := range s.columns {
+		if !s.columns[i].equal(&o.columns[i]) {
+			return false
+		}
+	}
+	return true
+}

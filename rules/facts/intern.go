@@ -1,0 +1,205 @@
+package facts
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"weak"
+)
+
+const (
+	// firstSweep is how large a table grows before its dead entries are looked for the first time.
+	firstSweep = 256
+
+	// maxKnownTexts bounds how many JSON texts are remembered. One set can be written in any number of ways (blanks,
+	// escapes, order), so that unlike the tables of sets this one is not bounded by what is in use. It leaves room for
+	// 100,000 nodes that have two sets each which no other node has, and takes at most some 15 MB.
+	maxKnownTexts = 1 << 18
+)
+
+// Interner turns equal sets into one: of the sets made with one Interner, equal pointers mean equal content and the
+// reverse. A fleet of servers has tens of different CPUs, kernels and PCI layouts; each is kept once.
+//
+// It holds sets by weak pointers, so its memory is bounded by the sets that somebody else keeps: what is no longer used is
+// collected, and forgotten at a table's next sweep. It is safe for concurrent use. A nil *Interner shares nothing.
+type Interner struct {
+	names      table[uint64, names]
+	flags      table[uint64, Flags]
+	attributes table[uint64, Attributes]
+	instances  table[uint64, Instances]
+	features   table[FeatureID, Feature]
+
+	// The same sets by the JSON text they were read from.
+	flagTexts      table[digest, Flags]
+	attributeTexts table[digest, Attributes]
+	instanceTexts  table[digest, Instances]
+
+	seeds [2]maphash.Seed
+}
+
+// NewInterner returns an empty Interner.
+func NewInterner() *Interner {
+	in := &Interner{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	in.flagTexts.limit = maxKnownTexts
+	in.attributeTexts.limit = maxKnownTexts
+	in.instanceTexts.limit = maxKnownTexts
+	return in
+}
+
+// Feature returns the one Feature with these sets, whose own pointers decide.
+func (in *Interner) Feature(f Feature) *Feature {
+	if in == nil {
+		return &f
+	}
+	id := f.ID()
+	if known := in.features.get(id); known != nil {
+		return known
+	}
+	// The key is made of numbers, not of pointers, so that the table keeps no set alive; they are never reused.
+	return in.features.intern(id, func(*Feature) bool { return true }, nil, func() *Feature { return &f })
+}
+
+// Flags returns the set that equals f and was seen first.
+func (in *Interner) Flags(f *Flags) *Flags {
+	if in == nil || f == nil {
+		return f
+	}
+	return newFlags(f.names.list, in)
+}
+
+// Attributes returns the set that equals a and was seen first.
+func (in *Interner) Attributes(a *Attributes) *Attributes {
+	if in == nil || a == nil {
+		return a
+	}
+	return newAttributes(a.names.list, a.values, in)
+}
+
+// Instances returns the list that equals s and was seen first.
+func (in *Interner) Instances(s *Instances) *Instances {
+	if in == nil || s == nil {
+		return s
+	}
+	return in.internInstances(&Instances{rows: s.rows, names: in.internNames(s.names.list), columns: s.columns})
+}
+
+func (in *Interner) internNames(sorted []string) *names {
+	if in == nil {
+		return newNames(sorted)
+	}
+	var h maphash.Hash
+	h.SetSeed(seed)
+	hashStrings(&h, sorted)
+	return in.names.intern(h.Sum64(),
+		func(n *names) bool { return slices.Equal(n.list, sorted) }, nextHash,
+		func() *names { return newNames(sorted) })
+}
+
+func (in *Interner) internFlags(n *names) *Flags {
+	create := func() *Flags { return &Flags{id: nextID(), names: n} }
+	if in == nil {
+		return create()
+	}
+	return in.flags.intern(n.id, func(f *Flags) bool { return f.names == n }, nextHash, create)
+}
+
+func (in *Interner) internAttributes(n *names, values []string) *Attributes {
+	create := func() *Attributes { return &Attributes{id: nextID(), names: n, values: pack(values)} }
+	if in == nil {
+		return create()
+	}
+	return in.attributes.intern(attributesHash(n, values),
+		func(a *Attributes) bool { return a.names == n && slices.Equal(a.values, values) }, nextHash, create)
+}
+
+func (in *Interner) internInstances(s *Instances) *Instances {
+	create := func() *Instances { s.id = nextID(); return s }
+	if in == nil {
+		return create()
+	}
+	return in.instances.intern(s.hash(), s.equal, nextHash, create)
+}
+
+// digest identifies a JSON text. Two hashes of 64 bits with secret seeds: a text is taken for another one with a
+// probability of 2⁻¹²⁸, and nobody who does not know the seeds can search for such a pair.
+type digest [2]uint64
+
+func (in *Interner) digest(text string) digest {
+	return digest{maphash.String(in.seeds[0], text), maphash.String(in.seeds[1], text)}
+}
+
+// table finds things by key without keeping them alive.
+type table[K comparable, T any] struct {
+	mu      sync.RWMutex
+	entries map[K]weak.Pointer[T]
+	sweepAt int
+	limit   int // 0: as many as are in use
+}
+
+// get returns what put or intern stored under a key, or nil.
+func (t *table[K, T]) get(key K) *T {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.entries[key].Value()
+}
+
+// put stores under a key.
+func (t *table[K, T]) put(key K, v *T) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.store(key, v)
+}
+
+// intern returns what is stored under a key if it is the same, else what create makes. Where another thing has the key,
+// next says which key to try.
+func (t *table[K, T]) intern(key K, same func(*T) bool, next func(K) K, create func() *T) *T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		known := t.entries[key].Value()
+		if known == nil {
+			v := create()
+			t.store(key, v)
+			return v
+		}
+		if same(known) {
+			return known
+		}
+		key = next(key)
+	}
+}
+
+// store needs the lock.
+func (t *table[K, T]) store(key K, v *T) {
+	if t.entries == nil {
+		t.entries, t.sweepAt = map[K]weak.Pointer[T]{}, firstSweep
+	}
+	if len(t.entries) >= t.sweepAt {
+		t.sweep()
+	}
+	t.entries[key] = weak.Make(v)
+}
+
+// sweep forgets what was collected. Tables double between sweeps, so that a sweep costs each insertion little.
+func (t *table[K, T]) sweep() {
+	for key, p := range t.entries {
+		if p.Value() == nil {
+			delete(t.entries, key)
+		}
+	}
+	if t.limit > 0 && len(t.entries) >= t.limit {
+		// Everything is in use. The order of maps is random, so is what goes; it costs a parse to get it back.
+		for key := range t.entries {
+			if len(t.entries) <= t.limit/2 {
+				break
+			}
+			delete(t.entries, key)
+		}
+	}
+	t.sweepAt = max(firstSweep, 2*len(t.entries))
+	if t.limit > 0 {
+		t.sweepAt = min(t.sweepAt, t.limit)
+	}
+}
+
+func nextHash(h uint64) uint64 { return h + 1 }

@@ -1,0 +1,145 @@
+package facts
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+)
+
+const (
+	// smallSet is how many names are looked for one by one: up to there a scan costs no more than a hash, and most features
+	// (memory.numa, kernel.selinux …) are that small, so that they carry no index.
+	smallSet = 8
+
+	// An index entry packs the position of a name plus one into its lower bits and a part of the name's hash into the upper
+	// ones, so that a name that is not there is nearly always told apart without looking at any text.
+	positionBits = 20
+	positionMask = 1<<positionBits - 1
+)
+
+// seed makes the order of hash tables unpredictable to whoever chooses the names.
+var seed = maphash.MakeSeed()
+
+// Key is a name prepared for fast look-ups: whoever looks for one name in many sets hashes it once.
+type Key struct {
+	name string
+	hash uint32
+}
+
+// MakeKey prepares a name.
+func MakeKey(name string) Key {
+	h := maphash.String(seed, name)
+	return Key{name: name, hash: uint32(h ^ h>>32)}
+}
+
+// String returns the name.
+func (k Key) String() string { return k.name }
+
+// names is an immutable, sorted set of names with look-ups in constant time. Sets of attributes that differ only in their
+// values share it.
+type names struct {
+	id    uint64
+	list  []string
+	index []uint32 // open addressing, a power of two long; nil for small sets
+}
+
+// newNames copies a sorted list without duplicates.
+func newNames(sorted []string) *names {
+	n := &names{id: nextID(), list: pack(sorted)}
+	if len(sorted) <= smallSet || len(sorted) >= positionMask {
+		return n
+	}
+	size := 1
+	for size*3 < len(sorted)*4 {
+		size *= 2
+	}
+	n.index = make([]uint32, size)
+	mask := uint32(size - 1)
+	for i, name := range n.list {
+		h := MakeKey(name).hash
+		slot := h & mask
+		for n.index[slot] != 0 {
+			slot = (slot + 1) & mask
+		}
+		n.index[slot] = h&^positionMask | uint32(i+1)
+	}
+	return n
+}
+
+// find returns the position of a name.
+func (n *names) find(k Key) (int, bool) {
+	if n.index == nil {
+		return n.search(k.name)
+	}
+	mask := uint32(len(n.index) - 1)
+	for slot := k.hash & mask; ; slot = (slot + 1) & mask {
+		e := n.index[slot]
+		if e == 0 {
+			return 0, false
+		}
+		if (e^k.hash)&^positionMask == 0 {
+			if i := int(e&positionMask) - 1; n.list[i] == k.name {
+				return i, true
+			}
+		}
+	}
+}
+
+// lookup is find for a name that is looked for only once.
+func (n *names) lookup(name string) (int, bool) {
+	if n.index == nil {
+		return n.search(name)
+	}
+	return n.find(MakeKey(name))
+}
+
+// search looks without the index.
+func (n *names) search(name string) (int, bool) {
+	if len(n.list) > smallSet {
+		return slices.BinarySearch(n.list, name)
+	}
+	for i, s := range n.list {
+		if s == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// pack copies strings into one piece of memory, so that a set is two allocations instead of thousands and keeps nothing of
+// the document alive that it was read from.
+func pack(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	size := 0
+	for _, s := range list {
+		size += len(s)
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for _, s := range list {
+		b.WriteString(s)
+	}
+	text := b.String()
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i], text = text[:len(s)], text[len(s):]
+	}
+	return out
+}
+
+// hashStrings hashes a list so that different lists of strings have different inputs.
+func hashStrings(h *maphash.Hash, list []string) {
+	hashInt(h, len(list))
+	for _, s := range list {
+		hashInt(h, len(s))
+		_, _ = h.WriteString(s)
+	}
+}
+
+// hashInt adds a number to a hash.
+func hashInt(h *maphash.Hash, n int) {
+	v := uint64(n)
+	_, _ = h.Write([]byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24), byte(v >> 32)})
+}

@@ -1,0 +1,166 @@
+package facts
+
+import (
+	"hash/maphash"
+	"maps"
+	"slices"
+	"sync/atomic"
+)
+
+// lastID numbers sets. Numbers are never used twice, so that a number in a cache can outlive its set without ever
+// standing for another one.
+var lastID atomic.Uint64
+
+func nextID() uint64 { return lastID.Add(1) }
+
+// Flags is an immutable set of names, safe for concurrent use. A nil *Flags is empty.
+type Flags struct {
+	id    uint64
+	names *names
+}
+
+// NewFlags makes a set of the given names, in any order; duplicates count once.
+func NewFlags(list ...string) *Flags {
+	return newFlags(sortedSet(slices.Clone(list)), nil)
+}
+
+// newFlags makes a set of a sorted list without duplicates; the list is not kept.
+func newFlags(sorted []string, in *Interner) *Flags {
+	n := in.internNames(sorted)
+	return in.internFlags(n)
+}
+
+// Has reports whether the set holds a name.
+func (f *Flags) Has(name string) bool {
+	if f == nil {
+		return false
+	}
+	_, ok := f.names.lookup(name)
+	return ok
+}
+
+// HasKey is Has for a prepared name.
+func (f *Flags) HasKey(k Key) bool {
+	if f == nil {
+		return false
+	}
+	_, ok := f.names.find(k)
+	return ok
+}
+
+// Names returns the names, sorted. The slice is shared: do not modify it.
+func (f *Flags) Names() []string {
+	if f == nil {
+		return nil
+	}
+	return f.names.list
+}
+
+// Len returns how many names the set holds.
+func (f *Flags) Len() int { return len(f.Names()) }
+
+// ID is a number that no other set ever has. Equal sets of one Interner have equal numbers; nil has 0.
+func (f *Flags) ID() uint64 {
+	if f == nil {
+		return 0
+	}
+	return f.id
+}
+
+// Attributes is an immutable set of names with one value each, safe for concurrent use. A nil *Attributes is empty.
+type Attributes struct {
+	id     uint64
+	names  *names
+	values []string // by position of the name
+}
+
+// NewAttributes makes a set from a map, which is not kept.
+func NewAttributes(m map[string]string) *Attributes {
+	return attributesFromMap(m, nil)
+}
+
+func attributesFromMap(m map[string]string, in *Interner) *Attributes {
+	list := slices.Sorted(maps.Keys(m))
+	values := make([]string, len(list))
+	for i, name := range list {
+		values[i] = m[name]
+	}
+	return newAttributes(list, values, in)
+}
+
+// newAttributes makes a set of a sorted list without duplicates and the values beside it; neither is kept.
+func newAttributes(sorted, values []string, in *Interner) *Attributes {
+	return in.internAttributes(in.internNames(sorted), values)
+}
+
+// Get returns the value of a name.
+func (a *Attributes) Get(name string) (string, bool) {
+	if a == nil {
+		return "", false
+	}
+	i, ok := a.names.lookup(name)
+	if !ok {
+		return "", false
+	}
+	return a.values[i], true
+}
+
+// GetKey is Get for a prepared name.
+func (a *Attributes) GetKey(k Key) (string, bool) {
+	if a == nil {
+		return "", false
+	}
+	i, ok := a.names.find(k)
+	if !ok {
+		return "", false
+	}
+	return a.values[i], true
+}
+
+// Names returns the names, sorted. The slice is shared: do not modify it.
+func (a *Attributes) Names() []string {
+	if a == nil {
+		return nil
+	}
+	return a.names.list
+}
+
+// Value returns the value of the i-th name.
+func (a *Attributes) Value(i int) string { return a.values[i] }
+
+// Len returns how many names the set holds.
+func (a *Attributes) Len() int { return len(a.Names()) }
+
+// Map returns a copy as a map.
+func (a *Attributes) Map() map[string]string {
+	m := make(map[string]string, a.Len())
+	for i, name := range a.Names() {
+		m[name] = a.values[i]
+	}
+	return m
+}
+
+// ID is a number that no other set ever has. Equal sets of one Interner have equal numbers; nil has 0.
+func (a *Attributes) ID() uint64 {
+	if a == nil {
+		return 0
+	}
+	return a.id
+}
+
+// hash is the hash of what internAttributes compares.
+func attributesHash(n *names, values []string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	hashInt(&h, int(n.id))
+	hashStrings(&h, values)
+	return h.Sum64()
+}
+
+// sortedSet sorts a list and removes duplicates, in place. Documents that the API server wrote are sorted already.
+func sortedSet(list []string) []string {
+	if !slices.IsSorted(list) {
+		slices.Sort(list)
+	}
+	return slices.Compact(list)
+}

@@ -1,0 +1,2 @@
+// Package match decides whether the facts of a node satisfy the terms of a rule.
+package match

@@ -1,0 +1,33 @@
+package match
+
+// Result says whether a node satisfies a Matcher.
+type Result struct {
+	// OK is true if all terms hold.
+	OK bool
+	// Failed is the position of the first term that does not hold; -1 if all do.
+	Failed int
+	// Matched holds one entry for each term, in their order, if all hold and the elements were wanted.
+	Matched []FeatureElements
+	// Errors are the evaluations that failed for single instances; these count as not matching.
+	Errors []*EvalError
+}
+
+// FeatureElements are the elements of one feature that satisfied one term.
+type FeatureElements struct {
+	// Feature is the name as the author of the rule typed it.
+	Feature string
+	// Elements satisfied the term, in a fixed order, with duplicates where more than one expression names an element.
+	Elements []Element
+}
+
+// Element is one flag, one attribute or one instance.
+type Element struct {
+	// Name of the flag or attribute.
+	Name string
+	// Value of the attribute.
+	Value string
+	// HasValue tells an attribute from a flag.
+	HasValue bool
+	// Instance holds the attributes of an instance and is nil for anything else.
+	Instance map[string]string
+}
