@@ -1,0 +1,76 @@
+package host
+
+import (
+	"runtime"
+	"slices"
+
+	"github.com/klauspost/cpuid/v2"
+)
+
+// CPUFacts is what a processor says of itself through instructions and the auxiliary vector. Archives carry it as JSON.
+type CPUFacts struct {
+	// Arch is the architecture under Go's name, such as amd64.
+	Arch string `json:"arch"`
+	// Vendor, Family and Model are those of CPUID, or of the MIDR register on ARM.
+	Vendor string `json:"vendor,omitempty"`
+	Family int    `json:"family,omitempty"`
+	Model  int    `json:"model,omitempty"`
+	// Hypervisor is "none", a name, or "unknown"; empty where the architecture does not tell.
+	Hypervisor string `json:"hypervisor,omitempty"`
+	// Flags are the CPUID capabilities under klauspost/cpuid's names, sorted; x86 only.
+	Flags []string `json:"flags,omitempty"`
+	// X64Level is the x86-64 micro-architecture level, 1 to 4; 0 elsewhere.
+	X64Level int `json:"x64Level,omitempty"`
+	// AVX10Version is the version of AVX10, 0 without it.
+	AVX10Version int `json:"avx10Version,omitempty"`
+	// BaseHz is the nominal frequency in Hz, 0 if unknown.
+	BaseHz int64 `json:"baseHz,omitempty"`
+	// SGXEPC is the memory of all SGX enclave page cache sections in bytes, as CPUID enumerates it: 0 if the firmware has
+	// not enabled SGX.
+	SGXEPC uint64 `json:"sgxEPC,omitempty"`
+	// HWCAP and HWCAP2 are the entries of that name of the auxiliary vector, see getauxval(3).
+	HWCAP  uint64 `json:"hwcap,omitempty"`
+	HWCAP2 uint64 `json:"hwcap2,omitempty"`
+}
+
+// Has reports whether the processor has a CPUID flag.
+func (c CPUFacts) Has(flag string) bool { return slices.Contains(c.Flags, flag) }
+
+// thisCPU asks the processor that the program runs on.
+func thisCPU() CPUFacts {
+	c := &cpuid.CPU
+	f := CPUFacts{
+		Arch:         runtime.GOARCH,
+		Family:       c.Family,
+		Model:        c.Model,
+		AVX10Version: int(c.AVX10Level),
+		BaseHz:       c.Hz,
+	}
+	if c.VendorID != cpuid.VendorUnknown || runtime.GOARCH == "amd64" || runtime.GOARCH == "386" {
+		f.Vendor = c.VendorID.String()
+	}
+	f.HWCAP, f.HWCAP2 = hwcaps()
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "386" {
+		return f
+	}
+	f.Flags = c.FeatureSet()
+	slices.Sort(f.Flags)
+	f.X64Level = c.X64Level()
+	f.Hypervisor = hypervisor(c)
+	if c.SGX.Available {
+		for _, s := range c.SGX.EPCSections {
+			f.SGXEPC += s.EPCSize
+		}
+	}
+	return f
+}
+
+func hypervisor(c *cpuid.CPUInfo) string {
+	switch {
+	case !c.Has(cpuid.HYPERVISOR):
+		return "none"
+	case c.HypervisorVendorID == cpuid.VendorUnknown:
+		return "unknown"
+	}
+	return c.HypervisorVendorID.String()
+}

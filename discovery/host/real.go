@@ -1,0 +1,150 @@
+package host
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Paths says where the directories of the host are. A worker in a container sees them under other names than the host
+// does. An empty path means the directory of that name under Root.
+type Paths struct {
+	// Root stands for "/"; empty means "/".
+	Root string
+	Boot string
+	Etc  string
+	Lib  string
+	Proc string
+	Sys  string
+	Usr  string
+	// NodeName is the name of the Kubernetes Node; empty means the name of the host in lower case, which is what a kubelet
+	// chooses without a cloud provider.
+	NodeName string
+}
+
+// ContainerPaths are those of NFD's manifests, which mount the host's directories under /host-*. /proc is the container's
+// own: the files that are read there are the same in every container.
+func ContainerPaths() Paths {
+	return Paths{Boot: "/host-boot", Etc: "/host-etc", Lib: "/host-lib", Sys: "/host-sys", Usr: "/host-usr"}
+}
+
+// Real returns the machine that the program runs on. It is safe for concurrent use.
+func Real(p Paths) Host {
+	root := p.Root
+	if root == "" {
+		root = "/"
+	}
+	mounts := map[string]string{}
+	for name, dir := range map[string]string{"boot": p.Boot, "etc": p.Etc, "lib": p.Lib, "proc": p.Proc, "sys": p.Sys, "usr": p.Usr} {
+		if dir != "" {
+			mounts[name] = dir
+		}
+	}
+	return Host{FS: realFS{root: root, mounts: mounts}, System: &realSystem{nodeName: p.NodeName}}
+}
+
+// realFS maps names of the host to names that this process can open. Links are resolved over the host's names, not by the
+// kernel: in a container /host-etc/os-release is a link to ../usr/lib/os-release, which the kernel would follow to the
+// container's own file and which means the host's.
+type realFS struct {
+	root   string
+	mounts map[string]string // first component of the name -> directory
+}
+
+func (f realFS) local(name string) string {
+	if name == "." {
+		return f.root
+	}
+	first, rest, _ := strings.Cut(name, "/")
+	if dir, ok := f.mounts[first]; ok {
+		return filepath.Join(dir, rest)
+	}
+	return filepath.Join(f.root, name)
+}
+
+// Open opens a file; links are followed inside the tree. It does not wait for the other end of a pipe.
+func (f realFS) Open(name string) (fs.File, error) {
+	return f.open(name)
+}
+
+func (f realFS) open(name string) (*os.File, error) {
+	file, err := openWithoutLinks(f.local(name))
+	if !errors.Is(err, syscall.ELOOP) {
+		return file, err
+	}
+	name, err = f.resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenFile(f.local(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+func (f realFS) ReadDirNames(name string, max int) ([]string, error) {
+	dir, err := f.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(max + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return names, err
+}
+
+func (f realFS) ReadLink(name string) (string, error) {
+	dir, base := parent(name), name[strings.LastIndexByte(name, '/')+1:]
+	dir, err := f.resolve(dir)
+	if err != nil {
+		return "", err
+	}
+	return os.Readlink(filepath.Join(f.local(dir), base))
+}
+
+func (f realFS) Stat(name string) (fs.FileInfo, error) {
+	name, err := f.resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	return os.Lstat(f.local(name))
+}
+
+func (f realFS) resolve(name string) (string, error) {
+	return resolve(name, func(n string) (string, error) {
+		target, err := os.Readlink(f.local(n))
+		if errors.Is(err, syscall.EINVAL) {
+			return "", errNotLink
+		}
+		return target, err
+	})
+}
+
+// realSystem asks the kernel and the processor, once: neither changes while the machine runs.
+type realSystem struct {
+	nodeName string
+	once     sync.Once
+	cpu      CPUFacts
+}
+
+func (s *realSystem) Uname() (Uname, error) { return uname() }
+
+func (s *realSystem) NodeName() string {
+	if s.nodeName != "" {
+		return s.nodeName
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSpace(name))
+}
+
+func (s *realSystem) CPU() CPUFacts {
+	s.once.Do(func() { s.cpu = thisCPU() })
+	return s.cpu
+}

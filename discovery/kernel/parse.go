@@ -1,0 +1,135 @@
+package kernel
+
+import (
+	"bytes"
+	"path"
+	"strings"
+
+	"github.com/assay-project/assay/discovery/host"
+)
+
+const (
+	// maxModules bounds the modules of a host: a distribution builds about 6,000, a machine loads about 200.
+	maxModules = 20000
+	// maxNameLength bounds the name of a module or an option; the kernel's MODULE_NAME_LEN is 56 on 64-bit machines.
+	maxNameLength = 128
+)
+
+// ParseVersion splits the release of a kernel, as uname(2) names it, such as "6.1.0-18-amd64". The element full is the
+// whole of it, made fit for a label; major, minor and revision are the leading numbers, where a missing revision is
+// empty. A release without leading numbers has only full.
+func ParseVersion(release string) map[string]string {
+	full := strings.Map(func(r rune) rune {
+		if alphanumeric(r) || r == '-' || r == '_' || r == '.' {
+			return r
+		}
+		return '_'
+	}, release)
+	full = strings.TrimFunc(full, func(r rune) bool { return !alphanumeric(r) })
+	// A label's value has at most 63 characters; the kernel's own limit is 64 with the final NUL.
+	if len(full) > 63 {
+		full = strings.TrimRightFunc(full[:63], func(r rune) bool { return !alphanumeric(r) })
+	}
+	v := map[string]string{"full": full}
+
+	major, rest := number(full)
+	if major == "" {
+		return v
+	}
+	v["major"], v["minor"], v["revision"] = major, "", ""
+	if rest, found := strings.CutPrefix(rest, "."); found {
+		v["minor"], rest = number(rest)
+		if rest, found = strings.CutPrefix(rest, "."); found && v["minor"] != "" {
+			v["revision"], _ = number(rest)
+		}
+	}
+	return v
+}
+
+// ParseModules returns the names in /proc/modules, whose lines begin with one, see proc_modules(5).
+func ParseModules(data []byte) []string {
+	var names []string
+	for line := range bytes.Lines(data) {
+		name, _, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
+		if validName(name) && len(names) < maxModules {
+			names = append(names, string(name))
+		}
+	}
+	return names
+}
+
+// ParseBuiltin returns the names in modules.builtin, whose lines are the paths that the modules would have had, see
+// Documentation/kbuild/kbuild.rst. The kernel names a module with "_" where its file may have "-".
+func ParseBuiltin(data []byte) []string {
+	var names []string
+	for line := range bytes.Lines(data) {
+		name := path.Base(string(bytes.TrimSpace(line)))
+		name, ok := strings.CutSuffix(name, ".ko")
+		name = strings.ReplaceAll(name, "-", "_")
+		if ok && validName([]byte(name)) && len(names) < maxModules {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ParseConfig returns the options of a kernel configuration that are set, without the prefix CONFIG_ and without quotes.
+// An option that "is not set" is a comment there, so it is absent.
+func ParseConfig(data []byte) map[string]string {
+	// A line of a configuration has about 28 bytes, and two thirds of them set an option.
+	options := make(map[string]string, len(data)/40)
+	for line := range bytes.Lines(data) {
+		rest, ok := bytes.CutPrefix(line, []byte("CONFIG_"))
+		if !ok {
+			continue
+		}
+		name, value, ok := bytes.Cut(rest, []byte("="))
+		if !ok || !validName(name) {
+			continue
+		}
+		options[string(name)] = configValue(value)
+	}
+	return options
+}
+
+// configValue avoids an allocation for the values that nearly all options have.
+func configValue(raw []byte) string {
+	switch raw = bytes.TrimSpace(raw); string(raw) {
+	case "y":
+		return "y"
+	case "m":
+		return "m"
+	case `""`:
+		return ""
+	}
+	if len(raw) >= 2 && raw[0] == '"' && raw[len(raw)-1] == '"' {
+		raw = raw[1 : len(raw)-1]
+	}
+	return host.Clean(raw)
+}
+
+// validName accepts the names of modules and options: letters, digits, "_" and "-".
+func validName(name []byte) bool {
+	if len(name) == 0 || len(name) > maxNameLength {
+		return false
+	}
+	for _, c := range name {
+		if !alphanumeric(rune(c)) && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// number splits the leading digits from a text.
+func number(s string) (digits, rest string) {
+	i := 0
+	for i < len(s) && s[i] >= '0' && s[i] <= '9' {
+		i++
+	}
+	return s[:i], s[i:]
+}
+
+func alphanumeric(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+}
