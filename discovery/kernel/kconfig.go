@@ -3,6 +3,7 @@ package kernel
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -48,21 +49,21 @@ type origin struct {
 }
 
 // read returns the options of the running kernel: of the given file, an absolute path, or of the first that is there. The
-// map must not be modified. No file is no error and no options.
+// map must not be modified. No file is no error and no options; one that cannot be read is an error if no other can.
 func (c *kconfigCache) read(h host.Host, release, file string) (map[string]string, error) {
 	if file != "" {
 		return c.load(h, release, strings.TrimPrefix(file, "/"))
 	}
+	var errs []error
 	for _, name := range configFiles(release) {
 		options, err := c.load(h, release, name)
-		if host.Present(err) != nil {
-			return nil, err
-		}
 		if err == nil {
 			return options, nil
 		}
+		// Some distributions let only root read a copy, while another place has one for everybody.
+		errs = append(errs, host.Present(err))
 	}
-	return nil, nil
+	return nil, errors.Join(errs...)
 }
 
 func (c *kconfigCache) load(h host.Host, release, name string) (map[string]string, error) {

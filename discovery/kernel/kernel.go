@@ -94,12 +94,12 @@ func (s *Source) configuration(r *discovery.Result, h host.Host, release string)
 	}
 }
 
-// modules reads the modules that are loaded, and those built into the kernel image. A kernel without module support has
-// no /proc/modules.
+// modules reads the modules that are loaded, and those built into the kernel image. A kernel without support for modules
+// has no /proc/modules and has loaded none.
 func modules(r *discovery.Result, h host.Host, release string) {
 	data, err := h.ReadFile("proc/modules")
-	if err != nil {
-		r.Problem(host.Present(err))
+	if host.Present(err) != nil {
+		r.Problem(err)
 		return
 	}
 	loaded := ParseModules(data)
