@@ -1,0 +1,174 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// Client speaks to an API server about NodeFeatures. It is a handful of requests over client-go's authenticated transport:
+// a typed or dynamic client would add memory to every node, and decode whole objects where their metadata is enough.
+// Safe for concurrent use.
+type Client struct {
+	base string
+	http *http.Client
+}
+
+const (
+	// requestTimeout bounds one request. The API server gives up after a minute; a worker has no reason to wait as long.
+	requestTimeout = 30 * time.Second
+	// maxResponseBytes bounds what is read of one answer; etcd refuses objects of more than 1.5 MiB, JSON may double them.
+	maxResponseBytes = 8 << 20
+	// maxErrorBytes bounds what is read of an error that is no Status.
+	maxErrorBytes = 64 << 10
+
+	// metadataOnly asks for an object without its spec, which the server then need not send nor we decode.
+	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+)
+
+// NewClient returns a client for the given configuration.
+func NewClient(cfg *rest.Config) (*Client, error) {
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("API server address: %w", err)
+	}
+	h, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("API server transport: %w", err)
+	}
+	return &Client{base: base.Scheme + "://" + base.Host + trimSlash(base.Path), http: h}, nil
+}
+
+// NodeUID looks up the UID of a Node. It needs the permission to get it, which a worker with a bound token does not.
+func (c *Client) NodeUID(ctx context.Context, node string) (string, error) {
+	meta, err := c.metadata(ctx, "/api/v1/nodes/"+url.PathEscape(node))
+	if err != nil {
+		return "", fmt.Errorf("look up node %q: %w", node, err)
+	}
+	return string(meta.uid), nil
+}
+
+func (c *Client) get(ctx context.Context, namespace, name string) (*object, error) {
+	var nf nfdv1alpha1.NodeFeature
+	if err := c.do(ctx, http.MethodGet, nodeFeature(namespace, name), "application/json", "", nil, &nf); err != nil {
+		return nil, err
+	}
+	return &object{metadata: metadataOf(&nf.ObjectMeta), spec: nf.Spec}, nil
+}
+
+func (c *Client) create(ctx context.Context, namespace string, body []byte) (metadata, error) {
+	var m metav1.PartialObjectMetadata
+	err := c.do(ctx, http.MethodPost, nodeFeature(namespace, ""), metadataOnly, "application/json", body, &m)
+	return metadataOf(&m.ObjectMeta), err
+}
+
+func (c *Client) patch(ctx context.Context, namespace, name string, body []byte) (metadata, error) {
+	var m metav1.PartialObjectMetadata
+	err := c.do(ctx, http.MethodPatch, nodeFeature(namespace, name), metadataOnly, "application/merge-patch+json", body, &m)
+	return metadataOf(&m.ObjectMeta), err
+}
+
+func (c *Client) metadata(ctx context.Context, path string) (metadata, error) {
+	var m metav1.PartialObjectMetadata
+	err := c.do(ctx, http.MethodGet, path, metadataOnly, "", nil, &m)
+	return metadataOf(&m.ObjectMeta), err
+}
+
+func nodeFeature(namespace, name string) string {
+	path := "/apis/" + nfdv1alpha1.GroupVersion.String() + "/namespaces/" + url.PathEscape(namespace) + "/" + nfdv1alpha1.NodeFeatureResource.Resource
+	if name != "" {
+		path += "/" + url.PathEscape(name)
+	}
+	return path
+}
+
+// do sends one request and decodes the answer into out.
+func (c *Client) do(ctx context.Context, method, path, accept, contentType string, body []byte, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	res, err := c.send(ctx, method, path, accept, contentType, body)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	// A longer answer is cut, and then fails to decode.
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxResponseBytes)).Decode(out); err != nil {
+		return fmt.Errorf("decode answer to %s %s: %w", method, path, err)
+	}
+	// Reading to the end lets the connection be used again.
+	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxErrorBytes))
+	return err
+}
+
+// send sends one request and returns the answer if it is a good one. The caller closes its body.
+func (c *Client) send(ctx context.Context, method, path, accept, contentType string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		defer res.Body.Close()
+		return nil, statusError(res)
+	}
+	return res, nil
+}
+
+// StatusError is an answer of the API server that says no.
+type StatusError struct {
+	Code    int
+	Reason  string
+	Message string
+	// RetryAfter is how long the server asks us to wait; 0 if it does not say.
+	RetryAfter time.Duration
+}
+
+func (e *StatusError) Error() string {
+	if e.Message != "" {
+		return e.Message
+	}
+	return fmt.Sprintf("API server answered %d %s", e.Code, http.StatusText(e.Code))
+}
+
+func statusError(res *http.Response) error {
+	e := &StatusError{Code: res.StatusCode}
+	var s metav1.Status
+	if json.NewDecoder(io.LimitReader(res.Body, maxErrorBytes)).Decode(&s) == nil {
+		e.Reason, e.Message = string(s.Reason), s.Message
+	}
+	if n, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && n > 0 {
+		e.RetryAfter = min(time.Duration(n)*time.Second, maxBackoff)
+	}
+	return e
+}
+
+func hasCode(err error, code int) bool {
+	var e *StatusError
+	return errors.As(err, &e) && e.Code == code
+}
+
+func trimSlash(path string) string {
+	for len(path) > 0 && path[len(path)-1] == '/' {
+		path = path[:len(path)-1]
+	}
+	return path
+}

@@ -1,0 +1,196 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// checkInterval is the mean time between looks at the object's metadata while there is no watch.
+	checkInterval = time.Hour
+	// freeRepairs is how often within repairWindow somebody else's change is undone at once. After that it is a fight
+	// (or a garbage collector that finds our owner gone), and each round waits longer.
+	freeRepairs  = 3
+	repairWindow = time.Hour
+)
+
+// Run publishes each Content that arrives, the latest one only, and repairs what others do to the object, until ctx is
+// done. It never gives up: while the API server is away it waits longer and longer, and Content that arrives meanwhile
+// replaces what was to be published. It returns after everything it started has ended.
+func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &runner{
+		Publisher: p,
+		retry:     p.opt.Clock.NewTimer(forever),
+		check:     p.opt.Clock.NewTimer(p.jittered(checkInterval)),
+		failures:  p.backoff(),
+		fights:    p.backoff(),
+		unknown:   p.backoff(),
+		sightings: make(chan sighting),
+	}
+	defer r.retry.Stop()
+	defer r.check.Stop()
+	defer r.watching.Wait()
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case c := <-contents:
+			r.want = &c
+			if !r.failures.waiting() { // else the attempt that is due takes it along
+				r.attempt(ctx)
+			}
+		case <-r.retry.C():
+			r.attempt(ctx)
+		case s := <-r.sightings:
+			r.sighted(ctx, s)
+		case <-r.check.C():
+			r.check.Reset(p.jittered(checkInterval))
+			if !r.watched {
+				r.look(ctx)
+			}
+		}
+	}
+}
+
+// forever is the setting of a timer that is not wanted.
+const forever = 1 << 62
+
+// runner is the state of one Run.
+type runner struct {
+	*Publisher
+	want *Content
+
+	retry, check clock.Timer
+	failures     *backoff    // of attempts
+	unknown      *backoff    // while the UID of our Node is not known; it may not have registered yet
+	fights       *backoff    // of repairs
+	fighting     bool        // a repair is due at retry
+	repairs      []time.Time // of the last repairWindow
+
+	sightings chan sighting
+	watching  sync.WaitGroup
+	stop      context.CancelFunc // of the watch; nil if none has been started
+	node      string             // whose object it follows
+	watched   bool               // it is open, as far as is known
+}
+
+// attempt publishes what is wanted, and arranges for another attempt if that fails.
+func (r *runner) attempt(ctx context.Context) {
+	r.retry.Stop()
+	r.fighting = false
+	if r.want == nil {
+		return
+	}
+	_, err := r.Publish(ctx, *r.want)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		wait := r.failures.next(err)
+		r.retry.Reset(wait)
+		r.opt.Observe(Event{Err: err, Retry: wait})
+		return
+	}
+	r.failures.reset()
+	if !r.identity.complete(r.opt.Owners) {
+		r.retry.Reset(r.unknown.next(nil))
+	}
+	r.follow(ctx)
+}
+
+// follow makes sure that the object is watched from its present version on.
+func (r *runner) follow(ctx context.Context) {
+	if r.stop != nil && r.node == r.identity.Node {
+		return
+	}
+	if r.stop != nil {
+		r.stop()
+	}
+	ctx, r.stop = context.WithCancel(ctx)
+	r.node, r.watched = r.identity.Node, true
+	w := &watcher{
+		client: r.client, namespace: r.opt.Namespace, name: r.node, version: r.live.resourceVersion,
+		wait: r.backoff(), out: r.sightings,
+	}
+	r.watching.Go(func() { w.run(ctx) })
+}
+
+// sighted reacts to what the watch saw.
+func (r *runner) sighted(ctx context.Context, s sighting) {
+	switch {
+	case s.err != nil:
+		if r.watched {
+			r.opt.Observe(Event{Notice: "the watch on the NodeFeature ended, and will be opened again: " + s.err.Error()})
+		}
+		r.watched = false
+	case s.lost:
+		r.watched = true
+		r.look(ctx)
+	case s.deleted:
+		r.watched = true
+		if s.meta.resourceVersion != "" && r.observeDeleted(s.meta) {
+			r.repair(ctx, "the NodeFeature was deleted")
+		}
+	default:
+		r.watched = true
+		if r.observe(s.meta) {
+			r.repair(ctx, "the NodeFeature was changed")
+		}
+	}
+}
+
+// look compares the version of the object with the one we wrote.
+func (r *runner) look(ctx context.Context) {
+	if r.live == nil {
+		return // an attempt is under way, and will look
+	}
+	meta, err := r.client.metadata(ctx, nodeFeature(r.opt.Namespace, r.identity.Node))
+	switch {
+	case hasCode(err, http.StatusNotFound):
+		r.live, r.absent = nil, true
+		r.repair(ctx, "the NodeFeature was deleted")
+	case err != nil:
+		if !errors.Is(err, context.Canceled) {
+			r.opt.Observe(Event{Notice: "cannot look at the NodeFeature: " + err.Error()})
+		}
+	case r.observe(meta):
+		r.repair(ctx, "the NodeFeature was changed")
+	}
+}
+
+// repair publishes again: at once the first times, later after a growing wait.
+func (r *runner) repair(ctx context.Context, why string) {
+	now := r.opt.Clock.Now()
+	for len(r.repairs) > 0 && now.Sub(r.repairs[0]) > repairWindow {
+		r.repairs = r.repairs[1:]
+	}
+	if len(r.repairs) < freeRepairs {
+		r.fights.reset()
+		r.repairs = append(r.repairs, now)
+		r.opt.Observe(Event{Notice: why + " by somebody else; looking"})
+		r.attempt(ctx)
+		return
+	}
+	if r.fighting {
+		return
+	}
+	wait := r.fights.next(nil)
+	r.fighting = true
+	r.opt.Observe(Event{Notice: why + " by somebody else again; somebody else manages it too?", Retry: wait})
+	r.repairs = append(r.repairs[1:], now)
+	r.retry.Reset(wait)
+}
+
+func (p *Publisher) backoff() *backoff { return &backoff{clock: p.opt.Clock, rand: p.opt.Rand} }
+
+func (p *Publisher) jittered(mean time.Duration) time.Duration {
+	return time.Duration((0.5 + p.opt.Rand()) * float64(mean))
+}

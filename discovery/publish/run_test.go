@@ -1,0 +1,139 @@
+package publish
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// running starts Run with one Content and returns what it observes.
+func running(t *testing.T, s *server, clock *clocktesting.FakeClock) (chan<- Content, <-chan Event) {
+	events := make(chan Event, 64)
+	p := newPublisher(t, s, n1, func(o *Options) {
+		o.Observe = func(e Event) { events <- e }
+		o.Clock = clock
+		o.Rand = func() float64 { return 1 }
+	})
+	contents := make(chan Content)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { p.Run(ctx, contents); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return contents, events
+}
+
+// expect waits for the next event that holds.
+func expect(t *testing.T, events <-chan Event, what string, holds func(Event) bool) {
+	t.Helper()
+	for deadline := time.After(10 * time.Second); ; {
+		select {
+		case e := <-events:
+			if holds(e) {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("no event: %s", what)
+		}
+	}
+}
+
+func is(c Change) func(Event) bool { return func(e Event) bool { return e.Change == c } }
+
+func TestRunRepairsADeletedObject(t *testing.T) {
+	s := newServer(t)
+	contents, events := running(t, s, clocktesting.NewFakeClock(time.Now()))
+	contents <- content("6.1")
+	expect(t, events, "created", is(Created))
+	<-s.watching
+	s.remove(own)
+	expect(t, events, "created again", is(Created))
+}
+
+func TestRunRepairsATamperedObject(t *testing.T) {
+	s := newServer(t)
+	contents, events := running(t, s, clocktesting.NewFakeClock(time.Now()))
+	contents <- content("6.1")
+	expect(t, events, "created", is(Created))
+	<-s.watching
+	forged := clone(s.get(own))
+	forged["spec"].(map[string]any)["labels"] = map[string]any{"forged": "true"}
+	s.set(own, forged)
+	expect(t, events, "repaired", is(Patched))
+	if got := s.get(own)["spec"].(map[string]any)["labels"].(map[string]any); got["forged"] != nil {
+		t.Errorf("labels = %v", got)
+	}
+}
+
+func TestRunLeavesForeignAnnotationsAloneWithoutReading(t *testing.T) {
+	s := newServer(t)
+	contents, events := running(t, s, clocktesting.NewFakeClock(time.Now()))
+	contents <- content("6.1")
+	expect(t, events, "created", is(Created))
+	<-s.watching
+	s.took()
+	touched := clone(s.get(own))
+	touched["metadata"].(map[string]any)["annotations"].(map[string]any)["other"] = "x"
+	s.set(own, touched)
+	expect(t, events, "nothing to do", is(Unchanged))
+	if got := s.took(); len(got) > 0 {
+		t.Errorf("requests: %v", got)
+	}
+}
+
+func TestRunCalmsDownInAFight(t *testing.T) {
+	s := newServer(t)
+	clock := clocktesting.NewFakeClock(time.Now())
+	contents, events := running(t, s, clock)
+	contents <- content("6.1")
+	expect(t, events, "created", is(Created))
+	<-s.watching
+	for range freeRepairs {
+		s.remove(own)
+		expect(t, events, "created again", is(Created))
+	}
+	s.remove(own)
+	expect(t, events, "a wait", func(e Event) bool { return e.Notice != "" && e.Retry > 0 })
+	if s.get(own) != nil {
+		t.Fatal("it was created at once")
+	}
+	clock.Step(maxBackoff)
+	expect(t, events, "created after the wait", is(Created))
+}
+
+func TestRunOutlivesTheAPIServer(t *testing.T) {
+	s := newServer(t)
+	clock := clocktesting.NewFakeClock(time.Now())
+	s.setRefuse(http.StatusServiceUnavailable)
+	contents, events := running(t, s, clock)
+	contents <- content("6.1")
+	var waits []time.Duration
+	for range 10 {
+		expect(t, events, "a failure", func(e Event) bool {
+			if e.Err != nil {
+				waits = append(waits, e.Retry)
+			}
+			return e.Err != nil
+		})
+		clock.Step(waits[len(waits)-1])
+	}
+	expect(t, events, "one more failure", func(e Event) bool { return e.Err != nil })
+	for i, w := range waits {
+		if want := min(minBackoff<<i, maxBackoff); w != want {
+			t.Errorf("wait %d is at most %v, want %v", i, w, want)
+		}
+	}
+	s.setRefuse(0)
+	s.took()
+	contents <- content("6.2") // while waiting: replaces what was to be published
+	clock.Step(maxBackoff)
+	expect(t, events, "created", is(Created))
+	if got := s.get(own)["spec"].(map[string]any)["labels"].(map[string]any)["kernel-version.full"]; got != "6.2" {
+		t.Errorf("published %v, not the latest", got)
+	}
+	if got := s.took(); len(got) != 2 {
+		t.Errorf("requests at the return: %v, want a read and a write", got)
+	}
+}
