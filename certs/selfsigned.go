@@ -1,0 +1,230 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+)
+
+// The defaults of Options.
+const (
+	// DefaultLife is how long a serving certificate is valid; it is replaced after two thirds of it.
+	DefaultLife = 90 * 24 * time.Hour
+	// DefaultAuthorityLife is how long the authority is valid; it is replaced after two thirds of it.
+	DefaultAuthorityLife = 4 * DefaultLife
+	// DefaultSettle is how long a new authority is in the published bundle before anything is signed by it. API servers
+	// watch webhook configurations and notice within seconds; a minute covers one that has just lost its watch.
+	DefaultSettle = time.Minute
+
+	// maxPause bounds the time between two looks at the Secret, which is how replicas learn of each other's work.
+	maxPause = time.Minute
+	// retryPause is the time to the next attempt after a failed one.
+	retryPause = 2 * time.Second
+	// maxAttempts bounds how often a pass starts again because another replica was faster.
+	maxAttempts = 5
+)
+
+// ErrNotYet is what Options.Publish returns while the bundle cannot be published for a reason that is no failure: the server
+// does not answer yet.
+var ErrNotYet = errors.New("not yet")
+
+// Secrets is the part of a client for the Secrets of one namespace that is needed; client-go's SecretInterface is one.
+type Secrets interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Secret, error)
+	Create(ctx context.Context, secret *corev1.Secret, opts metav1.CreateOptions) (*corev1.Secret, error)
+	Update(ctx context.Context, secret *corev1.Secret, opts metav1.UpdateOptions) (*corev1.Secret, error)
+}
+
+// Options say what SelfSigned makes and where it keeps it.
+type Options struct {
+	// Secrets is where the Secret lives. It must not be a cache: replicas agree by what the API server says.
+	Secrets Secrets
+	// Name of the Secret.
+	Name string
+	// Owner is set on a Secret that is created, so that it goes when its owner does.
+	Owner *metav1.OwnerReference
+	// DNSNames and IPs are what the certificate is for.
+	DNSNames []string
+	IPs      []net.IP
+	// Life, AuthorityLife and Settle default to the constants of the same names.
+	Life, AuthorityLife, Settle time.Duration
+	// Publish makes the bundle known to whoever verifies, such as the API server through a webhook configuration. It is
+	// called in every pass and must be idempotent. Nothing is signed by a new authority before it has succeeded.
+	Publish func(ctx context.Context, bundle []byte) error
+	// Report is told of passes that failed; Run goes on trying. Nil ignores them.
+	Report func(error)
+	// Clock defaults to the real one.
+	Clock clock.WithTicker
+}
+
+// SelfSigned serves certificates of an authority of its own. All replicas that use the same Secret serve the same certificate
+// and publish the same bundle. It is safe for concurrent use.
+//
+// github.com/open-policy-agent/cert-controller does a similar job, but replaces the authority and the certificate in one
+// write: until each API server has seen the new bundle, requests fail. It also brings RSA keys, gomega and the constraint
+// framework into the build.
+type SelfSigned struct {
+	keeper
+	opts   Options
+	policy policy
+	bundle atomic.Pointer[[]byte]
+}
+
+// NewSelfSigned checks the options. The first call of Ensure makes or finds the certificate.
+func NewSelfSigned(o Options) (*SelfSigned, error) {
+	if o.Secrets == nil || o.Name == "" {
+		return nil, errors.New("a client for Secrets and the name of one are needed")
+	}
+	if len(o.DNSNames)+len(o.IPs) == 0 {
+		return nil, errors.New("a certificate needs a name or an address")
+	}
+	o.Life = defaultTo(o.Life, DefaultLife)
+	o.AuthorityLife = defaultTo(o.AuthorityLife, max(DefaultAuthorityLife, 4*o.Life))
+	o.Settle = defaultTo(o.Settle, DefaultSettle)
+	if o.AuthorityLife < 2*o.Life {
+		return nil, fmt.Errorf("the authority must live at least twice as long as its certificates (%s)", o.Life)
+	}
+	if o.Settle > o.AuthorityLife/6 {
+		return nil, fmt.Errorf("a settling time of %s leaves no time to replace an authority that lives for %s", o.Settle, o.AuthorityLife)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	p := policy{life: o.Life, caLife: o.AuthorityLife, settle: o.Settle, dns: o.DNSNames, ips: o.IPs}
+	return &SelfSigned{keeper: keeper{clock: o.Clock}, opts: o, policy: p}, nil
+}
+
+// Run keeps the certificate fresh until the context ends. It looks at the Secret once a minute (or more often, for lives of
+// less than an hour), which is how it learns what other replicas did.
+func (s *SelfSigned) Run(ctx context.Context) error {
+	for {
+		pause := min(maxPause, s.opts.Life/60)
+		if err := s.Ensure(ctx); err != nil {
+			pause = min(pause, retryPause)
+			if s.opts.Report != nil && ctx.Err() == nil && !errors.Is(err, ErrNotYet) {
+				s.opts.Report(err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.opts.Clock.After(pause):
+		}
+	}
+}
+
+// Ensure makes one pass: it reads the Secret, brings it up to date, serves what is in it, and publishes the bundle. The
+// certificate is in use even if publishing failed.
+func (s *SelfSigned) Ensure(ctx context.Context) error {
+	st, err := s.agree(ctx, func(st *state, now time.Time) (bool, error) { return st.advance(now, s.policy) })
+	if err != nil {
+		return fmt.Errorf("serving certificate in the Secret %q: %w", s.opts.Name, err)
+	}
+	if s.opts.Publish != nil {
+		if err := s.opts.Publish(ctx, st.bundle()); err != nil {
+			return fmt.Errorf("publish the CA bundle: %w", err)
+		}
+	}
+	if st.next == nil || !st.trusted.IsZero() {
+		return nil
+	}
+	next := st.next.cert
+	_, err = s.agree(ctx, func(st *state, now time.Time) (bool, error) {
+		if !st.next.is(next) || !st.trusted.IsZero() {
+			return false, nil // another replica is ahead
+		}
+		st.trusted = now
+		return true, nil
+	})
+	return err
+}
+
+// Bundle returns the authorities to trust, as PEM; nil before the first pass.
+func (s *SelfSigned) Bundle() []byte {
+	if b := s.bundle.Load(); b != nil {
+		return *b
+	}
+	return nil
+}
+
+// agree reads the shared state, lets step change it, and writes it back if it did. If another replica wrote in between, what
+// that one wrote is read and step decides again: the loser of the race takes the winner's certificate.
+func (s *SelfSigned) agree(ctx context.Context, step func(*state, time.Time) (bool, error)) (*state, error) {
+	var err error
+	for range maxAttempts {
+		var secret *corev1.Secret
+		secret, err = s.opts.Secrets.Get(ctx, s.opts.Name, metav1.GetOptions{})
+		missing := apierrors.IsNotFound(err)
+		if missing {
+			secret, err = s.newSecret(), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		st := parseState(secret.Data)
+		changed, err2 := step(st, s.clock.Now())
+		if err2 != nil {
+			return nil, err2
+		}
+		if changed {
+			if err = s.write(ctx, secret, st, missing); apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		s.use(st)
+		return st, nil
+	}
+	return nil, fmt.Errorf("lost %d races against other replicas: %w", maxAttempts, err)
+}
+
+func (s *SelfSigned) use(st *state) {
+	bundle := st.bundle()
+	s.bundle.Store(&bundle)
+	if old := s.current.Load(); old == nil || !old.Leaf.Equal(st.serving.Leaf) {
+		s.set(st.serving)
+	}
+}
+
+func (s *SelfSigned) write(ctx context.Context, secret *corev1.Secret, st *state, create bool) error {
+	data, err := st.data()
+	if err != nil {
+		return err
+	}
+	secret = secret.DeepCopy()
+	secret.Data = data
+	if create {
+		_, err = s.opts.Secrets.Create(ctx, secret, metav1.CreateOptions{})
+	} else {
+		_, err = s.opts.Secrets.Update(ctx, secret, metav1.UpdateOptions{}) // with the resourceVersion that was read
+	}
+	return err
+}
+
+func (s *SelfSigned) newSecret() *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: s.opts.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": "assay"}},
+		Type:       corev1.SecretTypeOpaque,
+	}
+	if s.opts.Owner != nil {
+		secret.OwnerReferences = []metav1.OwnerReference{*s.opts.Owner}
+	}
+	return secret
+}
+
+func defaultTo(d, fallback time.Duration) time.Duration {
+	if d == 0 {
+		return fallback
+	}
+	return d
+}
