@@ -1,0 +1,220 @@
+package keys
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// MaxAnnotationValue is the length in bytes of an annotation's value, as in NFD. A Node's annotations share 256 KiB.
+const MaxAnnotationValue = 1024
+
+// Label decides on a label and its value.
+func (p *Policy) Label(name, value string) Verdict {
+	v := p.LabelName(name)
+	if v.OK() {
+		p.checkLabelValue(&v, value)
+	}
+	return v
+}
+
+// LabelName decides on the name of a label whose value is not known yet.
+func (p *Policy) LabelName(name string) Verdict {
+	v := p.name(Label, name)
+	if !v.OK() {
+		return v
+	}
+	namespace, base := Split(v.Key)
+	if extra := contains(p.ExtraNamespaces, namespace); !extra {
+		if reserved(namespace) && !within(namespace, nfdv1alpha1.FeatureLabelNamespace) && !within(namespace, nfdv1alpha1.ProfileLabelNamespace) {
+			return refuse(v.Key, BadNamespace, fmt.Sprintf("labels may not be in the namespace %q", namespace),
+				adviseNamespace(base)+" or allow the namespace with -extra-label-ns")
+		}
+		if denied := p.deniedBy(namespace); denied != "" {
+			return refuse(v.Key, Denied, fmt.Sprintf("the namespace %q is denied by %q", namespace, denied), adviseNamespace(base))
+		}
+	}
+	if p.LabelWhiteList != nil && !p.LabelWhiteList.MatchString(base) {
+		return refuse(v.Key, NotWhiteListed, fmt.Sprintf("the label name %q is not on the white list %q", base, p.LabelWhiteList), "")
+	}
+	return v
+}
+
+// Annotation decides on an annotation and its value.
+func (p *Policy) Annotation(name, value string) Verdict {
+	v := p.AnnotationName(name)
+	if !v.OK() {
+		return v
+	}
+	if len(value) > MaxAnnotationValue {
+		return refuse(v.Key, BadValue, fmt.Sprintf("the annotation value is %d bytes long", len(value)),
+			fmt.Sprintf("write at most %d bytes", MaxAnnotationValue))
+	}
+	if !utf8.ValidString(value) {
+		return refuse(v.Key, BadValue, "the annotation value is not UTF-8", "")
+	}
+	return v
+}
+
+// AnnotationName decides on the name of an annotation whose value is not known yet.
+func (p *Policy) AnnotationName(name string) Verdict {
+	v := p.name(Annotation, name)
+	if !v.OK() {
+		return v
+	}
+	return featureNamespace(v, Annotation)
+}
+
+// Resource decides on an extended resource and its quantity.
+func (p *Policy) Resource(name, quantity string) Verdict {
+	v := p.ResourceName(name)
+	if v.OK() {
+		p.checkQuantity(&v, quantity)
+	}
+	return v
+}
+
+// ResourceName decides on the name of an extended resource whose quantity is not known yet.
+func (p *Policy) ResourceName(name string) Verdict {
+	if native(name) && !p.Strict {
+		return refuse(name, ProtectedKey, fmt.Sprintf("%q is a resource that the kubelet reports", name),
+			fmt.Sprintf("write a name with a namespace, like vendor.example/%s", name))
+	}
+	v := p.name(Resource, name)
+	if !v.OK() {
+		return v
+	}
+	if namespace, base := Split(v.Key); namespace == "" {
+		return refuse(v.Key, BadName, fmt.Sprintf("the extended resource %q has no namespace", name), adviseNamespace(base))
+	}
+	if strings.HasPrefix(v.Key, corev1.DefaultResourceRequestsPrefix) {
+		return refuse(v.Key, BadName, fmt.Sprintf("the extended resource %q begins with %q, which resource quotas use", name, corev1.DefaultResourceRequestsPrefix), "")
+	}
+	return featureNamespace(v, Resource)
+}
+
+// Taint decides on a whole taint: key, value and effect.
+func (p *Policy) Taint(t corev1.Taint) Verdict {
+	v := p.TaintKey(t.Key)
+	if !v.OK() {
+		return v
+	}
+	if p.checkLabelValue(&v, t.Value); !v.OK() {
+		return v
+	}
+	switch t.Effect {
+	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		return v
+	}
+	return refuse(v.Key, BadValue, fmt.Sprintf("the taint effect %q is unknown", t.Effect), adviseEffect(t.Effect))
+}
+
+// TaintKey decides on the key of a taint whose value is not known yet. A taint never gets the default namespace: a pod's
+// toleration has to spell the key out, and so does the rule.
+func (p *Policy) TaintKey(key string) Verdict {
+	if namespace, base := Split(key); namespace == "" {
+		return refuse(key, BadName, fmt.Sprintf("the taint key %q has no namespace", key), adviseNamespace(base))
+	}
+	v := p.name(Taint, key)
+	if !v.OK() {
+		return v
+	}
+	return featureNamespace(v, Taint)
+}
+
+// name qualifies a name and makes the checks that all kinds share.
+func (p *Policy) name(kind Kind, name string) Verdict {
+	key := name
+	if kind != Taint {
+		key = p.Qualify(name)
+	}
+	if fault := faultOfKey(key); fault != "" {
+		return refuse(key, BadName, fmt.Sprintf("%s is no %s name: %s", strconv.Quote(clip(name)), kind, fault),
+			"write letters, digits, '-', '_' and '.', optionally behind a DNS name and one slash")
+	}
+	if by := p.protectedBy(key); by != "" {
+		return refuse(key, ProtectedKey, fmt.Sprintf("the %s %q is protected: %s", kind, key, by), adviseProtected(key))
+	}
+	return Verdict{Key: key}
+}
+
+// featureNamespace allows, under kubernetes.io, the feature namespace and what lies below it.
+func featureNamespace(v Verdict, kind Kind) Verdict {
+	namespace, base := Split(v.Key)
+	if reserved(namespace) && !within(namespace, nfdv1alpha1.FeatureLabelNamespace) {
+		return refuse(v.Key, BadNamespace, fmt.Sprintf("a rule's %s may not be in the namespace %q", kind, namespace), adviseNamespace(base))
+	}
+	return v
+}
+
+// deniedBy returns the entry of DenyNamespaces that denies the namespace. NFD's documentation promises that the default
+// namespaces cannot be denied; its code denies them.
+func (p *Policy) deniedBy(namespace string) string {
+	if !p.Strict && (namespace == nfdv1alpha1.FeatureLabelNamespace || namespace == nfdv1alpha1.ProfileLabelNamespace) {
+		return ""
+	}
+	for _, entry := range p.DenyNamespaces {
+		if covers(entry, namespace) {
+			return entry
+		}
+	}
+	return ""
+}
+
+// covers reports whether an entry, exact or with a leading * for a suffix, covers the namespace.
+func covers(entry, namespace string) bool {
+	if suffix, ok := strings.CutPrefix(entry, "*"); ok {
+		return strings.HasSuffix(namespace, suffix)
+	}
+	return entry == namespace
+}
+
+// reserved reports whether a namespace is Kubernetes' own. As in NFD, k8s.io is not among them.
+func reserved(namespace string) bool { return within(namespace, "kubernetes.io") }
+
+// within reports whether a namespace is root or lies below it.
+func within(namespace, root string) bool {
+	rest, ok := strings.CutSuffix(namespace, root)
+	return ok && (rest == "" || rest[len(rest)-1] == '.')
+}
+
+func contains(list []string, s string) bool {
+	for _, entry := range list {
+		if entry == s {
+			return true
+		}
+	}
+	return false
+}
+
+func adviseNamespace(base string) string {
+	return fmt.Sprintf("write %s/%s, or a namespace of your own", nfdv1alpha1.FeatureLabelNamespace, clip(base))
+}
+
+func adviseProtected(key string) string {
+	_, base := Split(key)
+	return adviseNamespace(base)
+}
+
+func adviseEffect(effect corev1.TaintEffect) string {
+	for _, known := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute} {
+		if strings.EqualFold(strings.NewReplacer("-", "", "_", "", " ", "").Replace(string(effect)), string(known)) {
+			return fmt.Sprintf("write %s", known)
+		}
+	}
+	return "write NoSchedule, PreferNoSchedule or NoExecute"
+}
+
+// clip shortens hostile names for messages.
+func clip(s string) string {
+	const enough = 80 // longer than any valid name
+	if len(s) <= enough {
+		return s
+	}
+	return s[:enough] + "…"
+}
