@@ -1,0 +1,174 @@
+package match
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// The bounds of what a rule may hold. They are those of the CRD, generous for what people write, and checked again here
+// because the command line and the worker's configuration have no API server before them.
+const (
+	MaxTerms       = 64
+	MaxExpressions = 64
+	MaxValues      = 256
+	MaxTextLength  = 1024 // bytes of a feature's name, an element's name, a value, a pattern
+)
+
+// Compile prepares a list of terms. It returns every mistake at once, in the order of the terms and of the names in them,
+// and no Matcher if there is any.
+func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.ErrorList) {
+	c := compiler{strict: opt.Strict}
+	if len(terms) > MaxTerms {
+		return nil, field.ErrorList{field.TooMany(path, len(terms), MaxTerms)}
+	}
+	m := &Matcher{path: pathString(path), strict: opt.Strict, terms: make([]term, 0, len(terms))}
+	for i := range terms {
+		m.terms = append(m.terms, c.term(index(path, i), &terms[i]))
+	}
+	if len(c.errs) > 0 {
+		return nil, c.errs
+	}
+	m.reads = reads(m.terms)
+	return m, nil
+}
+
+// index is path.Index for a path that may be nil.
+func index(path *field.Path, i int) *field.Path {
+	if path == nil {
+		return field.NewPath("").Index(i)
+	}
+	return path.Index(i)
+}
+
+// compiler collects mistakes.
+type compiler struct {
+	strict bool
+	errs   field.ErrorList
+}
+
+func (c *compiler) add(err *field.Error) { c.errs = append(c.errs, err) }
+
+func (c *compiler) term(path *field.Path, t *Term) term {
+	out := term{
+		feature:        t.Feature,
+		key:            facts.MakeKey(strings.ToLower(t.Feature)),
+		hasExpressions: t.HasExpressions || len(t.Expressions) > 0,
+	}
+	switch {
+	case t.Feature == "":
+		c.add(field.Required(path.Child("feature"), "name the feature to look at, such as cpu.cpuid"))
+	case !c.text(path.Child("feature"), t.Feature):
+	case strings.TrimSpace(t.Feature) != t.Feature:
+		c.add(field.Invalid(path.Child("feature"), t.Feature, "a feature's name has no blanks around it, this would never match"))
+	}
+	expressions := path.Child("matchExpressions")
+	if len(t.Expressions) > MaxExpressions {
+		c.add(field.TooMany(expressions, len(t.Expressions), MaxExpressions))
+		return out
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Expressions)) {
+		at := expressions.Key(short(name))
+		c.text(at, name)
+		if e := c.expression(at, t.Expressions[name]); e != nil {
+			e.key = facts.MakeKey(name)
+			out.expressions = append(out.expressions, *e)
+		}
+	}
+	if t.Name != nil {
+		out.name = c.expression(path.Child("matchName"), t.Name)
+	}
+	return out
+}
+
+// expression returns nil after a mistake.
+func (c *compiler) expression(path *field.Path, e *Expr) *expression {
+	if e == nil {
+		c.add(field.Required(path, "write {op: Exists} to ask only whether it is there"))
+		return nil
+	}
+	before := len(c.errs)
+	family, known := operators[nfdv1alpha1.MatchOp(e.Op)]
+	if !known {
+		c.add(unknownOperator(path.Child("op"), e.Op))
+		return nil
+	}
+	c.count(path.Child("value"), e, family)
+	if len(e.Value) > MaxValues {
+		return nil
+	}
+	for i, v := range e.Value {
+		c.text(path.Child("value").Index(i), v)
+	}
+	if len(c.errs) > before {
+		return nil
+	}
+	// The arguments are copied: a compiled rule does not change under whoever edits the object it came from.
+	spec := &Expr{Op: e.Op, Value: slices.Clone(e.Value), Type: e.Type}
+	out := &expression{spec: spec, kind: family.kind}
+	if family.compile != nil {
+		out.test = family.compile(c, path, spec)
+	}
+	if len(c.errs) > before {
+		return nil
+	}
+	return out
+}
+
+// count checks how many arguments an operator has.
+func (c *compiler) count(path *field.Path, e *Expr, o operator) {
+	n := len(e.Value)
+	switch {
+	case n > MaxValues:
+		c.add(field.TooMany(path, n, MaxValues))
+	case n == 0 && o.min > 0:
+		c.add(field.Required(path, fmt.Sprintf(`%s needs %s; did you write "values:"? The field is called "value"`, e.Op, o.count())))
+	case n < o.min || n > o.max:
+		name := e.Op
+		if name == "" {
+			name = "an expression without an operator"
+		}
+		c.add(field.Invalid(path, shorten(e.Value), fmt.Sprintf("%s takes %s, not %d", name, o.count(), n)))
+	}
+}
+
+// text checks a piece of text and reports whether it may be used.
+func (c *compiler) text(path *field.Path, s string) bool {
+	switch {
+	case len(s) > MaxTextLength:
+		c.add(field.TooLong(path, "", MaxTextLength))
+	case !utf8.ValidString(s):
+		c.add(field.Invalid(path, strings.ToValidUTF8(s, "\uFFFD"), "is not UTF-8"))
+	default:
+		return true
+	}
+	return false
+}
+
+// short makes a name fit for a path.
+func short(s string) string {
+	if len(s) > maxQuoted {
+		return strings.ToValidUTF8(s[:maxQuoted], "\uFFFD") + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// shorten makes a list of values fit for a message.
+func shorten(values []string) []string {
+	const most = 8
+	out := make([]string, 0, min(len(values), most+1))
+	for _, v := range values[:min(len(values), most)] {
+		out = append(out, short(v))
+	}
+	if len(values) > most {
+		out = append(out, "…")
+	}
+	return out
+}

@@ -1,2 +1,0 @@
-// Package match decides whether the facts of a node satisfy the terms of a rule.
-package match

@@ -1,0 +1,365 @@
+package match
+
+import (
+	"math/bits"
+
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// evaluation decides whether one feature satisfies one term.
+type evaluation struct {
+	term     *term
+	position int
+	strict   bool
+	want     bool
+
+	elements []Element
+	errors   []*EvalError
+}
+
+// eval evaluates the expressions, then the names if they held.
+func (e *evaluation) eval(f *facts.Feature) (bool, error) {
+	if e.term.hasExpressions {
+		if ok, err := e.expressions(f); !ok || err != nil {
+			return false, err
+		}
+	}
+	if e.term.name != nil {
+		return e.names(f)
+	}
+	return true, nil
+}
+
+// expressions evaluates the set of expressions. Flags and attributes of one name are one set of elements; instances are
+// another one, and one of the two must hold.
+func (e *evaluation) expressions(f *facts.Feature) (bool, error) {
+	matched := false
+	if f.Flags != nil || f.Attributes != nil {
+		ok, err := e.elementExpressions(f)
+		if err != nil {
+			return false, err
+		}
+		matched = ok
+	}
+	if f.Instances != nil {
+		ok, err := e.instanceExpressions(f.Instances)
+		if err != nil {
+			return false, err
+		}
+		matched = matched || ok
+	}
+	return matched, nil
+}
+
+func (e *evaluation) elementExpressions(f *facts.Feature) (bool, error) {
+	list := e.term.expressions
+	if len(list) == 0 && e.want && !e.strict {
+		// An empty set was made for templates that run over everything.
+		e.everyElement(f)
+	}
+	mark := len(e.elements)
+	for i := range list {
+		x := &list[i]
+		flag, attribute, value, err := e.element(x, f)
+		if err != nil {
+			return false, err
+		}
+		if !satisfied(x, f, flag, attribute) {
+			e.elements = e.elements[:mark]
+			return false, nil
+		}
+		if e.want && flag {
+			e.elements = append(e.elements, Element{Name: x.key.String()})
+		}
+		if e.want && attribute {
+			e.elements = append(e.elements, Element{Name: x.key.String(), Value: value, HasValue: true})
+		}
+	}
+	return true, nil
+}
+
+// element evaluates an expression on the flag and on the attribute that it names.
+func (e *evaluation) element(x *expression, f *facts.Feature) (flag, attribute bool, value string, err error) {
+	if f.Flags != nil {
+		flag = x.onFlag(f.Flags.HasKey(x.key))
+	}
+	if f.Attributes != nil {
+		var exists bool
+		value, exists = f.Attributes.GetKey(x.key)
+		v := x.onAttribute(value, exists)
+		if v == bad {
+			return false, false, "", e.problem(x, -1, value)
+		}
+		attribute = v == yes
+	}
+	return flag, attribute, value, nil
+}
+
+// satisfied joins the verdicts on the flag and on the attribute: either will do, but what must be absent must be absent as
+// both.
+func satisfied(x *expression, f *facts.Feature, flag, attribute bool) bool {
+	if x.kind == absent {
+		return (flag || f.Flags == nil) && (attribute || f.Attributes == nil)
+	}
+	return flag || attribute
+}
+
+// everyElement collects all flags and attributes, by name.
+func (e *evaluation) everyElement(f *facts.Feature) {
+	e.elements = make([]Element, 0, f.Flags.Len()+f.Attributes.Len())
+	_ = eachName(f, func(name string, isFlag bool, value string) error {
+		e.elements = append(e.elements, Element{Name: name, Value: value, HasValue: !isFlag})
+		return nil
+	})
+}
+
+// eachName calls do for all flags and attributes, sorted by name, for the flag first where both have one.
+func eachName(f *facts.Feature, do func(name string, isFlag bool, value string) error) error {
+	flags, attributes := f.Flags.Names(), f.Attributes.Names()
+	for i, j := 0, 0; i < len(flags) || j < len(attributes); {
+		var err error
+		if j == len(attributes) || i < len(flags) && flags[i] <= attributes[j] {
+			err = do(flags[i], true, "")
+			i++
+		} else {
+			err = do(attributes[j], false, f.Attributes.Value(j))
+			j++
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names evaluates matchName. Of an instance, the names are those of its attributes.
+func (e *evaluation) names(f *facts.Feature) (bool, error) {
+	ok, err := e.elementNames(f)
+	if err != nil {
+		return false, err
+	}
+	if f.Instances != nil {
+		other, err := e.instanceNames(f.Instances)
+		if err != nil {
+			return false, err
+		}
+		ok = ok || other
+	}
+	return ok, nil
+}
+
+// namesTest is a test that finds out faster than one by one whether any of a sorted list of names passes, and that calls
+// none bad.
+type namesTest interface {
+	anyOf(sorted []string) bool
+}
+
+func (e *evaluation) elementNames(f *facts.Feature) (bool, error) {
+	x := e.term.name
+	if !e.want {
+		if x.kind != onValue {
+			return x.kind != absent && f.Flags.Len()+f.Attributes.Len() > 0, nil
+		}
+		if fast, ok := x.test.(namesTest); ok {
+			return fast.anyOf(f.Flags.Names()) || fast.anyOf(f.Attributes.Names()), nil
+		}
+	}
+	matched := false
+	err := eachName(f, func(name string, isFlag bool, value string) error {
+		switch x.onName(name) {
+		case bad:
+			return e.problem(x, -1, name)
+		case yes:
+			matched = true
+			if e.want {
+				e.elements = append(e.elements, Element{Name: name, Value: value, HasValue: !isFlag})
+			}
+		}
+		return nil
+	})
+	return matched && err == nil, err
+}
+
+// stackWords is for how many words a bit set needs no heap: 256 instances, or the dictionary of a narrow column.
+const stackWords = 4
+
+// instanceExpressions evaluates the set on each instance; one must satisfy all of it. It works by column, on sets of
+// instances, and evaluates each expression once for each different value.
+func (e *evaluation) instanceExpressions(s *facts.Instances) (bool, error) {
+	if s.Len() == 0 {
+		return false, nil
+	}
+	var onStack [3][stackWords]uint64
+	left := newBits(onStack[0][:], s.Len())
+	left.fill(s.Len())
+	for i := range e.term.expressions {
+		x := &e.term.expressions[i]
+		column := s.Column(x.key)
+		if column == nil {
+			if !x.onFlag(false) {
+				return false, nil
+			}
+			continue
+		}
+		if x.kind == anything {
+			continue
+		}
+		hits := newBits(onStack[1][:], s.Len())
+		if err := e.column(x, column, left, hits, onStack[2][:]); err != nil {
+			return false, err
+		}
+		if !left.keep(hits, x.kind == absent) {
+			return false, nil
+		}
+	}
+	e.collect(s, left)
+	return true, nil
+}
+
+// column marks in hits the instances whose value passes; for DoesNotExist, those that have any. Values that cannot be
+// tested are reported if an instance in left has them.
+func (e *evaluation) column(x *expression, c *facts.Column, left, hits bitset, stack []uint64) error {
+	values := c.Values()
+	marks := newBits(stack, len(values))
+	problems := 0
+	for i, v := range values {
+		verdict := yes
+		if x.kind == onValue {
+			verdict = x.test.check(v)
+		}
+		switch verdict {
+		case yes:
+			marks.set(i)
+		case bad:
+			problems++
+		}
+	}
+	c.Mark(marks, hits)
+	if problems == 0 {
+		return nil
+	}
+	return e.badValues(x, c, left)
+}
+
+// badValues reports the first instance in left whose value cannot be tested.
+func (e *evaluation) badValues(x *expression, c *facts.Column, left bitset) error {
+	values := c.Values()
+	rejected := make([]bool, len(values))
+	for i, v := range values {
+		rejected[i] = x.test.check(v) == bad
+	}
+	for value, row := range c.Cells() {
+		if rejected[value] && left.has(row) {
+			return e.instanceProblem(x, row, values[value])
+		}
+	}
+	return nil
+}
+
+// instanceNames evaluates matchName on the names of the attributes of each instance.
+func (e *evaluation) instanceNames(s *facts.Instances) (bool, error) {
+	x := e.term.name
+	var onStack [2][stackWords]uint64
+	hits := newBits(onStack[0][:], s.Len())
+	var problem *EvalError
+	for i, name := range s.Names() {
+		verdict := x.onName(name)
+		if verdict == no {
+			continue
+		}
+		for _, row := range s.ColumnAt(i).Cells() {
+			if verdict == yes {
+				hits.set(row)
+			} else if problem == nil && !hits.has(row) {
+				problem = e.problem(x, row, name)
+			}
+		}
+	}
+	if problem != nil {
+		if e.strict {
+			return false, problem
+		}
+		if !hits.has(problem.Instance) {
+			e.errors = append(e.errors, problem)
+		}
+	}
+	if hits.empty() {
+		return false, nil
+	}
+	e.collect(s, hits)
+	return true, nil
+}
+
+// collect adds the marked instances to the elements.
+func (e *evaluation) collect(s *facts.Instances, rows bitset) {
+	if !e.want {
+		return
+	}
+	for _, m := range s.Select(rows) {
+		e.elements = append(e.elements, Element{Instance: m})
+	}
+}
+
+// instanceProblem is an error of the rule for NFD, and an instance that does not match for us: which of the two NFD arrives
+// at depends on the order of a Go map.
+func (e *evaluation) instanceProblem(x *expression, instance int, found string) error {
+	problem := e.problem(x, instance, found)
+	if e.strict {
+		return problem
+	}
+	e.errors = append(e.errors, problem)
+	return nil
+}
+
+func (e *evaluation) problem(x *expression, instance int, found string) *EvalError {
+	return &EvalError{Term: e.position, Feature: e.term.feature, Key: x.key.String(), Instance: instance, Found: found, Err: x.test.problem(found)}
+}
+
+// bitset is a set of small numbers.
+type bitset []uint64
+
+// newBits returns an empty set for n numbers, in stack if there is room.
+func newBits(stack []uint64, n int) bitset {
+	words := (n + 63) / 64
+	if words > len(stack) {
+		return make(bitset, words)
+	}
+	clear(stack)
+	return stack[:words]
+}
+
+func (b bitset) set(i int)      { b[i/64] |= 1 << (i % 64) }
+func (b bitset) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
+
+// fill adds the numbers below n.
+func (b bitset) fill(n int) {
+	for i := range b {
+		b[i] = ^uint64(0)
+	}
+	if n%64 != 0 {
+		b[len(b)-1] = 1<<(n%64) - 1
+	}
+}
+
+// keep removes what is not in other (or what is, if invert is true) and reports whether anything is left.
+func (b bitset) keep(other bitset, invert bool) bool {
+	flip, left := uint64(0), uint64(0)
+	if invert {
+		flip = ^flip
+	}
+	for i := range b {
+		b[i] &= other[i] ^ flip
+		left |= b[i]
+	}
+	return left != 0
+}
+
+func (b bitset) empty() bool { return b.count() == 0 }
+
+func (b bitset) count() int {
+	n := 0
+	for _, w := range b {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}

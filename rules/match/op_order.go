@@ -1,0 +1,189 @@
+package match
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/version"
+)
+
+// relation says which outcomes of a comparison with a bound are wanted.
+type relation struct{ less, equal, greater bool }
+
+var (
+	lessThan       = relation{less: true}
+	lessOrEqual    = relation{less: true, equal: true}
+	greaterThan    = relation{greater: true}
+	greaterOrEqual = relation{greater: true, equal: true}
+)
+
+// relations lists what each operator asks of each of its bounds.
+var relations = map[nfdv1alpha1.MatchOp][]relation{
+	nfdv1alpha1.MatchGt:   {greaterThan},
+	nfdv1alpha1.MatchGe:   {greaterOrEqual},
+	nfdv1alpha1.MatchLt:   {lessThan},
+	nfdv1alpha1.MatchLe:   {lessOrEqual},
+	nfdv1alpha1.MatchGtLt: {greaterThan, lessThan},
+	nfdv1alpha1.MatchGeLe: {greaterOrEqual, lessOrEqual},
+}
+
+// holds reports whether the outcome of a comparison (-1, 0, +1) is wanted.
+func (r relation) holds(comparison int) bool {
+	switch {
+	case comparison < 0:
+		return r.less
+	case comparison > 0:
+		return r.greater
+	}
+	return r.equal
+}
+
+func compileOrder(c *compiler, path *field.Path, e *Expr) test {
+	wanted := relations[nfdv1alpha1.MatchOp(e.Op)]
+	switch nfdv1alpha1.ValueType(e.Type) {
+	case nfdv1alpha1.TypeInteger:
+		return compileIntegers(c, path, e, wanted)
+	case nfdv1alpha1.TypeVersion:
+		return compileVersions(c, path, e, wanted)
+	}
+	c.add(&field.Error{Type: field.ErrorTypeNotSupported, Field: path.Child("type").String(), BadValue: short(e.Type),
+		Detail: `leave it out to compare integers, or write "version" to compare versions`})
+	return nil
+}
+
+// integers compares integers.
+type integers struct {
+	wanted []relation
+	bounds []int64
+}
+
+func compileIntegers(c *compiler, path *field.Path, e *Expr, wanted []relation) test {
+	t := &integers{wanted: wanted}
+	ok := true
+	for i, v := range e.Value {
+		n, valid := parseInteger(v)
+		if !valid {
+			hint := ""
+			if _, err := version.Parse(v); err == nil {
+				hint = `; to compare versions, add "type: version"`
+			}
+			c.add(field.Invalid(path.Child("value").Index(i), short(v), e.Op+" compares integers, and this is none"+hint))
+			ok = false
+		}
+		t.bounds = append(t.bounds, n)
+	}
+	if ok && len(t.bounds) == 2 && t.bounds[0] >= t.bounds[1] {
+		hint := "write the smaller one first"
+		if t.bounds[0] == t.bounds[1] {
+			hint = "write {op: In} to ask for one number"
+		}
+		c.add(field.Invalid(path.Child("value"), shorten(e.Value), "the first bound must be below the second: "+hint))
+	}
+	return t
+}
+
+func (t *integers) check(value string) verdict {
+	n, ok := parseInteger(value)
+	if !ok {
+		return bad
+	}
+	for i, b := range t.bounds {
+		comparison := 0
+		if n < b {
+			comparison = -1
+		} else if n > b {
+			comparison = 1
+		}
+		if !t.wanted[i].holds(comparison) {
+			return no
+		}
+	}
+	return yes
+}
+
+var errNotInteger = errors.New("not an integer")
+
+func (t *integers) problem(string) error { return errNotInteger }
+
+// parseInteger reads what strconv.Atoi reads on a 64-bit machine, without an error to allocate: an optional sign and decimal
+// digits, within the range of int64.
+func parseInteger(s string) (int64, bool) {
+	digits, negative := s, false
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		digits, negative = s[1:], s[0] == '-'
+	}
+	if digits == "" {
+		return 0, false
+	}
+	limit := uint64(math.MaxInt64)
+	if negative {
+		limit++
+	}
+	var n uint64
+	for i := range len(digits) {
+		d := uint64(digits[i] - '0')
+		if d > 9 || n > (limit-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	if negative {
+		return -int64(n), true
+	}
+	return int64(n), true
+}
+
+// versions compares versions.
+type versions struct {
+	wanted []relation
+	bounds []version.V
+	parse  func(string) (version.V, error)
+}
+
+func compileVersions(c *compiler, path *field.Path, e *Expr, wanted []relation) test {
+	t := &versions{wanted: wanted, parse: version.Parse}
+	if c.strict {
+		t.parse = version.ParseStrict
+	}
+	for i, v := range e.Value {
+		parsed, err := t.parse(v)
+		if err != nil {
+			c.add(field.Invalid(path.Child("value").Index(i), short(v), fmt.Sprintf("%s compares versions: %v", e.Op, err)))
+		}
+		t.bounds = append(t.bounds, parsed)
+	}
+	return t
+}
+
+// maxVersionLength bounds what is read as a version. No version is that long, and a message that quotes it must be short.
+const maxVersionLength = 128
+
+var errNotVersion = errors.New("not a version")
+
+func (t *versions) check(value string) verdict {
+	if len(value) > maxVersionLength {
+		return bad
+	}
+	v, err := t.parse(value)
+	if err != nil {
+		return bad
+	}
+	for i, b := range t.bounds {
+		if !t.wanted[i].holds(v.Compare(b)) {
+			return no
+		}
+	}
+	return yes
+}
+
+func (t *versions) problem(value string) error {
+	if len(value) > maxVersionLength {
+		return errNotVersion
+	}
+	_, err := t.parse(value)
+	return err
+}

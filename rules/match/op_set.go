@@ -1,0 +1,70 @@
+package match
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// fewValues is how many values are compared one by one; a hash costs as much as that.
+const fewValues = 12
+
+// in holds if a value is one of a set, or if it is not.
+type in struct {
+	want   bool
+	list   []string // sorted
+	lookup map[string]struct{}
+}
+
+func compileIn(_ *compiler, _ *field.Path, e *Expr) test    { return newIn(true, e.Value) }
+func compileNotIn(_ *compiler, _ *field.Path, e *Expr) test { return newIn(false, e.Value) }
+
+// The truth operators compare text: "True" and "1" are neither true nor false.
+func compileIsTrue(*compiler, *field.Path, *Expr) test  { return newIn(true, []string{"true"}) }
+func compileIsFalse(*compiler, *field.Path, *Expr) test { return newIn(true, []string{"false"}) }
+
+func newIn(want bool, values []string) *in {
+	t := &in{want: want, list: slices.Clone(values)}
+	slices.Sort(t.list)
+	t.list = slices.Compact(t.list)
+	if len(t.list) > fewValues {
+		t.lookup = make(map[string]struct{}, len(t.list))
+		for _, v := range t.list {
+			t.lookup[v] = struct{}{}
+		}
+	}
+	return t
+}
+
+func (t *in) check(value string) verdict {
+	if t.lookup != nil {
+		_, ok := t.lookup[value]
+		return verdictOf(ok == t.want)
+	}
+	for _, v := range t.list {
+		if v == value {
+			return verdictOf(t.want)
+		}
+	}
+	return verdictOf(!t.want)
+}
+
+func (t *in) problem(string) error { return nil }
+
+// anyOf looks the values up among the names instead of the names among the values: there are far fewer.
+func (t *in) anyOf(names []string) bool {
+	if !t.want {
+		for _, name := range names {
+			if t.check(name) == yes {
+				return true
+			}
+		}
+		return false
+	}
+	for _, v := range t.list {
+		if _, ok := slices.BinarySearch(names, v); ok {
+			return true
+		}
+	}
+	return false
+}

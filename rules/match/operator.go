@@ -1,0 +1,118 @@
+package match
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// operator describes an operator.
+type operator struct {
+	kind     kind
+	min, max int // how many arguments
+	// compile prepares the test, whose arguments were counted; nil if the operator looks at no value.
+	compile func(c *compiler, path *field.Path, e *Expr) test
+}
+
+// unbounded is for operators that take any number of arguments; MaxValues bounds them all.
+const unbounded = math.MaxInt
+
+// operators lists all operators. To add one, add a line here and the test in the file of its family.
+var operators = map[nfdv1alpha1.MatchOp]operator{
+	nfdv1alpha1.MatchAny:          {kind: anything},
+	nfdv1alpha1.MatchExists:       {kind: present},
+	nfdv1alpha1.MatchDoesNotExist: {kind: absent},
+	nfdv1alpha1.MatchIn:           {kind: onValue, min: 1, max: unbounded, compile: compileIn},
+	nfdv1alpha1.MatchNotIn:        {kind: onValue, min: 1, max: unbounded, compile: compileNotIn},
+	nfdv1alpha1.MatchIsTrue:       {kind: onValue, compile: compileIsTrue},
+	nfdv1alpha1.MatchIsFalse:      {kind: onValue, compile: compileIsFalse},
+	nfdv1alpha1.MatchInRegexp:     {kind: onValue, min: 1, max: unbounded, compile: compileInRegexp},
+	nfdv1alpha1.MatchGt:           {kind: onValue, min: 1, max: 1, compile: compileOrder},
+	nfdv1alpha1.MatchGe:           {kind: onValue, min: 1, max: 1, compile: compileOrder},
+	nfdv1alpha1.MatchLt:           {kind: onValue, min: 1, max: 1, compile: compileOrder},
+	nfdv1alpha1.MatchLe:           {kind: onValue, min: 1, max: 1, compile: compileOrder},
+	nfdv1alpha1.MatchGtLt:         {kind: onValue, min: 2, max: 2, compile: compileOrder},
+	nfdv1alpha1.MatchGeLe:         {kind: onValue, min: 2, max: 2, compile: compileOrder},
+}
+
+// count says in words how many arguments an operator takes.
+func (o operator) count() string {
+	switch {
+	case o.max == 0:
+		return "no value"
+	case o.max == unbounded:
+		return "at least one value"
+	case o.max == 1:
+		return "exactly one value"
+	}
+	return fmt.Sprintf("exactly %d values", o.max)
+}
+
+// otherNames are what people write who come from elsewhere, in lower case.
+var otherNames = map[string]nfdv1alpha1.MatchOp{
+	"=": nfdv1alpha1.MatchIn, "==": nfdv1alpha1.MatchIn, "eq": nfdv1alpha1.MatchIn, "equals": nfdv1alpha1.MatchIn, "equal": nfdv1alpha1.MatchIn,
+	"!=": nfdv1alpha1.MatchNotIn, "ne": nfdv1alpha1.MatchNotIn, "notequals": nfdv1alpha1.MatchNotIn,
+	">": nfdv1alpha1.MatchGt, ">=": nfdv1alpha1.MatchGe, "<": nfdv1alpha1.MatchLt, "<=": nfdv1alpha1.MatchLe,
+	"regexp": nfdv1alpha1.MatchInRegexp, "regex": nfdv1alpha1.MatchInRegexp, "matches": nfdv1alpha1.MatchInRegexp,
+	"notexists": nfdv1alpha1.MatchDoesNotExist, "absent": nfdv1alpha1.MatchDoesNotExist, "present": nfdv1alpha1.MatchExists,
+	"true": nfdv1alpha1.MatchIsTrue, "false": nfdv1alpha1.MatchIsFalse, "between": nfdv1alpha1.MatchGeLe,
+}
+
+// unknownOperator names the operator that was probably meant.
+func unknownOperator(path *field.Path, op string) *field.Error {
+	list := slices.Sorted(maps.Keys(operators))[1:] // the empty one is not for people
+	all := make([]string, len(list))
+	for i, o := range list {
+		all[i] = string(o)
+	}
+	detail := "the operators are " + strings.Join(all, ", ")
+	if near := nearest(op, all); near != "" {
+		detail = fmt.Sprintf("did you mean %s? ", near) + detail
+	}
+	return &field.Error{Type: field.ErrorTypeNotSupported, Field: path.String(), BadValue: short(op), Detail: detail}
+}
+
+// nearest returns the operator that looks most like op, or nothing if none does.
+func nearest(op string, all []string) string {
+	lower := strings.ToLower(op)
+	if o, ok := otherNames[lower]; ok {
+		return string(o)
+	}
+	if len(op) > 2*len("DoesNotExist") {
+		return ""
+	}
+	best, distance := "", 1+len(op)/3
+	for _, o := range all {
+		if d := editDistance(lower, strings.ToLower(o)); d < distance || d == 0 {
+			best, distance = o, d
+		}
+	}
+	return best
+}
+
+// editDistance counts the letters to insert, remove or replace to get from a to b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next := min(row[j+1]+1, row[j]+1, diagonal+cost)
+			diagonal, row[j+1] = row[j+1], next
+		}
+	}
+	return row[len(b)]
+}

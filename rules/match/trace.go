@@ -1,0 +1,303 @@
+package match
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// TermTrace says what became of one term.
+type TermTrace struct {
+	// Feature is the name as the author typed it.
+	Feature string `json:"feature"`
+	// Found says whether the node has the feature.
+	Found bool `json:"found"`
+	// Held says whether the term holds. It is evaluated even if an earlier term does not hold.
+	Held bool `json:"held"`
+	// Reason says in words why the term does not hold.
+	Reason string `json:"reason,omitempty"`
+	// Expressions are sorted by key.
+	Expressions []ExprTrace `json:"matchExpressions,omitempty"`
+	// Name is what became of matchName.
+	Name *ExprTrace `json:"matchName,omitempty"`
+	// Error is why the term could not be evaluated.
+	Error string `json:"error,omitempty"`
+}
+
+// ExprTrace says what became of one expression.
+type ExprTrace struct {
+	// Key is the name of the element; empty for a matchName.
+	Key string `json:"key,omitempty"`
+	// Op, Value and Type are the expression.
+	Op    string   `json:"op"`
+	Value []string `json:"value,omitempty"`
+	Type  string   `json:"type,omitempty"`
+	// Found is what the node has: for an attribute its value, for instances their different values, for a matchName the
+	// names that match; at most maxFound of them. It is empty for a flag.
+	Found []string `json:"found,omitempty"`
+	// Exists says whether there is an element of that name, in any instance.
+	Exists bool `json:"exists"`
+	// Held says whether the expression holds, of instances whether it holds for any.
+	Held bool `json:"held"`
+	// Instances is how many instances there are, Holding for how many the expression holds by itself.
+	Instances int `json:"instances,omitempty"`
+	Holding   int `json:"holding,omitempty"`
+	// Error is why the expression could not be evaluated.
+	Error string `json:"error,omitempty"`
+	// Reason says in words why it does not hold.
+	Reason string `json:"reason,omitempty"`
+}
+
+// maxFound bounds how many values a trace shows: it is for people, and a kernel has thousands of options.
+const maxFound = 8
+
+// Trace says for each term what was found and whether it holds. It gives the same answers as Eval, which is faster.
+func (m *Matcher) Trace(src facts.Source) []TermTrace {
+	out := make([]TermTrace, len(m.terms))
+	for i := range m.terms {
+		out[i] = m.traceTerm(src, i)
+	}
+	return out
+}
+
+// Why says in words why the first term that does not hold does not: "cpu.cpuid/AMXBF16 is missing". It is empty if all hold.
+func (m *Matcher) Why(src facts.Source) string {
+	for i := range m.terms {
+		if t := m.traceTerm(src, i); !t.Held {
+			return t.Reason
+		}
+	}
+	return ""
+}
+
+func (m *Matcher) traceTerm(src facts.Source, i int) TermTrace {
+	t := &m.terms[i]
+	trace := TermTrace{Feature: t.feature}
+	f := facts.Lookup(src, t.key)
+	trace.Found = f != nil
+	if f != nil {
+		e := evaluation{term: t, position: i, strict: m.strict}
+		ok, err := e.eval(f)
+		trace.Held = ok
+		if err != nil {
+			trace.Error = err.Error()
+		}
+	} else {
+		f = &facts.Feature{}
+	}
+	for j := range t.expressions {
+		trace.Expressions = append(trace.Expressions, traceExpression(t, &t.expressions[j], f))
+	}
+	if t.name != nil {
+		x := traceName(t, f)
+		trace.Name = &x
+	}
+	if !trace.Held {
+		trace.Reason = reason(t, &trace, f)
+	}
+	return trace
+}
+
+// reason picks what most helps the author: an error, the feature, the first expression that does not hold by itself.
+func reason(t *term, trace *TermTrace, f *facts.Feature) string {
+	switch {
+	case trace.Error != "":
+		return trace.Error
+	case !trace.Found:
+		return "the node has no feature " + t.key.String()
+	}
+	for _, x := range trace.Expressions {
+		if !x.Held {
+			return x.Reason
+		}
+	}
+	if len(trace.Expressions) > 1 && f.Instances.Len() > 0 && !expressionsHold(t, f) {
+		return fmt.Sprintf("no one of the %d instances of %s satisfies all expressions at once: %s",
+			f.Instances.Len(), t.feature, spread(trace.Expressions))
+	}
+	if trace.Name != nil && !trace.Name.Held {
+		return trace.Name.Reason
+	}
+	return t.feature + " is empty"
+}
+
+// expressionsHold evaluates the expressions without matchName.
+func expressionsHold(t *term, f *facts.Feature) bool {
+	alone := *t
+	alone.name = nil
+	e := evaluation{term: &alone}
+	ok, _ := e.eval(f)
+	return ok
+}
+
+// spread says for how many instances each expression holds by itself.
+func spread(list []ExprTrace) string {
+	var parts []string
+	for _, x := range list {
+		parts = append(parts, fmt.Sprintf("%s holds for %d", x.describe(), x.Holding))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// describe writes an expression the way people say it.
+func (x *ExprTrace) describe() string {
+	s := x.Op
+	if x.Key != "" {
+		s = x.Key + " " + s
+	}
+	if len(x.Value) > 0 {
+		s += " " + quoteList(x.Value)
+	}
+	return s
+}
+
+// newTrace begins the trace of an expression.
+func newTrace(x *expression) ExprTrace {
+	return ExprTrace{Key: x.key.String(), Op: x.spec.Op, Value: x.spec.Value, Type: x.spec.Type}
+}
+
+func traceExpression(t *term, x *expression, f *facts.Feature) ExprTrace {
+	trace := newTrace(x)
+	held := false
+	if f.Flags != nil || f.Attributes != nil {
+		e := evaluation{term: t}
+		flag, attribute, _, err := e.element(x, f)
+		held = err == nil && satisfied(x, f, flag, attribute)
+		if err != nil {
+			trace.Error = err.Error()
+		}
+		if value, ok := f.Attributes.GetKey(x.key); ok {
+			trace.Exists = true
+			trace.Found = append(trace.Found, value)
+		}
+		trace.Exists = trace.Exists || f.Flags.HasKey(x.key)
+	}
+	if f.Instances != nil {
+		traceInstances(t, x, f.Instances, &trace)
+	}
+	trace.Held = held || trace.Holding > 0
+	if !trace.Held {
+		trace.Reason = failure(t, x, &trace)
+	}
+	return trace
+}
+
+// traceInstances evaluates one expression by itself.
+func traceInstances(t *term, x *expression, s *facts.Instances, trace *ExprTrace) {
+	trace.Instances = s.Len()
+	trace.Holding = s.Len()
+	column := s.Column(x.key)
+	if column == nil {
+		if !x.onFlag(false) {
+			trace.Holding = 0
+		}
+		return
+	}
+	trace.Exists = true
+	trace.Found = append(trace.Found, column.Values()[:min(len(column.Values()), maxFound)]...)
+	if x.kind == anything {
+		return
+	}
+	left, hits := newBits(nil, s.Len()), newBits(nil, s.Len())
+	left.fill(s.Len())
+	e := evaluation{term: t}
+	_ = e.column(x, column, left, hits, nil)
+	left.keep(hits, x.kind == absent)
+	trace.Holding = left.count()
+	if len(e.errors) > 0 && trace.Error == "" {
+		trace.Error = e.errors[0].Error()
+	}
+}
+
+// failure says in words why an expression does not hold.
+func failure(t *term, x *expression, trace *ExprTrace) string {
+	what := t.feature + "/" + trace.Key
+	switch {
+	case trace.Instances > 0 && len(trace.Found) > 0 && x.kind == onValue:
+		if trace.Error != "" {
+			return trace.Error
+		}
+		return fmt.Sprintf("none of the %d instances of %s has %s; there is %s", trace.Instances, t.feature, trace.describe(), quoteList(trace.Found))
+	case trace.Error != "":
+		return trace.Error
+	case x.kind == absent && trace.Instances > 0:
+		return fmt.Sprintf("all %d instances of %s have %s", trace.Instances, t.feature, trace.Key)
+	case x.kind == absent:
+		return what + " is present"
+	case !trace.Exists && trace.Instances > 0:
+		return fmt.Sprintf("none of the %d instances of %s has %s", trace.Instances, t.feature, trace.Key)
+	case !trace.Exists:
+		return what + " is missing"
+	case len(trace.Found) == 0:
+		return what + " is a flag, which has no value for " + trace.Op
+	}
+	return fmt.Sprintf("%s is %s, not %s", what, quote(trace.Found[0]), wanted(trace))
+}
+
+// wanted says what an operator asks for.
+func wanted(trace *ExprTrace) string {
+	switch trace.Op {
+	case "In":
+		if len(trace.Value) == 1 {
+			return quote(trace.Value[0])
+		}
+		return "one of " + quoteList(trace.Value)
+	case "NotIn":
+		return "anything but " + quoteList(trace.Value)
+	case "IsTrue":
+		return `"true"`
+	case "IsFalse":
+		return `"false"`
+	}
+	return trace.Op + " " + quoteList(trace.Value)
+}
+
+func traceName(t *term, f *facts.Feature) ExprTrace {
+	x := t.name
+	trace := newTrace(x)
+	all := 0
+	note := func(name string) {
+		all++
+		switch x.onName(name) {
+		case yes:
+			trace.Held = true
+			if len(trace.Found) < maxFound {
+				trace.Found = append(trace.Found, name)
+			}
+		case bad:
+			if trace.Error == "" {
+				trace.Error = fmt.Sprintf("%s (matchName) is %s: %v", t.feature, quote(name), x.test.problem(name))
+			}
+		}
+	}
+	_ = eachName(f, func(name string, _ bool, _ string) error { note(name); return nil })
+	for _, name := range f.Instances.Names() {
+		note(name)
+	}
+	trace.Exists = all > 0
+	trace.Instances = f.Instances.Len()
+	switch {
+	case trace.Held:
+	case all == 0:
+		trace.Reason = t.feature + " is empty"
+	case trace.Error != "":
+		trace.Reason = trace.Error
+	default:
+		trace.Reason = "none of the " + strconv.Itoa(all) + " names in " + t.feature + " is " + trace.describe()
+	}
+	return trace
+}
+
+// quoteList puts values into a message, the first few of them.
+func quoteList(list []string) string {
+	quoted := make([]string, 0, maxFound+1)
+	for _, v := range list[:min(len(list), maxFound)] {
+		quoted = append(quoted, quote(v))
+	}
+	if len(list) > maxFound {
+		quoted = append(quoted, "…")
+	}
+	return strings.Join(quoted, ", ")
+}
