@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"syscall"
 )
 
 // Bounds on what is read from a host. Everything under /sys and /proc is the kernel's and small; but device firmware,
@@ -35,6 +36,8 @@ type FS interface {
 	ReadDirNames(name string, max int) ([]string, error)
 	// ReadLink returns the target of a symbolic link as it is written.
 	ReadLink(name string) (string, error)
+	// Resolve returns the name without links that a name leads to.
+	Resolve(name string) (string, error)
 	// Stat describes what a name leads to, links followed.
 	Stat(name string) (fs.FileInfo, error)
 }
@@ -153,6 +156,19 @@ func (h Host) ReadLink(name string) (string, error) {
 	return target, nil
 }
 
+// Resolve returns the name without symbolic links that a name leads to, so that many files of one directory can be read
+// without walking its links for each. A name that leads nowhere is returned as it is: reading it will say why.
+func (h Host) Resolve(name string) string {
+	if h.check("resolve", name) != nil {
+		return name
+	}
+	real, err := h.FS.Resolve(name)
+	if err != nil {
+		return name
+	}
+	return real
+}
+
 // Stat describes what a name leads to, links followed.
 func (h Host) Stat(name string) (fs.FileInfo, error) {
 	if err := h.check("stat", name); err != nil {
@@ -197,6 +213,17 @@ func Present(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Unanswered reports whether an error means that a file of sysfs has no value: it is not there, or the driver behind it
+// does not answer (EINVAL, ENODEV, ENXIO, EOPNOTSUPP; see Documentation/filesystems/sysfs.rst on show methods).
+func Unanswered(err error) bool {
+	for _, no := range []error{fs.ErrNotExist, syscall.EINVAL, syscall.ENODEV, syscall.ENXIO, syscall.EOPNOTSUPP} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
 }
 
 // pathError says where an error happened, as an absolute path on the host. An error that names a path already (and that

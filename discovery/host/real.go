@@ -77,7 +77,7 @@ func (f realFS) open(name string) (*os.File, error) {
 	if !errors.Is(err, syscall.ELOOP) {
 		return file, err
 	}
-	name, err = f.resolve(name)
+	name, err = f.Resolve(name)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (f realFS) ReadDirNames(name string, max int) ([]string, error) {
 
 func (f realFS) ReadLink(name string) (string, error) {
 	dir, base := parent(name), name[strings.LastIndexByte(name, '/')+1:]
-	dir, err := f.resolve(dir)
+	dir, err := f.Resolve(dir)
 	if err != nil {
 		return "", err
 	}
@@ -107,14 +107,14 @@ func (f realFS) ReadLink(name string) (string, error) {
 }
 
 func (f realFS) Stat(name string) (fs.FileInfo, error) {
-	name, err := f.resolve(name)
+	name, err := f.Resolve(name)
 	if err != nil {
 		return nil, err
 	}
 	return os.Lstat(f.local(name))
 }
 
-func (f realFS) resolve(name string) (string, error) {
+func (f realFS) Resolve(name string) (string, error) {
 	return resolve(name, func(n string) (string, error) {
 		target, err := os.Readlink(f.local(n))
 		if errors.Is(err, syscall.EINVAL) {

@@ -158,6 +158,12 @@ func (t *Tree) ReadLink(name string) (string, error) {
 	return t.readLink(strings.TrimPrefix(dir+"/"+path.Base(name), "./"))
 }
 
+// Resolve returns the name without links that a name leads to.
+func (t *Tree) Resolve(name string) (string, error) {
+	name, _, err := t.lookup(name)
+	return name, err
+}
+
 // Stat describes what a name leads to.
 func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 	name, n, err := t.lookup(name)

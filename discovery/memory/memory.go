@@ -1,0 +1,151 @@
+// Package memory discovers NUMA nodes, non-volatile memory, swap and huge pages.
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// Name is the domain of the source.
+const Name = "memory"
+
+// Features of the source.
+const (
+	NUMAFeature      = "memory.numa"
+	NVFeature        = "memory.nv"
+	SwapFeature      = "memory.swap"
+	HugePagesFeature = "memory.hugepages"
+)
+
+// Source discovers memory.
+type Source struct{}
+
+// New returns the source.
+func New() Source { return Source{} }
+
+// Name is "memory".
+func (Source) Name() string { return Name }
+
+// Discover reads the features of memory.
+func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
+	r := discovery.NewResult()
+	numa(&r, h)
+	nonVolatile(&r, h)
+	swap(&r, h)
+	hugePages(&r, h)
+	return r, nil
+}
+
+// numa counts the NUMA nodes, see Documentation/ABI/stable/sysfs-devices-node. A kernel without NUMA has no such bus.
+func numa(r *discovery.Result, h host.Host) {
+	nodes, err := h.ReadDir("sys/bus/node/devices")
+	if err != nil {
+		r.Problem(host.Present(err))
+		return
+	}
+	isNUMA := len(nodes) > 1
+	r.Attributes(NUMAFeature, map[string]string{
+		"is_numa":    strconv.FormatBool(isNUMA),
+		"node_count": strconv.Itoa(len(nodes)),
+	})
+	if isNUMA {
+		r.Labels["memory-numa"] = "true"
+	}
+}
+
+// nonVolatile lists the devices of libnvdimm, see Documentation/driver-api/nvdimm. The bus holds DIMMs and regions too,
+// each with its own devtype, so that rules can tell them apart.
+func nonVolatile(r *discovery.Result, h host.Host) {
+	names, err := discovery.ListDevices(h, "sys/bus/nd/devices")
+	if err != nil {
+		r.Problem(err)
+		return
+	}
+	devices := make([]map[string]string, 0, len(names))
+	for _, name := range names {
+		device := map[string]string{"name": name}
+		for _, err := range discovery.ReadOptional(h, "sys/bus/nd/devices/"+name, device, "devtype", "mode") {
+			r.Problem(err)
+		}
+		devices = append(devices, device)
+		r.Labels["memory-nv.present"] = "true"
+		if device["devtype"] == "nd_dax" {
+			r.Labels["memory-nv.dax"] = "true"
+		}
+	}
+	r.Instances(NVFeature, devices)
+}
+
+// swap tells whether the host swaps: /proc/swaps has a line of titles and one for each area, see proc(5). A kernel
+// without swap has no such file, and does not.
+func swap(r *discovery.Result, h host.Host) {
+	data, err := h.ReadFile("proc/swaps")
+	if host.Present(err) != nil {
+		r.Problem(err)
+		return
+	}
+	enabled := bytes.Count(bytes.TrimSpace(data), []byte("\n")) > 0
+	r.Attributes(SwapFeature, map[string]string{"enabled": strconv.FormatBool(enabled)})
+	if enabled {
+		// Not "memory-swap.enabled", as NFD's documentation has it: this is what NFD writes and clusters select by.
+		r.Labels["memory-swap"] = "true"
+	}
+}
+
+// hugePages reads the pages reserved of each size, see Documentation/ABI/testing/sysfs-kernel-mm-hugepages.
+func hugePages(r *discovery.Result, h host.Host) {
+	const dir = "sys/kernel/mm/hugepages"
+	sizes, err := h.ReadDir(dir)
+	if err != nil {
+		r.Problem(host.Present(err))
+		return
+	}
+	attributes := map[string]string{}
+	enabled := false
+	for _, size := range sizes {
+		name, err := PageSizeName(size)
+		if err != nil {
+			r.Problem(fmt.Errorf("/%s: %w", dir, err))
+			continue
+		}
+		text, err := h.ReadAttribute(dir + "/" + size + "/nr_hugepages")
+		if err != nil {
+			r.Problem(host.Present(err))
+			continue
+		}
+		count, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			r.Problem(fmt.Errorf("/%s/%s/nr_hugepages: %q is no count", dir, size, text))
+			continue
+		}
+		attributes[name] = text
+		enabled = enabled || count > 0
+	}
+	attributes["enabled"] = strconv.FormatBool(enabled)
+	r.Attributes(HugePagesFeature, attributes)
+}
+
+// PageSizeName turns the kernel's name of a size of huge pages into the name of the Kubernetes resource: hugepages-2048kB
+// is hugepages-2Mi.
+func PageSizeName(dir string) (string, error) {
+	digits, prefixed := strings.CutPrefix(dir, "hugepages-")
+	digits, suffixed := strings.CutSuffix(digits, "kB")
+	size, err := strconv.ParseUint(digits, 10, 32)
+	if !prefixed || !suffixed || err != nil || size == 0 {
+		return "", fmt.Errorf("%q does not name a size of huge pages", dir)
+	}
+	unit := 0
+	for ; size%1024 == 0 && unit < len(units)-1; unit++ {
+		size /= 1024
+	}
+	return "hugepages-" + strconv.FormatUint(size, 10) + units[unit], nil
+}
+
+// units are the binary suffixes of quantities from the kernel's kB upwards.
+var units = []string{"Ki", "Mi", "Gi", "Ti"}

@@ -1,0 +1,117 @@
+// Package pci discovers PCI devices.
+package pci
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// Name is the domain of the source.
+const Name = "pci"
+
+// DeviceFeature are the PCI devices.
+const DeviceFeature = "pci.device"
+
+// devicesDir lists all PCI devices, see Documentation/ABI/testing/sysfs-bus-pci.
+const devicesDir = "sys/bus/pci/devices"
+
+// fields are what every PCI device has in its configuration space, in the order they take in a label.
+var fields = []string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device"}
+
+// Config is sources.pci of the worker's configuration.
+type Config struct {
+	discovery.DeviceConfig `json:",inline"`
+}
+
+// DefaultConfig returns the configuration of a worker without one: displays and 3D controllers (03), co-processors (0b40)
+// and processing accelerators (12) become labels made of class and vendor.
+func DefaultConfig() Config {
+	return Config{discovery.DeviceConfig{
+		DeviceClassWhitelist: []string{"03", "0b40", "12"},
+		DeviceLabelFields:    []string{"class", "vendor"},
+	}}
+}
+
+// Source discovers PCI devices.
+type Source struct {
+	config  Config
+	fields  []string
+	unknown []string
+}
+
+// New returns the source.
+func New(config Config) *Source {
+	s := &Source{config: config}
+	s.fields, s.unknown = config.LabelFields(fields, []string{"class", "vendor"})
+	return s
+}
+
+// Name is "pci".
+func (*Source) Name() string { return Name }
+
+// Discover reads all PCI devices, in the order of their addresses.
+func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
+	r := discovery.NewResult()
+	if len(s.unknown) > 0 {
+		r.Problem(fmt.Errorf("sources.pci.deviceLabelFields: %q are no fields of a PCI device, want some of %q", s.unknown, fields))
+	}
+	addresses, err := discovery.ListDevices(h, devicesDir)
+	if err != nil {
+		return r, err
+	}
+	devices := make([]map[string]string, 0, len(addresses))
+	for _, address := range addresses {
+		device := s.read(&r, h, devicesDir+"/"+address)
+		devices = append(devices, device)
+		s.label(&r, device)
+	}
+	r.Instances(DeviceFeature, devices)
+	return r, nil
+}
+
+func (s *Source) read(r *discovery.Result, h host.Host, dir string) map[string]string {
+	// Links are resolved once for all attributes: an entry of the bus is a link to the device's place in the tree.
+	dir = h.Resolve(dir)
+	device := make(map[string]string, len(fields)+1)
+	for _, f := range fields {
+		v, err := h.ReadAttribute(dir + "/" + f)
+		if err != nil {
+			r.Problem(err)
+			device[f] = discovery.Unknown
+			continue
+		}
+		device[f] = hex(f, v)
+	}
+	for _, err := range discovery.ReadOptional(h, dir, device, "sriov_totalvfs", "iommu_group/type", "iommu/intel-iommu/version") {
+		r.Problem(err)
+	}
+	return device
+}
+
+// hex returns a number of the configuration space as lspci writes it. Of the class the programming interface is left out,
+// so it is the four digits of class and sub-class.
+func hex(field, value string) string {
+	value = strings.ToLower(strings.TrimPrefix(value, "0x"))
+	if field == "class" && len(value) > 4 {
+		value = value[:4]
+	}
+	return value
+}
+
+func (s *Source) label(r *discovery.Result, device map[string]string) {
+	if !s.config.Wants(device["class"]) {
+		return
+	}
+	stem, ok := discovery.LabelStem(device, s.fields)
+	if !ok {
+		return
+	}
+	r.Labels["pci-"+stem+".present"] = "true"
+	if _, sriov := device["sriov_totalvfs"]; sriov {
+		r.Labels["pci-"+stem+".sriov.capable"] = "true"
+	}
+}

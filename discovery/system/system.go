@@ -1,0 +1,83 @@
+// Package system discovers the operating system, the node's name and the identity of the hardware.
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// Name is the domain of the source.
+const Name = "system"
+
+// Features of the source.
+const (
+	OSReleaseFeature = "system.osrelease"
+	NameFeature      = "system.name"
+	DMIFeature       = "system.dmiid"
+)
+
+// labels are the elements of os-release that become labels.
+var labels = []string{"ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor"}
+
+// dmiFields are the fields that the kernel shows to everybody (drivers/firmware/dmi-id.c); serial numbers and UUIDs are
+// for root alone and stay private.
+var dmiFields = []string{
+	"bios_date", "bios_release", "bios_vendor", "bios_version",
+	"board_asset_tag", "board_name", "board_vendor", "board_version",
+	"chassis_asset_tag", "chassis_type", "chassis_vendor", "chassis_version",
+	"product_family", "product_name", "product_sku", "product_version",
+	"sys_vendor",
+}
+
+// Source discovers the system.
+type Source struct{}
+
+// New returns the source.
+func New() Source { return Source{} }
+
+// Name is "system".
+func (Source) Name() string { return Name }
+
+// Discover reads the features of the system.
+func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
+	r := discovery.NewResult()
+	osRelease(&r, h)
+	if name := h.System.NodeName(); name != "" {
+		r.Attributes(NameFeature, map[string]string{"nodename": name})
+	}
+	dmi := map[string]string{}
+	for _, err := range discovery.ReadOptional(h, "sys/devices/virtual/dmi/id", dmi, dmiFields...) {
+		r.Problem(err)
+	}
+	r.Attributes(DMIFeature, dmi)
+	return r, nil
+}
+
+// osRelease reads os-release(5): /etc/os-release, or the vendor's copy where /etc has none.
+func osRelease(r *discovery.Result, h host.Host) {
+	data, err := h.ReadFile("etc/os-release")
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = h.ReadFile("usr/lib/os-release")
+	}
+	if err != nil {
+		r.Problem(host.Present(err))
+		return
+	}
+	release := ParseOSRelease(data)
+	r.Attributes(OSReleaseFeature, release)
+	for _, key := range labels {
+		value, ok := release[key]
+		switch {
+		case !ok:
+		case !discovery.ValidLabelValue(value):
+			r.Problem(fmt.Errorf("os-release: %s=%q cannot be the value of a label", key, value))
+		default:
+			r.Labels["system-os_release."+key] = value
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// Package usb discovers USB devices.
+package usb
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// Name is the domain of the source.
+const Name = "usb"
+
+// DeviceFeature are the USB devices.
+const DeviceFeature = "usb.device"
+
+// devicesDir lists devices and their interfaces, see Documentation/ABI/testing/sysfs-bus-usb and usb.rst.
+const devicesDir = "sys/bus/usb/devices"
+
+// perInterface is the class of a device that leaves its class to its interfaces.
+const perInterface = "00"
+
+// fields are what a label may be made of, in the order they take there.
+var fields = []string{"class", "vendor", "device", "serial"}
+
+// Config is sources.usb of the worker's configuration.
+type Config struct {
+	discovery.DeviceConfig `json:",inline"`
+}
+
+// DefaultConfig returns the configuration of a worker without one: video (0e), miscellaneous (ef), application-specific
+// (fe) and vendor-specific (ff) devices become labels made of class, vendor and device.
+func DefaultConfig() Config {
+	return Config{discovery.DeviceConfig{
+		DeviceClassWhitelist: []string{"0e", "ef", "fe", "ff"},
+		DeviceLabelFields:    []string{"class", "vendor", "device"},
+	}}
+}
+
+// Source discovers USB devices.
+type Source struct {
+	config  Config
+	fields  []string
+	unknown []string
+}
+
+// New returns the source.
+func New(config Config) *Source {
+	s := &Source{config: config}
+	s.fields, s.unknown = config.LabelFields(fields, []string{"class", "vendor", "device"})
+	return s
+}
+
+// Name is "usb".
+func (*Source) Name() string { return Name }
+
+// Discover reads all USB devices, in the order of their ports. A device whose interfaces have classes of their own is an
+// instance for each of them.
+func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
+	r := discovery.NewResult()
+	if len(s.unknown) > 0 {
+		r.Problem(fmt.Errorf("sources.usb.deviceLabelFields: %q are no fields of a USB device, want some of %q", s.unknown, fields))
+	}
+	entries, err := discovery.ListDevices(h, devicesDir)
+	if err != nil {
+		return r, err
+	}
+	devices := []map[string]string{}
+	for _, entry := range entries {
+		if strings.Contains(entry, ":") {
+			continue // an interface, such as 1-1:1.0; its device reads it
+		}
+		for _, device := range s.read(&r, h, h.Resolve(devicesDir+"/"+entry), entry, entries) {
+			devices = append(devices, device)
+			s.label(&r, device)
+		}
+	}
+	r.Instances(DeviceFeature, devices)
+	return r, nil
+}
+
+func (s *Source) read(r *discovery.Result, h host.Host, dir, entry string, entries []string) []map[string]string {
+	device := map[string]string{}
+	for i, file := range []string{"bDeviceClass", "idVendor", "idProduct"} {
+		v, err := h.ReadAttribute(dir + "/" + file)
+		if err != nil {
+			r.Problem(err)
+			v = discovery.Unknown
+		}
+		device[fields[i]] = strings.ToLower(v)
+	}
+	for _, err := range discovery.ReadOptional(h, dir, device, "serial") {
+		r.Problem(err)
+	}
+	if device["class"] != perInterface {
+		return []map[string]string{device}
+	}
+	var out []map[string]string
+	// The entries are sorted, so the interfaces of a device stand together.
+	first, _ := slices.BinarySearch(entries, entry+":")
+	for _, e := range entries[first:] {
+		if !strings.HasPrefix(e, entry+":") {
+			break
+		}
+		class, err := h.ReadAttribute(devicesDir + "/" + e + "/bInterfaceClass")
+		if err != nil {
+			r.Problem(host.Present(err))
+			continue
+		}
+		instance := maps.Clone(device)
+		instance["class"] = strings.ToLower(class)
+		out = append(out, instance)
+	}
+	return out
+}
+
+func (s *Source) label(r *discovery.Result, device map[string]string) {
+	if !s.config.Wants(device["class"]) {
+		return
+	}
+	stem, ok := discovery.LabelStem(device, s.fields)
+	if !ok {
+		return
+	}
+	name := "usb-" + stem + ".present"
+	if !discovery.ValidLabelName(name) {
+		// A serial number may be any text. It must not cost the node its other labels.
+		r.Problem(fmt.Errorf("USB device %s: %q cannot be the name of a label", device["vendor"]+":"+device["device"], name))
+		return
+	}
+	r.Labels[name] = "true"
+}
