@@ -1,0 +1,164 @@
+package compose
+
+import (
+	"slices"
+	"strings"
+)
+
+// Wildcard is the name of a rule that gives defaults to other rules and is no rule itself.
+const Wildcard = "*"
+
+// part is one rule of one document.
+type part struct{ doc, rule int }
+
+// planned is one rule of the result: the parts that its fields come from, highest precedence first.
+type planned struct{ parts []part }
+
+// plan returns the documents under roots in the order of precedence, and the rules of the result in the order in which
+// they run.
+func (g *graph[D]) plan(roots []int) ([]int, []planned, error) {
+	order, err := g.linearize(roots)
+	if err != nil {
+		return nil, nil, err
+	}
+	return order, g.arrange(order, roots), nil
+}
+
+// arrange decides which rules combine, and where they stand.
+//
+// It walks the rules in the order of precedence, each document's from first to last. A wildcard adds its fields to every
+// rule found so far. A rule adds its fields to the one of its name found in an earlier document, and takes its place over
+// to its own document. Two rules of one name in one document stay two, as NFD has it: the n-th of a document combines with
+// the n-th of another. Rules without a name combine with nothing.
+func (g *graph[D]) arrange(order, roots []int) []planned {
+	type key struct {
+		name string
+		nth  int
+	}
+	var (
+		found  []planned
+		place  []part // of each found rule: where it stands
+		byName = map[key]int{}
+		allow  = g.reachable(order, roots)
+	)
+	for rank, doc := range order {
+		count := map[string]int{}
+		for i, name := range g.docs[doc].rules {
+			if !allow(rank, name) {
+				continue
+			}
+			p := part{doc, i}
+			if name == Wildcard {
+				for f := range found {
+					found[f].parts = append(found[f].parts, p)
+				}
+				continue
+			}
+			k := key{name, count[name]}
+			count[name]++
+			f, ok := byName[k]
+			if !ok || name == "" {
+				f = len(found)
+				found, place = append(found, planned{}), append(place, part{})
+				byName[k] = f
+			}
+			found[f].parts = append(found[f].parts, p)
+			place[f] = part{rank, i}
+		}
+	}
+	// The lowest precedence stands first: a base's rules run before those that build on them.
+	at := make([]int, len(found))
+	for i := range at {
+		at[i] = i
+	}
+	slices.SortFunc(at, func(a, b int) int {
+		if place[a].doc != place[b].doc {
+			return place[b].doc - place[a].doc
+		}
+		return place[a].rule - place[b].rule
+	})
+	out := make([]planned, len(found))
+	for i, f := range at {
+		out[i] = found[f]
+	}
+	return out
+}
+
+// reachable returns a function that says whether a rule of that name of the document at that rank of order is inherited:
+// whether some way leads to the document from a root on which nobody excludes the rule.
+func (g *graph[D]) reachable(order, roots []int) func(rank int, name string) bool {
+	if !g.excludes(order) {
+		return func(int, string) bool { return true }
+	}
+	rankOf := map[int]int{}
+	for rank, doc := range order {
+		rankOf[doc] = rank
+	}
+	memo := map[string][]bool{}
+	return func(rank int, name string) bool {
+		ok, known := memo[name]
+		if !known {
+			ok = make([]bool, len(order))
+			for _, r := range roots {
+				ok[rankOf[r]] = true
+			}
+			for from, doc := range order { // a document comes after everything that is based on it
+				for _, e := range g.docs[doc].bases {
+					if ok[from] && !excluded(e.ref.Exclude, name) {
+						ok[rankOf[e.to]] = true
+					}
+				}
+			}
+			memo[name] = ok
+		}
+		return ok[rank]
+	}
+}
+
+func (g *graph[D]) excludes(order []int) bool {
+	for _, doc := range order {
+		for _, e := range g.docs[doc].bases {
+			if len(e.ref.Exclude) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sources returns the names of the documents that a rule comes from, highest precedence first, each once.
+func (g *graph[D]) sources(p planned) []string {
+	var out []string
+	for _, part := range p.parts {
+		if id := g.docs[part.doc].id; !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func excluded(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return glob(p, name) })
+}
+
+// glob reports whether text matches pattern, in which * stands for any run of characters, in time linear in the pattern's
+// pieces.
+func glob(pattern, text string) bool {
+	pieces := strings.Split(pattern, "*")
+	if len(pieces) == 1 {
+		return pattern == text
+	}
+	first, last := pieces[0], pieces[len(pieces)-1]
+	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	text = text[len(first) : len(text)-len(last)]
+	for _, piece := range pieces[1 : len(pieces)-1] {
+		at := strings.Index(text, piece)
+		if at < 0 {
+			return false
+		}
+		text = text[at+len(piece):]
+	}
+	return true
+}

@@ -1,0 +1,178 @@
+// Package compose assembles rules with the templates that they are based on.
+//
+// There is one algorithm and there are two faces of it. Assemble works on typed specs, for the controller and the webhook;
+// AssembleYAML works on YAML nodes and keeps their comments, for the command line. Both load the documents, put them in
+// order and decide which rules combine with the same code (gather, linearize, arrange); they differ only in how one rule's
+// fields are copied.
+//
+// The order of precedence is that of Python's classes (the C3 linearization, "A Monotonic Superclass Linearization for
+// Dylan", 1996): a document, then its bases in the order written, each before its own bases, a shared base after
+// everything that needs it. Of each field the document of the highest precedence that has it wins; maps combine key by
+// key. Rules run in the opposite order, so that a base's variables exist first and the main document has the last word.
+//
+// Nothing here reads files, talks to a cluster or logs. All functions are safe for concurrent use.
+package compose
+
+import (
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// The bounds of one assembly. They are generous for people and small for machines: a rule set is assembled whenever one of
+// its templates changes.
+const (
+	// MaxDepth is how many bases may stand behind one another. Deeper trees are not understood by anybody.
+	MaxDepth = 8
+	// MaxDocuments is how many documents may take part, the main one included.
+	MaxDocuments = 32
+	// MaxResult is the size in bytes of what comes out, as canonical JSON. An object in the cluster cannot be much larger
+	// (etcd takes 1.5 MiB, managed fields and status included).
+	MaxResult = 512 << 10
+)
+
+// Document is a spec with a name.
+type Document struct {
+	Name string
+	// Template says that it is a NodeFeatureRuleTemplate, which others can be based on; a NodeFeatureRule of the same name
+	// is something else.
+	Template bool
+	// Spec is read only.
+	Spec *nfdv1alpha1.NodeFeatureRuleSpec
+}
+
+// ID names the document in errors and sources: the bare name of a template, NodeFeatureRule/NAME otherwise.
+func (d Document) ID() string {
+	if d.Template {
+		return d.Name
+	}
+	return "NodeFeatureRule/" + d.Name
+}
+
+// Assembled is what a document and its bases come to.
+type Assembled struct {
+	// Spec has no basedOn. It shares memory with the specs that it was made from: treat all of them as read-only.
+	Spec *nfdv1alpha1.NodeFeatureRuleSpec
+	// Rules says of each rule of Spec, by position, where it came from.
+	Rules []Source
+	// Main is the ID of the main document, Bases are those of all others, highest precedence first.
+	Main  string
+	Bases []string
+	// Hash is the tree digest of the result: tree:sha256:HEX. Equal results have equal hashes.
+	Hash string
+}
+
+// Source says where one rule came from.
+type Source struct {
+	// Rule is its name.
+	Rule string
+	// From are the IDs of the documents that gave it fields, highest precedence first.
+	From []string
+}
+
+// Origins returns, for the status of the main document, one entry for each rule and each template that it came from.
+func (a *Assembled) Origins() []nfdv1alpha1.RuleOrigin {
+	var out []nfdv1alpha1.RuleOrigin
+	for _, s := range a.Rules {
+		for _, from := range s.From {
+			if from != a.Main {
+				out = append(out, nfdv1alpha1.RuleOrigin{Rule: s.Rule, From: from})
+			}
+		}
+	}
+	return out
+}
+
+// Lookup returns the spec of the template of that name, or nil if there is none.
+type Lookup func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error)
+
+// Assemble combines main with its bases. The error, if any, is a *MissingError, *CycleError, *OrderError, *DigestError,
+// *LimitError or *ValueError, several of them in an Errors, or what get returned.
+func Assemble(main Document, get Lookup) (*Assembled, error) {
+	return AssembleLayers([]Document{main}, get)
+}
+
+// AssembleLayers is Assemble with further documents below the first one, each with bases of its own: the template that a
+// cluster applies to every rule, and so on. The first is the main document. A layer comes after everything above it, so
+// it never contradicts the order of bases that users wrote.
+func AssembleLayers(layers []Document, get Lookup) (*Assembled, error) {
+	t := &typed{get: get}
+	g, roots, err := gather(layers, t)
+	if err != nil {
+		return nil, err
+	}
+	return t.assemble(g, roots)
+}
+
+// typed is the face on typed specs.
+type typed struct{ get Lookup }
+
+func (t *typed) id(d Document) string { return d.ID() }
+
+func (t *typed) bases(d Document) ([]Ref, error) {
+	refs := make([]Ref, 0, len(d.Spec.BasedOn))
+	for _, b := range d.Spec.BasedOn {
+		refs = append(refs, Ref{Kind: ByName, Locator: b.Name, Digest: b.Digest, Exclude: b.Exclude})
+	}
+	return refs, nil
+}
+
+func (t *typed) rules(d Document) []string {
+	names := make([]string, len(d.Spec.Rules))
+	for i := range d.Spec.Rules {
+		names[i] = d.Spec.Rules[i].Name
+	}
+	return names
+}
+
+func (t *typed) load(_ Document, r Ref) (Document, bool, error) {
+	spec, err := t.get(r.Locator)
+	return Document{Name: r.Locator, Template: true, Spec: spec}, spec != nil, err
+}
+
+// assemble puts the documents under roots together and checks every pin on the way.
+func (t *typed) assemble(g *graph[Document], roots []int) (*Assembled, error) {
+	out, order, err := t.combine(g, roots)
+	if err != nil {
+		return nil, err
+	}
+	return out, g.checkDigests(order, func(doc int, tree bool) (string, bool, error) {
+		if !tree {
+			return Digest(g.docs[doc].doc.Spec), true, nil
+		}
+		sub, _, err := t.combine(g, []int{doc}) // its own pins are checked like all others
+		if err != nil {
+			return "", false, err
+		}
+		return sub.Hash, true, nil
+	})
+}
+
+// combine puts the documents under roots together. It returns their order as well.
+func (t *typed) combine(g *graph[Document], roots []int) (*Assembled, []int, error) {
+	order, planned, err := g.plan(roots)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := *g.docs[order[0]].doc.Spec
+	spec.BasedOn = nil
+	for _, d := range order[1:] {
+		if err := fillSpec(&spec, g.docs[d].doc.Spec, g.docs[d].id); err != nil {
+			return nil, nil, err
+		}
+	}
+	out := &Assembled{Spec: &spec, Rules: make([]Source, len(planned)), Main: g.docs[order[0]].id, Bases: g.ids(order[1:])}
+	spec.Rules = make([]nfdv1alpha1.Rule, len(planned))
+	for i, p := range planned {
+		r := &spec.Rules[i]
+		*r = g.docs[p.parts[0].doc].doc.Spec.Rules[p.parts[0].rule]
+		for _, part := range p.parts[1:] {
+			fillRule(r, &g.docs[part.doc].doc.Spec.Rules[part.rule])
+		}
+		out.Rules[i] = Source{Rule: r.Name, From: g.sources(p)}
+	}
+	canonical := Canonical(&spec)
+	if len(canonical) > MaxResult {
+		return nil, nil, &LimitError{What: "bytes in the result", Got: len(canonical), Limit: MaxResult}
+	}
+	out.Hash = "tree:" + digest(canonical)
+	return out, order, nil
+}

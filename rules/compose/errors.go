@@ -1,0 +1,89 @@
+package compose
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MissingError says that a base does not exist.
+type MissingError struct {
+	Base string // what was asked for
+	From string // the document that asked for it
+}
+
+func (e *MissingError) Error() string { return "missing base " + e.Base }
+
+// CycleError says that a document is based on itself.
+type CycleError struct {
+	Path []string // starts and ends with the same name
+}
+
+func (e *CycleError) Error() string { return "cycle: " + strings.Join(e.Path, " -> ") }
+
+// OrderError says that the documents want some bases in orders that contradict one another.
+type OrderError struct {
+	Bases []string // sorted
+}
+
+func (e *OrderError) Error() string {
+	return "inconsistent base order among " + strings.Join(e.Bases, ", ")
+}
+
+// DigestError says that a base is not what its digest pins it to.
+type DigestError struct {
+	Base, From string
+	Want, Got  string
+}
+
+func (e *DigestError) Error() string {
+	return fmt.Sprintf("base %s of %s has digest %s, not %s", e.Base, e.From, e.Got, e.Want)
+}
+
+// LimitError says that an assembly is out of bounds.
+type LimitError struct {
+	What       string
+	Got, Limit int
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("too many %s: %d, at most %d are allowed", e.What, e.Got, e.Limit)
+}
+
+// ValueError says that documents cannot be combined because of what a field holds.
+type ValueError struct {
+	Path     string // such as nodeSelector.matchLabels
+	Problem  string
+	Document string // the document that holds it
+}
+
+func (e *ValueError) Error() string { return e.Problem + " at " + e.Path }
+
+// typeConflict says that two documents disagree on whether a field is a text, a list or a map.
+func typeConflict(path, document string) error {
+	return &ValueError{Path: path, Problem: "type conflict", Document: document}
+}
+
+// Errors are several errors at once.
+type Errors []error
+
+func (e Errors) Error() string {
+	texts := make([]string, len(e))
+	for i, err := range e {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the errors, for errors.As and errors.Is.
+func (e Errors) Unwrap() []error { return e }
+
+// orNil returns nil for none, the error itself for one.
+func (e Errors) orNil() error {
+	switch len(e) {
+	case 0:
+		return nil
+	case 1:
+		return e[0]
+	}
+	return e
+}

@@ -1,0 +1,157 @@
+package compose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/version"
+)
+
+// fillSpec gives dst the fields of a document of lower precedence, apart from rules and basedOn. It changes nothing that
+// src points to.
+func fillSpec(dst, src *nfdv1alpha1.NodeFeatureRuleSpec, document string) error {
+	fill(&dst.Description, src.Description)
+	fill(&dst.Phase, src.Phase)
+	fill(&dst.Priority, src.Priority)
+	fill(&dst.Scope, src.Scope)
+	fill(&dst.FeatureSources, src.FeatureSources)
+	fillSelector(&dst.NodeSelector, src.NodeSelector)
+	dst.RulesFrom = slices.Concat(dst.RulesFrom, src.RulesFrom)
+	// What one document hides stays hidden, whatever another says.
+	if src.Sensitive != nil && (dst.Sensitive == nil || *src.Sensitive) {
+		dst.Sensitive = src.Sensitive
+	}
+	return fillVersion(&dst.MinimumVersion, src.MinimumVersion, document)
+}
+
+// fillVersion keeps the higher version: what needs it is part of the result.
+func fillVersion(dst **string, src *string, document string) error {
+	if src == nil {
+		return nil
+	}
+	if *dst == nil {
+		*dst = src
+		return nil
+	}
+	higher, err := higherVersion(**dst, *src, document)
+	if err == nil && higher {
+		*dst = src
+	}
+	return err
+}
+
+// higherVersion reports whether that is higher than this.
+func higherVersion(this, that, document string) (bool, error) {
+	a, err := version.Parse(this)
+	if err != nil {
+		return false, &ValueError{Path: "minimumVersion", Problem: fmt.Sprintf("%q is no version", this), Document: document}
+	}
+	b, err := version.Parse(that)
+	if err != nil {
+		return false, &ValueError{Path: "minimumVersion", Problem: fmt.Sprintf("%q is no version", that), Document: document}
+	}
+	return b.Compare(a) > 0, nil
+}
+
+// fillRule gives dst the fields of a rule of lower precedence, apart from its name. It changes nothing that src points to.
+func fillRule(dst, src *nfdv1alpha1.Rule) {
+	fillMap(&dst.Labels, src.Labels)
+	fillMap(&dst.Annotations, src.Annotations)
+	fillMap(&dst.Vars, src.Vars)
+	fillMap(&dst.ExtendedResources, src.ExtendedResources)
+	fillTaints(&dst.Taints, src.Taints)
+	if dst.LabelsTemplate == "" && dst.LabelsTemplateFrom == nil {
+		dst.LabelsTemplate, dst.LabelsTemplateFrom = src.LabelsTemplate, src.LabelsTemplateFrom
+	}
+	if dst.VarsTemplate == "" && dst.VarsTemplateFrom == nil {
+		dst.VarsTemplate, dst.VarsTemplateFrom = src.VarsTemplate, src.VarsTemplateFrom
+	}
+	if dst.Expressions == "" {
+		dst.Expressions = src.Expressions
+	}
+	// All or nothing: more terms would silently change what somebody's rule matches.
+	fillList((*[]nfdv1alpha1.FeatureMatcherTerm)(&dst.MatchFeatures), src.MatchFeatures)
+	fillList(&dst.MatchAny, src.MatchAny)
+	fillList(&dst.Conditions, src.Conditions)
+	fillList(&dst.Actions, src.Actions)
+	if emptyLoop(dst.Loop) {
+		dst.Loop = src.Loop
+	}
+}
+
+// emptyLoop reports whether a loop goes over nothing, which is how an absent one may be written.
+func emptyLoop(loop *nfdv1alpha1.JSON) bool {
+	return loop == nil || loop.IsZero() || string(loop.Raw) == "[]" || string(loop.Raw) == `""`
+}
+
+func fill[T any](dst **T, src *T) {
+	if *dst == nil {
+		*dst = src
+	}
+}
+
+func fillList[T any](dst *[]T, src []T) {
+	if len(*dst) == 0 && len(src) > 0 {
+		*dst = src
+	}
+}
+
+func fillMap(dst *map[string]string, src map[string]string) {
+	if len(src) == 0 {
+		return
+	}
+	if len(*dst) == 0 {
+		*dst = src
+		return
+	}
+	var merged map[string]string
+	for k, v := range src {
+		if _, ok := (*dst)[k]; ok {
+			continue
+		}
+		if merged == nil { // the map may belong to a document: leave that as it is
+			merged = make(map[string]string, len(*dst)+len(src))
+			maps.Copy(merged, *dst)
+		}
+		merged[k] = v
+	}
+	if merged != nil {
+		*dst = merged
+	}
+}
+
+func fillSelector(dst **metav1.LabelSelector, src *metav1.LabelSelector) {
+	if *dst == nil || src == nil {
+		fill(dst, src)
+		return
+	}
+	merged := **dst
+	fillMap(&merged.MatchLabels, src.MatchLabels)
+	merged.MatchExpressions = slices.Concat(merged.MatchExpressions, src.MatchExpressions)
+	*dst = &merged
+}
+
+// fillTaints combines taints by key and effect, which is what makes two taints of a node the same.
+func fillTaints(dst *[]corev1.Taint, src []corev1.Taint) {
+	if len(src) == 0 {
+		return
+	}
+	merged := slices.Clone(*dst)
+	for i := range src {
+		same := slices.IndexFunc(merged, func(t corev1.Taint) bool { return t.Key == src[i].Key && t.Effect == src[i].Effect })
+		if same < 0 {
+			merged = append(merged, src[i])
+			continue
+		}
+		if merged[same].Value == "" {
+			merged[same].Value = src[i].Value
+		}
+		fill(&merged[same].TimeAdded, src[i].TimeAdded)
+	}
+	*dst = merged
+}

@@ -1,0 +1,164 @@
+package compose
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// FieldError is a mistake at a place of a document.
+type FieldError struct {
+	Document     string
+	Line, Column int
+	Path         string
+	Problem      string
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s:%d:%d: %s: %s", e.Document, e.Line, e.Column, e.Path, e.Problem)
+}
+
+// CheckFields returns an error for each field of the document's spec that does not exist. A misspelt field would be
+// dropped by the API server, and a matcher that is dropped matches more.
+func (d *YAML) CheckFields() error {
+	w := shapeWalker{origin: func(*yaml.Node) string { return d.ID }}
+	w.walk(d.Spec, specType, "spec")
+	return w.problems.orNil()
+}
+
+// checkShape returns an error for each field that does not exist or holds something of the wrong type.
+func checkShape(spec *yaml.Node, origin func(*yaml.Node) string) Errors {
+	w := shapeWalker{origin: origin, types: true}
+	w.walk(spec, specType, "spec")
+	return w.problems
+}
+
+var specType = reflect.TypeFor[nfdv1alpha1.NodeFeatureRuleSpec]()
+
+// notInCluster are fields that files may have beyond the API's.
+var notInCluster = map[reflect.Type][]string{
+	reflect.TypeFor[nfdv1alpha1.TemplateSource](): {"file"},
+}
+
+// shapeWalker compares a tree with a Go type by its JSON names.
+type shapeWalker struct {
+	origin   func(*yaml.Node) string
+	types    bool // complain of wrong types as well as of unknown fields
+	problems Errors
+}
+
+func (w *shapeWalker) report(n *yaml.Node, path, format string, args ...any) {
+	w.problems = append(w.problems, &FieldError{Document: w.origin(n), Line: n.Line, Column: n.Column, Path: path, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (w *shapeWalker) walk(n *yaml.Node, t reflect.Type, path string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == rawJSON || isNull(n) {
+		return
+	}
+	want := ""
+	switch t.Kind() {
+	case reflect.Struct:
+		if _, custom := reflect.New(t).Interface().(json.Unmarshaler); custom {
+			want = "text" // a time
+			break
+		}
+		if n.Kind == yaml.MappingNode {
+			w.fields(n, t, path)
+			return
+		}
+		want = "map"
+	case reflect.Map:
+		if n.Kind == yaml.MappingNode {
+			for i := 0; i < len(n.Content); i += 2 {
+				w.walk(n.Content[i+1], t.Elem(), path+"["+n.Content[i].Value+"]")
+			}
+			return
+		}
+		want = "map"
+	case reflect.Slice:
+		if n.Kind == yaml.SequenceNode {
+			for i, item := range n.Content {
+				w.walk(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+			}
+			return
+		}
+		want = "list"
+	case reflect.String:
+		want = "text"
+	case reflect.Bool:
+		want = "boolean"
+	default:
+		want = "number"
+	}
+	if got := kindName(n); w.types && got != want {
+		hint := ""
+		if want == "text" && n.Kind == yaml.ScalarNode {
+			hint = "; put it in quotes"
+		}
+		w.report(n, path, "want a %s, found a %s%s", want, got, hint)
+	}
+}
+
+func (w *shapeWalker) fields(n *yaml.Node, t reflect.Type, path string) {
+	known := slices.Clone(notInCluster[t])
+	types := map[string]reflect.Type{}
+	for _, f := range fieldsOf(t) {
+		known = append(known, f.name)
+		types[f.name] = t.Field(f.index).Type
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		field := path + "." + key.Value
+		switch {
+		case t == specType && key.Value == "basedOn": // has a notation of its own, see parseRef
+		case types[key.Value] != nil:
+			w.walk(value, types[key.Value], field)
+		case !slices.Contains(known, key.Value):
+			w.report(key, field, "unknown field%s", didYouMean(key.Value, known))
+		}
+	}
+}
+
+// didYouMean suggests the name that a misspelt one is nearest to.
+func didYouMean(name string, known []string) string {
+	best, distance := "", 3 // two slips, not more: beyond that it is another word
+	for _, k := range known {
+		if d := slips(strings.ToLower(name), strings.ToLower(k)); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", best)
+}
+
+// slips is the Levenshtein distance between two names.
+func slips(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
