@@ -1,16 +1,301 @@
 package facts
 
 import (
-	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+	"unsafe"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// Decode makes Facts of the JSON of spec.features.
+const (
+	// maxBytes is what the API server takes at most in one request.
+	maxBytes = 3 << 20
+	// maxElements bounds the names and attributes in one object: more than fit into the 1.5 MiB that etcd stores. It keeps
+	// the memory of a hostile object in proportion to its size.
+	maxElements = 1 << 18
+	// maxFeatures bounds how many features one object has; NFD's worker publishes some thirty.
+	maxFeatures = 1 << 14
+)
+
+// The errors of Decode that say an object is too large.
+var (
+	errTooLarge    = fmt.Errorf("features take more than %d bytes", maxBytes)
+	errElements    = fmt.Errorf("features have more than %d elements", maxElements)
+	errFeatures    = fmt.Errorf("more than %d features", maxFeatures)
+	errNotUTF8     = errors.New("features are not UTF-8")
+	errNotAnObject = errors.New("a flag's value must be an object")
+)
+
+// Decode makes Facts of the JSON of spec.features, as New does of the parsed form. Sets whose text was seen before, on
+// whatever node, cost the search of their end and a hash, not a parse.
+//
+// It reads what encoding/json reads into the type of the API, but tells names by case as the API server does, and refuses
+// text that is not UTF-8 instead of repairing it. Where a name occurs twice the later one wins. Errors give the offset.
 func Decode(raw []byte, in *Interner) (*Facts, error) {
-	var f nfdv1alpha1.Features
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if len(raw) > maxBytes {
+		return nil, errTooLarge
+	}
+	if !utf8.Valid(raw) {
+		return nil, errNotUTF8
+	}
+	// raw does not change while Decode runs, and what is kept is copied: nothing aliases it afterwards.
+	d := decoder{scanner: scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}, in: in}
+	if err := d.features(); err != nil {
+		return nil, fmt.Errorf("decode features: %w", err)
+	}
+	return d.build(), nil
+}
+
+type decoder struct {
+	scanner
+	in       *Interner
+	list     []named
+	elements int
+}
+
+// named is one set, under the name that it has in the document.
+type named struct {
+	name string
+	Feature
+}
+
+func (d *decoder) features() error {
+	err := d.object(func(member string) error {
+		switch member {
+		case "flags":
+			return d.object(func(name string) error {
+				f, err := set(d, &d.in.known().flagTexts, (*decoder).flags)
+				return d.add(name, Feature{Flags: f}, err)
+			})
+		case "attributes":
+			return d.object(func(name string) error {
+				a, err := set(d, &d.in.known().attributeTexts, (*decoder).attributes)
+				return d.add(name, Feature{Attributes: a}, err)
+			})
+		case "instances":
+			return d.object(func(name string) error {
+				s, err := set(d, &d.in.known().instanceTexts, (*decoder).instances)
+				return d.add(name, Feature{Instances: s}, err)
+			})
+		}
+		return d.ignore()
+	})
+	if err != nil {
+		return err
+	}
+	return d.end()
+}
+
+func (d *decoder) add(name string, f Feature, err error) error {
+	if err != nil {
+		return fmt.Errorf("%q: %w", name[:min(len(name), 64)], err)
+	}
+	if len(d.list) == maxFeatures {
+		return errFeatures
+	}
+	d.list = append(d.list, named{name, f})
+	return nil
+}
+
+// noTexts stands in for the tables of a nil Interner.
+var noTexts Interner
+
+// known returns the Interner, or one that is never written to.
+func (in *Interner) known() *Interner {
+	if in == nil {
+		return &noTexts
+	}
+	return in
+}
+
+// set reads one set: from the table of known texts, or else with parse.
+func set[T any](d *decoder, texts *table[digest, T], parse func(*decoder) (*T, error)) (*T, error) {
+	start := d.pos
+	text, err := d.skip()
+	if err != nil {
 		return nil, err
 	}
-	return New(&f, in), nil
+	var key digest
+	if d.in != nil {
+		key = d.in.digest(text)
+		if v := texts.get(key); v != nil {
+			return v, nil
+		}
+	}
+	sub := decoder{scanner: scanner{text: text}, in: d.in, elements: d.elements}
+	v, err := parse(&sub)
+	d.elements = sub.elements
+	if err == nil {
+		err = sub.end()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("in the set at offset %d: %w", start, err)
+	}
+	if d.in != nil {
+		texts.put(key, v)
+	}
+	return v, nil
+}
+
+// count counts an element.
+func (d *decoder) count() error {
+	if d.elements++; d.elements > maxElements {
+		return errElements
+	}
+	return nil
+}
+
+// elementsOf reads the member elements of a set, which occurs once in all documents that a program wrote.
+func (d *decoder) elementsOf(read func() error) error {
+	return d.object(func(member string) error {
+		if member != "elements" {
+			return d.ignore()
+		}
+		return read()
+	})
+}
+
+func (d *decoder) flags() (*Flags, error) {
+	var list []string
+	err := d.elementsOf(func() error {
+		return d.object(func(name string) error {
+			list = append(list, name)
+			if err := d.count(); err != nil {
+				return err
+			}
+			if c := d.peek(); c != '{' && c != 'n' {
+				return errNotAnObject
+			}
+			return d.ignore()
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newFlags(sortedSet(list), d.in), nil
+}
+
+func (d *decoder) attributes() (*Attributes, error) {
+	var list pairs
+	err := d.elementsOf(func() error {
+		return d.attributeMap(func(name, value string) { list = append(list, pair{name, value}) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	sorted, values := list.split()
+	return newAttributes(sorted, values, d.in), nil
+}
+
+func (d *decoder) instances() (*Instances, error) {
+	var b instancesBuilder
+	err := d.elementsOf(func() error {
+		b = instancesBuilder{}
+		return d.array(func() error {
+			b.next()
+			if err := d.count(); err != nil {
+				return err
+			}
+			return d.object(func(member string) error {
+				if member != "attributes" {
+					return d.ignore()
+				}
+				return d.attributeMap(b.add)
+			})
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.build(d.in), nil
+}
+
+// attributeMap reads a map of strings, in which null is the empty string.
+func (d *decoder) attributeMap(add func(name, value string)) error {
+	return d.object(func(name string) error {
+		if err := d.count(); err != nil {
+			return err
+		}
+		value := ""
+		if !d.null() {
+			var err error
+			if value, err = d.string(); err != nil {
+				return err
+			}
+		}
+		add(name, value)
+		return nil
+	})
+}
+
+// build makes the Facts. Documents list features by type, each type sorted.
+func (d *decoder) build() *Facts {
+	slices.SortStableFunc(d.list, func(a, b named) int {
+		if a.name < b.name {
+			return -1
+		}
+		if a.name > b.name {
+			return 1
+		}
+		return 0
+	})
+	list := make([]string, 0, len(d.list))
+	features := make([]*Feature, 0, len(d.list))
+	for i := 0; i < len(d.list); {
+		name, f := d.list[i].name, Feature{}
+		for ; i < len(d.list) && d.list[i].name == name; i++ {
+			f.override(d.list[i].Feature)
+		}
+		if name == nfdv1alpha1.RuleMatchedFeature {
+			continue
+		}
+		list = append(list, name)
+		features = append(features, d.in.Feature(f))
+	}
+	return &Facts{names: d.in.internNames(list), features: slices.Clip(features)}
+}
+
+// override takes over the sets that o has.
+func (f *Feature) override(o Feature) {
+	if o.Flags != nil {
+		f.Flags = o.Flags
+	}
+	if o.Attributes != nil {
+		f.Attributes = o.Attributes
+	}
+	if o.Instances != nil {
+		f.Instances = o.Instances
+	}
+}
+
+type pair struct{ name, value string }
+
+type pairs []pair
+
+// split sorts by name and separates names from values; of duplicates the last remains.
+func (p pairs) split() (sorted, values []string) {
+	byName := func(a, b pair) int {
+		switch {
+		case a.name < b.name:
+			return -1
+		case a.name > b.name:
+			return 1
+		}
+		return 0
+	}
+	if !slices.IsSortedFunc(p, byName) {
+		slices.SortStableFunc(p, byName)
+	}
+	sorted, values = make([]string, 0, len(p)), make([]string, 0, len(p))
+	for i, e := range p {
+		if i+1 < len(p) && p[i+1].name == e.name {
+			continue
+		}
+		sorted = append(sorted, e.name)
+		values = append(values, e.value)
+	}
+	return sorted, values
 }

@@ -1,10 +1,407 @@
 package facts
 
-import "testing"
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
 
-func TestKeepsWhatWasGiven(t *testing.T) {
-	f := FromMap(map[string]Feature{"cpu.cpuid": {Flags: NewFlags("AVX", "AES", "AVX")}}, NewInterner())
-	if !f.Feature("cpu.cpuid").Flags.Has("AES") || f.Feature("cpu.cpuid").Flags.Len() != 2 {
-		t.Errorf("got %v", f.Feature("cpu.cpuid").Flags.Names())
+	"github.com/google/go-cmp/cmp"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+const small = `{
+	"flags": {"cpu.cpuid": {"elements": {"AVX": {}, "AES": {}}}},
+	"attributes": {
+		"kernel.version": {"elements": {"major": "6", "full": "6.1.0-1-amd64"}},
+		"cpu.cpuid": {"elements": {"LEVEL": "4"}},
+		"rule.matched": {"elements": {"forged": "true"}}
+	},
+	"instances": {"pci.device": {"elements": [
+		{"attributes": {"vendor": "10de", "class": "0302"}},
+		{"attributes": {"vendor": "15b3"}},
+		{"attributes": {"vendor": "10de", "class": "0302"}}
+	]}}
+}`
+
+func TestDecode(t *testing.T) {
+	f := decode(t, small, nil)
+	cpu, pci := f.Feature("cpu.cpuid"), f.Feature("pci.device")
+	if diff := cmp.Diff([]string{"cpu.cpuid", "kernel.version", "pci.device"}, f.Names()); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff([]string{"AES", "AVX"}, cpu.Flags.Names()); diff != "" {
+		t.Errorf("flags (-want +got):\n%s", diff)
+	}
+	if v, ok := cpu.Attributes.Get("LEVEL"); v != "4" || !ok {
+		t.Errorf("LEVEL is %q, %v", v, ok)
+	}
+	if v, ok := pci.Instances.Get(1, "class"); ok {
+		t.Errorf("the second device has the class %q", v)
+	}
+	want := []map[string]string{{"vendor": "10de", "class": "0302"}, {"vendor": "15b3"}, {"vendor": "10de", "class": "0302"}}
+	if diff := cmp.Diff(want, pci.Instances.Select(nil)); diff != "" {
+		t.Errorf("instances (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[1], pci.Instances.Instance(1)); diff != "" {
+		t.Errorf("second instance (-want +got):\n%s", diff)
+	}
+	if f.Feature("Cpu.cpuid") != nil || pci.Flags != nil {
+		t.Error("found a feature that is not there")
+	}
+}
+
+func TestDecodeLikeEncodingJSON(t *testing.T) {
+	tests := map[string]string{
+		"Null":                 `null`,
+		"Empty":                `{}`,
+		"NullTypes":            `{"flags": null, "attributes": null, "instances": null}`,
+		"NullSets":             `{"flags": {"a": null}, "attributes": {"b": null}, "instances": {"c": null}}`,
+		"NullElements":         `{"flags": {"a": {"elements": null}}, "instances": {"c": {"elements": [null, {"attributes": null}, {}]}}}`,
+		"NullFlagAndValue":     `{"flags": {"a": {"elements": {"x": null}}}, "attributes": {"b": {"elements": {"y": null}}}}`,
+		"UnknownMembers":       `{"more": [1, {"a": []}], "flags": {"a": {"elements": {"x": {"y": 1}}, "z": "elements"}}}`,
+		"Escapes":              `{"attributes": {"\u0061.b": {"elements": {"\"\\\/\b\f\n\r\t": "\u00e9\ud83d\ude00\ud800x\udc00"}}}}`,
+		"DuplicateElement":     `{"attributes": {"a": {"elements": {"x": "1", "w": "0", "x": "2"}}}}`,
+		"DuplicateFlag":        `{"flags": {"a": {"elements": {"x": {}, "x": {}}}}}`,
+		"DuplicateFeature":     `{"attributes": {"a": {"elements": {"x": "1"}}, "a": {"elements": {"y": "2"}}}}`,
+		"DuplicateType":        `{"flags": {"a": {"elements": {"x": {}}}}, "flags": {"b": {"elements": {"y": {}}}}}`,
+		"DuplicateElements":    `{"flags": {"a": {"elements": {"x": {}}, "elements": {"y": {}}}}}`,
+		"DuplicateInInstance":  `{"instances": {"a": {"elements": [{"attributes": {"x": "1", "x": "2"}}]}}}`,
+		"EmptyNames":           `{"flags": {"": {"elements": {"": {}}}}, "attributes": {"": {"elements": {"": ""}}}}`,
+		"Unsorted":             `{"attributes": {"b": {"elements": {"z": "1", "a": "2"}}, "a": {"elements": {}}}}`,
+		"OneNameOfThreeTypes":  `{"flags": {"a": {"elements": {"f": {}}}}, "attributes": {"a": {"elements": {"k": "v"}}}, "instances": {"a": {"elements": []}}}`,
+		"ControlCharacters":    `{"flags": {"a": {"elements": {"\u0000\n=/..": {}}}}}`,
+		"ErrNotJSON":           `nonsense`,
+		"ErrNothing":           ``,
+		"ErrTruncated":         `{"flags": {"a": {"elements": {"x": {}`,
+		"ErrTruncatedString":   `{"flags": {"a": {"elements": {"x`,
+		"ErrTrailing":          `{} {}`,
+		"ErrComma":             `{"flags": {"a": {"elements": {"x": {},}}}}`,
+		"ErrBracket":           `{"flags": {"a": {"elements": {"x": {}]}}}`,
+		"ErrNumberForString":   `{"attributes": {"a": {"elements": {"x": 1}}}}`,
+		"ErrNumberForFlag":     `{"flags": {"a": {"elements": {"x": 1}}}}`,
+		"ErrObjectForArray":    `{"instances": {"a": {"elements": {}}}}`,
+		"ErrStringForSet":      `{"flags": {"a": "b"}}`,
+		"ErrNewlineInString":   "{\"flags\": {\"a\nb\": null}}",
+		"ErrBadEscape":         `{"flags": {"\x": null}}`,
+		"ErrBadUnicodeEscape":  `{"flags": {"\u00zz": null}}`,
+		"ErrUnknownNotJSON":    `{"more": [1,], "flags": {}}`,
+		"ErrBadLiteral":        `{"flags": nul}`,
+		"ErrSignInUnicode":     `{"flags": {"\u+123": null}}`,
+		"ErrMissingColon":      `{"flags" {}}`,
+		"ErrMissingValueInMap": `{"attributes": {"a": {"elements": {"x":}}}}`,
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) { compareWithEncodingJSON(t, text) })
+	}
+}
+
+// compareWithEncodingJSON reads a text twice with one Interner, since the second time takes another way, and compares with
+// encoding/json.
+func compareWithEncodingJSON(t *testing.T, text string) {
+	t.Helper()
+	var want nfdv1alpha1.Features
+	wantErr := json.Unmarshal([]byte(text), &want)
+	in := NewInterner()
+	for range 2 {
+		got, err := Decode([]byte(text), in)
+		if (err != nil) != (wantErr != nil) {
+			t.Fatalf("got error %v, encoding/json has %v", err, wantErr)
+		}
+		if err != nil {
+			continue
+		}
+		if diff := cmp.Diff(New(&want, nil).Features(), got.Features()); diff != "" {
+			t.Errorf("encoding/json has - , Decode +:\n%s", diff)
+		}
+		if !sameSets(got, New(&want, in)) {
+			t.Error("Decode and New make different sets of equal features")
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	elements := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"%x":{}`, i)
+		}
+		return `{"flags":{"a":{"elements":{` + b.String()[1:] + `}}}}`
+	}
+	tests := map[string]struct{ text, want string }{
+		"NotUTF8":         {"{\"flags\":{\"\xff\":null}}", "UTF-8"},
+		"TooLarge":        {strings.Repeat(" ", maxBytes) + "{}", "bytes"},
+		"TooManyElements": {elements(maxElements + 1), "elements"},
+		"TooDeep":         {`{"more":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, "deep"},
+		"TooDeepInFlag":   {`{"flags":{"a":{"elements":{"x":` + strings.Repeat("{\"a\":", 100) + "1" + strings.Repeat("}", 100) + `}}}}`, "deep"},
+		"NamesTheSet":     {`{"flags":{"cpu.cpuid":{"elements":7}}}`, `"cpu.cpuid"`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Decode([]byte(tc.text), NewInterner())
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got error %v, want one about %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestSurvivesHostileShapes decodes what would take memory out of proportion in a careless representation.
+func TestSurvivesHostileShapes(t *testing.T) {
+	instances := func(n int, one func(i int) string) string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = `{"attributes":{` + one(i) + `}}`
+		}
+		return `{"instances":{"a.b":{"elements":[` + strings.Join(list, ",") + `]}}}`
+	}
+	tests := map[string]string{
+		"OneAttributeOfItsOwnEach":   instances(50_000, func(i int) string { return fmt.Sprintf(`"%x":""`, i) }),
+		"EmptyInstances":             instances(100_000, func(int) string { return "" }),
+		"DifferentValues":            instances(40_000, func(i int) string { return fmt.Sprintf(`"a":"%x"`, i) }),
+		"AttributeOfTheLastInstance": instances(10_000, func(i int) string { return strings.Repeat(`"a":"x"`, i/9_999) }),
+		"OneLargeValue":              `{"attributes":{"a.b":{"elements":{"x":"` + strings.Repeat("y", 1<<20) + `"}}}}`,
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			f := decode(t, text, NewInterner())
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 {
+				t.Errorf("%d bytes of JSON take %d bytes", len(text), grown)
+			}
+			if len(f.Names()) != 1 {
+				t.Errorf("got features %v", f.Names())
+			}
+			out, err := json.Marshal(f.Features())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again := decode(t, string(out), nil); !cmp.Equal(f.Features(), again.Features()) {
+				t.Error("printing and reading again gives something else")
+			}
+		})
+	}
+}
+
+func TestSharesEqualSets(t *testing.T) {
+	in := NewInterner()
+	a, b := decode(t, small, in), decode(t, strings.ReplaceAll(small, "\t", ""), in)
+	if !sameSets(a, b) {
+		t.Error("texts that differ only in blanks are not shared")
+	}
+	other := decode(t, strings.ReplaceAll(small, "15b3", "8086"), in)
+	if a.Feature("pci.device") == other.Feature("pci.device") || a.Feature("cpu.cpuid") != other.Feature("cpu.cpuid") {
+		t.Error("identity does not follow content")
+	}
+	if a.Feature("pci.device").ID() == other.Feature("pci.device").ID() {
+		t.Error("different features have one id")
+	}
+	made := in.Instances(NewInstances(a.Feature("pci.device").Instances.Select(nil)))
+	if made != a.Feature("pci.device").Instances {
+		t.Error("a list made by hand is not shared with an equal one that was read")
+	}
+	runtime.KeepAlive(a)
+}
+
+func TestForgetsWhatIsNoLongerUsed(t *testing.T) {
+	in := NewInterner()
+	for i := range 20 * firstSweep {
+		decode(t, fmt.Sprintf(`{"attributes":{"system.name":{"elements":{"nodename":"node-%d"}}}}`, i), in)
+		if i%firstSweep == 0 {
+			runtime.GC()
+		}
+	}
+	runtime.GC()
+	// Two more rounds let each table reach its next sweep.
+	for i := range 8 * firstSweep {
+		decode(t, fmt.Sprintf(`{"attributes":{"system.name":{"elements":{"nodename":"other-%d"}}}}`, i), in)
+		if i%firstSweep == 0 {
+			runtime.GC()
+		}
+	}
+	for name, n := range map[string]int{"attributes": len(in.attributes.entries), "texts": len(in.attributeTexts.entries), "features": len(in.features.entries)} {
+		if n > 6*firstSweep {
+			t.Errorf("the table of %s still has %d entries", name, n)
+		}
+	}
+}
+
+func TestBoundsKnownTexts(t *testing.T) {
+	texts := table[int, int]{limit: 1000}
+	v := new(int)
+	for i := range 10_000 {
+		texts.put(i, v)
+	}
+	if n := len(texts.entries); n > texts.limit {
+		t.Errorf("%d entries with a limit of %d", n, texts.limit)
+	}
+	runtime.KeepAlive(v)
+}
+
+func TestInternsConcurrently(t *testing.T) {
+	in := NewInterner()
+	results := make([]*Facts, 8)
+	var wg sync.WaitGroup
+	for i := range results {
+		wg.Go(func() {
+			for range 50 {
+				results[i], _ = Decode([]byte(small), in)
+			}
+		})
+	}
+	wg.Wait()
+	for _, f := range results {
+		if !sameSets(f, results[0]) {
+			t.Fatal("two goroutines got different sets")
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	in := NewInterner()
+	a := decode(t, small, in)
+	b := decode(t, `{
+		"flags": {"cpu.cpuid": {"elements": {"AVX": {}, "SSE": {}}}},
+		"attributes": {"kernel.version": {"elements": {"major": "7", "extra": "x"}}, "vendor.only": {"elements": {}}},
+		"instances": {"pci.device": {"elements": [{"attributes": {"vendor": "15b3"}}]}}
+	}`, in)
+	m := Merge(in, a, b)
+	if diff := cmp.Diff([]string{"AES", "AVX", "SSE"}, m.Feature("cpu.cpuid").Flags.Names()); diff != "" {
+		t.Errorf("flags (-want +got):\n%s", diff)
+	}
+	want := map[string]string{"major": "7", "full": "6.1.0-1-amd64", "extra": "x"}
+	if diff := cmp.Diff(want, m.Feature("kernel.version").Attributes.Map()); diff != "" {
+		t.Errorf("attributes (-want +got):\n%s", diff)
+	}
+	if n := m.Feature("pci.device").Instances.Len(); n != 4 {
+		t.Errorf("got %d instances, want 4: duplicates are kept", n)
+	}
+	if m.Feature("vendor.only") != b.Feature("vendor.only") {
+		t.Error("a feature that only one publisher has is not shared")
+	}
+	if len(Merge(in).Names()) != 0 || Merge(in, a) != a {
+		t.Error("merging nothing, or one, is not the identity")
+	}
+}
+
+func TestOverlay(t *testing.T) {
+	base := decode(t, small, nil)
+	o := NewOverlay(base)
+	if o.Feature("cpu.cpuid") != base.Feature("cpu.cpuid") {
+		t.Error("an empty overlay hides its base")
+	}
+	calls := 0
+	o.SetFunc("rule.matched", func() *Feature {
+		calls++
+		return &Feature{Attributes: NewAttributes(map[string]string{"a": "1"})}
+	})
+	o.Set("cpu.cpuid", nil)
+	for range 2 {
+		if v, _ := Lookup(o, MakeKey("rule.matched")).Attributes.Get("a"); v != "1" {
+			t.Errorf("a is %q", v)
+		}
+	}
+	if calls != 1 {
+		t.Errorf("the feature was made %d times", calls)
+	}
+	if o.Feature("cpu.cpuid") != nil || o.Feature("pci.device") == nil || NewOverlay(nil).Feature("x") != nil {
+		t.Error("a hidden feature is seen, or another one is not")
+	}
+}
+
+func TestNothingIsEmpty(t *testing.T) {
+	var f *Facts
+	var flags *Flags
+	var attributes *Attributes
+	var instances *Instances
+	_, gotAttribute := attributes.Get("a")
+	_, gotInstance := instances.Get(0, "a")
+	if f.Feature("a") != nil || flags.Has("a") || gotAttribute || gotInstance || instances.Len() != 0 || len(f.Names()) != 0 {
+		t.Error("nil holds something")
+	}
+	if New(nil, nil).Feature("a") != nil {
+		t.Error("no features hold something")
+	}
+}
+
+// TestFindsAllNames checks the index at sizes around its boundaries.
+func TestFindsAllNames(t *testing.T) {
+	for _, n := range []int{0, 1, smallSet, smallSet + 1, 100, 5000} {
+		m := map[string]string{}
+		for i := range n {
+			m[fmt.Sprintf("NAME_%d", i)] = fmt.Sprint(i)
+		}
+		a := NewAttributes(m)
+		f := NewFlags(slices.Collect(maps.Keys(m))...)
+		for name, want := range m {
+			if got, ok := a.GetKey(MakeKey(name)); got != want || !ok || !f.Has(name) {
+				t.Fatalf("of %d: %s is %q, %v", n, name, got, ok)
+			}
+		}
+		if f.Has("NAME_") || f.HasKey(MakeKey(fmt.Sprintf("NAME_%d", n))) {
+			t.Fatalf("of %d: found a name that is not there", n)
+		}
+	}
+}
+
+// sameSets reports whether two Facts hold the same features, by identity.
+func sameSets(a, b *Facts) bool {
+	if a.names != b.names {
+		return false
+	}
+	for i := range a.features {
+		if a.features[i] != b.features[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func decode(t testing.TB, text string, in *Interner) *Facts {
+	t.Helper()
+	f, err := Decode([]byte(text), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(small))
+	f.Add([]byte(`{"flags":{"a":{"elements":{"\u0041\ud800":null}}},"x":[1,2,{"y":"\""}]}`))
+	f.Add([]byte(`{"instances":{"a":{"elements":[{"attributes":{"x":"1"}},null]}},"attributes":{"a":null}}`))
+	in := NewInterner()
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		got, err := Decode(raw, in)
+		alone, errAlone := Decode(raw, nil)
+		if (err == nil) != (errAlone == nil) {
+			t.Fatalf("with and without an Interner: %v, %v", err, errAlone)
+		}
+		if err != nil {
+			return
+		}
+		if diff := cmp.Diff(alone.Features(), got.Features()); diff != "" {
+			t.Errorf("with and without an Interner (-without +with):\n%s", diff)
+		}
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			t.Fatalf("took %q for JSON: %v", raw, err)
+		}
+		out, err := json.Marshal(got.Features())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Decode(out, in); err != nil || !sameSets(got, again) {
+			t.Errorf("printing and reading again gives something else: %v", err)
+		}
+	})
 }
