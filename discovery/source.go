@@ -77,10 +77,11 @@ func (r *Result) Flags(feature string, names []string) {
 	r.Features.Flags[feature] = nfdv1alpha1.FlagFeatureSet{Elements: set}
 }
 
-// Attributes sets an attribute feature, unless there are no elements. The Result keeps the map.
+// Attributes sets an attribute feature; without elements it is there and empty, so that a rule can ask for what is absent.
+// The Result keeps the map.
 func (r *Result) Attributes(feature string, elements map[string]string) {
-	if len(elements) == 0 {
-		return
+	if elements == nil {
+		elements = map[string]string{}
 	}
 	r.Features.Attributes[feature] = nfdv1alpha1.AttributeFeatureSet{Elements: elements}
 }

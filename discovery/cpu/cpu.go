@@ -1,0 +1,162 @@
+// Package cpu discovers processors: capabilities, model, power management, topology and trusted execution.
+package cpu
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// Name is the domain of the source.
+const Name = "cpu"
+
+// Features of the source.
+const (
+	CPUIDFeature       = "cpu.cpuid"
+	ModelFeature       = "cpu.model"
+	CStateFeature      = "cpu.cstate"
+	PStateFeature      = "cpu.pstate"
+	RDTFeature         = "cpu.rdt"
+	SecurityFeature    = "cpu.security"
+	SSTFeature         = "cpu.sst"
+	TopologyFeature    = "cpu.topology"
+	CoprocessorFeature = "cpu.coprocessor"
+
+	// SGXFeature and SEFeature are the names that parts of SecurityFeature had until NFD v0.14.
+	SGXFeature = "cpu.sgx"
+	SEFeature  = "cpu.se"
+)
+
+// devicesDir is where the kernel shows its CPUs, see Documentation/ABI/testing/sysfs-devices-system-cpu.
+const devicesDir = "sys/devices/system/cpu"
+
+// Config is sources.cpu of the worker's configuration.
+type Config struct {
+	CPUID CPUIDConfig `json:"cpuid,omitempty"`
+}
+
+// CPUIDConfig says which capabilities become labels. It does not limit the feature that rules see.
+type CPUIDConfig struct {
+	// AttributeBlacklist are those that become none.
+	AttributeBlacklist []string `json:"attributeBlacklist,omitempty"`
+	// AttributeWhitelist are the only ones that do, if there are any; the blacklist is then not used.
+	AttributeWhitelist []string `json:"attributeWhitelist,omitempty"`
+}
+
+// DefaultConfig returns the configuration of a worker without one: capabilities that nearly all CPUs have are left out of
+// the labels, and those that have a label of their own.
+func DefaultConfig() Config {
+	return Config{CPUID: CPUIDConfig{AttributeBlacklist: []string{
+		"AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT", "LZCNT", "MMX", "MMXEXT", "NX", "POPCNT",
+		"RDRAND", "RDSEED", "RDTSCP", "SGX", "SGXLC", "SSE", "SSE2", "SSE3", "SSE4", "SSE42", "SSSE3", "TDX_GUEST",
+	}}}
+}
+
+func (c CPUIDConfig) wants(flag string) bool {
+	if len(c.AttributeWhitelist) > 0 {
+		return slices.Contains(c.AttributeWhitelist, flag)
+	}
+	return !slices.Contains(c.AttributeBlacklist, flag)
+}
+
+// Source discovers processors.
+type Source struct{ config Config }
+
+// New returns the source.
+func New(config Config) *Source { return &Source{config: config} }
+
+// Name is "cpu".
+func (*Source) Name() string { return Name }
+
+// Discover reads the features of the processors.
+func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
+	r := discovery.NewResult()
+	facts := h.System.CPU()
+	info, err := readInfo(h)
+	r.Problem(err)
+
+	s.cpuid(&r, facts, info)
+	model(&r, h, facts, info)
+	cstate(&r, h)
+	pstate(&r, h)
+	rdt(&r, h, info)
+	security(&r, h, facts)
+	sst(&r, h, facts)
+	topology(&r, h)
+	coprocessor(&r, h)
+	return r, nil
+}
+
+// cpuid publishes capabilities: those of the CPUID instruction on x86, those that the kernel announces to programs in the
+// auxiliary vector elsewhere.
+func (s *Source) cpuid(r *discovery.Result, facts host.CPUFacts, info Info) {
+	flags := Flags(facts, info)
+	r.Flags(CPUIDFeature, flags)
+	for _, f := range flags {
+		if s.config.CPUID.wants(f) {
+			r.Labels["cpu-cpuid."+f] = "true"
+		}
+	}
+	attributes := map[string]string{}
+	if facts.AVX10Version > 0 {
+		attributes["AVX10_VERSION"] = strconv.Itoa(facts.AVX10Version)
+		r.Labels["cpu-cpuid.AVX10_VERSION"] = attributes["AVX10_VERSION"]
+	}
+	r.Attributes(CPUIDFeature, attributes)
+}
+
+// model identifies the processor. Where there is nothing like CPUID, /proc/cpuinfo is asked.
+func model(r *discovery.Result, h host.Host, facts host.CPUFacts, info Info) {
+	attributes := map[string]string{}
+	if facts.Vendor != "" {
+		attributes["vendor_id"] = facts.Vendor
+		attributes["family"] = strconv.Itoa(facts.Family)
+		attributes["id"] = strconv.Itoa(facts.Model)
+	} else {
+		for k, v := range modelOf(facts.Arch, info) {
+			attributes[k] = v
+		}
+	}
+	if hv := hypervisor(h, facts); hv != "" {
+		attributes["hypervisor"] = hv
+	}
+	r.Attributes(ModelFeature, attributes)
+	for k, v := range attributes {
+		if discovery.ValidLabelValue(v) {
+			r.Labels["cpu-model."+k] = v
+		}
+	}
+}
+
+// hypervisor names what the machine runs on. IBM Z has no CPUID: its control program is in /proc/sysinfo.
+func hypervisor(h host.Host, facts host.CPUFacts) string {
+	if facts.Arch != "s390x" {
+		return facts.Hypervisor
+	}
+	data, err := h.ReadFile("proc/sysinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(data)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.HasSuffix(strings.TrimSpace(key), "Control Program") {
+			return strings.ReplaceAll(host.Clean([]byte(value)), " ", "_")
+		}
+	}
+	return "none"
+}
+
+// coprocessor looks for the accelerator for gzip of POWER, see Documentation/ABI/testing/sysfs-bus-vio.
+func coprocessor(r *discovery.Result, h host.Host) {
+	ok, err := h.Exists("sys/devices/vio/ibm,compression-v1/nx_gzip_caps")
+	r.Problem(err)
+	attributes := map[string]string{}
+	if ok {
+		attributes["nx_gzip"] = "true"
+		r.Labels["cpu-coprocessor.nx_gzip"] = "true"
+	}
+	r.Attributes(CoprocessorFeature, attributes)
+}

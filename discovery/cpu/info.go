@@ -1,0 +1,96 @@
+package cpu
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// infoPrefix is how much of /proc/cpuinfo is read: the first processor has at most some 3 KiB, and the whole file of a
+// large server is a megabyte that the kernel prints anew for each reader, asking every CPU for its frequency.
+const infoPrefix = 16 << 10
+
+// Info is what /proc/cpuinfo says of the first processor, by key. The keys differ between architectures; see
+// arch/*/kernel/cpu/proc.c and the like.
+type Info map[string]string
+
+func readInfo(h host.Host) (Info, error) {
+	data, err := h.ReadPrefix("proc/cpuinfo", infoPrefix)
+	if err != nil {
+		return nil, host.Present(err)
+	}
+	return ParseInfo(data), nil
+}
+
+// ParseInfo parses /proc/cpuinfo up to the empty line after the first processor. On some architectures facts about the
+// machine come before the processors or after them; those before are kept, with the first line of a key winning.
+func ParseInfo(data []byte) Info {
+	info := Info{}
+	for line := range bytes.Lines(data) {
+		key, value, ok := bytes.Cut(line, []byte(":"))
+		if !ok {
+			if len(bytes.TrimSpace(line)) == 0 && info["processor"] != "" {
+				break
+			}
+			continue
+		}
+		// "processor 0: version = 00, …" on IBM Z is a key of its own, which begins like that of other architectures.
+		name := string(bytes.TrimSpace(key))
+		if _, ok := info[name]; !ok && name != "" {
+			info[name] = host.Clean(value)
+		}
+	}
+	return info
+}
+
+// words returns the words of the first of the keys that is there.
+func (i Info) words(keys ...string) []string {
+	for _, k := range keys {
+		if v, ok := i[k]; ok {
+			return strings.Fields(v)
+		}
+	}
+	return nil
+}
+
+// has reports whether the kernel has a feature of an x86 CPU in use. A feature that was switched off at boot is not there,
+// although CPUID has it.
+func (i Info) has(flag string) bool { return slices.Contains(i.words("flags"), flag) }
+
+// modelOf identifies a processor without CPUID.
+func modelOf(arch string, info Info) map[string]string {
+	m := map[string]string{}
+	set := func(attribute, value string) {
+		if value != "" {
+			m[attribute] = value
+		}
+	}
+	switch arch {
+	case "arm64", "arm":
+		set("vendor_id", implementers[info["CPU implementer"]])
+		set("family", info["CPU architecture"])
+		if part, err := strconv.ParseUint(info["CPU part"], 0, 16); err == nil {
+			set("id", strconv.FormatUint(part, 10))
+		}
+	case "s390x":
+		set("vendor_id", strings.ReplaceAll(info["vendor_id"], "/", "_"))
+		// processor 0: version = FF,  identification = 123456,  machine = 3931
+		for part := range strings.SplitSeq(info["processor 0"], ",") {
+			if k, v, _ := strings.Cut(part, "="); strings.TrimSpace(k) == "machine" {
+				set("id", strings.TrimSpace(v))
+			}
+		}
+	}
+	return m
+}
+
+// implementers are the codes of the MIDR_EL1 register, from the Arm Architecture Reference Manual, under the names that
+// cpuid gives them.
+var implementers = map[string]string{
+	"0x41": "ARM", "0x42": "Broadcom", "0x43": "Cavium", "0x44": "DEC", "0x46": "Fujitsu", "0x49": "Infineon",
+	"0x4d": "Motorola", "0x4e": "NVIDIA", "0x50": "AMCC", "0x51": "Qualcomm", "0x56": "Marvell", "0x61": "Apple",
+	"0x69": "Intel", "0xc0": "Ampere",
+}

@@ -1,0 +1,138 @@
+package cpu
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// cstate tells whether the driver intel_idle may use sleep states, see Documentation/admin-guide/pm/intel_idle.rst. Its
+// parameter max_cstate is 0 where the driver is switched off; with another driver the feature is empty.
+func cstate(r *discovery.Result, h host.Host) {
+	r.Attributes(CStateFeature, nil)
+	driver, err := h.ReadAttribute(devicesDir + "/cpuidle/current_driver")
+	if err != nil || driver != "intel_idle" {
+		r.Problem(host.Present(err))
+		return
+	}
+	text, err := h.ReadAttribute("sys/module/intel_idle/parameters/max_cstate")
+	if err != nil {
+		r.Problem(host.Present(err))
+		return
+	}
+	enabled := "true"
+	if n, err := strconv.Atoi(text); err != nil || n <= 0 {
+		enabled = "false"
+	}
+	r.Attributes(CStateFeature, map[string]string{"enabled": enabled})
+	r.Labels["cpu-cstate.enabled"] = enabled
+}
+
+// pstate reads the driver intel_pstate, see Documentation/admin-guide/pm/intel_pstate.rst. The governor is published while
+// the driver chooses the frequencies itself (active) and all CPUs have the same one.
+func pstate(r *discovery.Result, h host.Host) {
+	const dir = devicesDir + "/intel_pstate"
+	r.Attributes(PStateFeature, nil)
+	status, err := h.ReadAttribute(dir + "/status")
+	if err != nil || status == "off" {
+		r.Problem(host.Present(err))
+		return
+	}
+	attributes := map[string]string{"status": status}
+	if off, err := h.ReadAttribute(dir + "/no_turbo"); err == nil {
+		attributes["turbo"] = strconv.FormatBool(off == "0")
+	} else if !host.Unanswered(err) {
+		r.Problem(err)
+	}
+	if status == "active" {
+		governor, err := commonGovernor(h)
+		r.Problem(err)
+		if governor != "" {
+			attributes["scaling_governor"] = governor
+		}
+	}
+	for k, v := range attributes {
+		r.Labels["cpu-pstate."+k] = v
+	}
+	if governor, ok := attributes["scaling_governor"]; ok {
+		// The name in NFD's documentation until v0.14, for rules that were written after it.
+		attributes["scaling"] = governor
+	}
+	r.Attributes(PStateFeature, attributes)
+}
+
+// commonGovernor returns the scaling governor of all CPUs, or nothing if they differ.
+func commonGovernor(h host.Host) (string, error) {
+	common := ""
+	err := eachPolicy(h, func(dir string) (bool, error) {
+		governor, err := h.ReadAttribute(dir + "/scaling_governor")
+		if err != nil {
+			return true, host.Present(err)
+		}
+		if common != "" && governor != common {
+			common = ""
+			return false, nil
+		}
+		common = governor
+		return true, nil
+	})
+	return common, err
+}
+
+// eachPolicy calls f with the directory of each frequency policy, until it returns false or an error, see
+// Documentation/admin-guide/pm/cpufreq.rst. CPUs that change frequency together share a policy.
+func eachPolicy(h host.Host, f func(dir string) (more bool, err error)) error {
+	const dir = devicesDir + "/cpufreq"
+	names, err := discovery.ListDevices(h, dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, "policy") {
+			continue
+		}
+		if more, err := f(dir + "/" + name); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// sst tells whether Intel Speed Select Base Frequency is on: some cores then have a guaranteed frequency above the nominal
+// one of the processor, others below, see Documentation/admin-guide/pm/intel-speed-select.rst. Cores of two kinds in one
+// processor have different base frequencies too, so such processors are left out.
+func sst(r *discovery.Result, h host.Host, facts host.CPUFacts) {
+	r.Attributes(SSTFeature, nil)
+	if facts.Vendor != "Intel" || facts.BaseHz == 0 || hybrid(h) {
+		return
+	}
+	nominal := facts.BaseHz / 1000
+	above, below := false, false
+	err := eachPolicy(h, func(dir string) (bool, error) {
+		text, err := h.ReadAttribute(dir + "/base_frequency")
+		if err != nil {
+			return false, host.Present(err)
+		}
+		kHz, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return true, nil
+		}
+		// Frequencies are multiples of 100 MHz; a nominal one computed from the crystal is off by less than half of that.
+		above = above || kHz > nominal+50_000
+		below = below || kHz < nominal-50_000
+		return !above || !below, nil
+	})
+	r.Problem(err)
+	if above && below {
+		r.Attributes(SSTFeature, map[string]string{"bf.enabled": "true"})
+		r.Labels["cpu-power.sst_bf.enabled"] = "true"
+	}
+}
+
+// hybrid reports whether a processor has cores of two kinds: the kernel then shows a performance monitor for each.
+func hybrid(h host.Host) bool {
+	ok, _ := h.Exists("sys/devices/cpu_atom")
+	return ok
+}

@@ -1,0 +1,55 @@
+package cpu
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// rdtFlags maps the kernel's names of resource control (Documentation/filesystems/resctrl.rst, table of flags) to the
+// feature's. They are in use, not just there: what the command line switched off (rdt=!mba) is not listed.
+var rdtFlags = []struct{ flag, name string }{
+	{"cqm", "RDTMON"},
+	{"cqm_occup_llc", "RDTCMT"},
+	{"cqm_mbm_total", "RDTMBM"},
+	{"cqm_mbm_local", "RDTMBM"},
+	{"cat_l3", "RDTL3CA"},
+	{"cat_l2", "RDTL2CA"},
+	{"mba", "RDTMBA"},
+}
+
+// rdt publishes Intel RDT, and AMD's equivalent under the same names. The number of classes of service is the kernel's and
+// only known while resctrl is mounted.
+func rdt(r *discovery.Result, h host.Host, info Info) {
+	attributes := map[string]string{}
+	flags := map[string]bool{}
+	for _, f := range info.words("flags") {
+		flags[f] = true
+	}
+	for _, f := range rdtFlags {
+		if flags[f.flag] {
+			attributes[f.name] = "true"
+		}
+	}
+	// With code and data prioritisation on, the cache's allocation shows as two resources of the same number of classes.
+	for _, resource := range []string{"L3", "L3CODE"} {
+		if attributes["RDTL3CA"] == "" {
+			break
+		}
+		file := "sys/fs/resctrl/info/" + resource + "/num_closids"
+		text, err := h.ReadAttribute(file)
+		if err != nil {
+			r.Problem(host.Present(err))
+			continue
+		}
+		if _, err := strconv.ParseUint(text, 10, 32); err != nil {
+			r.Problem(fmt.Errorf("/%s: %q is no count", file, text))
+			continue
+		}
+		attributes["RDTL3CA_NUM_CLOSID"] = text
+		break
+	}
+	r.Attributes(RDTFeature, attributes)
+}

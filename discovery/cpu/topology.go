@@ -1,0 +1,134 @@
+package cpu
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// maxCPUs is the most that a Linux kernel can be built for (NR_CPUS).
+const maxCPUs = 8192
+
+// topology publishes hardware threads and sockets, see Documentation/admin-guide/cputopology.rst.
+func topology(r *discovery.Result, h host.Host) {
+	attributes := map[string]string{}
+	online, err := cpuList(h, devicesDir+"/online")
+	if err != nil {
+		r.Problem(host.Present(err))
+		return
+	}
+	smt, err := multithreading(h, online)
+	r.Problem(err)
+	if err == nil {
+		attributes["hardware_multithreading"] = strconv.FormatBool(smt)
+		r.Labels["cpu-hardware_multithreading"] = attributes["hardware_multithreading"]
+	}
+	n, err := sockets(h, online)
+	r.Problem(err)
+	if n > 0 {
+		attributes["socket_count"] = strconv.Itoa(n)
+	}
+	r.Attributes(TopologyFeature, attributes)
+
+	// A processor with cores of two kinds, such as Intel's hybrid ones, has a performance monitor for each kind.
+	for _, kind := range []string{"cpu_atom", "cpu_core"} {
+		ok, err := h.Exists("sys/devices/" + kind)
+		r.Problem(err)
+		if ok {
+			r.Labels["cpu-"+kind] = "true"
+		}
+	}
+}
+
+// multithreading reports whether some core runs more than one thread. The kernel says so itself where it can switch
+// threads off; elsewhere the siblings of each CPU tell.
+func multithreading(h host.Host, online []int) (bool, error) {
+	if active, err := h.ReadAttribute(devicesDir + "/smt/active"); err == nil {
+		return active == "1", nil
+	}
+	for _, cpu := range online {
+		siblings, err := cpuList(h, topologyFile(cpu, "thread_siblings_list"))
+		if err != nil {
+			if host.Present(err) == nil {
+				continue
+			}
+			return false, err
+		}
+		if len(siblings) > 1 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// sockets counts the packages that have CPUs online. Reading the CPUs of a package at once saves a read for each of them.
+func sockets(h host.Host, online []int) (int, error) {
+	seen := map[int]bool{}
+	ids := map[string]bool{}
+	for _, cpu := range online {
+		if seen[cpu] {
+			continue
+		}
+		id, err := h.ReadAttribute(topologyFile(cpu, "physical_package_id"))
+		if err != nil {
+			if host.Present(err) == nil {
+				continue
+			}
+			return 0, err
+		}
+		ids[id] = true
+		siblings, err := cpuList(h, topologyFile(cpu, "package_cpus_list"))
+		if err != nil { // before Linux 5.3
+			siblings, _ = cpuList(h, topologyFile(cpu, "core_siblings_list"))
+		}
+		for _, s := range siblings {
+			seen[s] = true
+		}
+	}
+	return len(ids), nil
+}
+
+func topologyFile(cpu int, name string) string {
+	return devicesDir + "/cpu" + strconv.Itoa(cpu) + "/topology/" + name
+}
+
+func cpuList(h host.Host, file string) ([]int, error) {
+	data, err := h.ReadPrefix(file, host.MaxFileSize)
+	if err != nil {
+		return nil, err
+	}
+	list, err := ParseCPUList(strings.TrimSpace(string(data)))
+	if err != nil {
+		return nil, fmt.Errorf("/%s: %w", file, err)
+	}
+	return list, nil
+}
+
+// ParseCPUList parses a list such as "0-3,8,10-11", see bitmap_parselist in lib/bitmap-str.c. An empty list is no CPUs.
+func ParseCPUList(s string) ([]int, error) {
+	var list []int
+	for part := range strings.SplitSeq(s, ",") {
+		if part == "" && s == "" {
+			return nil, nil
+		}
+		low, high, isRange := strings.Cut(part, "-")
+		a, err := strconv.ParseUint(low, 10, 32)
+		b := a
+		if err == nil && isRange {
+			b, err = strconv.ParseUint(high, 10, 32)
+		}
+		if err != nil || b < a {
+			return nil, fmt.Errorf("%.40q is no list of CPUs", s)
+		}
+		if b >= maxCPUs || len(list)+int(b-a) >= maxCPUs {
+			return nil, fmt.Errorf("%.40q names more than %d CPUs", s, maxCPUs)
+		}
+		for cpu := a; cpu <= b; cpu++ {
+			list = append(list, int(cpu))
+		}
+	}
+	return list, nil
+}
