@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/publish"
+)
+
+// content chooses what is published of a report, and says what is wrong with the rest.
+func (w *worker) content(r *discovery.Report) (publish.Content, []string) {
+	f := nfdv1alpha1.Features{
+		Flags:      maps.Clone(r.Features.Flags),
+		Attributes: maps.Clone(r.Features.Attributes),
+		Instances:  maps.Clone(r.Features.Instances),
+	}
+	withhold(f.Flags, w.config.noPublishFeatures)
+	withhold(f.Attributes, w.config.noPublishFeatures)
+	withhold(f.Instances, w.config.noPublishFeatures)
+	labels, problems := w.labels(r.Labels)
+	return publish.Content{Features: f, Labels: labels}, problems
+}
+
+// withhold deletes the features that are named, or begin with what stands before a trailing *.
+func withhold[V any](sets map[string]V, names []string) {
+	maps.DeleteFunc(sets, func(feature string, _ V) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			prefix, all := strings.CutSuffix(name, "*")
+			return feature == name || all && strings.HasPrefix(feature, prefix)
+		})
+	})
+}
+
+// labels drops what cannot be a label, and what the white list does not have.
+func (w *worker) labels(in map[string]string) (map[string]string, []string) {
+	out := make(map[string]string, len(in))
+	var problems []string
+	for name, value := range in {
+		if w.config.labelWhiteList != nil && !w.config.labelWhiteList.MatchString(name[strings.LastIndexByte(name, '/')+1:]) {
+			continue
+		}
+		if why := wrongLabel(name, value); why != "" {
+			problems = append(problems, fmt.Sprintf("label %q=%q is left out: %s", name, value, why))
+			continue
+		}
+		out[name] = value
+	}
+	return out, problems
+}
+
+// wrongLabel says why something cannot be a label; empty if it can.
+func wrongLabel(name, value string) string {
+	if errs := validation.IsQualifiedName(name); len(errs) > 0 {
+		return "name: " + errs[0]
+	}
+	if strings.HasPrefix(value, "@") {
+		return "" // the controller resolves it
+	}
+	if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
+		return "value: " + errs[0]
+	}
+	return ""
+}
+
+// sameContent compares without building anything: it runs after every discovery.
+func sameContent(a, b publish.Content) bool {
+	sameAttributes := func(a, b map[string]string) bool { return maps.Equal(a, b) }
+	return maps.Equal(a.Labels, b.Labels) &&
+		maps.EqualFunc(a.Features.Flags, b.Features.Flags, func(a, b nfdv1alpha1.FlagFeatureSet) bool {
+			return maps.Equal(a.Elements, b.Elements)
+		}) &&
+		maps.EqualFunc(a.Features.Attributes, b.Features.Attributes, func(a, b nfdv1alpha1.AttributeFeatureSet) bool {
+			return sameAttributes(a.Elements, b.Elements)
+		}) &&
+		maps.EqualFunc(a.Features.Instances, b.Features.Instances, func(a, b nfdv1alpha1.InstanceFeatureSet) bool {
+			return slices.EqualFunc(a.Elements, b.Elements, func(a, b nfdv1alpha1.InstanceFeature) bool {
+				return sameAttributes(a.Attributes, b.Attributes)
+			})
+		})
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery/publish"
+)
+
+// export prints what was discovered as the NodeFeature that would be published.
+func export(w io.Writer, format, node, namespace string, c publish.Content) error {
+	nf := nfdv1alpha1.NodeFeature{
+		TypeMeta: metav1.TypeMeta{APIVersion: nfdv1alpha1.GroupVersion.String(), Kind: "NodeFeature"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node, Namespace: namespace,
+			Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node},
+		},
+		Spec: nfdv1alpha1.NodeFeatureSpec{Features: c.Features, Labels: c.Labels},
+	}
+	data, err := json.MarshalIndent(&nf, "", "  ")
+	if err == nil && format == "yaml" {
+		data, err = yaml.JSONToYAML(data)
+	}
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	if format == "json" {
+		data = append(data, '\n')
+	}
+	_, err = w.Write(data)
+	return err
+}

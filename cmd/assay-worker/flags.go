@@ -1,0 +1,218 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Where NFD keeps its configuration; a chart that is swapped for ours finds its files again.
+const (
+	configDir         = "/etc/kubernetes/node-feature-discovery"
+	defaultConfigFile = configDir + "/nfd-worker.conf"
+	defaultPort       = 8080
+)
+
+// options are what the command line says.
+type options struct {
+	configFile string
+	options    string
+	kubeconfig string
+	namespace  string
+	nodeName   string
+	port       int
+	oneshot    bool
+	output     string
+	hostPaths  string
+	hostRoot   string
+
+	logLevel    slog.LevelVar
+	logFormat   string
+	showVersion bool
+
+	override override
+	warnings []string
+}
+
+// override are the flags that win over the configuration file; nil is not given.
+type override struct {
+	noPublish         *bool
+	featureSources    *[]string
+	labelSources      *[]string
+	noPublishFeatures *[]string
+	ownerRefs         *[]string
+	sleepInterval     *time.Duration
+	labelWhiteList    *string
+}
+
+// parseFlags reads the command line. NFD's flags mean what they mean there, with one dash or two.
+func parseFlags(args []string, stderr io.Writer) (*options, error) {
+	opt := &options{}
+	fs := flag.NewFlagSet("assay-worker", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&opt.configFile, "config", defaultConfigFile, "configuration `file`; it is read again when it changes")
+	fs.StringVar(&opt.options, "options", "", "configuration as `YAML` that wins over the file")
+	fs.StringVar(&opt.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty is KUBECONFIG or, in a pod, the service account")
+	fs.StringVar(&opt.namespace, "namespace", "", "`namespace` of the NodeFeature; empty is that of the pod")
+	fs.StringVar(&opt.nodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; the service account token wins over it")
+	fs.IntVar(&opt.port, "port", defaultPort, "`port` of /healthz, /readyz and /metrics; 0 is none")
+	fs.BoolVar(&opt.oneshot, "oneshot", false, "discover and publish once, then exit")
+	fs.StringVar(&opt.output, "o", "", "print what was discovered, as `yaml or json`; with -oneshot")
+	fs.StringVar(&opt.hostPaths, "host-paths", "auto", "where the host's directories are: container (/host-sys and so on), native, or auto")
+	fs.StringVar(&opt.hostRoot, "host-root", "", "`directory` that stands for the host's /")
+	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
+	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
+	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
+
+	o := &opt.override
+	boolFlag(fs, "no-publish", "do not publish anything", &o.noPublish)
+	listFlag(fs, "feature-sources", "comma-separated `sources` of features; all, -name to leave one out", &o.featureSources)
+	listFlag(fs, "label-sources", "comma-separated `sources` of labels; all, -name to leave one out", &o.labelSources)
+	listFlag(fs, "no-publish-features", "comma-separated `features` that are not published; a trailing * stands for the rest", &o.noPublishFeatures)
+	listFlag(fs, "owner-refs", "comma-separated `owners` of the NodeFeature: node (default), pod, ds, none", &o.ownerRefs)
+	opt.compatibility(fs)
+
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	if err := opt.check(fs.Args()); err != nil {
+		_, _ = fmt.Fprintln(stderr, "assay-worker:", err)
+		return nil, err
+	}
+	return opt, nil
+}
+
+func (opt *options) check(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q: all options are flags", rest[0])
+	case !slices.Contains([]string{"", "yaml", "json"}, opt.output):
+		return fmt.Errorf("-o %q: write yaml or json", opt.output)
+	case opt.output != "" && !opt.oneshot:
+		return errors.New("-o prints what one discovery found: add -oneshot, and -no-publish to leave the cluster alone")
+	case !slices.Contains([]string{"auto", "container", "native"}, opt.hostPaths):
+		return fmt.Errorf("-host-paths %q: write auto, container or native", opt.hostPaths)
+	case !slices.Contains([]string{"text", "json"}, opt.logFormat):
+		return fmt.Errorf("-log-format %q: write text or json", opt.logFormat)
+	case opt.port < 0 || opt.port > 65535:
+		return fmt.Errorf("-port %d: write 0 to 65535", opt.port)
+	}
+	return nil
+}
+
+// logger logs to w. The level can still change: the configuration may set it.
+func (opt *options) logger(w io.Writer) *slog.Logger {
+	h := &slog.HandlerOptions{Level: &opt.logLevel}
+	if opt.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, h))
+	}
+	return slog.New(slog.NewTextHandler(w, h))
+}
+
+func (opt *options) warn(format string, args ...any) {
+	opt.warnings = append(opt.warnings, fmt.Sprintf(format, args...))
+}
+
+// compatibility adds the flags that NFD has or had and that do nothing here, or mean something under another name. A
+// manifest that still has them must not keep the worker from starting.
+func (opt *options) compatibility(fs *flag.FlagSet) {
+	o := &opt.override
+	old := "older option of NFD"
+	fs.Func("v", "verbosity in klog's `numbers`: from 1 on, debug messages are logged", opt.verbosity)
+	fs.BoolFunc("no-owner-refs", old+": use -owner-refs=none", func(s string) error {
+		opt.warn("-no-owner-refs is deprecated: use -owner-refs=none")
+		on, err := strconv.ParseBool(s)
+		if on {
+			o.ownerRefs = &[]string{}
+		}
+		return err
+	})
+	fs.Func("sources", old+": use -label-sources", func(s string) error {
+		opt.warn("-sources is deprecated: use -label-sources")
+		o.labelSources = new(splitList(s))
+		return nil
+	})
+	fs.Func("sleep-interval", old+": use core.sleepInterval of the configuration", func(s string) error {
+		opt.warn("-sleep-interval is deprecated: use core.sleepInterval of the configuration")
+		d, err := time.ParseDuration(s)
+		o.sleepInterval = &d
+		return err
+	})
+	fs.Func("label-whitelist", old+": use core.labelWhiteList of the configuration", func(s string) error {
+		opt.warn("-label-whitelist is deprecated: use core.labelWhiteList of the configuration")
+		o.labelWhiteList = &s
+		return nil
+	})
+	fs.Func("metrics", old+": use -port", func(s string) (err error) {
+		opt.warn("-metrics is deprecated: use -port")
+		opt.port, err = strconv.Atoi(s)
+		return err
+	})
+	fs.Func("feature-gates", "feature gates of NFD; NodeFeatureAPI is always on, others do not concern a worker", func(s string) error {
+		if strings.Contains(s, "NodeFeatureAPI=false") {
+			opt.warn("-feature-gates: NodeFeatureAPI is always on; there is no gRPC connection to a master any more")
+		}
+		return nil
+	})
+	for _, name := range []string{"server", "server-name-override", "ca-file", "cert-file", "key-file", "grpc-health"} {
+		fs.Func(name, "retired option of NFD, without effect", func(string) error {
+			opt.warn("-%s has no effect any more: features are published as a NodeFeature, not over gRPC", name)
+			return nil
+		})
+	}
+	fs.BoolFunc("enable-nodefeature-api", "retired option of NFD, without effect", func(string) error {
+		opt.warn("-enable-nodefeature-api has no effect any more: features are always published as a NodeFeature")
+		return nil
+	})
+	for _, name := range []string{"logtostderr", "alsologtostderr", "skip_headers", "skip_log_headers", "add_dir_header", "one_output"} {
+		fs.BoolFunc(name, "option of klog, without effect: the log goes to stderr", func(string) error { return nil })
+	}
+	for _, name := range []string{"log_dir", "log_file", "log_file_max_size", "stderrthreshold", "vmodule", "log_backtrace_at"} {
+		fs.Func(name, "option of klog, without effect: the log goes to stderr", func(string) error {
+			opt.warn("-%s has no effect: the log goes to stderr", name)
+			return nil
+		})
+	}
+}
+
+// verbosity maps klog's levels to ours.
+func (opt *options) verbosity(s string) error {
+	n, err := strconv.Atoi(s)
+	if err == nil && n > 0 {
+		opt.logLevel.Set(slog.LevelDebug)
+	}
+	return err
+}
+
+func boolFlag(fs *flag.FlagSet, name, usage string, dst **bool) {
+	fs.BoolFunc(name, usage, func(s string) error {
+		v, err := strconv.ParseBool(s)
+		*dst = &v
+		return err
+	})
+}
+
+func listFlag(fs *flag.FlagSet, name, usage string, dst **[]string) {
+	fs.Func(name, usage, func(s string) error {
+		*dst = new(splitList(s))
+		return nil
+	})
+}
+
+// splitList splits at commas; an empty text is an empty list.
+func splitList(s string) []string {
+	list := []string{}
+	for item := range strings.SplitSeq(s, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			list = append(list, item)
+		}
+	}
+	return list
+}

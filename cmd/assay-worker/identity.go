@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/assay-project/assay/discovery/publish"
+)
+
+const (
+	serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+	// defaultNamespace is where a worker outside a cluster publishes.
+	defaultNamespace = "assay-system"
+)
+
+// identity finds out which node and pod this is.
+type identity struct {
+	client *publish.Client
+	token  string // file; empty outside a pod
+	log    *slog.Logger
+	// fallback is the name that the host gives itself.
+	fallback string
+	denied   bool // the Node could not be looked up; said once
+}
+
+// restConfig returns how to reach the API server: a kubeconfig that is named, or the pod's service account.
+func restConfig(opt *options) (*rest.Config, error) {
+	path := opt.kubeconfig
+	if path == "" {
+		path = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	}
+	var cfg *rest.Config
+	var err error
+	if path == "" {
+		cfg, err = rest.InClusterConfig()
+	} else {
+		cfg, err = clientcmd.BuildConfigFromFlags("", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg.UserAgent = "assay-worker/" + version
+	return cfg, nil
+}
+
+// identify reads the claims of the bound token; what they do not say comes from the flags and the environment, and the UID
+// of the Node, as the last resort, from the API server.
+func (i *identity) identify(ctx context.Context) (publish.Identity, error) {
+	id := publish.Identity{}
+	if i.token != "" {
+		token, err := os.ReadFile(i.token)
+		if err != nil {
+			return id, err
+		}
+		if id, err = publish.FromToken(token); err != nil {
+			i.log.Warn("the service account token does not say which node this is", "error", err)
+		}
+	}
+	claimed := id.Node != ""
+	id = id.Or(publish.Identity{Node: i.fallback, Pod: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID")})
+	if claimed || id.Node == "" || id.NodeUID != "" {
+		return id, nil
+	}
+	uid, err := i.client.NodeUID(ctx, id.Node)
+	if err != nil {
+		if !i.denied {
+			i.log.Warn("the NodeFeature has no owner yet: its Node cannot be looked up", "node", id.Node, "error", err)
+		}
+		i.denied = true
+		return id, nil
+	}
+	i.denied = false
+	id.NodeUID = uid
+	return id, nil
+}
+
+// namespace is where the NodeFeature lives.
+func namespace(opt *options) string {
+	for _, ns := range []string{opt.namespace, os.Getenv("KUBERNETES_NAMESPACE"), os.Getenv("POD_NAMESPACE")} {
+		if ns != "" {
+			return ns
+		}
+	}
+	if data, err := os.ReadFile(serviceAccountDir + "/namespace"); err == nil {
+		if ns := strings.TrimSpace(string(data)); ns != "" {
+			return ns
+		}
+	}
+	return defaultNamespace
+}
+
+// nodeName is the name that features of the host report.
+func nodeName(opt *options) string {
+	if data, err := os.ReadFile(serviceAccountDir + "/token"); err == nil {
+		if id, err := publish.FromToken(data); err == nil && id.Node != "" {
+			return id.Node
+		}
+	}
+	return opt.nodeName
+}
