@@ -1,0 +1,343 @@
+package expr
+
+import (
+	"hash/fnv"
+	"strconv"
+	"strings"
+)
+
+// function is something that can be done with a value.
+type function struct {
+	name  string
+	usage string // how it is called
+	says  string // what it is for, for the reference
+	args  int
+	kind  Kind // of its result
+	// onList and textArgs say what it takes; everything else takes a scalar and numbers.
+	onList   bool
+	textArgs bool
+	run      func(e evaluator, n *node, x, y, z Value) (Value, *Error)
+}
+
+// functionList is every function there is. default is not run like the others, since it takes what has no value.
+var functionList = []*function{
+	{name: "block_number", usage: "n1.block_number(42)", says: "number of the block of 42 that a number is in: 1 for 1 to 42, 2 for 43 to 84", args: 1, kind: Int, run: blockNumber},
+	{name: "block_offset", usage: "n1.block_offset(42)", says: "place within that block, 1 to 42", args: 1, kind: Int, run: blockOffset},
+	{name: "default", usage: `rack.default("none")`, says: "the value, or another one if there is none", args: 1, kind: anyKind, onList: true},
+	{name: "hash", usage: "node.hash(8)", says: "a number below 8 that depends on nothing but the text, for sharding", args: 1, kind: Int, run: hash},
+	{name: "int", usage: "rack.int()", says: "the number that a text holds", args: 0, kind: Int, run: toInt},
+	{name: "join", usage: `list.join(",")`, says: "the elements of a list as one text", args: 1, kind: String, onList: true, textArgs: true, run: join},
+	{name: "label", usage: "@system.dmiid.product_name.label()", says: "any text as a legal label value", args: 0, kind: String, run: label},
+	{name: "len", usage: "node.len()", says: "how many characters, or elements", args: 0, kind: Int, onList: true, run: length},
+	{name: "lower", usage: "node.lower()", says: "in lower case", args: 0, kind: String, run: lower},
+	{name: "num", usage: "host.num(0)", says: "a number within a text: 1 the first, 0 the last, -1 the one before it", args: 1, kind: Int, run: num},
+	{name: "replace", usage: `node.replace("a", "b")`, says: "with each a replaced by b", args: 2, kind: String, textArgs: true, run: replace},
+	{name: "split", usage: `host.split("-")`, says: "the parts of a text, as a list", args: 1, kind: ListKind, textArgs: true, run: split},
+	{name: "trim", usage: "node.trim()", says: "without blanks at both ends", args: 0, kind: String, run: trim},
+	{name: "upper", usage: "node.upper()", says: "in upper case", args: 0, kind: String, run: upper},
+}
+
+// functions are the same by name.
+var functions = func() map[string]*function {
+	byName := make(map[string]*function, len(functionList))
+	for _, f := range functionList {
+		byName[f.name] = f
+	}
+	return byName
+}()
+
+func functionNames() []string { return sortedKeys(functions) }
+
+// FunctionDoc describes a function for the reference.
+type FunctionDoc struct {
+	Name, Usage, Says string
+}
+
+// Functions describes every function, in the order of their names.
+func Functions() []FunctionDoc {
+	docs := make([]FunctionDoc, len(functionList))
+	for i, f := range functionList {
+		docs[i] = FunctionDoc{Name: f.name, Usage: f.usage, Says: f.says}
+	}
+	return docs
+}
+
+// check returns what is wrong with a call, as far as it is known before evaluation.
+func (f *function) check(n *node) string {
+	if isCollection(n.x.kind) && !f.onList {
+		return n.x.kind.String() + " is no text"
+	}
+	for _, argument := range []*node{n.y, n.z} {
+		switch {
+		case argument == nil:
+		case f.textArgs && (argument.kind == Int || isCollection(argument.kind)):
+			return f.name + " needs text, in quotes"
+		case f.name == "block_number" || f.name == "block_offset" || f.name == "hash":
+			if v := argument.value; argument.constant() {
+				if number, ok := v.Number(); !ok || number < 1 {
+					return f.name + " needs a number above zero"
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// call evaluates a function and charges for the text it goes over.
+func (e evaluator) call(n *node) (Value, *Error) {
+	x, err := e.eval(n.x)
+	if n.call.run == nil { // default
+		if err != nil && err.Missing {
+			return e.eval(n.y)
+		}
+		return x, err
+	}
+	if err != nil {
+		return Value{}, err
+	}
+	var y, z Value
+	if n.y != nil {
+		if y, err = e.eval(n.y); err != nil {
+			return Value{}, err
+		}
+	}
+	if n.z != nil {
+		if z, err = e.eval(n.z); err != nil {
+			return Value{}, err
+		}
+	}
+	if n.call.textArgs && (n.y != nil && y.kind != String || n.z != nil && z.kind != String) {
+		return Value{}, e.fail(n, n.call.name+" needs text, as in "+n.call.usage)
+	}
+	if isCollection(x.kind) && !n.call.onList {
+		return Value{}, e.fail(n, x.kind.String()+" is no text")
+	}
+	if steps := len(x.text) / bytesPerStep; !e.spend(steps) {
+		return Value{}, e.spent(n)
+	}
+	return n.call.run(e, n, x, y, z)
+}
+
+// bytesPerStep is how much text a function goes over in about the time of an operator.
+const bytesPerStep = 256
+
+// text returns the text of a scalar, within the bound of what functions work on.
+func (e evaluator) text(n *node, v Value) (string, *Error) {
+	if v.kind == String && len(v.text) <= maxValue {
+		return v.text, nil
+	}
+	if v.kind == String {
+		return "", e.fail(n, "text longer than "+strconv.Itoa(maxValue)+" bytes")
+	}
+	text, ok := v.Text()
+	if !ok {
+		return "", e.fail(n, v.kind.String()+" is no text")
+	}
+	return text, nil
+}
+
+func upper(e evaluator, n *node, x, _, _ Value) (Value, *Error) {
+	text, err := e.text(n, x)
+	return OfText(strings.ToUpper(text)), err
+}
+
+func lower(e evaluator, n *node, x, _, _ Value) (Value, *Error) {
+	text, err := e.text(n, x)
+	return OfText(strings.ToLower(text)), err
+}
+
+func trim(e evaluator, n *node, x, _, _ Value) (Value, *Error) {
+	text, err := e.text(n, x)
+	return OfText(strings.TrimSpace(text)), err
+}
+
+func replace(e evaluator, n *node, x, y, z Value) (Value, *Error) {
+	text, err := e.text(n, x)
+	if err != nil {
+		return Value{}, err
+	}
+	if y.text == "" {
+		return Value{}, e.fail(n, "replace needs something to replace")
+	}
+	grown := len(text) + strings.Count(text, y.text)*(len(z.text)-len(y.text))
+	if grown > maxValue {
+		return Value{}, e.fail(n, "replace makes a text longer than "+strconv.Itoa(maxValue)+" bytes")
+	}
+	return OfText(strings.ReplaceAll(text, y.text, z.text)), nil
+}
+
+func split(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
+	text, err := e.text(n, x)
+	if err != nil {
+		return Value{}, err
+	}
+	if y.text == "" {
+		return Value{}, e.fail(n, "split needs a separator")
+	}
+	if strings.Count(text, y.text) >= MaxItems {
+		return Value{}, e.fail(n, "split makes more than "+strconv.Itoa(MaxItems)+" parts")
+	}
+	return OfList(Names(strings.Split(text, y.text))), nil
+}
+
+func join(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
+	if x.kind != ListKind {
+		return Value{}, e.fail(n, "join needs a list")
+	}
+	if !e.spend(x.list.Len()) {
+		return Value{}, e.spent(n)
+	}
+	var b []byte
+	for i := range x.list.Len() {
+		if i > 0 {
+			b = append(b, y.text...)
+		}
+		item := x.list.At(i)
+		var ok bool
+		if b, ok = item.appendText(b); !ok {
+			return Value{}, e.fail(n, item.kind.String()+" in a list is no text")
+		}
+		if len(b) > maxValue {
+			return Value{}, e.fail(n, "join makes a text longer than "+strconv.Itoa(maxValue)+" bytes")
+		}
+	}
+	return OfText(string(b)), nil
+}
+
+func length(_ evaluator, _ *node, x, _, _ Value) (Value, *Error) { return OfInt(int64(x.Len())), nil }
+
+func toInt(e evaluator, n *node, x, _, _ Value) (Value, *Error) {
+	number, ok := x.Number()
+	if !ok {
+		return Value{}, e.fail(n, notNumber(x))
+	}
+	return OfInt(number), nil
+}
+
+func num(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
+	text, err := e.text(n, x)
+	if err != nil {
+		return Value{}, err
+	}
+	i, ok := y.Number()
+	if !ok {
+		return Value{}, e.fail(n, notNumber(y))
+	}
+	if _, ok := numberIn(text, i); !ok {
+		return Value{}, e.missing(n, strconv.Quote(clip(text))+" has no number "+strconv.FormatInt(i, 10))
+	}
+	return e.number(n, text, i)
+}
+
+// block returns a number and the size of the blocks it is counted in.
+func (e evaluator) block(n *node, x, y Value) (number, size int64, err *Error) {
+	number, ok := x.Number()
+	if !ok {
+		return 0, 0, e.fail(n, notNumber(x))
+	}
+	size, ok = y.Number()
+	if !ok || size < 1 {
+		return 0, 0, e.fail(n, n.call.name+" needs a number above zero")
+	}
+	if number == -1<<63 {
+		return 0, 0, e.fail(n, overflow)
+	}
+	return number - 1, size, nil
+}
+
+func blockNumber(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
+	number, size, err := e.block(n, x, y)
+	if err != nil {
+		return Value{}, err
+	}
+	quotient, _ := arithmetic(opDiv, number, size)
+	return e.plusOne(n, quotient)
+}
+
+func blockOffset(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
+	number, size, err := e.block(n, x, y)
+	if err != nil {
+		return Value{}, err
+	}
+	remainder, _ := arithmetic(opMod, number, size)
+	return e.plusOne(n, remainder)
+}
+
+// plusOne counts from one.
+func (e evaluator) plusOne(n *node, number int64) (Value, *Error) {
+	sum, message := arithmetic(opAdd, number, 1)
+	if message != "" {
+		return Value{}, e.fail(n, message)
+	}
+	return OfInt(sum), nil
+}
+
+const (
+	maxLabel    = 63 // Kubernetes: the length of a label value
+	labelDigits = 8  // hexadecimal digits of the hash that replaces a cut off end
+)
+
+// label makes any text a legal label value: each run of other characters becomes one -, the ends are letters or digits,
+// and what is too long ends in a hash of the whole, so that texts that differ only at the end stay apart.
+func label(e evaluator, n *node, x, _, _ Value) (Value, *Error) {
+	text, err := e.text(n, x)
+	if err != nil {
+		return Value{}, err
+	}
+	legal := legalLabel(text)
+	if len(legal) > maxLabel {
+		sum := strconv.FormatUint(mix(text), 16)
+		sum = strings.Repeat("0", 16-len(sum)) + sum
+		legal = trimLabel(legal[:maxLabel-labelDigits-1]) + "-" + sum[:labelDigits]
+	}
+	return OfText(legal), nil
+}
+
+func legalLabel(text string) string {
+	if strings.IndexFunc(text, func(r rune) bool { return !isLabelRune(r) }) < 0 {
+		return trimLabel(text)
+	}
+	b := make([]byte, 0, len(text))
+	replaced := false
+	for _, r := range text {
+		if isLabelRune(r) {
+			b = append(b, byte(r))
+			replaced = false
+		} else if !replaced {
+			b = append(b, '-')
+			replaced = true
+		}
+	}
+	return trimLabel(string(b))
+}
+
+func trimLabel(s string) string { return strings.Trim(s, "-_.") }
+
+func isLabelRune(r rune) bool {
+	return r < 0x80 && (isWord(byte(r)) || r == '-' || r == '.')
+}
+
+func hash(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
+	text, err := e.text(n, x)
+	if err != nil {
+		return Value{}, err
+	}
+	below, ok := y.Number()
+	if !ok || below < 1 {
+		return Value{}, e.fail(n, "hash needs a number above zero")
+	}
+	return OfInt(int64(mix(text) % uint64(below))), nil
+}
+
+// mix hashes a text: FNV-1a, whose low bits follow those of the text too closely to take remainders of, and then the
+// finalizer of MurmurHash3. It must never change, or nodes would move between shards.
+func mix(text string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(text))
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}

@@ -1,0 +1,102 @@
+package expr
+
+import "slices"
+
+// op is what a node of the syntax tree does.
+type op uint8
+
+const (
+	opBad op = iota // stands for what could not be understood; never evaluated
+	opLiteral
+	opNode        // the node's name
+	opHost        // its name up to the first dot
+	opNumber      // its num-th number; 0 is the last
+	opLabels      // its labels
+	opAnnotations // its annotations
+	opVars        // the word vars, which needs a name
+	opVar
+	opElement // @feature.element
+	opFeature // @feature
+	opMatched
+	opItem
+	opAttr  // x.name
+	opIndex // x[y]
+	opSlice // x[y:z], y and z may be nil
+	opNeg
+	opOr
+	opXor
+	opAnd
+	opShl
+	opShr
+	opAdd
+	opSub
+	opMul
+	opDiv
+	opMod
+	opCall // x.function(y, z)
+)
+
+// binaryOps are the operators with two operands. A higher rank binds tighter.
+var binaryOps = [...]struct {
+	text string
+	op   op
+	rank int
+}{
+	{"<<", opShl, 4},
+	{">>", opShr, 4},
+	{"|", opOr, 1},
+	{"^", opXor, 2},
+	{"&", opAnd, 3},
+	{"+", opAdd, 5},
+	{"-", opSub, 5},
+	{"*", opMul, 6},
+	{"/", opDiv, 6},
+	{"%", opMod, 6},
+}
+
+// foreignOps are operators of other languages, so that the message can say more than that something is unexpected.
+var foreignOps = []string{"**", "//", "==", "!=", "<=", ">=", "&&", "||", "!", "<", ">", "=", "~", "?"}
+
+// node is a node of the syntax tree.
+type node struct {
+	op      op
+	kind    Kind // what it evaluates to, as far as that is known
+	pos     int  // byte offset in the text
+	x, y, z *node
+	value   Value     // of opLiteral; the number of opNumber
+	name    string    // variable, feature, attribute
+	element string    // of opElement
+	call    *function // of opCall
+	missing *Error    // made beforehand, since a missing feature is an everyday matter
+}
+
+func (n *node) constant() bool { return n.op == opLiteral }
+
+func isCollection(k Kind) bool { return k == ListKind || k == MapKind || k == collection }
+
+func (n *node) walk(visit func(*node)) {
+	if n == nil {
+		return
+	}
+	visit(n)
+	n.x.walk(visit)
+	n.y.walk(visit)
+	n.z.walk(visit)
+}
+
+func isLetter(b byte) bool {
+	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || b == '_'
+}
+
+func isDigit(b byte) bool { return '0' <= b && b <= '9' }
+
+func isWord(b byte) bool { return isLetter(b) || isDigit(b) }
+
+// isForeign returns the operator of another language that s begins with.
+func isForeign(s string) (string, bool) {
+	i := slices.IndexFunc(foreignOps, func(o string) bool { return len(s) >= len(o) && s[:len(o)] == o })
+	if i < 0 {
+		return "", false
+	}
+	return foreignOps[i], true
+}

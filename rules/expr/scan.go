@@ -1,0 +1,283 @@
+package expr
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxWarnings is how many pieces of one text are warned about: the first few say all there is to learn.
+const maxWarnings = 8
+
+// compiler takes a text apart into literal text and expressions.
+type compiler struct {
+	text  string
+	place Place
+	scope *Scope
+
+	parts       []part
+	literal     []byte // the literal text since the last expression
+	plain       int    // length of all literal text
+	expressions int
+	open        int  // doubled opening braces that are not closed yet
+	escaped     bool // a doubled brace was made a single one
+	holds       bool // there is an expression, possibly a doubled one
+	arena       []node
+	problems    []Problem
+}
+
+// hasBrace reports whether the text has to be looked at. A lone closing brace matters only where it is a mistake.
+func hasBrace(text string, place Place) bool {
+	if place == Strict {
+		return strings.ContainsAny(text, "{}")
+	}
+	return strings.IndexByte(text, '{') >= 0
+}
+
+// lenient reports whether braces that are no valid expression are text.
+func (c *compiler) lenient() bool { return c.place == Free || c.place == Var || c.place == Regex }
+
+func (c *compiler) compile(mode Mode) (*Text, []Problem) {
+	t := &Text{source: c.text}
+	c.parts = t.first[:0]
+	for pos := 0; pos >= 0 && pos < len(c.text); {
+		next := strings.IndexAny(c.text[pos:], "{}")
+		if next < 0 {
+			next = len(c.text) - pos
+		}
+		c.literal = append(c.literal, c.text[pos:pos+next]...)
+		if pos += next; pos == len(c.text) {
+			break
+		}
+		if c.text[pos] == '{' {
+			pos = c.opening(pos)
+		} else {
+			pos = c.closing(pos)
+		}
+	}
+	c.flush()
+	c.limits()
+	if mode == Always {
+		for i := range c.problems {
+			c.problems[i].Warning = false
+		}
+	}
+	slices.SortStableFunc(c.problems, func(a, b Problem) int { return cmp.Compare(a.Column, b.Column) })
+	if slices.ContainsFunc(c.problems, func(p Problem) bool { return !p.Warning }) {
+		return nil, c.problems
+	}
+	c.finish(t)
+	return t, c.problems
+}
+
+// finish fills in a text without mistakes.
+func (c *compiler) finish(t *Text) {
+	switch {
+	case c.expressions > 0:
+		t.parts = c.parts
+		t.whole = len(c.parts) == 1 && c.parts[0].format == nil
+	case c.lenient() && !c.holds:
+		t.value = c.text // doubled braces are text as well
+	case len(c.parts) == 1:
+		t.value = c.parts[0].literal
+	}
+}
+
+// limits checks what is known only at the end of the text.
+func (c *compiler) limits() {
+	if c.expressions == 0 {
+		return
+	}
+	if len(c.text) > MaxText {
+		c.problem(0, fmt.Sprintf("text of %d bytes is longer than %d", len(c.text), MaxText), "")
+	}
+	if c.expressions > MaxExpressions {
+		c.problem(0, fmt.Sprintf("%d expressions, %d are allowed", c.expressions, MaxExpressions), "")
+	}
+	if c.plain > MaxResult {
+		c.problem(0, fmt.Sprintf("the result would be longer than %d bytes", MaxResult), "")
+	}
+}
+
+// opening handles the { at pos and returns where to go on, -1 to stop.
+func (c *compiler) opening(pos int) int {
+	rest := c.text[pos+1:]
+	switch {
+	case strings.HasPrefix(rest, "{"):
+		c.literal = append(c.literal, '{')
+		c.open++
+		c.escaped = true
+		if !c.holds && c.lenient() && opens(rest[1:]) {
+			c.holds = c.doubled(pos + 2)
+		}
+		return pos + 2
+	case c.place != Strict && pos > 0 && c.text[pos-1] == '$':
+		end := strings.IndexByte(rest, '}') // ${…} belongs to shells and to Flux
+		c.literal = append(c.literal, c.text[pos:pos+1+end+1]...)
+		return pos + 1 + end + 1
+	case c.place == Regex && regexClass(c.text[:pos]):
+		c.literal = append(c.literal, '{')
+		return pos + 1
+	case opens(rest):
+		return c.expression(pos)
+	case c.place == Strict:
+		c.problem(pos, "stray {", strayHint(rest))
+		return -1
+	}
+	c.literal = append(c.literal, '{')
+	return pos + 1
+}
+
+// closing handles the } at pos, which belongs to no expression.
+func (c *compiler) closing(pos int) int {
+	if c.open > 0 && strings.HasPrefix(c.text[pos+1:], "}") {
+		c.literal = append(c.literal, '}')
+		c.open--
+		return pos + 2
+	}
+	if c.place == Strict {
+		c.problem(pos, "stray }", "")
+		return -1
+	}
+	c.literal = append(c.literal, '}')
+	return pos + 1
+}
+
+// expression handles the { at pos, behind which an expression may stand.
+func (c *compiler) expression(pos int) int {
+	p := parser{text: c.text, pos: pos + 1, scope: c.scope, arena: c.arena}
+	parsed := p.parse()
+	c.arena = p.arena
+	if !p.failed && len(p.mistakes) == 0 {
+		return c.accept(pos, &p, parsed)
+	}
+	if !c.lenient() {
+		c.mistakes(p.mistakes)
+		if p.failed {
+			return -1
+		}
+		c.expressions++
+		return p.pos
+	}
+	if !slices.ContainsFunc(p.mistakes, func(m mistake) bool { return !m.lenient }) {
+		c.warn(p.mistakes[0])
+		c.literal = append(c.literal, '{')
+		return pos + 1
+	}
+	c.mistakes(p.mistakes)
+	c.literal = append(c.literal, '{')
+	return pos + 1
+}
+
+// accept takes an expression without mistakes, unless it is text nevertheless.
+func (c *compiler) accept(pos int, p *parser, parsed part) int {
+	if c.lenient() && !p.named {
+		c.literal = append(c.literal, c.text[pos:p.pos]...)
+		return p.pos
+	}
+	c.holds = true
+	c.expressions++
+	if c.expressions > MaxExpressions {
+		return p.pos // counted for the message, kept no longer
+	}
+	if whole := pos == 0 && p.pos == len(c.text) && parsed.format == nil; isCollection(parsed.node.kind) && !(whole && c.keepsKind()) {
+		c.problem(pos, parsed.node.kind.String()+" is no text", "choose an element, or write .join(\",\")")
+		return p.pos
+	}
+	c.flush()
+	c.parts = append(c.parts, parsed)
+	return p.pos
+}
+
+// keepsKind reports whether a list or a map is of use in this place.
+func (c *compiler) keepsKind() bool { return c.place == Var || c.place == Arg }
+
+// doubled reports whether a valid expression stands at pos, between doubled braces.
+func (c *compiler) doubled(pos int) bool {
+	p := parser{text: c.text, pos: pos, scope: c.scope}
+	p.parse()
+	return !p.failed && len(p.mistakes) == 0 && p.named && strings.HasPrefix(c.text[p.pos:], "}")
+}
+
+// flush ends a piece of literal text.
+func (c *compiler) flush() {
+	if len(c.literal) == 0 {
+		return
+	}
+	c.plain += len(c.literal)
+	c.parts = append(c.parts, part{literal: string(c.literal)})
+	c.literal = c.literal[:0]
+}
+
+func (c *compiler) problem(pos int, message, hint string) {
+	c.problems = append(c.problems, Problem{Column: column(c.text, pos), Message: message, Hint: hint})
+}
+
+func (c *compiler) mistakes(list []mistake) {
+	for _, m := range list {
+		c.problem(m.pos, m.message, m.hint)
+	}
+}
+
+func (c *compiler) warn(m mistake) {
+	if len(c.problems) == maxWarnings {
+		return
+	}
+	c.problems = append(c.problems, Problem{
+		Column:  column(c.text, m.pos),
+		Message: m.message + ": this { stays as it is",
+		Hint:    cmp.Or(m.hint, "write expressions: Disabled if none is meant"),
+		Warning: true,
+	})
+}
+
+// column returns the number of characters before a byte of the text.
+func column(text string, pos int) int { return utf8.RuneCountInString(text[:pos]) }
+
+// opens reports whether an expression may begin at the start of s, which follows a brace. JSON, {}, { x } and {"x"} never
+// look like one.
+func opens(s string) bool {
+	return s != "" && (isLetter(s[0]) || isDigit(s[0]) || s[0] == '(' || s[0] == '-' || s[0] == '@')
+}
+
+// regexClass reports whether the text ends in \p, \P or \x, whose braces belong to the regular expression.
+func regexClass(s string) bool {
+	n := len(s)
+	if n < 2 || s[n-2] != '\\' || !strings.ContainsRune("pPx", rune(s[n-1])) {
+		return false
+	}
+	backslashes := 0
+	for n-2-backslashes >= 0 && s[n-2-backslashes] == '\\' {
+		backslashes++
+	}
+	return backslashes%2 == 1
+}
+
+// strayHint says what a brace that opens nothing was probably meant to be.
+func strayHint(rest string) string {
+	switch {
+	case strings.HasPrefix(rest, " "):
+		return "an expression begins right after its brace"
+	case strings.HasPrefix(rest, "}"):
+		return "an expression needs a name"
+	}
+	return "write {{ for a literal brace"
+}
+
+// TemplateHint returns what to say about a text that was probably meant to be a Go template, which is not expanded in the
+// plain fields of a rule. It is empty for any other text.
+func TemplateHint(text string) string {
+	_, rest, ok := strings.Cut(text, "{{")
+	if !ok {
+		return ""
+	}
+	rest = strings.TrimLeft(strings.TrimPrefix(rest, "-"), " ")
+	for _, start := range []string{".", "$", "range ", "if ", "with ", "len ", "index ", "printf "} {
+		if strings.HasPrefix(rest, start) {
+			return "a Go template belongs in labelsTemplate"
+		}
+	}
+	return ""
+}

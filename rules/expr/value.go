@@ -1,0 +1,309 @@
+package expr
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kind says what a Value is.
+type Kind uint8
+
+// The kinds of values. The zero Value is Missing.
+const (
+	Missing Kind = iota
+	Masked
+	Bool
+	Int
+	String
+	ListKind
+	MapKind
+
+	anyKind    // the static type of what is only known once it is evaluated
+	collection // the static type of a whole feature, a list or a map
+)
+
+// String names the kind as messages do.
+func (k Kind) String() string {
+	return [...]string{"nothing", "a masked value", "a truth value", "a number", "text", "a list", "a map", "a value", "a whole feature"}[k]
+}
+
+// Value is what an expression yields. It is small, is passed by value, and holds numbers and text without allocating.
+// Lists and maps are shared and must not be changed once they are in a Value.
+type Value struct {
+	kind Kind
+	num  int64
+	text string
+	list List
+	dict Map
+}
+
+// List is a sequence of values, possibly computed on demand. Implementations are safe for concurrent use.
+type List interface {
+	Len() int
+	At(i int) Value // 0 <= i < Len()
+}
+
+// Map is a set of named values, possibly computed on demand. Implementations are safe for concurrent use.
+type Map interface {
+	Len() int
+	Get(key string) (Value, bool)
+	Keys() []string // sorted; shared, not to be modified
+}
+
+// OfBool, OfInt, OfText, OfList and OfMap make values. A nil List or Map makes an empty one.
+func OfBool(b bool) Value {
+	if b {
+		return Value{kind: Bool, num: 1}
+	}
+	return Value{kind: Bool}
+}
+
+// OfInt returns a number.
+func OfInt(n int64) Value { return Value{kind: Int, num: n} }
+
+// OfText returns a text.
+func OfText(s string) Value { return Value{kind: String, text: s} }
+
+// OfList returns a list.
+func OfList(l List) Value {
+	if l == nil {
+		l = Values(nil)
+	}
+	return Value{kind: ListKind, list: l}
+}
+
+// OfMap returns a map.
+func OfMap(m Map) Value {
+	if m == nil {
+		m = Texts(nil)
+	}
+	return Value{kind: MapKind, dict: m}
+}
+
+// OfMasked returns a value that exists, and that no expression may use: every use of it is an error.
+func OfMasked() Value { return Value{kind: Masked} }
+
+// FromJSON returns the value of decoded JSON (see nfdv1alpha1.JSON.Decode). null is Missing. A number that is no 64-bit
+// integer becomes its text, since there are no fractions in the language.
+func FromJSON(v any) (Value, error) {
+	switch v := v.(type) {
+	case nil:
+		return Value{}, nil
+	case bool:
+		return OfBool(v), nil
+	case string:
+		return OfText(v), nil
+	case json.Number:
+		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return OfInt(n), nil
+		}
+		return OfText(v.String()), nil
+	case int64:
+		return OfInt(v), nil
+	case int:
+		return OfInt(int64(v)), nil
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return OfInt(int64(v)), nil
+		}
+		return OfText(strconv.FormatFloat(v, 'f', -1, 64)), nil
+	case []any:
+		list := make(Values, len(v))
+		for i, item := range v {
+			value, err := FromJSON(item)
+			if err != nil {
+				return Value{}, err
+			}
+			list[i] = value
+		}
+		return OfList(list), nil
+	case map[string]any:
+		dict := make(Dict, len(v))
+		for key, item := range v {
+			value, err := FromJSON(item)
+			if err != nil {
+				return Value{}, err
+			}
+			dict[key] = value
+		}
+		return OfMap(dict), nil
+	}
+	return Value{}, fmt.Errorf("%T is no JSON", v)
+}
+
+// Kind says what the value is.
+func (v Value) Kind() Kind { return v.kind }
+
+// Truth returns the value of a Bool, and false for everything else.
+func (v Value) Truth() bool { return v.kind == Bool && v.num != 0 }
+
+// Number returns the value as a number: an Int, or text that holds a decimal 64-bit integer, blanks around it allowed.
+func (v Value) Number() (int64, bool) {
+	switch v.kind {
+	case Int:
+		return v.num, true
+	case String:
+		n, err := strconv.ParseInt(strings.TrimSpace(v.text), 10, 64)
+		return n, err == nil
+	}
+	return 0, false
+}
+
+// Text returns the value as text. Lists, maps and missing or masked values have none.
+func (v Value) Text() (string, bool) {
+	switch v.kind {
+	case String:
+		return v.text, true
+	case Int:
+		return strconv.FormatInt(v.num, 10), true
+	case Bool:
+		return strconv.FormatBool(v.num != 0), true
+	}
+	return "", false
+}
+
+// List returns the elements of a list, nil for everything else.
+func (v Value) List() List { return v.list }
+
+// Map returns the elements of a map, nil for everything else.
+func (v Value) Map() Map { return v.dict }
+
+// Len returns how many characters a scalar has as text, or how many elements a list or a map.
+func (v Value) Len() int {
+	switch v.kind {
+	case String:
+		return utf8.RuneCountInString(v.text)
+	case ListKind:
+		return v.list.Len()
+	case MapKind:
+		return v.dict.Len()
+	}
+	text, _ := v.Text()
+	return len(text)
+}
+
+// appendText appends a scalar's text, and reports whether the value is one.
+func (v Value) appendText(dst []byte) ([]byte, bool) {
+	switch v.kind {
+	case String:
+		return append(dst, v.text...), true
+	case Int:
+		return strconv.AppendInt(dst, v.num, 10), true
+	case Bool:
+		return strconv.AppendBool(dst, v.num != 0), true
+	}
+	return dst, false
+}
+
+// String returns a scalar's text, and lists and maps as JSON, for people to read.
+func (v Value) String() string {
+	if text, ok := v.Text(); ok {
+		return text
+	}
+	return string(v.appendJSON(nil))
+}
+
+// MarshalJSON keeps kinds apart: numbers are numbers, missing and masked values are null.
+func (v Value) MarshalJSON() ([]byte, error) { return v.appendJSON(nil), nil }
+
+func (v Value) appendJSON(dst []byte) []byte {
+	switch v.kind {
+	case Int, Bool:
+		dst, _ = v.appendText(dst)
+		return dst
+	case String:
+		return appendQuoted(dst, v.text)
+	case ListKind:
+		dst = append(dst, '[')
+		for i := range v.list.Len() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = v.list.At(i).appendJSON(dst)
+		}
+		return append(dst, ']')
+	case MapKind:
+		dst = append(dst, '{')
+		for i, key := range v.dict.Keys() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(appendQuoted(dst, key), ':')
+			item, _ := v.dict.Get(key)
+			dst = item.appendJSON(dst)
+		}
+		return append(dst, '}')
+	}
+	return append(dst, "null"...)
+}
+
+// appendQuoted appends a JSON string, without the escapes that JSON inside of HTML would need.
+func appendQuoted(dst []byte, s string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil {
+		panic(err) // a string always encodes
+	}
+	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+}
+
+// Values is a List of given values.
+type Values []Value
+
+// Len returns the number of values.
+func (l Values) Len() int { return len(l) }
+
+// At returns one of them.
+func (l Values) At(i int) Value { return l[i] }
+
+// Names is a List of texts.
+type Names []string
+
+// Len returns the number of texts.
+func (l Names) Len() int { return len(l) }
+
+// At returns one of them.
+func (l Names) At(i int) Value { return OfText(l[i]) }
+
+// Dict is a Map of given values.
+type Dict map[string]Value
+
+// Len returns the number of elements.
+func (m Dict) Len() int { return len(m) }
+
+// Get returns an element.
+func (m Dict) Get(key string) (Value, bool) { v, ok := m[key]; return v, ok }
+
+// Keys returns the sorted names of the elements.
+func (m Dict) Keys() []string { return sortedKeys(m) }
+
+// Texts is a Map of texts.
+type Texts map[string]string
+
+// Len returns the number of elements.
+func (m Texts) Len() int { return len(m) }
+
+// Get returns an element.
+func (m Texts) Get(key string) (Value, bool) {
+	text, ok := m[key]
+	return OfText(text), ok
+}
+
+// Keys returns the sorted names of the elements.
+func (m Texts) Keys() []string { return sortedKeys(m) }
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
