@@ -1,0 +1,61 @@
+// Package build says which build of Assay a program is.
+package build
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// Set by the linker: -X github.com/assay-project/assay/internal/build.version=v1.2.3, and likewise commit.
+var (
+	version string
+	commit  string
+)
+
+// unknown stands for what nobody told the linker.
+const unknown = "unknown"
+
+// Version is the version as the linker was told it, or that of the module for a program made by `go install module@version`,
+// or "devel".
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+// Commit is the commit of the source, with "-dirty" if the working tree differed, or "unknown".
+func Commit() string {
+	if commit != "" {
+		return commit
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return unknown
+	}
+	return revision(info.Settings)
+}
+
+func revision(settings []debug.BuildSetting) string {
+	found, dirty := unknown, ""
+	for _, setting := range settings {
+		switch {
+		case setting.Key == "vcs.revision" && setting.Value != "":
+			found = setting.Value
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if found == unknown {
+		return unknown
+	}
+	return found + dirty
+}
+
+// String is one line for --version and for the first line of a log: version, commit, Go version and platform.
+func String() string {
+	return Version() + " (" + Commit() + ", " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + ")"
+}
