@@ -1,0 +1,182 @@
+//go:build linux
+
+// Package testkit gives integration tests a control plane.
+//
+// A package whose tests import it is run by `make test-integration`, and its tests skip themselves otherwise. That is
+// decided when the tests run and not by a build tag, so that `go vet`, the linter and every editor see them, and so that
+// `go test ./...` compiles each package once.
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/test/cluster"
+)
+
+const (
+	// patience is how long Eventually waits: many times what anything here takes, on a machine that does other work too.
+	patience = time.Minute
+	// glance is how often Eventually looks.
+	glance = 20 * time.Millisecond
+	// cleanUpTime bounds what a test's clean-up may take; the test's own context has ended by then.
+	cleanUpTime = 30 * time.Second
+)
+
+// shared attaches this process to the shared control plane, waits for its turn, and cleans up what others left.
+var shared = sync.OnceValues(func() (*cluster.Cluster, error) {
+	// If `go test` is killed, so shall be this program, and then what it has started.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+		return nil, err
+	}
+	c, err := cluster.Attach(os.Getenv(cluster.DirVar))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.TakeTurn(); err != nil { // given back when this process ends
+		return nil, err
+	}
+	return c, c.Clean(context.Background())
+})
+
+// Cluster returns the control plane that all integration tests of a run share, with Assay's kinds and without any Node.
+// Packages take turns; the tests of one package see each other's objects unless they remove them. The test is skipped if
+// there is no control plane.
+//
+// A test that kills or pauses a part of the control plane, or starts it with other flags, needs a PrivateCluster. One that
+// needs another scheduler does not: see cluster.RunScheduler.
+func Cluster(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	needsCluster(t)
+	c, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// PrivateCluster starts a control plane for this test alone, with Assay's kinds, and stops it at the end: 4 to 6 seconds
+// and 0.3 to 0.5 GB. It is skipped where Cluster is.
+func PrivateCluster(t testing.TB, opts cluster.Options) *cluster.Cluster {
+	t.Helper()
+	needsCluster(t)
+	opts.Progress = os.Stderr
+	c, err := cluster.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	if err := c.ApplyCRDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func needsCluster(t testing.TB) {
+	t.Helper()
+	if os.Getenv(cluster.DirVar) == "" {
+		t.Skipf("needs a control plane ($%s): run `make test-integration`, or this package by `bin/cluster run -- go test ...`", cluster.DirVar)
+	}
+}
+
+// Scheme knows the kinds of Kubernetes and of Assay.
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, nfdv1alpha1.AddToScheme, assayv1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err) // two kinds of one name: a mistake in the code
+		}
+	}
+	return s
+})
+
+// Client returns a client that acts as the user, reads from the API server and caches nothing.
+func Client(t testing.TB, user *cluster.User) client.WithWatch {
+	t.Helper()
+	c, err := client.NewWithWatch(user.RESTConfig(), client.Options{Scheme: Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Namespace makes a namespace of a name not used before, and removes it at the end of the test.
+func Namespace(t testing.TB, c client.Client) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	Create(t, c, namespace)
+	return namespace.Name
+}
+
+// Node makes a Node without a kubelet, with room for pods, and removes it at the end of the test.
+func Node(t testing.TB, c client.Client, name string) *corev1.Node {
+	t.Helper()
+	room := corev1.ResourceList{
+		corev1.ResourcePods:   resource.MustParse("110"), // a kubelet's default
+		corev1.ResourceCPU:    resource.MustParse("64"),
+		corev1.ResourceMemory: resource.MustParse("256Gi"),
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Capacity: room, Allocatable: room.DeepCopy()},
+	}
+	Create(t, c, node)
+	return node
+}
+
+// Create makes an object, and removes it at the end of the test.
+func Create(t testing.TB, c client.Client, object client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), object); err != nil {
+		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanUpTime)
+		defer cancel()
+		if err := c.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("remove %T %s: %v", object, object.GetName(), err)
+		}
+	})
+}
+
+// Eventually waits until the condition, named what in messages, returns nil. The test fails with the condition's last
+// error otherwise.
+func Eventually(t testing.TB, what string, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("waited %s", patience))
+	defer cancel()
+	ticker := time.NewTicker(glance)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil || last == nil { // the end of the wait is no news about the condition
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, errors.Join(context.Cause(ctx), last))
+		case <-ticker.C:
+		}
+	}
+}

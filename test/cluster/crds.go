@@ -1,0 +1,120 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/api/crds"
+)
+
+// fieldManager owns what this package applies.
+const fieldManager = "assay-cluster"
+
+var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// ApplyCRDs applies the definitions of Assay's kinds and waits until the API server serves them. Doing it again changes
+// nothing.
+func (c *Cluster) ApplyCRDs(ctx context.Context) error {
+	client, err := dynamic.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return err
+	}
+	objects, err := definitions()
+	if err != nil {
+		return err
+	}
+	api := client.Resource(crdResource)
+	for _, object := range objects {
+		name := object.GetName()
+		options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+		if _, err := api.Apply(ctx, name, object, options); err != nil {
+			return fmt.Errorf("apply definition %s: %w", name, err)
+		}
+	}
+	for _, object := range objects {
+		name := object.GetName()
+		err := c.waitFor(ctx, "definition "+name, func(ctx context.Context) error {
+			object, err := api.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			return established(object)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// definitions returns the definitions of Assay's kinds, sorted by file name.
+func definitions() ([]*unstructured.Unstructured, error) {
+	files := crds.All()
+	var objects []*unstructured.Unstructured
+	for _, file := range crds.Names() {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(files[file], &object.Object); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+// ownKinds returns the resources that the definitions define.
+func ownKinds() ([]schema.GroupVersionResource, error) {
+	objects, err := definitions()
+	if err != nil {
+		return nil, err
+	}
+	var kinds []schema.GroupVersionResource
+	for _, object := range objects {
+		var definition struct {
+			Spec struct {
+				Group string `json:"group"`
+				Names struct {
+					Plural string `json:"plural"`
+				} `json:"names"`
+				Versions []struct {
+					Name string `json:"name"`
+				} `json:"versions"`
+			} `json:"spec"`
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &definition); err != nil {
+			return nil, fmt.Errorf("definition %s: %w", object.GetName(), err)
+		}
+		spec := definition.Spec
+		kinds = append(kinds, schema.GroupVersionResource{Group: spec.Group, Version: spec.Versions[0].Name, Resource: spec.Names.Plural})
+	}
+	return kinds, nil
+}
+
+// established returns nil once the API server serves the definition, and otherwise what it says is wrong with it.
+func established(definition *unstructured.Unstructured) error {
+	conditions, _, err := unstructured.NestedSlice(definition.Object, "status", "conditions")
+	if err != nil {
+		return err
+	}
+	problem := errors.New("not established yet")
+	for _, item := range conditions {
+		condition, _ := item.(map[string]any)
+		switch {
+		case condition["type"] == "Established" && condition["status"] == "True":
+			return nil
+		case condition["type"] == "NamesAccepted" && condition["status"] == "False",
+			condition["type"] == "NonStructuralSchema" && condition["status"] == "True":
+			problem = fmt.Errorf("%v: %v", condition["reason"], condition["message"])
+		}
+	}
+	return problem
+}

@@ -1,0 +1,203 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Program is what a Cluster runs: a part of the control plane, or a program under test.
+type Program struct {
+	// Name names the program in messages, in Kill and Restart, and its log file.
+	Name string
+	// Path is the executable; Args are its arguments, without its name.
+	Path string
+	Args []string
+	// Env is added to the environment.
+	Env []string
+	// Ready returns nil once the program does its work. It is asked again and again; nil means ready at once.
+	Ready func(context.Context) error
+}
+
+// readyTimeout bounds how long a program may take to become ready: many times what it needs on a machine under load.
+const readyTimeout = 2 * time.Minute
+
+// pollInterval is how often a condition is looked at. Shorter than anything here takes, long enough to cost nothing.
+const pollInterval = 25 * time.Millisecond
+
+// process is a running program. Its methods are safe for concurrent use.
+type process struct {
+	Program
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{} // closed when it has ended
+	err  error         // why it ended; set before done is closed
+}
+
+// spawner runs functions on one operating system thread that lives as long as this program. The kernel sends a child its
+// parent-death signal when the *thread* that started it ends (prctl(2), PR_SET_PDEATHSIG), and Go may end any other thread.
+var spawner = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+// startProcess starts a program with its output appended to a file in logDir. Unless it is detached, the kernel kills it
+// when this program ends, however it ends.
+func startProcess(program Program, logDir string, detached bool) (*process, error) {
+	path := filepath.Join(logDir, program.Name+".log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }() // the child has its own
+
+	cmd := exec.Command(program.Path, program.Args...)
+	cmd.Env = append(os.Environ(), program.Env...)
+	cmd.Dir = logDir
+	cmd.Stdout, cmd.Stderr = log, log
+	// A group of its own: Ctrl-C in a terminal reaches this program only, which then stops the others in their order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if detached {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	}
+	started := make(chan error)
+	spawner() <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", program.Name, err)
+	}
+	p := &process{Program: program, cmd: cmd, log: path, done: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// waitReady waits until the program is ready, has ended, or takes too long. The error quotes the end of its log.
+func (p *process) waitReady(ctx context.Context) error {
+	if p.Ready == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
+	defer cancel()
+	err := poll(ctx, func(ctx context.Context) error {
+		select {
+		case <-p.done:
+			return permanentError{p.ended()}
+		default:
+			return p.Ready(ctx)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w\n%s", p.Name, err, quoteLog(p.log))
+	}
+	return nil
+}
+
+// ended says how a program that is no longer running came to its end.
+func (p *process) ended() error {
+	if p.err != nil {
+		return fmt.Errorf("it ended: %w", p.err)
+	}
+	return errors.New("it ended without an error")
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *process) signal(s syscall.Signal) error {
+	err := p.cmd.Process.Signal(s)
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("send %s to %s: %w", s, p.Name, err)
+	}
+	return nil
+}
+
+// kill ends the program at once and waits until it is gone. A program that is stopped (SIGSTOP) dies as well.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // fails only if it is gone already
+	<-p.done
+}
+
+// permanentError ends a poll at once.
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+// poll calls condition until it returns nil or a permanentError. When ctx ends, the error says what was missing last.
+func poll(ctx context.Context, condition func(context.Context) error) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return nil
+		}
+		var permanent permanentError
+		if errors.As(err, &permanent) {
+			return permanent.error
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; last: %w", context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+const (
+	// quotedLines of a log are quoted in an error: the last words of a program, and what led to them.
+	quotedLines = 25
+	// quotedBytes of a log are read for that.
+	quotedBytes = 64 << 10
+)
+
+// quoteLog returns the end of a log file, indented, under its path.
+func quoteLog(path string) string {
+	data, err := tailOf(path)
+	if err != nil {
+		return fmt.Sprintf("its log cannot be read: %v", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	if len(lines) > quotedLines {
+		lines = lines[len(lines)-quotedLines:]
+	}
+	return "the end of " + path + ":\n    " + strings.Join(lines, "\n    ")
+}
+
+func tailOf(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, min(info.Size(), quotedBytes))
+	n, err := file.ReadAt(data, info.Size()-int64(len(data)))
+	return data[:n], err
+}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"golang.org/x/sys/unix"
+)
+
+// DirVar names the environment variable that tells tests the directory of the control plane they share.
+const DirVar = "ASSAY_CLUSTER"
+
+// SharedOptions is the control plane that the integration tests share: everything that a cluster without a real node has.
+func SharedOptions() Options {
+	return Options{Scheduler: true, ControllerManager: true, FakeNodes: true}
+}
+
+// turnFile is locked by the process whose turn it is to use a shared cluster.
+const turnFile = "turn"
+
+// TakeTurn waits until no other process uses the cluster, and keeps it until this process ends or calls done. Rules and
+// Nodes belong to no namespace: the controllers of two tests would undo each other's work.
+func (c *Cluster) TakeTurn() (done func(), err error) {
+	file, err := os.OpenFile(filepath.Join(c.dir, turnFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+// cleaned lists what Clean removes besides Assay's own kinds. Webhooks and policies come first: one whose server is gone
+// would refuse the rest.
+var cleaned = []schema.GroupVersionResource{
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
+	{Version: "v1", Resource: "nodes"},
+}
+
+// Clean removes what an earlier test may have left that others would notice: Nodes, admission webhooks and policies, and
+// all objects of Assay's kinds. Namespaces stay, since their end takes seconds and their names are unique.
+func (c *Cluster) Clean(ctx context.Context) error {
+	client, err := dynamic.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return err
+	}
+	kinds, err := ownKinds()
+	if err != nil {
+		return err
+	}
+	for _, resource := range append(append([]schema.GroupVersionResource{}, cleaned...), kinds...) {
+		if err := c.removeAll(ctx, client.Resource(resource), resource); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll deletes all objects of a resource, in all namespaces, and waits until they are gone.
+func (c *Cluster) removeAll(ctx context.Context, client dynamic.NamespaceableResourceInterface, resource schema.GroupVersionResource) error {
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // the definition was never applied
+	}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", resource.Resource, err)
+	}
+	for _, object := range list.Items {
+		err := client.Namespace(object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete %s %s: %w", resource.Resource, object.GetName(), err)
+		}
+	}
+	if len(list.Items) == 0 {
+		return nil
+	}
+	return c.waitFor(ctx, "removal of all "+resource.Resource, func(ctx context.Context) error {
+		list, err := client.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var left []string
+		for _, object := range list.Items {
+			left = append(left, object.GetName())
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("still there: %s", strings.Join(left, ", "))
+		}
+		return nil
+	})
+}
