@@ -1,0 +1,89 @@
+# Everything a developer does. `make` alone explains itself.
+
+# One set of flags for all that is compiled here. -trimpath and CGO_ENABLED are part of the key of every package in Go's
+# build cache: with two settings client-go and what it needs would be compiled twice, 200 CPU seconds of it.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false
+
+MODULE  := github.com/assay-project/assay
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X $(MODULE)/internal/build.version=$(VERSION) -X $(MODULE)/internal/build.commit=$(COMMIT)
+
+# Pinned tools, each in a module of its own so that none raises a version that Assay itself uses. `go tool` compiles them
+# once and keeps the binary in Go's build cache, by version.
+CONTROLLER_GEN = go tool -modfile=hack/tools/controller-gen/go.mod controller-gen
+GOLANGCI_LINT  = go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
+
+.DEFAULT_GOAL := help
+
+##@ Everyday
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the programs into bin/
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: test
+test: test-unit test-race test-integration ## Run all tests: unit tests first, then those that need a control plane
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need nothing but Go
+	@echo "== unit tests"
+	@go test $$(hack/packages unit)
+
+.PHONY: test-integration
+test-integration: bin/cluster ## Run the tests that need a real control plane (the first time builds Kubernetes: 5 to 12 minutes)
+	@echo "== integration tests"
+	@bin/cluster run -- go test -count=1 -timeout=20m $$(hack/packages integration)
+
+.PHONY: demo
+demo: ## Label this machine from its real hardware on a real control plane (KEEP=1 leaves it running)
+	go run ./test/demo $(if $(KEEP),--keep)
+
+.PHONY: demo-down
+demo-down: ## Stop what `make demo KEEP=1` left running
+	go run ./test/demo --down
+
+##@ Before a commit
+
+.PHONY: generate
+generate: ## Generate deep copies and CustomResourceDefinitions from the types in api/
+	$(CONTROLLER_GEN) object paths=./api/... crd paths=./api/... output:crd:dir=api/crds
+
+.PHONY: verify
+verify: ## Check what no test checks: format, vet, generated code, go.mod, the arrows between packages, lint
+	hack/verify
+
+.PHONY: lint
+lint: ## Run golangci-lint (the first time compiles it: some minutes)
+	$(GOLANGCI_LINT) run
+
+##@ Now and then
+
+.PHONY: test-race
+test-race: ## Run the tests of the pure packages under the race detector (needs a C compiler; skipped without)
+	@hack/race pure
+
+.PHONY: race
+race: bin/cluster ## Run all tests under the race detector (compiles client-go again: minutes)
+	@hack/race all
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run='^$$' -bench=. -benchmem $$(hack/packages unit)
+
+.PHONY: clean
+clean: ## Remove what the targets above left in the tree
+	rm -rf bin dist
+
+bin/cluster: FORCE
+	@go build -o $@ ./test/cluster/cmd/cluster
+
+.PHONY: FORCE
+FORCE:
