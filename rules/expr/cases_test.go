@@ -4,34 +4,37 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/assay-project/assay/rules/facts"
 	"github.com/google/go-cmp/cmp"
 )
 
 // machine is an Env for tests.
 type machine struct {
-	node    Node
-	vars    map[string]Value
-	facts   map[string]*facts.Feature
-	matched map[string]Value
-	masked  map[string]bool
-	item    Value
+	node     Node
+	vars     map[string]Value
+	features map[string]Value
+	matched  map[string]Value
+	item     Value
 	*Budget
 }
 
 func (m *machine) Node() Node                           { return m.node }
 func (m *machine) Var(name string) (Value, bool)        { v, ok := m.vars[name]; return v, ok }
-func (m *machine) Feature(f string) (Value, bool)       { return FeatureOf(m.facts[f]) }
+func (m *machine) Feature(feature string) (Value, bool) { v, ok := m.features[feature]; return v, ok }
 func (m *machine) Matched(feature string) (Value, bool) { v, ok := m.matched[feature]; return v, ok }
 func (m *machine) Item() Value                          { return m.item }
-func (m *machine) Element(f, element string) (Value, bool) {
-	if m.masked[f+"."+element] {
-		return OfMasked(), true
+
+func (m *machine) Element(feature, element string) (Value, bool) {
+	switch f := m.features[feature]; f.Kind() {
+	case MapKind:
+		return f.Map().Get(element)
+	case ListKind: // flags
+		return OfBool(true), slices.Contains(f.List().(Names), element)
 	}
-	return ElementOf(m.facts[f], element)
+	return Value{}, false
 }
 
 // newMachine returns the node that the cases about Kubernetes-like data speak of.
@@ -43,19 +46,18 @@ func newMachine(name string) *machine {
 			"serial": OfText("000123"), "u": OfText("abc"),
 			"gpus": OfList(Names{"a100", "h100"}), "unset": {},
 		},
-		facts: map[string]*facts.Feature{
-			"kernel.version":   {Attributes: facts.NewAttributes(map[string]string{"major": "6", "minor": "8"})},
-			"memory.numa":      {Attributes: facts.NewAttributes(map[string]string{"node_count": "2"})},
-			"system.osrelease": {Attributes: facts.NewAttributes(map[string]string{"VERSION_ID.major": "24"})},
-			"local.label":      {Attributes: facts.NewAttributes(map[string]string{"my-feat.x/y": "z"})},
-			"pci.device":       {Instances: facts.NewInstances([]map[string]string{{"vendor": "8086", "class": "0200"}})},
-			"cpu.cpuid":        {Flags: facts.NewFlags("AVX", "SSE4")},
-			"usb.device":       {Instances: facts.NewInstances(nil)},
-			"system.dmiid": {Attributes: facts.NewAttributes(map[string]string{
-				"sys_vendor": "Dell Inc.", "product_serial": "S3CR3T", "product_name": "PowerEdge R640 (Größe 2)"})},
+		features: map[string]Value{
+			"kernel.version":   OfMap(Texts{"major": "6", "minor": "8"}),
+			"memory.numa":      OfMap(Texts{"node_count": "2"}),
+			"system.osrelease": OfMap(Texts{"VERSION_ID.major": "24"}),
+			"local.label":      OfMap(Texts{"my-feat.x/y": "z"}),
+			"pci.device":       OfList(Values{OfMap(Texts{"vendor": "8086", "class": "0200"})}),
+			"cpu.cpuid":        OfList(Names{"AVX", "SSE4"}),
+			"usb.device":       OfList(nil),
+			"system.dmiid": OfMap(Dict{"sys_vendor": OfText("Dell Inc."), "product_serial": OfMasked(),
+				"product_name": OfText("PowerEdge R640 (Größe 2)")}),
 		},
 		matched: map[string]Value{"pci.device": OfList(Values{OfMap(Texts{"vendor": "10de"})})},
-		masked:  map[string]bool{"system.dmiid.product_serial": true},
 		Budget:  NewBudget(10_000),
 	}
 }

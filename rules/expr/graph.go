@@ -17,11 +17,14 @@ func (e *CycleError) Error() string {
 	return fmt.Sprintf("variables refer to one another: %s", strings.Join(e.Path, " → "))
 }
 
-// SortVars returns the names of variables in an order in which each comes after those it refers to, as sorted as that
-// permits. Names that texts does not define are variables of others and play no part. The error is a *CycleError.
-func SortVars(texts map[string]*Text) ([]string, error) {
-	s := sorter{texts: texts, done: make(map[string]bool, len(texts))}
-	for _, name := range sortedKeys(texts) {
+// Order returns the names of variables so that each comes after those it refers to, and otherwise in the order given.
+// References to other names play no part. The error is a *CycleError.
+func Order(names []string, references func(name string) []string) ([]string, error) {
+	s := sorter{references: references, state: make(map[string]state, len(names)), order: make([]string, 0, len(names))}
+	for _, name := range names {
+		s.state[name] = waiting
+	}
+	for _, name := range names {
 		if err := s.visit(name); err != nil {
 			return nil, err
 		}
@@ -29,29 +32,41 @@ func SortVars(texts map[string]*Text) ([]string, error) {
 	return s.order, nil
 }
 
+type state uint8
+
+const (
+	foreign state = iota // not one of the names
+	waiting
+	entered
+	done
+)
+
 type sorter struct {
-	texts map[string]*Text
-	done  map[string]bool
-	path  []string
-	order []string
+	references func(name string) []string
+	state      map[string]state
+	path       []string
+	order      []string
 }
 
-// visit recurses no deeper than there are variables in a rule, which the API bounds.
+// visit recurses no deeper than there are names, whose number the API bounds.
 func (s *sorter) visit(name string) error {
-	if s.done[name] || s.texts[name] == nil {
+	switch s.state[name] {
+	case entered:
+		path := slices.Clone(s.path[slices.Index(s.path, name):])
+		return &CycleError{Path: append(path, name)}
+	case waiting:
+	default:
 		return nil
 	}
-	if i := slices.Index(s.path, name); i >= 0 {
-		return &CycleError{Path: append(slices.Clone(s.path[i:]), name)}
-	}
+	s.state[name] = entered
 	s.path = append(s.path, name)
-	for _, next := range s.texts[name].Names() {
+	for _, next := range s.references(name) {
 		if err := s.visit(next); err != nil {
 			return err
 		}
 	}
 	s.path = s.path[:len(s.path)-1]
-	s.done[name] = true
+	s.state[name] = done
 	s.order = append(s.order, name)
 	return nil
 }
