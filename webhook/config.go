@@ -1,0 +1,126 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// ConfigurationName is the name of the ValidatingWebhookConfiguration.
+const ConfigurationName = "assay"
+
+// fieldManager owns the configuration in server-side apply.
+const fieldManager = "assay-webhook"
+
+// timeoutSeconds is how long the API server waits for an answer that takes milliseconds. A webhook that is gone costs each
+// write of our kinds this long, and no more.
+const timeoutSeconds = 2
+
+// ConfigurationOptions say where the webhook is and what happens without it.
+type ConfigurationOptions struct {
+	// Namespace, Service and Port of the webhook; port 443 if 0. URL is used instead of them if set, in tests.
+	Namespace, Service string
+	Port               int32
+	URL                string
+	// CABundle is whom the API server trusts.
+	CABundle []byte
+	// Fail makes the API server refuse rules while the webhook does not answer. Otherwise they are let through: the CRDs
+	// still refuse the worst, and the controller reports the rest on the object. NodeFeatures are always let through, so
+	// that nodes can publish; the shipped policy guards them without us.
+	Fail bool
+	// Owner of the configuration, so that it goes when Assay is uninstalled. It must be cluster-scoped, such as a ClusterRole:
+	// what has an owner in a namespace but lives in none is collected as garbage.
+	Owner *metav1.OwnerReference
+}
+
+// Configuration returns what tells the API server to ask us, about our own kinds and nothing else.
+func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	rulesPolicy := admissionregistrationv1.Ignore
+	if o.Fail {
+		rulesPolicy = admissionregistrationv1.Fail
+	}
+	write := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	rules := hook("rules.assay.dev", o, rulesPolicy,
+		on(write, nfdv1alpha1.GroupName, "nodefeaturerules", "nodefeaturegroups"),
+		on(write, assayv1alpha1.GroupName, "nodefeatureruletemplates"))
+	// Labels, annotations and finalizers can be changed without us: who cleans up must not depend on the webhook.
+	rules.MatchConditions = []admissionregistrationv1.MatchCondition{{
+		Name:       "spec-changed",
+		Expression: `request.operation != 'UPDATE' || object.spec != oldObject.spec`,
+	}}
+	features := hook("features.assay.dev", o, admissionregistrationv1.Ignore,
+		on(append(write, admissionregistrationv1.Delete), nfdv1alpha1.GroupName, "nodefeatures"))
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration",
+		},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   ConfigurationName,
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "assay", "app.kubernetes.io/name": "assay"},
+		},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{rules, features},
+	}
+	if o.Owner != nil {
+		c.OwnerReferences = []metav1.OwnerReference{*o.Owner}
+	}
+	return c
+}
+
+func hook(name string, o ConfigurationOptions, policy admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
+	none, timeout, match := admissionregistrationv1.SideEffectClassNone, int32(timeoutSeconds), admissionregistrationv1.Equivalent
+	client := admissionregistrationv1.WebhookClientConfig{CABundle: o.CABundle}
+	if o.URL != "" {
+		url := o.URL + ReviewPath
+		client.URL = &url
+	} else {
+		path, port := ReviewPath, o.Port
+		if port == 0 {
+			port = 443
+		}
+		client.Service = &admissionregistrationv1.ServiceReference{Namespace: o.Namespace, Name: o.Service, Path: &path, Port: &port}
+	}
+	return admissionregistrationv1.ValidatingWebhook{
+		Name:                    name,
+		ClientConfig:            client,
+		Rules:                   rules,
+		FailurePolicy:           &policy,
+		MatchPolicy:             &match,
+		SideEffects:             &none,
+		TimeoutSeconds:          &timeout,
+		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+func on(ops []admissionregistrationv1.OperationType, group string, resources ...string) admissionregistrationv1.RuleWithOperations {
+	return admissionregistrationv1.RuleWithOperations{
+		Operations: ops,
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1alpha1"}, Resources: resources},
+	}
+}
+
+// Configurations is the part of a client that Install needs; client-go's ValidatingWebhookConfigurationInterface is one.
+type Configurations interface {
+	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error)
+}
+
+// Install creates the configuration or brings it up to date, by server-side apply. It is idempotent, and all replicas may do
+// it. Call it only once the server answers.
+func Install(ctx context.Context, client Configurations, o ConfigurationOptions) error {
+	data, err := json.Marshal(Configuration(o))
+	if err != nil {
+		return err
+	}
+	force := true
+	_, err = client.Patch(ctx, ConfigurationName, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+	if err != nil {
+		return fmt.Errorf("apply the webhook configuration: %w", err)
+	}
+	return nil
+}

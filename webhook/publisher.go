@@ -1,0 +1,151 @@
+package webhook
+
+import (
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// nodeClaim is the entry of a user's extra that names the node whose pod a token belongs to (KEP-4193; in tokens by default
+// since Kubernetes 1.30). A token is bound to its pod by the API server, so that a process cannot choose it.
+const nodeClaim = "authentication.kubernetes.io/node-name"
+
+// Publishing says who may publish what. The zero value binds nobody.
+//
+// Workers are bound: their tokens must name a node, and they may only write the object that has this node's name, carries it
+// in its label, and tells it in system.name. So is every token with a node in Assay's own namespace, except for the manager's:
+// it cleans up after nodes that are gone. Other namespaces belong to others, whose operators may publish for any node, as
+// they may in NFD, unless AllNamespaces says otherwise.
+type Publishing struct {
+	// Namespace of Assay.
+	Namespace string
+	// Workers and Managers are user names of ServiceAccounts, system:serviceaccount:NAMESPACE:NAME.
+	Workers, Managers []string
+	// AllNamespaces binds tokens with a node in every namespace.
+	AllNamespaces bool
+	// LabelPrefixes restricts the labels that may be asked for in a namespace to those that begin with one of the prefixes;
+	// a namespace without restriction is not ok. Nil restricts nothing. Features can be published in any case: rules decide
+	// what becomes of them.
+	LabelPrefixes func(namespace string) (prefixes []string, ok bool)
+}
+
+// LabelPrefixesAnnotation on a Namespace lists, separated by commas, the prefixes of the labels that its NodeFeatures may ask
+// for; an empty list allows none. It is on the Namespace because whoever owns a namespace usually may not edit that.
+const LabelPrefixesAnnotation = "assay.dev/allowed-label-prefixes"
+
+// ParseLabelPrefixes reads LabelPrefixesAnnotation from the annotations of a Namespace.
+func ParseLabelPrefixes(annotations map[string]string) (prefixes []string, ok bool) {
+	text, ok := annotations[LabelPrefixesAnnotation]
+	for _, p := range strings.Split(text, ",") {
+		if p = strings.TrimSpace(p); p != "" {
+			prefixes = append(prefixes, p)
+		}
+	}
+	return prefixes, ok
+}
+
+// check says what is wrong with who writes the object. Either of object and old may be nil.
+func (p *Publishing) check(req *admissionv1.AdmissionRequest, object, old *nfdv1alpha1.NodeFeature) (errs field.ErrorList) {
+	user := req.UserInfo.Username
+	worker := contains(p.Workers, user)
+	node := claimedNode(&req.UserInfo)
+	bound := worker || node != "" && !contains(p.Managers, user) &&
+		(p.AllNamespaces || p.Namespace != "" && req.Namespace == p.Namespace)
+	if !bound {
+		return nil
+	}
+	meta := field.NewPath("metadata")
+	if node == "" {
+		return append(errs, field.Forbidden(meta, fmt.Sprintf(
+			"%s must write with a token of its pod, which names the pod's node; this token names none", user)))
+	}
+	label := meta.Child("labels").Key(nfdv1alpha1.NodeNameLabel)
+	for _, o := range []*nfdv1alpha1.NodeFeature{object, old} {
+		if o == nil {
+			continue
+		}
+		if of := o.Labels[nfdv1alpha1.NodeNameLabel]; of != node {
+			why := "a node publishes only for itself: the token is of node %q"
+			if o == old {
+				why = "a node changes only what is its own, and this object is not: the token is of node %q"
+			}
+			errs = append(errs, field.Invalid(label, of, fmt.Sprintf(why, node)))
+		}
+	}
+	if !worker {
+		return errs
+	}
+	if req.Name != "" && req.Name != node {
+		errs = append(errs, field.Invalid(meta.Child("name"), req.Name,
+			fmt.Sprintf("the worker's object has the name of its node, %q", node)))
+	}
+	if object == nil {
+		return errs
+	}
+	set := object.Spec.Features.Attributes["system.name"]
+	if told, ok := set.Elements["nodename"]; ok && told != node {
+		errs = append(errs, field.Invalid(
+			field.NewPath("spec", "features", "attributes").Key("system.name").Child("elements").Key("nodename"), told,
+			fmt.Sprintf("a node publishes only for itself: the token is of node %q", node)))
+	}
+	return errs
+}
+
+// checkLabels says which labels the namespace may not ask for.
+func (p *Publishing) checkLabels(namespace string, object *nfdv1alpha1.NodeFeature) (errs field.ErrorList) {
+	if p.LabelPrefixes == nil {
+		return nil
+	}
+	prefixes, restricted := p.LabelPrefixes(namespace)
+	if !restricted {
+		return nil
+	}
+	for _, key := range sortedKeys(object.Spec.Labels) {
+		full := key
+		if !strings.Contains(key, "/") {
+			full = nfdv1alpha1.FeatureLabelNamespace + "/" + key
+		}
+		if !hasPrefix(full, prefixes) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "labels").Key(key), fmt.Sprintf(
+				"namespace %q may only ask for labels that begin with %s", namespace, orNothing(prefixes))))
+		}
+	}
+	return errs
+}
+
+func claimedNode(u *authenticationv1.UserInfo) string {
+	if v := u.Extra[nodeClaim]; len(v) == 1 {
+		return v[0]
+	}
+	return ""
+}
+
+func hasPrefix(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func orNothing(list []string) string {
+	if len(list) == 0 {
+		return "nothing: none are allowed"
+	}
+	return strings.Join(list, ", ")
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+package webhook
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/lint"
+)
+
+// ratchet turns those errors into warnings that the old object had too, in rules that did not change. An object that became
+// wrong because Assay became stricter can still be edited, by people and by GitOps, where it is not wrong.
+//
+// An error in an unchanged rule stays if the old object did not have it: then something that the rule depends on was changed,
+// such as a variable of an earlier rule, or a rule of the same name was added.
+func (v *verdict) ratchet(spec, old *nfdv1alpha1.NodeFeatureRuleSpec, oldErrs field.ErrorList) {
+	before := map[string]bool{}
+	for _, e := range oldErrs {
+		before[identity(e, e.Field)] = true
+	}
+	was := unchanged(spec, old)
+	kept := v.errs[:0:0]
+	for _, e := range v.errs {
+		if path, ok := oldPath(e.Field, was); ok && before[identity(e, path)] {
+			v.warnings = append(v.warnings, lint.Warning{
+				Path: e.Field, Message: "still wrong, as before: " + e.ErrorBody(), Rank: lint.RankDefect,
+			})
+			continue
+		}
+		kept = append(kept, e)
+	}
+	v.errs = kept
+}
+
+// identity is what makes two errors the same one.
+func identity(e *field.Error, path string) string {
+	return fmt.Sprintf("%s\x00%s\x00%v\x00%s", path, e.Type, e.BadValue, e.Detail)
+}
+
+// unchanged maps the index of each rule that the old object had too to its index there.
+func unchanged(spec, old *nfdv1alpha1.NodeFeatureRuleSpec) map[int]int {
+	byName := map[string][]int{}
+	for i := range old.Rules {
+		byName[old.Rules[i].Name] = append(byName[old.Rules[i].Name], i)
+	}
+	out := map[int]int{}
+	for i := range spec.Rules {
+		for n, j := range byName[spec.Rules[i].Name] {
+			if reflect.DeepEqual(spec.Rules[i], old.Rules[j]) {
+				out[i] = j
+				byName[spec.Rules[i].Name] = append(byName[spec.Rules[i].Name][:n:n], byName[spec.Rules[i].Name][n+1:]...)
+				break
+			}
+		}
+	}
+	return out
+}
+
+var rulePath = regexp.MustCompile(`^spec\.rules\[(\d+)\](.*)$`)
+
+// oldPath returns where a field of an unchanged rule was in the old object. A field outside of the rules was where it is: that
+// its error is the same is enough, since an error holds the value.
+func oldPath(path string, was map[int]int) (string, bool) {
+	m := rulePath.FindStringSubmatch(path)
+	if m == nil {
+		return path, true
+	}
+	i, err := strconv.Atoi(m[1])
+	if err != nil {
+		return "", false
+	}
+	j, ok := was[i]
+	return fmt.Sprintf("spec.rules[%d]%s", j, m[2]), ok
+}

@@ -1,0 +1,158 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// defaultDeadline bounds a review whose request names no timeout of its own.
+const defaultDeadline = 10 * time.Second
+
+// httpError is an answer to what is no review.
+type httpError struct {
+	code int
+	text string
+}
+
+func (e *httpError) Error() string { return e.text }
+
+func badRequest(format string, args ...any) error {
+	return &httpError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// serveReview reads an AdmissionReview and answers with one. What is no AdmissionReview gets an HTTP error that says what was
+// expected and repeats nothing of what was sent.
+func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), deadline(r))
+	defer cancel()
+	body, release, err := s.read(ctx, w, r)
+	if err != nil {
+		s.fail(w, err, start)
+		return
+	}
+	defer release()
+	review, err := decodeReview(body)
+	if err != nil {
+		s.fail(w, err, start)
+		return
+	}
+	response := s.Review(ctx, review.Request)
+	w.Header().Set("Content-Type", "application/json")
+	err = json.NewEncoder(w).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
+	if err != nil {
+		s.opts.Report(fmt.Errorf("answer a review: %w", err))
+	}
+	s.opts.Observe(review.Request.Resource.Resource, result(response), time.Since(start))
+}
+
+// Review answers one request. It does not panic, whatever is in the request.
+func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opts.Report(fmt.Errorf("review of %s: %v\n%s", req.Resource.Resource, p, debug.Stack()))
+			response = internal(req, errors.New("the review failed; Assay's log says why"))
+		}
+	}()
+	review, ok := s.reviewers[resource{req.Resource.Group, req.Resource.Resource}]
+	if !ok || req.SubResource != "" {
+		return &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true} // not ours: the configuration is too wide
+	}
+	v, err := review(ctx, req)
+	if err != nil {
+		return internal(req, err)
+	}
+	return v.response(req)
+}
+
+// read returns the body of the request within the limits of size and time. The slot it holds is given back by release.
+func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return nil, nil, &httpError{http.StatusMethodNotAllowed, "send an AdmissionReview with POST"}
+	}
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		return nil, nil, &httpError{http.StatusUnsupportedMediaType, "send an AdmissionReview as application/json"}
+	}
+	switch {
+	case r.ContentLength < 0:
+		return nil, nil, &httpError{http.StatusLengthRequired, "send the length of the AdmissionReview"}
+	case r.ContentLength > maxBody:
+		return nil, nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("an AdmissionReview has at most %d bytes", maxBody)}
+	}
+	weight := r.ContentLength + reviewCost
+	if err := s.slots.Acquire(ctx, weight); err != nil {
+		w.Header().Set("Retry-After", "1")
+		return nil, nil, &httpError{http.StatusServiceUnavailable, "too many reviews at once"}
+	}
+	body = make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		s.slots.Release(weight)
+		return nil, nil, badRequest("the AdmissionReview ended early")
+	}
+	return body, func() { s.slots.Release(weight) }, nil
+}
+
+// decodeReview accepts admission.k8s.io/v1 only: every API server that can hold our CRDs speaks it.
+func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
+	review := &admissionv1.AdmissionReview{}
+	if err := utiljson.Unmarshal(body, review); err != nil {
+		return nil, badRequest("not an AdmissionReview: the body is no JSON of that shape")
+	}
+	want := admissionv1.SchemeGroupVersion.String()
+	if review.Kind != "AdmissionReview" || review.APIVersion != want {
+		return nil, badRequest("not an AdmissionReview of %s", want)
+	}
+	if review.Request == nil || review.Request.UID == "" {
+		return nil, badRequest("an AdmissionReview without a request")
+	}
+	return review, nil
+}
+
+func (s *Server) fail(w http.ResponseWriter, err error, start time.Time) {
+	code := http.StatusInternalServerError
+	var h *httpError
+	if errors.As(err, &h) {
+		code = h.code
+	}
+	http.Error(w, err.Error(), code)
+	s.opts.Observe("", "failed", time.Since(start))
+}
+
+// deadline returns how long the API server is going to wait.
+func deadline(r *http.Request) time.Duration {
+	if d, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && d > 0 {
+		return min(d, writeTimeout)
+	}
+	return defaultDeadline
+}
+
+func internal(req *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{UID: req.UID, Result: &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
+		Message: err.Error(),
+	}}
+}
+
+func result(r *admissionv1.AdmissionResponse) string {
+	switch {
+	case !r.Allowed && r.Result != nil && r.Result.Code == http.StatusInternalServerError:
+		return "failed"
+	case !r.Allowed:
+		return "denied"
+	case len(r.Warnings) > 0:
+		return "warned"
+	}
+	return "allowed"
+}

@@ -1,0 +1,145 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/lint"
+)
+
+// Check says what is wrong with rules. It must be deterministic and must not change its argument.
+type Check func(*nfdv1alpha1.NodeFeatureRule) Findings
+
+// Findings are what a Check found: mistakes, and what is legal but probably not meant.
+type Findings struct {
+	Errors   field.ErrorList
+	Warnings []lint.Warning
+}
+
+// Assemble returns the rules together with what they are based on. Unresolved names what could not be had; it is a warning,
+// since objects may be applied in any order. An error refuses: the bases form a circle.
+type Assemble func(ctx context.Context, rule *nfdv1alpha1.NodeFeatureRule) (whole *nfdv1alpha1.NodeFeatureRule, unresolved []lint.Warning, err field.ErrorList)
+
+func (o *Options) reviewRule(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
+	object, old, err := decode[nfdv1alpha1.NodeFeatureRule](req)
+	if err != nil || object == nil {
+		return &verdict{}, err
+	}
+	v := o.rules(ctx, object, old, o.Lint)
+	if len(v.errs) == 0 && o.Cluster != nil && object.DeletionTimestamp == nil {
+		o.aboutNodes(ctx, v, object)
+	}
+	return v, nil
+}
+
+func (o *Options) reviewTemplate(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
+	object, old, err := decode[assayv1alpha1.NodeFeatureRuleTemplate](req)
+	if err != nil || object == nil {
+		return &verdict{}, err
+	}
+	settings := o.Lint
+	settings.Template = true
+	asRule := func(t *assayv1alpha1.NodeFeatureRuleTemplate) *nfdv1alpha1.NodeFeatureRule {
+		if t == nil {
+			return nil
+		}
+		return &nfdv1alpha1.NodeFeatureRule{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+	}
+	return o.rules(ctx, asRule(object), asRule(old), settings), nil
+}
+
+// reviewGroup checks the rules of a group as rules that produce variables only.
+func (o *Options) reviewGroup(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
+	object, old, err := decode[nfdv1alpha1.NodeFeatureGroup](req)
+	if err != nil || object == nil {
+		return &verdict{}, err
+	}
+	asRule := func(g *nfdv1alpha1.NodeFeatureGroup) *nfdv1alpha1.NodeFeatureRule {
+		if g == nil {
+			return nil
+		}
+		r := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: g.ObjectMeta}
+		for _, rule := range g.Spec.Rules {
+			r.Spec.Rules = append(r.Spec.Rules, nfdv1alpha1.Rule{
+				Name: rule.Name, Vars: rule.Vars, VarsTemplate: rule.VarsTemplate,
+				MatchFeatures: rule.MatchFeatures, MatchAny: rule.MatchAny,
+			})
+		}
+		return r
+	}
+	v := o.rules(ctx, asRule(object), asRule(old), o.Lint)
+	const from, to = "spec.rules[", "spec.featureGroupRules["
+	for _, e := range v.errs {
+		e.Field = strings.Replace(e.Field, from, to, 1)
+	}
+	for i := range v.warnings {
+		v.warnings[i].Path = strings.Replace(v.warnings[i].Path, from, to, 1)
+	}
+	return v, nil
+}
+
+// rules reviews rules, and of an update what is new in it.
+func (o *Options) rules(ctx context.Context, object, old *nfdv1alpha1.NodeFeatureRule, settings lint.Options) *verdict {
+	v := o.check(ctx, object)
+	if len(v.errs) > 0 && old != nil {
+		v.ratchet(&object.Spec, &old.Spec, o.check(ctx, old).errs)
+	}
+	if old != nil && isTrue(old.Spec.Sensitive) && !isTrue(object.Spec.Sensitive) {
+		v.errs = append(v.errs, field.Forbidden(field.NewPath("spec", "sensitive"),
+			"cannot be taken back: delete the object and create it again"))
+	}
+	if len(v.errs) == 0 {
+		v.warnings = append(v.warnings, lint.Spec(&object.Spec, settings)...)
+	}
+	return v
+}
+
+// check compiles the object together with its bases. If some of those are not there, what is wrong with the object may be
+// right with them, so that it is warned about only.
+func (o *Options) check(ctx context.Context, object *nfdv1alpha1.NodeFeatureRule) *verdict {
+	v := &verdict{}
+	if o.Assemble != nil && len(object.Spec.BasedOn) > 0 {
+		_, unresolved, errs := o.Assemble(ctx, object)
+		v.warnings, v.errs = append(v.warnings, unresolved...), append(v.errs, errs...)
+	}
+	found := o.Check(object)
+	v.errs = append(v.errs, found.Errors...)
+	for _, w := range found.Warnings {
+		if w.Defect && o.Strict {
+			v.errs = append(v.errs, &field.Error{
+				Type: field.ErrorTypeForbidden, Field: w.Path, Detail: w.Message + " (strict admission refuses it)",
+			})
+			continue
+		}
+		v.warnings = append(v.warnings, w)
+	}
+	return v
+}
+
+// decode returns the object of a request and, of an update, its predecessor; both are nil for a deletion.
+func decode[T any](req *admissionv1.AdmissionRequest) (object, old *T, err error) {
+	if len(req.Object.Raw) == 0 || string(req.Object.Raw) == "null" {
+		return nil, nil, nil
+	}
+	object = new(T)
+	if err := utiljson.Unmarshal(req.Object.Raw, object); err != nil {
+		return nil, nil, fmt.Errorf("decode the %s: %w", req.Kind.Kind, err)
+	}
+	if req.Operation != admissionv1.Update || len(req.OldObject.Raw) == 0 || string(req.OldObject.Raw) == "null" {
+		return object, nil, nil
+	}
+	old = new(T)
+	if err := utiljson.Unmarshal(req.OldObject.Raw, old); err != nil {
+		return object, nil, nil // an old object that we cannot read grants no exception
+	}
+	return object, old, nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

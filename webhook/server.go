@@ -1,0 +1,194 @@
+// Package webhook answers the API server's question whether an object of Assay's kinds makes sense.
+//
+// It is thin on purpose: a request is decoded, the same Compile that the controller runs says what is wrong, and the answer is
+// to allow, to allow with warnings, or to refuse with every problem at once. Each problem has the path of its field.
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/assay-project/assay/rules/lint"
+)
+
+// The limits of the server. An API server sends objects of at most 3 MiB, and of an update both the old and the new one.
+const (
+	// maxBody is the largest review that is read.
+	maxBody = 8 << 20
+	// maxInFlight bounds the memory of all reviews together. Reviews beyond it wait: memory must be bounded, and time is
+	// already (an API server gives up after the timeout of the webhook configuration).
+	maxInFlight = 64 << 20
+	// reviewCost is what a review weighs besides its body: a small one unpacks to tens of kilobytes.
+	reviewCost = 128 << 10
+	// readTimeout bounds how long a client may take to send a review, headers included.
+	readTimeout = 5 * time.Second
+	// writeTimeout bounds waiting, reviewing and answering. The longest timeout that a webhook configuration can have is 30 s.
+	writeTimeout = 35 * time.Second
+	// idleTimeout closes connections that are not used. API servers keep theirs for 90 s.
+	idleTimeout = 2 * time.Minute
+	// shutdownTimeout is how long reviews under way may take when the server ends.
+	shutdownTimeout = 10 * time.Second
+	// maxHeader is far above what an API server sends.
+	maxHeader = 64 << 10
+)
+
+// The paths that the server answers.
+const (
+	// ReviewPath takes AdmissionReviews of all kinds.
+	ReviewPath = "/review"
+	// HealthPath answers 200 as soon as the server does.
+	HealthPath = "/healthz"
+)
+
+// Options say how reviews are done. Only GetCertificate is needed.
+type Options struct {
+	// Addr to listen on; ":9443" if empty.
+	Addr string
+	// GetCertificate returns the serving certificate, see package certs.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// ClientCAs, if set, must have signed the client certificate of whoever asks: the API server's, where it is configured
+	// to show one.
+	ClientCAs *x509.CertPool
+
+	// Check says what is wrong with rules; nil is Compile with its default options.
+	Check Check
+	// Assemble adds to rules what they are based on; nil leaves them alone.
+	Assemble Assemble
+	// Strict refuses what NFD would accept and then drop at run time. Otherwise it is warned about.
+	Strict bool
+	// Lint are the settings of the warnings.
+	Lint lint.Options
+	// Cluster knows the nodes; nil draws no warnings about them.
+	Cluster Cluster
+	// Publishing says who may publish what.
+	Publishing Publishing
+
+	// Observe is told of every review: the resource, the result ("allowed", "warned", "denied", "failed") and how long it
+	// took. Nil ignores it.
+	Observe func(resource, result string, took time.Duration)
+	// Report is told of failures that are not the client's; nil ignores them.
+	Report func(error)
+}
+
+// Server answers admission reviews.
+type Server struct {
+	opts      Options
+	reviewers map[resource]reviewer
+	slots     *semaphore.Weighted
+	addr      atomic.Value // string
+}
+
+// New returns a server that does not listen yet.
+func New(o Options) (*Server, error) {
+	if o.GetCertificate == nil {
+		return nil, errors.New("a webhook needs a serving certificate")
+	}
+	if o.Addr == "" {
+		o.Addr = ":9443"
+	}
+	if o.Check == nil {
+		return nil, errors.New("a webhook needs a check")
+	}
+	if o.Observe == nil {
+		o.Observe = func(string, string, time.Duration) {}
+	}
+	if o.Report == nil {
+		o.Report = func(error) {}
+	}
+	s := &Server{opts: o, slots: semaphore.NewWeighted(maxInFlight)}
+	s.reviewers = reviewers(&s.opts)
+	return s, nil
+}
+
+// Handler returns the server without its transport, for tests and for serving it elsewhere.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(ReviewPath, s.serveReview)
+	mux.HandleFunc("GET "+HealthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	return mux
+}
+
+// Run listens and answers until the context ends, and lets reviews under way finish.
+func (s *Server) Run(ctx context.Context) error {
+	tlsConfig := &tls.Config{
+		MinVersion:     tls.VersionTLS12, // what API servers of all supported versions can do; they negotiate 1.3
+		GetCertificate: s.opts.GetCertificate,
+		NextProtos:     []string{"h2", "http/1.1"},
+	}
+	if s.opts.ClientCAs != nil {
+		tlsConfig.ClientCAs, tlsConfig.ClientAuth = s.opts.ClientCAs, tls.RequireAndVerifyClientCert
+	}
+	listener, err := net.Listen("tcp", s.opts.Addr)
+	if err != nil {
+		return err
+	}
+	s.addr.Store(listener.Addr().String())
+	srv := &http.Server{
+		Handler:           s.Handler(),
+		TLSConfig:         tlsConfig,
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          log.New(io.Discard, "", 0), // failed handshakes of port scanners are nobody's news
+	}
+	done := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		done <- srv.Shutdown(end)
+	})
+	if err := srv.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return err
+	}
+	return <-done
+}
+
+// Addr returns the address that the server listens on, empty before it does.
+func (s *Server) Addr() string {
+	a, _ := s.addr.Load().(string)
+	return a
+}
+
+// Answers asks the server itself whether it answers. A webhook configuration that exists before that makes every apply fail,
+// so it is created after it.
+func (s *Server) Answers(ctx context.Context) error {
+	addr := s.Addr()
+	if addr == "" {
+		return errors.New("the webhook does not listen yet")
+	}
+	if s.opts.ClientCAs != nil {
+		// The handshake is refused without the API server's client certificate. That it is refused, is an answer.
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		// Whether it answers is the question here, not who it is.
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+addr+HealthPath, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}

@@ -1,0 +1,116 @@
+package webhook
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/assay-project/assay/rules/lint"
+)
+
+// The API server cuts warnings at 256 characters each and 4 KiB together, and kubectl prints each on one line.
+const (
+	maxWarnings   = 10
+	maxWarningLen = 119
+	// maxErrors bounds the problems of one refusal; an object of 256 rules can have thousands.
+	maxErrors = 64
+	// maxValueLen is how much of an offending value an error repeats.
+	maxValueLen = 256
+)
+
+// verdict is what a review found.
+type verdict struct {
+	errs     field.ErrorList
+	warnings []lint.Warning
+}
+
+func (v *verdict) warn(path string, rank int, format string, args ...any) {
+	v.warnings = append(v.warnings, lint.Warning{Path: path, Message: fmt.Sprintf(format, args...), Rank: rank})
+}
+
+// response is the answer that the verdict comes to. An object that is refused draws no warnings: what is broken comes first.
+func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	if len(v.errs) == 0 {
+		return &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true, Warnings: worst(v.warnings)}
+	}
+	errs := v.errs
+	if more := len(errs) - maxErrors; more > 0 {
+		last := field.Forbidden(field.NewPath("spec"), fmt.Sprintf("and %d more problems, not shown", more))
+		errs = append(errs[:maxErrors:maxErrors], last)
+	}
+	for i, err := range errs {
+		if s, ok := err.BadValue.(string); ok && len(s) > maxValueLen {
+			cut := *err
+			cut.BadValue = strings.ToValidUTF8(s[:maxValueLen], "") + "…"
+			errs[i] = &cut
+		}
+	}
+	name := req.Name
+	if name == "" {
+		name = "(generated name)"
+	}
+	status := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, name, errs).Status()
+	return &admissionv1.AdmissionResponse{UID: req.UID, Result: &status}
+}
+
+// worst returns the warnings that can be shown, worst first, each on one line. Equal ones are shown once.
+func worst(all []lint.Warning) []string {
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Rank < all[j].Rank })
+	var out []string
+	seen := map[string]bool{}
+	for _, w := range all {
+		if line := oneLine(w.Path, w.Message); !seen[line] {
+			seen[line] = true
+			out = append(out, line)
+		}
+	}
+	if more := len(out) - maxWarnings + 1; more > 1 {
+		out = append(out[:maxWarnings-1], fmt.Sprintf("and %d more warnings; assay lint shows them all", more))
+	}
+	return out
+}
+
+// oneLine fits a warning into the length that is shown: first the path loses what is least needed to find the place, then the
+// message its end.
+func oneLine(path, message string) string {
+	path = strings.TrimPrefix(path, "spec.")
+	message = strings.Map(printable, message)
+	for _, short := range []func(string) string{
+		func(p string) string { return p },
+		func(p string) string { return strings.ReplaceAll(p, "matchFeatures", "…") },
+		func(p string) string {
+			first, _, _ := strings.Cut(p, ".")
+			return first + "…" + p[strings.LastIndexAny(p, ".[")+1:]
+		},
+		func(p string) string { first, _, _ := strings.Cut(p, "."); return first },
+	} {
+		line := strings.Map(printable, short(path)) + ": " + message
+		if path == "" {
+			line = message
+		}
+		if utf8.RuneCountInString(line) <= maxWarningLen {
+			return line
+		}
+	}
+	first, _, _ := strings.Cut(path, ".")
+	line := []rune(strings.Map(printable, first) + ": " + message)
+	if len(line) <= maxWarningLen {
+		return string(line)
+	}
+	return string(line[:maxWarningLen-1]) + "…"
+}
+
+// printable replaces what a terminal or an HTTP header must not be given.
+func printable(r rune) rune {
+	if r == utf8.RuneError || !unicode.IsPrint(r) {
+		return '?'
+	}
+	return r
+}
