@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
-
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/assay-project/assay/discovery/publish"
 )
@@ -28,24 +26,24 @@ type identity struct {
 	denied   bool // the Node could not be looked up; said once
 }
 
-// restConfig returns how to reach the API server: a kubeconfig that is named, or the pod's service account.
-func restConfig(opt *options) (*rest.Config, error) {
+// clusterConfig returns how to reach the API server: a kubeconfig that is named, or the pod's service account.
+func clusterConfig(opt *options) (*publish.Config, error) {
 	path := opt.kubeconfig
 	if path == "" {
-		path = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		path = os.Getenv("KUBECONFIG")
 	}
-	var cfg *rest.Config
+	var c *publish.Config
 	var err error
 	if path == "" {
-		cfg, err = rest.InClusterConfig()
+		c, err = publish.InCluster()
 	} else {
-		cfg, err = clientcmd.BuildConfigFromFlags("", path)
+		c, err = publish.FromKubeconfig(path)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find the API server: %w", err)
 	}
-	cfg.UserAgent = "assay-worker/" + version
-	return cfg, nil
+	c.UserAgent = "assay-worker/" + version
+	return c, nil
 }
 
 // identify reads the claims of the bound token; what they do not say comes from the flags and the environment, and the UID

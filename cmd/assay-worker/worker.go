@@ -186,15 +186,18 @@ func (w *worker) report(problems []string) {
 
 // publisher connects to the cluster. It does not talk to it yet.
 func (w *worker) publisher() (*publish.Publisher, error) {
-	cfg, err := restConfig(w.opt)
+	cfg, err := clusterConfig(w.opt)
+	if errors.Is(err, publish.ErrNoCluster) {
+		return nil, fmt.Errorf("%w; give -kubeconfig, or -no-publish", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w; outside a cluster give -kubeconfig, or -no-publish", err)
+		return nil, err
 	}
 	client, err := publish.NewClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	id := &identity{client: client, token: cfg.BearerTokenFile, log: w.log, fallback: w.node}
+	id := &identity{client: client, token: cfg.TokenFile, log: w.log, fallback: w.node}
 	return publish.New(client, publish.Options{
 		Namespace: namespace(w.opt),
 		Identify:  id.identify,

@@ -10,16 +10,15 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// Client speaks to an API server about NodeFeatures. It is a handful of requests over client-go's authenticated transport:
-// a typed or dynamic client would add memory to every node, and decode whole objects where their metadata is enough.
+// Client speaks to an API server about NodeFeatures: a handful of requests, most of them for metadata only.
 // Safe for concurrent use.
 type Client struct {
 	base string
@@ -38,17 +37,17 @@ const (
 	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 )
 
-// NewClient returns a client for the given configuration.
-func NewClient(cfg *rest.Config) (*Client, error) {
-	base, _, err := rest.DefaultServerUrlFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("API server address: %w", err)
+// NewClient returns a client for the given configuration. It does not connect yet.
+func NewClient(c *Config) (*Client, error) {
+	base, err := url.Parse(c.Server)
+	if err != nil || base.Host == "" {
+		return nil, fmt.Errorf("API server address %q: not a URL with a host", c.Server)
 	}
-	h, err := rest.HTTPClientFor(cfg)
+	transport, err := c.transport()
 	if err != nil {
-		return nil, fmt.Errorf("API server transport: %w", err)
+		return nil, fmt.Errorf("API server %s: %w", c.Server, err)
 	}
-	return &Client{base: base.Scheme + "://" + base.Host + trimSlash(base.Path), http: h}, nil
+	return &Client{base: strings.TrimRight(c.Server, "/"), http: &http.Client{Transport: transport}}, nil
 }
 
 // NodeUID looks up the UID of a Node. It needs the permission to get it, which a worker with a bound token does not.
@@ -164,11 +163,4 @@ func statusError(res *http.Response) error {
 func hasCode(err error, code int) bool {
 	var e *StatusError
 	return errors.As(err, &e) && e.Code == code
-}
-
-func trimSlash(path string) string {
-	for len(path) > 0 && path[len(path)-1] == '/' {
-		path = path[:len(path)-1]
-	}
-	return path
 }

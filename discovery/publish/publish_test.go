@@ -314,7 +314,7 @@ func TestTextThatIsNotUTF8IsPublishedOnce(t *testing.T) {
 	}
 }
 
-func token(claims string) []byte {
+func jwt(claims string) []byte {
 	return []byte("e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln")
 }
 
@@ -325,14 +325,14 @@ func TestFromToken(t *testing.T) {
 		err   string
 	}{
 		"BoundToNodeAndPod": {
-			token: token(`{"kubernetes.io":{"namespace":"assay-system","node":{"name":"n1","uid":"node-uid"},"pod":{"name":"worker-x","uid":"pod-uid"}}}`),
+			token: jwt(`{"kubernetes.io":{"namespace":"assay-system","node":{"name":"n1","uid":"node-uid"},"pod":{"name":"worker-x","uid":"pod-uid"}}}`),
 			want:  n1,
 		},
-		"WithoutNode": {token: token(`{"kubernetes.io":{"namespace":"a"}}`), want: Identity{Namespace: "a"}},
-		"Legacy":      {token: token(`{"kubernetes.io/serviceaccount/namespace":"a"}`), want: Identity{}},
+		"WithoutNode": {token: jwt(`{"kubernetes.io":{"namespace":"a"}}`), want: Identity{Namespace: "a"}},
+		"Legacy":      {token: jwt(`{"kubernetes.io/serviceaccount/namespace":"a"}`), want: Identity{}},
 		"NoToken":     {token: []byte("opaque"), err: "not a JSON Web Token"},
 		"NoBase64":    {token: []byte("a.!.c"), err: "payload"},
-		"NoJSON":      {token: token(`[`), err: "claims"},
+		"NoJSON":      {token: jwt(`[`), err: "claims"},
 		"Huge":        {token: []byte(strings.Repeat("a", maxTokenBytes+1)), err: "more than"},
 	}
 	for name, tc := range cases {
@@ -352,7 +352,7 @@ func TestFromToken(t *testing.T) {
 }
 
 func FuzzFromToken(f *testing.F) {
-	f.Add(token(`{"kubernetes.io":{"node":{"name":"n1"}}}`))
+	f.Add(jwt(`{"kubernetes.io":{"node":{"name":"n1"}}}`))
 	f.Add([]byte("a.b.c"))
 	f.Fuzz(func(t *testing.T, token []byte) {
 		if id, err := FromToken(token); err != nil && id != (Identity{}) {

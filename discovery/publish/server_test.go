@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"k8s.io/client-go/rest"
 )
 
 // server is the edge: as much of an API server as a Publisher talks to, for one namespace. The real one is in
@@ -45,7 +43,7 @@ func newServer(t *testing.T) *server {
 
 func (s *server) client(t *testing.T) *Client {
 	t.Helper()
-	c, err := NewClient(&rest.Config{Host: s.URL})
+	c, err := NewClient(&Config{Server: s.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
