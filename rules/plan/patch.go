@@ -1,0 +1,114 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// patch is a JSON merge patch (RFC 7386) of a Node: null removes a key.
+type patch struct {
+	Metadata patchMetadata `json:"metadata"`
+	Status   *patchStatus  `json:"status,omitempty"`
+	Spec     *patchSpec    `json:"spec,omitempty"`
+}
+
+type patchMetadata struct {
+	ResourceVersion string             `json:"resourceVersion,omitempty"`
+	Labels          map[string]*string `json:"labels,omitempty"`
+	Annotations     map[string]*string `json:"annotations,omitempty"`
+}
+
+type patchStatus struct {
+	Capacity    map[string]*string `json:"capacity,omitempty"`
+	Allocatable map[string]*string `json:"allocatable,omitempty"`
+}
+
+type patchSpec struct {
+	Taints []corev1.Taint `json:"taints"`
+}
+
+// Patch returns the JSON merge patch for the subresource status of the Node that changes labels, annotations, extended
+// resources and the record of all three in one write: a crash leaves nothing behind that nobody owns. It holds the
+// resourceVersion that the plan was computed from, so that it cannot undo what somebody wrote since. Nil: nothing to do.
+func (p *Plan) Patch() []byte {
+	out := patch{Metadata: patchMetadata{Annotations: p.recordAfter(), Labels: map[string]*string{}}}
+	amounts := map[string]*string{}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		value := &s.New
+		if s.Op == Remove {
+			value = nil
+		}
+		if s.Op == Adopt || s.Op == Forget {
+			continue
+		}
+		switch s.Kind {
+		case Label:
+			out.Metadata.Labels[s.Key] = value
+		case Annotation:
+			out.Metadata.Annotations[s.Key] = value
+		case Resource:
+			amounts[s.Key] = value
+		}
+	}
+	if len(out.Metadata.Labels)+len(out.Metadata.Annotations)+len(amounts) == 0 {
+		return nil
+	}
+	if len(amounts) > 0 {
+		out.Status = &patchStatus{Capacity: amounts, Allocatable: amounts}
+	}
+	out.Metadata.ResourceVersion = p.state.ResourceVersion
+	return out.marshal()
+}
+
+// TaintPatch returns the JSON merge patch for the Node itself that changes taints and their record, for the given
+// resourceVersion. Taints are one atomic list in the Node's spec, which the subresource status does not change. Nil: nothing
+// to do.
+func (p *Plan) TaintPatch(resourceVersion string) []byte {
+	record := map[string]*string{}
+	p.recordInto(record, p.policy.Record.Taints(), p.taintRecordAfter())
+	changes := false
+	for _, s := range p.Steps {
+		changes = changes || s.Kind == Taint && s.Op != Adopt && s.Op != Forget
+	}
+	if !changes && len(record) == 0 {
+		return nil
+	}
+	out := patch{Metadata: patchMetadata{ResourceVersion: resourceVersion, Annotations: record}}
+	if changes {
+		out.Spec = &patchSpec{Taints: p.taintsAfter()}
+	}
+	return out.marshal()
+}
+
+func (p patch) marshal() []byte {
+	data, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and taints always marshal
+	}
+	return data
+}
+
+// String shows the plan as a person reads it: one line a step, + for what is added, - for what is removed, ~ for what changes.
+func (p *Plan) String() string {
+	var b strings.Builder
+	for _, s := range p.Steps {
+		switch s.Op {
+		case Add:
+			fmt.Fprintf(&b, "+ %s %s=%s\n", s.Kind, s.Key, s.New)
+		case Remove:
+			fmt.Fprintf(&b, "- %s %s=%s\n", s.Kind, s.Key, s.Old)
+		case Change:
+			fmt.Fprintf(&b, "~ %s %s=%s -> %s\n", s.Kind, s.Key, s.Old, s.New)
+		case Adopt:
+			fmt.Fprintf(&b, "= %s %s=%s (taken over as it is)\n", s.Kind, s.Key, s.New)
+		}
+	}
+	for _, s := range p.Left {
+		fmt.Fprintf(&b, "! %s %s=%s stays: somebody else wrote it (wanted %s)\n", s.Kind, s.Key, s.Old, s.New)
+	}
+	return b.String()
+}

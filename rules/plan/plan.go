@@ -1,0 +1,225 @@
+// Package plan computes the smallest change to a Node.
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// State is what a Node looks like, as far as plans are concerned.
+type State struct {
+	ResourceVersion     string
+	Labels, Annotations map[string]string
+	Taints              []corev1.Taint
+	Capacity            corev1.ResourceList
+	Allocatable         corev1.ResourceList
+}
+
+// StateOf returns the state of a Node, which is not copied.
+func StateOf(node *corev1.Node) State {
+	return State{
+		ResourceVersion: node.ResourceVersion,
+		Labels:          node.Labels, Annotations: node.Annotations,
+		Taints:   node.Spec.Taints,
+		Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable,
+	}
+}
+
+// Desired is what should be on a Node, with full names.
+type Desired struct {
+	Labels, Annotations, ExtendedResources map[string]string
+	Taints                                 []corev1.Taint
+}
+
+// Policy says what a plan may do.
+type Policy struct {
+	// Record is how ownership is kept.
+	Record Record
+	// KeepForeign leaves keys alone that somebody else has written, although a rule names them. By default they are taken
+	// over.
+	KeepForeign bool
+	// Taints allows taints. Without it none is created, and those that were created before are removed.
+	Taints bool
+}
+
+// Kind says which part of a Node a change is about.
+type Kind string
+
+// The kinds of changes, in the order in which they are shown.
+const (
+	Label      Kind = "label"
+	Annotation Kind = "annotation"
+	Resource   Kind = "extended resource"
+	Taint      Kind = "taint"
+)
+
+// Op says what happens to a key.
+type Op string
+
+// What can happen to a key.
+const (
+	Add    Op = "add"    // it was not there
+	Change Op = "change" // it had another value
+	Remove Op = "remove" // nobody wants it any more
+	Adopt  Op = "adopt"  // it is there as it should be, and from now on it is ours
+	Forget Op = "forget" // it was ours and somebody has removed it, and nobody wants it any more
+)
+
+// Step is one change of a Plan.
+type Step struct {
+	Kind     Kind
+	Op       Op
+	Key      string // of a taint: key:effect
+	Old, New string
+	// Foreign says that somebody else had written the key.
+	Foreign bool
+
+	ownedBefore, ownedAfter bool
+	taint                   corev1.Taint
+}
+
+// Plan is the smallest change that gives a Node what is desired. It is immutable.
+type Plan struct {
+	// Steps are sorted by kind and key.
+	Steps []Step
+	// Left are keys that are desired and left as somebody else wrote them, sorted.
+	Left []Step
+
+	state  State
+	policy Policy
+	owned  map[Kind]map[string]bool // after the plan
+}
+
+// Compute returns the plan for a Node.
+func Compute(state State, want Desired, policy Policy) *Plan {
+	p := &Plan{state: state, policy: policy, owned: map[Kind]map[string]bool{}}
+	p.compare(Label, policy.Record.Labels(), state.Labels, want.Labels, equalText)
+	p.compare(Annotation, policy.Record.Annotations(), state.Annotations, want.Annotations, equalText)
+	p.compare(Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
+	p.compareTaints(want.Taints)
+	slices.SortFunc(p.Steps, compareSteps)
+	slices.SortFunc(p.Left, compareSteps)
+	return p
+}
+
+// Empty reports whether there is nothing to do.
+func (p *Plan) Empty() bool { return len(p.Steps) == 0 }
+
+// Removes reports whether a key disappears or changes that was ours.
+func (p *Plan) Removes() bool {
+	return slices.ContainsFunc(p.Steps, Step.Takes)
+}
+
+// Takes reports whether the step takes away something that pods may rely on.
+func (s Step) Takes() bool { return s.Op == Remove || (s.Op == Change && s.ownedBefore) }
+
+// Without returns the plan without the steps that drop chooses: the keys stay as they are, and whose they are.
+func (p *Plan) Without(drop func(Step) bool) *Plan {
+	out := &Plan{Left: p.Left, state: p.state, policy: p.policy, owned: map[Kind]map[string]bool{}}
+	for kind, set := range p.owned {
+		out.owned[kind] = make(map[string]bool, len(set))
+		for key := range set {
+			out.owned[kind][key] = true
+		}
+	}
+	for _, s := range p.Steps {
+		if !drop(s) {
+			out.Steps = append(out.Steps, s)
+			continue
+		}
+		out.own(s.Kind, s.Key, s.ownedBefore)
+	}
+	return out
+}
+
+func (p *Plan) own(kind Kind, key string, owned bool) {
+	set := p.owned[kind]
+	if set == nil {
+		set = map[string]bool{}
+		p.owned[kind] = set
+	}
+	if owned {
+		set[key] = true
+	} else {
+		delete(set, key)
+	}
+}
+
+// compare plans one of the maps.
+func (p *Plan) compare(kind Kind, annotation string, have, want map[string]string, equal func(a, b string) bool) {
+	owned := map[string]bool{}
+	for _, key := range p.policy.Record.Parse(p.state.Annotations[annotation]) {
+		owned[key] = true
+	}
+	for key, value := range want {
+		old, present := have[key]
+		s := Step{Kind: kind, Key: key, Old: old, New: value, ownedBefore: owned[key], ownedAfter: true}
+		s.Foreign = present && !owned[key]
+		switch {
+		case s.Foreign && p.policy.KeepForeign:
+			p.Left = append(p.Left, s)
+			continue
+		case !present:
+			s.Op = Add
+		case !equal(old, value):
+			s.Op = Change
+		case !owned[key]:
+			s.Op = Adopt
+		}
+		p.own(kind, key, true)
+		if s.Op != "" {
+			p.Steps = append(p.Steps, s)
+		}
+	}
+	for key := range owned {
+		if _, wanted := want[key]; wanted {
+			continue
+		}
+		old, present := have[key]
+		s := Step{Kind: kind, Op: Remove, Key: key, Old: old, ownedBefore: true}
+		if !present {
+			s.Op = Forget
+		}
+		p.Steps = append(p.Steps, s)
+	}
+}
+
+// resources is the capacity and the allocatable amount of each extended resource in one text, since both must be as desired.
+func resources(state State) map[string]string {
+	out := make(map[string]string, len(state.Capacity))
+	for name, capacity := range state.Capacity {
+		allocatable, ok := state.Allocatable[name]
+		if !ok || allocatable.Cmp(capacity) != 0 {
+			out[string(name)] = allocatable.String() + " of " + capacity.String()
+			continue
+		}
+		out[string(name)] = capacity.String()
+	}
+	for name, allocatable := range state.Allocatable {
+		if _, ok := state.Capacity[name]; !ok {
+			out[string(name)] = allocatable.String() + " of nothing"
+		}
+	}
+	return out
+}
+
+func equalText(a, b string) bool { return a == b }
+
+// equalQuantity compares amounts, not their spelling: 1k is 1000.
+func equalQuantity(a, b string) bool {
+	qa, err := resource.ParseQuantity(a)
+	if err != nil {
+		return false
+	}
+	qb, err := resource.ParseQuantity(b)
+	return err == nil && qa.Cmp(qb) == 0
+}
+
+var order = map[Kind]int{Label: 0, Annotation: 1, Resource: 2, Taint: 3}
+
+func compareSteps(a, b Step) int {
+	return cmp.Or(cmp.Compare(order[a.Kind], order[b.Kind]), cmp.Compare(a.Key, b.Key))
+}

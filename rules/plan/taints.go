@@ -1,0 +1,120 @@
+package plan
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// taintKey identifies a taint: a Node has at most one for each key and effect.
+func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+
+// compareTaints plans the taints. What is recorded is key=value:effect, as NFD does it.
+func (p *Plan) compareTaints(want []corev1.Taint) {
+	if !p.policy.Taints {
+		want = nil
+	}
+	owned := map[string]corev1.Taint{}
+	for _, t := range ParseTaints(p.state.Annotations[p.policy.Record.Taints()]) {
+		owned[taintKey(t)] = t
+	}
+	have := map[string]corev1.Taint{}
+	for _, t := range p.state.Taints {
+		have[taintKey(t)] = t
+	}
+	wanted := map[string]bool{}
+	for _, t := range want {
+		key := taintKey(t)
+		if wanted[key] {
+			continue
+		}
+		wanted[key] = true
+		old, present := have[key]
+		_, ours := owned[key]
+		s := Step{Kind: Taint, Key: key, Old: old.Value, New: t.Value, ownedBefore: ours, ownedAfter: true, taint: t}
+		s.Foreign = present && !ours
+		switch {
+		case s.Foreign && p.policy.KeepForeign:
+			p.Left = append(p.Left, s)
+			continue
+		case !present:
+			s.Op = Add
+		case old.Value != t.Value:
+			s.Op = Change
+		case !ours:
+			s.Op = Adopt
+		}
+		p.own(Taint, key, true)
+		if s.Op != "" {
+			p.Steps = append(p.Steps, s)
+		}
+	}
+	for key, t := range owned {
+		if wanted[key] {
+			continue
+		}
+		old, present := have[key]
+		s := Step{Kind: Taint, Op: Remove, Key: key, Old: old.Value, ownedBefore: true, taint: t}
+		if !present {
+			s.Op = Forget
+		}
+		p.Steps = append(p.Steps, s)
+	}
+}
+
+// taintsAfter returns all taints of the Node once the plan is carried out, in the order they have now, new ones behind.
+func (p *Plan) taintsAfter() []corev1.Taint {
+	steps := map[string]Step{}
+	for _, s := range p.Steps {
+		if s.Kind == Taint {
+			steps[s.Key] = s
+		}
+	}
+	out := make([]corev1.Taint, 0, len(p.state.Taints)+len(steps))
+	for _, t := range p.state.Taints {
+		s, ok := steps[taintKey(t)]
+		switch {
+		case ok && s.Op == Remove:
+			continue
+		case ok && s.Op == Change:
+			t.Value = s.New
+		}
+		out = append(out, t)
+	}
+	for _, s := range p.Steps {
+		if s.Kind == Taint && s.Op == Add {
+			out = append(out, s.taint)
+		}
+	}
+	return out
+}
+
+// FormatTaint writes a taint as it is recorded and as kubectl takes it: key=value:effect, or key:effect without a value.
+func FormatTaint(t corev1.Taint) string {
+	if t.Value == "" {
+		return taintKey(t)
+	}
+	return t.Key + "=" + t.Value + ":" + string(t.Effect)
+}
+
+// ParseTaints reads a list of taints as it is recorded. What is no taint is left out: somebody has edited the record, and
+// guessing would remove a taint that is not ours.
+func ParseTaints(list string) []corev1.Taint {
+	var out []corev1.Taint
+	for _, item := range strings.Split(list, ",") {
+		rest, effect, ok := cutLast(strings.TrimSpace(item), ":")
+		if !ok || rest == "" || effect == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(rest, "=")
+		out = append(out, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+	}
+	return out
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
