@@ -28,6 +28,20 @@ type FeatureMatcherTerm struct {
 // +kubebuilder:validation:MaxProperties=64
 type MatchExpressionSet map[string]*MatchExpression
 
+// The rules below count arguments. By the bounds of the types there can be a million expressions in matchFeatures, and the API
+// server grants ten million steps to a rule and a hundred million to all: so there is one cheap rule for each operator, and
+// the first two look at its letters (only operators without arguments hold an s). Under matchAny there could be 64 times as
+// many expressions, which no rule can afford: crds/trim removes these there, and Compile alone counts.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.value) && self.value.size() > 0 || self.op.contains('s')",message="the operator needs a value; did you write values: instead of value:?"
+// +kubebuilder:validation:XValidation:rule="!has(self.value) || !self.op.contains('s')",message="Exists, DoesNotExist, IsTrue and IsFalse take no value: leave value out, or write op: In to compare"
+// +kubebuilder:validation:XValidation:rule="self.op != 'Gt' || !has(self.value) || self.value.size() < 2",message="Gt takes exactly one value; for a range write op: GtLt"
+// +kubebuilder:validation:XValidation:rule="self.op != 'Ge' || !has(self.value) || self.value.size() < 2",message="Ge takes exactly one value; for a range write op: GeLe"
+// +kubebuilder:validation:XValidation:rule="self.op != 'Lt' || !has(self.value) || self.value.size() < 2",message="Lt takes exactly one value; for a range write op: GtLt"
+// +kubebuilder:validation:XValidation:rule="self.op != 'Le' || !has(self.value) || self.value.size() < 2",message="Le takes exactly one value; for a range write op: GeLe"
+// +kubebuilder:validation:XValidation:rule="self.op != 'GtLt' || !has(self.value) || self.value.size() == 2",message="GtLt takes exactly two values, the lower bound first"
+// +kubebuilder:validation:XValidation:rule="self.op != 'GeLe' || !has(self.value) || self.value.size() == 2",message="GeLe takes exactly two values, the lower bound first"
+
 // MatchExpression says what one element must be like.
 type MatchExpression struct {
 	// Op is the operator.

@@ -45,6 +45,8 @@ type NodeFeatureSpec struct {
 
 // Features are facts by type and by name. A name has the form domain.feature, such as cpu.cpuid; one name may occur in more
 // than one of the three maps.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.flags) && 'rule.matched' in self.flags) && !(has(self.attributes) && 'rule.matched' in self.attributes) && !(has(self.instances) && 'rule.matched' in self.instances)",message="rule.matched is what rules produced on the node, and cannot be published; choose another name"
 type Features struct {
 	// Flags are sets of names without values, such as the CPU's capabilities.
 	// +optional

@@ -31,6 +31,8 @@ type NodeFeatureGroupList struct {
 }
 
 // NodeFeatureGroupSpec holds the rules of a group.
+//
+// +kubebuilder:validation:XValidation:rule="self.featureGroupRules.map(r, r.name).distinct().size() == self.featureGroupRules.size() || (oldSelf.hasValue() && oldSelf.value().featureGroupRules.map(r, r.name).distinct().size() < oldSelf.value().featureGroupRules.size())",message="two rules have the same name; messages tell rules apart by their name",optionalOldSelf=true
 type NodeFeatureGroupSpec struct {
 	// Rules decide on membership: a node belongs to the group if any of them matches.
 	// +listType=atomic

@@ -46,6 +46,10 @@ type NodeFeatureRuleList struct {
 
 // NodeFeatureRuleSpec holds rules and how they are evaluated. Every field but rules is an addition of Assay. None has a
 // default here: an absent field may be inherited through basedOn, and a default would make "absent" invisible.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.rules) || has(self.basedOn) || has(self.rulesFrom)",message="there are no rules: write rules, basedOn or rulesFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules) || self.rules.map(r, r.name).distinct().size() == self.rules.size() || (oldSelf.hasValue() && has(oldSelf.value().rules) && oldSelf.value().rules.map(r, r.name).distinct().size() < oldSelf.value().rules.size())",message="two rules have the same name; messages and basedOn tell rules apart by their name",optionalOldSelf=true
+// +kubebuilder:validation:XValidation:rule="!oldSelf.hasValue() || !has(oldSelf.value().sensitive) || !oldSelf.value().sensitive || (has(self.sensitive) && self.sensitive)",message="sensitive cannot be taken back: delete the object and create it again",optionalOldSelf=true
 type NodeFeatureRuleSpec struct {
 	// Description says what the rules are for.
 	// +optional
@@ -131,6 +135,8 @@ type Base struct {
 }
 
 // RulesSource is where further rules are read from.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef)",message="say where the rules are: secretKeyRef"
 type RulesSource struct {
 	// SecretKeyRef is a key of a Secret in the manager's namespace that holds a YAML list of rules.
 	// +optional
@@ -138,6 +144,8 @@ type RulesSource struct {
 }
 
 // TemplateSource is where the text of a template is read from.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.configMapKeyRef)",message="say where the template is: configMapKeyRef"
 type TemplateSource struct {
 	// ConfigMapKeyRef is a key of a ConfigMap in the manager's namespace.
 	// +optional
@@ -157,6 +165,9 @@ type KeyRef struct {
 }
 
 // Rule creates its outputs on the nodes that match it. A rule without any matcher or condition matches every node.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.labelsTemplateFrom) || !has(self.labelsTemplate) || self.labelsTemplate == ''",message="labelsTemplate and labelsTemplateFrom exclude each other"
+// +kubebuilder:validation:XValidation:rule="!has(self.varsTemplateFrom) || !has(self.varsTemplate) || self.varsTemplate == ''",message="varsTemplate and varsTemplateFrom exclude each other"
 type Rule struct {
 	// Name of the rule, for messages. A rule named * gives defaults to the rules before it and to those that are based on
 	// it.
