@@ -71,9 +71,14 @@ func modelOf(arch string, info Info) map[string]string {
 	switch arch {
 	case "arm64", "arm":
 		set("vendor_id", implementers[info["CPU implementer"]])
-		set("family", info["CPU architecture"])
-		if part, err := strconv.ParseUint(info["CPU part"], 0, 16); err == nil {
-			set("id", strconv.FormatUint(part, 10))
+		// Family and id are the fields of MIDR_EL1 as cpuid reads them: variant and architecture (15, for "see the ID
+		// registers"), part and revision.
+		variant, err1 := strconv.ParseUint(info["CPU variant"], 0, 4)
+		part, err2 := strconv.ParseUint(info["CPU part"], 0, 12)
+		revision, err3 := strconv.ParseUint(info["CPU revision"], 0, 4)
+		if err1 == nil && err2 == nil && err3 == nil {
+			set("family", strconv.FormatUint(variant<<4|15, 10))
+			set("id", strconv.FormatUint(part<<4|revision, 10))
 		}
 	case "s390x":
 		set("vendor_id", strings.ReplaceAll(info["vendor_id"], "/", "_"))
