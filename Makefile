@@ -43,7 +43,7 @@ test-integration: bin/cluster ## Run the tests that need a real control plane (t
 	@bin/cluster run -- go test -count=1 -timeout=20m $$(hack/packages integration)
 
 .PHONY: demo
-demo: ## Label this machine from its real hardware on a real control plane (KEEP=1 leaves it running)
+demo: build ## Label this machine from its real hardware on a real control plane (KEEP=1 leaves it running)
 	go run ./test/demo $(if $(KEEP),--keep)
 
 .PHONY: demo-down

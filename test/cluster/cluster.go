@@ -101,6 +101,9 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if err = os.MkdirAll(c.LogDir(), 0o700); err != nil {
 		return err
 	}
+	if err := (state{}).write(c.dir); err != nil { // from here on Down knows the directory
+		return err
+	}
 	if c.pki, err = newPKI(filepath.Join(c.dir, pkiDir)); err != nil {
 		return err
 	}
@@ -174,23 +177,13 @@ func (c *Cluster) exists(ctx context.Context, resource schema.GroupVersionResour
 	if err != nil {
 		return err
 	}
-	return c.waitFor(ctx, resource.Resource+"/"+name, func(ctx context.Context) error {
+	return WaitFor(ctx, resource.Resource+"/"+name, func(ctx context.Context) error {
 		_, err := client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return errors.New("it does not exist yet")
 		}
 		return err
 	})
-}
-
-// waitFor waits until the condition, named what in the error, returns nil.
-func (c *Cluster) waitFor(ctx context.Context, what string, condition func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("waited %s", readyTimeout))
-	defer cancel()
-	if err := poll(ctx, condition); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
 }
 
 // Attach returns a cluster that another process started in dir. Its control plane cannot be paused, killed or restarted
@@ -371,7 +364,7 @@ func (c *Cluster) Stop() {
 	}
 	if !c.attached {
 		_ = os.RemoveAll(filepath.Join(c.dir, etcdDataDir))
-		_ = os.Remove(filepath.Join(c.dir, stateFile))
+		_ = state{}.write(c.dir) // nothing runs; it tells Down that the directory may go
 	}
 	for _, f := range slices.Backward(cleanup) {
 		f()

@@ -168,6 +168,12 @@ func TestQuotesLogOfWhatDoesNotStart(t *testing.T) {
 			t.Errorf("the error does not mention %q: %v", want, err)
 		}
 	}
+	if err := cluster.Down(dir); err != nil {
+		t.Errorf("remove the directory, which still holds the logs: %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("directory %s: got %v, want it gone", dir, err)
+	}
 }
 
 func TestDetachedClusterStaysUntilDown(t *testing.T) {

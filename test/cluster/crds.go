@@ -43,7 +43,7 @@ func (c *Cluster) ApplyCRDs(ctx context.Context) error {
 	}
 	for _, object := range objects {
 		name := object.GetName()
-		err := c.waitFor(ctx, "definition "+name, func(ctx context.Context) error {
+		err := WaitFor(ctx, "definition "+name, func(ctx context.Context) error {
 			object, err := api.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // Program is what a Cluster runs: a part of the control plane, or a program under test.
@@ -28,12 +27,6 @@ type Program struct {
 	// Ready returns nil once the program does its work. It is asked again and again; nil means ready at once.
 	Ready func(context.Context) error
 }
-
-// readyTimeout bounds how long a program may take to become ready: many times what it needs on a machine under load.
-const readyTimeout = 2 * time.Minute
-
-// pollInterval is how often a condition is looked at. Shorter than anything here takes, long enough to cost nothing.
-const pollInterval = 25 * time.Millisecond
 
 // process is a running program. Its methods are safe for concurrent use.
 type process struct {
@@ -94,9 +87,7 @@ func (p *process) waitReady(ctx context.Context) error {
 	if p.Ready == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
-	defer cancel()
-	err := poll(ctx, func(ctx context.Context) error {
+	err := WaitFor(ctx, "start "+p.Name, func(ctx context.Context) error {
 		select {
 		case <-p.done:
 			return permanentError{p.ended()}
@@ -105,7 +96,7 @@ func (p *process) waitReady(ctx context.Context) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("start %s: %w\n%s", p.Name, err, quoteLog(p.log))
+		return fmt.Errorf("%w\n%s", err, quoteLog(p.log))
 	}
 	return nil
 }
@@ -139,32 +130,6 @@ func (p *process) signal(s syscall.Signal) error {
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // fails only if it is gone already
 	<-p.done
-}
-
-// permanentError ends a poll at once.
-type permanentError struct{ error }
-
-func (e permanentError) Unwrap() error { return e.error }
-
-// poll calls condition until it returns nil or a permanentError. When ctx ends, the error says what was missing last.
-func poll(ctx context.Context, condition func(context.Context) error) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		err := condition(ctx)
-		if err == nil {
-			return nil
-		}
-		var permanent permanentError
-		if errors.As(err, &permanent) {
-			return permanent.error
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; last: %w", context.Cause(ctx), err)
-		case <-ticker.C:
-		}
-	}
 }
 
 const (

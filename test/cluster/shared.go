@@ -95,7 +95,7 @@ func (c *Cluster) removeAll(ctx context.Context, client dynamic.NamespaceableRes
 	if len(list.Items) == 0 {
 		return nil
 	}
-	return c.waitFor(ctx, "removal of all "+resource.Resource, func(ctx context.Context) error {
+	return WaitFor(ctx, "removal of all "+resource.Resource, func(ctx context.Context) error {
 		list, err := client.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

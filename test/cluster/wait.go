@@ -1,0 +1,58 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// patience is how long WaitFor waits: many times what anything here takes, on a machine that does other work too.
+	patience = 2 * time.Minute
+	// pollInterval is how often it looks: more often than anybody notices, seldom enough to cost nothing.
+	pollInterval = 25 * time.Millisecond
+)
+
+// WaitFor waits until the condition returns nil. After two minutes, or when ctx ends, it gives up; the error names what was
+// waited for and holds the condition's last error.
+func WaitFor(ctx context.Context, what string, condition func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %s", patience))
+	defer cancel()
+	if err := poll(ctx, condition); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// permanentError ends a poll at once.
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+// poll calls the condition until it returns nil or a permanentError, or until ctx ends.
+func poll(ctx context.Context, condition func(context.Context) error) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return nil
+		}
+		var permanent permanentError
+		if errors.As(err, &permanent) {
+			return permanent.error
+		}
+		if ctx.Err() == nil || last == nil { // that the wait is over is no news about the condition
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; last: %w", context.Cause(ctx), last)
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,259 @@
+//go:build linux
+
+// Command demo shows the whole of Assay on this machine: its real hardware becomes labels of its Node on a real control plane.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/cluster/kube"
+)
+
+// namespace is where the worker publishes.
+const namespace = "assay-system"
+
+func main() {
+	keep := flag.Bool("keep", false, "leave everything running at the end")
+	down := flag.Bool("down", false, "stop what an earlier demo left running, and nothing else")
+	bin := flag.String("bin", "bin", "`directory` of assay-worker and assay-manager")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *bin, *keep, *down); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, bin string, keep, down bool) error {
+	dir, err := keepDir()
+	if err != nil {
+		return err
+	}
+	if err := cluster.Down(dir); err != nil || down { // what an earlier demo left
+		return err
+	}
+	if bin, err = programs(bin); err != nil {
+		return err
+	}
+	opts := cluster.Options{Scheduler: true, FakeNodes: true, Progress: os.Stdout}
+	if keep {
+		opts.RunDir, opts.Detach = dir, true
+	}
+	began := time.Now()
+	c, err := cluster.Start(ctx, opts)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Kubernetes %s is up after %s.\n", kube.Version, time.Since(began).Round(100*time.Millisecond))
+	err = (&demo{cluster: c, bin: bin}).tell(ctx)
+	if keep && err == nil {
+		fmt.Printf(kept, c.Kubeconfig, filepath.Dir(c.Program(kube.Kubectl)), c.LogDir())
+		return nil
+	}
+	c.Stop()
+	if err == nil {
+		fmt.Println("\nEverything is stopped. `make demo KEEP=1` would have left it running.")
+	}
+	return err
+}
+
+const kept = `
+It is left running. To look around:
+
+    export KUBECONFIG=%s
+    export PATH=%s:$PATH    # for kubectl
+
+Logs are in %s. To stop it: make demo-down
+`
+
+// keepDir is where a demo that is left running is found again.
+func keepDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "assay", "demo"), err
+}
+
+// programs returns the absolute path of bin, which must hold what is shown.
+func programs(bin string) (string, error) {
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{worker, manager} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return "", fmt.Errorf("%w; build the programs first: make build", err)
+		}
+	}
+	return bin, nil
+}
+
+// Names of the programs shown.
+const (
+	worker  = "assay-worker"
+	manager = "assay-manager"
+)
+
+// demo is the story and what it needs.
+type demo struct {
+	cluster *cluster.Cluster
+	bin     string
+	node    string
+}
+
+// tell tells the story, chapter by chapter.
+func (d *demo) tell(ctx context.Context) error {
+	for _, chapter := range []func(context.Context) error{
+		d.registerNode, d.discover, d.label, d.applyRules, d.changeRule,
+	} {
+		if err := chapter(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) registerNode(ctx context.Context) error {
+	say("Assay's kinds, a namespace, and a Node that stands for this machine")
+	if err := d.cluster.ApplyCRDs(ctx); err != nil {
+		return err
+	}
+	if err := d.show(ctx, "create", "namespace", namespace); err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	d.node = strings.ToLower(host)
+	manifest := fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata:\n  name: %q\n  labels:\n    kubernetes.io/hostname: %q\n", d.node, d.node)
+	if _, err := d.cluster.KubectlInput(ctx, manifest, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	return d.show(ctx, "label", "node", d.node, "--list")
+}
+
+func (d *demo) discover(ctx context.Context) error {
+	say("The worker discovers the hardware and publishes it")
+	err := d.cluster.Run(ctx, cluster.Program{
+		Name: worker, Path: filepath.Join(d.bin, worker),
+		Args: []string{"--kubeconfig", d.cluster.Kubeconfig, "--node-name", d.node, "--namespace", namespace, "--port", "0"},
+		Ready: func(ctx context.Context) error {
+			_, err := d.cluster.Kubectl(ctx, "get", "nodefeature", d.node, "--namespace", namespace)
+			return err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return d.show(ctx, "get", "nodefeatures", "--namespace", namespace)
+}
+
+func (d *demo) label(ctx context.Context) error {
+	say("The controller turns it into labels")
+	err := d.cluster.Run(ctx, cluster.Program{
+		Name: manager, Path: filepath.Join(d.bin, manager),
+		Args:  []string{"controller", "--kubeconfig", d.cluster.Kubeconfig},
+		Ready: d.hasLabel("feature.node.kubernetes.io/kernel-version.major", ""),
+	})
+	if err != nil {
+		return err
+	}
+	return d.show(ctx, "label", "node", d.node, "--list")
+}
+
+func (d *demo) applyRules(ctx context.Context) error {
+	say("Two rules of our own: examples/platform.yaml and examples/tier.yaml")
+	if err := d.show(ctx, "apply", "-f", "examples/platform.yaml", "-f", "examples/tier.yaml"); err != nil {
+		return err
+	}
+	if err := d.await(ctx, "example.com/os", ""); err != nil {
+		return err
+	}
+	if err := d.await(ctx, "example.com/tier", "standard"); err != nil {
+		return err
+	}
+	if err := d.showLabels(ctx); err != nil {
+		return err
+	}
+	return d.show(ctx, "get", "nodefeaturerules")
+}
+
+func (d *demo) changeRule(ctx context.Context) error {
+	say("A rule changes, and so does the label")
+	patch := `[{"op":"replace","path":"/spec/rules/0/labels/example.com~1tier","value":"gold"}]`
+	if err := d.show(ctx, "patch", "nodefeaturerule", "example-tier", "--type=json", "--patch="+patch); err != nil {
+		return err
+	}
+	if err := d.await(ctx, "example.com/tier", "gold"); err != nil {
+		return err
+	}
+	return d.showLabels(ctx)
+}
+
+// showLabels shows those labels that come from the examples.
+func (d *demo) showLabels(ctx context.Context) error {
+	return d.show(ctx, "get", "node", d.node,
+		"--label-columns=example.com/os,example.com/kernel-major,example.com/kernel-minor,example.com/cpu-vendor,example.com/tier")
+}
+
+// show runs kubectl and prints the command and what it says.
+func (d *demo) show(ctx context.Context, args ...string) error {
+	fmt.Println("$ kubectl", shellLine(args))
+	out, err := d.cluster.Kubectl(ctx, args...)
+	fmt.Print(out)
+	return err
+}
+
+// await waits until the Node has the label, with the value unless that is "". The error quotes the logs.
+func (d *demo) await(ctx context.Context, key, value string) error {
+	err := cluster.WaitFor(ctx, "label "+key+" on node "+d.node, d.hasLabel(key, value))
+	if err != nil {
+		return fmt.Errorf("%w\n%s\n%s", err, d.cluster.Log(worker), d.cluster.Log(manager))
+	}
+	return nil
+}
+
+// hasLabel returns a condition: the Node has the label, with the value unless that is "".
+func (d *demo) hasLabel(key, value string) func(context.Context) error {
+	template := fmt.Sprintf(`--output=go-template={{index .metadata.labels %q}}`, key)
+	return func(ctx context.Context) error {
+		got, err := d.cluster.Kubectl(ctx, "get", "node", d.node, template)
+		switch {
+		case err != nil:
+			return err
+		case got == "<no value>" || got == "":
+			return errors.New("the node does not have it")
+		case value != "" && got != value:
+			return fmt.Errorf("it is %q, not %q", got, value)
+		}
+		return nil
+	}
+}
+
+// say prints the title of a chapter.
+func say(title string) { fmt.Printf("\n== %s\n", title) }
+
+// shellLine is a command line that can be pasted into a shell.
+func shellLine(args []string) string {
+	var line strings.Builder
+	for i, arg := range args {
+		if i > 0 {
+			line.WriteByte(' ')
+		}
+		if strings.ContainsAny(arg, ` "'[]{}$*`) {
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+		line.WriteString(arg)
+	}
+	return line.String()
+}
