@@ -166,8 +166,8 @@ type KeyRef struct {
 
 // Rule creates its outputs on the nodes that match it. A rule without any matcher or condition matches every node.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.labelsTemplateFrom) || !has(self.labelsTemplate) || self.labelsTemplate == ''",message="labelsTemplate and labelsTemplateFrom exclude each other"
-// +kubebuilder:validation:XValidation:rule="!has(self.varsTemplateFrom) || !has(self.varsTemplate) || self.varsTemplate == ''",message="varsTemplate and varsTemplateFrom exclude each other"
+// +kubebuilder:validation:XValidation:rule="!has(self.labelsTemplateFrom) || !has(self.labelsTemplate) || self.labelsTemplate.size() == 0",message="labelsTemplate and labelsTemplateFrom exclude each other"
+// +kubebuilder:validation:XValidation:rule="!has(self.varsTemplateFrom) || !has(self.varsTemplate) || self.varsTemplate.size() == 0",message="varsTemplate and varsTemplateFrom exclude each other"
 type Rule struct {
 	// Name of the rule, for messages. A rule named * gives defaults to the rules before it and to those that are based on
 	// it.

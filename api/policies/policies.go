@@ -1,0 +1,67 @@
+// Package policies holds the ValidatingAdmissionPolicies that Assay ships. The chart, the tests and the command line all use
+// this one copy.
+package policies
+
+import (
+	"embed"
+	"io/fs"
+	"sort"
+	"strings"
+)
+
+// The names that the policies are written for.
+const (
+	// DefaultNamespace is where Assay is installed.
+	DefaultNamespace = "assay-system"
+	// DefaultWorker is the ServiceAccount of the workers in that namespace.
+	DefaultWorker = "assay-worker"
+	// DefaultManager is the ServiceAccount of the manager in that namespace.
+	DefaultManager = "assay-manager"
+)
+
+// Names are what an installation may call otherwise than the defaults. Empty ones are the defaults.
+type Names struct {
+	Namespace, Worker, Manager string
+}
+
+//go:embed *.yaml
+var files embed.FS
+
+// All returns the YAML of every policy, by file name, for an installation with these names.
+func All(n Names) map[string][]byte {
+	replace := strings.NewReplacer(
+		user(DefaultNamespace, DefaultWorker), user(or(n.Namespace, DefaultNamespace), or(n.Worker, DefaultWorker)),
+		user(DefaultNamespace, DefaultManager), user(or(n.Namespace, DefaultNamespace), or(n.Manager, DefaultManager)),
+		"'"+DefaultNamespace+"'", "'"+or(n.Namespace, DefaultNamespace)+"'",
+	)
+	out := map[string][]byte{}
+	for _, name := range FileNames() {
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			panic(err) // an embedded file that was just listed
+		}
+		out[name] = []byte(replace.Replace(string(data)))
+	}
+	return out
+}
+
+// FileNames returns the names of the files, sorted.
+func FileNames() []string {
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		panic(err) // the pattern is constant
+	}
+	sort.Strings(names)
+	return names
+}
+
+func user(namespace, serviceAccount string) string {
+	return "system:serviceaccount:" + namespace + ":" + serviceAccount
+}
+
+func or(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
