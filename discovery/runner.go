@@ -135,7 +135,11 @@ func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Feat
 			return Result{}, errors.New("still waits for an earlier read")
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, ErrTimeout)
+	timeout := r.timeout
+	if p, ok := e.Source.(Patient); ok {
+		timeout = max(timeout, p.Timeout())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 	defer cancel()
 
 	type outcome struct {

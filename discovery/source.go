@@ -3,6 +3,7 @@ package discovery
 
 import (
 	"context"
+	"time"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/host"
@@ -39,6 +40,11 @@ const (
 	CustomPriority  = 10
 	LocalPriority   = 20
 )
+
+// Patient is a Source that may take longer than SourceTimeout, because it runs programs.
+type Patient interface {
+	Timeout() time.Duration
+}
 
 // Supplemental marks a Source that "all" does not select: it runs only where it is named.
 type Supplemental interface {

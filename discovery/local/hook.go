@@ -1,0 +1,110 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// DefaultHookTimeout bounds one hook: tools that ask a GPU or a BMC take seconds.
+	DefaultHookTimeout = 10 * time.Second
+	// MaxHooksTime bounds all of them, and with them how late everything else of a node can be.
+	MaxHooksTime = 30 * time.Second
+	// maxHooks bounds how many are run.
+	maxHooks = 64
+	// maxErrorLines bounds how much of a hook's error output is passed on.
+	maxErrorLines = 100
+	maxErrorBytes = 16 << 10
+)
+
+var (
+	errOutput = fmt.Errorf("printed more than %d bytes", MaxFileSize)
+	errTime   = errors.New("took too long, and was ended with all it had started")
+)
+
+// runHooks runs the executable regular files of the hooks' directory, in the order of their names.
+func (s *Source) runHooks(ctx context.Context, out *elements) {
+	entries, err := os.ReadDir(s.config.HooksDirectory) // sorted
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		out.problem(err)
+		return
+	}
+	ran := 0
+	for _, entry := range entries {
+		path := filepath.Join(s.config.HooksDirectory, entry.Name())
+		info, err := os.Stat(path)
+		if err != nil {
+			out.problem(err)
+			continue
+		}
+		if strings.HasPrefix(entry.Name(), ".") || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
+			continue
+		}
+		if why := writable(info); why != "" {
+			out.problem(fmt.Errorf("%s: not run: %s, and it would run with the worker's rights", path, why))
+			continue
+		}
+		if ran++; ran > maxHooks {
+			out.problem(fmt.Errorf("%s: only the first %d hooks are run", s.config.HooksDirectory, maxHooks))
+			return
+		}
+		s.runHook(ctx, path, out)
+	}
+}
+
+// runHook runs one hook. One that fails gives nothing, and stops no other.
+func (s *Source) runHook(ctx context.Context, path string, out *elements) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.config.HookTimeout, errTime)
+	defer cancel()
+	stdout := &bounded{max: MaxFileSize, full: cancel}
+	stderr := &bounded{max: maxErrorBytes, full: func() {}}
+	err := execute(ctx, path, stdout, stderr)
+	lines := 0
+	for line := range bytes.Lines(stderr.Bytes()) {
+		if lines++; lines > maxErrorLines {
+			break
+		}
+		s.config.Stderr(filepath.Base(path), strings.TrimRight(strings.ToValidUTF8(string(line), "?"), "\r\n"))
+	}
+	switch {
+	case stdout.over:
+		err = errOutput
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		out.problem(fmt.Errorf("hook %s: %w", path, err))
+		return
+	}
+	out.parse(path, stdout.Bytes())
+}
+
+// bounded keeps what is written to it up to a bound; the rest is thrown away, and the writer is told to stop.
+type bounded struct {
+	bytes.Buffer
+	max  int
+	over bool
+	full func()
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	room := b.max - b.Len()
+	if len(p) > room {
+		b.Buffer.Write(p[:max(room, 0)])
+		if !b.over {
+			b.over = true
+			b.full()
+		}
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
+}

@@ -1,0 +1,252 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// result is what a user sees of a discovery.
+type result struct {
+	Labels, Features map[string]string
+	Problems         []string
+}
+
+func discover(t *testing.T, files map[string]string, change func(*Config)) result {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, "features.d", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := Config{Directory: "features.d", Now: func() time.Time { return noon }}
+	if change != nil {
+		change(&c)
+	}
+	r, err := New(c).Discover(context.Background(), host.Real(host.Paths{Root: root}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.Features.Attributes[LabelFeature].Elements, r.Labels); len(r.Labels) > 0 && diff != "" {
+		t.Errorf("labels differ from %s: %s", LabelFeature, diff)
+	}
+	out := result{Labels: r.Labels, Features: r.Features.Attributes[PlainFeature].Elements}
+	for _, p := range r.Problems {
+		out.Problems = append(out.Problems, p.Error())
+	}
+	return out
+}
+
+func TestFeatureFiles(t *testing.T) {
+	type m = map[string]string
+	cases := map[string]struct {
+		files    m
+		labels   m
+		features m
+		problems []string
+	}{
+		"NameIsTrueAndValueIsVerbatim": {
+			files:  m{"a": "one\n  two=2=3 \n# a comment\n\nvendor.io/three = x\n"},
+			labels: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"}, features: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"},
+		},
+		"DirectivesHoldForTheNextLineOnly": {
+			files:  m{"a": "# +no-feature\nlabel=1\n# +no-label\nfeature=1\nboth=1\n"},
+			labels: m{"label": "1", "both": "1"}, features: m{"feature": "1", "both": "1"},
+		},
+		"DirectivesTakeBackAnEarlierLine": {
+			files:  m{"a": "x=1\n# +no-label\nx=2\n"},
+			labels: m{}, features: m{"x": "2"},
+		},
+		"ExpiryHoldsUntilTheNextOne": {
+			files: m{"a": "# +expiry-time=2026-01-01T11:00:00Z\nold=1\nold2=1\n" +
+				"# +expiry-time=2026-01-01T13:00:00Z\nnew=1\n"},
+			labels: m{"new": "1"}, features: m{"new": "1"},
+		},
+		"ExpiryEndsWithItsFile": {
+			files:  m{"a": "# +expiry-time=2026-01-01T11:00:00Z\nold=1\n", "b": "new=1\n"},
+			labels: m{"new": "1"}, features: m{"new": "1"},
+		},
+		"UnreadableExpiryKeepsTheOneBefore": {
+			files:  m{"a": "# +expiry-time=tomorrow\nx=1\n"},
+			labels: m{"x": "1"}, features: m{"x": "1"},
+			problems: []string{`/features.d/a:1: expiry-time "tomorrow": write a time such as 2030-01-31T12:00:00Z`},
+		},
+		"LaterFileWins": {
+			files:  m{"a": "x=1\n", "b": "x=2\n"},
+			labels: m{"x": "2"}, features: m{"x": "2"},
+			problems: []string{"/features.d/b:1: x was given in /features.d/a:1 already; this one holds"},
+		},
+		"DotFilesAndDirectoriesAreSkipped": {
+			files:  m{".hidden": "x=1\n", "dir/y": "y=1\n", "z": "z\n"},
+			labels: m{"z": "true"}, features: m{"z": "true"},
+		},
+		"UnknownDirectiveIsSaid": {
+			files:  m{"a": "# +no-labels\nx\n"},
+			labels: m{"x": "true"}, features: m{"x": "true"},
+			problems: []string{`/features.d/a:1: unknown directive "no-labels": there are +expiry-time=, +no-feature and +no-label`},
+		},
+		"TooLargeFileIsLeftOut": {
+			files:  m{"a": strings.Repeat("x\n", MaxFileSize), "b": "y\n"},
+			labels: m{"y": "true"}, features: m{"y": "true"},
+			problems: []string{"/features.d/a: larger than the bound of 65536 bytes; left out"},
+		},
+		"NamelessLineIsSaid": {
+			files:    m{"a": "=1\n"},
+			labels:   m{},
+			problems: []string{`/features.d/a:1: "=1" has no name before the =`},
+		},
+		"NoDirectory": {labels: m{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := discover(t, tc.files, nil)
+			if diff := cmp.Diff(result{tc.labels, tc.features, tc.problems}, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestStrictRefusesWhatOthersCanWrite(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, "open")
+	if err := os.WriteFile(path, []byte("x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o646); err != nil {
+		t.Fatal(err)
+	}
+	for strict, labels := range map[bool]int{false: 1, true: 0} {
+		r, err := New(Config{Directory: ".", Strict: strict}).Discover(context.Background(), host.Real(host.Paths{Root: root}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Labels) != labels || len(r.Problems) != 1 {
+			t.Errorf("strict %v: labels %v, problems %v", strict, r.Labels, r.Problems)
+		}
+	}
+}
+
+// hooks writes executable scripts and returns their directory.
+func hooks(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestHooks(t *testing.T) {
+	dir := hooks(t, map[string]string{
+		"a-good":  "echo good=1; echo '# +no-label'; echo feature=1; echo said >&2",
+		"b-fails": "echo lost=1; exit 3",
+		"c-loud":  "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
+		"d-env":   "echo secret=$SECRET; echo cwd=$PWD",
+	})
+	if err := os.WriteFile(filepath.Join(dir, "no-program"), []byte("echo never"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SECRET", "token")
+	var said []string
+	got := discover(t, map[string]string{"f": "good=2\n"}, func(c *Config) {
+		c.HooksEnabled, c.HooksDirectory = true, dir
+		c.Stderr = func(hook, line string) { said = append(said, hook+": "+line) }
+	})
+	want := result{
+		Labels:   map[string]string{"good": "2", "secret": "", "cwd": "/"},
+		Features: map[string]string{"good": "2", "feature": "1", "secret": "", "cwd": "/"},
+		Problems: []string{
+			"hook " + dir + "/b-fails: failed with exit status 3",
+			"hook " + dir + "/c-loud: printed more than 65536 bytes",
+			"/features.d/f:1: good was given in " + dir + "/a-good:1 already; this one holds",
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"a-good: said"}, said); diff != "" {
+		t.Errorf("stderr: %s", diff)
+	}
+}
+
+func TestHooksAreOffByDefault(t *testing.T) {
+	dir := hooks(t, map[string]string{"a": "echo x"})
+	got := discover(t, nil, func(c *Config) { c.HooksDirectory = dir })
+	if len(got.Labels) > 0 {
+		t.Errorf("labels = %v", got.Labels)
+	}
+}
+
+func TestHookThatHangsIsEndedWithItsChildren(t *testing.T) {
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	dir := hooks(t, map[string]string{"a": fmt.Sprintf("sleep 1000 & echo $! > %s.new; mv %s.new %s; wait", pidFile, pidFile, pidFile)})
+	got := discover(t, nil, func(c *Config) {
+		c.HooksEnabled, c.HooksDirectory, c.HookTimeout = true, dir, 300*time.Millisecond
+	})
+	want := []string{"hook " + dir + "/a: " + errTime.Error()}
+	if diff := cmp.Diff(want, got.Problems); diff != "" {
+		t.Fatal(diff)
+	}
+	data, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Skip("the machine was too busy to start the child in time")
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alive(pid) {
+		t.Errorf("child %d lives", pid)
+	}
+}
+
+// alive reports whether a process runs; one that waits for its parent to collect it does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
+
+func TestHooksGetMoreTimeThanFiles(t *testing.T) {
+	var patient discovery.Patient = New(Config{HooksEnabled: true})
+	if patient.Timeout() <= discovery.SourceTimeout {
+		t.Errorf("timeout = %v", patient.Timeout())
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("a\nb=c\n# +no-label\nd\n# +expiry-time=2030-01-01T00:00:00Z\ne\n")
+	f.Add("# +expiry-time=\xff\n\x00=\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		e := &elements{labels: map[string]string{}, features: map[string]string{}, from: map[string]string{}, now: noon}
+		e.parse("f", []byte(text))
+		for name := range e.labels {
+			if name == "" || strings.ContainsAny(name, "\n=") {
+				t.Errorf("name %q", name)
+			}
+		}
+	})
+}

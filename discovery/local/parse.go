@@ -1,0 +1,93 @@
+package local
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// elements gathers what feature files say.
+type elements struct {
+	labels, features map[string]string
+	from             map[string]string // where a name was last given
+	problems         []error
+	now              time.Time
+}
+
+func (e *elements) problem(err error) { e.problems = append(e.problems, err) }
+
+// parse reads one feature file: lines of the form name or name=value, comments, and directives in comments.
+//
+//	# +expiry-time=2030-01-01T00:00:00Z   lines from here on hold until then
+//	# +no-feature                         the next line is a label only
+//	# +no-label                           the next line is a feature only
+func (e *elements) parse(origin string, data []byte) {
+	var expiry time.Time
+	noFeature, noLabel := false, false
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		line = host.Clean([]byte(line))
+		where := fmt.Sprintf("%s:%d", origin, number)
+		if comment, ok := strings.CutPrefix(line, "#"); ok {
+			directive, ok := strings.CutPrefix(strings.TrimSpace(comment), "+")
+			if !ok {
+				continue
+			}
+			switch value, timed := strings.CutPrefix(directive, "expiry-time="); {
+			case timed:
+				t, err := time.Parse(time.RFC3339, strings.TrimSpace(value))
+				if err != nil {
+					e.problem(fmt.Errorf("%s: expiry-time %q: write a time such as 2030-01-31T12:00:00Z", where, value))
+					continue
+				}
+				expiry = t
+			case directive == "no-feature":
+				noFeature = true
+			case directive == "no-label":
+				noLabel = true
+			default:
+				e.problem(fmt.Errorf("%s: unknown directive %q: there are +expiry-time=, +no-feature and +no-label", where, directive))
+			}
+			continue
+		}
+		if line == "" {
+			continue
+		}
+		if expiry.IsZero() || e.now.Before(expiry) {
+			e.add(where, line, noFeature, noLabel)
+		}
+		noFeature, noLabel = false, false
+	}
+}
+
+func (e *elements) add(where, line string, noFeature, noLabel bool) {
+	name, value, ok := strings.Cut(line, "=")
+	if !ok {
+		value = "true"
+	}
+	if name == "" {
+		e.problem(fmt.Errorf("%s: %q has no name before the =", where, line))
+		return
+	}
+	if before, twice := e.from[name]; twice && !sameFile(before, where) {
+		e.problem(fmt.Errorf("%s: %s was given in %s already; this one holds", where, name, before))
+	}
+	e.from[name] = where
+	put(e.features, name, value, noFeature)
+	put(e.labels, name, value, noLabel)
+}
+
+func put(m map[string]string, name, value string, not bool) {
+	if not {
+		delete(m, name)
+		return
+	}
+	m[name] = value
+}
+
+func sameFile(a, b string) bool {
+	return a[:strings.LastIndexByte(a, ':')] == b[:strings.LastIndexByte(b, ':')]
+}
