@@ -69,7 +69,7 @@ func (s *Source) runHook(ctx context.Context, path string, out *elements) {
 	stderr := &bounded{max: maxErrorBytes, full: func() {}}
 	err := execute(ctx, path, stdout, stderr)
 	lines := 0
-	for line := range bytes.Lines(stderr.Bytes()) {
+	for line := range bytes.Lines(stderr.buffer.Bytes()) {
 		if lines++; lines > maxErrorLines {
 			break
 		}
@@ -85,26 +85,27 @@ func (s *Source) runHook(ctx context.Context, path string, out *elements) {
 		out.problem(fmt.Errorf("hook %s: %w", path, err))
 		return
 	}
-	out.parse(path, stdout.Bytes())
+	out.parse(path, stdout.buffer.Bytes())
 }
 
-// bounded keeps what is written to it up to a bound; the rest is thrown away, and the writer is told to stop.
+// bounded keeps what is written to it up to a bound; the rest is thrown away, and the writer is told to stop. The buffer
+// is no embedded one: its ReadFrom would pass by the bound.
 type bounded struct {
-	bytes.Buffer
-	max  int
-	over bool
-	full func()
+	buffer bytes.Buffer
+	max    int
+	over   bool
+	full   func()
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	room := b.max - b.Len()
+	room := b.max - b.buffer.Len()
 	if len(p) > room {
-		b.Buffer.Write(p[:max(room, 0)])
+		b.buffer.Write(p[:max(room, 0)])
 		if !b.over {
 			b.over = true
 			b.full()
 		}
 		return len(p), nil
 	}
-	return b.Buffer.Write(p)
+	return b.buffer.Write(p)
 }

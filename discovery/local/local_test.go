@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
@@ -117,7 +118,7 @@ func TestFeatureFiles(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := discover(t, tc.files, nil)
-			if diff := cmp.Diff(result{tc.labels, tc.features, tc.problems}, got); diff != "" {
+			if diff := cmp.Diff(result{tc.labels, tc.features, tc.problems}, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -126,7 +127,10 @@ func TestFeatureFiles(t *testing.T) {
 
 func TestStrictRefusesWhatOthersCanWrite(t *testing.T) {
 	root := t.TempDir()
-	path := filepath.Join(root, "open")
+	path := filepath.Join(root, "features.d", "open")
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte("x\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +138,7 @@ func TestStrictRefusesWhatOthersCanWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for strict, labels := range map[bool]int{false: 1, true: 0} {
-		r, err := New(Config{Directory: ".", Strict: strict}).Discover(context.Background(), host.Real(host.Paths{Root: root}))
+		r, err := New(Config{Directory: "features.d", Strict: strict}).Discover(context.Background(), host.Real(host.Paths{Root: root}))
 		if err != nil {
 			t.Fatal(err)
 		}
