@@ -1,0 +1,71 @@
+package system_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/assay-project/assay/discovery/host"
+	"github.com/assay-project/assay/discovery/system"
+)
+
+func TestParseOSRelease(t *testing.T) {
+	got := system.ParseOSRelease([]byte(`# a comment
+ID=debian
+NAME="Debian GNU/Linux"
+SINGLE='one \two'
+ESCAPED="say \"hi\" for \$5"
+EMPTY=
+NOT AN ASSIGNMENT
+9LIVES=cat
+bad-name=x
+=x
+CRLF=y` + "\r\n"))
+	want := map[string]string{
+		"ID": "debian", "NAME": "Debian GNU/Linux", "SINGLE": `one \two`, "ESCAPED": `say "hi" for $5`, "EMPTY": "", "CRLF": "y",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("os-release (-want +got):\n%s", diff)
+	}
+}
+
+func TestVersionIDIsSplit(t *testing.T) {
+	for id, want := range map[string][]string{
+		"12":       {"12", ""},
+		"22.04":    {"22", "04"},
+		"4.14.8":   {"4", "14"},
+		"9.3-beta": {"9", ""},
+		"testing":  nil,
+		"12-sid":   nil,
+		"":         nil,
+	} {
+		r := system.ParseOSRelease([]byte("VERSION_ID=" + id))
+		major, ok := r["VERSION_ID.major"]
+		if want == nil {
+			if ok {
+				t.Errorf("VERSION_ID=%s: major %q, want none", id, major)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, []string{major, r["VERSION_ID.minor"]}); diff != "" {
+			t.Errorf("VERSION_ID=%s (-want +got):\n%s", id, diff)
+		}
+	}
+}
+
+func FuzzParseOSRelease(f *testing.F) {
+	f.Add([]byte("ID=\"x\\\"\nVERSION_ID='1.2"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := system.ParseOSRelease(data)
+		if len(r) > 258 {
+			t.Errorf("%d variables", len(r))
+		}
+		for k, v := range r {
+			if len(v) > host.MaxValueLength || !utf8.ValidString(v) || strings.ContainsAny(k, "=\n ") {
+				t.Errorf("%q = %q", k, v)
+			}
+		}
+	})
+}
