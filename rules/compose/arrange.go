@@ -14,14 +14,22 @@ type part struct{ doc, rule int }
 // planned is one rule of the result: the parts that its fields come from, highest precedence first.
 type planned struct{ parts []part }
 
-// plan returns the documents under roots in the order of precedence, and the rules of the result in the order in which
-// they run.
-func (g *graph[D]) plan(roots []int) ([]int, []planned, error) {
+// plan is what an assembly is going to be.
+type plan struct {
+	order     []int     // the documents, highest precedence first
+	rules     []planned // in the order in which they run
+	wildcards []part    // highest precedence first
+}
+
+// plan decides what the documents under roots come to.
+func (g *graph[D]) plan(roots []int) (*plan, error) {
 	order, err := g.linearize(roots)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return order, g.arrange(order, roots), nil
+	p := &plan{order: order}
+	p.rules, p.wildcards = g.arrange(order, roots)
+	return p, nil
 }
 
 // arrange decides which rules combine, and where they stand.
@@ -30,7 +38,7 @@ func (g *graph[D]) plan(roots []int) ([]int, []planned, error) {
 // rule found so far. A rule adds its fields to the one of its name found in an earlier document, and takes its place over
 // to its own document. Two rules of one name in one document stay two, as NFD has it: the n-th of a document combines with
 // the n-th of another. Rules without a name combine with nothing.
-func (g *graph[D]) arrange(order, roots []int) []planned {
+func (g *graph[D]) arrange(order, roots []int) (rules []planned, wildcards []part) {
 	type key struct {
 		name string
 		nth  int
@@ -49,6 +57,7 @@ func (g *graph[D]) arrange(order, roots []int) []planned {
 			}
 			p := part{doc, i}
 			if name == Wildcard {
+				wildcards = append(wildcards, p)
 				for f := range found {
 					found[f].parts = append(found[f].parts, p)
 				}
@@ -77,11 +86,11 @@ func (g *graph[D]) arrange(order, roots []int) []planned {
 		}
 		return place[a].rule - place[b].rule
 	})
-	out := make([]planned, len(found))
+	rules = make([]planned, len(found))
 	for i, f := range at {
-		out[i] = found[f]
+		rules[i] = found[f]
 	}
-	return out
+	return rules, wildcards
 }
 
 // reachable returns a function that says whether a rule of that name of the document at that rank of order is inherited:

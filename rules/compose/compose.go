@@ -56,7 +56,8 @@ type Assembled struct {
 	// Main is the ID of the main document, Bases are those of all others, highest precedence first.
 	Main  string
 	Bases []string
-	// Hash is the tree digest of the result: tree:sha256:HEX. Equal results have equal hashes.
+	// Hash is the tree digest of the result: tree:sha256:HEX. Equal results have equal hashes. It covers the wildcards that
+	// are no longer in Spec, because a pinned template must not change what it does to the rules that are based on it.
 	Hash string
 }
 
@@ -148,10 +149,11 @@ func (t *typed) assemble(g *graph[Document], roots []int) (*Assembled, error) {
 
 // combine puts the documents under roots together. It returns their order as well.
 func (t *typed) combine(g *graph[Document], roots []int) (*Assembled, []int, error) {
-	order, planned, err := g.plan(roots)
+	p, err := g.plan(roots)
 	if err != nil {
 		return nil, nil, err
 	}
+	order := p.order
 	spec := *g.docs[order[0]].doc.Spec
 	spec.BasedOn = nil
 	for _, d := range order[1:] {
@@ -159,20 +161,24 @@ func (t *typed) combine(g *graph[Document], roots []int) (*Assembled, []int, err
 			return nil, nil, err
 		}
 	}
-	out := &Assembled{Spec: &spec, Rules: make([]Source, len(planned)), Main: g.docs[order[0]].id, Bases: g.ids(order[1:])}
-	spec.Rules = make([]nfdv1alpha1.Rule, len(planned))
-	for i, p := range planned {
+	out := &Assembled{Spec: &spec, Rules: make([]Source, len(p.rules)), Main: g.docs[order[0]].id, Bases: g.ids(order[1:])}
+	spec.Rules = make([]nfdv1alpha1.Rule, len(p.rules))
+	for i, from := range p.rules {
 		r := &spec.Rules[i]
-		*r = g.docs[p.parts[0].doc].doc.Spec.Rules[p.parts[0].rule]
-		for _, part := range p.parts[1:] {
-			fillRule(r, &g.docs[part.doc].doc.Spec.Rules[part.rule])
+		*r = *ruleAt(g, from.parts[0])
+		for _, part := range from.parts[1:] {
+			fillRule(r, ruleAt(g, part))
 		}
-		out.Rules[i] = Source{Rule: r.Name, From: g.sources(p)}
+		out.Rules[i] = Source{Rule: r.Name, From: g.sources(from)}
 	}
-	canonical := Canonical(&spec)
-	if len(canonical) > MaxResult {
-		return nil, nil, &LimitError{What: "bytes in the result", Got: len(canonical), Limit: MaxResult}
+	all := spec
+	for _, w := range p.wildcards {
+		all.Rules = append(all.Rules[:len(all.Rules):len(all.Rules)], *ruleAt(g, w))
 	}
-	out.Hash = "tree:" + digest(canonical)
-	return out, order, nil
+	out.Hash, err = treeDigest(&all)
+	return out, order, err
+}
+
+func ruleAt(g *graph[Document], p part) *nfdv1alpha1.Rule {
+	return &g.docs[p.doc].doc.Spec.Rules[p.rule]
 }

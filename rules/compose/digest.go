@@ -29,6 +29,15 @@ func digest(canonical []byte) string {
 	return ownPrefix + hex.EncodeToString(sum[:])
 }
 
+// treeDigest returns the digest of an assembled spec, with the wildcards after its rules, and holds it to its limit.
+func treeDigest(spec *nfdv1alpha1.NodeFeatureRuleSpec) (string, error) {
+	text := Canonical(spec)
+	if len(text) > MaxResult {
+		return "", &LimitError{What: "bytes in the result", Got: len(text), Limit: MaxResult}
+	}
+	return "tree:" + digest(text), nil
+}
+
 // checkDigests compares the documents in order with the digests that others pin them to. get returns the digest of a
 // document, own or of its tree; ok is false if the document is not here to be looked at.
 func (g *graph[D]) checkDigests(order []int, get func(doc int, tree bool) (digest string, ok bool, err error)) error {

@@ -39,6 +39,23 @@ type YAML struct {
 
 // ParseYAML reads one document. Its fields are not checked yet, see CheckFields.
 func ParseYAML(id string, text []byte) (*YAML, error) {
+	roots, err := ParseTrees(id, text)
+	if err != nil {
+		return nil, err
+	}
+	switch len(roots) {
+	case 0:
+		return nil, fmt.Errorf("%s: there is no document in it", id)
+	case 1:
+		doc := &YAML{ID: id, Root: roots[0]}
+		return doc, doc.findSpec()
+	}
+	return nil, fmt.Errorf("%s:%d: a second document begins here, want one a file", id, roots[1].Line)
+}
+
+// ParseTrees reads every document of a YAML or JSON text, within the bounds of this package, with aliases expanded. A key
+// that is there twice in a map is an error. The nodes are document nodes.
+func ParseTrees(id string, text []byte) ([]*yaml.Node, error) {
 	if len(text) > MaxText {
 		return nil, &LimitError{What: "bytes in " + id, Got: len(text), Limit: MaxText}
 	}
@@ -46,25 +63,21 @@ func ParseYAML(id string, text []byte) (*YAML, error) {
 	if bytes.IndexByte(text, 0) >= 0 {
 		return nil, fmt.Errorf("%s: this is a binary file, no YAML", id)
 	}
-	var root, next yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&root); errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: there is no document in it", id)
-	} else if err != nil {
-		return nil, fmt.Errorf("%s: %w", id, err)
-	}
-	if err := d.Decode(&next); err == nil {
-		return nil, fmt.Errorf("%s:%d: a second document begins here, want one a file", id, next.Line)
-	} else if !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: %w", id, err)
-	}
+	var roots []*yaml.Node
 	x := expander{id: id}
-	expanded, err := x.expand(&root, 0)
-	if err != nil {
-		return nil, err
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var root yaml.Node
+		if err := d.Decode(&root); errors.Is(err, io.EOF) {
+			return roots, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		expanded, err := x.expand(&root, 0)
+		if err != nil {
+			return nil, err
+		}
+		roots = append(roots, expanded)
 	}
-	doc := &YAML{ID: id, Root: expanded}
-	return doc, doc.findSpec()
 }
 
 // findSpec sets d.Spec.

@@ -34,6 +34,11 @@ type YAMLOptions struct {
 	// KeepNames leaves templates of the cluster where they are: the result is based on them. That is possible only if they
 	// come after everything else.
 	KeepNames bool
+	// KeepWildcards keeps the rules that give defaults, for a result that others will be based on.
+	KeepWildcards bool
+	// Into is the document that the result is put into; the first one if nil. It differs from the first where something
+	// overrides what people wrote.
+	Into *YAML
 }
 
 // AssembleYAML combines the first document with its bases and with the layers below it, as AssembleLayers does. Comments
@@ -132,10 +137,11 @@ func (f *untyped) digests(g *graph[*YAML]) func(int, bool) (string, bool, error)
 
 // combine puts the documents under roots together.
 func (f *untyped) combine(g *graph[*YAML], roots []int) (*AssembledYAML, []int, error) {
-	order, planned, err := g.plan(roots)
+	p, err := g.plan(roots)
 	if err != nil {
 		return nil, nil, err
 	}
+	order := p.order
 	present, kept, err := splitKept(g, order, roots)
 	if err != nil {
 		return nil, nil, err
@@ -152,28 +158,45 @@ func (f *untyped) combine(g *graph[*YAML], roots []int) (*AssembledYAML, []int, 
 	}
 	out := &AssembledYAML{Spec: spec, Bases: g.ids(present[1:]), origin: f.origin}
 	var rules []*yaml.Node
-	for _, p := range planned {
-		rule, err := m.rule(g, p)
+	for _, from := range p.rules {
+		rule, err := m.rule(g, from)
 		if err != nil {
 			return nil, nil, err
 		}
 		_, name := lookup(rule, "name")
-		source := Source{From: g.sources(p)}
+		source := Source{From: g.sources(from)}
 		if name != nil {
 			source.Rule = name.Value
 		}
 		rules, out.Rules = append(rules, rule), append(out.Rules, source)
 	}
-	setRules(spec, rules)
+	var wildcards []*yaml.Node
+	for _, w := range p.wildcards {
+		rule, err := m.rule(g, planned{parts: []part{w}})
+		if err != nil {
+			return nil, nil, err
+		}
+		wildcards = append(wildcards, rule)
+	}
 	setBases(spec, kept)
-	if err := out.finish(main); err != nil {
+	setRules(spec, append(slices.Clone(rules), wildcards...))
+	if err := out.check(); err != nil {
 		return nil, nil, err
 	}
+	if f.opt.KeepWildcards { // first, where they reach no rule a second time
+		rules = append(wildcards, rules...)
+	}
+	setRules(spec, rules)
+	into := main
+	if f.opt.Into != nil {
+		into = f.opt.Into
+	}
+	out.Root = replace(into.Root, into.Spec, spec)
 	return out, order, nil
 }
 
-// finish checks the result, and puts it into a copy of the main document.
-func (a *AssembledYAML) finish(main *YAML) error {
+// check refuses a spec that the API would refuse, and sets the hash.
+func (a *AssembledYAML) check() error {
 	if problems := checkShape(a.Spec, a.Origin); len(problems) > 0 {
 		return problems.orNil()
 	}
@@ -181,13 +204,8 @@ func (a *AssembledYAML) finish(main *YAML) error {
 	if err != nil {
 		return err
 	}
-	canonical := Canonical(typed)
-	if len(canonical) > MaxResult {
-		return &LimitError{What: "bytes in the result", Got: len(canonical), Limit: MaxResult}
-	}
-	a.Hash = "tree:" + digest(canonical)
-	a.Root = replace(main.Root, main.Spec, a.Spec)
-	return nil
+	a.Hash, err = treeDigest(typed)
+	return err
 }
 
 // replace copies the path from root to old, with another node in its place.
@@ -228,7 +246,7 @@ func (m *merger) rule(g *graph[*YAML], p planned) (*yaml.Node, error) {
 	return out, nil
 }
 
-// setRules puts the rules of the result into spec. A spec that never spoke of rules still does not.
+// setRules puts rules into spec. A spec that never spoke of rules still does not.
 func setRules(spec *yaml.Node, rules []*yaml.Node) {
 	at, list := lookup(spec, "rules")
 	if at < 0 {
@@ -240,7 +258,7 @@ func setRules(spec *yaml.Node, rules []*yaml.Node) {
 	list.Content = rules
 	list.Style &^= yaml.FlowStyle
 	if len(rules) == 0 {
-		spec.Content = slices.Delete(spec.Content, at, at+2)
+		list.Style |= yaml.FlowStyle
 	}
 }
 

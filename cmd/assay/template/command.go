@@ -1,0 +1,189 @@
+// Package template is the part of the command line that assembles rules from files.
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/compose"
+)
+
+// Deps are what the commands need from the program that they are part of. Nil ones are done without.
+type Deps struct {
+	// Template reads a NodeFeatureRuleTemplate from the cluster; nil, nil means that there is none of that name.
+	Template func(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error)
+	// Check returns what Compile has to say about an assembled rule.
+	Check func(*nfdv1alpha1.NodeFeatureRule) []Problem
+	// HTTP fetches https locators. Its redirect policy is replaced.
+	HTTP *http.Client
+}
+
+// Problem is something wrong with a rule.
+type Problem struct {
+	Path    string // such as spec.rules[0].labels[x]
+	Message string
+	Warning bool
+}
+
+// NewCommand returns the command "template" with its sub-commands.
+func NewCommand(deps Deps) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "template",
+		Short: "Assemble rules from the templates they are based on",
+		Long: `Assemble rules from the templates they are based on (spec.basedOn).
+
+A locator is a file, file:///PATH, https://HOST/PATH, cluster:NAME (a NodeFeatureRuleTemplate), or - for standard
+input. Without a scheme and a leading slash it is relative to the document that mentions it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newCopy(deps), newValidate(deps), newQuery(deps), newURL(), newDigest(deps))
+	for _, c := range cmd.Commands() {
+		c.SilenceUsage = true
+	}
+	return cmd
+}
+
+// layers are the documents that --fill puts around the main one.
+type layers struct {
+	fill              bool
+	override, deflt   string
+	overrideDocuments []*compose.YAML
+	lowerDocuments    []*compose.YAML
+}
+
+func (l *layers) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&l.fill, "fill", false, "fill in defaults as well; implies --embed-all")
+	cmd.Flags().StringVar(&l.override, "override", "", "with --fill: a document whose fields win over all others")
+	cmd.Flags().StringVar(&l.deflt, "default-template", "", "with --fill: a document for the fields that no other has")
+}
+
+// builtIn are the values that absent fields have.
+const builtIn = `
+phase: main
+priority: 0
+sensitive: false
+rules:
+- name: "*"
+  expressions: Auto
+`
+
+// read loads the documents that the flags name.
+func (l *layers) read(load *loader) error {
+	if !l.fill {
+		if l.override != "" || l.deflt != "" {
+			return errors.New("--override and --default-template go with --fill")
+		}
+		return nil
+	}
+	if l.override != "" {
+		d, err := load.argument(l.override)
+		if err != nil {
+			return err
+		}
+		l.overrideDocuments = append(l.overrideDocuments, d)
+	}
+	if l.deflt != "" {
+		d, err := load.argument(l.deflt)
+		if err != nil {
+			return err
+		}
+		l.lowerDocuments = append(l.lowerDocuments, d)
+	}
+	d, err := compose.ParseYAML("built-in defaults", []byte(builtIn))
+	if err != nil {
+		return err
+	}
+	l.lowerDocuments = append(l.lowerDocuments, d)
+	return nil
+}
+
+// assemble combines main with its bases and the layers.
+func (l *layers) assemble(load *loader, main *compose.YAML, keepNames bool) (*compose.AssembledYAML, error) {
+	if err := l.read(load); err != nil {
+		return nil, err
+	}
+	all := append(append([]*compose.YAML{}, l.overrideDocuments...), main)
+	all = append(all, l.lowerDocuments...)
+	return compose.AssembleYAML(all, load.base, compose.YAMLOptions{KeepNames: keepNames, Into: main})
+}
+
+func newDigest(deps Deps) *cobra.Command {
+	var tree bool
+	cmd := &cobra.Command{
+		Use:   "digest LOCATOR",
+		Short: "Print the digest that basedOn can pin a template to",
+		Example: `  assay template digest site-defaults.yaml
+  assay template digest --tree cluster:gpu-pool`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			load := newLoader(cmd.Context(), deps, cmd.InOrStdin())
+			load.embedFiles = tree
+			doc, err := load.argument(args[0])
+			if err != nil {
+				return err
+			}
+			if tree {
+				out, err := compose.AssembleYAML([]*compose.YAML{doc}, load.base, compose.YAMLOptions{})
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), out.Hash)
+				return nil
+			}
+			spec, err := compose.Typed(doc.Spec)
+			if err != nil {
+				return fmt.Errorf("%s: %w", doc.ID, err)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), compose.Digest(spec))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&tree, "tree", false, "the digest of what the template and its own bases come to")
+	return cmd
+}
+
+func newURL() *cobra.Command {
+	return &cobra.Command{
+		Use:   "url LOCATOR [DOCUMENT]",
+		Short: "Print what a locator stands for in a document, or here",
+		Example: `  assay template url common.yaml
+  assay template url common.yaml https://example.com/pools/gpu.yaml`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, err := here()
+			if err != nil {
+				return err
+			}
+			if len(args) == 2 {
+				if from, err = argumentLocator(args[1]); err != nil {
+					return err
+				}
+			}
+			l, err := from.resolve(args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), l)
+			return nil
+		},
+	}
+}
+
+// write prints a document the way people indent YAML.
+func write(w io.Writer, n *yaml.Node) error {
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := e.Encode(n); err != nil {
+		return err
+	}
+	return e.Close()
+}

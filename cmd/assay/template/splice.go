@@ -1,0 +1,183 @@
+package template
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/compose"
+)
+
+// edit replaces the text of one scalar.
+type edit struct {
+	node *yaml.Node
+	text string
+}
+
+// locatorEdits returns what it takes to make every locator of a document absolute.
+func locatorEdits(at locator, doc *compose.YAML) ([]edit, error) {
+	var edits []edit
+	change := func(n *yaml.Node, to string) {
+		if n.Value != to {
+			edits = append(edits, edit{n, to})
+		}
+	}
+	refs, err := doc.Bases()
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range baseNodes(doc) {
+		if refs[i].Kind == compose.ByName {
+			continue
+		}
+		to, err := resolveRef(at, refs[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", doc.ID, n.Line, err)
+		}
+		change(n, string(to))
+	}
+	return edits, templateFiles(doc, func(_ *yaml.Node, _ int, _ string, file *yaml.Node) error {
+		to, err := at.resolve(file.Value)
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", doc.ID, file.Line, err)
+		}
+		change(file, string(to))
+		return nil
+	})
+}
+
+// baseNodes returns the scalars that hold the locators of basedOn, in the order of doc.Bases.
+func baseNodes(doc *compose.YAML) []*yaml.Node {
+	value := child(doc.Spec, "basedOn")
+	if value == nil {
+		return nil
+	}
+	items := []*yaml.Node{value}
+	if value.Kind == yaml.SequenceNode {
+		items = value.Content
+	}
+	var out []*yaml.Node
+	for _, item := range items {
+		if item.Kind == yaml.ScalarNode {
+			out = append(out, item)
+			continue
+		}
+		for _, key := range []string{"name", "file", "url"} {
+			if n := child(item, key); n != nil {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// splice carries out edits on the text that the nodes were parsed from, and leaves every other byte alone. It reports
+// false if it cannot find a scalar.
+func splice(text []byte, edits []edit) ([]byte, bool) {
+	type span struct {
+		from, to int
+		text     string
+	}
+	var spans []span
+	for _, e := range edits {
+		from, ok := offset(text, e.node.Line, e.node.Column)
+		if !ok {
+			return nil, false
+		}
+		from, to, ok := scalar(text, from, e.node.Value)
+		if !ok {
+			return nil, false
+		}
+		spans = append(spans, span{from, to, quoted(e.text)})
+	}
+	slices.SortFunc(spans, func(a, b span) int { return a.from - b.from })
+	spans = slices.Compact(spans) // an alias makes two fields of one scalar
+	var out []byte
+	at := 0
+	for _, s := range spans {
+		if s.from < at {
+			return nil, false
+		}
+		out = append(append(out, text[at:s.from]...), s.text...)
+		at = s.to
+	}
+	return append(out, text[at:]...), true
+}
+
+// offset returns where a line and column begin; columns count characters.
+func offset(text []byte, line, column int) (int, bool) {
+	at := 0
+	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
+		at = 3
+	}
+	for range line - 1 {
+		next := bytes.IndexByte(text[at:], '\n')
+		if next < 0 {
+			return 0, false
+		}
+		at += next + 1
+	}
+	for range column - 1 {
+		_, size := utf8.DecodeRune(text[at:])
+		if size == 0 {
+			return 0, false
+		}
+		at += size
+	}
+	return at, at < len(text)
+}
+
+// scalar returns where a scalar's text begins and ends, given where its node does.
+func scalar(text []byte, at int, value string) (from, to int, ok bool) {
+	for at < len(text) && (text[at] == '&' || text[at] == '!') { // an anchor or a tag
+		space := bytes.IndexByte(text[at:], ' ')
+		if space < 0 {
+			return 0, 0, false
+		}
+		at += space + 1
+	}
+	switch rest := text[at:]; {
+	case len(rest) == 0:
+		return 0, 0, false
+	case rest[0] == '"':
+		for i := 1; i < len(rest); i++ {
+			if rest[i] == '\\' {
+				i++
+			} else if rest[i] == '"' {
+				return at, at + i + 1, true
+			}
+		}
+	case rest[0] == '\'':
+		for i := 1; i < len(rest); i++ {
+			if rest[i] == '\'' {
+				if i+1 < len(rest) && rest[i+1] == '\'' {
+					i++
+					continue
+				}
+				return at, at + i + 1, true
+			}
+		}
+	case bytes.HasPrefix(rest, []byte(value)):
+		return at, at + len(value), true
+	}
+	return 0, 0, false
+}
+
+// plain are texts that mean themselves anywhere in YAML.
+var plain = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9/_.+~-]*(:[A-Za-z0-9/_.+~-]+)*$`)
+
+func quoted(s string) string {
+	if plain.MatchString(s) {
+		return s
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return `""` // a string always has a JSON
+	}
+	return string(b)
+}

@@ -1,0 +1,128 @@
+package template
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/compose"
+)
+
+func newValidate(deps Deps) *cobra.Command {
+	var l layers
+	cmd := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Assemble rules and check the result as the cluster would",
+		Example: `  assay template validate gpu-pool.yaml storage-pool.yaml
+  assay template validate --fill --default-template site.yaml gpu-pool.yaml`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			failed := 0
+			for _, arg := range args {
+				each := l
+				if !validate(cmd, deps, &each, arg) {
+					failed++
+				}
+			}
+			if failed > 0 {
+				return fmt.Errorf("%d of %d documents are not valid", failed, len(args))
+			}
+			return nil
+		},
+	}
+	l.addFlags(cmd)
+	return cmd
+}
+
+// validate prints what is wrong with one document, and returns whether it is valid.
+func validate(cmd *cobra.Command, deps Deps, l *layers, arg string) bool {
+	out := cmd.OutOrStdout()
+	load := newLoader(cmd.Context(), deps, cmd.InOrStdin())
+	load.embedFiles = true
+	doc, err := load.argument(arg)
+	if err != nil {
+		printErrors(out, err)
+		return false
+	}
+	keep := deps.Template == nil && !l.fill
+	assembled, err := l.assemble(load, doc, keep)
+	if err != nil {
+		printErrors(out, err)
+		return false
+	}
+	if child(assembled.Spec, "basedOn") != nil {
+		fmt.Fprintf(out, "%s: warning: based on templates of the cluster, which were not asked for\n", arg)
+	}
+	valid := true
+	for _, p := range check(deps, assembled) {
+		n := locate(assembled.Spec, p.Path)
+		level := ""
+		if p.Warning {
+			level = "warning: "
+		} else {
+			valid = false
+		}
+		fmt.Fprintf(out, "%s:%d:%d: %s%s: %s\n", assembled.Origin(n), n.Line, n.Column, level, p.Path, p.Message)
+	}
+	if valid {
+		fmt.Fprintf(out, "%s: valid\n", arg)
+	}
+	return valid
+}
+
+// check asks the compiler about the result.
+func check(deps Deps, a *compose.AssembledYAML) []Problem {
+	if deps.Check == nil {
+		return nil
+	}
+	spec, err := compose.Typed(a.Spec)
+	if err != nil {
+		return []Problem{{Path: "spec", Message: err.Error()}}
+	}
+	return deps.Check(&nfdv1alpha1.NodeFeatureRule{Spec: *spec})
+}
+
+// printErrors prints each error on a line of its own.
+func printErrors(w io.Writer, err error) {
+	var several compose.Errors
+	if errors.As(err, &several) {
+		for _, e := range several {
+			fmt.Fprintln(w, e)
+		}
+		return
+	}
+	fmt.Fprintln(w, err)
+}
+
+// locate returns the node that a field path such as spec.rules[0].labels[a.b/c] leads to, or the last one on the way that
+// there is.
+func locate(spec *yaml.Node, path string) *yaml.Node {
+	n := spec
+	rest := strings.TrimPrefix(strings.TrimPrefix(path, "spec"), ".")
+	for rest != "" {
+		var step string
+		if inner, ok := strings.CutPrefix(rest, "["); ok {
+			step, rest, _ = strings.Cut(inner, "]")
+		} else if end := strings.IndexAny(rest, ".["); end >= 0 {
+			step, rest = rest[:end], rest[end:]
+		} else {
+			step, rest = rest, ""
+		}
+		rest = strings.TrimPrefix(rest, ".")
+		next := child(n, step)
+		if i, err := strconv.Atoi(step); err == nil && n.Kind == yaml.SequenceNode && i < len(n.Content) && i >= 0 {
+			next = n.Content[i]
+		}
+		if next == nil || n.Kind == yaml.ScalarNode {
+			return n
+		}
+		n = next
+	}
+	return n
+}

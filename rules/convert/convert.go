@@ -1,0 +1,128 @@
+// Package convert turns rules that were written for something else, or in a short form, into NodeFeatureRules.
+//
+// Everything here works on YAML nodes and keeps their comments where there is something to keep. Nothing is dropped in
+// silence: what has no equivalent is returned as a Note.
+package convert
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Note is something that whoever converts a rule should know.
+type Note struct {
+	// Line is where it is about in the source, 0 if unknown.
+	Line int
+	// Where names the rule, and the part of it.
+	Where string
+	// Message says what was done, or why nothing could be.
+	Message string
+	// Lost says that something has no equivalent: the result does less than the source, or applies to more nodes.
+	Lost bool
+}
+
+func (n Note) String() string {
+	if n.Line == 0 {
+		return fmt.Sprintf("%s: %s", n.Where, n.Message)
+	}
+	return fmt.Sprintf("line %d: %s: %s", n.Line, n.Where, n.Message)
+}
+
+// notes collects notes about one rule.
+type notes struct {
+	where string
+	list  []Note
+}
+
+func (n *notes) add(at *yaml.Node, format string, args ...any) {
+	n.list = append(n.list, Note{Line: at.Line, Where: n.where, Message: fmt.Sprintf(format, args...)})
+}
+
+func (n *notes) lost(at *yaml.Node, format string, args ...any) {
+	n.list = append(n.list, Note{Line: at.Line, Where: n.where, Message: fmt.Sprintf(format, args...), Lost: true})
+}
+
+// The ways to make nodes.
+
+func text(s string) *yaml.Node {
+	n := &yaml.Node{}
+	n.SetString(s)
+	return n
+}
+
+// quoted is text that is easily misread without quotes.
+func quoted(s string) *yaml.Node {
+	n := text(s)
+	if n.Style&yaml.LiteralStyle == 0 {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
+}
+
+func boolean(b bool) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(b)}
+}
+
+func mapping(pairs ...*yaml.Node) *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: pairs}
+}
+
+func sequence(items ...*yaml.Node) *yaml.Node {
+	return &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: items}
+}
+
+// flow makes a small node one line.
+func flow(n *yaml.Node) *yaml.Node {
+	n.Style |= yaml.FlowStyle
+	return n
+}
+
+func set(m *yaml.Node, key string, value *yaml.Node) {
+	if at := index(m, key); at >= 0 {
+		m.Content[at+1] = value
+		return
+	}
+	m.Content = append(m.Content, text(key), value)
+}
+
+// The ways to read them.
+
+func index(m *yaml.Node, key string) int {
+	if m == nil || m.Kind != yaml.MappingNode {
+		return -1
+	}
+	for i := 0; i < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// child returns the value of a key; nil if there is none or it is null.
+func child(m *yaml.Node, key string) *yaml.Node {
+	at := index(m, key)
+	if at < 0 || isNull(m.Content[at+1]) {
+		return nil
+	}
+	return m.Content[at+1]
+}
+
+func remove(m *yaml.Node, key string) {
+	if at := index(m, key); at >= 0 {
+		m.Content = slices.Delete(m.Content, at, at+2)
+	}
+}
+
+func value(m *yaml.Node, key string) string {
+	if n := child(m, key); n != nil && n.Kind == yaml.ScalarNode {
+		return n.Value
+	}
+	return ""
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" }
