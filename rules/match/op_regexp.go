@@ -1,6 +1,7 @@
 package match
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
@@ -100,14 +101,14 @@ func (p *pattern) matches(value string) bool {
 func compilePattern(text string) ([]pattern, error) {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, fmt.Errorf("not a regular expression: %w", err)
+		return nil, notRegexp(err)
 	}
 	if n := programSize(tree); n > maxProgramSize {
 		return nil, fmt.Errorf("the regular expression takes more than %d steps: lower its repetition counts", maxProgramSize)
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, fmt.Errorf("not a regular expression: %w", err)
+		return nil, notRegexp(err)
 	}
 	if list, ok := literals(trimLoose(tree)); ok {
 		out := make([]pattern, len(list))
@@ -119,6 +120,14 @@ func compilePattern(text string) ([]pattern, error) {
 	p := pattern{form: automaton, re: re}
 	p.prefix, p.literal = required(tree)
 	return []pattern{p}, nil
+}
+
+// notRegexp says where the mistake is, without the whole of a long pattern.
+func notRegexp(err error) error {
+	if e := (*syntax.Error)(nil); errors.As(err, &e) {
+		return fmt.Errorf("not a regular expression: %s at %s", e.Code, quote(e.Expr))
+	}
+	return fmt.Errorf("not a regular expression: %w", err)
 }
 
 // programSize is the size of the program without the sharing that a compiler may find, up to a little over maxProgramSize.

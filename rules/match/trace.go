@@ -285,7 +285,7 @@ func traceName(t *term, f *facts.Feature) ExprTrace {
 	case trace.Error != "":
 		trace.Reason = trace.Error
 	default:
-		trace.Reason = "none of the " + strconv.Itoa(all) + " names in " + t.feature + " is " + trace.describe()
+		trace.Reason = "none of the " + strconv.Itoa(all) + " names in " + t.feature + " satisfies " + trace.describe()
 	}
 	return trace
 }
