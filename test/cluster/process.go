@@ -60,7 +60,7 @@ func startProcess(program Program, logDir string, detached bool) (*process, erro
 	}
 	defer func() { _ = log.Close() }() // the child has its own
 
-	cmd := exec.Command(program.Path, program.Args...)
+	cmd := exec.Command(program.Path, program.Args...) //nolint:noctx // outlives the call that starts it
 	cmd.Env = append(os.Environ(), program.Env...)
 	cmd.Dir = logDir
 	cmd.Stdout, cmd.Stderr = log, log

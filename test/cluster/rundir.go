@@ -127,7 +127,7 @@ func procStat(pid int) (started string, zombie bool, err error) {
 	// The second field is the program's name in parentheses, and may hold anything; field 3 follows the last ")".
 	rest := string(data[strings.LastIndexByte(string(data), ')')+1:])
 	fields := strings.Fields(rest)
-	const state, startTime = 3 - 3, 22 - 3
+	const state, startTime = 0, 19 // fields 3 and 22
 	if len(fields) <= startTime {
 		return "", false, fmt.Errorf("process %d: unexpected /proc/%d/stat", pid, pid)
 	}

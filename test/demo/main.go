@@ -28,8 +28,9 @@ func main() {
 	bin := flag.String("bin", "bin", "`directory` of assay-worker and assay-manager")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *bin, *keep, *down); err != nil {
+	err := run(ctx, *bin, *keep, *down)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}

@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer c.Stop()
-	cmd := exec.Command(args[0], args[1:]...)
+	cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // is asked to end below, and not killed
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+c.Kubeconfig,
