@@ -36,7 +36,7 @@ func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.Error
 	if len(c.errs) > 0 {
 		return nil, c.errs
 	}
-	m.reads = reads(m.terms)
+	m.reads, m.warnings = reads(m.terms), c.warnings
 	return m, nil
 }
 
@@ -50,11 +50,16 @@ func index(path *field.Path, i int) *field.Path {
 
 // compiler collects mistakes.
 type compiler struct {
-	strict bool
-	errs   field.ErrorList
+	strict   bool
+	errs     field.ErrorList
+	warnings []Warning
 }
 
 func (c *compiler) add(err *field.Error) { c.errs = append(c.errs, err) }
+
+func (c *compiler) warn(path *field.Path, message string) {
+	c.warnings = append(c.warnings, Warning{Path: path.String(), Message: message})
+}
 
 func (c *compiler) term(path *field.Path, t *Term) term {
 	out := term{
@@ -84,6 +89,9 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 	}
 	if t.Name != nil {
 		out.name = c.expression(path.Child("matchName"), t.Name)
+		if out.name != nil && out.name.kind == absent {
+			c.warn(path.Child("matchName", "op"), "DoesNotExist never holds here: it is asked of names that exist")
+		}
 	}
 	return out
 }
@@ -118,6 +126,9 @@ func (c *compiler) expression(path *field.Path, e *Expr) *expression {
 	}
 	if len(c.errs) > before {
 		return nil
+	}
+	if _, ordered := relations[nfdv1alpha1.MatchOp(e.Op)]; e.Type != "" && !ordered {
+		c.warn(path.Child("type"), e.Op+" compares text and ignores the type")
 	}
 	return out
 }

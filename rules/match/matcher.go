@@ -15,6 +15,8 @@ type Matcher struct {
 	strict bool
 	terms  []term
 	reads  []string
+
+	warnings []Warning
 }
 
 // Term says what one feature must be like.
@@ -49,6 +51,17 @@ type Options struct {
 
 // Reads returns the features that the terms look at, in lower case, sorted, each once. The slice is shared: do not modify it.
 func (m *Matcher) Reads() []string { return m.reads }
+
+// Warning is about something that is allowed, since NFD allows it, but cannot be what its author meant.
+type Warning struct {
+	// Path is the field concerned.
+	Path string
+	// Message says what it does, or does not do.
+	Message string
+}
+
+// Warnings returns what looks wrong, in the order of the terms. The slice is shared: do not modify it.
+func (m *Matcher) Warnings() []Warning { return m.warnings }
 
 // Len returns how many terms there are.
 func (m *Matcher) Len() int { return len(m.terms) }

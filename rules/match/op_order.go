@@ -156,6 +156,9 @@ func compileVersions(c *compiler, path *field.Path, e *Expr, wanted []relation) 
 		}
 		t.bounds = append(t.bounds, parsed)
 	}
+	if len(t.bounds) == 2 && t.bounds[0].Compare(t.bounds[1]) > 0 {
+		c.warn(path.Child("value"), "never holds: the first bound is above the second")
+	}
 	return t
 }
 

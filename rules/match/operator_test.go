@@ -150,6 +150,28 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
+func TestWarnings(t *testing.T) {
+	m, errs := Compile(field.NewPath("matchFeatures"), []Term{
+		{Feature: "a.b", Expressions: map[string]*Expr{
+			"v": {Op: "GtLt", Value: []string{"2.0", "1.0"}, Type: "version"},
+			"t": {Op: "In", Value: []string{"1"}, Type: "version"},
+			"w": {Op: "GeLe", Value: []string{"1.0", "1.0"}, Type: "version"},
+		}},
+		{Feature: "a.b", Name: &Expr{Op: "DoesNotExist"}},
+	}, Options{})
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	want := []Warning{
+		{"matchFeatures[0].matchExpressions[t].type", "In compares text and ignores the type"},
+		{"matchFeatures[0].matchExpressions[v].value", "never holds: the first bound is above the second"},
+		{"matchFeatures[1].matchName.op", "DoesNotExist never holds here: it is asked of names that exist"},
+	}
+	if diff := cmp.Diff(want, m.Warnings()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestReads(t *testing.T) {
 	m := compile(t, []Term{{Feature: "PCI.Device"}, {Feature: "cpu.cpuid"}, {Feature: "pci.device"}}, Options{})
 	if diff := cmp.Diff([]string{"cpu.cpuid", "pci.device"}, m.Reads()); diff != "" {
