@@ -22,8 +22,8 @@ var seed = maphash.MakeSeed()
 
 // Key is a name prepared for fast look-ups: whoever looks for one name in many sets hashes it once.
 type Key struct {
+	hash uint32 // first, so that different keys mostly differ in the first word that is compared
 	name string
-	hash uint32
 }
 
 // MakeKey prepares a name.

@@ -3,10 +3,16 @@ package facts
 // Overlay is a Source over another one, in which some features are replaced: the derived features of early rules, and
 // rule.matched, which grows while rules are evaluated. It is not safe for concurrent use.
 type Overlay struct {
-	base  Source
-	over  map[string]*Feature
-	lazy  map[string]func() *Feature
-	known bool // whether anything was set, so that an empty overlay costs nothing
+	base Source
+	// list is short, and compared by hash: faster than a map, and nearly free while it is empty.
+	list []replaced
+}
+
+// replaced is a feature that is or will be something else than in the base.
+type replaced struct {
+	key  Key
+	f    *Feature
+	make func() *Feature // nil once f is made
 }
 
 // NewOverlay returns an overlay that replaces nothing yet; base may be nil.
@@ -14,41 +20,51 @@ func NewOverlay(base Source) *Overlay { return &Overlay{base: base} }
 
 // Set replaces a feature; nil hides it.
 func (o *Overlay) Set(name string, f *Feature) {
-	if o.over == nil {
-		o.over = map[string]*Feature{}
-	}
-	o.known = true
-	o.over[name] = f
-	delete(o.lazy, name)
+	o.replace(replaced{key: MakeKey(name), f: f})
 }
 
 // SetFunc replaces a feature by what make returns when it is first asked for: back-references are set after each rule and
 // read by few.
 func (o *Overlay) SetFunc(name string, make func() *Feature) {
-	if o.lazy == nil {
-		o.lazy = map[string]func() *Feature{}
+	o.replace(replaced{key: MakeKey(name), make: make})
+}
+
+func (o *Overlay) replace(r replaced) {
+	if i := o.find(r.key); i >= 0 {
+		o.list[i] = r
+		return
 	}
-	o.known = true
-	o.lazy[name] = make
+	o.list = append(o.list, r)
+}
+
+// find returns the position of a feature that is replaced, or -1.
+func (o *Overlay) find(k Key) int {
+	for i := range o.list {
+		if o.list[i].key == k {
+			return i
+		}
+	}
+	return -1
 }
 
 // Feature returns a feature by its exact name, or nil.
-func (o *Overlay) Feature(name string) *Feature {
-	if o.known {
-		if make, ok := o.lazy[name]; ok {
-			o.Set(name, make())
-		}
-		if f, ok := o.over[name]; ok {
-			return f
-		}
+func (o *Overlay) Feature(name string) *Feature { return o.lookup(MakeKey(name)) }
+
+func (o *Overlay) lookup(k Key) *Feature {
+	i := o.find(k)
+	if i < 0 {
+		return Lookup(o.base, k)
 	}
-	if o.base == nil {
-		return nil
+	r := &o.list[i]
+	if r.make != nil {
+		f := r.make() // which may itself replace features, and move the list
+		o.replace(replaced{key: k, f: f})
+		return f
 	}
-	return o.base.Feature(name)
+	return r.f
 }
 
-// Lookup is src.Feature for a prepared name.
+// Lookup is src.Feature for a prepared name; nothing has no features.
 func Lookup(src Source, k Key) *Feature {
 	switch s := src.(type) {
 	case *Facts:
@@ -60,9 +76,7 @@ func Lookup(src Source, k Key) *Feature {
 		}
 		return nil
 	case *Overlay:
-		if !s.known && s.base != nil {
-			return Lookup(s.base, k)
-		}
+		return s.lookup(k)
 	case nil:
 		return nil
 	}
