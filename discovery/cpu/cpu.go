@@ -143,7 +143,8 @@ func hypervisor(h host.Host, facts host.CPUFacts) string {
 	}
 	for line := range strings.Lines(string(data)) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.HasSuffix(strings.TrimSpace(key), "Control Program") {
-			return strings.ReplaceAll(host.Clean([]byte(value)), " ", "_")
+			// "KVM/Linux", "z/VM    7.3.0": a label has neither slashes nor spaces.
+			return strings.Join(strings.FieldsFunc(host.Clean([]byte(value)), func(r rune) bool { return r == ' ' || r == '/' }), "_")
 		}
 	}
 	return "none"
