@@ -1,0 +1,147 @@
+// Package node writes what the rules want on Nodes. It is their only writer.
+package node
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// Options of the controller.
+type Options struct {
+	Registry *registry.Registry
+	Tally    *registry.Tally
+	// RulesChanged delivers an event whenever all nodes have to be looked at again.
+	RulesChanged <-chan event.GenericEvent
+	Sources      Sources
+	Policy       plan.Policy
+	Keys         *keys.Policy
+	Disable      Disable
+	// DryRun evaluates and reports, and writes nothing on Nodes.
+	DryRun bool
+	// Grace is how long what a vanished worker published goes on counting; 0: not at all, as in NFD.
+	Grace   time.Duration
+	Breaker *Breaker
+	Clock   clock.PassiveClock
+	// Parallel is how many nodes are worked on at once.
+	Parallel int
+	// Resync is how often all nodes are looked at without any reason; 0: never.
+	Resync time.Duration
+}
+
+// Add registers the controller. What it watches, and why:
+//
+//   - Nodes: somebody may have changed what is ours, a kubelet may have reset an extended resource, a Node may have been
+//     rebuilt. Heartbeats change nothing that is looked at, and are dropped.
+//   - NodeFeatures: what is known of a node has changed.
+//   - changes of the rules, through the registry: every node may be affected.
+func Add(mgr ctrl.Manager, opt Options) error {
+	ctx := context.Background()
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &feed.NodeFeature{}, byNode, indexByNode); err != nil {
+		return err
+	}
+	r := &Reconciler{
+		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
+		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
+		clock:    opt.Clock,
+		registry: opt.Registry,
+		tally:    opt.Tally,
+		sources:  opt.Sources,
+		keys:     opt.Keys,
+		policy:   opt.Policy,
+		disable:  opt.Disable,
+		dryRun:   opt.DryRun,
+		grace:    opt.Grace,
+		breaker:  opt.Breaker,
+		damper:   newDamper(opt.Clock),
+		metrics:  newMetrics(),
+		memory:   newMemory(),
+	}
+	all := handler.EnqueueRequestsFromMapFunc(r.allNodes)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("node").
+		For(&corev1.Node{}, builder.WithPredicates(relevant)).
+		Watches(&feed.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
+		WatchesRawSource(source.Channel(opt.RulesChanged, all)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter()}).
+		Complete(r)
+}
+
+// limiter makes each node wait by itself: one whose patch always fails must not delay the others.
+func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 2*time.Minute)
+}
+
+// relevant drops updates of Nodes that change nothing a rule or a plan looks at.
+var relevant = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return before.UID != after.UID ||
+			!maps.Equal(before.Labels, after.Labels) ||
+			!maps.Equal(before.Annotations, after.Annotations) ||
+			!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+			!equality.Semantic.DeepEqual(before.Status.Capacity, after.Status.Capacity) ||
+			!equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable)
+	},
+}
+
+// changedFeatures drops updates of NodeFeatures that change no fact, label or target.
+var changedFeatures = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*feed.NodeFeature), e.ObjectNew.(*feed.NodeFeature)
+		return before.Generation != after.Generation || before.NodeName() != after.NodeName() ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+	},
+}
+
+func nodeOf(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.(*feed.NodeFeature).NodeName()
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+}
+
+func (r *Reconciler) allNodes(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list corev1.NodeList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // only before the cache has started, when every node is due anyway
+	}
+	out := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		out[i].Name = list.Items[i].Name
+	}
+	return out
+}
+
+// Slim drops what nobody here reads from a Node on its way into the cache: images and conditions are most of it.
+func Slim(obj any) (any, error) {
+	if n, ok := obj.(*corev1.Node); ok {
+		n.ManagedFields = nil
+		n.Spec = corev1.NodeSpec{Taints: n.Spec.Taints, ProviderID: n.Spec.ProviderID}
+		n.Status = corev1.NodeStatus{
+			Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable, NodeInfo: n.Status.NodeInfo,
+		}
+	}
+	return obj, nil
+}

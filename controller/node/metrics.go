@@ -1,0 +1,51 @@
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/assay-project/assay/rules"
+)
+
+// metrics bear NFD's names where NFD has them, so that dashboards go on working. None has a label for a rule or a node:
+// the product of the two is what kills a Prometheus.
+type metrics struct {
+	requests, updates, failures, held prometheus.Counter
+	labels, resources, taints         prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		requests:  counter("nfd_master_node_update_requests_total", "Writes to Nodes that were tried."),
+		updates:   counter("nfd_master_node_updates_total", "Nodes that were written."),
+		failures:  counter("nfd_master_node_update_failures_total", "Writes to Nodes that failed for another reason than a conflict."),
+		held:      counter("assay_removals_held_total", "Passes over a node whose removals were held back by the budget."),
+		labels:    counter("nfd_master_node_labels_rejected_total", "Labels that rules asked for and may not write."),
+		resources: counter("nfd_master_node_extendedresources_rejected_total", "Extended resources that rules asked for and may not write."),
+		taints:    counter("nfd_master_node_taints_rejected_total", "Taints that rules asked for and may not write."),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.updates, m.failures, m.held, m.labels, m.resources, m.taints} {
+		// Registered twice only where a test starts two managers in one process; the first one counts for both.
+		_ = ctrlmetrics.Registry.Register(c)
+	}
+	return m
+}
+
+func (m *metrics) rejected(o *rules.Outcome) {
+	for _, r := range o.Rejected() {
+		if r.Missing {
+			continue
+		}
+		switch r.Kind {
+		case rules.KindLabel:
+			m.labels.Inc()
+		case rules.KindResource:
+			m.resources.Inc()
+		case rules.KindTaint:
+			m.taints.Inc()
+		}
+	}
+}

@@ -1,0 +1,376 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/args"
+	"github.com/assay-project/assay/rules/condition"
+	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/match"
+)
+
+// Limits on one object. They are the CRD's, repeated for rules that never met an API server.
+const (
+	// MaxRules is how many rules an object may hold: more than any catalogue of devices needs, and few enough for one review.
+	MaxRules = 256
+	// MaxTerms is how many terms, alternatives, conditions or actions a rule may have.
+	MaxTerms = 64
+	// MaxOutputs is how many labels, annotations, variables or resources a rule may list.
+	MaxOutputs = 256
+	// MaxPriority is the highest priority of an object that a user writes; those above are for built-in rules.
+	MaxPriority = 9999
+)
+
+// lowestPriority is that of labels which NodeFeatures ask for directly.
+const lowestPriority = -1 << 31
+
+// Compile compiles an object. The RuleSet is never nil: rules with mistakes are left out of it, and the others stay; if the
+// mistake is in what all rules share, none stays. The same object gives the same report each time.
+func Compile(obj *nfdv1alpha1.NodeFeatureRule, opt Options) (*RuleSet, *Report) {
+	return CompileSpec(obj.Name, &obj.Spec, opt)
+}
+
+// CompileSpec compiles a spec under a name. See Compile.
+func CompileSpec(name string, spec *nfdv1alpha1.NodeFeatureRuleSpec, opt Options) (*RuleSet, *Report) {
+	report := &Report{}
+	c := &compiler{opt: opt, report: report, object: name, declared: map[string]bool{}}
+	set := c.settings(spec)
+	usable := report.OK()
+	path := field.NewPath("spec", "rules")
+	if len(spec.Rules) > MaxRules {
+		report.add(field.TooMany(path, len(spec.Rules), MaxRules))
+		usable = false
+	}
+	for i := range spec.Rules[:min(len(spec.Rules), MaxRules)] {
+		before := len(report.Errors)
+		r := c.rule(path.Index(i), i, &spec.Rules[i])
+		if len(report.Errors) == before && usable {
+			r.set = set
+			set.rules = append(set.rules, r)
+		}
+	}
+	c.duplicates(path, spec.Rules)
+	return set, report
+}
+
+// settings compiles what the rules of an object share.
+func (c *compiler) settings(spec *nfdv1alpha1.NodeFeatureRuleSpec) *RuleSet {
+	path := field.NewPath("spec")
+	set := &RuleSet{
+		Name: c.object, BuiltIn: c.opt.BuiltIn,
+		priority:  ptr.Deref(spec.Priority, 0),
+		sensitive: ptr.Deref(spec.Sensitive, false),
+		hash:      hashSpec(spec),
+	}
+	c.sensitive = set.sensitive
+	set.phase = c.phase(path.Child("phase"), ptr.Deref(spec.Phase, ""))
+	c.phaseNumber = set.phase
+	if (set.priority < 0 || set.priority > MaxPriority) && !c.opt.BuiltIn {
+		c.report.add(field.Invalid(path.Child("priority"), set.priority,
+			fmt.Sprintf("must be between 0 and %d; what lies beyond is for built-in rules", MaxPriority)))
+	}
+	c.selection(path, set, spec)
+	return set
+}
+
+func (c *compiler) phase(path *field.Path, phase nfdv1alpha1.Phase) int {
+	switch phase {
+	case "", nfdv1alpha1.PhaseMain:
+		return phaseMain
+	case nfdv1alpha1.PhaseEarly:
+		return phaseEarly
+	case nfdv1alpha1.PhasePreprocess:
+		return phasePreprocess
+	}
+	c.report.add(field.NotSupported(path, phase,
+		[]nfdv1alpha1.Phase{nfdv1alpha1.PhaseEarly, nfdv1alpha1.PhasePreprocess, nfdv1alpha1.PhaseMain}))
+	return phaseMain
+}
+
+// selection compiles which nodes, and which publishers' features, the rules see.
+func (c *compiler) selection(path *field.Path, set *RuleSet, spec *nfdv1alpha1.NodeFeatureRuleSpec) {
+	set.scope = ptr.Deref(spec.Scope, "")
+	if spec.Scope == nil && spec.NodeSelector == nil && !c.opt.BuiltIn {
+		set.scope = c.opt.DefaultScope
+	}
+	for _, fault := range validation.IsValidLabelValue(set.scope) {
+		c.report.add(field.Invalid(path.Child("scope"), set.scope, fault))
+	}
+	if spec.NodeSelector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(spec.NodeSelector)
+		if err != nil {
+			c.report.add(field.Invalid(path.Child("nodeSelector"), "", err.Error()))
+		} else if !selector.Empty() {
+			set.selector = selector
+		}
+	}
+	if pattern := ptr.Deref(spec.FeatureSources, ""); pattern != "" {
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			c.report.add(field.Invalid(path.Child("featureSources"), pattern, regexpFault(err)))
+			return
+		}
+		set.sources = &publishers{pattern: re}
+	}
+}
+
+func regexpFault(err error) string {
+	return strings.TrimPrefix(err.Error(), "error parsing regexp: ")
+}
+
+// rule compiles one rule. What it returns may only be used if no error was added to the report.
+func (c *compiler) rule(path *field.Path, index int, in *nfdv1alpha1.Rule) *rule {
+	r := &rule{ref: Ref{Object: c.object, Rule: in.Name, Index: index}, keys: &c.opt.Keys}
+	if in.Name == "" {
+		c.report.add(field.Required(path.Child("name"), "a rule needs a name, which messages call it by"))
+	}
+	c.limits(path, in)
+	c.mode = c.expressionMode(path.Child("expressions"), in.Expressions)
+	c.matchers(path, r, in)
+	c.scope = c.newScope(r, in)
+	c.loop(path, r, in.Loop)
+	c.conditions(path.Child("conditions"), r, in.Conditions)
+	c.outputs(path, r, in)
+	c.actions(path.Child("actions"), r, in.Actions)
+	c.templates(path, r, in)
+	c.forbidOutputs(path, in)
+	c.finish(r)
+	return r
+}
+
+func (c *compiler) limits(path *field.Path, in *nfdv1alpha1.Rule) {
+	limit := func(name string, n, most int) {
+		if n > most {
+			c.report.add(field.TooMany(path.Child(name), n, most))
+		}
+	}
+	limit("matchFeatures", len(in.MatchFeatures), MaxTerms)
+	limit("matchAny", len(in.MatchAny), MaxTerms)
+	limit("conditions", len(in.Conditions), MaxTerms)
+	limit("actions", len(in.Actions), MaxTerms)
+	limit("taints", len(in.Taints), MaxTerms)
+	limit("labels", len(in.Labels), MaxOutputs)
+	limit("annotations", len(in.Annotations), MaxOutputs)
+	limit("vars", len(in.Vars), MaxOutputs)
+	limit("extendedResources", len(in.ExtendedResources), MaxOutputs)
+}
+
+func (c *compiler) expressionMode(path *field.Path, mode nfdv1alpha1.ExpressionMode) expr.Mode {
+	m, err := expr.ParseMode(string(mode))
+	if err != nil {
+		c.report.add(field.NotSupported(path, mode, []nfdv1alpha1.ExpressionMode{
+			nfdv1alpha1.ExpressionsAuto, nfdv1alpha1.ExpressionsStrict, nfdv1alpha1.ExpressionsDisabled,
+		}))
+	}
+	if c.opt.Strict {
+		return expr.Disabled
+	}
+	return m
+}
+
+func (c *compiler) matchers(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
+	if len(in.MatchFeatures) > 0 {
+		r.features = c.matcher(path.Child("matchFeatures"), in.MatchFeatures)
+	}
+	for i, alternative := range in.MatchAny {
+		r.any = append(r.any, c.matcher(path.Child("matchAny").Index(i).Child("matchFeatures"), alternative.MatchFeatures))
+	}
+}
+
+func (c *compiler) matcher(path *field.Path, terms nfdv1alpha1.FeatureMatcher) *match.Matcher {
+	m, errs := match.Compile(path, Terms(terms), match.Options{Strict: c.opt.Strict})
+	c.report.add(errs...)
+	return m
+}
+
+// Terms converts the terms of the API to those of package match.
+func Terms(in nfdv1alpha1.FeatureMatcher) []match.Term {
+	out := make([]match.Term, len(in))
+	for i, term := range in {
+		out[i] = match.Term{Feature: term.Feature, Name: expression(term.MatchName)}
+		if term.MatchExpressions == nil {
+			continue
+		}
+		out[i].HasExpressions = true
+		out[i].Expressions = make(map[string]*match.Expr, len(*term.MatchExpressions))
+		for key, e := range *term.MatchExpressions {
+			out[i].Expressions[key] = expression(e)
+		}
+	}
+	return out
+}
+
+func expression(e *nfdv1alpha1.MatchExpression) *match.Expr {
+	if e == nil {
+		return nil
+	}
+	return &match.Expr{Op: string(e.Op), Value: e.Value, Type: string(e.Type)}
+}
+
+// outputs compiles the maps and the taints of a rule.
+func (c *compiler) outputs(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
+	r.vars = c.variables(path.Child("vars"), in.Vars)
+	r.labels = c.assignments(path.Child("labels"), KindLabel, in.Labels, r)
+	r.annotations = c.assignments(path.Child("annotations"), KindAnnotation, in.Annotations, r)
+	r.resources = c.assignments(path.Child("extendedResources"), KindResource, in.ExtendedResources, r)
+	for i, t := range in.Taints {
+		c.taint(path.Child("taints").Index(i), r, t)
+	}
+}
+
+func (c *compiler) taint(path *field.Path, r *rule, t corev1.Taint) {
+	key := c.text(path.Child("key"), t.Key, expr.Strict)
+	value := c.text(path.Child("value"), t.Value, expr.Strict)
+	if key == nil || value == nil {
+		return
+	}
+	if key.IsLiteral() && value.IsLiteral() {
+		t.Key, t.Value = literal(key), literal(value)
+		if verdict := r.keys.Taint(t); !verdict.OK() {
+			c.report.defect(path, "%s", verdict.Message())
+			r.rejected = append(r.rejected, Rejection{Kind: KindTaint, Key: t.Key, Reason: verdict.Message()})
+			return
+		}
+	}
+	r.taints = append(r.taints, taint{key: key, value: value, effect: t.Effect})
+}
+
+// forbidOutputs refuses what the phase of a rule cannot write.
+func (c *compiler) forbidOutputs(path *field.Path, in *nfdv1alpha1.Rule) {
+	if c.phaseNumber == phaseMain {
+		return
+	}
+	forbid := func(name string, present bool) {
+		if present {
+			c.report.add(field.Forbidden(path.Child(name),
+				"rules of this phase derive features and vars; write on nodes in phase main"))
+		}
+	}
+	forbid("labels", len(in.Labels) > 0)
+	forbid("labelsTemplate", in.LabelsTemplate != "")
+	forbid("annotations", len(in.Annotations) > 0)
+	forbid("taints", len(in.Taints) > 0)
+	forbid("extendedResources", len(in.ExtendedResources) > 0)
+}
+
+func (c *compiler) templates(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
+	both := func(name string, text string, from *nfdv1alpha1.TemplateSource) {
+		if text != "" && from != nil {
+			c.report.add(field.Forbidden(path.Child(name+"From"), "set either this or "+name+", not both"))
+		}
+	}
+	both("labelsTemplate", in.LabelsTemplate, in.LabelsTemplateFrom)
+	both("varsTemplate", in.VarsTemplate, in.VarsTemplateFrom)
+	r.labelsTemplate = c.template(path.Child("labelsTemplate"), in.LabelsTemplate, in)
+	r.varsTemplate = c.template(path.Child("varsTemplate"), in.VarsTemplate, in)
+}
+
+// duplicates refuses two rules of one name where the rules use the language beyond NFD, and warns otherwise: NFD never
+// looked at names, so shipped files have some.
+func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
+	first := map[string]int{}
+	for i, r := range list {
+		at, seen := first[r.Name]
+		if !seen {
+			first[r.Name] = i
+			continue
+		}
+		if r.Name != "" {
+			c.report.defect(path.Index(i).Child("name"), "rules[%d] has the name %q already; messages cannot tell them apart", at, r.Name)
+		}
+	}
+}
+
+// hashSpec identifies a spec.
+func hashSpec(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return "" // only args that are no JSON, which the decoder refused before
+	}
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:8])
+}
+
+// newScope says which names the expressions of a rule may use.
+func (c *compiler) newScope(r *rule, in *nfdv1alpha1.Rule) *expr.Scope {
+	for name := range in.Vars {
+		if strings.ContainsAny(name, "{}") {
+			c.open = true
+			continue
+		}
+		c.declared[name] = true
+	}
+	for _, a := range in.Actions {
+		name, literal := declaredBy(a)
+		if name != "" {
+			c.declared[name] = true
+		}
+		c.open = c.open || !literal
+	}
+	c.open = c.open || in.VarsTemplate != "" || in.VarsTemplateFrom != nil
+	return &expr.Scope{
+		Vars:     c.declared,
+		Open:     c.open,
+		Metadata: c.phaseNumber != phaseEarly,
+		Item:     in.Loop != nil,
+		Matched:  r.features != nil || len(r.any) > 0,
+	}
+}
+
+// declaredBy returns the variable that an action sets, and whether its name stands there literally.
+func declaredBy(a nfdv1alpha1.Action) (name string, literal bool) {
+	if a.Op != "set-var" && a.Op != "extend-var" {
+		return "", true
+	}
+	var args struct {
+		Name string `json:"name"`
+	}
+	if json.Unmarshal(a.Args.Raw, &args) != nil {
+		return "", false
+	}
+	return args.Name, !strings.ContainsAny(args.Name, "{}")
+}
+
+// loop compiles what the outputs of a rule are repeated for. Its conditions are then evaluated for each item.
+func (c *compiler) loop(path *field.Path, r *rule, raw *nfdv1alpha1.JSON) {
+	if raw == nil {
+		return
+	}
+	outside := *c.scope
+	outside.Item = false
+	a := &args.Compiler{Mode: c.mode, Scope: &outside}
+	r.loop = a.Loop(path.Child("loop"), raw)
+	c.collect(a)
+}
+
+func (c *compiler) conditions(path *field.Path, r *rule, list []nfdv1alpha1.Condition) {
+	a := &args.Compiler{Mode: c.mode, Scope: c.scope}
+	for i := range list {
+		r.conditions = append(r.conditions, condition.Compile(a, path.Index(i), list[i]))
+	}
+	c.collect(a)
+}
+
+// collect takes over what a compiler of arguments has found.
+func (c *compiler) collect(a *args.Compiler) {
+	c.report.add(a.Errors...)
+	for _, w := range a.Warnings {
+		rank := RankSuspicious
+		if w.Style {
+			rank = RankStyle
+		}
+		c.report.warn(w.Path, rank, "%s", w.Message)
+	}
+}

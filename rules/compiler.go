@@ -1,0 +1,376 @@
+package rules
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/tmpl"
+)
+
+// compiler compiles the rules of one object, in their order.
+type compiler struct {
+	opt         Options
+	report      *Report
+	object      string
+	phaseNumber int
+	sensitive   bool
+
+	// declared are the variables known so far; open, that a template or a computed name may have made others.
+	declared map[string]bool
+	open     bool
+
+	// of the rule at hand
+	mode  expr.Mode
+	scope *expr.Scope
+}
+
+// text compiles text that may hold expressions. It returns nil if the text has mistakes, which are then in the report.
+func (c *compiler) text(path *field.Path, source string, place expr.Place) *expr.Text {
+	t, problems := expr.Compile(source, place, c.mode, c.scope)
+	c.problems(path, source, problems)
+	return t
+}
+
+func (c *compiler) problems(path *field.Path, source string, problems []expr.Problem) {
+	for _, p := range problems {
+		switch {
+		case p.Warning:
+			c.report.warn(path, RankSuspicious, "%s", p.Error())
+		default:
+			c.report.add(field.Invalid(path, source, p.Error()))
+		}
+	}
+}
+
+// literal returns text that is the same on every node.
+func literal(t *expr.Text) string {
+	s, err := t.Format(nil)
+	if err != nil {
+		panic(err) // literal text does not look at its environment
+	}
+	return s
+}
+
+// reference compiles NFD's @domain.feature.element, which stands for the whole value of a label or resource. The second
+// result is false if the value is something else.
+func (c *compiler) reference(path *field.Path, value string) (*expr.Text, bool) {
+	if !strings.HasPrefix(value, "@") {
+		return nil, false
+	}
+	if strings.Count(value, ".") < 2 || strings.ContainsAny(value, `"{}`) {
+		c.report.defect(path, "%q refers to nothing; write @domain.feature.element, such as @kernel.version.major", value)
+		return nil, true
+	}
+	t, problems := expr.Compile(`{@"`+value[1:]+`"}`, expr.Strict, expr.Auto, &expr.Scope{})
+	if len(problems) > 0 {
+		c.report.defect(path, "%q refers to nothing: %s", value, problems[0].Message)
+		return nil, true
+	}
+	return t, true
+}
+
+// variables compiles the vars of a rule in an order in which each comes after those it refers to.
+func (c *compiler) variables(path *field.Path, vars map[string]string) []assignment {
+	compiled := map[string]assignment{}
+	for _, name := range sortedKeys(vars) {
+		at := path.Key(name)
+		key := c.text(at, name, expr.Strict)
+		value := c.text(at, vars[name], expr.Var)
+		if key != nil && value != nil {
+			compiled[name] = assignment{key: key, value: value}
+		}
+	}
+	order, err := expr.Order(sortedKeys(compiled), func(name string) []string { return compiled[name].value.Names() })
+	if err != nil {
+		c.report.add(field.Invalid(path, sortedKeys(vars), err.Error()))
+		return nil
+	}
+	out := make([]assignment, 0, len(order))
+	for _, name := range order {
+		out = append(out, compiled[name])
+	}
+	return out
+}
+
+// assignments compiles labels, annotations or extended resources.
+func (c *compiler) assignments(path *field.Path, kind Kind, values map[string]string, r *rule) []assignment {
+	var out []assignment
+	for _, name := range sortedKeys(values) {
+		a := c.assignment(path.Key(name), kind, name, values[name], r)
+		if a == nil {
+			continue
+		}
+		if _, spelledOut := values[a.full]; a.full != name && a.key.IsLiteral() && spelledOut {
+			continue // the spelling with the namespace wins, as in NFD
+		}
+		out = append(out, *a)
+	}
+	return out
+}
+
+// assignment compiles one entry. It returns nil if there is a mistake, or if nobody may write it: then the rule says so on
+// every node that matches.
+func (c *compiler) assignment(path *field.Path, kind Kind, name, value string, r *rule) *assignment {
+	a := &assignment{kind: kind, key: c.text(path, name, expr.Strict)}
+	place := expr.Strict
+	if kind == KindAnnotation {
+		place = expr.Free
+	}
+	isRef := false
+	if kind != KindAnnotation {
+		if a.value, isRef = c.reference(path, value); isRef {
+			a.late, _ = strings.CutPrefix(value, "@"+nfdv1alpha1.RuleMatchedFeature+".")
+			if a.late == value {
+				a.late = ""
+			}
+			a.reference = value
+		}
+	}
+	if isRef && a.value == nil {
+		r.rejected = append(r.rejected, Rejection{Kind: kind, Key: name, Reason: fmt.Sprintf("%q refers to nothing", value)})
+		return nil
+	}
+	if !isRef {
+		c.goTemplate(path, kind, value)
+		a.value = c.text(path, value, place)
+	}
+	if a.key == nil || a.value == nil {
+		return nil
+	}
+	return c.checkLiteral(path, a, name, value, r)
+}
+
+// goTemplate tells an author who wrote a Go template where none is looked at.
+func (c *compiler) goTemplate(path *field.Path, kind Kind, value string) {
+	if kind == KindLabel && c.mode != expr.Disabled && strings.Contains(value, "{{") && expr.TemplateHint(value) != "" {
+		c.report.add(field.Invalid(path, value, expr.TemplateHint(value)))
+	}
+}
+
+// checkLiteral checks as much of an entry as is the same on every node.
+func (c *compiler) checkLiteral(path *field.Path, a *assignment, name, value string, r *rule) *assignment {
+	if !a.key.IsLiteral() {
+		return a
+	}
+	a.raw = literal(a.key)
+	verdict := checkName(r.keys, a.kind, a.raw)
+	if verdict.OK() && a.value.IsLiteral() {
+		a.literal = literal(a.value)
+		verdict = checkValue(r.keys, a.kind, a.raw, a.literal)
+		a.checked = verdict.OK()
+	}
+	a.full = verdict.Key
+	if verdict.OK() {
+		return a
+	}
+	switch {
+	case a.raw != name || (a.value.Source() != a.literal && a.value.IsLiteral()):
+		// The author wrote an expression, so this is the new language, where nothing is dropped silently.
+		c.report.add(field.Invalid(path, value, verdict.Message()))
+	case verdict.Cause == keys.BadValue && a.kind == KindResource:
+		// NFD lets such quantities through, and the API server then refuses everything else of the node with them.
+		c.report.add(field.Invalid(path, value, verdict.Message()))
+	default:
+		c.report.defect(path, "%s", verdict.Message())
+	}
+	r.rejected = append(r.rejected, Rejection{Kind: a.kind, Key: name, Reason: verdict.Message()})
+	return nil
+}
+
+func checkName(p *keys.Policy, kind Kind, name string) keys.Verdict {
+	switch kind {
+	case KindLabel:
+		return p.LabelName(name)
+	case KindAnnotation:
+		return p.AnnotationName(name)
+	case KindResource:
+		return p.ResourceName(name)
+	}
+	return keys.Verdict{Key: name}
+}
+
+func checkValue(p *keys.Policy, kind Kind, name, value string) keys.Verdict {
+	switch kind {
+	case KindLabel:
+		return p.Label(name, value)
+	case KindAnnotation:
+		return p.Annotation(name, value)
+	case KindResource:
+		return p.Resource(name, value)
+	}
+	return keys.Verdict{Key: name}
+}
+
+// template compiles labelsTemplate or varsTemplate, and looks whether the matchers give it what it reads.
+func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rule) *tmpl.Template {
+	if source == "" {
+		return nil
+	}
+	t, problems := tmpl.Compile(source, tmpl.Options{Strict: c.opt.Strict})
+	for _, p := range problems {
+		text := fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
+		if p.Warning {
+			c.report.warn(path, RankStyle, "%s", text)
+			continue
+		}
+		c.report.add(field.Invalid(path, clip(source), text))
+	}
+	if t == nil {
+		return nil
+	}
+	if len(in.MatchFeatures) == 0 && len(in.MatchAny) == 0 && len(in.Conditions) == 0 {
+		c.report.defect(path, "a template is expanded for each matcher, and this rule has none; add matchFeatures")
+	}
+	c.templateData(path, t, in)
+	return t
+}
+
+// templateData warns where a template reads a feature that one of the matchers it runs on does not give: it then fails
+// wherever that matcher matches.
+func (c *compiler) templateData(path *field.Path, t *tmpl.Template, in *nfdv1alpha1.Rule) {
+	check := func(matcher string, terms nfdv1alpha1.FeatureMatcher) {
+		for _, want := range t.DataPaths() {
+			given := slices.ContainsFunc(terms, func(term nfdv1alpha1.FeatureMatcherTerm) bool {
+				return term.Feature == want.Feature() || strings.ToLower(term.Feature) == want.Feature()
+			})
+			if !given {
+				c.report.defect(path, "line %d: .%s is not given by %s, so the template fails there", want.Line, want.Feature(), matcher)
+			}
+		}
+	}
+	for i, alternative := range in.MatchAny {
+		check(fmt.Sprintf("matchAny[%d]", i), alternative.MatchFeatures)
+	}
+	if len(in.MatchFeatures) > 0 {
+		check("matchFeatures", in.MatchFeatures)
+	}
+}
+
+// maxShown is how much of a long value an error repeats.
+const maxShown = 80
+
+func clip(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return s[:maxShown] + "…"
+}
+
+// finish works out what a compiled rule depends on, and its result if that is always the same.
+func (c *compiler) finish(r *rule) {
+	reads := map[string]bool{}
+	note := func(names []string) {
+		for _, name := range names {
+			reads[name] = true
+		}
+	}
+	if r.features != nil {
+		note(r.features.Reads())
+	}
+	for _, m := range r.any {
+		if m != nil {
+			note(m.Reads())
+		}
+	}
+	r.texts(func(t *expr.Text) {
+		for _, name := range t.Features() {
+			note([]string{name, strings.ToLower(name)})
+		}
+		r.readsVars = r.readsVars || len(t.Names()) > 0
+		r.readsNode = r.readsNode || t.ReadsNode()
+		r.readsElements = r.readsElements || t.ReadsMatched()
+	})
+	for _, t := range []*tmpl.Template{r.varsTemplate, r.labelsTemplate} {
+		// Templates may ask for the node's name and for variables; which of them do is not worth telling apart.
+		if t != nil && templateAsks.MatchString(t.Source()) {
+			r.readsNode, r.readsVars, reads[nfdv1alpha1.RuleMatchedFeature] = true, true, true
+		}
+	}
+	r.readsMatched = reads[nfdv1alpha1.RuleMatchedFeature]
+	delete(reads, nfdv1alpha1.RuleMatchedFeature)
+	r.reads = sortedKeys(reads)
+	r.pure = !r.readsMatched && !r.readsVars && !r.readsNode && len(r.actions) == 0
+	r.id = r
+	if r.isFixed() {
+		r.fixed = r.always()
+	}
+}
+
+// templateAsks finds templates that may use the functions which look beyond their data.
+var templateAsks = regexp.MustCompile(`\b(node|n|var)\b`)
+
+// texts calls visit with each text of the rule that may hold expressions.
+func (r *rule) texts(visit func(*expr.Text)) {
+	for _, list := range [][]assignment{r.vars, r.labels, r.annotations, r.resources} {
+		for i := range list {
+			visit(list[i].key)
+			visit(list[i].value)
+		}
+	}
+	for i := range r.taints {
+		visit(r.taints[i].key)
+		visit(r.taints[i].value)
+	}
+	for _, c := range r.conditions {
+		if c != nil {
+			c.Texts(visit)
+		}
+	}
+	r.loop.Texts(visit)
+	for _, a := range r.actions {
+		if a != nil {
+			a.Texts(visit)
+		}
+	}
+}
+
+// isFixed reports whether the rule gives the same outputs wherever it matches.
+func (r *rule) isFixed() bool {
+	if r.loop != nil || r.varsTemplate != nil || r.labelsTemplate != nil || len(r.actions) > 0 {
+		return false
+	}
+	for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
+		for i := range list {
+			if !list[i].checked {
+				return false
+			}
+		}
+	}
+	for i := range r.vars {
+		if !r.vars[i].key.IsLiteral() || !r.vars[i].value.IsLiteral() {
+			return false
+		}
+	}
+	for i := range r.taints {
+		if !r.taints[i].key.IsLiteral() || !r.taints[i].value.IsLiteral() {
+			return false
+		}
+	}
+	return true
+}
+
+// always is the result of a rule that gives the same outputs wherever it matches.
+func (r *rule) always() *result {
+	res := &result{matched: true, rejected: r.rejected}
+	for i := range r.vars {
+		name, value := literal(r.vars[i].key), literal(r.vars[i].value)
+		res.outputs = append(res.outputs, output{kind: KindVar, key: name, raw: name, value: value, how: "vars"})
+	}
+	for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
+		for _, a := range list {
+			res.outputs = append(res.outputs, output{kind: a.kind, key: a.full, raw: a.raw, value: a.literal, how: howOf[a.kind]})
+		}
+	}
+	for _, t := range r.taints {
+		res.taints = append(res.taints, corev1.Taint{Key: literal(t.key), Value: literal(t.value), Effect: t.effect})
+	}
+	return res
+}

@@ -1,0 +1,287 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/match"
+)
+
+// Limits on the evaluation of one node. They count steps, not time, so that the same rules give the same result on every
+// machine, however busy.
+const (
+	// NodeBudget is how many steps all rules together may take on one node: some ten milliseconds' worth.
+	NodeBudget = 100_000
+	// RuleBudget is how many steps one rule may take, so that the worst of them leaves the others theirs.
+	RuleBudget = 20_000
+)
+
+// Node is what rules may know of a node besides its features.
+type Node struct {
+	Name string
+	// Labels and Annotations without those that rules have written: a rule that selected nodes by what rules write would
+	// chase its own tail.
+	Labels, Annotations map[string]string
+}
+
+// Publisher is one of the NodeFeatures that the facts of a node were merged from.
+type Publisher struct {
+	// Name is namespace/name.
+	Name  string
+	Facts *facts.Facts
+}
+
+// Input is everything that an outcome depends on besides the program.
+type Input struct {
+	Node Node
+	// Facts of the node, merged.
+	Facts *facts.Facts
+	// Publishers are what Facts were merged from, in that order; needed by rules with featureSources only.
+	Publishers []Publisher
+	// Labels that NodeFeatures ask for directly, merged, with their namespace.
+	Labels map[string]string
+}
+
+// Eval evaluates all rules for one node.
+func (p *Program) Eval(in Input) *Outcome { return p.eval(in, nil) }
+
+// eval evaluates all rules; remember may offer results that are known already.
+func (p *Program) eval(in Input, remember *memory) *Outcome {
+	o := newOutcome(p, &in)
+	o.results = make([]*result, len(p.rules))
+	e := newEvaluation(p, &in)
+	for i, r := range p.rules {
+		if o.Failed != nil {
+			o.results[i] = skippedByFailure
+			continue
+		}
+		res := e.remembered(r, remember)
+		o.results[i] = res
+		if len(p.chained) > 0 && e.matched.add(r, res) {
+			e.showMatched(e.src)
+		}
+		if res.failed != nil && !p.opt.IgnoreFail {
+			o.Failed = &Failure{Ref: r.ref, Message: res.failed.Message}
+		}
+	}
+	return o
+}
+
+var skippedByFailure = &result{skipped: "a rule before it has failed the node"}
+
+func newEvaluation(p *Program, in *Input) *evaluation {
+	return &evaluation{program: p, in: in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget}
+}
+
+// evaluation is the state of evaluating all rules for one node. It implements expr.Env. Not safe for concurrent use.
+type evaluation struct {
+	program *Program
+	in      *Input
+	src     *facts.Overlay
+	matched matchedState
+	vars    map[int]map[string]expr.Value // by set: variables keep their kinds within their object
+
+	nodeBudget, ruleBudget int
+
+	// of the rule at hand
+	rule     *rule
+	result   *result
+	item     expr.Value
+	elements []match.FeatureElements
+	runs     [][]match.FeatureElements // what each of its matchers matched
+	local    map[string]expr.Value     // variables that the rule itself has given so far
+}
+
+// remembered returns the rule's result, from memory if it depends on nothing but features that were seen before.
+func (e *evaluation) remembered(r *rule, m *memory) *result {
+	if why := e.skips(r.set); why != "" {
+		return &result{skipped: why}
+	}
+	if m == nil || !r.pure {
+		return e.run(r)
+	}
+	key, ok := e.memoryKey(r)
+	if !ok {
+		return e.run(r)
+	}
+	if res := m.get(key); res != nil {
+		return res
+	}
+	res := e.run(r)
+	m.put(key, res)
+	return res
+}
+
+// run evaluates one rule. Nothing that goes wrong in it reaches another rule.
+func (e *evaluation) run(r *rule) *result {
+	e.begin(r)
+	src := e.sourceFor(r.set)
+	matched, err := e.matches(r, src)
+	if err != nil {
+		return e.fail(r, err)
+	}
+	if !matched {
+		return notMatched
+	}
+	if r.fixed != nil {
+		return r.fixed
+	}
+	e.result = &result{matched: true, rejected: r.rejected}
+	before := e.ruleBudget
+	err = e.produce(r)
+	e.nodeBudget -= before - e.ruleBudget
+	if err != nil {
+		return e.fail(r, err)
+	}
+	if e.result.matched {
+		e.keepVars(r)
+	}
+	return e.result
+}
+
+// begin forgets what was of the rule before.
+func (e *evaluation) begin(r *rule) {
+	e.rule, e.ruleBudget = r, min(RuleBudget, e.nodeBudget)
+	e.item, e.elements, e.runs, e.local, e.result = expr.Value{}, nil, nil, nil, nil
+}
+
+// notMatched is the result of every rule that does not match.
+var notMatched = &result{}
+
+// fail is the result of a rule that could not be evaluated. Its outputs are all or nothing, so there are none.
+func (e *evaluation) fail(r *rule, err error) *result {
+	if errors.Is(err, expr.ErrBudget) {
+		err = fmt.Errorf("stopped: it takes more than %d steps (%w)", RuleBudget, expr.ErrBudget)
+	}
+	if r.set.sensitive {
+		err = errors.New(terse(err))
+	}
+	return &result{err: err}
+}
+
+// skips says why the rules of a set are not looked at on this node.
+func (e *evaluation) skips(s *RuleSet) string {
+	if s.selector != nil && !s.selector.Matches(labels.Set(e.in.Node.Labels)) {
+		return "the nodeSelector does not select the node"
+	}
+	if s.scope == "" {
+		return ""
+	}
+	scope := e.in.Node.Labels[assayv1alpha1.ScopeLabel]
+	if scope == "" {
+		scope = e.program.opt.DefaultNodeScope
+	}
+	if scope != s.scope {
+		return fmt.Sprintf("the node's scope is %q, not %q", scope, s.scope)
+	}
+	return ""
+}
+
+// matches evaluates what a rule requires, but for conditions that are evaluated for each item of the rule's loop.
+func (e *evaluation) matches(r *rule, src facts.Source) (bool, error) {
+	want := r.wantsElements()
+	if len(r.any) > 0 {
+		ok, err := e.matchesAny(r, src, want)
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	if r.features != nil {
+		res, err := r.features.Eval(src, want)
+		if !res.OK || err != nil {
+			return false, err
+		}
+		if want {
+			e.runs = append(e.runs, res.Matched)
+			e.elements = append(e.elements, res.Matched...)
+		}
+	}
+	if r.loop != nil {
+		return true, nil
+	}
+	return e.conditionsHold(r)
+}
+
+// matchesAny evaluates the alternatives. All of them if a template is to see the elements of each, else up to the first
+// that holds.
+func (e *evaluation) matchesAny(r *rule, src facts.Source, want bool) (bool, error) {
+	found := false
+	for _, m := range r.any {
+		res, err := m.Eval(src, want)
+		if err != nil {
+			return false, err
+		}
+		if !res.OK {
+			continue
+		}
+		found = true
+		if !want {
+			break
+		}
+		e.runs = append(e.runs, res.Matched)
+		e.elements = append(e.elements, res.Matched...)
+	}
+	return found, nil
+}
+
+func (e *evaluation) conditionsHold(r *rule) (bool, error) {
+	for i, c := range r.conditions {
+		ok, err := c.Eval(e)
+		if err != nil {
+			return false, fmt.Errorf("conditions[%d]: %w", i, err)
+		}
+		if !ok {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// sourceFor is what the rules of a set see: everything, or only what the publishers they trust have published.
+func (e *evaluation) sourceFor(s *RuleSet) facts.Source {
+	if s.sources == nil {
+		return e.src
+	}
+	return s.sources.choose(e)
+}
+
+// showMatched makes what rules have produced so far visible to matchers as rule.matched.
+func (e *evaluation) showMatched(src *facts.Overlay) {
+	if !e.matched.exists {
+		return
+	}
+	src.SetFunc(nfdv1alpha1.RuleMatchedFeature, func() *facts.Feature {
+		return &facts.Feature{Attributes: facts.NewAttributes(e.matched.values)}
+	})
+}
+
+// keepVars lets later rules of the same object see this rule's variables in their kinds.
+func (e *evaluation) keepVars(r *rule) {
+	for name, value := range e.local {
+		e.keepVar(r, name, value)
+	}
+}
+
+func (e *evaluation) keepVar(r *rule, name string, value expr.Value) {
+	if e.vars == nil {
+		e.vars = map[int]map[string]expr.Value{}
+	}
+	if e.vars[r.set.index] == nil {
+		e.vars[r.set.index] = map[string]expr.Value{}
+	}
+	e.vars[r.set.index][name] = value
+}
+
+// terse is an error without what it is about: that of a sensitive rule could repeat a value.
+func terse(err error) string {
+	if errors.Is(err, expr.ErrBudget) {
+		return "it was stopped for taking too many steps"
+	}
+	return "it could not be evaluated; the rule is sensitive, so nothing more is said"
+}

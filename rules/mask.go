@@ -1,0 +1,72 @@
+package rules
+
+import "strings"
+
+// Masking says which values of features no rule may read or write, whatever it says: passwords and tokens that some
+// publisher was careless enough to publish.
+type Masking struct {
+	// Mode says for which rules.
+	Mode MaskMode
+	// Elements are names of elements, with * for any run of characters; case does not matter. Nil: DefaultMasked.
+	Elements []string
+}
+
+// MaskMode says for which rules values are masked.
+type MaskMode string
+
+// The modes of masking. An empty one is MaskAlways.
+const (
+	MaskAlways    MaskMode = "always"
+	MaskNever     MaskMode = "never"
+	MaskSensitive MaskMode = "sensitive" // sensitive rules may read them
+)
+
+// DefaultMasked are the elements that are masked if nothing else is said.
+var DefaultMasked = []string{"*password*", "*token*"}
+
+func (m *Masking) applies(sensitive bool) bool {
+	switch m.Mode {
+	case MaskNever:
+		return false
+	case MaskSensitive:
+		return !sensitive
+	}
+	return true
+}
+
+func (m *Masking) masks(element string) bool {
+	patterns := m.Elements
+	if patterns == nil {
+		patterns = DefaultMasked
+	}
+	element = strings.ToLower(element)
+	for _, p := range patterns {
+		if glob(strings.ToLower(p), element) {
+			return true
+		}
+	}
+	return false
+}
+
+// glob reports whether text matches a pattern in which * stands for any run of characters.
+func glob(pattern, text string) bool {
+	first, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == text
+	}
+	if !strings.HasPrefix(text, first) {
+		return false
+	}
+	text = text[len(first):]
+	for {
+		part, more, star := strings.Cut(rest, "*")
+		if !star {
+			return strings.HasSuffix(text, part)
+		}
+		i := strings.Index(text, part)
+		if i < 0 {
+			return false
+		}
+		text, rest = text[i+len(part):], more
+	}
+}

@@ -1,0 +1,286 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules/expr"
+)
+
+// result is what one rule gives on one node. A result is immutable once it is in an Outcome, and may be shared by nodes.
+type result struct {
+	matched bool
+	skipped string
+	err     error
+
+	outputs  []output
+	taints   []corev1.Taint
+	rejected []Rejection
+	events   []Event
+	messages []Message
+	failed   *Failure
+	late     []lateOutput
+	derived  []derivation
+}
+
+// output is one change to the outcome.
+type output struct {
+	kind  Kind
+	op    outputOp
+	key   string // with its namespace
+	raw   string // as the author wrote it: what back-references are told
+	value string
+	how   string
+}
+
+type outputOp uint8
+
+const (
+	opSet outputOp = iota
+	opDelete
+	opAppend       // to a comma-separated list
+	opAppendUnique // the same, once
+)
+
+// lateOutput is a label or resource whose value is @rule.matched.NAME of a rule that comes later. NFD resolves such values
+// when all rules are done, so rules that rely on it exist.
+type lateOutput struct {
+	output
+	name string
+}
+
+// claim is who gave a key its value.
+type claim struct {
+	value    string
+	origin   Origin
+	priority int32
+}
+
+// merger collects the results of all rules.
+type merger struct {
+	merged
+	claims  map[Kind]map[string]claim
+	taintAt map[string]int // key and effect -> place
+}
+
+func (o *Outcome) merge() merged {
+	m := &merger{claims: map[Kind]map[string]claim{}, taintAt: map[string]int{}}
+	m.request(o)
+	for i, r := range o.results {
+		rule := o.program.rules[i]
+		m.rejected = append(m.rejected, withRef(r.rejected, rule.ref)...)
+		for _, out := range r.outputs {
+			m.apply(out, rule)
+		}
+		for _, t := range r.taints {
+			m.taint(t, rule)
+		}
+	}
+	m.resolveLate(o)
+	return m.finish()
+}
+
+// request takes the labels that NodeFeatures ask for directly. Rules win over them.
+func (m *merger) request(o *Outcome) {
+	labels := make(map[string]claim, len(o.requested))
+	m.claims[KindLabel] = labels
+	policy := &o.program.opt.Keys
+	for _, name := range sortedKeys(o.requested) {
+		value, reason := o.requested[name], ""
+		if path, isRef := strings.CutPrefix(value, "@"); isRef {
+			value, reason = o.resolve(path)
+		}
+		verdict := policy.Label(name, value)
+		if reason == "" {
+			reason = verdict.Message()
+		}
+		if reason != "" {
+			m.rejected = append(m.rejected, Rejection{Kind: KindLabel, Key: name, Reason: reason})
+			continue
+		}
+		labels[verdict.Key] = claim{value: value, origin: Origin{How: requestedBy}, priority: lowestPriority}
+	}
+}
+
+// requestedBy is the origin of labels that no rule gave.
+const requestedBy = "NodeFeature"
+
+// resolve returns the value of an attribute that a NodeFeature refers to as @domain.feature.element.
+func (o *Outcome) resolve(path string) (value, reason string) {
+	ref, err := expr.ParseRef(path)
+	if err != nil {
+		return "", err.Error()
+	}
+	if f := o.facts.Feature(ref.Feature); f != nil {
+		if v, ok := f.Attributes.Get(ref.Element); ok {
+			return v, ""
+		}
+	}
+	return "", "no value for @" + path
+}
+
+func withRef(list []Rejection, ref Ref) []Rejection {
+	out := slices.Clone(list)
+	for i := range out {
+		out[i].Ref = ref
+	}
+	return out
+}
+
+// apply carries out one output, unless a rule of higher priority keeps the key. Among equals the later one has its way.
+func (m *merger) apply(out output, r *rule) {
+	claims := m.claims[out.kind]
+	if claims == nil {
+		claims = map[string]claim{}
+		m.claims[out.kind] = claims
+	}
+	old, taken := claims[out.key]
+	mine := Origin{Ref: r.ref, How: out.how}
+	value := out.value
+	switch out.op {
+	case opDelete:
+		if taken && old.priority <= r.set.priority {
+			delete(claims, out.key)
+		}
+		return
+	case opAppend, opAppendUnique:
+		if taken {
+			value = appendItem(old.value, out.value, out.op == opAppendUnique)
+		}
+		claims[out.key] = claim{value, mine, max(old.priority, r.set.priority)}
+		return
+	}
+	differs := taken && old.value != value && old.origin.How != requestedBy && old.origin.Ref != r.ref
+	if taken && old.priority > r.set.priority {
+		if differs {
+			m.conflicts = append(m.conflicts, Conflict{out.kind, out.key, old.origin.Ref, r.ref})
+		}
+		return
+	}
+	if differs {
+		m.conflicts = append(m.conflicts, Conflict{out.kind, out.key, r.ref, old.origin.Ref})
+	}
+	claims[out.key] = claim{value, mine, r.set.priority}
+}
+
+// appendItem adds an item to a list that is written as text, separated by commas.
+func appendItem(list, item string, unique bool) string {
+	if list == "" {
+		return item
+	}
+	if unique && slices.Contains(strings.Split(list, ","), item) {
+		return list
+	}
+	return list + "," + item
+}
+
+// taint adds a taint; one with the same key and effect is a claim on the same thing.
+func (m *merger) taint(t corev1.Taint, r *rule) {
+	key := t.Key + ":" + string(t.Effect)
+	m.apply(output{kind: KindTaint, key: key, value: t.Value}, r)
+	if at, ok := m.taintAt[key]; ok {
+		m.taints[at].Value = m.claims[KindTaint][key].value
+		return
+	}
+	m.taintAt[key] = len(m.taints)
+	m.taints = append(m.taints, t)
+}
+
+// resolveLate gives values to the outputs that refer to what a later rule produced.
+func (m *merger) resolveLate(o *Outcome) {
+	if !slices.ContainsFunc(o.results, func(r *result) bool { return len(r.late) > 0 }) {
+		return
+	}
+	var state matchedState
+	for i, r := range o.results {
+		state.add(o.program.rules[i], r)
+	}
+	for i, r := range o.results {
+		rule := o.program.rules[i]
+		for _, late := range r.late {
+			value, ok := state.values[late.name]
+			out := late.output
+			out.value = value
+			reason := "no rule that matched has given rule.matched." + late.name
+			if ok {
+				reason = checkValue(rule.keys, out.kind, out.raw, value).Message()
+			}
+			if reason != "" {
+				m.rejected = append(m.rejected, Rejection{
+					Ref: rule.ref, Kind: out.kind, Key: out.raw, Reason: reason, Missing: !ok,
+				})
+				continue
+			}
+			m.apply(out, rule)
+		}
+	}
+}
+
+func (m *merger) finish() merged {
+	out := m.merged
+	out.origins = map[Kind]map[string]Origin{}
+	values := func(kind Kind) map[string]string {
+		vals := make(map[string]string, len(m.claims[kind]))
+		origins := make(map[string]Origin, len(m.claims[kind]))
+		for k, c := range m.claims[kind] {
+			vals[k], origins[k] = c.value, c.origin
+		}
+		out.origins[kind] = origins
+		return vals
+	}
+	out.labels = values(KindLabel)
+	out.annotations = values(KindAnnotation)
+	out.resources = values(KindResource)
+	out.vars = values(KindVar)
+	values(KindTaint)
+	slices.SortStableFunc(out.conflicts, func(a, b Conflict) int {
+		return strings.Compare(string(a.Kind)+a.Key, string(b.Kind)+b.Key)
+	})
+	return out
+}
+
+// matchedState is what rule.matched holds while the rules of one node are evaluated.
+type matchedState struct {
+	values     map[string]string
+	priorities map[string]int32
+	exists     bool
+}
+
+// add lets the rules after this one see what it produced. A key that a rule of higher priority holds stays as it is, as it
+// will on the node. It reports whether anything has changed.
+func (s *matchedState) add(r *rule, res *result) bool {
+	if res.err != nil || res.skipped != "" {
+		return false
+	}
+	changed := !s.exists
+	s.exists = true
+	for _, out := range res.outputs {
+		if out.kind != KindLabel && out.kind != KindVar {
+			continue
+		}
+		if s.values == nil {
+			s.values, s.priorities = map[string]string{}, map[string]int32{}
+		}
+		if held, ok := s.priorities[out.raw]; ok && held > r.set.priority {
+			continue
+		}
+		changed = true
+		switch out.op {
+		case opDelete:
+			delete(s.values, out.raw)
+			delete(s.priorities, out.raw)
+			continue
+		case opAppend, opAppendUnique:
+			s.values[out.raw] = appendItem(s.values[out.raw], out.value, out.op == opAppendUnique)
+		default:
+			s.values[out.raw] = out.value
+		}
+		s.priorities[out.raw] = r.set.priority
+	}
+	return changed
+}
+
+func (s *matchedState) snapshot() map[string]string { return maps.Clone(s.values) }

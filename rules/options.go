@@ -1,0 +1,89 @@
+package rules
+
+import (
+	"fmt"
+	"sort"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
+)
+
+// Facts is what a node is.
+type Facts = facts.Facts
+
+// Options are the cluster-wide settings that rules are compiled and evaluated under. The zero value is the default.
+type Options struct {
+	// Strict follows NFD to the letter where Assay differs from it on purpose: braces are plain text, a template line
+	// without = is an error, back-references see unresolved @ values.
+	Strict bool
+	// Keys says which names may be written.
+	Keys keys.Policy
+	// DefaultScope applies to objects that set neither scope nor nodeSelector; built-in ones are exempt.
+	DefaultScope string
+	// DefaultNodeScope is the scope of nodes that do not carry the label assay.dev/scope.
+	DefaultNodeScope string
+	// IgnoreFail makes the action fail do nothing but report.
+	IgnoreFail bool
+	// Mask says which values may not leave the facts; see Masking.
+	Mask Masking
+	// BuiltIn marks rules that the administrator installed with the controller: their priority is not bounded, and the
+	// default scope does not apply to them.
+	BuiltIn bool
+	// Custom marks rules of the worker's configuration, which produce labels and vars only.
+	Custom bool
+}
+
+// Report is what Compile found out about one object.
+type Report struct {
+	// Errors are mistakes: the rules they are in are left out of the RuleSet. In the order of the fields.
+	Errors field.ErrorList
+	// Warnings are about what is legal but probably not meant. In the order of the fields.
+	Warnings []Warning
+}
+
+// Warning is about something legal but probably not meant.
+type Warning struct {
+	// Path of the field, such as spec.rules[2].labels[foo].
+	Path string
+	// Message says what is wrong and what to write instead.
+	Message string
+	// Rank orders warnings where only some can be shown: lower is worse.
+	Rank int
+	// Defect marks what NFD would drop at run time without a word: an admission that is strict refuses it.
+	Defect bool
+}
+
+// The ranks of warnings.
+const (
+	RankDefect = 10 * (iota + 1)
+	RankSuspicious
+	RankStyle
+)
+
+// String returns the path and the message.
+func (w Warning) String() string { return w.Path + ": " + w.Message }
+
+func (r *Report) warn(path *field.Path, rank int, format string, args ...any) {
+	r.Warnings = append(r.Warnings, Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
+}
+
+// defect records something that NFD accepts and then drops at run time.
+func (r *Report) defect(path *field.Path, format string, args ...any) {
+	r.Warnings = append(r.Warnings, Warning{
+		Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: RankDefect, Defect: true,
+	})
+}
+
+func (r *Report) add(errs ...*field.Error) { r.Errors = append(r.Errors, errs...) }
+
+// OK reports whether there were no errors.
+func (r *Report) OK() bool { return len(r.Errors) == 0 }
+
+// Worst returns at most n warnings, the worst first; equal ones keep the order of the fields.
+func (r *Report) Worst(n int) []Warning {
+	out := append([]Warning(nil), r.Warnings...)
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Rank < out[j].Rank })
+	return out[:min(n, len(out))]
+}

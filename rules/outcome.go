@@ -1,0 +1,229 @@
+package rules
+
+import (
+	"sort"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Ref names a rule for messages.
+type Ref struct {
+	// Object is the name of the NodeFeatureRule, empty for labels that a NodeFeature asks for directly.
+	Object string `json:"object"`
+	// Rule is the name of the rule in it.
+	Rule string `json:"rule"`
+	// Index is its place in the object's list.
+	Index int `json:"-"`
+	// Base is the template that the rule came from, if any.
+	Base string `json:"base,omitempty"`
+}
+
+// String returns object/rule.
+func (r Ref) String() string {
+	if r.Rule == "" {
+		return r.Object
+	}
+	return r.Object + "/" + r.Rule
+}
+
+// Kind says which part of a Node a key belongs to.
+type Kind string
+
+// The kinds of outputs.
+const (
+	KindLabel      Kind = "label"
+	KindAnnotation Kind = "annotation"
+	KindTaint      Kind = "taint"
+	KindResource   Kind = "extended resource"
+	KindVar        Kind = "var"
+)
+
+// Rejection is an output that a matching rule asked for and does not get.
+type Rejection struct {
+	Ref
+	Kind Kind `json:"kind"`
+	// Key as the author wrote it.
+	Key string `json:"key"`
+	// Reason says why not, and what to write instead.
+	Reason string `json:"reason"`
+	// Missing marks an output whose value refers to something that this node does not have. That is no mistake.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// Conflict is a key that two rules give different values.
+type Conflict struct {
+	Kind Kind   `json:"kind"`
+	Key  string `json:"key"`
+	// Kept is the rule whose value counts, Lost the one whose value does not.
+	Kept Ref `json:"kept"`
+	Lost Ref `json:"lost"`
+}
+
+// Event is a Kubernetes Event that a rule asks for.
+type Event struct {
+	Ref
+	Type    string `json:"type"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Message is a log line that a rule asks for.
+type Message struct {
+	Ref
+	Level string `json:"level"`
+	Text  string `json:"text"`
+}
+
+// Failure says that a rule's fail action forbids writing anything on the node.
+type Failure struct {
+	Ref
+	Message string `json:"message"`
+}
+
+// RuleOutcome says what became of one rule on one node.
+type RuleOutcome struct {
+	Ref
+	// Matched is whether the rule's outputs were produced.
+	Matched bool
+	// Skipped says why the rule was not looked at on this node, if it was not.
+	Skipped string
+	// Err is why the rule could not be evaluated. It is terse if the rule is sensitive.
+	Err error
+	// Sensitive rules show no conditions and actions.
+	Sensitive bool
+}
+
+// Origin says which rule a written key came from.
+type Origin struct {
+	Ref
+	// How the value came about: "labels", "labelsTemplate", "actions[0]", "NodeFeature".
+	How string `json:"how"`
+}
+
+// Outcome is what the rules want written on one node, and why. It is immutable and safe for concurrent use; outcomes of
+// nodes with the same facts may be one and the same.
+type Outcome struct {
+	// Node is the name of the node.
+	Node string
+	// Failed is set if a fail action forbids writing anything.
+	Failed *Failure
+
+	program   *Program
+	facts     *Facts
+	node      Node
+	requested map[string]string // labels that NodeFeatures ask for
+	results   []*result         // one for each rule of the program
+	merged    *lazy             // shared by outcomes with the same results
+}
+
+// lazy merges results when somebody first asks for what they come to: most outcomes are the same as the one before.
+type lazy struct {
+	once sync.Once
+	merged
+}
+
+func newOutcome(p *Program, in *Input) *Outcome {
+	return &Outcome{
+		Node: in.Node.Name, program: p, facts: in.Facts, node: in.Node, requested: in.Labels, merged: &lazy{},
+	}
+}
+
+// merged is what the results of all rules come to.
+type merged struct {
+	labels, annotations, resources map[string]string
+	vars                           map[string]string
+	taints                         []corev1.Taint
+	rejected                       []Rejection
+	conflicts                      []Conflict
+	origins                        map[Kind]map[string]Origin
+}
+
+// Labels to write, with their namespace.
+func (o *Outcome) Labels() map[string]string { return o.get().labels }
+
+// Annotations to write, with their namespace.
+func (o *Outcome) Annotations() map[string]string { return o.get().annotations }
+
+// ExtendedResources to advertise, with their namespace.
+func (o *Outcome) ExtendedResources() map[string]string { return o.get().resources }
+
+// Vars of all rules, for back-references and messages.
+func (o *Outcome) Vars() map[string]string { return o.get().vars }
+
+// Taints to create, in the order of the rules.
+func (o *Outcome) Taints() []corev1.Taint { return o.get().taints }
+
+// Rejected outputs, in the order of the rules.
+func (o *Outcome) Rejected() []Rejection { return o.get().rejected }
+
+// Conflicts between rules, by kind and key.
+func (o *Outcome) Conflicts() []Conflict { return o.get().conflicts }
+
+// Origin says where a written key came from.
+func (o *Outcome) Origin(kind Kind, key string) (Origin, bool) {
+	origin, ok := o.get().origins[kind][key]
+	return origin, ok
+}
+
+// Rules says what became of each rule, in the order of their evaluation.
+func (o *Outcome) Rules() []RuleOutcome {
+	out := make([]RuleOutcome, len(o.results))
+	for i, r := range o.results {
+		rule := o.program.rules[i]
+		out[i] = RuleOutcome{
+			Ref: rule.ref, Matched: r.matched, Skipped: r.skipped, Err: r.err, Sensitive: rule.set.sensitive,
+		}
+	}
+	return out
+}
+
+// Matched calls f with the name of each object of which at least one rule matched.
+func (o *Outcome) Matched(f func(object string)) {
+	last := -1
+	for i, r := range o.results {
+		set := o.program.rules[i].set.index
+		if r.matched && set != last {
+			last = set
+			f(o.program.rules[i].set.Name)
+		}
+	}
+}
+
+// Events that rules ask for, in order.
+func (o *Outcome) Events() []Event {
+	var out []Event
+	for i, r := range o.results {
+		for _, e := range r.events {
+			e.Ref = o.program.rules[i].ref
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Messages that rules ask to be logged, in order.
+func (o *Outcome) Messages() []Message {
+	var out []Message
+	for i, r := range o.results {
+		for _, m := range r.messages {
+			m.Ref = o.program.rules[i].ref
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (o *Outcome) get() *merged {
+	o.merged.once.Do(func() { o.merged.merged = o.merge() })
+	return &o.merged.merged
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}

@@ -1,0 +1,246 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/tmpl"
+)
+
+// produce makes the outputs of a rule that matches. An error means that the rule has none.
+func (e *evaluation) produce(r *rule) error {
+	if r.loop == nil {
+		return e.produceOnce(r)
+	}
+	matched := false
+	err := r.loop.Each(e, func(item expr.Value) error {
+		e.item = item
+		holds, err := e.conditionsHold(r)
+		if err != nil || !holds {
+			return err
+		}
+		matched = true
+		return e.produceOnce(r)
+	})
+	if !matched && err == nil {
+		e.result = notMatched
+	}
+	return err
+}
+
+// produceOnce makes the outputs once: variables first, since the others may refer to them.
+func (e *evaluation) produceOnce(r *rule) error {
+	if err := e.expandTemplate(r, r.varsTemplate, "varsTemplate", e.setVar); err != nil {
+		return err
+	}
+	for i := range r.vars {
+		if err := e.variable(&r.vars[i]); err != nil {
+			return err
+		}
+	}
+	if err := e.expandTemplate(r, r.labelsTemplate, "labelsTemplate", e.templateLabel); err != nil {
+		return err
+	}
+	for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
+		for i := range list {
+			if err := e.assign(&list[i]); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range r.taints {
+		if err := e.taint(&r.taints[i]); err != nil {
+			return err
+		}
+	}
+	return e.act(r)
+}
+
+// missing records an output that is left out because it refers to something that this node does not have, and reports
+// whether that is what the error says.
+func (e *evaluation) missing(kind Kind, key string, err error) bool {
+	var fault *expr.Error
+	if !errors.As(err, &fault) || !fault.Missing {
+		return false
+	}
+	reason := fault.Message
+	if e.rule.set.sensitive {
+		reason = "it refers to something that this node does not have"
+	}
+	e.reject(Rejection{Kind: kind, Key: key, Reason: reason, Missing: true})
+	return true
+}
+
+// reject records an output that is left out. The result may have been given the rule's own list, which is shared.
+func (e *evaluation) reject(r Rejection) {
+	e.result.rejected = append(slices.Clip(e.result.rejected), r)
+}
+
+// variable evaluates one variable.
+func (e *evaluation) variable(a *assignment) error {
+	name, err := a.key.Format(e)
+	if err != nil {
+		return e.orMissing(KindVar, a.key.Source(), err)
+	}
+	value, err := a.value.Eval(e)
+	if err == nil && value.Kind() == expr.Masked {
+		err = errMasked
+	}
+	if err != nil {
+		return e.orMissing(KindVar, name, err)
+	}
+	e.setVariable(name, value, "vars")
+	return nil
+}
+
+var errMasked = errors.New("the value is masked, and a masked value may not be written")
+
+func (e *evaluation) orMissing(kind Kind, key string, err error) error {
+	if e.missing(kind, key, err) {
+		return nil
+	}
+	return fmt.Errorf("%s %q: %w", kind, key, err)
+}
+
+// setVariable gives a variable a value, for the rest of the rule, for later rules of the object, and for back-references.
+func (e *evaluation) setVariable(name string, value expr.Value, how string) {
+	if e.local == nil {
+		e.local = map[string]expr.Value{}
+	}
+	e.local[name] = value
+	e.result.outputs = append(e.result.outputs, output{kind: KindVar, key: name, raw: name, value: value.String(), how: how})
+}
+
+func (e *evaluation) setVar(name, value string) {
+	e.setVariable(name, expr.OfText(value), "varsTemplate")
+}
+
+// templateLabel takes a label from a template.
+func (e *evaluation) templateLabel(name, value string) {
+	e.write(KindLabel, name, value, "labelsTemplate")
+}
+
+// assign evaluates one label, annotation or resource.
+func (e *evaluation) assign(a *assignment) error {
+	how := howOf[a.kind]
+	if a.checked {
+		e.result.outputs = append(e.result.outputs, output{kind: a.kind, key: a.full, raw: a.raw, value: a.literal, how: how})
+		return nil
+	}
+	name, err := a.key.Format(e)
+	if err != nil {
+		return e.orMissing(a.kind, a.key.Source(), err)
+	}
+	value, err := a.value.Format(e)
+	if err == nil {
+		e.write(a.kind, name, value, how)
+		return nil
+	}
+	var fault *expr.Error
+	if a.late != "" && errors.As(err, &fault) && fault.Missing {
+		e.result.late = append(e.result.late, lateOutput{
+			output: output{kind: a.kind, key: e.rule.keys.Qualify(name), raw: name, how: how}, name: a.late,
+		})
+		return nil
+	}
+	if e.program.opt.Strict && a.reference != "" {
+		e.reject(Rejection{Kind: a.kind, Key: name, Reason: err.Error(), Missing: true})
+		return nil
+	}
+	return e.orMissing(a.kind, name, err)
+}
+
+var howOf = map[Kind]string{KindLabel: "labels", KindAnnotation: "annotations", KindResource: "extendedResources"}
+
+// write adds an output, or records why nobody may write it.
+func (e *evaluation) write(kind Kind, name, value, how string) {
+	verdict := checkValue(e.rule.keys, kind, name, value)
+	if !verdict.OK() {
+		e.reject(Rejection{Kind: kind, Key: name, Reason: e.shown(verdict.Message())})
+		return
+	}
+	e.result.outputs = append(e.result.outputs, output{kind: kind, key: verdict.Key, raw: name, value: value, how: how})
+}
+
+// shown is a reason as it may be shown: that of a sensitive rule could repeat a value.
+func (e *evaluation) shown(reason string) string {
+	if e.rule.set.sensitive {
+		return "nobody may write it"
+	}
+	return reason
+}
+
+func (e *evaluation) taint(t *taint) error {
+	key, err := t.key.Format(e)
+	if err != nil {
+		return e.orMissing(KindTaint, t.key.Source(), err)
+	}
+	value, err := t.value.Format(e)
+	if err != nil {
+		return e.orMissing(KindTaint, key, err)
+	}
+	e.addTaint(corev1.Taint{Key: key, Value: value, Effect: t.effect})
+	return nil
+}
+
+func (e *evaluation) addTaint(t corev1.Taint) {
+	if verdict := e.rule.keys.Taint(t); !verdict.OK() {
+		e.reject(Rejection{Kind: KindTaint, Key: t.Key, Reason: e.shown(verdict.Message())})
+		return
+	}
+	e.result.taints = append(e.result.taints, t)
+}
+
+// expandTemplate runs a template once on what each matcher matched, and takes all of the results, the later winning.
+func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, take func(name, value string)) error {
+	if t == nil {
+		return nil
+	}
+	all := map[string]string{}
+	for _, data := range e.templateRuns(r) {
+		data, err := e.unmasked(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		values, err := t.Expand(data, templateEnv{e})
+		if err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		for k, v := range values {
+			all[k] = v
+		}
+	}
+	for _, name := range sortedKeys(all) {
+		take(name, all[name])
+	}
+	return nil
+}
+
+// templateRuns are the elements that a template is expanded for. A rule with conditions alone has one run without any.
+func (e *evaluation) templateRuns(r *rule) [][]match.FeatureElements {
+	if len(e.runs) == 0 && len(r.conditions) > 0 {
+		return [][]match.FeatureElements{nil}
+	}
+	return e.runs
+}
+
+// unmasked returns an error if a template would be given a masked value.
+func (e *evaluation) unmasked(data []match.FeatureElements) ([]match.FeatureElements, error) {
+	mask := &e.program.opt.Mask
+	if !mask.applies(e.rule.set.sensitive) {
+		return data, nil
+	}
+	for _, f := range data {
+		for _, el := range f.Elements {
+			if el.HasValue && mask.masks(el.Name) {
+				return nil, fmt.Errorf("%s/%s: %w", f.Feature, el.Name, errMasked)
+			}
+		}
+	}
+	return data, nil
+}

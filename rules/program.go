@@ -1,0 +1,115 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// The numbers of the phases, in the order of their evaluation.
+const (
+	phaseEarly = iota
+	phasePreprocess
+	phaseMain
+)
+
+// RuleSet is one compiled object. It is immutable and safe for concurrent use.
+type RuleSet struct {
+	// Name of the object.
+	Name string
+	// BuiltIn marks a set that the administrator installed with the controller.
+	BuiltIn bool
+
+	phase     int
+	priority  int32
+	sensitive bool
+	selector  labels.Selector // nil: every node
+	scope     string          // "": every node
+	sources   *publishers     // nil: every NodeFeature
+	rules     []*rule
+	hash      string
+	index     int // place in the program; set by Link on a copy
+}
+
+// Len returns how many rules the set has; broken ones do not count.
+func (s *RuleSet) Len() int { return len(s.rules) }
+
+// Hash identifies what the set was compiled from.
+func (s *RuleSet) Hash() string { return s.hash }
+
+// Priority orders sets of one phase: higher first.
+func (s *RuleSet) Priority() int32 { return s.priority }
+
+// Program is a set of compiled objects in the order of their evaluation. It is immutable and safe for concurrent use.
+type Program struct {
+	opt   Options
+	sets  []*RuleSet
+	rules []*rule
+
+	// reads are the names of the features that any rule looks at; readers are, for each, the rules that do.
+	reads   []string
+	readers map[string][]int
+	// derived are features that early and preprocess rules make up; they differ from node to node.
+	derived map[string]bool
+	// perNode is whether outcomes depend on the node itself, not only on its features.
+	perNode bool
+	// chained are the rules that read what rules before them have produced.
+	chained []int
+}
+
+// Link orders sets into a program: by phase, then by priority (higher first), then by name. Of two sets with the same
+// name, the one that is not built in comes first.
+func Link(opt Options, sets ...*RuleSet) *Program {
+	p := &Program{opt: opt, readers: map[string][]int{}, derived: map[string]bool{}}
+	for _, s := range sets {
+		c := *s
+		p.sets = append(p.sets, &c)
+	}
+	slices.SortStableFunc(p.sets, func(a, b *RuleSet) int {
+		return cmp.Or(
+			cmp.Compare(a.phase, b.phase),
+			cmp.Compare(b.priority, a.priority),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	for i, s := range p.sets {
+		s.index = i
+		for _, r := range s.rules {
+			p.include(s, r)
+		}
+	}
+	p.reads = sortedKeys(p.readers)
+	return p
+}
+
+func (p *Program) include(s *RuleSet, r *rule) {
+	i := len(p.rules)
+	linked := *r
+	linked.set = s
+	p.rules = append(p.rules, &linked)
+	for _, name := range r.reads {
+		p.readers[name] = append(p.readers[name], i)
+	}
+	for _, name := range r.derives {
+		p.derived[name] = true
+	}
+	if r.readsMatched || r.readsVars {
+		p.chained = append(p.chained, i)
+	}
+	if r.readsNode || s.selector != nil || s.scope != "" || s.sources != nil {
+		p.perNode = true
+	}
+}
+
+// Rules returns the names of the rules in the order of their evaluation.
+func (p *Program) Rules() []Ref {
+	out := make([]Ref, len(p.rules))
+	for i, r := range p.rules {
+		out[i] = r.ref
+	}
+	return out
+}
+
+// Reads returns the names of the features that the rules look at, sorted.
+func (p *Program) Reads() []string { return p.reads }

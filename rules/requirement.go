@@ -1,0 +1,105 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// Requirement is a compiled set of matchers and conditions without outputs: what a pod asks of its node, or what the nodes of
+// a group have in common. It is immutable and safe for concurrent use.
+type Requirement struct {
+	opt  Options
+	rule *rule
+}
+
+// CompileRequirement compiles what a node must be like. With errors in the report the Requirement is nil.
+func CompileRequirement(path *field.Path, terms nfdv1alpha1.FeatureMatcher, alternatives []nfdv1alpha1.MatchAnyElem,
+	conditions []nfdv1alpha1.Condition, opt Options) (*Requirement, *Report) {
+	report := &Report{}
+	c := &compiler{opt: opt, report: report, phaseNumber: phaseMain, declared: map[string]bool{}}
+	in := &nfdv1alpha1.Rule{MatchFeatures: terms, MatchAny: alternatives, Conditions: conditions}
+	r := &rule{set: &RuleSet{}, keys: &c.opt.Keys}
+	c.limits(path, in)
+	c.matchers(path, r, in)
+	c.scope = c.newScope(r, in)
+	c.conditions(path.Child("conditions"), r, conditions)
+	c.finish(r)
+	if !report.OK() {
+		return nil, report
+	}
+	return &Requirement{opt: opt, rule: r}, report
+}
+
+// Reads returns the names of the features that the requirement looks at, sorted.
+func (q *Requirement) Reads() []string { return q.rule.reads }
+
+// PerNode reports whether the answer depends on the node's name or metadata, besides its features.
+func (q *Requirement) PerNode() bool { return q.rule.readsNode }
+
+// Eval reports whether a node meets the requirement. Matched holds what rules have produced for the node, and is what
+// rule.matched shows; it may be nil.
+func (q *Requirement) Eval(in Input, matched map[string]string) (bool, error) {
+	e := q.evaluation(in, matched)
+	return e.matches(q.rule, e.src)
+}
+
+// Why says in words what the node lacks first, or nothing if it lacks nothing.
+func (q *Requirement) Why(in Input, matched map[string]string) string {
+	e := q.evaluation(in, matched)
+	ok, err := e.matches(q.rule, e.src)
+	switch {
+	case err != nil:
+		return err.Error()
+	case ok:
+		return ""
+	}
+	return e.whyNot(q.rule)
+}
+
+func (q *Requirement) evaluation(in Input, matched map[string]string) *evaluation {
+	p := &Program{opt: q.opt}
+	e := &evaluation{program: p, in: &in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget, ruleBudget: RuleBudget, rule: q.rule}
+	if matched != nil {
+		e.matched.values, e.matched.exists = matched, true
+		e.showMatched(e.src)
+	}
+	return e
+}
+
+// whyNot says what a rule that does not match lacks first, in a fixed order.
+func (e *evaluation) whyNot(r *rule) string {
+	src := e.sourceFor(r.set)
+	if r.features != nil {
+		if why := r.features.Why(src); why != "" {
+			return why
+		}
+	}
+	if len(r.any) > 0 {
+		var reasons []string
+		for _, m := range r.any {
+			why := m.Why(src)
+			if why == "" {
+				reasons = nil
+				break
+			}
+			reasons = append(reasons, why)
+		}
+		if len(reasons) > 0 {
+			slices.Sort(reasons)
+			return fmt.Sprintf("none of %d alternatives: %s", len(reasons), reasons[0])
+		}
+	}
+	for i, c := range r.conditions {
+		if ok, err := c.Eval(e); err != nil {
+			return fmt.Sprintf("conditions[%d]: %v", i, err)
+		} else if !ok {
+			return fmt.Sprintf("conditions[%d]: %s does not hold", i, c)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,66 @@
+package rules
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules/condition"
+	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/tmpl"
+)
+
+// rule is one compiled rule. It is immutable.
+type rule struct {
+	ref  Ref
+	set  *RuleSet
+	id   *rule // the rule as it was compiled, the same in every program that it is linked into
+	keys *keys.Policy
+
+	features   *match.Matcher   // nil: no matchFeatures
+	any        []*match.Matcher // empty: no matchAny
+	conditions []*condition.Condition
+	loop       *condition.Loop
+
+	vars, labels, annotations, resources []assignment
+	varsTemplate, labelsTemplate         *tmpl.Template
+	taints                               []taint
+	actions                              []*stubAction
+
+	// rejected are literal outputs that nobody may write: found once, reported on every node that matches.
+	rejected []Rejection
+	// fixed is the result on every node that matches, if it is the same for all of them.
+	fixed *result
+
+	// reads are the features that the result depends on, by name; derives those that the actions make up.
+	reads, derives []string
+	readsMatched   bool // reads what rules before it produced
+	readsVars      bool // reads variables of its object
+	readsNode      bool // reads the node's name or metadata
+	readsElements  bool // reads the elements that its matchers matched
+	pure           bool // depends on nothing but reads
+}
+
+// assignment gives a key a value.
+type assignment struct {
+	kind       Kind
+	key, value *expr.Text
+	// of a literal key: as written, and with its namespace
+	raw, full string
+	// checked says that key and value are literal and may be written; literal is the value then.
+	checked bool
+	literal string
+	// reference is a value in NFD's notation, late the NAME of an @rule.matched.NAME, which a later rule may still give.
+	reference, late string
+}
+
+// taint is a taint whose key and value may be computed.
+type taint struct {
+	key, value *expr.Text
+	effect     corev1.TaintEffect
+}
+
+// wantsElements reports whether the elements that matched are needed, beyond the fact that they did.
+func (r *rule) wantsElements() bool {
+	return r.varsTemplate != nil || r.labelsTemplate != nil || r.readsElements
+}

@@ -1,0 +1,96 @@
+package rules
+
+import (
+	"github.com/assay-project/assay/rules/condition"
+	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/match"
+)
+
+// RuleTrace says in detail what became of one rule on one node, for people.
+type RuleTrace struct {
+	RuleOutcome
+	// MatchFeatures and MatchAny say what was found for each term.
+	MatchFeatures []match.TermTrace
+	MatchAny      [][]match.TermTrace
+	// Conditions say what each came to. Empty for sensitive rules.
+	Conditions []condition.Trace
+	// Why says what a rule that does not match lacks first.
+	Why string
+	// Outputs are the keys that the rule asks for, with their values.
+	Outputs []TracedOutput
+	// Rejected are outputs that it asks for and does not get.
+	Rejected []Rejection
+}
+
+// TracedOutput is one key with its value.
+type TracedOutput struct {
+	Kind  Kind   `json:"kind"`
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	How   string `json:"how"`
+}
+
+// Trace evaluates all rules for one node and says what became of each, in their order. It gives the same answers as Eval,
+// more slowly.
+func (p *Program) Trace(in Input) []RuleTrace {
+	o := p.Eval(in)
+	outcomes := o.Rules()
+	e := &evaluation{program: p, in: &in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget}
+	out := make([]RuleTrace, len(p.rules))
+	for i, r := range p.rules {
+		out[i] = e.trace(r, o.results[i])
+		out[i].RuleOutcome = outcomes[i]
+		e.follow(r, o.results[i])
+	}
+	return out
+}
+
+// trace says what became of a rule, given what rules before it have produced.
+func (e *evaluation) trace(r *rule, res *result) RuleTrace {
+	t := RuleTrace{Rejected: res.rejected}
+	if res.skipped != "" {
+		return t
+	}
+	e.begin(r)
+	src := e.sourceFor(r.set)
+	if r.features != nil {
+		t.MatchFeatures = r.features.Trace(src)
+	}
+	for _, m := range r.any {
+		t.MatchAny = append(t.MatchAny, m.Trace(src))
+	}
+	if r.loop == nil && !r.set.sensitive {
+		for _, c := range r.conditions {
+			t.Conditions = append(t.Conditions, c.Trace(e))
+		}
+	}
+	if !res.matched && res.err == nil {
+		t.Why = e.whyNot(r)
+		if r.set.sensitive {
+			t.Why = "it does not match"
+		}
+	}
+	for _, out := range res.outputs {
+		t.Outputs = append(t.Outputs, TracedOutput{out.kind, out.key, out.value, out.how})
+	}
+	for _, taint := range res.taints {
+		t.Outputs = append(t.Outputs, TracedOutput{KindTaint, taint.Key, taint.Value + ":" + string(taint.Effect), "taints"})
+	}
+	return t
+}
+
+// follow takes over what a rule produced, without evaluating it.
+func (e *evaluation) follow(r *rule, res *result) {
+	if e.matched.add(r, res) {
+		e.showMatched(e.src)
+	}
+	for _, out := range res.outputs {
+		if out.kind == KindVar {
+			e.keepVar(r, out.key, expr.OfText(out.value))
+		}
+	}
+	for _, d := range res.derived {
+		d.apply(e)
+	}
+}

@@ -1,0 +1,99 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/match"
+)
+
+// elementOf is one element of a feature as a value: an attribute's text, or true for a flag.
+func elementOf(f *facts.Feature, element string) (expr.Value, bool) {
+	if f == nil {
+		return expr.Value{}, false
+	}
+	if v, ok := f.Attributes.Get(element); ok {
+		return expr.OfText(v), true
+	}
+	return expr.OfBool(true), f.Flags.Has(element)
+}
+
+// featureOf is a whole feature as a value: a list of maps for instances, a map for attributes, a list of names for flags.
+func featureOf(f *facts.Feature) (expr.Value, bool) {
+	switch {
+	case f == nil:
+		return expr.Value{}, false
+	case f.Instances != nil:
+		return expr.OfList(instanceList{f.Instances}), true
+	case f.Attributes != nil:
+		return expr.OfMap(attributeMap{f.Attributes}), true
+	default:
+		return expr.OfList(expr.Names(f.Flags.Names())), true
+	}
+}
+
+// matchedOf is what matchers matched of a feature, in the shapes of featureOf.
+func matchedOf(matched []match.FeatureElements, feature string) (expr.Value, bool) {
+	var list expr.Values
+	attributes := expr.Texts{}
+	for _, f := range matched {
+		if !strings.EqualFold(f.Feature, feature) {
+			continue
+		}
+		for _, el := range f.Elements {
+			switch {
+			case el.Instance != nil:
+				list = append(list, expr.OfMap(expr.Texts(el.Instance)))
+			case el.HasValue:
+				attributes[el.Name] = el.Value
+			default:
+				list = append(list, expr.OfText(el.Name))
+			}
+		}
+	}
+	if len(attributes) > 0 {
+		return expr.OfMap(attributes), true
+	}
+	return expr.OfList(list), len(list) > 0
+}
+
+type attributeMap struct{ *facts.Attributes }
+
+// Get implements expr.Map.
+func (m attributeMap) Get(name string) (expr.Value, bool) {
+	v, ok := m.Attributes.Get(name)
+	return expr.OfText(v), ok
+}
+
+// Keys implements expr.Map.
+func (m attributeMap) Keys() []string { return m.Names() }
+
+type instanceList struct{ *facts.Instances }
+
+// At implements expr.List.
+func (l instanceList) At(i int) expr.Value { return expr.OfMap(instanceMap{l.Instances, i}) }
+
+// instanceMap reads one instance without making a map of it.
+type instanceMap struct {
+	all *facts.Instances
+	row int
+}
+
+// Len implements expr.Map.
+func (m instanceMap) Len() int { return len(m.Keys()) }
+
+// Get implements expr.Map.
+func (m instanceMap) Get(name string) (expr.Value, bool) {
+	v, ok := m.all.Get(m.row, name)
+	return expr.OfText(v), ok
+}
+
+// Keys implements expr.Map.
+func (m instanceMap) Keys() []string {
+	return slices.DeleteFunc(slices.Clone(m.all.Names()), func(name string) bool {
+		_, ok := m.all.Get(m.row, name)
+		return !ok
+	})
+}
