@@ -1,0 +1,225 @@
+package tmpl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// function is one function of the allow-list.
+type function struct {
+	name     string
+	min, max int // how many arguments it takes; a negative max is no limit
+	pattern  int // which argument is a regular expression, -1 for none
+	run      func(c *call) value
+}
+
+// functions is the allow-list: Go's built-in functions, those of Sprig that are deterministic and cheap, and the names
+// that templates share with expressions. What NFD's users know and miss here stands in leftOut.
+var functions = table(builtins, stringFunctions, numberFunctions, listFunctions, dictFunctions, patternFunctions, otherFunctions)
+
+func table(groups ...[]function) map[string]*function {
+	out := map[string]*function{}
+	for _, group := range groups {
+		for i := range group {
+			out[group[i].name] = &group[i]
+		}
+	}
+	for alias, name := range aliases {
+		fn := *out[name]
+		fn.name = alias
+		out[alias] = &fn
+	}
+	return out
+}
+
+// aliases are second names in Sprig. Its must… functions return the error that the plain ones swallow; here all do.
+var aliases = map[string]string{
+	"tuple": "list", "push": "append", "biggest": "max",
+	"mustAppend": "append", "mustPush": "append", "mustPrepend": "prepend", "mustFirst": "first", "mustLast": "last",
+	"mustRest": "rest", "mustInitial": "initial", "mustReverse": "reverse", "mustUniq": "uniq", "mustWithout": "without",
+	"mustHas": "has", "mustCompact": "compact", "mustToJson": "toJson", "mustRegexMatch": "regexMatch",
+	"mustRegexFind": "regexFind", "mustRegexFindAll": "regexFindAll", "mustRegexReplaceAll": "regexReplaceAll",
+	"mustRegexReplaceAllLiteral": "regexReplaceAllLiteral", "mustRegexSplit": "regexSplit",
+}
+
+// Functions returns the names of all functions that templates may use, sorted.
+func Functions() []string {
+	names := append(slices.Collect(maps.Keys(functions)), "and", "or")
+	slices.Sort(names)
+	return names
+}
+
+// LeftOut is why functions that NFD has are not here.
+type LeftOut struct {
+	Names []string
+	// Why they are left out.
+	Why string
+	// Instead says what to use in their place; it may be empty.
+	Instead string
+}
+
+var leftOut = []LeftOut{
+	{
+		Names:   []string{"randAlpha", "randAlphaNum", "randAscii", "randBytes", "randInt", "randNumeric", "shuffle", "uuidv4"},
+		Why:     "it is random, so that the node would change at every evaluation",
+		Instead: "derive the text from the node with sha256sum",
+	},
+	{
+		Names: []string{"now", "ago", "date", "dateInZone", "date_in_zone", "dateModify", "date_modify", "mustDateModify", "must_date_modify",
+			"duration", "durationRound", "htmlDate", "htmlDateInZone", "toDate", "mustToDate", "unixEpoch"},
+		Why:     "it depends on the clock, so that the node would change without any reason",
+		Instead: "use an expiry time in a feature file",
+	},
+	{
+		Names:   []string{"env", "expandenv", "getHostByName", "osBase", "osClean", "osDir", "osExt", "osIsAbs"},
+		Why:     "it reads the environment of the controller and not of the node",
+		Instead: "publish the value as a feature",
+	},
+	{
+		Names: []string{"bcrypt", "htpasswd", "derivePassword", "encryptAES", "decryptAES", "genPrivateKey", "genCA", "genCAWithKey",
+			"genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "buildCustomCert"},
+		Why:     "it is made to be slow and its result does not belong on a node",
+		Instead: "use sha256sum for a short text that stands for a long one",
+	},
+	{
+		Names:   []string{"set", "unset", "merge", "mergeOverwrite", "mustMerge", "mustMergeOverwrite", "deepCopy", "mustDeepCopy"},
+		Why:     "it changes a value that other parts of the template hold",
+		Instead: "make a new one with dict, pick or omit",
+	},
+	{
+		Names: []string{"typeOf", "typeIs", "typeIsLike", "deepEqual"},
+		Why:   "it shows types of the Go program behind the template", Instead: "use kindOf, kindIs or eq",
+	},
+	{
+		Names: []string{"indent", "nindent", "wrap", "wrapWith", "abbrev", "abbrevboth", "initials", "swapcase", "camelcase", "kebabcase",
+			"snakecase", "plural", "hello"},
+		Why: "it lays out prose, and a template writes one key=value on a line", Instead: "use replace, lower, trunc or regexReplaceAll",
+	},
+	{
+		Names: []string{"js", "urlParse", "urlJoin", "mustFromJson", "fromJson", "mustToPrettyJson", "toPrettyJson", "mustToRawJson",
+			"toRawJson", "b32enc", "b32dec", "toDecimal", "chunk", "mustChunk", "mustSlice", "sha512sum", "adler32sum", "all", "any", "pluck", "dig",
+			"concat", "untilStep"},
+		Why: "no rule is known to need it", Instead: "tell us if yours does",
+	},
+	{Names: []string{"call"}, Why: "there are no values that are functions", Instead: ""},
+}
+
+// LeftOutFunctions returns the functions of NFD's templates that are not available, with the reasons; the documentation
+// is generated from it.
+func LeftOutFunctions() []LeftOut { return slices.Clone(leftOut) }
+
+// whyNot says why a function cannot be used.
+func whyNot(name string) string {
+	for _, group := range leftOut {
+		if !slices.Contains(group.Names, name) || functions[name] != nil {
+			continue
+		}
+		message := fmt.Sprintf("the function %q is not available: %s", name, group.Why)
+		if group.Instead != "" {
+			message += "; " + group.Instead
+		}
+		return message
+	}
+	for _, known := range Functions() {
+		if strings.EqualFold(known, name) {
+			return fmt.Sprintf("there is no function %q; did you mean %q?", name, known)
+		}
+	}
+	return fmt.Sprintf("there is no function %q", name)
+}
+
+// takes reports whether a function can be called with n arguments.
+func (f *function) takes(n int) error {
+	switch {
+	case n < f.min && f.max == f.min, n > f.max && f.max == f.min:
+		return fmt.Errorf("%s takes %d arguments, not %d", f.name, f.min, n)
+	case n < f.min:
+		return fmt.Errorf("%s takes at least %d arguments, not %d", f.name, f.min, n)
+	case f.max >= 0 && n > f.max:
+		return fmt.Errorf("%s takes at most %d arguments, not %d", f.name, f.max, n)
+	}
+	return nil
+}
+
+// call is a call of a function with its arguments.
+type call struct {
+	s    *state
+	at   int
+	name string
+	args []value
+}
+
+func (c *call) fail(format string, args ...any) {
+	fail(c.at, "%s: %s", c.name, fmt.Sprintf(format, args...))
+}
+
+// str is a text argument.
+func (c *call) str(i int) string {
+	v := c.args[i]
+	if v.kind != kindString {
+		c.fail("argument %d is a %s, want a string", i+1, v.typeName())
+	}
+	c.s.work(c.at, len(v.str))
+	return v.str
+}
+
+// int is a whole number argument.
+func (c *call) int(i int) int {
+	v := c.args[i]
+	if v.kind != kindInt {
+		c.fail("argument %d is a %s, want an int", i+1, v.typeName())
+	}
+	return int(v.int())
+}
+
+// list is a list argument; its items are counted as work.
+func (c *call) list(i int) value {
+	v := c.args[i]
+	if v.kind != kindList {
+		c.fail("argument %d is a %s, want a list", i+1, v.typeName())
+	}
+	n, _ := v.length()
+	c.s.work(c.at, n*bytesPerStep)
+	return v
+}
+
+// dict is a map argument.
+func (c *call) dict(i int) value {
+	v := c.args[i]
+	if !v.isMap() {
+		c.fail("argument %d is a %s, want a map", i+1, v.typeName())
+	}
+	n, _ := v.length()
+	c.s.work(c.at, n*bytesPerStep)
+	return v
+}
+
+// valueSize is what a value takes in a list.
+const valueSize = 48
+
+// make is a list of n values, to be filled.
+func (c *call) make(n int) []value {
+	c.s.work(c.at, n*bytesPerStep)
+	c.s.take(c.at, n*valueSize)
+	return make([]value, 0, n)
+}
+
+// texts is a list of texts.
+func (c *call) texts(list []string) value {
+	items := c.make(len(list))
+	for _, s := range list {
+		items = append(items, text(s))
+	}
+	return listOf(items)
+}
+
+// show is a value as text, as print would show it.
+func (c *call) show(v value) string {
+	if v.kind == kindString {
+		return v.str
+	}
+	c.s.measure(c.at, v, MaxOutput)
+	return string(v.appendTo(nil))
+}

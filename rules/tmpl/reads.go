@@ -1,0 +1,144 @@
+package tmpl
+
+import (
+	"strings"
+	"text/template/parse"
+)
+
+// reads notes that the template reads a path of its data.
+func (c *compiler) reads(at int, from position, path []string) {
+	if !from.known {
+		return
+	}
+	full := append(append([]string(nil), from.path...), path...)
+	if len(full) < 2 {
+		return
+	}
+	line, column := c.t.place(at)
+	read := DataPath{Domain: full[0], Name: full[1], Line: line, Column: column, Conditional: c.inner > 0}
+	for i := range c.t.paths {
+		if p := &c.t.paths[i]; p.Domain == read.Domain && p.Name == read.Name {
+			p.Conditional = p.Conditional && read.Conditional
+			return
+		}
+	}
+	c.t.paths = append(c.t.paths, read)
+}
+
+// follow is the position of a pipeline that is a plain path, for with.
+func (c *compiler) follow(pipe *parse.PipeNode) position {
+	if len(pipe.Cmds) != 1 || len(pipe.Cmds[0].Args) != 1 {
+		return position{}
+	}
+	from, path := c.dot, []string(nil)
+	switch n := pipe.Cmds[0].Args[0].(type) {
+	case *parse.DotNode:
+		return c.dot
+	case *parse.FieldNode:
+		path = n.Ident
+	case *parse.VariableNode:
+		if n.Ident[0] != "$" || !c.main {
+			return position{}
+		}
+		from, path = position{known: true}, n.Ident[1:]
+	default:
+		return position{}
+	}
+	if !from.known || len(from.path)+len(path) > 1 {
+		return position{}
+	}
+	return position{known: true, path: append(append([]string(nil), from.path...), path...)}
+}
+
+// indexes notes what index . "domain" "feature" reads; names with a dash or a second dot have to be read so.
+func (c *compiler) indexes(at int, nodes []parse.Node) {
+	from := c.dot
+	switch n := nodes[0].(type) {
+	case *parse.DotNode:
+	case *parse.FieldNode:
+		from.path = append(append([]string(nil), from.path...), n.Ident...)
+	default:
+		return
+	}
+	var path []string
+	for _, node := range nodes[1:] {
+		s, ok := node.(*parse.StringNode)
+		if !ok {
+			break
+		}
+		path = append(path, s.Text)
+	}
+	c.reads(at, from, path)
+}
+
+// warnOfBareLines warns of lines that will be written without =, as far as the text shows. NFD drops a rule for such a
+// line; its older documentation calls it a label with the value true, which is what it is here.
+func (c *compiler) warnOfBareLines(root *parse.ListNode) {
+	w := bareLines{c: c}
+	w.list(root)
+	w.end()
+}
+
+type bareLines struct {
+	c     *compiler
+	start int  // where the line's first text is
+	text  bool // there is text on the line
+	open  bool // there is an = on the line, or something that may write one
+}
+
+func (w *bareLines) list(list *parse.ListNode) {
+	if list == nil {
+		return
+	}
+	for _, node := range list.Nodes {
+		w.node(node)
+	}
+}
+
+func (w *bareLines) node(node parse.Node) {
+	switch n := node.(type) {
+	case *parse.TextNode:
+		at := int(n.Position())
+		for i, part := range strings.Split(string(n.Text), "\n") {
+			if i > 0 {
+				w.end()
+			}
+			if trimmed := strings.TrimSpace(part); trimmed != "" && !w.text {
+				w.text, w.start = true, at+strings.Index(part, trimmed)
+			}
+			w.open = w.open || strings.Contains(part, "=")
+			at += len(part) + 1
+		}
+	case *parse.ActionNode:
+		if len(n.Pipe.Decl) > 0 {
+			return
+		}
+		args := n.Pipe.Cmds[len(n.Pipe.Cmds)-1].Args
+		_, field := args[0].(*parse.FieldNode)
+		w.open = w.open || !field
+	case *parse.RangeNode:
+		w.list(n.List)
+		w.list(n.ElseList)
+	case *parse.IfNode:
+		w.list(n.List)
+		w.list(n.ElseList)
+	case *parse.WithNode:
+		w.list(n.List)
+		w.list(n.ElseList)
+	case *parse.TemplateNode:
+		w.open = true
+	}
+}
+
+// end is called at the end of each line.
+func (w *bareLines) end() {
+	if w.text && !w.open {
+		line, column := w.c.t.place(w.start)
+		message := "this line has no =, and is written with the value true; write key=value"
+		if w.c.t.opt.Strict {
+			message = "this line has no =, so that the rule is dropped wherever it is written; write key=value"
+		}
+		w.c.problems = append(w.c.problems, Problem{Line: line, Column: column, Message: message, Warning: true})
+	}
+	w.text, w.open = false, false
+}

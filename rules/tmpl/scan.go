@@ -1,0 +1,93 @@
+package tmpl
+
+import "strings"
+
+// tooDeep finds where blocks or parentheses nest deeper than MaxDepth. It looks before the parser does, which recurses
+// and would use megabytes of stack on a few kilobytes of brackets. What it cannot make sense of it leaves to the parser.
+func tooDeep(source string) (at int, deep bool) {
+	var blocks []int // how many levels each open block counts for: an "else if" adds one
+	depth := 0
+	for pos := 0; ; {
+		open := strings.Index(source[pos:], "{{")
+		if open < 0 {
+			return 0, false
+		}
+		start := pos + open + 2
+		words, end, parens := scanAction(source, start)
+		if parens > MaxDepth {
+			return start, true
+		}
+		switch {
+		case len(words) == 0:
+		case words[0] == "if", words[0] == "range", words[0] == "with", words[0] == "define", words[0] == "block":
+			blocks = append(blocks, 1)
+			depth++
+		case words[0] == "else" && len(words) > 1 && len(blocks) > 0:
+			blocks[len(blocks)-1]++
+			depth++
+		case words[0] == "end" && len(blocks) > 0:
+			depth -= blocks[len(blocks)-1]
+			blocks = blocks[:len(blocks)-1]
+		}
+		if depth > MaxDepth {
+			return start, true
+		}
+		pos = end
+	}
+}
+
+// scanAction reads one action from behind its opening braces: its first two words, where it ends, and how deep its
+// parentheses nest.
+func scanAction(source string, start int) (words []string, end, parens int) {
+	depth := 0
+	i := start
+	if strings.HasPrefix(source[i:], "- ") {
+		i++
+	}
+	if rest := strings.TrimLeft(source[i:], " \t\r\n"); strings.HasPrefix(rest, "/*") {
+		if stop := strings.Index(rest, "*/"); stop >= 0 {
+			return nil, len(source) - len(rest) + stop + 2, 0
+		}
+		return nil, len(source), 0
+	}
+	for i < len(source) {
+		c := source[i]
+		switch {
+		case strings.HasPrefix(source[i:], "}}"):
+			return words, i + 2, parens
+		case c == '(':
+			depth++
+			parens = max(parens, depth)
+		case c == ')':
+			depth--
+		case c == '"' || c == '\'' || c == '`':
+			i = skipQuoted(source, i)
+			continue
+		case isLetter(c) && len(words) < 2:
+			word := i
+			for i < len(source) && isLetter(source[i]) {
+				i++
+			}
+			words = append(words, source[word:i])
+			continue
+		}
+		i++
+	}
+	return words, i, parens
+}
+
+// skipQuoted returns the position behind the quoted text that begins at i.
+func skipQuoted(source string, i int) int {
+	quote := source[i]
+	for i++; i < len(source); i++ {
+		switch {
+		case source[i] == '\\' && quote != '`':
+			i++
+		case source[i] == quote:
+			return i + 1
+		}
+	}
+	return len(source)
+}
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
