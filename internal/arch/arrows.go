@@ -1,0 +1,75 @@
+package arch
+
+// clusterClients are the ways to talk to an API server.
+var clusterClients = []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
+
+// Arrows are the arrows of Assay. ARCHITECTURE.md draws them.
+var Arrows = []Arrow{
+	{
+		From:      []string{"./rules/...", "./api/..."},
+		Forbidden: clusterClients, Deep: true,
+		Reason: "an Outcome depends on facts and programs only; what has to be looked up is gathered first and handed in. " +
+			"The command line, the worker and every test would carry the client too",
+	},
+	{
+		From: []string{"./discovery/..."}, Except: []string{"./discovery/publish"},
+		Forbidden: clusterClients, Deep: true,
+		Reason: "discovery turns a host into facts, on a laptop and from an archive as well; discovery/publish alone knows the API server",
+	},
+	{
+		From:      []string{"./rules/..."},
+		Forbidden: []string{Module + "/..."}, Allowed: []string{"./rules/...", "./api/..."},
+		Reason: "rules are pure: they stand on the API types and on one another, and on nothing that observes or serves",
+	},
+	{
+		From: []string{"./rules/..."}, Except: []string{"./rules/suite/..."},
+		Forbidden: []string{"net", "net/http", "os", "os/exec", "math/rand", "math/rand/v2", "time"},
+		Reason: "the same facts and rules give the same outcome, on any machine at any time; " +
+			"only rules/suite reads files, the users' own tests",
+	},
+	{
+		From:      []string{"./discovery/..."},
+		Forbidden: []string{Module + "/..."}, Allowed: []string{"./discovery/...", "./api/..."},
+		Reason: "sources know nothing of rules: cmd/assay-worker wires rules into discovery/custom through an interface",
+	},
+	{
+		From:      []string{"./api/..."},
+		Forbidden: []string{Module + "/..."}, Allowed: []string{"./api/..."},
+		Reason: "the API is data and names; everybody imports it, so it imports nobody",
+	},
+	sibling("./controller/..."),
+	sibling("./webhook/..."),
+	sibling("./extender/..."),
+	sibling("./certs/..."),
+	sibling("./discovery/publish"),
+	{
+		From: []string{"./cmd/assay-worker/..."},
+		Forbidden: []string{
+			"sigs.k8s.io/controller-runtime/...", "github.com/google/cel-go/...", "k8s.io/apiserver/...", "k8s.io/client-go/kubernetes/...",
+		},
+		Deep: true,
+		Reason: "the worker runs on every node and has 15 MB. It starts at 10 MB with a dynamic client and at 23 MB with " +
+			"controller-runtime: 60 GB over 5,000 nodes",
+	},
+	{
+		From: []string{Module + "/..."}, Except: []string{"./cmd/..."},
+		Forbidden: []string{"./cmd/..."},
+		Reason:    "a program reads flags, logs and exits; what others need of it belongs into a package",
+	},
+	{
+		From: []string{Module + "/..."}, Except: []string{"./test/...", "./internal/testkit/..."},
+		Forbidden: []string{"./test/...", "./internal/testkit/...", "./internal/arch"}, Deep: true,
+		Reason: "what is shipped holds no tools for tests",
+	},
+}
+
+// siblings are the edges of Assay: each turns the same decisions into another form.
+var siblings = []string{"./controller/...", "./webhook/...", "./extender/...", "./certs/...", "./discovery/publish"}
+
+// sibling forbids one of them to import the others.
+func sibling(self string) Arrow {
+	return Arrow{
+		From: []string{self}, Forbidden: siblings, Allowed: []string{self}, Deep: true,
+		Reason: "controller, webhook, extender, certs and discovery/publish are siblings; what two of them need belongs under rules or internal",
+	}
+}
