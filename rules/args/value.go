@@ -42,6 +42,19 @@ func (v *Value) IsConstant() bool {
 	return v != nil && v.text == nil && v.list == nil && v.dict == nil
 }
 
+// IsScalar reports whether the value is no list and no map, as far as that is known before it is evaluated.
+func (v *Value) IsScalar() bool {
+	return v.list == nil && v.dict == nil && v.constant.List() == nil && v.constant.Map() == nil
+}
+
+// IsMap reports whether the value is a map with elements, or an expression that may yield one.
+func (v *Value) IsMap() bool {
+	if v.text != nil {
+		return v.text.IsWhole()
+	}
+	return len(v.dict) > 0 || v.constant.Map() != nil && v.constant.Len() > 0
+}
+
 // Constant returns a constant value.
 func (v *Value) Constant() expr.Value { return v.constant }
 

@@ -180,6 +180,9 @@ func (c *Condition) items(env expr.Env) (expr.List, error) {
 
 // once evaluates the condition for one item, or without a loop.
 func (c *Condition) once(env expr.Env) (bool, error) {
+	if !env.Spend(1) {
+		return false, expr.ErrBudget
+	}
 	ok, err := c.operator.eval(c, env)
 	if err != nil {
 		return false, err
