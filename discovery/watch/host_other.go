@@ -1,0 +1,22 @@
+//go:build !linux
+
+package watch
+
+import (
+	"context"
+	"errors"
+)
+
+// Host watches nothing: only Linux tells what happens to its devices.
+type Host struct{}
+
+// Open returns a Host that is never notified.
+func Open([]Target) (*Host, []error) {
+	return &Host{}, []error{errors.New("events of the host are heard on Linux only")}
+}
+
+// Devices is false.
+func (*Host) Devices() bool { return false }
+
+// Run waits until ctx is done.
+func (*Host) Run(ctx context.Context, _ func(source string)) { <-ctx.Done() }
