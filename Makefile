@@ -55,6 +55,7 @@ demo-down: ## Stop what `make demo KEEP=1` left running
 .PHONY: generate
 generate: ## Generate deep copies and CustomResourceDefinitions from the types in api/
 	$(CONTROLLER_GEN) object paths=./api/... crd paths=./api/... output:crd:dir=api/crds
+	go run ./api/crds/trim api/crds/*.yaml
 
 .PHONY: verify
 verify: ## Check what no test checks: format, vet, generated code, go.mod, the arrows between packages, lint

@@ -9,15 +9,12 @@ package testkit
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,19 +28,13 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-const (
-	// patience is how long Eventually waits: many times what anything here takes, on a machine that does other work too.
-	patience = time.Minute
-	// glance is how often Eventually looks.
-	glance = 20 * time.Millisecond
-	// cleanUpTime bounds what a test's clean-up may take; the test's own context has ended by then.
-	cleanUpTime = 30 * time.Second
-)
+// cleanUpTime bounds what a test's clean-up may take; the test's own context has ended by then.
+const cleanUpTime = 30 * time.Second
 
 // shared attaches this process to the shared control plane, waits for its turn, and cleans up what others left.
 var shared = sync.OnceValues(func() (*cluster.Cluster, error) {
 	// If `go test` is killed, so shall be this program, and then what it has started.
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+	if err := cluster.EndWithParent(syscall.SIGKILL); err != nil {
 		return nil, err
 	}
 	c, err := cluster.Attach(os.Getenv(cluster.DirVar))
@@ -156,27 +147,11 @@ func Create(t testing.TB, c client.Client, object client.Object) {
 	})
 }
 
-// Eventually waits until the condition, named what in messages, returns nil. The test fails with the condition's last
-// error otherwise.
+// Eventually waits until the condition, named what in messages, returns nil. If it takes minutes, the test fails with the
+// condition's last error.
 func Eventually(t testing.TB, what string, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("waited %s", patience))
-	defer cancel()
-	ticker := time.NewTicker(glance)
-	defer ticker.Stop()
-	var last error
-	for {
-		err := condition(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil || last == nil { // the end of the wait is no news about the condition
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, errors.Join(context.Cause(ctx), last))
-		case <-ticker.C:
-		}
+	if err := cluster.WaitFor(t.Context(), what, condition); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Program is what a Cluster runs: a part of the control plane, or a program under test.
@@ -80,6 +82,12 @@ func startProcess(program Program, logDir string, detached bool) (*process, erro
 		close(p.done)
 	}()
 	return p, nil
+}
+
+// EndWithParent asks the kernel to send this process a signal when the program that started it ends (prctl(2),
+// PR_SET_PDEATHSIG): a killed `go run`, `go test` or make would otherwise leave it, and all that it runs.
+func EndWithParent(signal syscall.Signal) error {
+	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(signal), 0, 0, 0)
 }
 
 // waitReady waits until the program is ready, has ended, or takes too long. The error quotes the end of its log.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +28,7 @@ func main() {
 	down := flag.Bool("down", false, "stop what an earlier demo left running, and nothing else")
 	bin := flag.String("bin", "bin", "`directory` of assay-worker and assay-manager")
 	flag.Parse()
+	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *bin, *keep, *down)
 	stop()
@@ -140,7 +142,7 @@ func (d *demo) registerNode(ctx context.Context) error {
 	if _, err := d.cluster.KubectlInput(ctx, manifest, "apply", "-f", "-"); err != nil {
 		return err
 	}
-	return d.show(ctx, "label", "node", d.node, "--list")
+	return d.showAllLabels(ctx)
 }
 
 func (d *demo) discover(ctx context.Context) error {
@@ -169,7 +171,7 @@ func (d *demo) label(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.show(ctx, "label", "node", d.node, "--list")
+	return d.showAllLabels(ctx)
 }
 
 func (d *demo) applyRules(ctx context.Context) error {
@@ -199,6 +201,16 @@ func (d *demo) changeRule(ctx context.Context) error {
 		return err
 	}
 	return d.showLabels(ctx)
+}
+
+// showAllLabels shows the labels of the Node. kubectl lists them in any order.
+func (d *demo) showAllLabels(ctx context.Context) error {
+	args := []string{"label", "node", d.node, "--list"}
+	fmt.Println("$ kubectl", shellLine(args), "| sort")
+	out, err := d.cluster.Kubectl(ctx, args...)
+	lines := slices.Sorted(strings.Lines(out))
+	fmt.Print(strings.Join(lines, ""))
+	return err
 }
 
 // showLabels shows those labels that come from the examples.

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
@@ -28,8 +27,7 @@ import (
 func init() { runtime.LockOSThread() }
 
 func main() {
-	// If the program that started this one is killed (`go run`, make, a CI runner), this one is asked to end too.
-	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0, 0, 0) // without it only that comfort is missing
+	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()
