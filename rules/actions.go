@@ -1,22 +1,193 @@
 package rules
 
 import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/action"
+	"github.com/assay-project/assay/rules/args"
 	"github.com/assay-project/assay/rules/expr"
 )
 
+// actions compiles the actions of a rule.
 func (c *compiler) actions(path *field.Path, r *rule, list []nfdv1alpha1.Action) {
+	a := &args.Compiler{Mode: c.mode, Scope: c.scope}
+	phase := [...]nfdv1alpha1.Phase{nfdv1alpha1.PhaseEarly, nfdv1alpha1.PhasePreprocess, nfdv1alpha1.PhaseMain}[c.phaseNumber]
+	for i := range list {
+		compiled := action.Compile(a, path.Index(i), phase, list[i])
+		if compiled == nil {
+			continue
+		}
+		r.actions = append(r.actions, compiled)
+		if name := compiled.Derives(); name != "" {
+			r.derives = append(r.derives, strings.ToLower(name))
+		}
+		c.checkOutput(path.Index(i).Child("args"), compiled, r)
+	}
+	c.collect(a)
 }
 
-func (e *evaluation) act(r *rule) error { return nil }
+// checkOutput refuses the literal name of an output that nobody may write. Actions are not NFD's, so nothing is dropped
+// silently.
+func (c *compiler) checkOutput(path *field.Path, a *action.Action, r *rule) {
+	root, name := a.Output()
+	kind, ok := map[string]Kind{"labels": KindLabel, "annotations": KindAnnotation, "extendedResources": KindResource}[root]
+	if !ok || name == "" {
+		return
+	}
+	if verdict := checkName(r.keys, kind, name); !verdict.OK() {
+		c.report.add(field.Invalid(path.Child("path"), "/"+root+"/"+name, verdict.Message()))
+	}
+}
 
-// derivation is a feature that a rule of an early phase made up.
-type derivation struct{}
+// act carries out the actions of a rule, in their order.
+func (e *evaluation) act(r *rule) error {
+	for i, a := range r.actions {
+		to := &effects{e: e, how: fmt.Sprintf("actions[%d]", i)}
+		err := a.Run(e, to)
+		if err != nil && !e.missing(KindAction, to.how, err) {
+			return fmt.Errorf("%s: %w", to.how, err)
+		}
+	}
+	return nil
+}
 
-func (d derivation) apply(e *evaluation) {}
+// effects collects what the actions of one rule do into the rule's result. It implements action.Effects.
+type effects struct {
+	e   *evaluation
+	how string
+}
 
-type stubAction struct{}
+func (f *effects) output(o output) error {
+	o.how = f.how
+	f.e.result.outputs = append(f.e.result.outputs, o)
+	return nil
+}
 
-func (*stubAction) Texts(func(*expr.Text)) {}
+// SetLabel implements action.Effects.
+func (f *effects) SetLabel(name, value string) error {
+	f.e.write(KindLabel, name, value, f.how)
+	return nil
+}
+
+// DeleteLabel implements action.Effects.
+func (f *effects) DeleteLabel(name string) error {
+	return f.output(output{kind: KindLabel, op: opDelete, key: f.e.rule.keys.Qualify(name), raw: name})
+}
+
+// SetAnnotation implements action.Effects.
+func (f *effects) SetAnnotation(name, value string) error {
+	f.e.write(KindAnnotation, name, value, f.how)
+	return nil
+}
+
+// AppendAnnotation implements action.Effects.
+func (f *effects) AppendAnnotation(name, value string, unique bool) error {
+	verdict := f.e.rule.keys.Annotation(name, value)
+	if !verdict.OK() {
+		f.e.reject(Rejection{Kind: KindAnnotation, Key: name, Reason: f.e.shown(verdict.Message())})
+		return nil
+	}
+	op := opAppend
+	if unique {
+		op = opAppendUnique
+	}
+	return f.output(output{kind: KindAnnotation, op: op, key: verdict.Key, raw: name, value: value})
+}
+
+// DeleteAnnotation implements action.Effects.
+func (f *effects) DeleteAnnotation(name string) error {
+	return f.output(output{kind: KindAnnotation, op: opDelete, key: f.e.rule.keys.Qualify(name), raw: name})
+}
+
+// SetResource implements action.Effects.
+func (f *effects) SetResource(name, quantity string) error {
+	f.e.write(KindResource, name, quantity, f.how)
+	return nil
+}
+
+// DeleteResource implements action.Effects.
+func (f *effects) DeleteResource(name string) error {
+	return f.output(output{kind: KindResource, op: opDelete, key: f.e.rule.keys.Qualify(name), raw: name})
+}
+
+// SetTaints implements action.Effects.
+func (f *effects) SetTaints(list []corev1.Taint) error {
+	f.e.result.taints = nil
+	for _, t := range list {
+		f.e.addTaint(t)
+	}
+	return nil
+}
+
+// AddTaint implements action.Effects.
+func (f *effects) AddTaint(t corev1.Taint, unique bool) error {
+	if unique {
+		for _, old := range f.e.result.taints {
+			if old.Key == t.Key && old.Effect == t.Effect {
+				return nil
+			}
+		}
+	}
+	f.e.addTaint(t)
+	return nil
+}
+
+// SetVar implements action.Effects.
+func (f *effects) SetVar(name string, value expr.Value) error {
+	if value.Kind() == expr.Masked {
+		return errMasked
+	}
+	f.e.setVariable(name, value, f.how)
+	return nil
+}
+
+// ExtendVar implements action.Effects.
+func (f *effects) ExtendVar(name string, value expr.Value, unique bool) error {
+	if value.Kind() == expr.Masked {
+		return errMasked
+	}
+	old, _ := f.e.Var(name)
+	extended, ok := action.Extend(old, value, unique)
+	if !ok {
+		return fmt.Errorf("the variable %s is %s, and only a list can be extended", name, old.Kind())
+	}
+	f.e.setVariable(name, extended, f.how)
+	return nil
+}
+
+// UnsetVar implements action.Effects.
+func (f *effects) UnsetVar(name string) error {
+	f.e.unsetVariable(name)
+	return f.output(output{kind: KindVar, op: opDelete, key: name, raw: name})
+}
+
+// Fail implements action.Effects.
+func (f *effects) Fail(message string) error {
+	f.e.result.failed = &Failure{Message: f.e.withheld(message)}
+	return nil
+}
+
+// Log implements action.Effects.
+func (f *effects) Log(level, message string) error {
+	f.e.result.messages = append(f.e.result.messages, Message{Level: level, Text: f.e.withheld(message)})
+	return nil
+}
+
+// Event implements action.Effects.
+func (f *effects) Event(reason, message, eventType string) error {
+	f.e.result.events = append(f.e.result.events, Event{Type: eventType, Reason: reason, Message: f.e.withheld(message)})
+	return nil
+}
+
+// withheld is a message as it may be shown: that of a sensitive rule could repeat what it is sensitive about.
+func (e *evaluation) withheld(message string) string {
+	if e.rule.set.sensitive {
+		return "the message is withheld, since the rule is sensitive"
+	}
+	return message
+}

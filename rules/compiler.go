@@ -294,6 +294,9 @@ func (c *compiler) finish(r *rule) {
 			r.readsNode, r.readsVars, reads[nfdv1alpha1.RuleMatchedFeature] = true, true, true
 		}
 	}
+	for _, a := range r.actions {
+		r.readsVars = r.readsVars || a.String() == "extend-var"
+	}
 	r.readsMatched = reads[nfdv1alpha1.RuleMatchedFeature]
 	delete(reads, nfdv1alpha1.RuleMatchedFeature)
 	r.reads = sortedKeys(reads)

@@ -17,7 +17,7 @@ func (e *evaluation) Node() expr.Node {
 // Var implements expr.Env: the rule's own variables, then those of the rules before it in the same object.
 func (e *evaluation) Var(name string) (expr.Value, bool) {
 	if v, ok := e.local[name]; ok {
-		return v, true
+		return v, v.Kind() != expr.Missing // unset by the rule itself
 	}
 	v, ok := e.vars[e.rule.set.index][name]
 	return v, ok

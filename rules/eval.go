@@ -141,6 +141,9 @@ func (e *evaluation) run(r *rule) *result {
 	}
 	if e.result.matched {
 		e.keepVars(r)
+		for _, d := range e.result.derived {
+			d.apply(e)
+		}
 	}
 	return e.result
 }
@@ -274,6 +277,10 @@ func (e *evaluation) keepVar(r *rule, name string, value expr.Value) {
 	}
 	if e.vars[r.set.index] == nil {
 		e.vars[r.set.index] = map[string]expr.Value{}
+	}
+	if value.Kind() == expr.Missing {
+		delete(e.vars[r.set.index], name)
+		return
 	}
 	e.vars[r.set.index][name] = value
 }

@@ -37,6 +37,7 @@ const (
 	KindTaint      Kind = "taint"
 	KindResource   Kind = "extended resource"
 	KindVar        Kind = "var"
+	KindAction     Kind = "action"
 )
 
 // Rejection is an output that a matching rule asked for and does not get.

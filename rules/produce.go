@@ -116,6 +116,14 @@ func (e *evaluation) setVariable(name string, value expr.Value, how string) {
 	e.result.outputs = append(e.result.outputs, output{kind: KindVar, key: name, raw: name, value: value.String(), how: how})
 }
 
+// unsetVariable takes a variable away, for the rest of the rule and for later rules of the object.
+func (e *evaluation) unsetVariable(name string) {
+	if e.local == nil {
+		e.local = map[string]expr.Value{}
+	}
+	e.local[name] = expr.Value{}
+}
+
 func (e *evaluation) setVar(name, value string) {
 	e.setVariable(name, expr.OfText(value), "varsTemplate")
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/rules/action"
 	"github.com/assay-project/assay/rules/condition"
 	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/keys"
@@ -25,7 +26,7 @@ type rule struct {
 	vars, labels, annotations, resources []assignment
 	varsTemplate, labelsTemplate         *tmpl.Template
 	taints                               []taint
-	actions                              []*stubAction
+	actions                              []*action.Action
 
 	// rejected are literal outputs that nobody may write: found once, reported on every node that matches.
 	rejected []Rejection
