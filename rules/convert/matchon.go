@@ -234,8 +234,7 @@ func CustomRules(id string, source []byte) ([]nfdv1alpha1.Rule, []Note, error) {
 	if list.Kind != yaml.SequenceNode || len(roots) > 1 {
 		return nil, nil, fmt.Errorf("%s: want one list of rules", id)
 	}
-	notes, problem := MatchOn(list)
-	notes = append(notes, LongForm(list)...)
+	notes, problem := expandRules(list)
 	problems := []error{problem}
 	var out []nfdv1alpha1.Rule
 	for _, n := range list.Content {

@@ -14,6 +14,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/convert"
 )
 
 const (
@@ -96,6 +97,7 @@ func (l *loader) parse(at locator, text []byte) (*compose.YAML, error) {
 	if err != nil {
 		return nil, err
 	}
+	convert.LongForm(child(doc.Spec, "rules")) // files may hold the short forms of matchers, as NFD's guide does
 	if err := doc.CheckFields(); err != nil {
 		return nil, err
 	}

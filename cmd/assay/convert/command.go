@@ -1,0 +1,117 @@
+// Package convert is the part of the command line that turns the rules of other systems into NodeFeatureRules.
+package convert
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/convert"
+)
+
+// converter turns a text into objects and notes about them.
+type converter func(id string, source []byte) ([]*yaml.Node, []convert.Note, error)
+
+// NewCommand returns the command "convert" with its sub-commands.
+func NewCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "convert",
+		Short: "Turn the rules of other systems into NodeFeatureRules",
+		Long: `Turn the rules of other systems into NodeFeatureRules.
+
+The objects go to standard output. What was changed and what has no equivalent goes to standard error, a line each.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		newConverter("ironic", "Convert inspection rules of OpenStack Ironic", convert.Ironic),
+		newConverter("matchon", "Convert custom rules of NFD's worker: matchOn, short forms", convert.Custom),
+		newConverter("nfd-openshift", "Convert the custom rules in an object of OpenShift's NFD operator", convert.Custom),
+	)
+	return cmd
+}
+
+func newConverter(name, short string, run converter) *cobra.Command {
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   name + " FILE",
+		Short: short,
+		Example: fmt.Sprintf(`  assay convert %[1]s rules.yaml > node-feature-rules.yaml
+  assay convert %[1]s --strict - < rules.yaml | kubectl apply -f -`, name),
+		Args:         cobra.ExactArgs(1),
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			source, err := read(args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			objects, notes, err := run(args[0], source)
+			if err != nil {
+				return err
+			}
+			lost := 0
+			for _, n := range notes {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", args[0], n)
+				if n.Lost {
+					lost++
+				}
+			}
+			if strict && lost > 0 {
+				return fmt.Errorf("%d parts of %s have no equivalent", lost, args[0])
+			}
+			return write(cmd.OutOrStdout(), objects)
+		},
+	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "fail if anything has no equivalent")
+	return cmd
+}
+
+// read reads a file, or standard input.
+func read(name string, in io.Reader) ([]byte, error) {
+	if name != "-" {
+		info, err := os.Stat(name)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is no regular file", name)
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	source, err := io.ReadAll(io.LimitReader(in, compose.MaxText+1))
+	if err == nil && len(source) > compose.MaxText {
+		err = fmt.Errorf("%s is larger than %d MiB", name, compose.MaxText>>20)
+	}
+	return source, err
+}
+
+// write prints the objects as documents of one YAML stream.
+func write(w io.Writer, objects []*yaml.Node) error {
+	if len(objects) == 0 {
+		return errors.New("there is nothing to convert")
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	for _, o := range objects {
+		if err := e.Encode(o); err != nil {
+			return err
+		}
+	}
+	if err := e.Close(); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}

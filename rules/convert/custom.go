@@ -1,0 +1,206 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/compose"
+)
+
+// Custom converts the custom rules of NFD's worker, in any of their notations, into NodeFeatureRules. It reads a bare list
+// of rules, a worker's configuration file, a ConfigMap that holds one, a NodeFeatureDiscovery object of OpenShift's NFD
+// operator, and NodeFeatureRules with short forms in them. What else these hold stays the configuration of the worker or
+// of the controller; the notes say which.
+func Custom(id string, source []byte) ([]*yaml.Node, []Note, error) {
+	roots, err := compose.ParseTrees(id, source)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := custom{id: id}
+	for _, root := range roots {
+		top := root.Content[0]
+		switch {
+		case isNull(top):
+		case top.Kind == yaml.SequenceNode:
+			err = c.rules(top, "")
+		case top.Kind == yaml.MappingNode:
+			err = c.document(top)
+		default:
+			err = fmt.Errorf("%s:%d: want rules, or an object that holds some", id, top.Line)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return c.objects, c.list, nil
+}
+
+// custom converts one source.
+type custom struct {
+	notes
+	id      string
+	objects []*yaml.Node
+}
+
+func (c *custom) document(top *yaml.Node) error {
+	name := value(child(top, "metadata"), "name")
+	switch kind := value(top, "kind"); kind {
+	case "":
+		c.where = "worker configuration"
+		return c.worker(top, "")
+	case "NodeFeatureRule", "NodeFeatureRuleTemplate":
+		c.where = kind + " " + name
+		return c.object(top)
+	case "NodeFeatureDiscovery":
+		c.where = "NodeFeatureDiscovery " + name
+		return c.operator(child(top, "spec"), name)
+	case "ConfigMap":
+		data := child(top, "data")
+		for _, key := range []string{"nfd-worker.conf", "custom-conf", "worker.conf"} {
+			if conf := child(data, key); conf != nil {
+				c.where = "ConfigMap " + name + " key " + key
+				return c.config(conf, name)
+			}
+		}
+		return fmt.Errorf("%s:%d: ConfigMap %s has no nfd-worker.conf", c.id, top.Line, name)
+	default:
+		return fmt.Errorf("%s:%d: want a NodeFeatureDiscovery, a ConfigMap or a worker configuration, found kind %s", c.id, top.Line, kind)
+	}
+}
+
+// object takes an object that has the right kind already.
+func (c *custom) object(top *yaml.Node) error {
+	notes, err := expandRules(child(child(top, "spec"), "rules"))
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.id, err)
+	}
+	c.list, c.objects = append(c.list, notes...), append(c.objects, top)
+	return nil
+}
+
+// expandRules writes rules in the API's notation.
+func expandRules(list *yaml.Node) ([]Note, error) {
+	notes, err := MatchOn(list)
+	return append(notes, LongForm(list)...), err
+}
+
+// operatorFields says where the settings of the operator's object go.
+var operatorFields = map[string]string{
+	"operand":         "Assay's images are chosen in the values of its chart",
+	"instance":        "instances are separate installations of the chart",
+	"extraLabelNs":    "set extraLabelNs in the controller's configuration",
+	"labelWhiteList":  "set labelWhiteList in the controller's configuration",
+	"enableTaints":    "set enableTaints in the controller's configuration",
+	"topologyUpdater": "the topology updater is not part of Assay; keep NFD's",
+	"prunerOnDelete":  "the chart cleans up when it is uninstalled",
+}
+
+func (c *custom) operator(spec *yaml.Node, name string) error {
+	if spec == nil {
+		return nil
+	}
+	for i := 0; i < len(spec.Content); i += 2 {
+		key, v := spec.Content[i], spec.Content[i+1]
+		switch key.Value {
+		case "workerConfig", "customConfig":
+			conf := child(v, "configData")
+			if conf == nil {
+				continue
+			}
+			if err := c.config(conf, name); err != nil {
+				return err
+			}
+		default:
+			where, known := operatorFields[key.Value]
+			if !known {
+				where = "no equivalent"
+			}
+			c.lost(key, "spec.%s: %s", key.Value, where)
+		}
+	}
+	return nil
+}
+
+// config reads configuration that is text inside other YAML.
+func (c *custom) config(conf *yaml.Node, name string) error {
+	roots, err := compose.ParseTrees(fmt.Sprintf("%s:%d", c.id, conf.Line), []byte(conf.Value))
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		top := root.Content[0]
+		switch top.Kind {
+		case yaml.SequenceNode:
+			if err := c.rules(top, name); err != nil {
+				return err
+			}
+		case yaml.MappingNode:
+			if err := c.worker(top, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// worker takes the custom rules out of a worker's configuration.
+func (c *custom) worker(conf *yaml.Node, name string) error {
+	sources := child(conf, "sources")
+	for _, holder := range []*yaml.Node{sources, conf} { // people cut "sources:" off
+		list := child(holder, "custom")
+		if list == nil {
+			continue
+		}
+		if list.Kind != yaml.SequenceNode {
+			return fmt.Errorf("%s:%d: custom: want a list of rules", c.id, list.Line)
+		}
+		if err := c.rules(list, name); err != nil {
+			return err
+		}
+		remove(holder, "custom")
+	}
+	for i := 0; i < len(conf.Content); i += 2 {
+		key := conf.Content[i]
+		if key.Value == "sources" {
+			for j := 0; sources != nil && j < len(sources.Content); j += 2 {
+				c.add(sources.Content[j], "sources.%s stays in the configuration of Assay's worker as it is", sources.Content[j].Value)
+			}
+			continue
+		}
+		c.add(key, "%s stays in the configuration of Assay's worker as it is", key.Value)
+	}
+	return nil
+}
+
+// rules makes one object of a list of custom rules.
+func (c *custom) rules(list *yaml.Node, name string) error {
+	notes, err := expandRules(list)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.id, err)
+	}
+	c.list = append(c.list, notes...)
+	for _, rule := range list.Content {
+		for i := 0; rule.Kind == yaml.MappingNode && i < len(rule.Content); i += 2 {
+			if key := rule.Content[i]; !slices.Contains(customFields, key.Value) && !slices.Contains(ignoredFields, key.Value) {
+				return fmt.Errorf("%s:%d: rule %s: unknown field %s", c.id, key.Line, value(rule, "name"), key.Value)
+			}
+		}
+	}
+	if len(list.Content) == 0 {
+		return nil
+	}
+	list.Style &^= yaml.FlowStyle
+	prefix := "custom"
+	if len(c.objects) > 0 {
+		prefix = fmt.Sprintf("custom-%d", len(c.objects)+1)
+	}
+	c.objects = append(c.objects, mapping(
+		text("apiVersion"), text("nfd.k8s-sigs.io/v1alpha1"),
+		text("kind"), text("NodeFeatureRule"),
+		text("metadata"), mapping(text("name"), text(objectName(prefix, name))),
+		text("spec"), mapping(text("rules"), list),
+	))
+	return nil
+}

@@ -1,0 +1,158 @@
+package convert
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// actionArgs are Ironic's actions and the names of their arguments, in the order of the list form.
+var actionArgs = map[string][]string{
+	"fail":                  {"msg"},
+	"log":                   {"msg", "level"},
+	"set-plugin-data":       {"path", "value"},
+	"extend-plugin-data":    {"path", "value", "unique"},
+	"unset-plugin-data":     {"path"},
+	"set-attribute":         {"path", "value"},
+	"extend-attribute":      {"path", "value", "unique"},
+	"del-attribute":         {"path"},
+	"set-port-attribute":    {"port_id", "path", "value"},
+	"extend-port-attribute": {"port_id", "path", "value", "unique"},
+	"del-port-attribute":    {"port_id", "path"},
+	"set-capability":        {"name", "value"},
+	"unset-capability":      {"name"},
+	"add-trait":             {"name"},
+	"remove-trait":          {"name"},
+	"api-call":              {"url", "headers", "timeout", "retries", "backoff_factor", "status_forcelist"},
+}
+
+func (c *ironic) actions() (*yaml.Node, error) {
+	out := sequence()
+	list := child(c.rule, "actions")
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return nil, fmt.Errorf("actions: want a list")
+	}
+	for i, action := range list.Content {
+		op := value(action, "op")
+		names, known := actionArgs[op]
+		if !known {
+			return nil, fmt.Errorf("line %d: actions[%d]: unknown action %q", action.Line, i, op)
+		}
+		args, err := namedArgs(child(action, "args"), names, op)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: actions[%d]: %w", action.Line, i, err)
+		}
+		converted, problem := c.action(op, args, action)
+		if problem != "" {
+			c.lost(action, "action %s left out: %s", c.show(op, args), problem)
+			continue
+		}
+		out.Content = append(out.Content, commented(converted, action))
+	}
+	return out, nil
+}
+
+// show names an action by what it changes; its values may be secret.
+func (c *ironic) show(op string, args *yaml.Node) string {
+	if path := value(args, "path"); path != "" {
+		return op + " " + path
+	}
+	if name := value(args, "name"); name != "" && !c.sensitive {
+		return op + " " + name
+	}
+	return op
+}
+
+// action converts one action, or says why it cannot.
+func (c *ironic) action(op string, args, action *yaml.Node) (out *yaml.Node, problem string) {
+	e := expressions{ironic: c}
+	into := mapping()
+	newOp := op
+	switch op {
+	case "fail", "log":
+		into = args
+	case "set-plugin-data", "extend-plugin-data", "unset-plugin-data":
+		name := variableName(value(args, "path"))
+		newOp = strings.TrimSuffix(op, "-plugin-data") + "-var"
+		set(into, "name", text(name))
+		copyArgs(into, args, "value", "unique")
+		defer func() { c.vars[name] = op != "unset-plugin-data" && problem == "" }()
+	case "set-attribute", "extend-attribute", "del-attribute":
+		path, none := attributePath(value(args, "path"))
+		if none != "" {
+			return nil, none
+		}
+		set(into, "path", text(path))
+		copyArgs(into, args, "value", "unique")
+	case "set-capability", "unset-capability", "add-trait", "remove-trait":
+		newOp = "set-attribute"
+		if op == "unset-capability" || op == "remove-trait" {
+			newOp = "del-attribute"
+		}
+		set(into, "path", text("/labels/"+labelName(value(args, "name"))))
+		copyArgs(into, args, "value")
+		if op == "add-trait" {
+			set(into, "value", quoted("true"))
+		}
+	case "api-call":
+		return nil, "rules make no calls; an event action can tell somebody who does"
+	default:
+		return nil, "ports have no equivalent; derive attributes of network.device with set-instance-attribute in phase preprocess"
+	}
+	out = mapping(text("op"), text(newOp), text("args"), e.tree(into))
+	if loop := child(action, "loop"); loop != nil {
+		set(out, "loop", e.tree(loop))
+	}
+	if len(e.problems) > 0 {
+		return nil, strings.Join(e.problems, "; ")
+	}
+	if c.phase != "main" && strings.HasSuffix(newOp, "-attribute") {
+		return nil, "labels and annotations can only be written in phase main"
+	}
+	return out, ""
+}
+
+func copyArgs(into, from *yaml.Node, names ...string) {
+	for _, name := range names {
+		if v := child(from, name); v != nil {
+			set(into, name, v)
+		}
+	}
+}
+
+// variableName turns a path of plugin data, a/b or a.b, into the name of a variable.
+func variableName(path string) string {
+	return strings.ReplaceAll(strings.Trim(path, "/"), "/", ".")
+}
+
+// labelAttributes are attributes of Ironic's nodes that say what a node is, and make sense as labels.
+var labelAttributes = []string{"driver", "resource_class", "conductor_group"}
+
+// attributePath says where an attribute of an Ironic node goes: into labels or annotations.
+func attributePath(path string) (to, none string) {
+	parts := strings.SplitN(strings.Trim(strings.ReplaceAll(path, ".", "/"), "/"), "/", 2)
+	rest := ""
+	if len(parts) == 2 {
+		rest = parts[1]
+	}
+	switch {
+	case (parts[0] == "properties" || parts[0] == "traits") && rest != "":
+		return "/labels/" + labelName(strings.TrimPrefix(rest, "capabilities/")), ""
+	case parts[0] == "extra" && rest != "":
+		return "/annotations/" + labelName(rest), ""
+	case parts[0] == "description" && rest == "":
+		return "/annotations/description", ""
+	case parts[0] == "driver_info":
+		return "", "how a machine is managed has no equivalent, and secrets do not belong on Nodes"
+	}
+	for _, name := range labelAttributes {
+		if parts[0] == name && rest == "" {
+			return "/labels/" + name, ""
+		}
+	}
+	return "", "this attribute of an Ironic node has no equivalent"
+}
+
+// labelName makes the name of a label of a path or a trait; expressions in it stay.
+func labelName(name string) string { return strings.ReplaceAll(name, "/", ".") }

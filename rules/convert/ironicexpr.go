@@ -1,0 +1,211 @@
+package convert
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// expressions converts Python's format fields in all text of a tree.
+type expressions struct {
+	*ironic
+	problems []string
+}
+
+// tree returns a copy with its text converted.
+func (e *expressions) tree(n *yaml.Node) *yaml.Node {
+	out := *n
+	out.Content = nil
+	if n.Kind == yaml.ScalarNode && isText(n) && strings.ContainsAny(n.Value, "{}") {
+		out.Value = e.text(n)
+		out.Style = yaml.DoubleQuotedStyle
+		return &out
+	}
+	for _, c := range n.Content {
+		out.Content = append(out.Content, e.tree(c))
+	}
+	return &out
+}
+
+// text converts one text. Doubled braces are the same here and there.
+func (e *expressions) text(n *yaml.Node) string {
+	var out strings.Builder
+	for s := n.Value; s != ""; {
+		switch {
+		case strings.HasPrefix(s, "{{"), strings.HasPrefix(s, "}}"):
+			out.WriteString(s[:2])
+			s = s[2:]
+		case s[0] == '{':
+			end := strings.IndexByte(s, '}')
+			if end < 0 {
+				e.problem("%q has a { without a }", e.hide(n.Value))
+				return n.Value
+			}
+			out.WriteString(e.field(n, s[1:end]))
+			s = s[end+1:]
+		default:
+			next := strings.IndexAny(s[1:], "{}") + 1
+			if next == 0 {
+				next = len(s)
+			}
+			out.WriteString(s[:next])
+			s = s[next:]
+		}
+	}
+	return out.String()
+}
+
+func (e *expressions) problem(format string, args ...any) {
+	e.problems = append(e.problems, fmt.Sprintf(format, args...))
+}
+
+func (e *expressions) hide(s string) string {
+	if e.sensitive {
+		return "***"
+	}
+	return s
+}
+
+// field converts what is between braces: a name, .attributes and [keys], and a format.
+func (e *expressions) field(n *yaml.Node, field string) string {
+	name, spec := field, ""
+	if at := strings.IndexByte(field, ':'); at >= 0 {
+		name, spec = field[:at], field[at:]
+	}
+	name, _, _ = strings.Cut(name, "!") // !s and !r print what is printed anyway
+	path := steps(name)
+	if strings.Count(name, "[") > strings.Count(name, "]") {
+		e.add(n, "{%s} lacks a ]; read as {%s]}", name, name)
+	}
+	to, none := e.reference(n, path)
+	if none != "" {
+		e.problem("{%s}: %s", name, none)
+		return "{" + field + "}"
+	}
+	return "{" + to + spec + "}"
+}
+
+var separators = regexp.MustCompile(`[\[\].]+`)
+
+// steps splits a[b][0].c into a, b, 0, c.
+func steps(name string) []string {
+	return slices.DeleteFunc(separators.Split(name, -1), func(s string) bool { return s == "" })
+}
+
+const noEquivalent = "no equivalent"
+
+// reference converts a path into what Ironic's rules can see.
+func (e *expressions) reference(n *yaml.Node, path []string) (to, none string) {
+	if len(path) == 0 {
+		return "", "it is empty"
+	}
+	rest := path[1:]
+	switch path[0] {
+	case "item":
+		return "item" + brackets(rest), ""
+	case "node":
+		if len(rest) == 0 || len(rest) == 1 && rest[0] == "name" {
+			return "node", ""
+		}
+		return "", noEquivalent + " (a Kubernetes Node knows nothing of it)"
+	case "plugin_data":
+		if len(rest) == 0 {
+			return "", noEquivalent
+		}
+		return e.variable(n, strings.Join(rest, ".")), ""
+	case "ports":
+		return devices(rest)
+	case "inventory":
+		return e.inventory(rest)
+	}
+	return "", noEquivalent
+}
+
+var bareName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+
+// variable refers to what this rule set itself, or what an earlier rule did.
+func (e *expressions) variable(n *yaml.Node, name string) string {
+	if e.vars[name] {
+		return fmt.Sprintf("vars[%q]", name)
+	}
+	if !e.produced[name] {
+		e.add(n, "plugin data %s is read as a variable; none of these rules sets it, so another one has to", name)
+	}
+	if bareName.MatchString(name) {
+		return "@rule.matched." + name
+	}
+	return fmt.Sprintf("@%q", "rule.matched."+name)
+}
+
+// inventoryFeatures is where the parts of Ironic's inventory are found here.
+var inventoryFeatures = map[string]string{
+	"system_vendor.manufacturer":        "@system.dmiid.sys_vendor",
+	"system_vendor.product_name":        "@system.dmiid.product_name",
+	"system_vendor.firmware.vendor":     "@system.dmiid.bios_vendor",
+	"system_vendor.firmware.version":    "@system.dmiid.bios_version",
+	"system_vendor.firmware.build_date": "@system.dmiid.bios_date",
+	"cpu.count":                         "@cpu.topology.cpu_count",
+	"cpu.architecture":                  "@cpu.model.architecture",
+	"cpu.model_name":                    "@cpu.model.name",
+	"cpu.flags":                         "@cpu.cpuid",
+	"memory.total":                      "@memory.total.bytes",
+	"memory.physical_mb":                "@memory.total.mib",
+	"hostname":                          "node",
+	"disks":                             "@storage.block",
+}
+
+func (e *expressions) inventory(path []string) (to, none string) {
+	if len(path) > 0 && path[0] == "interfaces" {
+		return devices(path[1:])
+	}
+	name := strings.Join(path, ".")
+	if to, ok := inventoryFeatures[name]; ok {
+		return to, ""
+	}
+	switch {
+	case strings.HasPrefix(name, "bmc_"):
+		return "", noEquivalent + ": how a machine is managed is not known inside the cluster"
+	case strings.HasPrefix(name, "disks."):
+		return "@storage.block[" + path[1] + "]" + brackets(path[2:]), ""
+	}
+	return "", noEquivalent
+}
+
+// deviceAttributes are the attributes of network.device by the names that Ironic has for them.
+var deviceAttributes = map[string]string{"name": "name", "speed_mbps": "speed"}
+
+// devices refers to network interfaces, or one, or an attribute of one.
+func devices(path []string) (to, none string) {
+	to = "@network.device"
+	if len(path) > 0 {
+		to += "[" + path[0] + "]"
+	}
+	if len(path) > 1 {
+		attribute := deviceAttributes[path[1]]
+		if attribute == "" || len(path) > 2 {
+			return "", noEquivalent + ": network.device has name, operstate, speed and mtu"
+		}
+		to += "." + attribute
+	}
+	return to, ""
+}
+
+// brackets writes steps as [0], .key and ["other key"].
+func brackets(path []string) string {
+	var out strings.Builder
+	for _, step := range path {
+		if strings.Trim(step, "0123456789") == "" {
+			out.WriteString("[" + step + "]")
+			continue
+		}
+		if bareName.MatchString(step) {
+			out.WriteString("." + step)
+			continue
+		}
+		fmt.Fprintf(&out, "[%q]", step)
+	}
+	return out.String()
+}
