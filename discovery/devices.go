@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/assay-project/assay/discovery/host"
 )
 
@@ -56,17 +54,10 @@ func LabelStem(device map[string]string, fields []string) (stem string, ok bool)
 		if v == "" || v == Unknown {
 			return "", false
 		}
-		parts[i] = v
+		// A serial number may be any text, with a slash as well: that would be a namespace of labels chosen by a stranger.
+		parts[i] = strings.ReplaceAll(v, "/", "_")
 	}
 	return strings.Join(parts, "_"), true
-}
-
-// ValidLabelValue reports whether a text can be the value of a label.
-func ValidLabelValue(s string) bool { return len(validation.IsValidLabelValue(s)) == 0 }
-
-// ValidLabelName reports whether a text can be the name of a label in the default namespace.
-func ValidLabelName(s string) bool {
-	return len(validation.IsQualifiedName(s)) == 0 && !strings.Contains(s, "/")
 }
 
 // ReadOptional adds those of the files below dir that the host has to attributes, under their names there, and returns an

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/host"
 )
@@ -107,7 +109,7 @@ func (r *Runner) Run(ctx context.Context, names ...string) *Report {
 			if err != nil {
 				report.Problems = append(report.Problems, Problem{Source: e.Name(), Err: err, Stale: e.good})
 			} else {
-				e.last, e.good = result, true
+				e.last, e.good = withoutBadLabels(result), true
 			}
 		}
 		for _, err := range e.last.Problems {
@@ -172,6 +174,24 @@ func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Feat
 		e.busy = busy
 		return Result{}, context.Cause(ctx)
 	}
+}
+
+// withoutBadLabels drops the labels that no Node can have, such as one made of a serial number with a slash in it, and says
+// so: the API server would refuse them together with all the others.
+func withoutBadLabels(r Result) Result {
+	problems := r.Problems
+	labels := make(map[string]string, len(r.Labels))
+	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
+		value := r.Labels[name]
+		why := append(validation.IsQualifiedName(name), validation.IsValidLabelValue(value)...)
+		if len(why) == 0 {
+			labels[name] = value
+			continue
+		}
+		problems = append(problems[:len(problems):len(problems)], fmt.Errorf("label %.200q with value %.200q is left out: %s", name, value, why[0]))
+	}
+	r.Labels, r.Problems = labels, problems
+	return r
 }
 
 func call(ctx context.Context, s Source, h host.Host, found *nfdv1alpha1.Features) (Result, error) {

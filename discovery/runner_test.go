@@ -235,3 +235,25 @@ func TestSourcesOfOneDomainAreMerged(t *testing.T) {
 		}
 	}
 }
+
+func TestLabelThatNoNodeCanHaveCostsNoOther(t *testing.T) {
+	src := finds("a", "good", "1")
+	src.find = func(context.Context) (Result, error) {
+		r := NewResult()
+		r.Labels["good"] = "1"
+		r.Labels["example.com/good"] = ""
+		r.Labels["bad value"] = "1"
+		r.Labels["value"] = "a,b"
+		return r, nil
+	}
+	runner := NewRunner(host.Host{}, []Source{src}, Everything)
+	for range 2 {
+		report := runner.Run(t.Context())
+		if diff := cmp.Diff(map[string]string{"good": "1", "example.com/good": ""}, report.Labels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
+		if len(report.Problems) != 2 || !strings.Contains(report.Problems[0].String(), `label "bad value"`) {
+			t.Errorf("problems = %v, want one for each bad label", report.Problems)
+		}
+	}
+}

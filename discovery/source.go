@@ -56,7 +56,8 @@ type Supplemental interface {
 type Result struct {
 	// Features have full names, such as "kernel.version".
 	Features nfdv1alpha1.Features
-	// Labels have full names without the default namespace, such as "kernel-version.major".
+	// Labels have full names without the default namespace, such as "kernel-version.major". A Runner drops those that no
+	// Node can have, with a Problem.
 	Labels map[string]string
 	// Problems are the parts that could not be read; the rest of the Result is valid.
 	Problems []error

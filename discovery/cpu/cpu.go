@@ -126,9 +126,7 @@ func model(r *discovery.Result, h host.Host, facts host.CPUFacts, info Info) {
 	}
 	r.Attributes(ModelFeature, attributes)
 	for k, v := range attributes {
-		if discovery.ValidLabelValue(v) {
-			r.Labels["cpu-model."+k] = v
-		}
+		r.Labels["cpu-model."+k] = v
 	}
 }
 

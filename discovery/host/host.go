@@ -29,7 +29,8 @@ const (
 var ErrTooLarge = errors.New("larger than the bound")
 
 // FS is a tree of files rooted at "/", with names such as "sys/bus/pci/devices" and "proc/modules". Symbolic links are
-// followed inside the tree and cannot leave it: ".." at the root stays there, as in a chroot.
+// followed inside the tree and cannot leave it: ".." at the root stays there, as in a chroot. Implementations are pointers,
+// so that a source which remembers what it parsed can tell one tree from another.
 type FS interface {
 	fs.FS
 	// ReadDirNames returns the names in a directory, in any order, at most one more than max of them.

@@ -45,7 +45,7 @@ func Real(p Paths) Host {
 			mounts[name] = dir
 		}
 	}
-	return Host{FS: realFS{root: root, mounts: mounts}, System: &realSystem{nodeName: p.NodeName}}
+	return Host{FS: &realFS{root: root, mounts: mounts}, System: &realSystem{nodeName: p.NodeName}}
 }
 
 // realFS maps names of the host to names that this process can open. Links are resolved over the host's names, not by the
@@ -56,7 +56,7 @@ type realFS struct {
 	mounts map[string]string // first component of the name -> directory
 }
 
-func (f realFS) local(name string) string {
+func (f *realFS) local(name string) string {
 	if name == "." {
 		return f.root
 	}
@@ -68,11 +68,11 @@ func (f realFS) local(name string) string {
 }
 
 // Open opens a file; links are followed inside the tree. It does not wait for the other end of a pipe.
-func (f realFS) Open(name string) (fs.File, error) {
+func (f *realFS) Open(name string) (fs.File, error) {
 	return f.open(name)
 }
 
-func (f realFS) open(name string) (*os.File, error) {
+func (f *realFS) open(name string) (*os.File, error) {
 	file, err := openWithoutLinks(f.local(name))
 	if !errors.Is(err, syscall.ELOOP) {
 		return file, err
@@ -84,7 +84,7 @@ func (f realFS) open(name string) (*os.File, error) {
 	return os.OpenFile(f.local(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-func (f realFS) ReadDirNames(name string, max int) ([]string, error) {
+func (f *realFS) ReadDirNames(name string, max int) ([]string, error) {
 	dir, err := f.open(name)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (f realFS) ReadDirNames(name string, max int) ([]string, error) {
 	return names, err
 }
 
-func (f realFS) ReadLink(name string) (string, error) {
+func (f *realFS) ReadLink(name string) (string, error) {
 	dir, base := parent(name), name[strings.LastIndexByte(name, '/')+1:]
 	dir, err := f.Resolve(dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func (f realFS) ReadLink(name string) (string, error) {
 	return os.Readlink(filepath.Join(f.local(dir), base))
 }
 
-func (f realFS) Stat(name string) (fs.FileInfo, error) {
+func (f *realFS) Stat(name string) (fs.FileInfo, error) {
 	name, err := f.Resolve(name)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (f realFS) Stat(name string) (fs.FileInfo, error) {
 	return os.Lstat(f.local(name))
 }
 
-func (f realFS) Resolve(name string) (string, error) {
+func (f *realFS) Resolve(name string) (string, error) {
 	return resolve(name, func(n string) (string, error) {
 		target, err := os.Readlink(f.local(n))
 		if errors.Is(err, syscall.EINVAL) {

@@ -43,6 +43,7 @@ type kconfigCache struct {
 // origin tells one configuration from another. /proc/config.gz is stamped with the time of looking, so for files of /proc
 // size and time are left out: they are part of the kernel that release names.
 type origin struct {
+	tree          host.FS
 	release, file string
 	size          int64
 	modified      time.Time
@@ -71,7 +72,7 @@ func (c *kconfigCache) load(h host.Host, release, name string) (map[string]strin
 	if err != nil {
 		return nil, err
 	}
-	from := origin{release: release, file: name}
+	from := origin{tree: h.FS, release: release, file: name}
 	if !strings.HasPrefix(name, "proc/") {
 		from.size, from.modified = info.Size(), info.ModTime()
 	}

@@ -44,7 +44,7 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 		if name == "bonding_masters" {
 			continue // a file of the bonding driver among the interfaces
 		}
-		dir := classDir + "/" + name
+		dir := h.Resolve(classDir + "/" + name)
 		physical, err := h.Exists(dir + "/device")
 		r.Problem(err)
 
@@ -54,7 +54,7 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 			virtual = append(virtual, iface)
 			continue
 		}
-		readInto(&r, h, dir+"/device", iface, "sriov_numvfs", "sriov_totalvfs")
+		readInto(&r, h, h.Resolve(dir+"/device"), iface, "sriov_numvfs", "sriov_totalvfs")
 		devices = append(devices, iface)
 		if positive(iface["sriov_totalvfs"]) {
 			r.Labels["network-sriov.capable"] = "true"

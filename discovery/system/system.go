@@ -4,7 +4,6 @@ package system
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"github.com/assay-project/assay/discovery"
@@ -71,12 +70,7 @@ func osRelease(r *discovery.Result, h host.Host) {
 	release := ParseOSRelease(data)
 	r.Attributes(OSReleaseFeature, release)
 	for _, key := range labels {
-		value, ok := release[key]
-		switch {
-		case !ok:
-		case !discovery.ValidLabelValue(value):
-			r.Problem(fmt.Errorf("os-release: %s=%q cannot be the value of a label", key, value))
-		default:
+		if value, ok := release[key]; ok {
 			r.Labels["system-os_release."+key] = value
 		}
 	}

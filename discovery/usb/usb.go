@@ -126,11 +126,5 @@ func (s *Source) label(r *discovery.Result, device map[string]string) {
 	if !ok {
 		return
 	}
-	name := "usb-" + stem + ".present"
-	if !discovery.ValidLabelName(name) {
-		// A serial number may be any text. It must not cost the node its other labels.
-		r.Problem(fmt.Errorf("USB device %s: %q cannot be the name of a label", device["vendor"]+":"+device["device"], name))
-		return
-	}
-	r.Labels[name] = "true"
+	r.Labels["usb-"+stem+".present"] = "true"
 }

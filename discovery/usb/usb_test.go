@@ -52,14 +52,18 @@ func TestDeviceWithoutClassIsAnInstancePerInterface(t *testing.T) {
 }
 
 func TestSerialThatIsNoLabelCostsNoOther(t *testing.T) {
-	r := discover(t, usb.Config{DeviceConfig: discovery.DeviceConfig{
+	h, err := host.FromArchive([]byte(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := discovery.Run(t.Context(), h, []discovery.Source{usb.New(usb.Config{DeviceConfig: discovery.DeviceConfig{
 		DeviceClassWhitelist: []string{"ef", "ff"}, DeviceLabelFields: []string{"vendor", "serial"},
-	}})
+	}})})
 	if diff := cmp.Diff(map[string]string{"usb-10c4_0001.present": "true"}, r.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Error(), "046d:082d") {
-		t.Errorf("problems = %v, want one that names the device", r.Problems)
+	if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].String(), "usb-046d_evil_.._serial, very.present") {
+		t.Errorf("problems = %v, want one that names the label", r.Problems)
 	}
 }
 
