@@ -10,10 +10,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/assay-project/assay/discovery/kernel"
-	"github.com/assay-project/assay/discovery/pci"
+	"github.com/assay-project/assay/discovery/builtin"
+	"github.com/assay-project/assay/discovery/fake"
+	"github.com/assay-project/assay/discovery/local"
 	"github.com/assay-project/assay/discovery/publish"
-	"github.com/assay-project/assay/discovery/usb"
 )
 
 const (
@@ -35,10 +35,10 @@ type config struct {
 	maxFeatureBytes   int
 	logLevel          string
 
-	kernel kernel.Config
-	pci    pci.Config
-	usb    usb.Config
-	custom []byte // a YAML list of rules
+	builtin builtin.Config
+	local   local.Config
+	fake    fake.Config
+	custom  []byte // a YAML list of rules
 }
 
 // loadConfig reads the file and the inline text over it, and lays the flags over both. A missing file is an empty one, as
@@ -47,7 +47,7 @@ func loadConfig(opt *options) (*config, []string, error) {
 	c := &config{
 		sleepInterval:  defaultSleepInterval,
 		featureSources: []string{"all"}, labelSources: []string{"all"},
-		kernel: kernel.DefaultConfig(), pci: pci.DefaultConfig(), usb: usb.DefaultConfig(),
+		builtin: builtin.DefaultConfig(), fake: fake.DefaultConfig(),
 	}
 	data, err := os.ReadFile(opt.configFile)
 	if err != nil && !(errors.Is(err, os.ErrNotExist) && opt.configFile == defaultConfigFile) {
@@ -108,18 +108,34 @@ func (c *config) read(r *reader, data []byte) {
 // sources are the keys under sources. Sources without options are known all the same, so that an empty section is no typo.
 func (c *config) sources() fields {
 	none := section(fields{})
+	b := &c.builtin
 	return fields{
+		"cpu": section(fields{"cpuid": section(fields{
+			"attributeBlacklist": texts(&b.CPU.CPUID.AttributeBlacklist),
+			"attributeWhitelist": texts(&b.CPU.CPUID.AttributeWhitelist),
+		})}),
 		"kernel": section(fields{
-			"kconfigFile": text(&c.kernel.KconfigFile),
-			"configOpts":  texts(&c.kernel.ConfigOpts),
+			"kconfigFile": text(&b.Kernel.KconfigFile),
+			"configOpts":  texts(&b.Kernel.ConfigOpts),
 		}),
 		"pci": section(fields{
-			"deviceClassWhitelist": texts(&c.pci.DeviceClassWhitelist),
-			"deviceLabelFields":    texts(&c.pci.DeviceLabelFields),
+			"deviceClassWhitelist": texts(&b.PCI.DeviceClassWhitelist),
+			"deviceLabelFields":    texts(&b.PCI.DeviceLabelFields),
 		}),
 		"usb": section(fields{
-			"deviceClassWhitelist": texts(&c.usb.DeviceClassWhitelist),
-			"deviceLabelFields":    texts(&c.usb.DeviceLabelFields),
+			"deviceClassWhitelist": texts(&b.USB.DeviceClassWhitelist),
+			"deviceLabelFields":    texts(&b.USB.DeviceLabelFields),
+		}),
+		"local": section(fields{
+			"hooksEnabled": flagValue(&c.local.HooksEnabled),
+			"hookTimeout":  duration(&c.local.HookTimeout),
+			"strict":       flagValue(&c.local.Strict),
+		}),
+		"fake": section(fields{
+			"labels":            textMap(&c.fake.Labels),
+			"flagFeatures":      texts(&c.fake.FlagFeatures),
+			"attributeFeatures": textMap(&c.fake.AttributeFeature),
+			"instanceFeatures":  textMaps(&c.fake.InstanceFeatures),
 		}),
 		"custom": raw(&c.custom),
 		"memory": none, "network": none, "storage": none, "system": none,

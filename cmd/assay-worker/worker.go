@@ -7,12 +7,17 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/discovery/watch"
 )
 
 // worker is the daemon: one goroutine that discovers, one that publishes, and the HTTP server beside them.
@@ -27,7 +32,9 @@ type worker struct {
 	runner   *discovery.Runner
 	problems map[string]bool // reported already, so that they are logged once and not at each discovery
 	last     publish.Content
-	found    bool
+	found    bool // last is what was handed on
+
+	publishing publishing
 }
 
 func newWorker(opt *options, log *slog.Logger) (*worker, error) {
@@ -54,7 +61,7 @@ func (w *worker) use(c *config, warnings []string) {
 			w.log.Warn("core.logLevel is no level", "error", err)
 		}
 	}
-	list := sources(c)
+	list := sources(c, w.log)
 	features, unknown := discovery.Choose(c.featureSources, list)
 	labels, unknownToo := discovery.Choose(c.labelSources, list)
 	for _, name := range append(unknown, unknownToo...) {
@@ -83,18 +90,59 @@ func (w *worker) run(ctx context.Context, stdout io.Writer) error {
 		}
 		running.Go(func() { serve(ctx) })
 	}
-	contents := make(chan publish.Content, 1)
+	defer func() { w.publishing.stop() }()
+	if err := w.republish(ctx); err != nil {
+		return err
+	}
+	w.loop(ctx, w.listen(ctx, &running))
+	w.log.Info("assay-worker stops")
+	return nil
+}
+
+// publishing is a running Publisher. The zero value is none.
+type publishing struct {
+	contents chan publish.Content
+	cancel   context.CancelFunc
+	done     chan struct{}
+}
+
+func (p *publishing) stop() {
+	if p.cancel != nil {
+		p.cancel()
+		<-p.done
+	}
+}
+
+// hand passes the latest content on, in place of one that has not been taken yet.
+func (p *publishing) hand(c publish.Content) {
+	if p.contents == nil {
+		return
+	}
+	select {
+	case <-p.contents:
+	default:
+	}
+	p.contents <- c
+}
+
+// republish ends the Publisher, if there is one, and starts one that follows the present configuration, unless that says
+// not to publish.
+func (w *worker) republish(ctx context.Context) error {
+	w.publishing.stop()
+	w.publishing = publishing{}
+	w.found = false // what is found next is to be published, known or not
 	if w.config.noPublish {
 		w.metrics.nothingToPublish()
-	} else {
-		p, err := w.publisher()
-		if err != nil {
-			return err
-		}
-		running.Go(func() { p.Run(ctx, contents) })
+		return nil
 	}
-	w.loop(ctx, contents)
-	w.log.Info("assay-worker stops")
+	p, err := w.publisher()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	now := publishing{contents: make(chan publish.Content, 1), cancel: cancel, done: make(chan struct{})}
+	go func() { p.Run(ctx, now.contents); close(now.done) }()
+	w.publishing = now
 	return nil
 }
 
@@ -117,34 +165,72 @@ func (w *worker) once(ctx context.Context, stdout io.Writer) error {
 	return err
 }
 
-// loop discovers everything again and again, and hands on what is new.
-func (w *worker) loop(ctx context.Context, contents chan publish.Content) {
+// loop discovers what events name, and everything again and again, and hands on what is new.
+func (w *worker) loop(ctx context.Context, events <-chan []string) {
+	var names []string // none are all
+	var again <-chan time.Time
 	for {
-		if c, changed := w.discover(ctx); changed && ctx.Err() == nil {
-			w.hand(c, contents)
+		if c, changed := w.discover(ctx, names...); changed && ctx.Err() == nil {
+			w.publishing.hand(c)
 		}
-		var again <-chan time.Time
-		if w.config.sleepInterval > 0 {
+		if names == nil && w.config.sleepInterval > 0 {
 			again = time.After(w.config.sleepInterval)
 		}
+		names = nil
 		select {
 		case <-ctx.Done():
 			return
 		case <-again:
+		case event := <-events:
+			names = w.affected(ctx, event)
+			w.log.Debug("something happened", "sources", event)
 		}
 	}
 }
 
-// hand passes the latest content on, in place of one that has not been taken yet.
-func (w *worker) hand(c publish.Content, contents chan publish.Content) {
-	if w.config.noPublish {
-		return
+// affected turns an announcement into the sources to run; none are all. A changed configuration is taken into service.
+func (w *worker) affected(ctx context.Context, event []string) []string {
+	if slices.Contains(event, configSource) && w.reload(ctx) || slices.Contains(event, watch.Everything) {
+		return nil
 	}
-	select {
-	case <-contents:
-	default:
+	return event
+}
+
+// reload reads the configuration again, if it has changed; a wrong one is reported, and the last good one kept.
+func (w *worker) reload(ctx context.Context) bool {
+	c, warnings, err := loadConfig(w.opt)
+	if err != nil {
+		w.log.Error("the new configuration is wrong; the last good one is kept", "error", err)
+		return false
 	}
-	contents <- c
+	if reflect.DeepEqual(c, w.config) {
+		return false
+	}
+	w.use(c, warnings)
+	w.log.Info("the configuration has changed")
+	if err := w.republish(ctx); err != nil {
+		w.log.Error("nothing is published any more", "error", err)
+	}
+	return true
+}
+
+// listen announces what happens on the host, until ctx is done.
+func (w *worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []string {
+	h, errs := watch.Open(targets(w.opt))
+	for _, err := range errs {
+		w.log.Warn("some events are not heard; polling goes on", "error", err)
+	}
+	names, events := make(chan string), make(chan []string)
+	running.Go(func() { watch.Debounce(ctx, clock.RealClock{}, names, events) })
+	running.Go(func() {
+		h.Run(ctx, func(name string) {
+			select {
+			case names <- name:
+			case <-ctx.Done():
+			}
+		})
+	})
+	return events
 }
 
 // discover runs the named sources, or all, and reports whether the result is new.

@@ -182,6 +182,44 @@ func texts(dst *[]string) func(*reader, *yaml.Node, string) {
 	}
 }
 
+func textMap(dst *map[string]string) func(*reader, *yaml.Node, string) {
+	return func(r *reader, n *yaml.Node, path string) {
+		if isNull(n) {
+			return
+		}
+		if n.Kind != yaml.MappingNode {
+			r.fail(n, path, "a mapping of texts")
+			return
+		}
+		m := map[string]string{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			var s string
+			text(&s)(r, n.Content[i+1], join(path, n.Content[i].Value))
+			m[n.Content[i].Value] = s
+		}
+		*dst = m
+	}
+}
+
+func textMaps(dst *[]map[string]string) func(*reader, *yaml.Node, string) {
+	return func(r *reader, n *yaml.Node, path string) {
+		if isNull(n) {
+			return
+		}
+		if n.Kind != yaml.SequenceNode {
+			r.fail(n, path, "a list of mappings")
+			return
+		}
+		list := []map[string]string{}
+		for i, item := range n.Content {
+			m := map[string]string{}
+			textMap(&m)(r, item, fmt.Sprintf("%s[%d]", path, i))
+			list = append(list, m)
+		}
+		*dst = list
+	}
+}
+
 func duration(dst *time.Duration) func(*reader, *yaml.Node, string) {
 	return func(r *reader, n *yaml.Node, path string) {
 		if isNull(n) {
