@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // State is what a Node looks like, as far as plans are concerned.
@@ -43,6 +45,8 @@ type Policy struct {
 	KeepForeign bool
 	// Taints allows taints. Without it none is created, and those that were created before are removed.
 	Taints bool
+	// Keys says which keys are protected. Nil: those that always are.
+	Keys *keys.Policy
 }
 
 // Kind says which part of a Node a change is about.
@@ -78,6 +82,7 @@ type Step struct {
 	Foreign bool
 
 	ownedBefore, ownedAfter bool
+	grows                   bool // of a resource: the new amount is the larger one
 	taint                   corev1.Taint
 }
 
@@ -113,8 +118,9 @@ func (p *Plan) Removes() bool {
 	return slices.ContainsFunc(p.Steps, Step.Takes)
 }
 
-// Takes reports whether the step takes away something that pods may rely on.
-func (s Step) Takes() bool { return s.Op == Remove || (s.Op == Change && s.ownedBefore) }
+// Takes reports whether the step takes away something that pods may rely on. An amount that grows does not: a kubelet
+// resets the resources it does not know to 0 when it starts, and giving them back is what a fleet waits for after an upgrade.
+func (s Step) Takes() bool { return s.Op == Remove || s.Op == Change && s.ownedBefore && !s.grows }
 
 // Without returns the plan without the steps that drop chooses: the keys stay as they are, and whose they are.
 func (p *Plan) Without(drop func(Step) bool) *Plan {
@@ -152,7 +158,9 @@ func (p *Plan) own(kind Kind, key string, owned bool) {
 func (p *Plan) compare(kind Kind, annotation string, have, want map[string]string, equal func(a, b string) bool) {
 	owned := map[string]bool{}
 	for _, key := range p.policy.Record.Parse(p.state.Annotations[annotation]) {
-		owned[key] = true
+		if key = p.policy.Record.resolve(key, have); p.policy.mayOwn(kind, key) {
+			owned[key] = true
+		}
 	}
 	for key, value := range want {
 		old, present := have[key]
@@ -166,6 +174,7 @@ func (p *Plan) compare(kind Kind, annotation string, have, want map[string]strin
 			s.Op = Add
 		case !equal(old, value):
 			s.Op = Change
+			s.grows = kind == Resource && p.grows(key, value)
 		case !owned[key]:
 			s.Op = Adopt
 		}
@@ -204,6 +213,13 @@ func resources(state State) map[string]string {
 		}
 	}
 	return out
+}
+
+// grows reports whether neither the capacity nor the allocatable amount of a resource shrinks.
+func (p *Plan) grows(key, amount string) bool {
+	want, err := resource.ParseQuantity(amount)
+	capacity, allocatable := p.state.Capacity[corev1.ResourceName(key)], p.state.Allocatable[corev1.ResourceName(key)]
+	return err == nil && want.Cmp(capacity) >= 0 && want.Cmp(allocatable) >= 0
 }
 
 func equalText(a, b string) bool { return a == b }

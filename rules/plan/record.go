@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // Record is how it is kept on a Node which keys are ours: in annotations, in NFD's form, so that either can take over from
@@ -13,6 +14,9 @@ import (
 type Record struct {
 	// Instance keeps several controllers in one cluster apart. It is put in front of the annotations' namespace.
 	Instance string
+	// Bare says that names without a namespace stand for themselves (NFD's feature gate DisableAutoPrefix). A record that
+	// was written without it is still understood.
+	Bare bool
 }
 
 // Labels is the annotation that lists our labels.
@@ -34,6 +38,25 @@ func (r Record) annotation(name string) string {
 	return r.Instance + "." + name
 }
 
+// mayOwn reports whether a key in the record can be ours. The record is an annotation, and a kubelet may edit those of its
+// own Node: without this check a node could have its control-plane taint or its isolating labels removed by entering them,
+// which it is not allowed to do itself.
+func (p Policy) mayOwn(kind Kind, key string) bool {
+	policy := keys.Policy{DisableAutoPrefix: true}
+	if p.Keys != nil {
+		policy.Protected = p.Keys.Protected
+	}
+	switch kind {
+	case Label:
+		return policy.LabelName(key).Cause != keys.ProtectedKey
+	case Annotation:
+		return policy.AnnotationName(key).Cause != keys.ProtectedKey
+	case Resource:
+		return policy.ResourceName(key).Cause != keys.ProtectedKey
+	}
+	return policy.TaintKey(key).OK()
+}
+
 // defaultPrefix is left out of names in the record.
 const defaultPrefix = nfdv1alpha1.FeatureLabelNamespace + "/"
 
@@ -45,7 +68,7 @@ func (r Record) Parse(list string) []string {
 		if name == "" {
 			continue
 		}
-		if !strings.Contains(name, "/") {
+		if !r.Bare && !strings.Contains(name, "/") {
 			name = defaultPrefix + name
 		}
 		out = append(out, name)
@@ -57,13 +80,28 @@ func (r Record) Parse(list string) []string {
 func (r Record) Format(names []string) string {
 	short := make([]string, len(names))
 	for i, name := range names {
-		short[i] = strings.TrimPrefix(name, defaultPrefix)
+		if short[i] = name; !r.Bare {
+			short[i] = strings.TrimPrefix(name, defaultPrefix)
+		}
 	}
 	slices.Sort(short)
 	return strings.Join(slices.Compact(short), ",")
 }
 
-// after returns what the annotations of the record must be changed to: nil to remove one. Those that are right already are
+// resolve gives a name of the record its namespace if only so it is on the Node: the record was written before names could
+// be bare.
+func (r Record) resolve(name string, have map[string]string) string {
+	if !r.Bare || strings.Contains(name, "/") {
+		return name
+	}
+	_, bare := have[name]
+	if _, prefixed := have[defaultPrefix+name]; prefixed && !bare {
+		return defaultPrefix + name
+	}
+	return name
+}
+
+// recordAfter returns what the annotations of the record must be changed to: nil to remove one. Those that are right already are
 // left out. Taints have a patch of their own, and so has their record.
 func (p *Plan) recordAfter() map[string]*string {
 	out := map[string]*string{}

@@ -16,7 +16,9 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 	}
 	owned := map[string]corev1.Taint{}
 	for _, t := range ParseTaints(p.state.Annotations[p.policy.Record.Taints()]) {
-		owned[taintKey(t)] = t
+		if p.policy.mayOwn(Taint, t.Key) {
+			owned[taintKey(t)] = t
+		}
 	}
 	have := map[string]corev1.Taint{}
 	for _, t := range p.state.Taints {

@@ -1,0 +1,327 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+const feature = "feature.node.kubernetes.io/"
+
+func amounts(of map[string]string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, amount := range of {
+		out[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+	return out
+}
+
+func TestCompute(t *testing.T) {
+	labels := plan.Record{}.Labels()
+	taints := plan.Record{}.Taints()
+	resources := plan.Record{}.Resources()
+	tests := map[string]struct {
+		reason      string
+		state       plan.State
+		want        plan.Desired
+		policy      plan.Policy
+		shown       []string // the plan as a diff
+		patch       string
+		taintsPatch string
+		takes       bool
+	}{
+		"NothingToDo": {
+			state: plan.State{Labels: map[string]string{feature + "a": "1"}, Annotations: map[string]string{labels: "a"}},
+			want:  plan.Desired{Labels: map[string]string{feature + "a": "1"}},
+		},
+		"AddsToANodeWithoutMaps": {
+			state: plan.State{ResourceVersion: "7"},
+			want:  plan.Desired{Labels: map[string]string{feature + "b": "1", "v.io/a": "2"}},
+			shown: []string{"+ label feature.node.kubernetes.io/b=1", "+ label v.io/a=2"},
+			patch: `{"metadata":{"resourceVersion":"7","labels":{"feature.node.kubernetes.io/b":"1","v.io/a":"2"},"annotations":{"nfd.node.kubernetes.io/feature-labels":"b,v.io/a"}}}`,
+		},
+		"RemovesWhatItOwnsAndNothingElse": {
+			state: plan.State{Labels: map[string]string{feature + "a": "1", feature + "foreign": "1"}, Annotations: map[string]string{labels: "a"}},
+			shown: []string{"- label feature.node.kubernetes.io/a=1"},
+			patch: `{"metadata":{"labels":{"feature.node.kubernetes.io/a":null},"annotations":{"nfd.node.kubernetes.io/feature-labels":null}}}`,
+			takes: true,
+		},
+		"TakesOverForeignLabel": {
+			state: plan.State{Labels: map[string]string{"v.io/a": "old"}},
+			want:  plan.Desired{Labels: map[string]string{"v.io/a": "new"}},
+			shown: []string{"~ label v.io/a=old -> new"},
+			patch: `{"metadata":{"labels":{"v.io/a":"new"},"annotations":{"nfd.node.kubernetes.io/feature-labels":"v.io/a"}}}`,
+		},
+		"KeepsForeignLabel": {
+			state:  plan.State{Labels: map[string]string{"v.io/a": "old"}},
+			want:   plan.Desired{Labels: map[string]string{"v.io/a": "new"}},
+			policy: plan.Policy{KeepForeign: true},
+			shown:  []string{"! label v.io/a=old stays: somebody else wrote it (wanted new)"},
+		},
+		"KeepForeignNeverLimitsOwnLabels": {
+			state:  plan.State{Labels: map[string]string{"v.io/a": "old"}, Annotations: map[string]string{labels: "v.io/a"}},
+			want:   plan.Desired{Labels: map[string]string{"v.io/a": "new"}},
+			policy: plan.Policy{KeepForeign: true},
+			shown:  []string{"~ label v.io/a=old -> new"},
+			patch:  `{"metadata":{"labels":{"v.io/a":"new"}}}`,
+			takes:  true,
+		},
+		"AdoptsWhatIsAsItShouldBe": {
+			state: plan.State{Labels: map[string]string{"v.io/a": "1"}},
+			want:  plan.Desired{Labels: map[string]string{"v.io/a": "1"}},
+			shown: []string{"= label v.io/a=1 (taken over as it is)"},
+			patch: `{"metadata":{"annotations":{"nfd.node.kubernetes.io/feature-labels":"v.io/a"}}}`,
+		},
+		"OtherInstance": {
+			state:  plan.State{Labels: map[string]string{"v.io/a": "1"}, Annotations: map[string]string{labels: "v.io/a"}},
+			policy: plan.Policy{Record: plan.Record{Instance: "blue"}},
+		},
+		"RemovesBareLabel": {
+			state: plan.State{Labels: map[string]string{"a": "1", feature + "a": "1"}, Annotations: map[string]string{labels: "a," + feature + "b"}},
+			want:  plan.Desired{Labels: map[string]string{feature + "b": "1"}}, policy: plan.Policy{Record: plan.Record{Bare: true}},
+			shown: []string{"- label a=1", "+ label feature.node.kubernetes.io/b=1"},
+			patch: `{"metadata":{"labels":{"a":null,"feature.node.kubernetes.io/b":"1"},"annotations":{"nfd.node.kubernetes.io/feature-labels":"feature.node.kubernetes.io/b"}}}`,
+			takes: true,
+		},
+		"UnderstandsRecordFromBeforeNamesWereBare": {
+			state:  plan.State{Labels: map[string]string{feature + "a": "1"}, Annotations: map[string]string{labels: "a"}},
+			policy: plan.Policy{Record: plan.Record{Bare: true}},
+			shown:  []string{"- label feature.node.kubernetes.io/a=1"},
+			patch:  `{"metadata":{"labels":{"feature.node.kubernetes.io/a":null},"annotations":{"nfd.node.kubernetes.io/feature-labels":null}}}`,
+			takes:  true,
+		},
+		"ComparesAmountsByValue": {
+			state: plan.State{Capacity: amounts(map[string]string{"v.io/m": "1073741824"}), Allocatable: amounts(map[string]string{"v.io/m": "1Gi"}),
+				Annotations: map[string]string{resources: "v.io/m"}},
+			want: plan.Desired{ExtendedResources: map[string]string{"v.io/m": "1024Mi"}},
+		},
+		"RestoresWhatAKubeletReset": {
+			reason: "it takes nothing away, so that no budget holds it back",
+			state: plan.State{Capacity: amounts(map[string]string{"v.io/m": "0", "cpu": "4"}), Allocatable: amounts(map[string]string{"v.io/m": "0", "cpu": "4"}),
+				Annotations: map[string]string{resources: "v.io/m"}},
+			want:  plan.Desired{ExtendedResources: map[string]string{"v.io/m": "4"}},
+			shown: []string{"~ extended resource v.io/m=0 -> 4"},
+			patch: `{"metadata":{},"status":{"capacity":{"v.io/m":"4"},"allocatable":{"v.io/m":"4"}}}`,
+		},
+		"ShrinkingAnAmountTakes": {
+			state: plan.State{Capacity: amounts(map[string]string{"v.io/m": "4"}), Allocatable: amounts(map[string]string{"v.io/m": "4"}),
+				Annotations: map[string]string{resources: "v.io/m"}},
+			want:  plan.Desired{ExtendedResources: map[string]string{"v.io/m": "3"}},
+			shown: []string{"~ extended resource v.io/m=4 -> 3"},
+			patch: `{"metadata":{},"status":{"capacity":{"v.io/m":"3"},"allocatable":{"v.io/m":"3"}}}`,
+			takes: true,
+		},
+		"RemovesResourceFromBothLists": {
+			state: plan.State{Capacity: amounts(map[string]string{"v.io/m": "4"}), Allocatable: amounts(map[string]string{"v.io/m": "4"}),
+				Annotations: map[string]string{resources: "v.io/m"}},
+			shown: []string{"- extended resource v.io/m=4"},
+			patch: `{"metadata":{"annotations":{"nfd.node.kubernetes.io/extended-resources":null}},"status":{"capacity":{"v.io/m":null},"allocatable":{"v.io/m":null}}}`,
+			takes: true,
+		},
+		"AddsTaintAndKeepsForeignOnes": {
+			state:       plan.State{Taints: []corev1.Taint{{Key: "dedicated", Value: "x", Effect: "NoSchedule"}}},
+			want:        plan.Desired{Taints: []corev1.Taint{{Key: "v.io/t", Value: "1", Effect: "NoExecute"}}},
+			policy:      plan.Policy{Taints: true},
+			shown:       []string{"+ taint v.io/t:NoExecute=1"},
+			taintsPatch: `{"metadata":{"resourceVersion":"9","annotations":{"nfd.node.kubernetes.io/taints":"v.io/t=1:NoExecute"}},"spec":{"taints":[{"key":"dedicated","value":"x","effect":"NoSchedule"},{"key":"v.io/t","value":"1","effect":"NoExecute"}]}}`,
+		},
+		"RemovesTaintsOnceTheyAreDisabled": {
+			state:       plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Effect: "NoSchedule"}}, Annotations: map[string]string{taints: "v.io/t:NoSchedule"}},
+			want:        plan.Desired{Taints: []corev1.Taint{{Key: "v.io/t", Effect: "NoSchedule"}}},
+			shown:       []string{"- taint v.io/t:NoSchedule="},
+			taintsPatch: `{"metadata":{"resourceVersion":"9","annotations":{"nfd.node.kubernetes.io/taints":null}},"spec":{"taints":[]}}`,
+			takes:       true,
+		},
+		"ForgedRecordRemovesNoProtectedTaint": {
+			reason: "a kubelet may edit annotations of its Node and not its taints",
+			state: plan.State{Taints: []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}, {Key: "dedicated", Effect: "NoSchedule"}},
+				Annotations: map[string]string{taints: "node-role.kubernetes.io/control-plane:NoSchedule,dedicated:NoSchedule"}},
+			policy:      plan.Policy{Taints: true},
+			taintsPatch: `{"metadata":{"resourceVersion":"9","annotations":{"nfd.node.kubernetes.io/taints":null}}}`,
+		},
+		"ForgedRecordRemovesNoProtectedLabel": {
+			state: plan.State{Labels: map[string]string{"kubernetes.io/hostname": "h", "x.node-restriction.kubernetes.io/y": "1", "bank.com/z": "1"},
+				Annotations: map[string]string{labels: "kubernetes.io/hostname,x.node-restriction.kubernetes.io/y,bank.com/z"}},
+			policy: plan.Policy{Keys: &keys.Policy{Protected: []string{"bank.com"}}},
+			patch:  `{"metadata":{"annotations":{"nfd.node.kubernetes.io/feature-labels":null}}}`,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := plan.Compute(tc.state, tc.want, tc.policy)
+			shown := strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n")
+			if p.String() == "" {
+				shown = nil
+			}
+			if diff := cmp.Diff(tc.shown, shown); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.patch, string(p.Patch())); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.taintsPatch, string(p.TaintPatch("9"))); diff != "" {
+				t.Errorf("taint patch (-want +got):\n%s", diff)
+			}
+			if p.Removes() != tc.takes {
+				t.Errorf("takes something away: %v, want %v; %s", p.Removes(), tc.takes, tc.reason)
+			}
+		})
+	}
+}
+
+// apply carries a plan out as the API server does.
+func apply(t *testing.T, s plan.State, p *plan.Plan) plan.State {
+	t.Helper()
+	out := plan.State{Labels: maps.Clone(s.Labels), Annotations: maps.Clone(s.Annotations), Taints: s.Taints,
+		Capacity: s.Capacity.DeepCopy(), Allocatable: s.Allocatable.DeepCopy()}
+	for _, body := range [][]byte{p.Patch(), p.TaintPatch("")} {
+		if body == nil {
+			continue
+		}
+		var patch struct {
+			Metadata struct{ Labels, Annotations map[string]*string }
+			Status   struct{ Capacity, Allocatable map[string]*string }
+			Spec     *struct{ Taints []corev1.Taint }
+		}
+		if err := json.Unmarshal(body, &patch); err != nil {
+			t.Fatal(err)
+		}
+		merge(out.Labels, patch.Metadata.Labels)
+		merge(out.Annotations, patch.Metadata.Annotations)
+		mergeAmounts(out.Capacity, patch.Status.Capacity)
+		mergeAmounts(out.Allocatable, patch.Status.Allocatable)
+		if patch.Spec != nil {
+			out.Taints = patch.Spec.Taints
+		}
+	}
+	return out
+}
+
+func merge(into map[string]string, patch map[string]*string) {
+	for k, v := range patch {
+		if v == nil {
+			delete(into, k)
+		} else {
+			into[k] = *v
+		}
+	}
+}
+
+func mergeAmounts(into corev1.ResourceList, patch map[string]*string) {
+	for k, v := range patch {
+		if v == nil {
+			delete(into, corev1.ResourceName(k))
+		} else {
+			into[corev1.ResourceName(k)] = resource.MustParse(*v)
+		}
+	}
+}
+
+// TestEveryPlan checks on random Nodes what every plan has to hold.
+func TestEveryPlan(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	some := func(prefix string, values ...string) map[string]string {
+		out := map[string]string{}
+		for i := range 6 {
+			if rng.IntN(2) == 0 {
+				out[fmt.Sprintf("%s%d", prefix, i)] = values[rng.IntN(len(values))]
+			}
+		}
+		return out
+	}
+	effects := []corev1.TaintEffect{"NoSchedule", "NoExecute"}
+	someTaints := func() (out []corev1.Taint) {
+		for i := range 3 {
+			if rng.IntN(2) == 0 {
+				out = append(out, corev1.Taint{Key: fmt.Sprintf("v.io/t%d", i), Value: fmt.Sprint(rng.IntN(2)), Effect: effects[rng.IntN(2)]})
+			}
+		}
+		return out
+	}
+	desired := func() plan.Desired {
+		return plan.Desired{Labels: some(feature+"l", "1", "2"), Annotations: some("v.io/a", "x", "y"),
+			ExtendedResources: some("v.io/r", "1", "1k", "1000"), Taints: someTaints()}
+	}
+	for range 5000 {
+		policy := plan.Policy{KeepForeign: rng.IntN(2) == 0, Taints: true, Record: plan.Record{Instance: []string{"", "blue"}[rng.IntN(2)]}}
+		foreign := plan.State{Labels: some(feature+"l", "1", "3"), Annotations: some("v.io/a", "x"), Taints: someTaints(),
+			Capacity: amounts(some("v.io/r", "1", "1k")), Allocatable: corev1.ResourceList{}}
+		first, second := desired(), desired()
+		one := apply(t, foreign, plan.Compute(foreign, first, policy))
+		two := apply(t, one, plan.Compute(one, second, policy))
+
+		if again := plan.Compute(two, second, policy); !again.Empty() || again.Patch() != nil || again.TaintPatch("") != nil {
+			t.Fatalf("a second time it still wants\n%s", again)
+		}
+		none := plan.Compute(two, second, policy).Without(func(plan.Step) bool { return true })
+		if none.Patch() != nil {
+			t.Fatalf("a plan without any step patches %s", none.Patch())
+		}
+		for key, value := range second.Labels {
+			if _, theirs := foreign.Labels[key]; two.Labels[key] != value && !(policy.KeepForeign && theirs) {
+				t.Fatalf("label %s is %q, want %q", key, two.Labels[key], value)
+			}
+		}
+		for key, value := range foreign.Labels {
+			_, a := first.Labels[key]
+			_, b := second.Labels[key]
+			if (policy.KeepForeign || !a && !b) && two.Labels[key] != value {
+				t.Fatalf("foreign label %s was %q and is %q", key, value, two.Labels[key])
+			}
+		}
+		for _, key := range policy.Record.Parse(two.Annotations[policy.Record.Labels()]) {
+			if two.Labels[key] != second.Labels[key] || second.Labels[key] == "" {
+				t.Fatalf("the record claims %s, which is %q and should be %q", key, two.Labels[key], second.Labels[key])
+			}
+		}
+		gone := apply(t, two, plan.Compute(two, plan.Desired{}, policy))
+		for annotation := range gone.Annotations {
+			if strings.Contains(annotation, "nfd.node.kubernetes.io/") {
+				t.Fatalf("%s stays when nothing is owned", annotation)
+			}
+		}
+	}
+}
+
+func TestWithoutKeepsOwnershipOfWhatStays(t *testing.T) {
+	state := plan.State{Labels: map[string]string{feature + "a": "1"}, Annotations: map[string]string{plan.Record{}.Labels(): "a"}}
+	p := plan.Compute(state, plan.Desired{Labels: map[string]string{feature + "b": "1"}}, plan.Policy{})
+	got := string(p.Without(plan.Step.Takes).Patch())
+	want := `{"metadata":{"labels":{"feature.node.kubernetes.io/b":"1"},"annotations":{"nfd.node.kubernetes.io/feature-labels":"a,b"}}}`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("a plan that holds a removal back (-want +got):\n%s", diff)
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	for _, s := range []string{"", "a,b", "v.io/a,b", " a , ,b,", "a/b/c", ",", "feature.node.kubernetes.io/a"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		var r plan.Record
+		names := r.Parse(list)
+		again := r.Parse(r.Format(names))
+		slices.Sort(names)
+		slices.Sort(again)
+		if diff := cmp.Diff(slices.Compact(names), slices.Compact(again)); diff != "" {
+			t.Errorf("a record changes by being written (-before +after):\n%s", diff)
+		}
+		taints := plan.ParseTaints(list)
+		for _, taint := range taints {
+			if got := plan.ParseTaints(plan.FormatTaint(taint)); len(got) != 1 || got[0] != taint {
+				t.Errorf("taint %+v becomes %+v", taint, got)
+			}
+		}
+	})
+}
