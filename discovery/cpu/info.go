@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"bytes"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -40,7 +39,8 @@ func ParseInfo(data []byte) Info {
 		// "processor 0: version = 00, …" on IBM Z is a key of its own, which begins like that of other architectures.
 		name := string(bytes.TrimSpace(key))
 		if _, ok := info[name]; !ok && name != "" {
-			info[name] = host.Clean(value)
+			// The flags of a large processor are longer than a value may be that is published.
+			info[name] = host.CleanTo(value, infoPrefix)
 		}
 	}
 	return info
@@ -55,10 +55,6 @@ func (i Info) words(keys ...string) []string {
 	}
 	return nil
 }
-
-// has reports whether the kernel has a feature of an x86 CPU in use. A feature that was switched off at boot is not there,
-// although CPUID has it.
-func (i Info) has(flag string) bool { return slices.Contains(i.words("flags"), flag) }
 
 // modelOf identifies a processor without CPUID.
 func modelOf(arch string, info Info) map[string]string {

@@ -15,13 +15,16 @@ const MaxValueLength = 2048
 // bytes. Much of what sysfs shows is written by the device itself (the serial number of a USB stick), so it is text of a
 // stranger: it must not be able to forge a line in a log, to hide or reorder characters, or to break the JSON of a whole
 // NodeFeature. What is not printable becomes "_"; NUL ends the value, as DMI tables and device trees mean it.
-func Clean(b []byte) string {
+func Clean(b []byte) string { return CleanTo(b, MaxValueLength) }
+
+// CleanTo is Clean with a bound of its own, for text that is taken apart and not published as it is.
+func CleanTo(b []byte, bound int) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
 	}
 	b = bytes.TrimSpace(b)
-	if len(b) > MaxValueLength {
-		b = cut(b)
+	if len(b) > bound {
+		b = cut(b, bound)
 	}
 	if plain(b) {
 		return string(b)
@@ -33,8 +36,8 @@ func Clean(b []byte) string {
 		return r
 	}, string(b))
 	// A replaced byte needs no more room than it had, but an invalid one may have been read as three.
-	if len(s) > MaxValueLength {
-		s = string(cut([]byte(s)))
+	if len(s) > bound {
+		s = string(cut([]byte(s), bound))
 	}
 	return strings.TrimSpace(s)
 }
@@ -50,9 +53,8 @@ func plain(b []byte) bool {
 }
 
 // cut shortens a value to the bound without splitting a character.
-func cut(b []byte) []byte {
-	n := MaxValueLength
-	for n > MaxValueLength-utf8.UTFMax && !utf8.RuneStart(b[n]) {
+func cut(b []byte, n int) []byte {
+	for lowest := n - utf8.UTFMax; n > 0 && n > lowest && !utf8.RuneStart(b[n]); {
 		n--
 	}
 	return b[:n]
