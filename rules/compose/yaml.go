@@ -50,7 +50,7 @@ func ParseYAML(id string, text []byte) (*YAML, error) {
 		doc := &YAML{ID: id, Root: roots[0]}
 		return doc, doc.findSpec()
 	}
-	return nil, fmt.Errorf("%s:%d: a second document begins here, want one a file", id, roots[1].Line)
+	return nil, fmt.Errorf("%s:%d: a second document begins here, want one a file", id, roots[1].Content[0].Line)
 }
 
 // ParseTrees reads every document of a YAML or JSON text, within the bounds of this package, with aliases expanded. A key
