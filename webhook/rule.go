@@ -14,32 +14,19 @@ import (
 	"github.com/assay-project/assay/rules/lint"
 )
 
-// Check says what is wrong with rules. It must be deterministic and must not change its argument.
-type Check func(*nfdv1alpha1.NodeFeatureRule) Findings
-
-// Findings are what a Check found: mistakes, and what is legal but probably not meant.
-type Findings struct {
-	Errors   field.ErrorList
-	Warnings []lint.Warning
-}
-
-// Assemble returns the rules together with what they are based on. Unresolved names what could not be had; it is a warning,
-// since objects may be applied in any order. An error refuses: the bases form a circle.
-type Assemble func(ctx context.Context, rule *nfdv1alpha1.NodeFeatureRule) (whole *nfdv1alpha1.NodeFeatureRule, unresolved []lint.Warning, err field.ErrorList)
-
 func (o *Options) reviewRule(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	object, old, err := decode[nfdv1alpha1.NodeFeatureRule](req)
 	if err != nil || object == nil {
 		return &verdict{}, err
 	}
-	v := o.rules(ctx, object, old, o.Lint)
+	v := o.rules(object, old, o.Lint)
 	if len(v.errs) == 0 && o.Cluster != nil && object.DeletionTimestamp == nil {
 		o.aboutNodes(ctx, v, object)
 	}
 	return v, nil
 }
 
-func (o *Options) reviewTemplate(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
+func (o *Options) reviewTemplate(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	object, old, err := decode[assayv1alpha1.NodeFeatureRuleTemplate](req)
 	if err != nil || object == nil {
 		return &verdict{}, err
@@ -52,11 +39,11 @@ func (o *Options) reviewTemplate(ctx context.Context, req *admissionv1.Admission
 		}
 		return &nfdv1alpha1.NodeFeatureRule{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 	}
-	return o.rules(ctx, asRule(object), asRule(old), settings), nil
+	return o.rules(asRule(object), asRule(old), settings), nil
 }
 
 // reviewGroup checks the rules of a group as rules that produce variables only.
-func (o *Options) reviewGroup(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
+func (o *Options) reviewGroup(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	object, old, err := decode[nfdv1alpha1.NodeFeatureGroup](req)
 	if err != nil || object == nil {
 		return &verdict{}, err
@@ -74,9 +61,9 @@ func (o *Options) reviewGroup(ctx context.Context, req *admissionv1.AdmissionReq
 		}
 		return r
 	}
-	v := o.rules(ctx, asRule(object), asRule(old), o.Lint)
+	v := o.rules(asRule(object), asRule(old), o.Lint)
 	const from, to = "spec.rules[", "spec.featureGroupRules["
-	for _, e := range v.errs {
+	for _, e := range v.errs { // they are copies, see check
 		e.Field = strings.Replace(e.Field, from, to, 1)
 	}
 	for i := range v.warnings {
@@ -86,10 +73,10 @@ func (o *Options) reviewGroup(ctx context.Context, req *admissionv1.AdmissionReq
 }
 
 // rules reviews rules, and of an update what is new in it.
-func (o *Options) rules(ctx context.Context, object, old *nfdv1alpha1.NodeFeatureRule, settings lint.Options) *verdict {
-	v := o.check(ctx, object)
+func (o *Options) rules(object, old *nfdv1alpha1.NodeFeatureRule, settings lint.Options) *verdict {
+	v := o.check(object, settings.Template)
 	if len(v.errs) > 0 && old != nil {
-		v.ratchet(&object.Spec, &old.Spec, o.check(ctx, old).errs)
+		v.ratchet(&object.Spec, &old.Spec, o.check(old, settings.Template).errs)
 	}
 	if old != nil && isTrue(old.Spec.Sensitive) && !isTrue(object.Spec.Sensitive) {
 		v.errs = append(v.errs, field.Forbidden(field.NewPath("spec", "sensitive"),
@@ -97,28 +84,6 @@ func (o *Options) rules(ctx context.Context, object, old *nfdv1alpha1.NodeFeatur
 	}
 	if len(v.errs) == 0 {
 		v.warnings = append(v.warnings, lint.Spec(&object.Spec, settings)...)
-	}
-	return v
-}
-
-// check compiles the object together with its bases. If some of those are not there, what is wrong with the object may be
-// right with them, so that it is warned about only.
-func (o *Options) check(ctx context.Context, object *nfdv1alpha1.NodeFeatureRule) *verdict {
-	v := &verdict{}
-	if o.Assemble != nil && len(object.Spec.BasedOn) > 0 {
-		_, unresolved, errs := o.Assemble(ctx, object)
-		v.warnings, v.errs = append(v.warnings, unresolved...), append(v.errs, errs...)
-	}
-	found := o.Check(object)
-	v.errs = append(v.errs, found.Errors...)
-	for _, w := range found.Warnings {
-		if w.Defect && o.Strict {
-			v.errs = append(v.errs, &field.Error{
-				Type: field.ErrorTypeForbidden, Field: w.Path, Detail: w.Message + " (strict admission refuses it)",
-			})
-			continue
-		}
-		v.warnings = append(v.warnings, w)
 	}
 	return v
 }

@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/lint"
 )
 
@@ -60,10 +62,11 @@ type Options struct {
 	// to show one.
 	ClientCAs *x509.CertPool
 
-	// Check says what is wrong with rules; nil is Compile with its default options.
+	// Check says what is wrong with rules; nil is CompileCheck with the default options.
 	Check Check
-	// Assemble adds to rules what they are based on; nil leaves them alone.
-	Assemble Assemble
+	// Templates finds what rules are based on; nil finds nothing, and leaves to the controller what depends on it. It must
+	// be quick: a cache, not the API server.
+	Templates compose.Lookup
 	// Strict refuses what NFD would accept and then drop at run time. Otherwise it is warned about.
 	Strict bool
 	// Lint are the settings of the warnings.
@@ -97,7 +100,7 @@ func New(o Options) (*Server, error) {
 		o.Addr = ":9443"
 	}
 	if o.Check == nil {
-		return nil, errors.New("a webhook needs a check")
+		o.Check = CompileCheck(rules.Options{})
 	}
 	if o.Observe == nil {
 		o.Observe = func(string, string, time.Duration) {}

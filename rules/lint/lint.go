@@ -1,7 +1,18 @@
 // Package lint finds what is legal in rules but surely not meant. It needs no cluster.
+//
+// A warning that is wrong now and then is worse than none: people learn to ignore all of them. So nothing is reported that a
+// rule which works could contain; unknown names are only reported if a known one is near, or if nobody but Assay publishes
+// under their domain.
 package lint
 
 import (
+	"fmt"
+	"sort"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
@@ -20,7 +31,7 @@ type Warning struct {
 // String returns the path and the message.
 func (w Warning) String() string { return w.Path + ": " + w.Message }
 
-// The ranks, worst first.
+// The ranks, worst first. Those of Compile's warnings fit in.
 const (
 	// RankDangerous is about what may take a cluster down.
 	RankDangerous = 5
@@ -32,20 +43,186 @@ const (
 	RankUnlikely = 30
 )
 
+// IDs names PCI and USB ids; all ids are lower-case hexadecimal.
+type IDs interface {
+	PCIVendor(vendor string) (string, bool)
+	PCIDevice(vendor, device string) (string, bool)
+	PCIClass(class string) (string, bool)
+	USBVendor(vendor string) (string, bool)
+	USBDevice(vendor, device string) (string, bool)
+}
+
 // Options are what the warnings depend on. The zero value is useful.
 type Options struct {
 	// Template marks rules that others build upon: what is missing in them may be added there.
 	Template bool
+	// IDs gives names to the ids in warnings; nil leaves them out, and some mistakes unseen.
+	IDs IDs
+	// Tolerations are those of the worker's pods: a NoExecute taint that they do not cover evicts the worker itself.
+	Tolerations []corev1.Toleration
 }
 
-// Spec returns the warnings about the rules, in the order of the fields.
-func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []Warning { return nil }
+// linter collects the warnings about one object.
+type linter struct {
+	Options
+	spec *nfdv1alpha1.NodeFeatureRuleSpec
+	out  []Warning
+}
+
+func (l *linter) warn(path *field.Path, rank int, format string, args ...any) {
+	l.out = append(l.out, Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
+}
+
+// Spec returns the warnings about the rules: the same ones in the same order each time.
+func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []Warning {
+	l := &linter{Options: o, spec: spec}
+	l.selector()
+	for i := range spec.Rules {
+		l.rule(field.NewPath("spec", "rules").Index(i), &spec.Rules[i])
+	}
+	l.conflicts()
+	return l.out
+}
 
 // FeatureRef is a place where a rule names a feature.
 type FeatureRef struct{ Feature, Path string }
 
-// Features lists the features that the rules read.
-func Features(spec *nfdv1alpha1.NodeFeatureRuleSpec) []FeatureRef { return nil }
+// Features lists the features that the matchers of the rules read: each once, at its first place.
+func Features(spec *nfdv1alpha1.NodeFeatureRuleSpec) []FeatureRef {
+	var out []FeatureRef
+	seen := map[string]bool{nfdv1alpha1.RuleMatchedFeature: true}
+	for i := range spec.Rules {
+		eachTerm(field.NewPath("spec", "rules").Index(i), &spec.Rules[i], func(path *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) {
+			if name := strings.ToLower(t.Feature); !seen[name] {
+				seen[name] = true
+				out = append(out, FeatureRef{name, path.Child("feature").String()})
+			}
+		})
+	}
+	return out
+}
 
-// Known reports whether the feature is one that Assay itself publishes.
-func Known(feature string) bool { return false }
+// eachTerm calls f for every term of a rule with its path.
+func eachTerm(path *field.Path, r *nfdv1alpha1.Rule, f func(*field.Path, *nfdv1alpha1.FeatureMatcherTerm)) {
+	for i := range r.MatchFeatures {
+		f(path.Child("matchFeatures").Index(i), &r.MatchFeatures[i])
+	}
+	for i := range r.MatchAny {
+		for j := range r.MatchAny[i].MatchFeatures {
+			f(path.Child("matchAny").Index(i).Child("matchFeatures").Index(j), &r.MatchAny[i].MatchFeatures[j])
+		}
+	}
+}
+
+// selector warns of a selector on labels that rules write: such labels are not seen there, so that it selects nothing.
+func (l *linter) selector() {
+	s := l.spec.NodeSelector
+	if s == nil {
+		return
+	}
+	keys := sortedKeys(s.MatchLabels)
+	for _, e := range s.MatchExpressions {
+		keys = append(keys, e.Key)
+	}
+	for _, key := range keys {
+		if ns, _, ok := strings.Cut(key, "/"); ok && (ns == nfdv1alpha1.FeatureLabelNamespace || strings.HasSuffix(ns, "."+nfdv1alpha1.FeatureLabelNamespace)) {
+			l.warn(field.NewPath("spec", "nodeSelector"), RankSuspicious,
+				"labels that rules write, such as %s, are not seen here; match the feature instead", key)
+		}
+	}
+}
+
+func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
+	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
+	l.everyNode(path, r)
+	l.taints(path, r)
+	for _, t := range []struct{ field, text string }{{"labelsTemplate", r.LabelsTemplate}, {"varsTemplate", r.VarsTemplate}} {
+		for _, line := range linesWithoutValue(t.text) {
+			l.warn(path.Child(t.field), RankDefect, "the line %q has no =; NFD drops the whole rule for it, here it means %s=true", line, line)
+		}
+	}
+	for _, m := range []struct {
+		field  string
+		values map[string]string
+	}{{"labels", r.Labels}, {"extendedResources", r.ExtendedResources}} {
+		for _, key := range sortedKeys(m.values) {
+			l.reference(path.Child(m.field).Key(key), m.values[key])
+		}
+	}
+}
+
+// hasMatcher reports whether anything decides if the rule matches.
+func hasMatcher(r *nfdv1alpha1.Rule) bool {
+	if len(r.MatchFeatures) > 0 || len(r.Conditions) > 0 {
+		return true
+	}
+	for _, e := range r.MatchAny {
+		if len(e.MatchFeatures) == 0 {
+			return false // an empty alternative holds everywhere
+		}
+	}
+	return len(r.MatchAny) > 0
+}
+
+// everyNode warns of a rule that gives every node the same: then it tells nothing. What differs from node to node, because it
+// is computed, is another matter.
+func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
+	if hasMatcher(r) || l.Template || r.Name == "*" || len(l.spec.BasedOn) > 0 || l.spec.NodeSelector != nil || l.spec.Scope != nil {
+		return
+	}
+	if len(r.Taints) > 0 {
+		l.warn(path.Child("taints"), RankDangerous, "the rule has no matcher: it taints every node")
+		return
+	}
+	if r.Loop != nil || !static(r.Labels) || !static(r.ExtendedResources) || !static(r.Annotations) {
+		return
+	}
+	if len(r.Labels)+len(r.ExtendedResources)+len(r.Annotations) > 0 {
+		l.warn(path, RankSuspicious, "the rule has no matcher: it matches every node, and gives all of them the same")
+	}
+	if r.LabelsTemplate != "" || r.VarsTemplate != "" {
+		l.warn(path, RankDefect, "a template without a matcher is never expanded: add matchFeatures, with matchExpressions: {} for all elements")
+	}
+}
+
+// static reports whether all values are the same on every node.
+func static(values map[string]string) bool {
+	for k, v := range values {
+		if strings.HasPrefix(v, "@") || strings.Contains(v, "{") || strings.Contains(k, "{") {
+			return false
+		}
+	}
+	return true
+}
+
+// taints warns of taints that evict the worker which would have to notice that they are no longer due.
+func (l *linter) taints(path *field.Path, r *nfdv1alpha1.Rule) {
+	for i := range r.Taints {
+		t := &r.Taints[i]
+		if t.Effect == corev1.TaintEffectNoExecute && !l.tolerated(t) {
+			l.warn(path.Child("taints").Index(i), RankDangerous,
+				"NoExecute evicts Assay's own worker too: add a toleration of %s to worker.tolerations", t.Key)
+		}
+	}
+}
+
+func (l *linter) tolerated(t *corev1.Taint) bool {
+	for i := range l.Tolerations {
+		w := &l.Tolerations[i]
+		keys := w.Key == "" && w.Operator == corev1.TolerationOpExists || w.Key == t.Key
+		value := w.Operator == corev1.TolerationOpExists || w.Value == t.Value
+		if keys && value && (w.Effect == "" || w.Effect == t.Effect) {
+			return true
+		}
+	}
+	return false
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

@@ -1,0 +1,185 @@
+// Package ids knows the names of PCI and USB ids.
+//
+// The names come from the PCI ID Repository and the USB ID Repository, as Debian packages them (pci.ids, usb.ids); see
+// LICENSES for their notices. They are for messages only: that an id is unknown means that the list is older than the device.
+package ids
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+//go:generate go run ./gen
+
+//go:embed pci.ids.gz
+var pciGz []byte
+
+//go:embed usb.ids.gz
+var usbGz []byte
+
+// maxFile bounds a file of ids; the whole lists have less than 2 MB.
+const maxFile = 16 << 20
+
+// Names are the names of ids. Ids are lower-case hexadecimal, four digits each, as sysfs has them. It is immutable and safe for
+// concurrent use.
+type Names struct {
+	pci, usb map[uint32]string // vendor<<16|device+1; a vendor itself is vendor<<16
+	classes  map[uint32]string // PCI: class<<16|subclass+1
+}
+
+// Embedded returns the names that the program brings along. They are read once, when first asked for.
+var Embedded = sync.OnceValues(func() (*Names, error) {
+	pci, err := unzip(pciGz)
+	if err != nil {
+		return nil, err
+	}
+	usb, err := unzip(usbGz)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(bytes.NewReader(pci), bytes.NewReader(usb))
+})
+
+// Load returns the embedded names, where the files are not newer ones: each path may be empty.
+func Load(pciFile, usbFile string) (*Names, error) {
+	base, err := Embedded()
+	if err != nil {
+		return nil, err
+	}
+	n := *base
+	if pciFile != "" {
+		if n.pci, n.classes, err = parseFile(pciFile); err != nil {
+			return nil, err
+		}
+	}
+	if usbFile != "" {
+		if n.usb, _, err = parseFile(usbFile); err != nil {
+			return nil, err
+		}
+	}
+	return &n, nil
+}
+
+// Parse reads lists in the format of pci.ids and usb.ids. What is in neither list of vendors nor classes is skipped.
+func Parse(pci, usb io.Reader) (*Names, error) {
+	n := &Names{}
+	var err error
+	if n.pci, n.classes, err = parse(pci); err != nil {
+		return nil, fmt.Errorf("pci.ids: %w", err)
+	}
+	if n.usb, _, err = parse(usb); err != nil {
+		return nil, fmt.Errorf("usb.ids: %w", err)
+	}
+	return n, nil
+}
+
+// PCIVendor returns the name of a vendor.
+func (n *Names) PCIVendor(vendor string) (string, bool) { return lookup(n.pci, vendor, "") }
+
+// PCIDevice returns the name of a device of a vendor.
+func (n *Names) PCIDevice(vendor, device string) (string, bool) { return lookup(n.pci, vendor, device) }
+
+// PCIClass returns the name of a class with its subclass, such as 0302.
+func (n *Names) PCIClass(class string) (string, bool) {
+	if len(class) != 4 {
+		return "", false
+	}
+	return lookup(n.classes, class[:2], class[2:])
+}
+
+// USBVendor returns the name of a vendor.
+func (n *Names) USBVendor(vendor string) (string, bool) { return lookup(n.usb, vendor, "") }
+
+// USBDevice returns the name of a device of a vendor.
+func (n *Names) USBDevice(vendor, device string) (string, bool) { return lookup(n.usb, vendor, device) }
+
+func lookup(m map[uint32]string, first, second string) (string, bool) {
+	a, err := strconv.ParseUint(first, 16, 16)
+	if err != nil {
+		return "", false
+	}
+	key := uint32(a) << 16
+	if second != "" {
+		b, err := strconv.ParseUint(second, 16, 16)
+		if err != nil || b == 0xffff {
+			return "", false
+		}
+		key |= uint32(b) + 1
+	}
+	name, ok := m[key]
+	return name, ok
+}
+
+func parseFile(path string) (devices, classes map[uint32]string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	devices, classes, err = parse(io.LimitReader(f, maxFile))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return devices, classes, nil
+}
+
+// parse reads one list. A line is "ID  NAME"; those of devices are indented by one tab, those of subsystems and interfaces by
+// two. Classes begin with "C "; other letters begin lists that are of no use here.
+func parse(r io.Reader) (devices, classes map[uint32]string, err error) {
+	devices, classes = map[uint32]string{}, map[uint32]string{}
+	var into map[uint32]string
+	var group uint32
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		line := lines.Text()
+		if strings.TrimSpace(line) == "" || line[0] == '#' || strings.HasPrefix(line, "\t\t") {
+			continue
+		}
+		rest, indented := strings.CutPrefix(line, "\t")
+		if !indented {
+			into = devices
+			if class, ok := strings.CutPrefix(line, "C "); ok {
+				into, rest = classes, class
+			}
+		}
+		id, name, ok := strings.Cut(rest, "  ")
+		v, err := strconv.ParseUint(id, 16, 16)
+		if !ok || err != nil {
+			if !indented {
+				into = nil // a list of something else
+			}
+			continue
+		}
+		switch {
+		case into == nil:
+		case !indented:
+			group = uint32(v) << 16
+			into[group] = name
+		case v != 0xffff:
+			into[group|uint32(v)+1] = name
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, nil, err
+	}
+	if len(devices) == 0 {
+		return nil, nil, fmt.Errorf("holds no ids")
+	}
+	return devices, classes, nil
+}
+
+func unzip(data []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(z, maxFile))
+}

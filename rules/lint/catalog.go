@@ -1,0 +1,183 @@
+package lint
+
+import (
+	"slices"
+	"sort"
+	"strings"
+)
+
+// knownFeature is what Assay's own sources publish under one name.
+type knownFeature struct {
+	flags, attributes, instances bool
+	// elements are the names of flags, attributes, or attributes of instances.
+	elements []string
+	// prefixes begin further names.
+	prefixes []string
+	// valued are those elements of a feature with flags that are attributes.
+	valued []string
+	// open features hold other names as well, such as every option of a kernel.
+	open bool
+}
+
+// catalog holds the features of the sources. A test compares it with what the sources publish.
+var catalog = map[string]knownFeature{
+	"cpu.cpuid":  {flags: true, attributes: true, open: true, elements: cpuFlags, valued: []string{"AVX10_VERSION"}},
+	"cpu.model":  {attributes: true, elements: []string{"family", "hypervisor", "id", "vendor_id"}},
+	"cpu.cstate": {attributes: true, elements: []string{"enabled"}},
+	"cpu.pstate": {attributes: true, elements: []string{"scaling", "scaling_governor", "status", "turbo"}},
+	"cpu.rdt": {flags: true, attributes: true, elements: []string{"RDTCMT", "RDTL2CA", "RDTL3CA", "RDTL3CA_NUM_CLOSID", "RDTMBA", "RDTMBM", "RDTMON"},
+		valued: []string{"RDTCMT", "RDTL2CA", "RDTL3CA", "RDTL3CA_NUM_CLOSID", "RDTMBA", "RDTMBM", "RDTMON"}},
+	"cpu.security": {attributes: true, elements: []string{"se.enabled", "sev.asids", "sev.enabled", "sev.encrypted_state_ids",
+		"sev.es.enabled", "sev.snp.enabled", "sgx.enabled", "sgx.epc", "tdx.enabled", "tdx.protected", "tdx.total_keys"}},
+	"cpu.sgx":         {attributes: true, elements: []string{"enabled", "epc"}},
+	"cpu.se":          {attributes: true, elements: []string{"enabled"}},
+	"cpu.sst":         {attributes: true, elements: []string{"bf.enabled"}},
+	"cpu.topology":    {attributes: true, open: true, elements: []string{"hardware_multithreading", "socket_count"}},
+	"cpu.coprocessor": {attributes: true, elements: []string{"nx_gzip"}},
+
+	"kernel.config":        {attributes: true, open: true},
+	"kernel.loadedmodule":  {flags: true, open: true},
+	"kernel.enabledmodule": {flags: true, open: true},
+	"kernel.selinux":       {attributes: true, elements: []string{"enabled"}},
+	"kernel.kvm":           {attributes: true, elements: []string{"enabled"}},
+	"kernel.version":       {attributes: true, elements: []string{"full", "major", "minor", "revision"}},
+
+	"memory.numa":      {attributes: true, elements: []string{"is_numa", "node_count"}},
+	"memory.nv":        {instances: true, elements: []string{"devtype", "mode", "name"}},
+	"memory.swap":      {attributes: true, elements: []string{"enabled"}},
+	"memory.hugepages": {attributes: true, elements: []string{"enabled"}, prefixes: []string{"hugepages-"}},
+
+	"network.device":  {instances: true, open: true, elements: []string{"mtu", "name", "operstate", "speed", "sriov_numvfs", "sriov_totalvfs"}},
+	"network.virtual": {instances: true, open: true, elements: []string{"mtu", "name", "operstate", "speed"}},
+	"pci.device": {instances: true, open: true, elements: []string{"class", "device", "iommu/intel-iommu/version", "iommu_group/type",
+		"sriov_totalvfs", "subsystem_device", "subsystem_vendor", "vendor"}},
+	"usb.device":     {instances: true, open: true, elements: []string{"class", "device", "serial", "vendor"}},
+	"storage.block":  {instances: true, open: true, elements: []string{"dax", "name", "nr_zones", "rotational", "zoned"}},
+	"storage.device": {instances: true, open: true, elements: []string{"dax", "name", "nr_zones", "rotational", "zoned"}},
+
+	"system.osrelease": {attributes: true, open: true, elements: []string{"ID", "ID_LIKE", "NAME", "PRETTY_NAME", "VARIANT_ID",
+		"VERSION", "VERSION_CODENAME", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor"}},
+	"system.name": {attributes: true, elements: []string{"nodename"}},
+	"system.dmiid": {attributes: true, elements: []string{"bios_date", "bios_release", "bios_vendor", "bios_version", "board_asset_tag",
+		"board_name", "board_vendor", "board_version", "chassis_asset_tag", "chassis_type", "chassis_vendor", "chassis_version",
+		"ec_firmware_release", "product_family", "product_name", "product_sku", "product_version", "sys_vendor"}},
+
+	"local.label":    {attributes: true, open: true},
+	"local.feature":  {attributes: true, open: true},
+	"fake.flag":      {flags: true, open: true},
+	"fake.attribute": {attributes: true, open: true},
+	"fake.instance":  {instances: true, open: true},
+	"rule.matched":   {attributes: true, open: true},
+}
+
+// ownDomains are those that nobody else publishes under. Under local, custom and fake people publish what they like.
+var ownDomains = map[string]bool{
+	"cpu": true, "kernel": true, "memory": true, "network": true, "pci": true, "usb": true, "storage": true, "system": true,
+}
+
+// featureNames are the names of the catalog, sorted.
+var featureNames = func() []string {
+	names := make([]string, 0, len(catalog))
+	for name := range catalog {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}()
+
+// Known reports whether the feature is one that Assay's own sources may publish. The name is lower case.
+func Known(feature string) bool {
+	_, ok := catalog[feature]
+	return ok
+}
+
+func featuresOf(domain string) []string {
+	var out []string
+	for _, name := range featureNames {
+		if strings.HasPrefix(name, domain+".") {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// pciBaseClasses are the first two digits of every class that the PCI code and ID assignment specification defines.
+var pciBaseClasses = map[string]struct{}{
+	"00": {}, "01": {}, "02": {}, "03": {}, "04": {}, "05": {}, "06": {}, "07": {}, "08": {}, "09": {}, "0a": {}, "0b": {},
+	"0c": {}, "0d": {}, "0e": {}, "0f": {}, "10": {}, "11": {}, "12": {}, "13": {}, "40": {}, "ff": {},
+}
+
+// maxTypo is how many letters a name may be off to be taken for another one.
+const maxTypo = 2
+
+// nearest returns the name that s was probably meant to be, or nothing. Of several equally near ones it is the first.
+func nearest(s string, names []string) string {
+	best, bestDistance := "", maxTypo+1
+	for _, name := range names {
+		if squash(name) == squash(s) {
+			return name
+		}
+		if digits(name) != digits(s) {
+			continue // versions of one thing are near each other, but not typos
+		}
+		if d := distance(s, name, bestDistance); d < bestDistance && d*4 <= len(name) {
+			best, bestDistance = name, d
+		}
+	}
+	return best
+}
+
+// sameButTypo reports whether a name differs from a known one so little that it cannot be a name of its own.
+func sameButTypo(s, known string) bool {
+	return squash(s) == squash(known) || len(known) >= 6 && distance(s, known, 2) == 1
+}
+
+// squash removes what people get wrong about a name without thinking: case, separators, the plural.
+func squash(s string) string {
+	s = strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "", "/", "").Replace(s))
+	return strings.TrimSuffix(s, "s")
+}
+
+func digits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// distance is the number of letters to insert, remove or change (Levenshtein), or limit if it is not below it.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diagonal
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diagonal, row[j] = row[j], min(cost, row[j]+1, row[j-1]+1)
+		}
+		if slices.Min(row) >= limit {
+			return limit
+		}
+	}
+	return min(row[len(b)], limit)
+}
+
+func hasAnyPrefix(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,92 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// writes is a place where a rule gives a key a value.
+type writes struct {
+	rule  int
+	path  *field.Path
+	value string
+}
+
+// conflicts warns of two rules of the object that give one key different values and may match the same node. Rules that ask
+// for different values of one element (different devices, different vendors) are meant to be alternatives; so are a rule
+// without matchers, which gives the default, and one that asks for more than the other, which is the exception.
+func (l *linter) conflicts() {
+	for _, kind := range []struct {
+		field string
+		of    func(*nfdv1alpha1.Rule) map[string]string
+	}{
+		{"labels", func(r *nfdv1alpha1.Rule) map[string]string { return r.Labels }},
+		{"annotations", func(r *nfdv1alpha1.Rule) map[string]string { return r.Annotations }},
+		{"extendedResources", func(r *nfdv1alpha1.Rule) map[string]string { return r.ExtendedResources }},
+	} {
+		first := map[string]writes{}
+		for i := range l.spec.Rules {
+			values := kind.of(&l.spec.Rules[i])
+			for _, key := range sortedKeys(values) {
+				w := writes{i, field.NewPath("spec", "rules").Index(i).Child(kind.field).Key(key), values[key]}
+				full := key
+				if !strings.Contains(key, "/") {
+					full = nfdv1alpha1.FeatureLabelNamespace + "/" + key
+				}
+				before, ok := first[full]
+				first[full] = w
+				if ok && before.value != w.value && !alternatives(&l.spec.Rules[before.rule], &l.spec.Rules[i]) {
+					l.warn(w.path, RankSuspicious, "is %q, but %q in rule %q; if both rules match, this one wins",
+						w.value, before.value, l.spec.Rules[before.rule].Name)
+				}
+			}
+		}
+	}
+}
+
+// alternatives reports whether two rules look as if they were meant for different nodes, or one as the exception of the other.
+func alternatives(a, b *nfdv1alpha1.Rule) bool {
+	if !hasMatcher(a) || !hasMatcher(b) || len(a.Conditions) > 0 || len(b.Conditions) > 0 {
+		return true
+	}
+	ta, tb := tests(a), tests(b)
+	shared := 0
+	for key, x := range ta {
+		y, ok := tb[key]
+		if !ok {
+			continue
+		}
+		if x != y {
+			return true // the same element, asked differently: alternatives, as far as one can see
+		}
+		shared++
+	}
+	// The same tests and more: the exception.
+	return (shared == len(ta) || shared == len(tb)) && len(ta) != len(tb)
+}
+
+// tests returns what a rule asks for, by feature and element.
+func tests(r *nfdv1alpha1.Rule) map[string]string {
+	out := map[string]string{}
+	add := func(key string, e *nfdv1alpha1.MatchExpression) {
+		if e != nil {
+			values := slices.Clone(e.Value)
+			slices.Sort(values)
+			out[key] += string(e.Op) + "\x00" + strings.Join(values, "\x00") + "\x01"
+		}
+	}
+	eachTerm(nil, r, func(_ *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) {
+		name := strings.ToLower(t.Feature)
+		add(name+"\x00", t.MatchName)
+		if t.MatchExpressions != nil {
+			for _, key := range sortedKeys(*t.MatchExpressions) {
+				add(name+"\x00"+key, (*t.MatchExpressions)[key])
+			}
+		}
+	})
+	return out
+}

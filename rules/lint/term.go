@@ -1,0 +1,274 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// term warns about one term of a matcher.
+func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.FeatureMatcherTerm) {
+	name := strings.ToLower(t.Feature)
+	l.feature(path.Child("feature"), name)
+	f, known := catalog[name]
+	if t.MatchExpressions == nil && t.MatchName == nil {
+		// What the author wrote may have been dropped on the way: the API server drops fields it does not know.
+		l.warn(path, RankSuspicious, "checks nothing but that the node has %s; was matchExpressions misspelt?", t.Feature)
+	}
+	if t.MatchName != nil && known && !f.flags && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
+		l.warn(path.Child("matchName"), RankSuspicious, "DoesNotExist never holds for matchName; write it in matchExpressions")
+	}
+	if t.MatchExpressions == nil {
+		return
+	}
+	exprs := *t.MatchExpressions
+	if len(exprs) == 0 && t.MatchName == nil && !f.instances && r.LabelsTemplate == "" && r.VarsTemplate == "" &&
+		r.LabelsTemplateFrom == nil && r.VarsTemplateFrom == nil {
+		// An expression that was null is dropped by the API server; what is left matches everything.
+		l.warn(path.Child("matchExpressions"), RankSuspicious, "is empty, which matches any %s; did an expression get lost?", t.Feature)
+	}
+	for _, key := range sortedKeys(exprs) {
+		if e := exprs[key]; e != nil {
+			p := path.Child("matchExpressions").Key(key)
+			if known {
+				l.element(p, name, f, key)
+			}
+			l.expression(p, name, key, e)
+			l.id(p, name, key, exprs)
+		}
+	}
+}
+
+// feature warns of a feature that nobody publishes.
+func (l *linter) feature(path *field.Path, name string) {
+	if Known(name) {
+		return
+	}
+	domain, _, dotted := strings.Cut(name, ".")
+	if near := nearest(name, featureNames); near != "" {
+		l.warn(path, RankSuspicious, "no source publishes %s; did you mean %s?", name, near)
+		return
+	}
+	switch {
+	case !dotted && name != "":
+		l.warn(path, RankSuspicious, "%q has no dot: names of features have the form domain.feature, such as cpu.cpuid", name)
+	case ownDomains[domain]:
+		l.warn(path, RankSuspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
+	}
+}
+
+// element warns of an element that the feature cannot have, or that is near one it has.
+func (l *linter) element(path *field.Path, name string, f knownFeature, key string) {
+	if slices.Contains(f.elements, key) || hasAnyPrefix(key, f.prefixes) {
+		return
+	}
+	near := nearest(key, f.elements)
+	switch {
+	case near != "" && f.open && !sameButTypo(key, near):
+	case near != "":
+		l.warn(path, RankSuspicious, "%s has no %s; did you mean %s?", name, key, near)
+	case !f.open:
+		l.warn(path, RankSuspicious, "%s has no %s; it has %s", name, key, strings.Join(f.elements, ", "))
+	}
+}
+
+// valued are the operators that look at a value.
+func valued(op nfdv1alpha1.MatchOp) bool {
+	return op != nfdv1alpha1.MatchExists && op != nfdv1alpha1.MatchDoesNotExist && op != nfdv1alpha1.MatchAny
+}
+
+func ordering(op nfdv1alpha1.MatchOp) bool {
+	switch op {
+	case nfdv1alpha1.MatchGt, nfdv1alpha1.MatchGe, nfdv1alpha1.MatchLt, nfdv1alpha1.MatchLe, nfdv1alpha1.MatchGtLt, nfdv1alpha1.MatchGeLe:
+		return true
+	}
+	return false
+}
+
+// expression warns of what can never hold, given what the kernel writes.
+func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.MatchExpression) {
+	truth := e.Op == nfdv1alpha1.MatchIsTrue || e.Op == nfdv1alpha1.MatchIsFalse
+	f := catalog[name]
+	switch {
+	case f.flags && valued(e.Op) && (!f.attributes || !slices.Contains(f.valued, key)):
+		l.warn(path, RankSuspicious, "%s are names without values, so that %s never holds; write op: Exists", name, e.Op)
+	case name == "kernel.config" && strings.HasPrefix(key, "CONFIG_"):
+		l.warn(path, RankSuspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
+	case name == "kernel.config" && (truth || slices.Contains(e.Value, "true")):
+		l.warn(path, RankSuspicious, "options are y, m or a value, never true: write op: In, value: [\"y\"]")
+	case name == "kernel.loadedmodule" && strings.HasSuffix(key, ".ko"):
+		l.warn(path, RankSuspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
+	case name == "kernel.loadedmodule" && strings.Contains(key, "-"):
+		l.warn(path, RankSuspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
+	case name == "kernel.version" && key == "full" && ordering(e.Op) && e.Type == nfdv1alpha1.TypeInteger:
+		l.warn(path, RankDefect, "%s compares whole numbers, and a kernel version is none: add type: version", e.Op)
+	case name == "storage.block" && (key == "rotational" || key == "dax") && truth:
+		l.warn(path, RankSuspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
+	}
+}
+
+// reference warns of a dynamic value that is about to miss its element.
+func (l *linter) reference(path *field.Path, value string) {
+	ref, ok := strings.CutPrefix(value, "@")
+	if !ok {
+		return
+	}
+	domain, rest, _ := strings.Cut(ref, ".")
+	feature, element, ok := strings.Cut(rest, ".")
+	if !ok {
+		return // Compile says so
+	}
+	name := domain + "." + feature
+	if f, ok := catalog[strings.ToLower(name)]; ok {
+		if strings.ToLower(name) != name {
+			l.warn(path, RankSuspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
+		} else if f.attributes {
+			l.element(path, name, knownFeature{elements: append(slices.Clone(f.elements), f.valued...), prefixes: f.prefixes, open: f.open || f.flags}, element)
+		}
+		return
+	}
+	// cpu-security.sgx.enabled, as in the label that NFD makes of it, means cpu.security.sgx.enabled.
+	if d, x, ok := strings.Cut(domain, "-"); ok {
+		if f, ok := catalog[d+"."+x]; ok && slices.Contains(f.elements, rest) {
+			l.warn(path, RankDefect, "no source publishes %s; did you mean @%s.%s.%s?", name, d, x, rest)
+			return
+		}
+	}
+	if near := nearest(name, featureNames); near != "" {
+		l.warn(path, RankDefect, "no source publishes %s; did you mean @%s.%s?", name, near, element)
+	}
+}
+
+// id warns of PCI and USB ids that the kernel never writes like that.
+func (l *linter) id(path *field.Path, name, key string, all nfdv1alpha1.MatchExpressionSet) {
+	width := idWidth(name, key)
+	e := all[key]
+	if width == 0 || e.Op != nfdv1alpha1.MatchIn && e.Op != nfdv1alpha1.MatchNotIn {
+		return
+	}
+	for i, v := range e.Value {
+		p := path.Child("value").Index(i)
+		lower := strings.ToLower(v)
+		bare := strings.TrimPrefix(lower, "0x")
+		switch {
+		case !isHex(bare):
+			l.warn(p, RankSuspicious, "%q is no id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
+		case bare != lower:
+			l.warn(p, RankSuspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
+		case len(bare) != width && name == "pci.device" && key == "class" && len(bare) == 6:
+			l.warn(p, RankSuspicious, "a class has %d digits here, without the programming interface: %q", width, bare[:4])
+		case len(bare) != width:
+			l.warn(p, RankSuspicious, "an id has %d digits: did you mean %q?", width, pad(bare, width))
+		case lower != v:
+			l.warn(p, RankSuspicious, "the kernel writes ids in lower case: %q", lower)
+		case name == "pci.device":
+			l.misplaced(p, key, v, vendors(all))
+		}
+	}
+}
+
+// misplaced warns of a PCI id that stands where another kind of id belongs.
+func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
+	switch key {
+	case "class":
+		if _, ok := pciBaseClasses[v[:2]]; ok {
+			return
+		}
+		for _, vendor := range vendors {
+			if name, ok := l.device(vendor, v); ok {
+				l.warn(path, RankSuspicious, "%s:%s is %s, a device; did you mean device?", vendor, v, name)
+				return
+			}
+		}
+		l.warn(path, RankSuspicious, "%s is no class of PCI devices; did you mean device?", v)
+	case "device", "vendor":
+		if l.IDs == nil {
+			return
+		}
+		class, ok := l.IDs.PCIClass(v)
+		if !ok || !commonClass(v) {
+			return
+		}
+		if key == "vendor" {
+			if _, known := l.IDs.PCIVendor(v); !known {
+				l.warn(path, RankSuspicious, "%s is %s, a class; did you mean class?", v, class)
+			}
+			return
+		}
+		for _, vendor := range vendors {
+			if _, known := l.IDs.PCIDevice(vendor, v); known {
+				return
+			}
+		}
+		if len(vendors) > 0 {
+			l.warn(path, RankSuspicious, "%s is %s, a class; did you mean class?", v, class)
+		}
+	}
+}
+
+func (l *linter) device(vendor, device string) (string, bool) {
+	if l.IDs == nil {
+		return "", false
+	}
+	name, ok := l.IDs.PCIDevice(vendor, device)
+	if !ok {
+		return "", false
+	}
+	if v, ok := l.IDs.PCIVendor(vendor); ok {
+		name = firstWord(v) + " " + name
+	}
+	return name, true
+}
+
+// vendors returns the vendors that an expression set asks for.
+func vendors(all nfdv1alpha1.MatchExpressionSet) []string {
+	if e := all["vendor"]; e != nil && e.Op == nfdv1alpha1.MatchIn {
+		return e.Value
+	}
+	return nil
+}
+
+// commonClass reports whether the id is a class that people match on; ids of devices may look like rarer ones.
+func commonClass(v string) bool {
+	switch v {
+	case "0100", "0104", "0106", "0107", "0108", "0200", "0207", "0280", "0300", "0302", "0380", "0b40", "1200":
+		return true
+	}
+	return false
+}
+
+func idWidth(name, key string) int {
+	switch {
+	case name == "pci.device" && slices.Contains([]string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device"}, key),
+		name == "usb.device" && (key == "vendor" || key == "device"):
+		return 4
+	case name == "usb.device" && key == "class":
+		return 2
+	}
+	return 0
+}
+
+func isHex(s string) bool {
+	for _, r := range s {
+		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func pad(s string, width int) string {
+	if len(s) > width {
+		return s[len(s)-width:]
+	}
+	return fmt.Sprintf("%0*s", width, s)
+}
+
+func firstWord(s string) string {
+	w, _, _ := strings.Cut(s, " ")
+	return strings.TrimSuffix(w, ",")
+}
