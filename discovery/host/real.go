@@ -116,6 +116,11 @@ func (f *realFS) Stat(name string) (fs.FileInfo, error) {
 
 func (f *realFS) Resolve(name string) (string, error) {
 	return resolve(name, func(n string) (string, error) {
+		if _, ok := f.mounts[n]; ok {
+			// The directory that stands for it may be a link of this process's own file system: whoever set the path means
+			// what it leads to.
+			return "", errNotLink
+		}
 		target, err := os.Readlink(f.local(n))
 		if errors.Is(err, syscall.EINVAL) {
 			return "", errNotLink

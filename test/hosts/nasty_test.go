@@ -216,7 +216,14 @@ func TestRealTreeIsReadLikeTheArchive(t *testing.T) {
 	for from, to := range mounts {
 		copyTree(t, h, from, filepath.Join(dir, to))
 	}
+	// The path of a directory may be a link itself.
 	if err := os.Symlink("host-usr/lib", filepath.Join(dir, "host-lib")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "host-sys"), filepath.Join(dir, "somewhere")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("somewhere", filepath.Join(dir, "host-sys")); err != nil {
 		t.Fatal(err)
 	}
 	real := host.Real(host.Paths{
