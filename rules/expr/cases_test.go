@@ -31,8 +31,9 @@ func (m *machine) Element(feature, element string) (Value, bool) {
 	switch f := m.features[feature]; f.Kind() {
 	case MapKind:
 		return f.Map().Get(element)
-	case ListKind: // flags
-		return OfBool(true), slices.Contains(f.List().(Names), element)
+	case ListKind:
+		flags, _ := f.List().(Names)
+		return OfBool(true), slices.Contains(flags, element)
 	}
 	return Value{}, false
 }
