@@ -128,6 +128,7 @@ func (c *Cluster) controllerManager(secure port, opts Options) (Program, error) 
 		"--kubeconfig="+user.Kubeconfig,
 		"--controllers="+controllers,
 		"--leader-elect=false",
+		"--kube-api-qps=500", "--kube-api-burst=1000", // its default of 20 a second makes the start 4 seconds longer
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file="+c.pki.file("sa.key"),
 		"--root-ca-file="+c.pki.file(caName+".crt"),
