@@ -146,7 +146,7 @@ func (c *compiler) list(list *parse.ListNode) block {
 			out = append(out, st)
 		}
 	}
-	return out
+	return fuse(out)
 }
 
 func (c *compiler) stmt(node parse.Node) stmt {
@@ -334,6 +334,12 @@ func (c *compiler) call(id *parse.IdentifierNode, nodes []parse.Node, final expr
 		return &logicExpr{or: id.Ident == "or", args: args}
 	}
 	fn := functions[id.Ident]
+	switch id.Ident {
+	case "node", "n":
+		c.t.readsNode = true
+	case "var":
+		c.t.readsVars = true
+	}
 	if fn == nil {
 		c.problem(at, "%s", whyNot(id.Ident))
 		return &constExpr{}

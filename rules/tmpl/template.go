@@ -36,6 +36,8 @@ type Template struct {
 	main    *definition
 	regexps map[string]*regexp.Regexp // the literal patterns
 	paths   []DataPath
+
+	readsNode, readsVars bool
 }
 
 // definition is one template of a source: the main one, or one made by define or block.
@@ -93,6 +95,12 @@ func (p DataPath) Feature() string {
 // source. The result is shared: do not modify it.
 func (t *Template) DataPaths() []DataPath { return t.paths }
 
+// ReadsNode reports whether the template asks for the node's name, so that it may differ between nodes with equal features.
+func (t *Template) ReadsNode() bool { return t.readsNode }
+
+// ReadsVars reports whether the template asks for variables of earlier rules.
+func (t *Template) ReadsVars() bool { return t.readsVars }
+
 // Source returns the text of the template.
 func (t *Template) Source() string { return t.source }
 
@@ -125,13 +133,16 @@ func (s *state) release() {
 	states.Put(s)
 }
 
+// fewLabels is how many labels room is made for at first: most templates give few, from many devices of few kinds.
+const fewLabels = 16
+
 // lines reads the output of a template. A later line wins over an earlier one with the same key.
 func (t *Template) lines(out []byte) (map[string]string, error) {
 	if len(bytes.TrimSpace(out)) == 0 {
 		return nil, nil
 	}
 	rest := string(out) // one copy that all keys and values are parts of
-	values := make(map[string]string, min(strings.Count(rest, "\n")+1, MaxLabels))
+	values := make(map[string]string, min(strings.Count(rest, "\n")+1, fewLabels))
 	for rest != "" {
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
@@ -144,6 +155,9 @@ func (t *Template) lines(out []byte) (map[string]string, error) {
 				return nil, &ExpandError{1, 1, fmt.Sprintf("the line %q of the output has no =", clip(line))}
 			}
 			value = "true"
+		}
+		if old, ok := values[key]; ok && old == value {
+			continue // devices of one kind give the same line again and again
 		}
 		values[key] = value
 		if len(values) > MaxLabels {

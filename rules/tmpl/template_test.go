@@ -277,7 +277,8 @@ func TestLeftOutFunctionsAreNotThere(t *testing.T) {
 	}
 }
 
-func BenchmarkExpandPCIDevices(b *testing.B) {
+// pciDevices is the common shape: a line for each of 80 devices of a few kinds.
+func pciDevices() (source string, data []match.FeatureElements) {
 	elements := make([]match.Element, 80)
 	for i := range elements {
 		elements[i].Instance = map[string]string{
@@ -285,12 +286,24 @@ func BenchmarkExpandPCIDevices(b *testing.B) {
 			"device": "1db6", "subsystem_vendor": "10de", "subsystem_device": "1212", "sriov_totalvfs": "0",
 		}
 	}
-	data := []match.FeatureElements{{Feature: "pci.device", Elements: elements}}
-	compiled, _ := tmpl.Compile("{{ range .pci.device }}x-{{ .class }}-{{ .vendor }}=present\n{{ end }}", tmpl.Options{})
+	return "{{ range .pci.device }}x-{{ .class }}-{{ .vendor }}=present\n{{ end }}", []match.FeatureElements{{Feature: "pci.device", Elements: elements}}
+}
+
+func BenchmarkExpandPCIDevices(b *testing.B) {
+	source, data := pciDevices()
+	compiled, _ := tmpl.Compile(source, tmpl.Options{})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := compiled.Expand(data, nil); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	source, _ := pciDevices()
+	b.ReportAllocs()
+	for b.Loop() {
+		tmpl.Compile(source, tmpl.Options{})
 	}
 }
