@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,9 +90,9 @@ func TestPanickingSourceSilencesNoOther(t *testing.T) {
 func TestHangingSourceIsLeftBehindAndStartedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		started := 0
+		var started atomic.Int32
 		hangs := &fake{name: "a", find: func(context.Context) (Result, error) {
-			started++
+			started.Add(1)
 			<-release
 			return NewResult(), nil
 		}}
@@ -101,13 +102,13 @@ func TestHangingSourceIsLeftBehindAndStartedOnce(t *testing.T) {
 			t.Errorf("labels %v, problems %v; want those of b and a timeout of a", first.Labels, first.Problems)
 		}
 		second := r.Run(t.Context())
-		if len(second.Problems) != 1 || started != 1 {
-			t.Errorf("started %d times, problems %v; want 1 and one problem", started, second.Problems)
+		if len(second.Problems) != 1 || started.Load() != 1 {
+			t.Errorf("started %d times, problems %v; want 1 and one problem", started.Load(), second.Problems)
 		}
 		close(release)
 		time.Sleep(time.Nanosecond) // virtual time: lets the goroutine end
-		if third := r.Run(t.Context()); len(third.Problems) != 0 || started != 2 {
-			t.Errorf("started %d times, problems %v; want a second start and none", started, third.Problems)
+		if third := r.Run(t.Context()); len(third.Problems) != 0 || started.Load() != 2 {
+			t.Errorf("started %d times, problems %v; want a second start and none", started.Load(), third.Problems)
 		}
 	})
 }
