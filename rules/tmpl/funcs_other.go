@@ -64,7 +64,7 @@ func (c *call) replaced(replace func(s, with string) string) value {
 	if refs := strings.Count(with, "$"); refs > 0 {
 		most += refs * len(s)
 	}
-	c.s.take(c.at, min(most, 4*MaxOutput))
+	c.s.work(c.at, min(most, 4*MaxOutput))
 	if most > 4*MaxOutput {
 		c.fail("the result may be longer than %d bytes", 4*MaxOutput)
 	}
