@@ -136,6 +136,11 @@ func didYouMean(name string, known []string) string {
 			best, distance = k, d
 		}
 	}
+	for _, k := range known {
+		if best == "" && len(name) > 2 && strings.HasPrefix(k, name) {
+			best = k
+		}
+	}
 	if best == "" {
 		return ""
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -48,8 +50,35 @@ input. Without a scheme and a leading slash it is relative to the document that 
 	cmd.AddCommand(newCopy(deps), newValidate(deps), newQuery(deps), newURL(), newDigest(deps))
 	for _, c := range cmd.Commands() {
 		c.SilenceUsage = true
+		run := c.RunE
+		c.RunE = func(cmd *cobra.Command, args []string) error { return shorten(run(cmd, args)) }
 	}
 	return cmd
+}
+
+// shortened is an error whose text names files from the current directory, as they were probably typed.
+type shortened struct {
+	error
+	text string
+}
+
+func (s shortened) Error() string { return s.text }
+func (s shortened) Unwrap() error { return s.error }
+
+func shorten(err error) error {
+	if err == nil {
+		return nil
+	}
+	return shortened{err, shortPaths(err.Error())}
+}
+
+// shortPaths removes the current directory from paths in a text.
+func shortPaths(text string) string {
+	dir, err := os.Getwd()
+	if err != nil || dir == "/" {
+		return text
+	}
+	return strings.ReplaceAll(text, dir+"/", "")
 }
 
 // layers are the documents that --fill puts around the main one.
@@ -113,7 +142,12 @@ func (l *layers) assemble(load *loader, main *compose.YAML, keepNames bool) (*co
 	}
 	all := append(append([]*compose.YAML{}, l.overrideDocuments...), main)
 	all = append(all, l.lowerDocuments...)
-	return compose.AssembleYAML(all, load.base, compose.YAMLOptions{KeepNames: keepNames, Into: main})
+	kind := child(main.Root.Content[0], "kind")
+	return compose.AssembleYAML(all, load.base, compose.YAMLOptions{
+		KeepNames:     keepNames,
+		KeepWildcards: kind != nil && kind.Value == "NodeFeatureRuleTemplate" && !l.fill,
+		Into:          main,
+	})
 }
 
 func newDigest(deps Deps) *cobra.Command {

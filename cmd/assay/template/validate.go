@@ -68,7 +68,7 @@ func validate(cmd *cobra.Command, deps Deps, l *layers, arg string) bool {
 		} else {
 			valid = false
 		}
-		fmt.Fprintf(out, "%s:%d:%d: %s%s: %s\n", assembled.Origin(n), n.Line, n.Column, level, p.Path, p.Message)
+		fmt.Fprintf(out, "%s:%d:%d: %s%s: %s\n", shortPaths(assembled.Origin(n)), n.Line, n.Column, level, p.Path, p.Message)
 	}
 	if valid {
 		fmt.Fprintf(out, "%s: valid\n", arg)
@@ -93,11 +93,11 @@ func printErrors(w io.Writer, err error) {
 	var several compose.Errors
 	if errors.As(err, &several) {
 		for _, e := range several {
-			fmt.Fprintln(w, e)
+			fmt.Fprintln(w, shorten(e))
 		}
 		return
 	}
-	fmt.Fprintln(w, err)
+	fmt.Fprintln(w, shorten(err))
 }
 
 // locate returns the node that a field path such as spec.rules[0].labels[a.b/c] leads to, or the last one on the way that
