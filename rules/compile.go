@@ -192,6 +192,12 @@ func (c *compiler) matchers(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 func (c *compiler) matcher(path *field.Path, terms nfdv1alpha1.FeatureMatcher) *match.Matcher {
 	m, errs := match.Compile(path, Terms(terms), match.Options{Strict: c.opt.Strict})
 	c.report.add(errs...)
+	if m == nil {
+		return nil
+	}
+	for _, w := range m.Warnings() {
+		c.report.Warnings = append(c.report.Warnings, Warning{Path: w.Path, Message: w.Message, Rank: RankSuspicious})
+	}
 	return m
 }
 

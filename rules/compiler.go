@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -272,26 +271,31 @@ func (c *compiler) finish(r *rule) {
 			reads[name] = true
 		}
 	}
-	if r.features != nil {
-		note(r.features.Reads())
-	}
-	for _, m := range r.any {
-		if m != nil {
-			note(m.Reads())
+	for _, m := range append(slices.Clone(r.any), r.features) {
+		if m == nil {
+			continue
 		}
+		note(m.Reads())
+		names, closed := m.Elements(nfdv1alpha1.RuleMatchedFeature)
+		r.matchedNames = append(r.matchedNames, names...)
+		r.allMatched = r.allMatched || !closed
 	}
 	r.texts(func(t *expr.Text) {
 		for _, name := range t.Features() {
 			note([]string{name, strings.ToLower(name)})
+			r.allMatched = r.allMatched || name == nfdv1alpha1.RuleMatchedFeature
 		}
 		r.readsVars = r.readsVars || len(t.Names()) > 0
 		r.readsNode = r.readsNode || t.ReadsNode()
 		r.readsElements = r.readsElements || t.ReadsMatched()
 	})
 	for _, t := range []*tmpl.Template{r.varsTemplate, r.labelsTemplate} {
-		// Templates may ask for the node's name and for variables; which of them do is not worth telling apart.
-		if t != nil && templateAsks.MatchString(t.Source()) {
-			r.readsNode, r.readsVars, reads[nfdv1alpha1.RuleMatchedFeature] = true, true, true
+		if t == nil {
+			continue
+		}
+		r.readsNode = r.readsNode || t.ReadsNode()
+		if t.ReadsVars() {
+			r.readsVars, r.allMatched, reads[nfdv1alpha1.RuleMatchedFeature] = true, true, true
 		}
 	}
 	for _, a := range r.actions {
@@ -306,9 +310,6 @@ func (c *compiler) finish(r *rule) {
 		r.fixed = r.always()
 	}
 }
-
-// templateAsks finds templates that may use the functions which look beyond their data.
-var templateAsks = regexp.MustCompile(`\b(node|n|var)\b`)
 
 // texts calls visit with each text of the rule that may hold expressions.
 func (r *rule) texts(visit func(*expr.Text)) {

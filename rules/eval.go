@@ -76,7 +76,11 @@ func (p *Program) eval(in Input, remember *memory) *Outcome {
 var skippedByFailure = &result{skipped: "a rule before it has failed the node"}
 
 func newEvaluation(p *Program, in *Input) *evaluation {
-	return &evaluation{program: p, in: in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget}
+	e := &evaluation{program: p, in: in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget}
+	if !p.allMatched {
+		e.matched.only = p.matched
+	}
+	return e
 }
 
 // evaluation is the state of evaluating all rules for one node. It implements expr.Env. Not safe for concurrent use.
@@ -96,6 +100,7 @@ type evaluation struct {
 	elements []match.FeatureElements
 	runs     [][]match.FeatureElements // what each of its matchers matched
 	local    map[string]expr.Value     // variables that the rule itself has given so far
+	partial  error                     // what could not be evaluated for some instance
 }
 
 // remembered returns the rule's result, from memory if it depends on nothing but features that were seen before.
@@ -126,13 +131,21 @@ func (e *evaluation) run(r *rule) *result {
 	if err != nil {
 		return e.fail(r, err)
 	}
-	if !matched {
+	switch {
+	case e.partial != nil:
+		// falls through to a result of its own
+	case !matched:
 		return notMatched
-	}
-	if r.fixed != nil {
+	case r.fixed != nil:
 		return r.fixed
 	}
-	e.result = &result{matched: true, rejected: r.rejected}
+	if !matched {
+		return &result{partial: e.partial}
+	}
+	e.result = &result{matched: true, rejected: r.rejected, partial: e.partial}
+	if n := len(r.vars) + len(r.labels) + len(r.annotations) + len(r.resources); n > 0 && r.loop == nil {
+		e.result.outputs = make([]output, 0, n)
+	}
 	before := e.ruleBudget
 	err = e.produce(r)
 	e.nodeBudget -= before - e.ruleBudget
@@ -152,6 +165,7 @@ func (e *evaluation) run(r *rule) *result {
 func (e *evaluation) begin(r *rule) {
 	e.rule, e.ruleBudget = r, min(RuleBudget, e.nodeBudget)
 	e.item, e.elements, e.runs, e.local, e.result = expr.Value{}, nil, nil, nil, nil
+	e.partial = nil
 }
 
 // notMatched is the result of every rule that does not match.
@@ -197,6 +211,7 @@ func (e *evaluation) matches(r *rule, src facts.Source) (bool, error) {
 	}
 	if r.features != nil {
 		res, err := r.features.Eval(src, want)
+		e.note(res.Errors)
 		if !res.OK || err != nil {
 			return false, err
 		}
@@ -217,6 +232,7 @@ func (e *evaluation) matchesAny(r *rule, src facts.Source, want bool) (bool, err
 	found := false
 	for _, m := range r.any {
 		res, err := m.Eval(src, want)
+		e.note(res.Errors)
 		if err != nil {
 			return false, err
 		}
@@ -231,6 +247,14 @@ func (e *evaluation) matchesAny(r *rule, src facts.Source, want bool) (bool, err
 		e.elements = append(e.elements, res.Matched...)
 	}
 	return found, nil
+}
+
+// note keeps what could not be evaluated for single instances, which then count as not matching: no reason to drop the
+// rule, and worth a word in its status.
+func (e *evaluation) note(errs []*match.EvalError) {
+	if len(errs) > 0 && e.partial == nil {
+		e.partial = errs[0]
+	}
 }
 
 func (e *evaluation) conditionsHold(r *rule) (bool, error) {

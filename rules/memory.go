@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -12,7 +13,22 @@ import (
 // changed is evaluated for the rules that read it. It is safe for concurrent use. It gives the same outcomes as Eval.
 type Cache struct {
 	memory memory
+
+	mu      sync.Mutex
+	program *Program
+	wholes  map[uint64]*whole
 }
+
+// whole is what a program gives for facts of which the program reads nothing that was not seen before.
+type whole struct {
+	reads   []facts.FeatureID
+	results []*result
+	failed  *Failure
+	merged  *lazy
+}
+
+// maxWholes bounds how many kinds of nodes a cache knows: when there are more, no two nodes are alike.
+const maxWholes = 4096
 
 // maxRemembered bounds the results a cache holds: 500 rules on 60 kinds of servers. A result is some hundred bytes, mostly
 // shared.
@@ -32,7 +48,54 @@ func (c *Cache) Eval(p *Program, in Input, before *Outcome) *Outcome {
 			return o
 		}
 	}
-	return p.eval(in, &c.memory)
+	if p.perNode {
+		return p.eval(in, &c.memory)
+	}
+	var space [64]facts.FeatureID // enough for the programs of most clusters
+	reads := space[:0]
+	for _, name := range p.reads {
+		reads = append(reads, in.Facts.Feature(name).ID())
+	}
+	hash := maphash.Comparable(wholeSeed, len(reads))
+	for _, id := range reads {
+		hash = hash*31 + maphash.Comparable(wholeSeed, id)
+	}
+	if w := c.whole(p, hash); w != nil && slices.Equal(w.reads, reads) {
+		return w.outcome(p, &in)
+	}
+	o := p.eval(in, &c.memory)
+	c.learn(p, hash, &whole{reads: slices.Clone(reads), results: o.results, failed: o.Failed, merged: o.merged})
+	return o
+}
+
+var wholeSeed = maphash.MakeSeed()
+
+func (c *Cache) whole(p *Program, hash uint64) *whole {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.program != p {
+		return nil
+	}
+	return c.wholes[hash]
+}
+
+func (c *Cache) learn(p *Program, hash uint64, w *whole) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.program != p || len(c.wholes) >= maxWholes {
+		c.program, c.wholes = p, map[uint64]*whole{}
+	}
+	c.wholes[hash] = w
+}
+
+// outcome gives the results to another node. What they come to is shared as well, unless NodeFeatures ask for labels.
+func (w *whole) outcome(p *Program, in *Input) *Outcome {
+	o := newOutcome(p, in)
+	o.results, o.Failed = w.results, w.failed
+	if len(in.Labels) == 0 {
+		o.merged = w.merged
+	}
+	return o
 }
 
 // memoryKey identifies a rule and everything its result depends on.
@@ -85,7 +148,6 @@ func (p *Program) update(in Input, before *Outcome, m *memory) *Outcome {
 	}
 	var e *evaluation
 	var results []*result
-	first := len(p.rules) // the first rule that came out differently
 	for _, name := range p.reads {
 		if in.Facts.Feature(name).ID() == before.facts.Feature(name).ID() {
 			continue
@@ -102,22 +164,34 @@ func (p *Program) update(in Input, before *Outcome, m *memory) *Outcome {
 			if res == before.results[i] {
 				continue
 			}
+			if p.feeds(i, res) || p.feeds(i, before.results[i]) {
+				return nil // a rule behind it looks at what it produced
+			}
 			if results == nil {
 				results = slices.Clone(before.results)
 			}
 			results[i] = res
-			first = min(first, i)
 		}
 	}
 	if results == nil {
 		return before
 	}
-	if len(p.chained) > 0 && p.chained[len(p.chained)-1] > first {
-		return nil // a rule behind it looks at what it produced
-	}
 	o := newOutcome(p, &in)
 	o.results = results
 	return o
+}
+
+// feeds reports whether some rule behind the i-th one may look at what that one produced.
+func (p *Program) feeds(i int, r *result) bool {
+	if len(p.chained) == 0 || p.chained[len(p.chained)-1] <= i {
+		return false
+	}
+	if p.allMatched || p.rules[i].set.readsVars {
+		return true
+	}
+	return slices.ContainsFunc(r.outputs, func(out output) bool {
+		return (out.kind == KindLabel || out.kind == KindVar) && p.matched[out.raw]
+	})
 }
 
 // sameBesidesFacts reports whether everything that an outcome depends on is as it was, but for the facts.

@@ -15,6 +15,7 @@ type result struct {
 	matched bool
 	skipped string
 	err     error
+	partial error // of single instances
 
 	outputs  []output
 	taints   []corev1.Taint
@@ -54,39 +55,83 @@ type lateOutput struct {
 
 // claim is who gave a key its value.
 type claim struct {
-	value    string
-	origin   Origin
+	rule     *rule // nil: a NodeFeature
+	how      string
 	priority int32
+}
+
+func (c claim) ref() Ref {
+	if c.rule == nil {
+		return Ref{}
+	}
+	return c.rule.ref
+}
+
+// keyspace is one of the maps that outputs go into.
+type keyspace struct {
+	values map[string]string
+	claims map[string]claim
+}
+
+func newKeyspace(size int) *keyspace {
+	if size == 0 {
+		return &keyspace{}
+	}
+	return &keyspace{values: make(map[string]string, size), claims: make(map[string]claim, size)}
+}
+
+func (k *keyspace) set(key, value string, c claim) {
+	if k.values == nil {
+		k.values, k.claims = map[string]string{}, map[string]claim{}
+	}
+	k.values[key], k.claims[key] = value, c
+}
+
+func (k *keyspace) unset(key string) {
+	delete(k.values, key)
+	delete(k.claims, key)
 }
 
 // merger collects the results of all rules.
 type merger struct {
 	merged
-	claims  map[Kind]map[string]claim
 	taintAt map[string]int // key and effect -> place
 }
 
 func (o *Outcome) merge() merged {
-	m := &merger{claims: map[Kind]map[string]claim{}, taintAt: map[string]int{}}
+	m := &merger{taintAt: map[string]int{}}
+	sizes := map[Kind]int{KindLabel: len(o.requested)}
+	for _, r := range o.results {
+		for i := range r.outputs {
+			sizes[r.outputs[i].kind]++
+		}
+	}
+	m.spaces = map[Kind]*keyspace{}
+	for _, kind := range []Kind{KindLabel, KindAnnotation, KindResource, KindVar, KindTaint} {
+		m.spaces[kind] = newKeyspace(sizes[kind])
+	}
 	m.request(o)
 	for i, r := range o.results {
 		rule := o.program.rules[i]
-		m.rejected = append(m.rejected, withRef(r.rejected, rule.ref)...)
-		for _, out := range r.outputs {
-			m.apply(out, rule)
+		if len(r.rejected) > 0 {
+			m.rejected = append(m.rejected, withRef(r.rejected, rule.ref)...)
+		}
+		for i := range r.outputs {
+			m.apply(&r.outputs[i], rule)
 		}
 		for _, t := range r.taints {
 			m.taint(t, rule)
 		}
 	}
 	m.resolveLate(o)
-	return m.finish()
+	slices.SortStableFunc(m.conflicts, func(a, b Conflict) int {
+		return strings.Compare(string(a.Kind)+a.Key, string(b.Kind)+b.Key)
+	})
+	return m.merged
 }
 
 // request takes the labels that NodeFeatures ask for directly. Rules win over them.
 func (m *merger) request(o *Outcome) {
-	labels := make(map[string]claim, len(o.requested))
-	m.claims[KindLabel] = labels
 	policy := &o.program.opt.Keys
 	for _, name := range sortedKeys(o.requested) {
 		value, reason := o.requested[name], ""
@@ -101,7 +146,7 @@ func (m *merger) request(o *Outcome) {
 			m.rejected = append(m.rejected, Rejection{Kind: KindLabel, Key: name, Reason: reason})
 			continue
 		}
-		labels[verdict.Key] = claim{value: value, origin: Origin{How: requestedBy}, priority: lowestPriority}
+		m.spaces[KindLabel].set(verdict.Key, value, claim{how: requestedBy, priority: lowestPriority})
 	}
 }
 
@@ -131,39 +176,31 @@ func withRef(list []Rejection, ref Ref) []Rejection {
 }
 
 // apply carries out one output, unless a rule of higher priority keeps the key. Among equals the later one has its way.
-func (m *merger) apply(out output, r *rule) {
-	claims := m.claims[out.kind]
-	if claims == nil {
-		claims = map[string]claim{}
-		m.claims[out.kind] = claims
-	}
-	old, taken := claims[out.key]
-	mine := Origin{Ref: r.ref, How: out.how}
-	value := out.value
+func (m *merger) apply(out *output, r *rule) {
+	space := m.spaces[out.kind]
+	mine := claim{r, out.how, r.set.priority}
+	held, taken := space.claims[out.key]
 	switch out.op {
 	case opDelete:
-		if taken && old.priority <= r.set.priority {
-			delete(claims, out.key)
+		if taken && held.priority <= mine.priority {
+			space.unset(out.key)
 		}
 		return
 	case opAppend, opAppendUnique:
-		if taken {
-			value = appendItem(old.value, out.value, out.op == opAppendUnique)
-		}
-		claims[out.key] = claim{value, mine, max(old.priority, r.set.priority)}
+		mine.priority = max(held.priority, mine.priority)
+		space.set(out.key, appendItem(space.values[out.key], out.value, out.op == opAppendUnique), mine)
 		return
 	}
-	differs := taken && old.value != value && old.origin.How != requestedBy && old.origin.Ref != r.ref
-	if taken && old.priority > r.set.priority {
-		if differs {
-			m.conflicts = append(m.conflicts, Conflict{out.kind, out.key, old.origin.Ref, r.ref})
-		}
-		return
+	kept, lost := mine, held
+	if taken && held.priority > mine.priority {
+		kept, lost = held, mine
 	}
-	if differs {
-		m.conflicts = append(m.conflicts, Conflict{out.kind, out.key, r.ref, old.origin.Ref})
+	if taken && held.rule != nil && held.rule != r && space.values[out.key] != out.value {
+		m.conflicts = append(m.conflicts, Conflict{out.kind, out.key, kept.ref(), lost.ref()})
 	}
-	claims[out.key] = claim{value, mine, r.set.priority}
+	if kept == mine {
+		space.set(out.key, out.value, mine)
+	}
 }
 
 // appendItem adds an item to a list that is written as text, separated by commas.
@@ -180,9 +217,9 @@ func appendItem(list, item string, unique bool) string {
 // taint adds a taint; one with the same key and effect is a claim on the same thing.
 func (m *merger) taint(t corev1.Taint, r *rule) {
 	key := t.Key + ":" + string(t.Effect)
-	m.apply(output{kind: KindTaint, key: key, value: t.Value}, r)
+	m.apply(&output{kind: KindTaint, key: key, value: t.Value, how: "taints"}, r)
 	if at, ok := m.taintAt[key]; ok {
-		m.taints[at].Value = m.claims[KindTaint][key].value
+		m.taints[at].Value = m.spaces[KindTaint].values[key]
 		return
 	}
 	m.taintAt[key] = len(m.taints)
@@ -214,32 +251,9 @@ func (m *merger) resolveLate(o *Outcome) {
 				})
 				continue
 			}
-			m.apply(out, rule)
+			m.apply(&out, rule)
 		}
 	}
-}
-
-func (m *merger) finish() merged {
-	out := m.merged
-	out.origins = map[Kind]map[string]Origin{}
-	values := func(kind Kind) map[string]string {
-		vals := make(map[string]string, len(m.claims[kind]))
-		origins := make(map[string]Origin, len(m.claims[kind]))
-		for k, c := range m.claims[kind] {
-			vals[k], origins[k] = c.value, c.origin
-		}
-		out.origins[kind] = origins
-		return vals
-	}
-	out.labels = values(KindLabel)
-	out.annotations = values(KindAnnotation)
-	out.resources = values(KindResource)
-	out.vars = values(KindVar)
-	values(KindTaint)
-	slices.SortStableFunc(out.conflicts, func(a, b Conflict) int {
-		return strings.Compare(string(a.Kind)+a.Key, string(b.Kind)+b.Key)
-	})
-	return out
 }
 
 // matchedState is what rule.matched holds while the rules of one node are evaluated.
@@ -247,6 +261,8 @@ type matchedState struct {
 	values     map[string]string
 	priorities map[string]int32
 	exists     bool
+	// only are the names that some rule looks up; nil: all are kept.
+	only map[string]bool
 }
 
 // add lets the rules after this one see what it produced. A key that a rule of higher priority holds stays as it is, as it
@@ -258,7 +274,7 @@ func (s *matchedState) add(r *rule, res *result) bool {
 	changed := !s.exists
 	s.exists = true
 	for _, out := range res.outputs {
-		if out.kind != KindLabel && out.kind != KindVar {
+		if out.kind != KindLabel && out.kind != KindVar || s.only != nil && !s.only[out.raw] {
 			continue
 		}
 		if s.values == nil {

@@ -91,6 +91,8 @@ type RuleOutcome struct {
 	Skipped string
 	// Err is why the rule could not be evaluated. It is terse if the rule is sensitive.
 	Err error
+	// Partial is why single instances could not be evaluated; they count as not matching.
+	Partial error
 	// Sensitive rules show no conditions and actions.
 	Sensitive bool
 }
@@ -132,25 +134,23 @@ func newOutcome(p *Program, in *Input) *Outcome {
 
 // merged is what the results of all rules come to.
 type merged struct {
-	labels, annotations, resources map[string]string
-	vars                           map[string]string
-	taints                         []corev1.Taint
-	rejected                       []Rejection
-	conflicts                      []Conflict
-	origins                        map[Kind]map[string]Origin
+	spaces    map[Kind]*keyspace
+	taints    []corev1.Taint
+	rejected  []Rejection
+	conflicts []Conflict
 }
 
 // Labels to write, with their namespace.
-func (o *Outcome) Labels() map[string]string { return o.get().labels }
+func (o *Outcome) Labels() map[string]string { return o.get().spaces[KindLabel].values }
 
 // Annotations to write, with their namespace.
-func (o *Outcome) Annotations() map[string]string { return o.get().annotations }
+func (o *Outcome) Annotations() map[string]string { return o.get().spaces[KindAnnotation].values }
 
 // ExtendedResources to advertise, with their namespace.
-func (o *Outcome) ExtendedResources() map[string]string { return o.get().resources }
+func (o *Outcome) ExtendedResources() map[string]string { return o.get().spaces[KindResource].values }
 
 // Vars of all rules, for back-references and messages.
-func (o *Outcome) Vars() map[string]string { return o.get().vars }
+func (o *Outcome) Vars() map[string]string { return o.get().spaces[KindVar].values }
 
 // Taints to create, in the order of the rules.
 func (o *Outcome) Taints() []corev1.Taint { return o.get().taints }
@@ -163,8 +163,12 @@ func (o *Outcome) Conflicts() []Conflict { return o.get().conflicts }
 
 // Origin says where a written key came from.
 func (o *Outcome) Origin(kind Kind, key string) (Origin, bool) {
-	origin, ok := o.get().origins[kind][key]
-	return origin, ok
+	space := o.get().spaces[kind]
+	if space == nil {
+		return Origin{}, false
+	}
+	c, ok := space.claims[key]
+	return Origin{Ref: c.ref(), How: c.how}, ok
 }
 
 // Rules says what became of each rule, in the order of their evaluation.
@@ -173,7 +177,7 @@ func (o *Outcome) Rules() []RuleOutcome {
 	for i, r := range o.results {
 		rule := o.program.rules[i]
 		out[i] = RuleOutcome{
-			Ref: rule.ref, Matched: r.matched, Skipped: r.skipped, Err: r.err, Sensitive: rule.set.sensitive,
+			Ref: rule.ref, Matched: r.matched, Skipped: r.skipped, Err: r.err, Partial: r.partial, Sensitive: rule.set.sensitive,
 		}
 	}
 	return out

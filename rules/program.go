@@ -28,6 +28,7 @@ type RuleSet struct {
 	scope     string          // "": every node
 	sources   *publishers     // nil: every NodeFeature
 	rules     []*rule
+	readsVars bool // some of its rules read variables of others
 	hash      string
 	index     int // place in the program; set by Link on a copy
 }
@@ -54,14 +55,17 @@ type Program struct {
 	derived map[string]bool
 	// perNode is whether outcomes depend on the node itself, not only on its features.
 	perNode bool
-	// chained are the rules that read what rules before them have produced.
-	chained []int
+	// chained are the rules that read what rules before them have produced; matched are the names they look up, unless
+	// allMatched.
+	chained    []int
+	matched    map[string]bool
+	allMatched bool
 }
 
 // Link orders sets into a program: by phase, then by priority (higher first), then by name. Of two sets with the same
 // name, the one that is not built in comes first.
 func Link(opt Options, sets ...*RuleSet) *Program {
-	p := &Program{opt: opt, readers: map[string][]int{}, derived: map[string]bool{}}
+	p := &Program{opt: opt, readers: map[string][]int{}, derived: map[string]bool{}, matched: map[string]bool{}}
 	for _, s := range sets {
 		c := *s
 		p.sets = append(p.sets, &c)
@@ -97,6 +101,11 @@ func (p *Program) include(s *RuleSet, r *rule) {
 	if r.readsMatched || r.readsVars {
 		p.chained = append(p.chained, i)
 	}
+	s.readsVars = s.readsVars || r.readsVars
+	for _, name := range r.matchedNames {
+		p.matched[name] = true
+	}
+	p.allMatched = p.allMatched || r.allMatched
 	if r.readsNode || s.selector != nil || s.scope != "" || s.sources != nil {
 		p.perNode = true
 	}

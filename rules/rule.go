@@ -35,7 +35,9 @@ type rule struct {
 
 	// reads are the features that the result depends on, by name; derives those that the actions make up.
 	reads, derives []string
-	readsMatched   bool // reads what rules before it produced
+	readsMatched   bool     // reads what rules before it produced
+	matchedNames   []string // which of it, unless allMatched
+	allMatched     bool
 	readsVars      bool // reads variables of its object
 	readsNode      bool // reads the node's name or metadata
 	readsElements  bool // reads the elements that its matchers matched

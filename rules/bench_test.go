@@ -1,0 +1,106 @@
+package rules_test
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// benchFile reads one of the files in test/bench.
+func benchFile(b testing.TB, name string, into any) {
+	b.Helper()
+	f, err := os.Open(filepath.Join("..", "test", "bench", name+".json.gz"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		b.Fatal(err)
+	}
+	data, err := io.ReadAll(z)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchNode(b testing.TB, name string, in *facts.Interner) rules.Input {
+	var obj nfdv1alpha1.NodeFeature
+	benchFile(b, name, &obj)
+	return rules.Input{Node: rules.Node{Name: obj.Name}, Facts: facts.New(&obj.Spec.Features, in)}
+}
+
+func benchProgram(b testing.TB, n int) *rules.Program {
+	var list nfdv1alpha1.NodeFeatureRuleList
+	benchFile(b, fmt.Sprintf("rules-%d", n), &list)
+	var sets []*rules.RuleSet
+	for i := range list.Items {
+		set, report := rules.Compile(&list.Items[i], rules.Options{})
+		if !report.OK() {
+			b.Fatal(report.Errors.ToAggregate())
+		}
+		sets = append(sets, set)
+	}
+	return rules.Link(rules.Options{}, sets...)
+}
+
+// BenchmarkEvalCold evaluates everything, with the outcome's labels. NFD takes 0.25, 2.7 and 13.6 ms, and 2,305, 25,100
+// and 126,000 allocations.
+func BenchmarkEvalCold(b *testing.B) {
+	for _, n := range []int{10, 100, 500} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			p, in := benchProgram(b, n), benchNode(b, "node-0", nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Eval(in).Labels()
+			}
+		})
+	}
+}
+
+// BenchmarkEvalSeen evaluates a node whose content was seen on another node before.
+func BenchmarkEvalSeen(b *testing.B) {
+	for _, n := range []int{10, 100, 500} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			p, in := benchProgram(b, n), benchNode(b, "node-0", facts.NewInterner())
+			cache := rules.NewCache()
+			cache.Eval(p, in, nil).Labels()
+			in.Node.Name = "another"
+			b.ReportAllocs()
+			for b.Loop() {
+				cache.Eval(p, in, nil).Labels()
+			}
+		})
+	}
+}
+
+// BenchmarkEvalChanged evaluates 100 rules again after one attribute of the node has changed. NFD takes 3.1 ms.
+func BenchmarkEvalChanged(b *testing.B) {
+	var obj nfdv1alpha1.NodeFeature
+	benchFile(b, "node-0", &obj)
+	in := facts.NewInterner()
+	node := rules.Node{Name: obj.Name}
+	inputs := [2]rules.Input{{Node: node, Facts: facts.New(&obj.Spec.Features, in)}}
+	swap := obj.Spec.Features.Attributes["memory.numa"].Elements
+	swap["node_count"] = "4"
+	inputs[1] = rules.Input{Node: node, Facts: facts.New(&obj.Spec.Features, in)}
+	p, cache := benchProgram(b, 100), rules.NewCache()
+	o := cache.Eval(p, inputs[0], nil)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		i++
+		o = cache.Eval(p, inputs[i%2], o)
+	}
+}
