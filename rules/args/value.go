@@ -137,6 +137,39 @@ func (v *Value) EvalOrMissing(env expr.Env) (expr.Value, error) {
 	return expr.OfList(items), nil
 }
 
+// Items are the elements of a list argument on a node, each evaluated when it is asked for.
+type Items struct {
+	env      expr.Env
+	compiled []*Value
+	found    expr.List
+}
+
+// Items returns the elements of a list. It reports false if the value does not exist on the node or is no list. The error is
+// an *expr.Error.
+func (v *Value) Items(env expr.Env) (Items, bool, error) {
+	if v.list != nil {
+		return Items{env: env, compiled: v.list}, true, nil
+	}
+	value, err := v.EvalOrMissing(env)
+	return Items{found: value.List()}, value.List() != nil, err
+}
+
+// Len returns the number of elements.
+func (l *Items) Len() int {
+	if l.found != nil {
+		return l.found.Len()
+	}
+	return len(l.compiled)
+}
+
+// At returns an element, Missing if it does not exist on the node.
+func (l *Items) At(i int) (expr.Value, error) {
+	if l.found != nil {
+		return l.found.At(i), nil
+	}
+	return l.compiled[i].EvalOrMissing(l.env)
+}
+
 // Format returns the value as text. The error is an *expr.Error if an expression is the reason.
 func (v *Value) Format(env expr.Env) (string, error) {
 	if v.text != nil {

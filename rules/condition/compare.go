@@ -2,6 +2,7 @@ package condition
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/big"
 	"strings"
@@ -50,28 +51,42 @@ func prepareVersions(a args.Values) (any, string, error) {
 // compareWith makes an operator that compares each value with its neighbour.
 func compareWith(r relation) func(*Condition, expr.Env) (bool, error) {
 	return func(c *Condition, env expr.Env) (bool, error) {
-		values, err := c.args[argValues].EvalOrMissing(env)
-		if err != nil || isNone(values) {
-			return false, err
+		values, ok, err := c.args[argValues].Items(env)
+		if err != nil || !ok {
+			return false, c.noList(env, err)
 		}
-		list := values.List()
-		if list == nil || list.Len() < 2 {
-			return false, fmt.Errorf("values must be a list of at least two")
+		if values.Len() < 2 {
+			return false, errTooFew
 		}
-		if !env.Spend(list.Len()) {
+		if !env.Spend(values.Len()) {
 			return false, expr.ErrBudget
 		}
-		last := list.At(0)
-		for i := 1; i < list.Len(); i++ {
-			next := list.At(i)
-			ok, err := c.compare(r, last, next)
-			if !ok || err != nil {
+		last, err := values.At(0)
+		for i := 1; i < values.Len() && err == nil; i++ {
+			var next expr.Value
+			if next, err = values.At(i); err != nil {
+				break
+			}
+			if ok, err = c.compare(r, last, next); !ok {
 				return false, err
 			}
 			last = next
 		}
-		return true, nil
+		return err == nil, err
 	}
+}
+
+var errTooFew = errors.New("values must be a list of at least two")
+
+// noList returns why values has no elements: nil if it does not exist on the node.
+func (c *Condition) noList(env expr.Env, err error) error {
+	if err != nil {
+		return err
+	}
+	if v, err := c.argument("values").EvalOrMissing(env); err != nil || isNone(v) {
+		return err
+	}
+	return errors.New("values is no list")
 }
 
 // compare compares two values. Nothing is equal to, less or greater than what is missing.

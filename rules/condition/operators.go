@@ -1,7 +1,6 @@
 package condition
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -274,26 +273,24 @@ func matchesRegex(anchored bool) func(*Condition, expr.Env) (bool, error) {
 	}
 }
 
-var errNoList = errors.New("values is no list")
-
 func oneOf(c *Condition, env expr.Env) (bool, error) {
 	v, err := c.args[argFirst].EvalOrMissing(env)
 	if err != nil || isNone(v) {
 		return false, err
 	}
-	values, err := c.args[argSecond].EvalOrMissing(env)
-	if err != nil || isNone(values) {
-		return false, err
+	values, ok, err := c.args[argSecond].Items(env)
+	if err != nil || !ok {
+		return false, c.noList(env, err)
 	}
-	list := values.List()
-	if list == nil {
-		return false, errNoList
-	}
-	if !env.Spend(list.Len()) {
+	if !env.Spend(values.Len()) {
 		return false, expr.ErrBudget
 	}
-	for i := range list.Len() {
-		if same(v, list.At(i)) {
+	for i := range values.Len() {
+		candidate, err := values.At(i)
+		if err != nil {
+			return false, err
+		}
+		if same(v, candidate) {
 			return true, nil
 		}
 	}

@@ -422,40 +422,6 @@ func (p *parser) missing(pos int, message string) *Error {
 	return &Error{Column: column(p.text, pos), Message: message, Missing: true}
 }
 
-func (p *parser) peek() byte {
-	if p.pos < len(p.text) {
-		return p.text[p.pos]
-	}
-	return 0
-}
-
-func (p *parser) blanks() {
-	for p.peek() == ' ' || p.peek() == '\t' {
-		p.pos++
-	}
-}
-
-func (p *parser) word() string {
-	start := p.pos
-	for isWord(p.peek()) {
-		p.pos++
-	}
-	return p.text[start:p.pos]
-}
-
-func (p *parser) expect(b byte) {
-	p.blanks()
-	switch {
-	case p.failed:
-	case p.peek() == b:
-		p.pos++
-	case p.pos >= len(p.text):
-		p.syntax(len(p.text), "missing "+string(rune(b)), "")
-	default:
-		p.syntax(p.pos, "missing "+string(rune(b)), "")
-	}
-}
-
 // unexpected reports what stands here.
 func (p *parser) unexpected() {
 	if p.failed {
@@ -492,24 +458,4 @@ func (p *parser) stop(m mistake) {
 	if len(p.mistakes) == 0 { // what follows an unknown name is probably no mistake of its own
 		p.mistakes = append(p.mistakes, m)
 	}
-}
-
-// maxQuote is how much of a user's text a message repeats.
-const maxQuote = 64
-
-func clip(s string) string {
-	if len(s) <= maxQuote {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxQuote], "") + "…"
-}
-
-func plural(n int, noun string) string {
-	switch n {
-	case 0:
-		return "no " + noun + "s"
-	case 1:
-		return "one " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -149,10 +149,27 @@ func (v Value) Number() (int64, bool) {
 	case Int:
 		return v.num, true
 	case String:
-		n, err := strconv.ParseInt(strings.TrimSpace(v.text), 10, 64)
+		text := strings.TrimSpace(v.text)
+		if !isInteger(text) {
+			return 0, false // most text is none, and the error would allocate
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
 		return n, err == nil
 	}
 	return 0, false
+}
+
+// isInteger reports whether s is a decimal number, with or without a sign.
+func isInteger(s string) bool {
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		s = s[1:]
+	}
+	for i := range len(s) {
+		if !isDigit(s[i]) {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // Text returns the value as text. Lists, maps and missing or masked values have none.
