@@ -84,6 +84,14 @@ func (v *verdict) assemble(object *nfdv1alpha1.NodeFeatureRule, template bool, l
 	if lookup == nil {
 		return object, same, false
 	}
+	if stored := lookup; template { // a circle may close with what is being written
+		lookup = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+			if name == object.Name {
+				return &object.Spec, nil
+			}
+			return stored(name)
+		}
+	}
 	out, err := compose.Assemble(compose.Document{Name: object.Name, Template: template, Spec: &object.Spec}, lookup)
 	if err != nil {
 		path := field.NewPath("spec", "basedOn")

@@ -104,6 +104,9 @@ func TestWrongObjects(t *testing.T) {
 			answer, verdict := strings.Join(got.Warnings, "\n"), "warned"
 			if !got.Allowed {
 				answer, verdict = got.Result.Message, "refused"
+				if got.Result.Details == nil {
+					t.Fatalf("the review failed: %s", answer)
+				}
 				for _, c := range got.Result.Details.Causes {
 					if c.Field == "" || c.Message == "" {
 						t.Errorf("a cause without a field or a message: %+v", c)

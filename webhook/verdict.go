@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 	"unicode"
@@ -77,34 +78,44 @@ func worst(all []lint.Warning) []string {
 	return out
 }
 
-// oneLine fits a warning into the length that is shown: first the path loses what is least needed to find the place, then the
-// message its end.
+// oneLine fits a warning into the length that is shown: first the path loses its middle, then the message its last clauses,
+// then its end.
 func oneLine(path, message string) string {
-	path = strings.TrimPrefix(path, "spec.")
+	path = strings.Map(printable, strings.TrimPrefix(path, "spec."))
 	message = strings.Map(printable, message)
-	for _, short := range []func(string) string{
-		func(p string) string { return p },
-		func(p string) string { return strings.ReplaceAll(p, "matchFeatures", "…") },
-		func(p string) string {
-			first, _, _ := strings.Cut(p, ".")
-			return first + "…" + p[strings.LastIndexAny(p, ".[")+1:]
-		},
-		func(p string) string { first, _, _ := strings.Cut(p, "."); return first },
-	} {
-		line := strings.Map(printable, short(path)) + ": " + message
-		if path == "" {
-			line = message
-		}
-		if utf8.RuneCountInString(line) <= maxWarningLen {
-			return line
-		}
+	if path == "" {
+		return cut(message, maxWarningLen)
 	}
-	first, _, _ := strings.Cut(path, ".")
-	line := []rune(strings.Map(printable, first) + ": " + message)
-	if len(line) <= maxWarningLen {
-		return string(line)
+	line := path + ": " + message
+	if utf8.RuneCountInString(line) <= maxWarningLen {
+		return line
 	}
-	return string(line[:maxWarningLen-1]) + "…"
+	head := middle.ReplaceAllString(path, "…")
+	if utf8.RuneCountInString(head) > maxPathLen {
+		head, _, _ = strings.Cut(path, ".")
+		head = cut(head, maxPathLen)
+	}
+	for {
+		line = head + ": " + message
+		i := strings.LastIndex(message, "; ")
+		if utf8.RuneCountInString(line) <= maxWarningLen || i < 0 {
+			return cut(line, maxWarningLen)
+		}
+		message = message[:i]
+	}
+}
+
+// middle is the part of a path that is least needed to find the place.
+var middle = regexp.MustCompile(`\.(matchAny|matchFeatures)\[.*matchExpressions`)
+
+// maxPathLen is how much of a long line the path may take.
+const maxPathLen = 60
+
+func cut(s string, length int) string {
+	if r := []rune(s); len(r) > length {
+		return string(r[:length-1]) + "…"
+	}
+	return s
 }
 
 // printable replaces what a terminal or an HTTP header must not be given.

@@ -127,7 +127,7 @@ func (l *linter) selector() {
 	for _, key := range keys {
 		if ns, _, ok := strings.Cut(key, "/"); ok && (ns == nfdv1alpha1.FeatureLabelNamespace || strings.HasSuffix(ns, "."+nfdv1alpha1.FeatureLabelNamespace)) {
 			l.warn(field.NewPath("spec", "nodeSelector"), RankSuspicious,
-				"labels that rules write, such as %s, are not seen here; match the feature instead", key)
+				"rules do not see labels of rules; match the feature instead of %s", key)
 		}
 	}
 }

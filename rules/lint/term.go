@@ -56,6 +56,8 @@ func (l *linter) feature(path *field.Path, name string) {
 	switch {
 	case !dotted && name != "":
 		l.warn(path, RankSuspicious, "%q has no dot: names of features have the form domain.feature, such as cpu.cpuid", name)
+	case domain == "kubernetes" || domain == "node":
+		l.warn(path, RankSuspicious, "labels of Nodes are no features: use spec.nodeSelector")
 	case ownDomains[domain]:
 		l.warn(path, RankSuspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
 	}
@@ -134,12 +136,12 @@ func (l *linter) reference(path *field.Path, value string) {
 	// cpu-security.sgx.enabled, as in the label that NFD makes of it, means cpu.security.sgx.enabled.
 	if d, x, ok := strings.Cut(domain, "-"); ok {
 		if f, ok := catalog[d+"."+x]; ok && slices.Contains(f.elements, rest) {
-			l.warn(path, RankDefect, "no source publishes %s; did you mean @%s.%s.%s?", name, d, x, rest)
+			l.warn(path, RankDefect, "did you mean @%s.%s.%s? No source publishes %s", d, x, rest, name)
 			return
 		}
 	}
 	if near := nearest(name, featureNames); near != "" {
-		l.warn(path, RankDefect, "no source publishes %s; did you mean @%s.%s?", name, near, element)
+		l.warn(path, RankDefect, "did you mean @%s.%s? No source publishes %s", near, element, name)
 	}
 }
 

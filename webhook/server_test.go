@@ -1,0 +1,354 @@
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/webhook"
+)
+
+func TestWhatIsNoReviewIsRefused(t *testing.T) {
+	h := newServer(t, nil).Handler()
+	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"}}`
+	tests := map[string]struct {
+		method, contentType, body string
+		length                    int64
+		want                      int
+	}{
+		"AReview":      {body: review, want: 200},
+		"Get":          {method: "GET", want: 405},
+		"Form":         {contentType: "application/x-www-form-urlencoded", body: "a=b", want: 415},
+		"NoLength":     {body: review, length: -1, want: 411},
+		"TooLarge":     {body: "{", length: 100 << 20, want: 413},
+		"EndsEarly":    {body: "{", length: 1000, want: 400},
+		"NotJSON":      {body: "hello", want: 400},
+		"Array":        {body: "[]", want: 400},
+		"Null":         {body: "null", want: 400},
+		"Deep":         {body: strings.Repeat("[", 100_000), want: 400},
+		"OtherKind":    {body: `{"apiVersion":"v1","kind":"Pod"}`, want: 400},
+		"V1beta1":      {body: strings.Replace(review, "/v1\"", "/v1beta1\"", 1), want: 400},
+		"NoRequest":    {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, want: 400},
+		"RequestNoUID": {body: strings.Replace(review, "\"1\"", "\"\"", 1), want: 400},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.method == "" {
+				tc.method = "POST"
+			}
+			r := httptest.NewRequest(tc.method, webhook.ReviewPath, strings.NewReader(tc.body))
+			r.Header.Set("Content-Type", "application/json")
+			if tc.contentType != "" {
+				r.Header.Set("Content-Type", tc.contentType)
+			}
+			if tc.length != 0 {
+				r.ContentLength = tc.length
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != tc.want {
+				t.Errorf("status %d, want %d: %s", w.Code, tc.want, w.Body)
+			}
+			if w.Code != 200 && tc.body != "" && strings.Contains(w.Body.String(), tc.body) {
+				t.Errorf("the answer repeats what was sent: %s", w.Body)
+			}
+		})
+	}
+}
+
+func TestReviewOfOthersKindsIsAllowed(t *testing.T) {
+	req := &admissionv1.AdmissionRequest{UID: "7"}
+	req.Resource.Resource = "pods"
+	got := newServer(t, nil).Review(context.Background(), req)
+	if !got.Allowed || got.UID != "7" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// update is a request that replaces one object by another.
+func update(t testing.TB, before, after string) *admissionv1.AdmissionRequest {
+	req := request(t, []byte(after))
+	req.Operation = admissionv1.Update
+	raw, err := yaml.YAMLToJSON([]byte(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.OldObject = runtime.RawExtension{Raw: raw}
+	return req
+}
+
+func ruleYAML(spec string) string {
+	return "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\nmetadata: {name: r}\nspec: " + spec + "\n"
+}
+
+func TestUpdate(t *testing.T) {
+	const (
+		broken  = `{name: broken, labels: {a: "1"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: InRegexp, value: ["("]}}}]}`
+		broken2 = `{name: broken, labels: {a: "2"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: InRegexp, value: ["("]}}}]}`
+		good    = `{name: good, labels: {b: "1"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}`
+		good2   = `{name: good, labels: {b: "2"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}`
+		vars    = `{name: vars, vars: {v: "1"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}`
+		uses    = `{name: uses, labels: {c: "{v}"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}`
+	)
+	tests := map[string]struct{ before, after, refused, warned string }{
+		"AnotherRuleChanges":        {before: `{rules: [` + broken + `,` + good + `]}`, after: `{rules: [` + broken + `,` + good2 + `]}`, warned: "still wrong, as before"},
+		"TheBrokenRuleMoves":        {before: `{rules: [` + broken + `,` + good + `]}`, after: `{rules: [` + good + `,` + broken + `]}`, warned: "rules[1]"},
+		"TheBrokenRuleChanges":      {before: `{rules: [` + broken + `]}`, after: `{rules: [` + broken2 + `]}`, refused: "spec.rules[0].matchFeatures[0].matchExpressions[full].value[0]"},
+		"TheBrokenRuleIsNew":        {before: `{rules: [` + good + `]}`, after: `{rules: [` + good + `,` + broken + `]}`, refused: "spec.rules[1]"},
+		"WhatARuleDependsOnIsGone":  {before: `{rules: [` + vars + `,` + uses + `]}`, after: `{rules: [` + uses + `]}`, refused: "spec.rules[0].labels[c]"},
+		"SensitiveIsTakenBack":      {before: `{sensitive: true, rules: []}`, after: `{sensitive: false, rules: []}`, refused: "spec.sensitive"},
+		"SensitiveIsLeftOut":        {before: `{sensitive: true, rules: []}`, after: `{rules: []}`, refused: "spec.sensitive"},
+		"SensitiveIsSet":            {before: `{rules: []}`, after: `{sensitive: true, rules: []}`},
+		"ABrokenSettingStays":       {before: `{priority: 20000, rules: []}`, after: `{priority: 20000, rules: [` + good + `]}`, warned: "priority"},
+		"ABrokenSettingChanges":     {before: `{priority: 20000, rules: []}`, after: `{priority: 20001, rules: []}`, refused: "spec.priority"},
+		"TheSameBrokenRuleIsThrice": {before: `{rules: [` + broken + `]}`, after: `{rules: [` + broken + `,` + broken + `]}`, refused: "spec.rules[1]"},
+	}
+	s := newServer(t, nil)
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := s.Review(context.Background(), update(t, ruleYAML(tc.before), ruleYAML(tc.after)))
+			if got.Allowed != (tc.refused == "") {
+				t.Fatalf("allowed %v: %+v", got.Allowed, got.Result)
+			}
+			if !got.Allowed && !strings.Contains(got.Result.Message, tc.refused) {
+				t.Errorf("want %q in %s", tc.refused, got.Result.Message)
+			}
+			if all := strings.Join(got.Warnings, "\n"); !strings.Contains(all, tc.warned) {
+				t.Errorf("want a warning with %q in %q", tc.warned, all)
+			}
+		})
+	}
+}
+
+func TestBases(t *testing.T) {
+	templates := map[string]string{
+		"site":   `{rules: [{name: site, vars: {site: "a"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]}`,
+		"loop":   `{basedOn: [{name: r}], rules: []}`,
+		"broken": `{rules: [{name: bad, labels: {a: "{"}}]}`,
+	}
+	s := newServer(t, func(o *webhook.Options) {
+		o.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+			text, ok := templates[name]
+			if !ok {
+				return nil, nil
+			}
+			spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
+			return spec, yaml.Unmarshal([]byte(text), spec)
+		}
+	})
+	uses := `rules: [{name: uses, labels: {c: "{site}"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]`
+	tests := map[string]struct{ spec, kind, refused, warned string }{
+		"AVariableOfABaseIsKnown": {spec: `{basedOn: [{name: site}], ` + uses + `}`},
+		"WithoutTheBaseItIsNot":   {spec: `{` + uses + `}`, refused: "spec.rules[0].labels[c]"},
+		"AMissingBaseIsWarned":    {spec: `{basedOn: [{name: later}], ` + uses + `}`, warned: "missing base later"},
+		"APinThatDoesNotFit":      {spec: `{basedOn: [{name: site, digest: "sha256:` + strings.Repeat("0", 64) + `"}], ` + uses + `}`, warned: "digest"},
+		"ACircleIsRefused":        {spec: `{basedOn: [{name: loop}], rules: []}`, kind: "NodeFeatureRuleTemplate", refused: "cycle"},
+		"AMistakeOfABaseIsWarned": {spec: `{basedOn: [{name: broken}], rules: []}`, warned: "basedOn"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			manifest := ruleYAML(tc.spec)
+			if tc.kind != "" {
+				manifest = strings.Replace(strings.Replace(manifest, "NodeFeatureRule", tc.kind, 1), "nfd.k8s-sigs.io", "assay.dev", 1)
+			}
+			got := s.Review(context.Background(), request(t, []byte(manifest)))
+			if got.Allowed != (tc.refused == "") {
+				t.Fatalf("allowed %v: %+v, %v", got.Allowed, got.Result, got.Warnings)
+			}
+			if !got.Allowed && !strings.Contains(got.Result.Message, tc.refused) {
+				t.Errorf("want %q in %s", tc.refused, got.Result.Message)
+			}
+			if all := strings.Join(got.Warnings, "\n"); !strings.Contains(all, tc.warned) {
+				t.Errorf("want a warning with %q in %q", tc.warned, all)
+			}
+		})
+	}
+}
+
+// cluster answers what a test says.
+type cluster struct {
+	preview   webhook.Preview
+	published map[string]bool
+}
+
+func (c cluster) Preview(context.Context, *nfdv1alpha1.NodeFeatureRule) (webhook.Preview, bool) {
+	return c.preview, c.preview.Nodes > 0
+}
+func (c cluster) Published(feature string) (bool, bool) {
+	return c.published[feature], c.published != nil
+}
+
+func TestWarningsAboutNodes(t *testing.T) {
+	manifest := ruleYAML(`{rules: [
+		{name: a, taints: [{key: example.com/a, effect: NoSchedule}], matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]},
+		{name: b, labels: {b: "1"}, matchFeatures: [{feature: vendor.gadget, matchExpressions: {x: {op: Exists}}}]}]}`)
+	tests := map[string]struct {
+		cluster cluster
+		want    []string
+	}{
+		"NothingKnown":    {},
+		"WouldTaintAll":   {cluster: cluster{preview: webhook.Preview{Nodes: 40, Matched: []int{40, 1}}}, want: []string{"rules[0].taints: would taint all 40 nodes now"}},
+		"MatchesNone":     {cluster: cluster{preview: webhook.Preview{Nodes: 37, Matched: []int{0, 0}}}, want: []string{"rules: matches 0 of 37 nodes now"}},
+		"OneMatchesNone":  {cluster: cluster{preview: webhook.Preview{Nodes: 37, Matched: []int{3, 0}}}, want: []string{`rules: match 0 of 37 nodes now: "b"`}},
+		"NeverPublished":  {cluster: cluster{published: map[string]bool{"kernel.version": true}}, want: []string{"rules[1].matchFeatures[0].feature: no node of this cluster has ever published vendor.gadget"}},
+		"ASingleNodeIsOK": {cluster: cluster{preview: webhook.Preview{Nodes: 1, Matched: []int{1, 1}}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, func(o *webhook.Options) { o.Cluster = tc.cluster })
+			got := s.Review(context.Background(), request(t, []byte(manifest)))
+			if fmt.Sprint(got.Warnings) != fmt.Sprint(tc.want) {
+				t.Errorf("got %q, want %q", got.Warnings, tc.want)
+			}
+		})
+	}
+}
+
+func TestPublishing(t *testing.T) {
+	const worker, manager = "system:serviceaccount:assay-system:assay-worker", "system:serviceaccount:assay-system:assay-manager"
+	feature := func(namespace, name, node, told string) string {
+		return fmt.Sprintf("apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeature\nmetadata: {name: %s, namespace: %s, labels: {nfd.node.kubernetes.io/node-name: %s}}\n"+
+			"spec: {features: {attributes: {system.name: {elements: {nodename: %s}}}}, labels: {vendor.io/a: \"1\", b: \"2\"}}", name, namespace, node, told)
+	}
+	own := feature("assay-system", "n1", "n1", "n1")
+	tests := map[string]struct {
+		user, node    string
+		op            admissionv1.Operation
+		before, after string
+		everywhere    bool
+		refused       string
+	}{
+		"WorkerForItself":           {user: worker, node: "n1", after: own},
+		"WorkerForAnother":          {user: worker, node: "n1", after: feature("assay-system", "n2", "n2", "n2"), refused: "a node publishes only for itself"},
+		"WorkerInAnotherNamespace":  {user: worker, node: "n1", after: feature("x", "n2", "n2", "n2"), refused: "a node publishes only for itself"},
+		"WorkerLies":                {user: worker, node: "n1", after: feature("assay-system", "n1", "n1", "n2"), refused: "elements[nodename]"},
+		"WorkerUnderAnotherName":    {user: worker, node: "n1", after: feature("assay-system", "x", "n1", "n1"), refused: "metadata.name"},
+		"WorkerTakesAnothersObject": {user: worker, node: "n1", op: admissionv1.Update, before: feature("assay-system", "n1", "n2", "n2"), after: own, refused: "is not: the token"},
+		"WorkerDeletesAnothers":     {user: worker, node: "n1", op: admissionv1.Delete, before: feature("assay-system", "n2", "n2", "n2"), refused: "changes only what is its own"},
+		"WorkerDeletesItsOwn":       {user: worker, node: "n1", op: admissionv1.Delete, before: own},
+		"WorkerWithoutAClaim":       {user: worker, after: own, refused: "this token names none"},
+		"OtherPodInOurNamespace":    {user: "system:serviceaccount:assay-system:x", node: "n1", after: feature("assay-system", "v", "n2", "n2"), refused: "a node publishes only for itself"},
+		"ManagerCleansUp":           {user: manager, node: "n1", op: admissionv1.Delete, before: feature("assay-system", "n2", "n2", "n2")},
+		"ThirdPartyElsewhere":       {user: "system:serviceaccount:gpu:operator", node: "n1", after: feature("gpu", "vendor-n2", "n2", "n2")},
+		"ThirdPartyBound":           {user: "system:serviceaccount:gpu:operator", node: "n1", after: feature("gpu", "vendor-n2", "n2", "n2"), everywhere: true, refused: "a node publishes only for itself"},
+		"Administrator":             {user: "admin", after: feature("assay-system", "n2", "n2", "n2")},
+		"NamespaceWithPrefixes":     {user: "admin", after: feature("restricted", "v", "n2", "n2"), refused: "spec.labels[b]"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, func(o *webhook.Options) {
+				o.Publishing = webhook.Publishing{
+					Namespace: "assay-system", Workers: []string{worker}, Managers: []string{manager}, AllNamespaces: tc.everywhere,
+					LabelPrefixes: func(ns string) ([]string, bool) {
+						if ns != "restricted" {
+							return nil, false
+						}
+						return webhook.ParseLabelPrefixes(map[string]string{webhook.LabelPrefixesAnnotation: "vendor.io/, other.io/"})
+					},
+				}
+			})
+			var req *admissionv1.AdmissionRequest
+			switch tc.op {
+			case admissionv1.Update:
+				req = update(t, tc.before, tc.after)
+			case admissionv1.Delete:
+				req = request(t, []byte(tc.before))
+				req.Operation, req.OldObject, req.Object = tc.op, req.Object, runtime.RawExtension{}
+			default:
+				req = request(t, []byte(tc.after))
+			}
+			req.UserInfo.Username = tc.user
+			if tc.node != "" {
+				req.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {tc.node}}
+			}
+			got := s.Review(context.Background(), req)
+			if got.Allowed != (tc.refused == "") {
+				t.Fatalf("allowed %v: %+v", got.Allowed, got.Result)
+			}
+			if !got.Allowed && !strings.Contains(got.Result.Message, tc.refused) {
+				t.Errorf("want %q in %s", tc.refused, got.Result.Message)
+			}
+		})
+	}
+}
+
+func TestTheSameObjectGivesTheSameText(t *testing.T) {
+	s := newServer(t, nil)
+	for _, file := range list(t, "testdata/wrong/*.yaml") {
+		req := request(t, read(t, file))
+		first, err := json.Marshal(s.Review(context.Background(), req))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			again, err := json.Marshal(s.Review(context.Background(), req))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(first, again) {
+				t.Errorf("%s: %s\nand then %s", name(file), first, again)
+			}
+		}
+	}
+}
+
+// Strict admission refuses what it otherwise warns of.
+func TestStrict(t *testing.T) {
+	manifest := read(t, "testdata/wrong/label-value-slash.yaml")
+	if got := newServer(t, nil).Review(context.Background(), request(t, manifest)); !got.Allowed {
+		t.Errorf("refused: %s", got.Result.Message)
+	}
+	strict := newServer(t, func(o *webhook.Options) { o.Strict = true })
+	if got := strict.Review(context.Background(), request(t, manifest)); got.Allowed {
+		t.Error("allowed")
+	}
+}
+
+func FuzzReview(f *testing.F) {
+	for _, file := range list(f, "testdata/wrong/*.yaml")[:40] {
+		req := request(f, read(f, file))
+		raw, err := json.Marshal(&admissionv1.AdmissionReview{Request: req})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(bytes.Replace(raw, []byte(`{`), []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",`), 1))
+	}
+	h := newServer(f, nil).Handler()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := httptest.NewRequest("POST", webhook.ReviewPath, bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusOK && w.Code/100 != 4 {
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+	})
+}
+
+func BenchmarkReview(b *testing.B) {
+	var rules []string
+	for i := range 100 {
+		rules = append(rules, fmt.Sprintf(`{name: r%d, labels: {a%d: "1"}, labelsTemplate: "{{ range .pci.device }}d-{{ .device }}=true\n{{ end }}", `+
+			`matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["10de"]}, class: {op: InRegexp, value: ["^03"]}}}, `+
+			`{feature: kernel.version, matchExpressions: {major: {op: Gt, value: ["5"]}}}]}`, i, i))
+	}
+	req := request(b, []byte(ruleYAML(`{rules: [`+strings.Join(rules, ",")+`]}`)))
+	s := newServer(b, nil)
+	if got := s.Review(context.Background(), req); !got.Allowed {
+		b.Fatal(got.Result.Message)
+	}
+	for b.Loop() {
+		s.Review(context.Background(), req)
+	}
+}
