@@ -22,7 +22,7 @@ import (
 type Deps struct {
 	// Template reads a NodeFeatureRuleTemplate from the cluster; nil, nil means that there is none of that name.
 	Template func(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error)
-	// Check returns what Compile has to say about an assembled rule.
+	// Check returns what is wrong with an assembled rule; the compiler with its default options if nil.
 	Check func(*nfdv1alpha1.NodeFeatureRule) []Problem
 	// HTTP fetches https locators. Its redirect policy is replaced.
 	HTTP *http.Client

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
 )
 
@@ -78,14 +79,30 @@ func validate(cmd *cobra.Command, deps Deps, l *layers, arg string) bool {
 
 // check asks the compiler about the result.
 func check(deps Deps, a *compose.AssembledYAML) []Problem {
-	if deps.Check == nil {
-		return nil
-	}
 	spec, err := compose.Typed(a.Spec)
 	if err != nil {
 		return []Problem{{Path: "spec", Message: err.Error()}}
 	}
-	return deps.Check(&nfdv1alpha1.NodeFeatureRule{Spec: *spec})
+	rule := &nfdv1alpha1.NodeFeatureRule{Spec: *spec}
+	if deps.Check != nil {
+		return deps.Check(rule)
+	}
+	return Compile(rules.Options{})(rule)
+}
+
+// Compile returns a check that asks the compiler.
+func Compile(opt rules.Options) func(*nfdv1alpha1.NodeFeatureRule) []Problem {
+	return func(rule *nfdv1alpha1.NodeFeatureRule) []Problem {
+		_, report := rules.Compile(rule, opt)
+		var out []Problem
+		for _, e := range report.Errors {
+			out = append(out, Problem{Path: e.Field, Message: e.ErrorBody()})
+		}
+		for _, w := range report.Warnings {
+			out = append(out, Problem{Path: w.Path, Message: w.Message, Warning: true})
+		}
+		return out
+	}
 }
 
 // printErrors prints each error on a line of its own.
