@@ -24,6 +24,12 @@ const (
 	MaxDepth = 8
 	// MaxDocuments is how many documents may take part, the main one included.
 	MaxDocuments = 32
+	// MaxRules is how many rules the documents may have together, before any combine. An object has 256 at the most.
+	MaxRules = 4096
+	// MaxWildcards is how many wildcards they may have together, one a document: each is tried on every rule.
+	MaxWildcards = MaxDocuments
+	// MaxExcludes is how many patterns they may exclude together: each is tried on every name.
+	MaxExcludes = 256
 	// MaxResult is the size in bytes of what comes out, as canonical JSON. An object in the cluster cannot be much larger
 	// (etcd takes 1.5 MiB, managed fields and status included).
 	MaxResult = 512 << 10

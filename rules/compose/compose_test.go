@@ -245,18 +245,33 @@ func TestAssembleLimits(t *testing.T) {
 		m.Rules[0].Labels["k"] = strings.Repeat("v", result-len(Canonical(m)))
 		return map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"m": m}
 	}
-	// A shared base that is first met on a short way counts by its longest.
-	shared := chain(MaxDepth)
-	shared["m"] = basedOn("b1", fmt.Sprint("b", MaxDepth))
-	shared["b1"] = basedOn()
+	// A base that is known already brings its own bases with it.
 	diamond := chain(MaxDepth)
 	diamond["b1"] = basedOn("tail")
 	diamond["tail"] = basedOn()
-	diamond["m"] = basedOn(fmt.Sprint("b", MaxDepth))
+	diamond["m"] = basedOn("b1", fmt.Sprint("b", MaxDepth))
+	many := func(name string, count int) map[string]*nfdv1alpha1.NodeFeatureRuleSpec {
+		m := &nfdv1alpha1.NodeFeatureRuleSpec{}
+		for range count {
+			m.Rules = append(m.Rules, rule(name))
+		}
+		return map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"m": m}
+	}
+	excluding := func(count int) map[string]*nfdv1alpha1.NodeFeatureRuleSpec {
+		specs := chain(1)
+		specs["m"].BasedOn[0].Exclude = make([]string, count)
+		return specs
+	}
 	tests := map[string]struct {
 		specs map[string]*nfdv1alpha1.NodeFeatureRuleSpec
 		ok    bool
 	}{
+		"rules at the limit":              {many("x", MaxRules), true},
+		"rules above":                     {many("x", MaxRules+1), false},
+		"wildcards at the limit":          {many(Wildcard, MaxWildcards), true},
+		"wildcards above":                 {many(Wildcard, MaxWildcards+1), false},
+		"excluded names at the limit":     {excluding(MaxExcludes), true},
+		"excluded names above":            {excluding(MaxExcludes + 1), false},
 		"depth at the limit":              {chain(MaxDepth), true},
 		"depth above":                     {chain(MaxDepth + 1), false},
 		"depth above behind a known base": {diamond, false},

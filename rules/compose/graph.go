@@ -77,7 +77,32 @@ func gather[D any](roots []D, f face[D]) (*graph[D], []int, error) {
 	if err := problems.orNil(); err != nil {
 		return nil, nil, err
 	}
-	return g, at, nil
+	return g, at, g.bounded()
+}
+
+// bounded refuses documents that are small each, but take long together.
+func (g *graph[D]) bounded() error {
+	rules, wildcards, excludes := 0, 0, 0
+	for _, d := range g.docs {
+		rules += len(d.rules)
+		for _, name := range d.rules {
+			if name == Wildcard {
+				wildcards++
+			}
+		}
+		for _, e := range d.bases {
+			excludes += len(e.ref.Exclude)
+		}
+	}
+	switch {
+	case rules > MaxRules:
+		return &LimitError{What: "rules", Got: rules, Limit: MaxRules}
+	case wildcards > MaxWildcards:
+		return &LimitError{What: "wildcard rules", Got: wildcards, Limit: MaxWildcards}
+	case excludes > MaxExcludes:
+		return &LimitError{What: "excluded names", Got: excludes, Limit: MaxExcludes}
+	}
+	return nil
 }
 
 func (g *graph[D]) add(doc D) int {
