@@ -1,0 +1,75 @@
+package template
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// A pool that changes one label of the site's defaults and leaves one rule out, embedded, does on a node what it says,
+// with no template anywhere.
+func TestEmbeddedPoolLabelsNode(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{
+		"site.yaml": `
+kind: NodeFeatureRuleTemplate
+spec:
+  rules:
+    - name: site
+      vars: {site: "{host[0:3]}"}
+      labels: {example.com/site: "{site}"}
+    - name: legacy-kernel
+      labels: {example.com/old-kernel: "true"}
+      matchFeatures:
+        - feature: kernel.version
+          matchExpressions: {major: {op: Lt, value: ["6"]}}
+    - name: "*"
+      annotations: {example.com/owner: platform}
+`,
+		"pool.yaml": `
+kind: NodeFeatureRule
+spec:
+  basedOn: [{file: site.yaml, exclude: ["legacy-*"]}]
+  rules:
+    - name: site
+      labels: {example.com/site: "{site}-gpu"}
+`}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	embedded, err := run(t, Deps{}, "", "copy", "--embed-all", filepath.Join(dir, "pool.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := compose.ParseYAML("embedded", []byte(embedded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := compose.Typed(doc.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, report := rules.CompileSpec("gpu-pool", spec, rules.Options{})
+	if len(report.Errors) > 0 {
+		t.Fatal(report.Errors.ToAggregate())
+	}
+	old := facts.New(&nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{
+		"kernel.version": {Elements: map[string]string{"major": "5"}},
+	}}, nil)
+	outcome := rules.Link(rules.Options{}, set).Eval(rules.Input{Node: rules.Node{Name: "ait-gpu-07"}, Facts: old})
+	if diff := cmp.Diff(map[string]string{"example.com/site": "ait-gpu"}, outcome.Labels()); diff != "" {
+		t.Errorf("labels: -want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"example.com/owner": "platform"}, outcome.Annotations()); diff != "" {
+		t.Errorf("annotations: -want +got\n%s", diff)
+	}
+}
