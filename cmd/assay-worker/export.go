@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
+	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/publish"
@@ -24,7 +26,7 @@ func export(w io.Writer, format, node, namespace string, c publish.Content) erro
 	}
 	data, err := json.MarshalIndent(&nf, "", "  ")
 	if err == nil && format == "yaml" {
-		data, err = yaml.JSONToYAML(data)
+		data, err = toYAML(data)
 	}
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
@@ -34,4 +36,17 @@ func export(w io.Writer, format, node, namespace string, c publish.Content) erro
 	}
 	_, err = w.Write(data)
 	return err
+}
+
+// toYAML rewrites JSON. It goes through plain maps, so that keys come sorted and without JSON's quotes and braces.
+func toYAML(data []byte) ([]byte, error) {
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err := errors.Join(e.Encode(v), e.Close())
+	return b.Bytes(), err
 }
