@@ -176,16 +176,16 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// cluster answers what a test says.
-type cluster struct {
+// nodes answers what a test says.
+type nodes struct {
 	preview   webhook.Preview
 	published map[string]bool
 }
 
-func (c cluster) Preview(context.Context, *nfdv1alpha1.NodeFeatureRule) (webhook.Preview, bool) {
+func (c nodes) Preview(context.Context, *nfdv1alpha1.NodeFeatureRule) (webhook.Preview, bool) {
 	return c.preview, c.preview.Nodes > 0
 }
-func (c cluster) Published(feature string) (bool, bool) {
+func (c nodes) Published(feature string) (bool, bool) {
 	return c.published[feature], c.published != nil
 }
 
@@ -194,19 +194,19 @@ func TestWarningsAboutNodes(t *testing.T) {
 		{name: a, taints: [{key: example.com/a, effect: NoSchedule}], matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]},
 		{name: b, labels: {b: "1"}, matchFeatures: [{feature: vendor.gadget, matchExpressions: {x: {op: Exists}}}]}]}`)
 	tests := map[string]struct {
-		cluster cluster
-		want    []string
+		nodes nodes
+		want  []string
 	}{
 		"NothingKnown":    {},
-		"WouldTaintAll":   {cluster: cluster{preview: webhook.Preview{Nodes: 40, Matched: []int{40, 1}}}, want: []string{"rules[0].taints: would taint all 40 nodes now"}},
-		"MatchesNone":     {cluster: cluster{preview: webhook.Preview{Nodes: 37, Matched: []int{0, 0}}}, want: []string{"rules: matches 0 of 37 nodes now"}},
-		"OneMatchesNone":  {cluster: cluster{preview: webhook.Preview{Nodes: 37, Matched: []int{3, 0}}}, want: []string{`rules: match 0 of 37 nodes now: "b"`}},
-		"NeverPublished":  {cluster: cluster{published: map[string]bool{"kernel.version": true}}, want: []string{"rules[1].matchFeatures[0].feature: no node of this cluster has ever published vendor.gadget"}},
-		"ASingleNodeIsOK": {cluster: cluster{preview: webhook.Preview{Nodes: 1, Matched: []int{1, 1}}}},
+		"WouldTaintAll":   {nodes: nodes{preview: webhook.Preview{Nodes: 40, Matched: []int{40, 1}}}, want: []string{"rules[0].taints: would taint all 40 nodes now"}},
+		"MatchesNone":     {nodes: nodes{preview: webhook.Preview{Nodes: 37, Matched: []int{0, 0}}}, want: []string{"rules: matches 0 of 37 nodes now"}},
+		"OneMatchesNone":  {nodes: nodes{preview: webhook.Preview{Nodes: 37, Matched: []int{3, 0}}}, want: []string{`rules: match 0 of 37 nodes now: "b"`}},
+		"NeverPublished":  {nodes: nodes{published: map[string]bool{"kernel.version": true}}, want: []string{"rules[1].matchFeatures[0].feature: no node of this cluster has ever published vendor.gadget"}},
+		"ASingleNodeIsOK": {nodes: nodes{preview: webhook.Preview{Nodes: 1, Matched: []int{1, 1}}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, func(o *webhook.Options) { o.Cluster = tc.cluster })
+			s := newServer(t, func(o *webhook.Options) { o.Cluster = tc.nodes })
 			got := s.Review(context.Background(), request(t, []byte(manifest)))
 			if fmt.Sprint(got.Warnings) != fmt.Sprint(tc.want) {
 				t.Errorf("got %q, want %q", got.Warnings, tc.want)

@@ -1,0 +1,176 @@
+//go:build linux
+
+package webhook_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/certs"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/webhook"
+)
+
+// serve runs a webhook with certificates of its own and makes the API server use it.
+func serve(t *testing.T, c *cluster.Cluster, life time.Duration) *certs.SelfSigned {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server *webhook.Server
+	keeper, err := certs.NewSelfSigned(certs.Options{
+		Secrets: client.CoreV1().Secrets("default"), Name: "assay-webhook-" + strings.ToLower(t.Name()),
+		IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		Life: life, AuthorityLife: 2 * life, Settle: life / 4,
+		Publish: func(ctx context.Context, bundle []byte) error {
+			if server.Answers(ctx) != nil {
+				return certs.ErrNotYet
+			}
+			return webhook.Install(ctx, client.AdmissionregistrationV1().ValidatingWebhookConfigurations(),
+				webhook.ConfigurationOptions{URL: "https://" + server.Addr(), CABundle: bundle, Fail: true})
+		},
+		Report: func(err error) { t.Error(err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = newServer(t, func(o *webhook.Options) { o.Addr, o.GetCertificate = "127.0.0.1:0", keeper.GetCertificate })
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := server.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	wg.Go(func() { _ = keeper.Run(ctx) })
+	t.Cleanup(func() {
+		err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(context.Background(), webhook.ConfigurationName, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+		cancel()
+		wg.Wait()
+	})
+	err = cluster.WaitFor(t.Context(), "the webhook to be asked", func(ctx context.Context) error {
+		err := create(ctx, c, ruleYAML(`{rules: [{name: probe, labels: {a: "{nope}"}}]}`))
+		if !apierrors.IsInvalid(err) {
+			return fmt.Errorf("a broken rule is not refused yet: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keeper
+}
+
+// create creates an object without storing it.
+func create(ctx context.Context, c *cluster.Cluster, manifest string) error {
+	client, err := dynamic.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), object); err != nil {
+		return err
+	}
+	_, err = client.Resource(nfdv1alpha1.NodeFeatureRuleResource).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+// What the review says, the user sees; the CRD may say it first.
+func TestUsersSeeWhatIsWrong(t *testing.T) {
+	c := testkit.Cluster(t)
+	serve(t, c, time.Hour)
+	out, err := c.Kubectl(t.Context(), "apply", "--dry-run=server", "--warnings-as-errors", "-f", abs(t, "testdata/good"))
+	if err != nil {
+		t.Errorf("good rules: %v\n%s", err, out)
+	}
+	if _, err := c.Kubectl(t.Context(), "create", "namespace", "x"); err != nil {
+		t.Log(err) // it is there from an earlier run
+	}
+	out, err = c.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=false", "-f", abs(t, "testdata/wrong"))
+	for _, file := range list(t, "testdata/wrong/*.yaml") {
+		refused := strings.HasPrefix(string(read(t, file)), "# refused")
+		created := strings.Contains(out, "/"+name(file)+" created (server dry run)")
+		if refused == created && name(file) != "duplicate-name" { // which the CRD refuses
+			t.Errorf("%s: refused should be %v", name(file), refused)
+		}
+	}
+	if dir := os.Getenv("ASSAY_TRANSCRIPT"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, "apply.txt"), []byte(fmt.Sprint(out, err)), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Two hundred at a time while certificate and authority are replaced: each gets the answer that is due to it.
+func TestNoReviewIsLostWhileCertificatesRotate(t *testing.T) {
+	c := testkit.Cluster(t)
+	keeper := serve(t, c, 4*time.Second)
+	good := ruleYAML(`{rules: [{name: a, labels: {a: b}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]}`)
+	bad := ruleYAML(`{rules: [{name: a, labels: {a: "{nope}"}}]}`)
+	config := c.RESTConfig()
+	config.QPS, config.Burst = -1, 0
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(ctx context.Context, manifest string) error {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(manifest), object); err != nil {
+			return err
+		}
+		_, err := client.Resource(nfdv1alpha1.NodeFeatureRuleResource).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	serials := map[string]bool{}
+	var reviews atomic.Int64
+	for len(serials) < 4 && !t.Failed() {
+		st, _ := keeper.Status()
+		serials[st.Serial] = true
+		var wg sync.WaitGroup
+		for i := range 200 {
+			wg.Go(func() {
+				manifest, refused := good, false
+				if i%2 == 1 {
+					manifest, refused = bad, true
+				}
+				err := post(context.Background(), manifest)
+				if refused && !apierrors.IsInvalid(err) || !refused && err != nil {
+					t.Errorf("refused should be %v, got %v", refused, err)
+				}
+				reviews.Add(1)
+			})
+		}
+		wg.Wait()
+	}
+	t.Logf("%d reviews over %d certificates", reviews.Load(), len(serials))
+}
+
+func abs(t *testing.T, path string) string {
+	t.Helper()
+	p, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
