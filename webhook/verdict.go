@@ -58,7 +58,21 @@ func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.Admis
 		name = "(generated name)"
 	}
 	status := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, name, errs).Status()
+	status.Message = list(req, name, errs)
 	return &admissionv1.AdmissionResponse{UID: req.UID, Result: &status}
+}
+
+// list is the message of a refusal: one line for one problem, a list for several.
+func list(req *admissionv1.AdmissionRequest, name string, errs field.ErrorList) string {
+	head := fmt.Sprintf("%s %q is invalid: ", req.Kind.Kind, name)
+	if len(errs) == 1 {
+		return head + errs[0].Error()
+	}
+	var b strings.Builder
+	for _, e := range errs {
+		b.WriteString("\n* " + e.Error())
+	}
+	return head + b.String()
 }
 
 // worst returns the warnings that can be shown, worst first, each on one line. Equal ones are shown once.

@@ -136,11 +136,6 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
 	l.everyNode(path, r)
 	l.taints(path, r)
-	for _, t := range []struct{ field, text string }{{"labelsTemplate", r.LabelsTemplate}, {"varsTemplate", r.VarsTemplate}} {
-		for _, line := range linesWithoutValue(t.text) {
-			l.warn(path.Child(t.field), RankDefect, "the line %q has no =; NFD drops the whole rule for it, here it means %s=true", line, line)
-		}
-	}
 	for _, m := range []struct {
 		field  string
 		values map[string]string
@@ -179,9 +174,6 @@ func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
 	}
 	if len(r.Labels)+len(r.ExtendedResources)+len(r.Annotations) > 0 {
 		l.warn(path, RankSuspicious, "the rule has no matcher: it matches every node, and gives all of them the same")
-	}
-	if r.LabelsTemplate != "" || r.VarsTemplate != "" {
-		l.warn(path, RankDefect, "a template without a matcher is never expanded: add matchFeatures, with matchExpressions: {} for all elements")
 	}
 }
 

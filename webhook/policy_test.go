@@ -1,0 +1,176 @@
+//go:build linux
+
+package webhook_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
+)
+
+// publisher writes NodeFeatures with a token of a ServiceAccount.
+type publisher struct {
+	client dynamic.NamespaceableResourceInterface
+}
+
+// newPublisher makes a ServiceAccount that may do anything, a pod of it on the node, and a token that is bound to the pod; no
+// node means a token that is bound to nothing.
+func newPublisher(t *testing.T, c *cluster.Cluster, namespace, account, node string) publisher {
+	t.Helper()
+	ctx := t.Context()
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	must(err)
+	_, err = client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	must(err)
+	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "everything-" + namespace + "-" + account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}},
+	}, metav1.CreateOptions{})
+	must(err)
+	request := &authenticationv1.TokenRequest{}
+	if node != "" {
+		_, err = client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+		must(err)
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: account + "-" + node, Namespace: namespace},
+			Spec: corev1.PodSpec{
+				NodeName: node, ServiceAccountName: account, TerminationGracePeriodSeconds: ptr.To[int64](0),
+				Containers: []corev1.Container{{Name: "c", Image: "none"}},
+			},
+		}
+		_, err = client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		must(err)
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name}
+	}
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	must(err)
+	config := rest.AnonymousClientConfig(c.RESTConfig())
+	config.BearerToken = token.Status.Token
+	d, err := dynamic.NewForConfig(config)
+	must(err)
+	return publisher{d.Resource(nfdv1alpha1.NodeFeatureResource)}
+}
+
+func featureObject(namespace, name, node, told string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": nfdv1alpha1.GroupVersion.String(), "kind": "NodeFeature",
+		"metadata": map[string]any{"name": name, "namespace": namespace, "labels": map[string]any{nfdv1alpha1.NodeNameLabel: node}},
+		"spec": map[string]any{"features": map[string]any{"attributes": map[string]any{
+			"system.name": map[string]any{"elements": map[string]any{"nodename": told}}}}},
+	}}
+}
+
+func (p publisher) create(ctx context.Context, namespace, name, node, told string) error {
+	_, err := p.client.Namespace(namespace).Create(ctx, featureObject(namespace, name, node, told), metav1.CreateOptions{})
+	return err
+}
+
+func TestPolicyBindsRealTokens(t *testing.T) {
+	c := testkit.Cluster(t)
+	const ours = "assay-policy-test"
+	for _, data := range policies.All(policies.Names{Namespace: ours}) {
+		if _, err := c.KubectlInput(t.Context(), string(data), "apply", "-f", "-"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if _, err := c.KubectlInput(context.Background(), string(data), "delete", "-f", "-"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	ctx := t.Context()
+	admin, err := dynamic.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := publisher{admin.Resource(nfdv1alpha1.NodeFeatureResource)}
+	worker := newPublisher(t, c, ours, "assay-worker", "policy-n1")
+	manager := newPublisher(t, c, ours, "assay-manager", "policy-n1")
+	unbound := newPublisher(t, c, ours, "assay-worker", "")
+	third := newPublisher(t, c, ours+"-third", "operator", "policy-n1")
+	if err := all.create(ctx, ours, "policy-n2", "policy-n2", "policy-n2"); err != nil {
+		t.Fatalf("an administrator: %v", err)
+	}
+	err = cluster.WaitFor(ctx, "the policy to be in force", func(ctx context.Context) error {
+		if err := worker.create(ctx, ours, "probe", "policy-n2", "policy-n2"); err == nil {
+			_ = all.client.Namespace(ours).Delete(ctx, "probe", metav1.DeleteOptions{})
+			return fmt.Errorf("a worker may still publish for another node")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(p publisher, name, body string) error {
+		_, err := p.client.Namespace(ours).Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	steps := []struct {
+		name    string
+		do      func() error
+		refused string
+	}{
+		{"for itself", func() error { return worker.create(ctx, ours, "policy-n1", "policy-n1", "policy-n1") }, ""},
+		{"for another", func() error { return worker.create(ctx, ours, "policy-n3", "policy-n3", "policy-n3") }, "a node publishes only for itself"},
+		{"in another namespace", func() error { return worker.create(ctx, ours+"-third", "policy-n3", "policy-n3", "policy-n3") }, "a node publishes only for itself"},
+		{"under another name", func() error { return worker.create(ctx, ours, "other", "policy-n1", "policy-n1") }, "has the name of its node"},
+		{"turns its object", func() error {
+			return patch(worker, "policy-n1", `{"metadata":{"labels":{"`+nfdv1alpha1.NodeNameLabel+`":"policy-n2"}}}`)
+		}, "a node publishes only for itself"},
+		{"drops the label", func() error {
+			return patch(worker, "policy-n1", `{"metadata":{"labels":{"`+nfdv1alpha1.NodeNameLabel+`":null}}}`)
+		}, "a node publishes only for itself"},
+		{"lies", func() error {
+			return patch(worker, "policy-n1", `{"spec":{"features":{"attributes":{"system.name":{"elements":{"nodename":"policy-n2"}}}}}}`)
+		}, "system.name.nodename"},
+		{"takes another's", func() error {
+			return patch(worker, "policy-n2", `{"metadata":{"labels":{"`+nfdv1alpha1.NodeNameLabel+`":"policy-n1"}}}`)
+		}, "changes only what is its own"},
+		{"deletes another's", func() error { return worker.client.Namespace(ours).Delete(ctx, "policy-n2", metav1.DeleteOptions{}) }, "changes only what is its own"},
+		{"unbound token", func() error {
+			return patch(unbound, "policy-n1", `{"metadata":{"annotations":{"a":"b"}}}`)
+		}, "this token names none"},
+		{"third party at home", func() error { return third.create(ctx, ours+"-third", "vendor", "policy-n2", "policy-n2") }, ""},
+		{"third party in ours", func() error { return third.create(ctx, ours, "vendor", "policy-n2", "policy-n2") }, "a node publishes only for itself"},
+		{"the manager cleans up", func() error { return manager.client.Namespace(ours).Delete(ctx, "policy-n2", metav1.DeleteOptions{}) }, ""},
+		{"deletes its own", func() error { return worker.client.Namespace(ours).Delete(ctx, "policy-n1", metav1.DeleteOptions{}) }, ""},
+	}
+	for _, s := range steps {
+		err := s.do()
+		switch {
+		case s.refused == "" && err != nil:
+			t.Errorf("%s: %v", s.name, err)
+		case s.refused != "" && (err == nil || !strings.Contains(err.Error(), s.refused)):
+			t.Errorf("%s: want %q, got %v", s.name, s.refused, err)
+		}
+	}
+}
