@@ -1,0 +1,126 @@
+package lint_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/lint"
+)
+
+func lintText(t *testing.T, text string, o lint.Options) string {
+	t.Helper()
+	spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
+	if err := yaml.UnmarshalStrict([]byte(text), spec); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, w := range lint.Spec(spec, o) {
+		out = append(out, w.String())
+	}
+	return strings.Join(out, "\n")
+}
+
+const kernel = `matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]`
+
+func TestNoExecuteIsFineIfTheWorkerToleratesIt(t *testing.T) {
+	rule := `{rules: [{name: a, taints: [{key: example.com/a, value: b, effect: NoExecute}], ` + kernel + `}]}`
+	for name, tc := range map[string]struct {
+		tolerations []corev1.Toleration
+		warned      bool
+	}{
+		"None":           {warned: true},
+		"Everything":     {tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
+		"TheKey":         {tolerations: []corev1.Toleration{{Key: "example.com/a", Operator: corev1.TolerationOpExists}}},
+		"KeyAndValue":    {tolerations: []corev1.Toleration{{Key: "example.com/a", Value: "b", Effect: corev1.TaintEffectNoExecute}}},
+		"AnotherValue":   {tolerations: []corev1.Toleration{{Key: "example.com/a", Value: "c"}}, warned: true},
+		"AnotherEffect":  {tolerations: []corev1.Toleration{{Key: "example.com/a", Value: "b", Effect: corev1.TaintEffectNoSchedule}}, warned: true},
+		"AnotherKeyOnly": {tolerations: []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}, warned: true},
+	} {
+		if got := lintText(t, rule, lint.Options{Tolerations: tc.tolerations}); (got != "") != tc.warned {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	rule := func(name, value, match string) string {
+		return `{name: ` + name + `, labels: {a: "` + value + `"}, ` + match + `}`
+	}
+	pci := func(device string) string {
+		return `matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["8086"]}, device: {op: In, value: ["` + device + `"]}}}]`
+	}
+	numa := `matchFeatures: [{feature: memory.numa, matchExpressions: {is_numa: {op: IsTrue}}}]`
+	for name, tc := range map[string]struct {
+		one, two string
+		warned   bool
+	}{
+		"Unrelated":        {one: rule("x", "1", kernel), two: rule("y", "2", numa), warned: true},
+		"SameMatcher":      {one: rule("x", "1", kernel), two: rule("y", "2", kernel), warned: true},
+		"SameValue":        {one: rule("x", "1", kernel), two: rule("y", "1", numa)},
+		"OtherDevices":     {one: rule("x", "1", pci("0bd5")), two: rule("y", "2", pci("0bda"))},
+		"DefaultFirst":     {one: `{name: x, labels: {a: "{node}"}}`, two: rule("y", "2", kernel)},
+		"ExceptionAfter":   {one: rule("x", "1", kernel), two: rule("y", "2", kernel[:len(kernel)-1]+`, {feature: memory.numa, matchExpressions: {is_numa: {op: IsTrue}}}]`)},
+		"WithConditions":   {one: rule("x", "1", kernel), two: rule("y", "2", `conditions: [{op: eq, args: {values: ["{node}", "n1"]}}]`)},
+		"NamespaceWritten": {one: rule("x", "1", kernel), two: strings.Replace(rule("y", "2", numa), "{a:", "{feature.node.kubernetes.io/a:", 1), warned: true},
+	} {
+		got := lintText(t, `{rules: [`+tc.one+`, `+tc.two+`]}`, lint.Options{})
+		if strings.Contains(got, `in rule "x"`) != tc.warned {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestATemplateMayLeaveMatchersToOthers(t *testing.T) {
+	rule := `{rules: [{name: a, labels: {a: "b"}}]}`
+	if got := lintText(t, rule, lint.Options{}); got == "" {
+		t.Error("a rule without a matcher draws no warning")
+	}
+	for name, text := range map[string]string{
+		"Template": rule,
+		"Selector": `{nodeSelector: {matchLabels: {a: b}}, rules: [{name: a, labels: {a: "b"}}]}`,
+		"Computed": `{rules: [{name: a, labels: {a: "{n1}"}}]}`,
+		"Based":    `{basedOn: [{name: x}], rules: [{name: a, labels: {a: "b"}}]}`,
+	} {
+		if got := lintText(t, text, lint.Options{Template: name == "Template"}); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// What is new or somebody else's is none of our business.
+func TestUnknownNamesThatAreNearNothingAreLeftAlone(t *testing.T) {
+	for name, term := range map[string]string{
+		"NewFlag":       `{feature: cpu.cpuid, matchExpressions: {AVX10_2: {op: Exists}, SVE3: {op: Exists}, FOO: {op: Exists}}}`,
+		"VendorFeature": `{feature: vendor.gadget, matchExpressions: {x: {op: Exists}}}`,
+		"ThreeParts":    `{feature: vendor.gadget.port, matchExpressions: {x: {op: Exists}}}`,
+		"ConfigOption":  `{feature: kernel.config, matchExpressions: {MY_OPTION: {op: In, value: ["y"]}}}`,
+		"OSRelease":     `{feature: system.osrelease, matchExpressions: {OSTREE_VERSION: {op: Exists}, RHEL_VERSION: {op: Exists}}}`,
+		"NewDevice":     `{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["fffe"]}, device: {op: In, value: ["fffd"]}}}`,
+		"HexRegexp":     `{feature: pci.device, matchExpressions: {vendor: {op: InRegexp, value: ["^(10DE|10de)$"]}}}`,
+		"HugePages":     `{feature: memory.hugepages, matchExpressions: {hugepages-2Mi: {op: Gt, value: ["0"]}}}`,
+	} {
+		if got := lintText(t, `{rules: [{name: a, labels: {a: "b"}, matchFeatures: [`+term+`]}]}`, lint.Options{}); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestFeaturesAreListedOnce(t *testing.T) {
+	spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
+	text := `{rules: [{name: a, matchFeatures: [{feature: CPU.cpuid}, {feature: rule.matched}], matchAny: [{matchFeatures: [{feature: cpu.cpuid}, {feature: x.y}]}]}]}`
+	if err := yaml.Unmarshal([]byte(text), spec); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range lint.Features(spec) {
+		got = append(got, f.Path+"="+f.Feature)
+	}
+	want := "spec.rules[0].matchFeatures[0].feature=cpu.cpuid spec.rules[0].matchAny[0].matchFeatures[1].feature=x.y"
+	if strings.Join(got, " ") != want {
+		t.Errorf("got %v", got)
+	}
+}
