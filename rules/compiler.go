@@ -171,7 +171,7 @@ func (c *compiler) checkLiteral(path *field.Path, a *assignment, name, value str
 		return a
 	}
 	switch {
-	case a.raw != name || (a.value.Source() != a.literal && a.value.IsLiteral()):
+	case a.raw != name || a.value.IsLiteral() && a.reference == "" && literal(a.value) != value:
 		// The author wrote an expression, so this is the new language, where nothing is dropped silently.
 		c.report.add(field.Invalid(path, value, verdict.Message()))
 	case verdict.Cause == keys.BadValue && a.kind == KindResource:
@@ -237,6 +237,9 @@ func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rul
 func (c *compiler) templateData(path *field.Path, t *tmpl.Template, in *nfdv1alpha1.Rule) {
 	check := func(matcher string, terms nfdv1alpha1.FeatureMatcher) {
 		for _, want := range t.DataPaths() {
+			if want.Conditional {
+				continue // it may never get there
+			}
 			given := slices.ContainsFunc(terms, func(term nfdv1alpha1.FeatureMatcherTerm) bool {
 				return term.Feature == want.Feature() || strings.ToLower(term.Feature) == want.Feature()
 			})

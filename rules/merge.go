@@ -110,6 +110,9 @@ func (o *Outcome) merge() merged {
 	for _, kind := range []Kind{KindLabel, KindAnnotation, KindResource, KindVar, KindTaint} {
 		m.spaces[kind] = newKeyspace(sizes[kind])
 	}
+	if o.Failed != nil {
+		return m.merged // nothing may be written
+	}
 	m.request(o)
 	for i, r := range o.results {
 		rule := o.program.rules[i]
@@ -195,7 +198,7 @@ func (m *merger) apply(out *output, r *rule) {
 	if taken && held.priority > mine.priority {
 		kept, lost = held, mine
 	}
-	if taken && held.rule != nil && held.rule != r && space.values[out.key] != out.value {
+	if taken && held.rule != nil && held.rule.set != r.set && space.values[out.key] != out.value {
 		m.conflicts = append(m.conflicts, Conflict{out.kind, out.key, kept.ref(), lost.ref()})
 	}
 	if kept == mine {

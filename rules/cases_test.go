@@ -1,0 +1,237 @@
+package rules_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+var update = flag.Bool("update", false, "write what comes out as what is expected; read the diff")
+
+// expectation is outcome.yaml of a case.
+type expectation struct {
+	Labels            map[string]string `json:"labels,omitempty"`
+	Annotations       map[string]string `json:"annotations,omitempty"`
+	ExtendedResources map[string]string `json:"extendedResources,omitempty"`
+	Vars              map[string]string `json:"vars,omitempty"`
+	Taints            []corev1.Taint    `json:"taints,omitempty"`
+	Matched           []string          `json:"matched,omitempty"`
+	Skipped           []string          `json:"skipped,omitempty"`
+	Rejected          []string          `json:"rejected,omitempty"`
+	Errors            []string          `json:"errors,omitempty"`
+	Conflicts         []string          `json:"conflicts,omitempty"`
+	Events            []string          `json:"events,omitempty"`
+	Log               []string          `json:"log,omitempty"`
+	Failed            string            `json:"failed,omitempty"`
+}
+
+// settings is options.yaml of a case; everything in it is optional.
+type settings struct {
+	Strict       bool              `json:"strict,omitempty"`
+	DefaultScope string            `json:"defaultScope,omitempty"`
+	NodeScope    string            `json:"nodeScope,omitempty"`
+	Mask         string            `json:"mask,omitempty"`
+	IgnoreFail   bool              `json:"ignoreFail,omitempty"`
+	Node         string            `json:"node,omitempty"`
+	NodeLabels   map[string]string `json:"nodeLabels,omitempty"`
+}
+
+// TestCases runs each directory of testdata/cases: rule.yaml (any number of NodeFeatureRules) over facts.yaml (any number of
+// NodeFeatures, the later winning) gives outcome.yaml; what Compile has to say is in report.txt.
+func TestCases(t *testing.T) {
+	dirs, err := filepath.Glob(filepath.Join("testdata", "cases", "*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			c := readCase(t, dir)
+			got, report := c.run(t)
+			c.compare(t, "report.txt", []byte(report))
+			data, err := yaml.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.compare(t, "outcome.yaml", data)
+		})
+	}
+}
+
+type testCase struct {
+	dir      string
+	objects  []nfdv1alpha1.NodeFeatureRule
+	features []nfdv1alpha1.NodeFeature
+	settings settings
+}
+
+func readCase(t *testing.T, dir string) *testCase {
+	t.Helper()
+	c := &testCase{dir: dir}
+	for _, doc := range documents(t, filepath.Join(dir, "rule.yaml")) {
+		var obj nfdv1alpha1.NodeFeatureRule
+		if err := yaml.UnmarshalStrict(doc, &obj); err != nil {
+			t.Fatalf("rule.yaml: %v", err)
+		}
+		c.objects = append(c.objects, obj)
+	}
+	for _, doc := range documents(t, filepath.Join(dir, "facts.yaml")) {
+		var obj nfdv1alpha1.NodeFeature
+		if err := yaml.UnmarshalStrict(doc, &obj); err != nil {
+			t.Fatalf("facts.yaml: %v", err)
+		}
+		c.features = append(c.features, obj)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "options.yaml")); err == nil {
+		if err := yaml.UnmarshalStrict(data, &c.settings); err != nil {
+			t.Fatalf("options.yaml: %v", err)
+		}
+	}
+	return c
+}
+
+func documents(t *testing.T, file string) [][]byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [][]byte
+	for _, doc := range bytes.Split(data, []byte("\n---\n")) {
+		if len(bytes.TrimSpace(doc)) > 0 {
+			out = append(out, doc)
+		}
+	}
+	return out
+}
+
+func (c *testCase) run(t *testing.T) (*expectation, string) {
+	opt := rules.Options{
+		Strict: c.settings.Strict, DefaultScope: c.settings.DefaultScope, DefaultNodeScope: c.settings.NodeScope,
+		IgnoreFail: c.settings.IgnoreFail, Mask: rules.Masking{Mode: rules.MaskMode(c.settings.Mask)},
+	}
+	opt.Keys.Strict = opt.Strict
+	var report strings.Builder
+	var sets []*rules.RuleSet
+	for i := range c.objects {
+		set, r := rules.Compile(&c.objects[i], opt)
+		sets = append(sets, set)
+		for _, err := range r.Errors {
+			report.WriteString("error: " + err.Error() + "\n")
+		}
+		for _, w := range r.Warnings {
+			kind := "warning: "
+			if w.Defect {
+				kind = "defect: "
+			}
+			report.WriteString(kind + w.String() + "\n")
+		}
+	}
+	in := rules.Input{Node: rules.Node{Name: "node-1", Labels: c.settings.NodeLabels}, Labels: map[string]string{}}
+	if c.settings.Node != "" {
+		in.Node.Name = c.settings.Node
+	}
+	var all []*facts.Facts
+	for i := range c.features {
+		f := facts.New(&c.features[i].Spec.Features, nil)
+		all = append(all, f)
+		in.Publishers = append(in.Publishers, rules.Publisher{Name: c.features[i].Namespace + "/" + c.features[i].Name, Facts: f})
+		for k, v := range opt.Keys.QualifyAll(c.features[i].Spec.Labels) {
+			in.Labels[k] = v
+		}
+	}
+	in.Facts = facts.Merge(nil, all...)
+	program := rules.Link(opt, sets...)
+	outcome := program.Eval(in)
+
+	// However it is evaluated, it comes out the same.
+	cache := rules.NewCache()
+	first := cache.Eval(program, in, nil)
+	for name, other := range map[string]*rules.Outcome{
+		"first": first, "again": cache.Eval(program, in, nil), "unchanged": cache.Eval(program, in, first),
+	} {
+		if diff := cmp.Diff(expect(outcome), expect(other)); diff != "" {
+			t.Errorf("%s through a cache differs: %s", name, diff)
+		}
+	}
+	for i, trace := range program.Trace(in) {
+		if want := outcome.Rules()[i]; trace.Matched != want.Matched {
+			t.Errorf("trace of %s: matched %v, want %v", trace.Ref, trace.Matched, want.Matched)
+		} else if !trace.Matched && trace.Err == nil && trace.Skipped == "" && trace.Why == "" {
+			t.Errorf("trace of %s does not say why it does not match", trace.Ref)
+		}
+	}
+	return expect(outcome), report.String()
+}
+
+func expect(o *rules.Outcome) *expectation {
+	e := &expectation{
+		Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources(), Vars: o.Vars(), Taints: o.Taints(),
+	}
+	for _, r := range o.Rules() {
+		switch {
+		case r.Matched:
+			e.Matched = append(e.Matched, r.Ref.String())
+		case r.Skipped != "":
+			e.Skipped = append(e.Skipped, r.Ref.String()+": "+r.Skipped)
+		case r.Err != nil:
+			e.Errors = append(e.Errors, r.Ref.String()+": "+r.Err.Error())
+		}
+		if r.Partial != nil {
+			e.Errors = append(e.Errors, r.Ref.String()+": in part: "+r.Partial.Error())
+		}
+	}
+	for _, r := range o.Rejected() {
+		e.Rejected = append(e.Rejected, strings.TrimSpace(r.Ref.String()+" "+string(r.Kind)+" "+r.Key+": "+r.Reason))
+	}
+	for _, c := range o.Conflicts() {
+		e.Conflicts = append(e.Conflicts, string(c.Kind)+" "+c.Key+": "+c.Kept.String()+" over "+c.Lost.String())
+	}
+	for _, ev := range o.Events() {
+		e.Events = append(e.Events, ev.Ref.String()+" "+ev.Type+" "+ev.Reason+": "+ev.Message)
+	}
+	for _, m := range o.Messages() {
+		e.Log = append(e.Log, m.Ref.String()+" "+m.Level+": "+m.Text)
+	}
+	if o.Failed != nil {
+		e.Failed = o.Failed.String() + ": " + o.Failed.Message
+	}
+	return e
+}
+
+// compare compares with a file of the case, which is absent if it would be empty.
+func (c *testCase) compare(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join(c.dir, name)
+	empty := len(bytes.TrimSpace(got)) == 0
+	if *update {
+		if empty {
+			_ = os.Remove(file)
+		} else if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil && !(empty && errors.Is(err, fs.ErrNotExist)) {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" && !empty || empty && len(want) > 0 {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}

@@ -1,0 +1,72 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/assay-project/assay/rules/expr"
+)
+
+// ReadsMatched reports whether the answer depends on what rules have produced for the node.
+func (q *Requirement) ReadsMatched() bool { return q.rule.readsMatched }
+
+// Lacks names the first thing asked for that the node does not have, such as cpu.cpuid/AMXBF16, or nothing if it has all. The
+// text repeats what was asked and nothing that the node holds: there are few of them in a fleet, and whoever may ask learns
+// no serial number by it. Why says more.
+func (q *Requirement) Lacks(in Input, matched map[string]string) string {
+	e := q.evaluation(in, matched)
+	ok, err := e.matches(q.rule, e.src)
+	switch {
+	case ok:
+		return ""
+	case errors.Is(err, expr.ErrBudget):
+		return "a condition that takes too many steps"
+	}
+	r := q.rule
+	if r.features != nil {
+		if lacks := r.features.Lacks(e.src); lacks != "" {
+			return lacks
+		}
+	}
+	if len(r.any) > 0 {
+		first, open := "", false
+		for _, m := range r.any {
+			lacks := m.Lacks(e.src)
+			if lacks == "" {
+				open = true
+				break
+			}
+			if first == "" || lacks < first {
+				first = lacks
+			}
+		}
+		if !open {
+			if len(r.any) == 1 {
+				return first
+			}
+			return fmt.Sprintf("any of %d alternatives, such as %s", len(r.any), first)
+		}
+	}
+	for i, c := range r.conditions {
+		if ok, err := c.Eval(e); err != nil || !ok {
+			return fmt.Sprintf("conditions[%d]: %s", i, c)
+		}
+	}
+	return "something that cannot be evaluated"
+}
+
+// Produced returns what rules gave as labels and vars, by the names that rule.matched knows them by and, of labels, by those
+// that are written as well. It is what a requirement sees as rule.matched, whether or not it is written yet.
+func (o *Outcome) Produced() map[string]string {
+	out := maps.Clone(o.Labels())
+	if out == nil {
+		out = map[string]string{}
+	}
+	var state matchedState
+	for i, r := range o.results {
+		state.add(o.program.rules[i], r)
+	}
+	maps.Copy(out, state.values)
+	return out
+}
