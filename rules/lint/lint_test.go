@@ -1,6 +1,8 @@
 package lint_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -122,5 +124,61 @@ func TestFeaturesAreListedOnce(t *testing.T) {
 	want := "spec.rules[0].matchFeatures[0].feature=cpu.cpuid spec.rules[0].matchAny[0].matchFeatures[1].feature=x.y"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got %v", got)
+	}
+}
+
+// Whatever the worker publishes of a whole machine is in the catalogue: a rule that asks for it draws no warning.
+func TestWhatMachinesPublishIsKnown(t *testing.T) {
+	files, err := filepath.Glob("../../test/hosts/*/nodefeature.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no machines: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &nfdv1alpha1.NodeFeature{}
+		if err := yaml.Unmarshal(data, object); err != nil {
+			t.Fatal(err)
+		}
+		elements := map[string]map[string]bool{}
+		add := func(feature, element string) {
+			if elements[feature] == nil {
+				elements[feature] = map[string]bool{}
+			}
+			elements[feature][element] = true
+		}
+		for feature, set := range object.Spec.Features.Flags {
+			for e := range set.Elements {
+				add(feature, e)
+			}
+		}
+		for feature, set := range object.Spec.Features.Attributes {
+			for e := range set.Elements {
+				add(feature, e)
+			}
+		}
+		for feature, set := range object.Spec.Features.Instances {
+			for _, instance := range set.Elements {
+				for e := range instance.Attributes {
+					add(feature, e)
+				}
+			}
+		}
+		if len(elements) == 0 {
+			t.Errorf("%s publishes nothing", file)
+		}
+		for feature, names := range elements {
+			exprs := nfdv1alpha1.MatchExpressionSet{}
+			for e := range names {
+				exprs[e] = &nfdv1alpha1.MatchExpression{Op: nfdv1alpha1.MatchExists}
+			}
+			spec := &nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{Name: "a", Labels: map[string]string{"a": "b"},
+				MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: feature, MatchExpressions: &exprs}}}}}
+			for _, w := range lint.Spec(spec, lint.Options{}) {
+				t.Errorf("%s: %s", file, w)
+			}
+		}
 	}
 }
