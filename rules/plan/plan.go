@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -34,6 +35,9 @@ func StateOf(node *corev1.Node) State {
 type Desired struct {
 	Labels, Annotations, ExtendedResources map[string]string
 	Taints                                 []corev1.Taint
+	// Failed says which rule forbids writing anything else on the Node. It goes into an annotation of Assay's own, which no
+	// rule can write and no record needs to list.
+	Failed string
 }
 
 // Policy says what a plan may do.
@@ -80,6 +84,8 @@ type Step struct {
 	Old, New string
 	// Foreign says that somebody else had written the key.
 	Foreign bool
+	// Mark says that the key is an annotation by which Assay says something itself; no rule has asked for it.
+	Mark bool
 
 	ownedBefore, ownedAfter bool
 	grows                   bool // of a resource: the new amount is the larger one
@@ -105,6 +111,7 @@ func Compute(state State, want Desired, policy Policy) *Plan {
 	p.compare(Annotation, policy.Record.Annotations(), state.Annotations, want.Annotations, equalText)
 	p.compare(Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
 	p.compareTaints(want.Taints)
+	p.mark(assayv1alpha1.FailedAnnotation, want.Failed)
 	slices.SortFunc(p.Steps, compareSteps)
 	slices.SortFunc(p.Left, compareSteps)
 	return p
@@ -120,7 +127,9 @@ func (p *Plan) Removes() bool {
 
 // Takes reports whether the step takes away something that pods may rely on. An amount that grows does not: a kubelet
 // resets the resources it does not know to 0 when it starts, and giving them back is what a fleet waits for after an upgrade.
-func (s Step) Takes() bool { return s.Op == Remove || s.Op == Change && s.ownedBefore && !s.grows }
+func (s Step) Takes() bool {
+	return !s.Mark && (s.Op == Remove || s.Op == Change && s.ownedBefore && !s.grows)
+}
 
 // Without returns the plan without the steps that drop chooses: the keys stay as they are, and whose they are.
 func (p *Plan) Without(drop func(Step) bool) *Plan {
@@ -152,6 +161,23 @@ func (p *Plan) own(kind Kind, key string, owned bool) {
 	} else {
 		delete(set, key)
 	}
+}
+
+// mark plans an annotation of Assay's own, which is there exactly as long as it has something to say.
+func (p *Plan) mark(annotation, value string) {
+	old, present := p.state.Annotations[annotation]
+	s := Step{Kind: Annotation, Key: annotation, Old: old, New: value, Mark: true}
+	switch {
+	case value == "" && present:
+		s.Op = Remove
+	case value != "" && !present:
+		s.Op = Add
+	case value != old:
+		s.Op = Change
+	default:
+		return
+	}
+	p.Steps = append(p.Steps, s)
 }
 
 // compare plans one of the maps.

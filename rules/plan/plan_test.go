@@ -150,6 +150,16 @@ func TestCompute(t *testing.T) {
 			policy:      plan.Policy{Taints: true},
 			taintsPatch: `{"metadata":{"resourceVersion":"9","annotations":{"nfd.node.kubernetes.io/taints":null}}}`,
 		},
+		"SaysThatARuleFailedTheNode": {
+			want:  plan.Desired{Failed: "site/no-gpu"},
+			shown: []string{"+ annotation assay.dev/failed=site/no-gpu"},
+			patch: `{"metadata":{"annotations":{"assay.dev/failed":"site/no-gpu"}}}`,
+		},
+		"TakesBackThatARuleFailedTheNode": {
+			state: plan.State{Annotations: map[string]string{"assay.dev/failed": "site/no-gpu"}},
+			shown: []string{"- annotation assay.dev/failed=site/no-gpu"},
+			patch: `{"metadata":{"annotations":{"assay.dev/failed":null}}}`,
+		},
 		"ForgedRecordRemovesNoProtectedLabel": {
 			state: plan.State{Labels: map[string]string{"kubernetes.io/hostname": "h", "x.node-restriction.kubernetes.io/y": "1", "bank.com/z": "1"},
 				Annotations: map[string]string{labels: "kubernetes.io/hostname,x.node-restriction.kubernetes.io/y,bank.com/z"}},
