@@ -93,4 +93,3 @@ func TestNewMountedRefusesMissingFiles(t *testing.T) {
 		t.Error("accepted")
 	}
 }
-
