@@ -8,7 +8,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 MODULE  := github.com/assay-project/assay
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X $(MODULE)/internal/build.version=$(VERSION) -X $(MODULE)/internal/build.commit=$(COMMIT)
+LDFLAGS := -s -w -X $(MODULE)/internal/build.version=$(VERSION) -X $(MODULE)/internal/build.commit=$(COMMIT) -X main.version=$(VERSION)
 
 # Pinned tools, each in a module of its own so that none raises a version that Assay itself uses. `go tool` compiles them
 # once and keeps the binary in Go's build cache, by version.
@@ -64,6 +64,16 @@ verify: ## Check what no test checks: format, vet, generated code, go.mod, the a
 .PHONY: lint
 lint: ## Run golangci-lint (the first time compiles it: some minutes)
 	$(GOLANGCI_LINT) run
+
+##@ To deliver
+
+# The one date that goes into images, so that the same commit gives the same bytes (reproducible-builds.org).
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+PLATFORMS ?= linux/amd64,linux/arm64
+
+.PHONY: images
+images: ## Build the container images as OCI archives in dist/ (PLATFORMS=linux/amd64 for one platform, IMAGES=assay-worker for one image)
+	go run -C hack/images . -root $(CURDIR) -out $(CURDIR)/dist -version '$(VERSION)' -commit '$(COMMIT)' -ldflags '$(LDFLAGS)' -platforms '$(PLATFORMS)' $(IMAGES)
 
 ##@ Now and then
 

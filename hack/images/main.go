@@ -1,0 +1,203 @@
+// Command images builds Assay's container images: no Docker, no registry, the same bytes each time.
+//
+// An image is a static Go program on an empty base with certificate authorities and one unprivileged user. It is written as
+// an OCI image layout in a tar file (image-spec, image-layout.md), which `ctr images import`, `skopeo copy oci-archive:` and
+// `crane push` read. Beside it lies the list of what went into it, an SBOM per platform.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// component is an image and the program in it.
+type component struct {
+	Name    string // of image and program
+	Package string // of the program, under the root of the project
+	About   string
+}
+
+// components lists the images that Assay is delivered as.
+var components = []component{
+	{"assay-worker", "./cmd/assay-worker", "Discovers the features of a node and publishes them"},
+	{"assay-manager", "./cmd/assay-manager", "Controller, admission webhook and scheduler extender of Assay"},
+	{"assay-cli", "./cmd/assay", "Command line of Assay"},
+}
+
+// options are what the command line says.
+type options struct {
+	root, out, repository string
+	version, commit       string
+	ldflags               string
+	platforms             []v1.Platform
+	created               time.Time
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "images:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	fs := flag.NewFlagSet("images", flag.ExitOnError)
+	fs.Usage = func() {
+		fmt.Fprintln(fs.Output(), "usage: images [flags] [NAME...]\n       images [flags] pack REFERENCE PROGRAM\n\nflags:")
+		fs.PrintDefaults()
+	}
+	opt := options{}
+	fs.StringVar(&opt.root, "root", ".", "root `directory` of the project")
+	fs.StringVar(&opt.out, "out", "dist", "`directory` for the archives")
+	fs.StringVar(&opt.repository, "repository", "ghcr.io/assay-project", "`name` before that of each image")
+	fs.StringVar(&opt.version, "version", "devel", "version and tag of the images")
+	fs.StringVar(&opt.commit, "commit", "", "commit that they are built from")
+	fs.StringVar(&opt.ldflags, "ldflags", "-s -w", "flags for the linker")
+	platforms := fs.String("platforms", "linux/amd64,linux/arm64", "platforms, separated by commas")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if opt.platforms, err = parsePlatforms(*platforms); err != nil {
+		return err
+	}
+	if opt.created, err = sourceDate(os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(opt.out, 0o755); err != nil {
+		return err
+	}
+	if fs.Arg(0) == "pack" {
+		if fs.NArg() != 3 {
+			return fmt.Errorf("pack needs a reference and the path of a static program")
+		}
+		return opt.pack(fs.Arg(1), fs.Arg(2))
+	}
+	chosen, err := choose(fs.Args())
+	if err != nil {
+		return err
+	}
+	for _, c := range chosen {
+		if err := opt.build(c); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// build compiles a component for every platform and writes its image and SBOMs.
+func (o options) build(c component) error {
+	dir, err := os.MkdirTemp("", "assay-images-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+
+	variants := make([]variant, 0, len(o.platforms))
+	for _, platform := range o.platforms {
+		path := filepath.Join(dir, c.Name+"-"+platform.Architecture)
+		if err := compile(o.root, c.Package, path, o.ldflags, platform); err != nil {
+			return err
+		}
+		sbom := filepath.Join(o.out, fmt.Sprintf("%s-%s-%s.spdx.json", c.Name, platform.OS, platform.Architecture))
+		if err := writeSBOM(sbom, path, c, o); err != nil {
+			return err
+		}
+		variants = append(variants, variant{platform, path})
+	}
+	reference := o.repository + "/" + c.Name + ":" + tag(o.version)
+	return o.write(spec{
+		Reference: reference, Program: c.Name, Created: o.created,
+		Annotations: map[string]string{
+			"org.opencontainers.image.title":       c.Name,
+			"org.opencontainers.image.description": c.About,
+			"org.opencontainers.image.licenses":    "Apache-2.0",
+			"org.opencontainers.image.source":      "https://github.com/assay-project/assay",
+			"org.opencontainers.image.version":     o.version,
+			"org.opencontainers.image.revision":    o.commit,
+		},
+	}, variants, c.Name)
+}
+
+// pack makes an image of a program that exists already: in tests, those of Kubernetes.
+func (o options) pack(reference, program string) error {
+	name := reference[strings.LastIndexByte(reference, '/')+1:]
+	name, _, _ = strings.Cut(name, ":")
+	return o.write(spec{Reference: reference, Program: name, Created: o.created}, []variant{{o.platforms[0], program}}, name)
+}
+
+// write writes the archive of an image and says what it is.
+func (o options) write(s spec, variants []variant, file string) error {
+	index, err := assemble(s, variants)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(o.out, file+".oci.tar")
+	if err := archive(path, index, s.Reference); err != nil {
+		return err
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	sizes, err := sizes(index)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s@%s\n  %s: %s\n", s.Reference, digest, path, sizes)
+	return nil
+}
+
+// choose returns the named components, or all.
+func choose(names []string) ([]component, error) {
+	if len(names) == 0 {
+		return components, nil
+	}
+	var chosen []component
+	for _, name := range names {
+		found := false
+		for _, c := range components {
+			if c.Name == name {
+				chosen, found = append(chosen, c), true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no image %q; there are assay-worker, assay-manager and assay-cli", name)
+		}
+	}
+	return chosen, nil
+}
+
+func parsePlatforms(list string) ([]v1.Platform, error) {
+	var platforms []v1.Platform
+	for text := range strings.SplitSeq(list, ",") {
+		p, err := v1.ParsePlatform(text)
+		if err != nil || p.OS != "linux" || p.Architecture == "" {
+			return nil, fmt.Errorf("platform %q: write linux/ARCHITECTURE", text)
+		}
+		platforms = append(platforms, *p)
+	}
+	return platforms, nil
+}
+
+// sourceDate is the one time that goes into an image: SOURCE_DATE_EPOCH (reproducible-builds.org), or else 1970.
+func sourceDate(text string) (time.Time, error) {
+	if text == "" {
+		return time.Unix(0, 0).UTC(), nil
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+// tag makes a version fit for a tag, which may hold no "+".
+func tag(version string) string { return strings.ReplaceAll(version, "+", "_") }
