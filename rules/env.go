@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"sort"
 	"strings"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -29,20 +28,11 @@ func (e *evaluation) Element(feature, element string) (expr.Value, bool) {
 		v, ok := e.matched.values[element]
 		return expr.OfText(v), ok
 	}
-	f := e.lookup(feature)
-	if f == nil {
-		return expr.Value{}, false
+	v, ok := elementOf(e.lookup(feature), element)
+	if ok && v.Kind() == expr.String && e.masks(element) {
+		return expr.OfMasked(), true
 	}
-	if v, ok := f.Attributes.Get(element); ok {
-		if mask := &e.program.opt.Mask; mask.applies(e.rule.set.sensitive) && mask.masks(element) {
-			return expr.OfMasked(), true
-		}
-		return expr.OfText(v), true
-	}
-	if f.Flags.Has(element) {
-		return expr.OfBool(true), true
-	}
-	return expr.Value{}, false
+	return v, ok
 }
 
 // Feature implements expr.Env.
@@ -50,53 +40,23 @@ func (e *evaluation) Feature(feature string) (expr.Value, bool) {
 	if feature == nfdv1alpha1.RuleMatchedFeature {
 		return expr.OfMap(expr.Texts(e.matched.snapshot())), e.matched.exists
 	}
-	f := e.lookup(feature)
-	if f == nil {
-		return expr.Value{}, false
-	}
-	switch {
-	case f.Instances != nil:
-		return expr.OfList(instances{f.Instances, e.masker()}), true
-	case f.Attributes != nil:
-		return expr.OfMap(attributes{f.Attributes, e.masker()}), true
-	default:
-		return expr.OfList(expr.Names(f.Flags.Names())), true
-	}
+	v, ok := featureOf(e.lookup(feature))
+	return e.mask(v), ok
 }
 
-// lookup finds a feature as matchFeatures does, and under its exact name as NFD's @ does.
+// Matched implements expr.Env.
+func (e *evaluation) Matched(feature string) (expr.Value, bool) {
+	v, ok := matchedOf(e.elements, feature)
+	return e.mask(v), ok
+}
+
+// lookup finds a feature under its exact name, as NFD's @ does, and as matchFeatures does.
 func (e *evaluation) lookup(feature string) *facts.Feature {
 	src := e.sourceFor(e.rule.set)
 	if f := src.Feature(feature); f != nil || e.program.opt.Strict {
 		return f
 	}
 	return src.Feature(strings.ToLower(feature))
-}
-
-// Matched implements expr.Env.
-func (e *evaluation) Matched(feature string) (expr.Value, bool) {
-	var list expr.Values
-	pairs := expr.Dict{}
-	mask := e.masker()
-	for _, f := range e.elements {
-		if !strings.EqualFold(f.Feature, feature) {
-			continue
-		}
-		for _, el := range f.Elements {
-			switch {
-			case el.Instance != nil:
-				list = append(list, expr.OfMap(texts{el.Instance, mask}))
-			case el.HasValue:
-				pairs[el.Name] = mask.value(el.Name, el.Value)
-			default:
-				list = append(list, expr.OfText(el.Name))
-			}
-		}
-	}
-	if len(pairs) > 0 {
-		return expr.OfMap(pairs), true
-	}
-	return expr.OfList(list), len(list) > 0
 }
 
 // Item implements expr.Env.
@@ -112,85 +72,54 @@ func (e *evaluation) Spend(steps int) bool {
 	return true
 }
 
-// WithItem evaluates f with another element of a loop.
-func (e *evaluation) withItem(item expr.Value, f func() error) error {
-	old := e.item
-	e.item = item
-	err := f()
-	e.item = old
-	return err
+// masks reports whether the rule at hand may not read an element.
+func (e *evaluation) masks(element string) bool {
+	mask := &e.program.opt.Mask
+	return mask.applies(e.rule.set.sensitive) && mask.masks(element)
 }
 
-// masker hides values; nil hides none.
-type masker struct{ *Masking }
-
-func (e *evaluation) masker() masker {
-	if mask := &e.program.opt.Mask; mask.applies(e.rule.set.sensitive) {
-		return masker{mask}
+// mask hides the values in a map, or in a list of maps, that the rule at hand may not read.
+func (e *evaluation) mask(v expr.Value) expr.Value {
+	if !e.program.opt.Mask.applies(e.rule.set.sensitive) {
+		return v
 	}
-	return masker{}
-}
-
-func (m masker) value(name, value string) expr.Value {
-	if m.Masking != nil && m.masks(name) {
-		return expr.OfMasked()
+	switch v.Kind() {
+	case expr.MapKind:
+		return expr.OfMap(maskedMap{v.Map(), &e.program.opt.Mask})
+	case expr.ListKind:
+		return expr.OfList(maskedList{v.List(), &e.program.opt.Mask})
 	}
-	return expr.OfText(value)
+	return v
 }
 
-// attributes is the map of an attribute feature.
-type attributes struct {
-	*facts.Attributes
-	mask masker
+// maskedMap is a map of which some values may not be read.
+type maskedMap struct {
+	expr.Map
+	mask *Masking
 }
 
 // Get implements expr.Map.
-func (a attributes) Get(name string) (expr.Value, bool) {
-	v, ok := a.Attributes.Get(name)
-	if !ok {
-		return expr.Value{}, false
+func (m maskedMap) Get(name string) (expr.Value, bool) {
+	v, ok := m.Map.Get(name)
+	if ok && m.mask.masks(name) {
+		return expr.OfMasked(), true
 	}
-	return a.mask.value(name, v), true
+	return v, ok
 }
 
-// Keys implements expr.Map.
-func (a attributes) Keys() []string { return a.Names() }
-
-// instances is the list of an instance feature.
-type instances struct {
-	*facts.Instances
-	mask masker
+// maskedList is a list of maps of which some values may not be read.
+type maskedList struct {
+	expr.List
+	mask *Masking
 }
 
 // At implements expr.List.
-func (s instances) At(i int) expr.Value { return expr.OfMap(texts{s.Instance(i), s.mask}) }
-
-// texts is the map of one instance.
-type texts struct {
-	m    map[string]string
-	mask masker
-}
-
-// Len implements expr.Map.
-func (t texts) Len() int { return len(t.m) }
-
-// Get implements expr.Map.
-func (t texts) Get(name string) (expr.Value, bool) {
-	v, ok := t.m[name]
-	if !ok {
-		return expr.Value{}, false
+func (l maskedList) At(i int) expr.Value {
+	v := l.List.At(i)
+	if v.Kind() == expr.MapKind {
+		return expr.OfMap(maskedMap{v.Map(), l.mask})
 	}
-	return t.mask.value(name, v), true
-}
-
-// Keys implements expr.Map.
-func (t texts) Keys() []string {
-	keys := make([]string, 0, len(t.m))
-	for k := range t.m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
+	return v
 }
 
 // templateEnv gives templates the few names that they share with expressions.

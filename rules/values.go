@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/assay-project/assay/rules/expr"
@@ -44,8 +43,8 @@ func matchedOf(matched []match.FeatureElements, feature string) (expr.Value, boo
 		}
 		for _, el := range f.Elements {
 			switch {
-			case el.Instance != nil:
-				list = append(list, expr.OfMap(expr.Texts(el.Instance)))
+			case el.Instance.Exists():
+				list = append(list, expr.OfMap(rowMap{el.Instance}))
 			case el.HasValue:
 				attributes[el.Name] = el.Value
 			default:
@@ -73,27 +72,19 @@ func (m attributeMap) Keys() []string { return m.Names() }
 type instanceList struct{ *facts.Instances }
 
 // At implements expr.List.
-func (l instanceList) At(i int) expr.Value { return expr.OfMap(instanceMap{l.Instances, i}) }
+func (l instanceList) At(i int) expr.Value { return expr.OfMap(rowMap{l.Row(i)}) }
 
-// instanceMap reads one instance without making a map of it.
-type instanceMap struct {
-	all *facts.Instances
-	row int
-}
+// rowMap reads one instance in place.
+type rowMap struct{ facts.Row }
 
 // Len implements expr.Map.
-func (m instanceMap) Len() int { return len(m.Keys()) }
+func (m rowMap) Len() int { return len(m.Names()) }
 
 // Get implements expr.Map.
-func (m instanceMap) Get(name string) (expr.Value, bool) {
-	v, ok := m.all.Get(m.row, name)
+func (m rowMap) Get(name string) (expr.Value, bool) {
+	v, ok := m.Row.Get(name)
 	return expr.OfText(v), ok
 }
 
 // Keys implements expr.Map.
-func (m instanceMap) Keys() []string {
-	return slices.DeleteFunc(slices.Clone(m.all.Names()), func(name string) bool {
-		_, ok := m.all.Get(m.row, name)
-		return !ok
-	})
-}
+func (m rowMap) Keys() []string { return m.Names() }

@@ -81,6 +81,52 @@ func (s *Instances) Instance(i int) map[string]string {
 	return m
 }
 
+// Row is one instance, seen in place. It is a plain value; the zero Row is no instance.
+type Row struct {
+	all   *Instances
+	index int
+}
+
+// Row returns the i-th instance without copying it.
+func (s *Instances) Row(i int) Row { return Row{s, i} }
+
+// Exists tells an instance from none.
+func (r Row) Exists() bool { return r.all != nil }
+
+// Get returns an attribute.
+func (r Row) Get(attribute string) (string, bool) { return r.all.Get(r.index, attribute) }
+
+// GetKey is Get for a prepared name.
+func (r Row) GetKey(k Key) (string, bool) {
+	if r.all == nil {
+		return "", false
+	}
+	p, ok := r.all.names.find(k)
+	if !ok {
+		return "", false
+	}
+	return r.all.columns[p].at(r.index)
+}
+
+// Names returns the names of the attributes, sorted.
+func (r Row) Names() []string {
+	var out []string
+	for p, name := range r.all.Names() {
+		if _, ok := r.all.columns[p].at(r.index); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Map returns a copy; nil if there is no instance.
+func (r Row) Map() map[string]string {
+	if r.all == nil {
+		return nil
+	}
+	return r.all.Instance(r.index)
+}
+
 // Select returns copies of the instances whose bit is set in keep, in their order; a nil keep selects all. It costs as much
 // as the list has cells, which is less than asking for one instance after the other when they have few attributes in
 // common.

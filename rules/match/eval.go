@@ -2,6 +2,7 @@ package match
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -295,8 +296,11 @@ func (e *evaluation) collect(s *facts.Instances, rows bitset) {
 	if !e.want {
 		return
 	}
-	for _, m := range s.Select(rows) {
-		e.elements = append(e.elements, Element{Instance: m})
+	e.elements = slices.Grow(e.elements, rows.count())
+	for i := range s.Len() {
+		if rows.has(i) {
+			e.elements = append(e.elements, Element{Instance: s.Row(i)})
+		}
 	}
 }
 

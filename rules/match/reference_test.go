@@ -65,7 +65,7 @@ func (r reference) term(t Term, f *nfdv1alpha1.Features) (elements []Element, ok
 			}
 			if ok {
 				matched = true
-				elements = append(elements, Element{Instance: instance.Attributes})
+				elements = append(elements, Element{Instance: facts.NewInstances([]map[string]string{instance.Attributes}).Row(0)})
 			}
 		}
 		if !matched {
@@ -107,7 +107,7 @@ func (r reference) term(t Term, f *nfdv1alpha1.Features) (elements []Element, ok
 			}
 			if ok {
 				matched = true
-				elements = append(elements, Element{Instance: instance.Attributes})
+				elements = append(elements, Element{Instance: facts.NewInstances([]map[string]string{instance.Attributes}).Row(0)})
 				break
 			}
 		}
@@ -265,7 +265,7 @@ func TestAgreesWithReference(t *testing.T) {
 			if got.OK != ok || (err != nil) != failed {
 				t.Fatalf("seed %d strict %v: got %v, %v, want %v, error %v\nterms %s\nfeatures %v", seed, strict, got.OK, err, ok, failed, dump(terms), features)
 			}
-			if diff := cmp.Diff(matched, got.Matched, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(matched, got.Matched, cmpopts.EquateEmpty(), cmp.Transformer("printable", printable)); diff != "" {
 				t.Fatalf("seed %d strict %v (-reference +got):\n%s\nterms %s\nfeatures %v", seed, strict, diff, dump(terms), features)
 			}
 			bare, bareErr := m.Eval(src, false)

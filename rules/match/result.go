@@ -1,5 +1,7 @@
 package match
 
+import "github.com/assay-project/assay/rules/facts"
+
 // Result says whether a node satisfies a Matcher.
 type Result struct {
 	// OK is true if all terms hold.
@@ -28,6 +30,6 @@ type Element struct {
 	Value string
 	// HasValue tells an attribute from a flag.
 	HasValue bool
-	// Instance holds the attributes of an instance and is nil for anything else.
-	Instance map[string]string
+	// Instance is the instance, and does not exist for anything else.
+	Instance facts.Row
 }

@@ -78,8 +78,8 @@ func evaluate(t *testing.T, terms []Term, src facts.Source, strict bool) *outcom
 
 func printable(e Element) map[string]any {
 	switch {
-	case e.Instance != nil:
-		return map[string]any{"instance": e.Instance}
+	case e.Instance.Exists():
+		return map[string]any{"instance": e.Instance.Map()}
 	case e.HasValue:
 		return map[string]any{"name": e.Name, "value": e.Value}
 	}

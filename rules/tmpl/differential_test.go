@@ -26,7 +26,7 @@ func standardData(terms []match.FeatureElements) map[string]map[string][]map[str
 			}
 			var elements []map[string]string
 			for _, e := range term.Elements {
-				m := e.Instance
+				m := e.Instance.Map()
 				if m == nil {
 					m = map[string]string{"Name": e.Name}
 					if e.HasValue {

@@ -1,6 +1,9 @@
 package tmpl
 
-import "github.com/assay-project/assay/rules/match"
+import (
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/match"
+)
 
 // lineStmt is a run of text and of fields of the dot, which is what the bodies of nearly all ranges consist of. On an
 // instance or attribute it writes them in one go; on anything else it runs the statements one by one.
@@ -14,6 +17,7 @@ type lineStmt struct {
 type part struct {
 	text  []byte
 	field string
+	key   facts.Key // of the field
 	stmt  *printStmt
 }
 
@@ -50,7 +54,7 @@ func fusible(b block) (parts []part) {
 			continue
 		case *printStmt:
 			if f, ok := n.pipe.(*fieldExpr); ok && f.base == nil && len(f.path) == 1 {
-				parts = append(parts, part{field: f.path[0], stmt: n})
+				parts = append(parts, part{field: f.path[0], key: facts.MakeKey(f.path[0]), stmt: n})
 				continue
 			}
 		}
@@ -74,7 +78,7 @@ func (n *lineStmt) exec(s *state, dot value) signal {
 			out = append(out, p.text...)
 			continue
 		}
-		text, ok := element.Instance[p.field]
+		text, ok := element.Instance.GetKey(p.key)
 		if !ok {
 			text = field(p.stmt.pipe.(*fieldExpr).at, dot, p.field).str
 		}

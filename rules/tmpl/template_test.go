@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/match"
 	"github.com/assay-project/assay/rules/tmpl"
 )
@@ -18,8 +19,8 @@ func sample() []match.FeatureElements {
 		{Feature: "system.osRelease", Elements: []match.Element{
 			{Name: "ID", Value: "ubuntu", HasValue: true}, {Name: "VERSION_ID.major", Value: "22", HasValue: true}}},
 		{Feature: "pci.device", Elements: []match.Element{
-			{Instance: map[string]string{"class": "0300", "vendor": "10de", "device": "1db6", "sriov_totalvfs": "8"}},
-			{Instance: map[string]string{"class": "0200", "vendor": "8086", "device": "158b"}}}},
+			{Instance: instance(map[string]string{"class": "0300", "vendor": "10de", "device": "1db6", "sriov_totalvfs": "8"})},
+			{Instance: instance(map[string]string{"class": "0200", "vendor": "8086", "device": "158b"})}}},
 		{Feature: "a.b.c", Elements: []match.Element{{Name: "x", Value: "y", HasValue: true}}},
 		{Feature: "Plain", Elements: []match.Element{{Name: "z"}}},
 	}
@@ -277,14 +278,23 @@ func TestLeftOutFunctionsAreNotThere(t *testing.T) {
 	}
 }
 
+func instance(attributes map[string]string) facts.Row {
+	return facts.NewInstances([]map[string]string{attributes}).Row(0)
+}
+
 // pciDevices is the common shape: a line for each of 80 devices of a few kinds.
 func pciDevices() (source string, data []match.FeatureElements) {
-	elements := make([]match.Element, 80)
-	for i := range elements {
-		elements[i].Instance = map[string]string{
+	devices := make([]map[string]string, 80)
+	for i := range devices {
+		devices[i] = map[string]string{
 			"class": []string{"0300", "0200", "0106", "0604"}[i%4], "vendor": []string{"10de", "8086", "15b3"}[i%3],
 			"device": "1db6", "subsystem_vendor": "10de", "subsystem_device": "1212", "sriov_totalvfs": "0",
 		}
+	}
+	all := facts.NewInstances(devices)
+	elements := make([]match.Element, all.Len())
+	for i := range elements {
+		elements[i].Instance = all.Row(i)
 	}
 	return "{{ range .pci.device }}x-{{ .class }}-{{ .vendor }}=present\n{{ end }}", []match.FeatureElements{{Feature: "pci.device", Elements: elements}}
 }

@@ -130,8 +130,8 @@ func (v value) entry(key string) (value, bool) {
 	switch v.kind {
 	case kindElement:
 		e := v.ref.(*match.Element)
-		if e.Instance != nil {
-			s, ok := e.Instance[key]
+		if e.Instance.Exists() {
+			s, ok := e.Instance.Get(key)
 			return text(s), ok
 		}
 		switch {
@@ -167,8 +167,8 @@ var (
 
 func elementKeys(e *match.Element) []string {
 	switch {
-	case e.Instance != nil:
-		return slices.Sorted(maps.Keys(e.Instance))
+	case e.Instance.Exists():
+		return e.Instance.Names()
 	case e.HasValue:
 		return attributeKeys
 	}
