@@ -229,11 +229,28 @@ func expression(e *nfdv1alpha1.MatchExpression) *match.Expr {
 func (c *compiler) outputs(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	r.vars = c.variables(path.Child("vars"), in.Vars)
 	r.labels = c.assignments(path.Child("labels"), KindLabel, in.Labels, r)
+	if c.opt.Custom {
+		c.ignoreOnNodes(path, in)
+		return
+	}
 	r.annotations = c.assignments(path.Child("annotations"), KindAnnotation, in.Annotations, r)
 	r.resources = c.assignments(path.Child("extendedResources"), KindResource, in.ExtendedResources, r)
 	for i, t := range in.Taints {
 		c.taint(path.Child("taints").Index(i), r, t)
 	}
+}
+
+// ignoreOnNodes says which outputs a rule of the worker's configuration cannot have: a worker publishes labels, and writes no
+// Node.
+func (c *compiler) ignoreOnNodes(path *field.Path, in *nfdv1alpha1.Rule) {
+	ignored := func(name string, n int) {
+		if n > 0 {
+			c.report.warn(path.Child(name), RankDefect, "ignored in the worker's configuration; write a NodeFeatureRule")
+		}
+	}
+	ignored("annotations", len(in.Annotations))
+	ignored("extendedResources", len(in.ExtendedResources))
+	ignored("taints", len(in.Taints))
 }
 
 func (c *compiler) taint(path *field.Path, r *rule, t corev1.Taint) {

@@ -35,6 +35,16 @@ type output struct {
 	raw   string // as the author wrote it: what back-references are told
 	value string
 	how   string
+	// told is what back-references are told in place of the value: NFD tells them of a reference, not of what it refers to.
+	told string
+}
+
+// forBackreferences is what rule.matched holds of an output.
+func (o *output) forBackreferences() string {
+	if o.told != "" {
+		return o.told
+	}
+	return o.value
 }
 
 type outputOp uint8
@@ -276,7 +286,8 @@ func (s *matchedState) add(r *rule, res *result) bool {
 	}
 	changed := !s.exists
 	s.exists = true
-	for _, out := range res.outputs {
+	for i := range res.outputs {
+		out := &res.outputs[i]
 		if out.kind != KindLabel && out.kind != KindVar || s.only != nil && !s.only[out.raw] {
 			continue
 		}
@@ -295,7 +306,7 @@ func (s *matchedState) add(r *rule, res *result) bool {
 		case opAppend, opAppendUnique:
 			s.values[out.raw] = appendItem(s.values[out.raw], out.value, out.op == opAppendUnique)
 		default:
-			s.values[out.raw] = out.value
+			s.values[out.raw] = out.forBackreferences()
 		}
 		s.priorities[out.raw] = r.set.priority
 	}

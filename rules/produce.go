@@ -147,6 +147,9 @@ func (e *evaluation) assign(a *assignment) error {
 	value, err := a.value.Format(e)
 	if err == nil {
 		e.write(a.kind, name, value, how)
+		if n := len(e.result.outputs); e.program.opt.Strict && a.reference != "" && n > 0 && e.result.outputs[n-1].raw == name {
+			e.result.outputs[n-1].told = a.reference
+		}
 		return nil
 	}
 	var fault *expr.Error
