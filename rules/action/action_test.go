@@ -1,6 +1,7 @@
 package action
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -295,4 +296,45 @@ func TestEveryActionIsDescribed(t *testing.T) {
 			t.Errorf("%s is not described", d.Name)
 		}
 	}
+}
+
+func FuzzRun(f *testing.F) {
+	f.Add("set-attribute", `{"path":"/labels/{node}","value":"{@cpu.x.count}"}`, `[1,{"a":"{node}"}]`)
+	f.Add("extend-attribute", `{"path":"/taints","value":[{"key":"a","effect":"NoSchedule"}]}`, `null`)
+	f.Add("set-var", `["a",{"b":["{@net.dev}"]}]`, `"{@net.dev}"`)
+	f.Add("set-instance-attribute", `{"feature":"a.b","match":{"n":"{item}"},"name":"c","value":"d"}`, `["{node}"]`)
+	f.Add("event", `{"reason":"A","msg":"{@cpu.x.nope}"}`, `{}`)
+	f.Fuzz(func(t *testing.T, op, arguments, loop string) {
+		if !json.Valid([]byte(arguments)) || !json.Valid([]byte(loop)) {
+			return
+		}
+		in := nfdv1alpha1.Action{Op: op, Args: nfdv1alpha1.JSON{Raw: []byte(arguments)}, Loop: &nfdv1alpha1.JSON{}}
+		if err := in.Loop.UnmarshalJSON([]byte(loop)); err != nil {
+			return
+		}
+		for _, phase := range []nfdv1alpha1.Phase{nfdv1alpha1.PhaseEarly, nfdv1alpha1.PhaseMain} {
+			c := &args.Compiler{Scope: &expr.Scope{Vars: map[string]bool{"list": true}}}
+			a := Compile(c, nil, phase, in)
+			if (a == nil) != (len(c.Errors) > 0) {
+				t.Fatalf("compiled %v with %v", a, c.Errors)
+			}
+			if a == nil {
+				continue
+			}
+			var before []string
+			for range 2 {
+				r := &recorder{machine: newMachine(), annotations: map[string]string{}}
+				if err := a.Run(r, r); err != nil && err.Error() == "" {
+					t.Error("error without a message")
+				}
+				if before != nil && !slices.Equal(before, r.lines) {
+					t.Errorf("first %q, then %q", before, r.lines)
+				}
+				before = r.lines
+			}
+			a.Output()
+			a.Variable()
+			a.Derives()
+		}
+	})
 }

@@ -54,7 +54,7 @@ func (p *parser) resolve(start int, name string) *node {
 		n = p.node(opHost, start, String)
 	case "item":
 		n = p.node(opItem, start, anyKind)
-		n.missing = p.missing(start, "no item")
+		n.missing = p.missing("no item")
 		if !p.scope.Item {
 			p.fail(start, "item exists only in a loop", "")
 		}
@@ -70,7 +70,7 @@ func (p *parser) resolve(start int, name string) *node {
 		if number, ok := numberName(word); ok {
 			n = p.node(opNumber, start, Int)
 			n.value = OfInt(number)
-			n.missing = p.missing(start, "the node's name has no number "+word)
+			n.missing = p.missing("the node's name has no number " + word)
 		} else {
 			return p.dottedVar(p.node(opVar, start, anyKind), name, start+len(name))
 		}
@@ -126,7 +126,7 @@ func (p *parser) matched(start int, path string) *node {
 		p.fail(start, "matched needs matchFeatures or matchAny in the same rule", "")
 	}
 	n.name = strings.ToLower(domain + "." + feature)
-	n.missing = p.missing(start, "nothing matched of "+n.name)
+	n.missing = p.missing("nothing matched of " + n.name)
 	if element == "" {
 		return n
 	}
@@ -158,7 +158,7 @@ func (p *parser) variable(n *node, name string, end int) *node {
 		p.unknown(name, end)
 	}
 	n.op, n.kind, n.name = opVar, anyKind, name
-	n.missing = p.missing(n.pos, "no value for "+name)
+	n.missing = p.missing("no value for " + name)
 	return n
 }
 
@@ -175,9 +175,11 @@ func (p *parser) attrs(n *node, path string, pos int) *node {
 
 // unknown reports a name that nobody declared.
 func (p *parser) unknown(name string, end int) {
-	p.mistakes = append(p.mistakes, mistake{
-		pos: end, message: "unknown name " + clip(name), hint: p.nameHint(name, end), lenient: true,
-	})
+	m := mistake{pos: end, message: "unknown name " + clip(name), lenient: true}
+	if !p.quiet {
+		m.hint = p.nameHint(name, end)
+	}
+	p.mistakes = append(p.mistakes, m)
 }
 
 // nameHint says what an unknown name may have been meant to be.
@@ -220,7 +222,7 @@ func (p *parser) reference() *node {
 	if ref.Element == "" {
 		n.op, n.kind = opFeature, collection
 	}
-	n.missing = p.missing(start, "no value for "+ref.String())
+	n.missing = p.missing("no value for " + ref.String())
 	return n
 }
 

@@ -21,6 +21,7 @@ type parser struct {
 	text  string
 	pos   int
 	scope *Scope
+	quiet bool // nobody will see the hints
 
 	nodes, depth int
 	named        bool // the expression holds a name
@@ -74,9 +75,10 @@ func (p *parser) check(parsed *part) {
 // format reads the format behind the colon.
 func (p *parser) format() *format {
 	p.pos++
-	end := strings.IndexByte(p.text[p.pos:], '}')
+	near := p.text[p.pos:min(len(p.text), p.pos+maxQuote)] // a search to the end, for each brace of a long text, adds up
+	end := strings.IndexByte(near, '}')
 	if end < 0 {
-		p.syntax(len(p.text), "missing }", "")
+		p.syntax(p.pos+len(near), "missing }", "")
 		return nil
 	}
 	spec := p.text[p.pos : p.pos+end]
@@ -351,7 +353,7 @@ func (p *parser) attr(x *node, name string, pos int) *node {
 	case String, Int, Bool:
 		p.fail(pos, fmt.Sprintf("%s has no element %s", x.kind, clip(name)), fieldHint(name))
 	}
-	n.missing = p.missing(n.pos, "no element "+name)
+	n.missing = p.missing("no element " + name)
 	return n
 }
 
@@ -417,10 +419,8 @@ func (p *parser) node(o op, pos int, kind Kind) *node {
 	return &p.arena[len(p.arena)-1]
 }
 
-// missing prepares the error of a value that does not exist.
-func (p *parser) missing(pos int, message string) *Error {
-	return &Error{Column: column(p.text, pos), Message: message, Missing: true}
-}
+// missing prepares the error of a value that does not exist. Its column is filled in once the expression is accepted.
+func (p *parser) missing(message string) *Error { return &Error{Message: message, Missing: true} }
 
 // unexpected reports what stands here.
 func (p *parser) unexpected() {

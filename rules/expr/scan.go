@@ -11,6 +11,9 @@ import (
 // maxWarnings is how many pieces of one text are warned about: the first few say all there is to learn.
 const maxWarnings = 8
 
+// maxProblems is how many mistakes of one text are reported before the rest of it is left alone.
+const maxProblems = 32
+
 // compiler takes a text apart into literal text and expressions.
 type compiler struct {
 	text  string
@@ -25,6 +28,7 @@ type compiler struct {
 	escaped     bool // a doubled brace was made a single one
 	holds       bool // there is an expression, possibly a doubled one
 	arena       []node
+	scratch     []node // of what is parsed only to see whether it could be
 	problems    []Problem
 }
 
@@ -114,9 +118,7 @@ func (c *compiler) opening(pos int) int {
 		}
 		return pos + 2
 	case c.place != Strict && pos > 0 && c.text[pos-1] == '$':
-		end := strings.IndexByte(rest, '}') // ${…} belongs to shells and to Flux
-		c.literal = append(c.literal, c.text[pos:pos+1+end+1]...)
-		return pos + 1 + end + 1
+		return c.shell(pos)
 	case c.place == Regex && regexClass(c.text[:pos]):
 		c.literal = append(c.literal, '{')
 		return pos + 1
@@ -128,6 +130,16 @@ func (c *compiler) opening(pos int) int {
 	}
 	c.literal = append(c.literal, '{')
 	return pos + 1
+}
+
+// shell leaves ${…} alone, which belongs to shells and to Flux.
+func (c *compiler) shell(pos int) int {
+	end := strings.IndexByte(c.text[pos:], '}')
+	if end < 0 {
+		end = len(c.text) - pos - 1 // nothing behind it can be an expression either
+	}
+	c.literal = append(c.literal, c.text[pos:pos+end+1]...)
+	return pos + end + 1
 }
 
 // closing handles the } at pos, which belongs to no expression.
@@ -147,7 +159,7 @@ func (c *compiler) closing(pos int) int {
 
 // expression handles the { at pos, behind which an expression may stand.
 func (c *compiler) expression(pos int) int {
-	p := parser{text: c.text, pos: pos + 1, scope: c.scope, arena: c.arena}
+	p := parser{text: c.text, pos: pos + 1, scope: c.scope, arena: c.arena, quiet: c.lenient() && len(c.problems) >= maxWarnings}
 	parsed := p.parse()
 	c.arena = p.arena
 	if !p.failed && len(p.mistakes) == 0 {
@@ -155,7 +167,7 @@ func (c *compiler) expression(pos int) int {
 	}
 	if !c.lenient() {
 		c.mistakes(p.mistakes)
-		if p.failed {
+		if p.failed || len(c.problems) >= maxProblems {
 			return -1
 		}
 		c.expressions++
@@ -167,6 +179,9 @@ func (c *compiler) expression(pos int) int {
 		return pos + 1
 	}
 	c.mistakes(p.mistakes)
+	if len(c.problems) >= maxProblems {
+		return -1
+	}
 	c.literal = append(c.literal, '{')
 	return pos + 1
 }
@@ -186,6 +201,11 @@ func (c *compiler) accept(pos int, p *parser, parsed part) int {
 		c.problem(pos, parsed.node.kind.String()+" is no text", "choose an element, or write .join(\",\")")
 		return p.pos
 	}
+	parsed.node.walk(func(n *node) {
+		if n.missing != nil {
+			n.missing.Column = column(c.text, n.pos)
+		}
+	})
 	c.flush()
 	c.parts = append(c.parts, parsed)
 	return p.pos
@@ -196,8 +216,9 @@ func (c *compiler) keepsKind() bool { return c.place == Var || c.place == Arg }
 
 // doubled reports whether a valid expression stands at pos, between doubled braces.
 func (c *compiler) doubled(pos int) bool {
-	p := parser{text: c.text, pos: pos, scope: c.scope}
+	p := parser{text: c.text, pos: pos, scope: c.scope, quiet: true, arena: c.scratch[:0]}
 	p.parse()
+	c.scratch = p.arena
 	return !p.failed && len(p.mistakes) == 0 && p.named && strings.HasPrefix(c.text[p.pos:], "}")
 }
 
@@ -222,7 +243,7 @@ func (c *compiler) mistakes(list []mistake) {
 }
 
 func (c *compiler) warn(m mistake) {
-	if len(c.problems) == maxWarnings {
+	if len(c.problems) >= maxWarnings {
 		return
 	}
 	c.problems = append(c.problems, Problem{
