@@ -70,3 +70,26 @@ func (o *Outcome) Produced() map[string]string {
 	maps.Copy(out, state.values)
 	return out
 }
+
+// Unmet counts the parts of the requirement that the node does not meet. It says how near a node is, for hints.
+func (q *Requirement) Unmet(in Input, matched map[string]string) int {
+	e := q.evaluation(in, matched)
+	r := q.rule
+	n := 0
+	if r.features != nil {
+		n += r.features.Unmet(e.src)
+	}
+	if len(r.any) > 0 {
+		least := r.any[0].Unmet(e.src)
+		for _, m := range r.any[1:] {
+			least = min(least, m.Unmet(e.src))
+		}
+		n += least
+	}
+	for _, c := range r.conditions {
+		if ok, err := c.Eval(e); err != nil || !ok {
+			n++
+		}
+	}
+	return n
+}

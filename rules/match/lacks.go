@@ -49,3 +49,24 @@ func (t *TermTrace) asks(x *ExprTrace) string {
 	without.Key = ""
 	return what + " " + without.describe()
 }
+
+// Unmet counts the expressions that do not hold, and terms that fail otherwise. It says how near src is, for hints.
+func (m *Matcher) Unmet(src facts.Source) int {
+	n := 0
+	for i := range m.terms {
+		t := m.traceTerm(src, i)
+		if t.Held {
+			continue
+		}
+		before := n
+		for _, x := range t.Expressions {
+			if !x.Held {
+				n++
+			}
+		}
+		if n == before {
+			n++
+		}
+	}
+	return n
+}

@@ -41,6 +41,9 @@ const (
 	FeaturesGenerationAnnotation = GroupName + "/features-generation"
 	// MarkerResource is the extended resource that marks pods for an extender attached to the default scheduler.
 	MarkerResource = GroupName + "/features"
+	// SchedulingLabel on a Namespace says that NodeFeatureSchedulingPolicies apply to its pods, with the value below.
+	SchedulingLabel        = GroupName + "/scheduling"
+	SchedulingLabelEnabled = "enabled"
 	// FailedAnnotation on a Node says which rule's fail action keeps its labels as they are.
 	FailedAnnotation = GroupName + "/failed"
 )

@@ -1,0 +1,269 @@
+package fleet_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/request"
+)
+
+// node makes a node with these CPU flags.
+func node(in *facts.Interner, name string, flags ...string) fleet.Node {
+	return fleet.Node{Input: rules.Input{
+		Node:  rules.Node{Name: name},
+		Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags(flags...)}}, in),
+	}}
+}
+
+func ask(t testing.TB, required string) *request.Ask {
+	t.Helper()
+	a, report := request.Annotations(map[string]string{"assay.dev/required-features": required}, field.NewPath("metadata"), rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors.ToAggregate())
+	}
+	return a
+}
+
+func exists(flags ...string) string {
+	out := "matchFeatures:\n- feature: cpu.cpuid\n  matchExpressions:\n"
+	for _, f := range flags {
+		out += fmt.Sprintf("    %s: {op: Exists}\n", f)
+	}
+	return out
+}
+
+// why returns for each node why it does not have what is asked for.
+func why(v *fleet.View, a *request.Ask, now int64, names ...string) map[string]string {
+	out := map[string]string{}
+	j := v.Judge(a, now)
+	defer j.End()
+	for _, name := range names {
+		reason, nobody := j.Check([]byte(name))
+		switch {
+		case reason == nil:
+			out[name] = ""
+		case nobody:
+			out[name] = reason.Nobody
+		default:
+			out[name] = reason.Text
+		}
+	}
+	return out
+}
+
+func TestFollowsTheFacts(t *testing.T) {
+	in := facts.NewInterner()
+	v := fleet.New()
+	v.Put(node(in, "a", "AVX", "AMX"))
+	v.Put(node(in, "b", "AVX"))
+	a := ask(t, exists("AVX", "AMX"))
+	const lacks = "node feature requirement not met: cpu.cpuid/AMX"
+	check := func(step string, want map[string]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, why(v, a, 0, "a", "b", "c")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step, diff)
+		}
+	}
+	const unknown = "node feature requirement not met: nothing is known of the node"
+	check("at first", map[string]string{"a": "", "b": lacks, "c": unknown})
+	v.Put(node(in, "b", "AVX", "AMX"))
+	check("b gains it", map[string]string{"a": "", "b": "", "c": unknown})
+	v.Put(node(in, "a", "AVX"))
+	v.Put(node(in, "b", "AVX"))
+	nobody := `"` + lacks + ` (no node has it)"`
+	check("nobody has it", map[string]string{"a": nobody, "b": nobody, "c": unknown})
+	v.Remove("a")
+	v.Put(node(in, "c", "AVX", "AMX")) // gets the number of a
+	check("a is replaced by c", map[string]string{"a": unknown, "b": lacks, "c": ""})
+}
+
+func TestRuleMatchedIsLive(t *testing.T) {
+	in := facts.NewInterner()
+	program := func(flag string) *rules.Program {
+		spec := &nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{
+			Name:   "fast",
+			Labels: map[string]string{"fast": "yes"},
+			MatchFeatures: nfdv1alpha1.FeatureMatcher{{
+				Feature:          "cpu.cpuid",
+				MatchExpressions: &nfdv1alpha1.MatchExpressionSet{flag: {Op: nfdv1alpha1.MatchExists}},
+			}},
+		}}}
+		set, report := rules.CompileSpec("r", spec, rules.Options{})
+		if !report.OK() {
+			t.Fatal(report.Errors.ToAggregate())
+		}
+		return rules.Link(rules.Options{}, set)
+	}
+	v := fleet.New()
+	v.Put(node(in, "a", "AMX"))
+	v.Put(node(in, "b", "AVX"))
+	v.SetProgram(program("AMX"))
+	for _, name := range []string{"fast", "feature.node.kubernetes.io/fast"} {
+		a := ask(t, "matchFeatures: [{feature: rule.matched, matchExpressions: {"+name+": {op: In, value: [\"yes\"]}}}]")
+		if got := v.Ask(a, 5).Sample; !cmp.Equal(got, []string{"a"}) {
+			t.Errorf("%s: got %v, want a", name, got)
+		}
+		v.SetProgram(program("AVX"))
+		if got := v.Ask(a, 5).Sample; !cmp.Equal(got, []string{"b"}) {
+			t.Errorf("%s, after the rule has changed: got %v, want b", name, got)
+		}
+		v.Put(node(in, "a", "AVX"))
+		if got := v.Ask(a, 5).Sample; !cmp.Equal(got, []string{"a", "b"}) {
+			t.Errorf("%s, after a has changed: got %v, want a and b", name, got)
+		}
+		v.Put(node(in, "a", "AMX"))
+		v.SetProgram(program("AMX"))
+	}
+}
+
+func TestConditionsReadLabelsOfNodes(t *testing.T) {
+	v := fleet.New()
+	n := node(facts.NewInterner(), "a", "AVX")
+	n.Labels = map[string]string{"pool": "blue"}
+	v.Put(n)
+	a := ask(t, `conditions: [{op: eq, args: {values: ["{node.labels.pool}", "green"]}}]`)
+	if got := v.Ask(a, 1).Matching; got != 0 {
+		t.Errorf("%d nodes match before the label changes, want none", got)
+	}
+	n.Labels = map[string]string{"pool": "green"}
+	v.Put(n)
+	if got := v.Ask(a, 1).Matching; got != 1 {
+		t.Errorf("%d nodes match after the label has changed, want 1", got)
+	}
+}
+
+func TestStaleFactsAreRejectedIfAskedFor(t *testing.T) {
+	v := fleet.New()
+	n := node(facts.NewInterner(), "a", "AVX")
+	n.Seen = 1000
+	v.Put(n)
+	trusting := ask(t, exists("AVX"))
+	strict := request.Join(trusting, &request.Ask{StaleAfter: 60})
+	if got := why(v, trusting, 5000, "a")["a"]; got != "" {
+		t.Errorf("without staleAfter: %s", got)
+	}
+	if got := why(v, strict, 1060, "a")["a"]; got != "" {
+		t.Errorf("at the age of staleAfter: %s", got)
+	}
+	if got := why(v, strict, 1061, "a")["a"]; got == "" {
+		t.Error("a node with stale features was accepted")
+	}
+	v.Seen("a", 1050)
+	if got := why(v, strict, 1061, "a")["a"]; got != "" {
+		t.Errorf("after a sign of life: %s", got)
+	}
+}
+
+func TestNearestNodeLacksLeast(t *testing.T) {
+	in := facts.NewInterner()
+	v := fleet.New()
+	v.Put(node(in, "a", "FX"))
+	v.Put(node(in, "c", "FX", "FY"))
+	v.Put(node(in, "b", "FX", "FY"))
+	got := v.Ask(ask(t, exists("FX", "FY", "FZ")), 3)
+	want := fleet.Answer{Nodes: 3, Nearest: "b", Lacks: "cpu.cpuid/FZ"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestBitsAgreeWithEvaluation does random things to a fleet and compares the bits with what the engine says.
+func TestBitsAgreeWithEvaluation(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	in := facts.NewInterner()
+	v := fleet.New()
+	have := map[string]fleet.Node{}
+	all := []string{"A", "B", "C", "D"}
+	var asks []*request.Ask
+	for i := range all {
+		for j := range all {
+			if i != j {
+				asks = append(asks, ask(t, exists(all[i], all[j])))
+			}
+		}
+	}
+	for range 3000 {
+		name := fmt.Sprintf("n%d", r.IntN(130))
+		switch r.IntN(3) {
+		case 0, 1:
+			var flags []string
+			for _, f := range all {
+				if r.IntN(2) == 0 {
+					flags = append(flags, f)
+				}
+			}
+			have[name] = node(in, name, flags...)
+			v.Put(have[name])
+		case 2:
+			delete(have, name)
+			v.Remove(name)
+		}
+		a := asks[r.IntN(len(asks))]
+		want := map[string]bool{}
+		for name, n := range have {
+			want[name], _ = a.Required[0].Eval(n.Input, nil)
+		}
+		got := map[string]bool{}
+		j := v.Judge(a, 0)
+		for name := range have {
+			reason, _ := j.Check([]byte(name))
+			got[name] = reason == nil
+			if reason != nil && reason.Lacks == "" {
+				t.Errorf("no reason for %s", name)
+			}
+		}
+		j.End()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatal(diff)
+		}
+		if n := v.Ask(a, 0); n.Nodes != len(have) {
+			t.Fatalf("%d nodes, want %d", n.Nodes, len(have))
+		}
+	}
+}
+
+func TestForgetsWhatIsNotAskedFor(t *testing.T) {
+	in := facts.NewInterner()
+	v := fleet.New()
+	v.Put(node(in, "a", "F7"))
+	for i := range 3000 {
+		v.Judge(ask(t, exists(fmt.Sprintf("F%d", i))), 0).End()
+	}
+	if n := v.Requirements(); n > 1024 {
+		t.Errorf("%d requirements are kept", n)
+	}
+	if got := why(v, ask(t, exists("F7")), 0, "a")["a"]; got != "" {
+		t.Errorf("a requirement that was forgotten and is asked for again: %s", got)
+	}
+}
+
+// BenchmarkChangeOfOneNode changes the facts of one node of 5,000 while 200 requirements are kept, all of which read what
+// changes, to content that was never seen before.
+func BenchmarkChangeOfOneNode(b *testing.B) {
+	in := facts.NewInterner()
+	v := fleet.New()
+	for i := range 5000 {
+		v.Put(node(in, fmt.Sprintf("node-%d", i), "AVX", fmt.Sprintf("K%d", i%20)))
+	}
+	for i := range 200 {
+		v.Judge(ask(b, exists("AVX", fmt.Sprintf("F%d", i))), 0).End()
+	}
+	changes := make([]fleet.Node, 1024)
+	for i := range changes {
+		changes[i] = node(in, "node-77", "AVX", fmt.Sprintf("U%d", i))
+	}
+	i := 0
+	for b.Loop() {
+		v.Put(changes[i%len(changes)])
+		i++
+	}
+	b.ReportMetric(float64(v.Requirements()), "requirements")
+}

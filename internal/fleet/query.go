@@ -1,0 +1,170 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/request"
+)
+
+// Answer is which nodes have what is asked for.
+type Answer struct {
+	// Nodes is how many there are in all, Matching how many have everything that is required.
+	Nodes, Matching int
+	// Sample are some of those, by name: the first ones.
+	Sample []string
+	// Nearest is a node that lacks least, and Lacks what it lacks first; empty if some node lacks nothing.
+	Nearest, Lacks string
+}
+
+// Ask returns which nodes have everything that is required, with at most sample names.
+func (v *View) Ask(ask *request.Ask, sample int) Answer {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := Answer{Nodes: len(v.index)}
+	sets := make([]*set, len(ask.Required))
+	for i, r := range ask.Required {
+		sets[i] = v.set(r)
+	}
+	for i := range v.nodes {
+		n := &v.nodes[i]
+		if n.name == "" || slices.ContainsFunc(sets, func(s *set) bool { return !s.has(int32(i)) }) { //nolint:gosec // see number
+			continue
+		}
+		out.Matching++
+		out.Sample = append(out.Sample, n.name)
+	}
+	slices.Sort(out.Sample)
+	if len(out.Sample) > sample {
+		out.Sample = slices.Clone(out.Sample[:sample])
+	}
+	if out.Matching == 0 {
+		out.Nearest, out.Lacks = v.nearest(sets)
+	}
+	return out
+}
+
+// nearest returns the node that lacks the fewest things, the first of them by name. It looks at one node of each kind.
+func (v *View) nearest(sets []*set) (name, lacks string) {
+	type candidate struct {
+		name   string
+		unmet  int
+		lacks  string
+		values int
+	}
+	var best *candidate
+	seen := map[string]bool{}
+	for i := range v.nodes {
+		n := &v.nodes[i]
+		if n.name == "" {
+			continue
+		}
+		c := candidate{name: n.name, values: -len(n.in.Facts.Names())}
+		identity, memorable := "", true
+		for _, s := range sets {
+			k, ok := s.kindOf(n)
+			memorable = memorable && ok
+			identity += k.text()
+		}
+		if memorable && seen[identity] && best.name < c.name {
+			continue
+		}
+		seen[identity] = true
+		for _, s := range sets {
+			c.unmet += s.req.Unmet(n.in, n.matched)
+			if c.lacks == "" {
+				c.lacks = s.req.Lacks(n.in, n.matched)
+			}
+		}
+		if best == nil || cmp.Or(cmp.Compare(c.unmet, best.unmet), cmp.Compare(c.values, best.values), cmp.Compare(c.name, best.name)) < 0 {
+			best = &c
+		}
+	}
+	if best == nil {
+		return "", ""
+	}
+	return best.name, best.lacks
+}
+
+// text is the kind as a key.
+func (k kind) text() string {
+	out := make([]byte, 0, len(k)*3*8)
+	for _, id := range k {
+		for _, part := range id {
+			for shift := 0; shift < 64; shift += 8 {
+				out = append(out, byte(part>>shift))
+			}
+		}
+	}
+	return string(out)
+}
+
+// Finding is what one requirement found on one node.
+type Finding struct {
+	// Origin says who asks: an annotation, a request, a policy.
+	Origin string `json:"origin"`
+	// Weight is that of a preference; 0: it is required.
+	Weight int32 `json:"weight,omitempty"`
+	// Met says whether the node has it.
+	Met bool `json:"met"`
+	// Lacks is what the node lacks first, in the words of the events; Why says it in detail.
+	Lacks string `json:"lacks,omitempty"`
+	Why   string `json:"why,omitempty"`
+}
+
+// Explain says what each requirement finds on a node; ok is false if there is no such node.
+func (v *View) Explain(ask *request.Ask, name string) (list []Finding, ok bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	i, ok := v.index[name]
+	if !ok {
+		return nil, false
+	}
+	n := &v.nodes[i]
+	matched := n.matched
+	if matched == nil && v.program != nil {
+		matched = v.cache.Eval(v.program, n.facts.Input, nil).Produced()
+	}
+	find := func(r *request.Requirement, weight int32) {
+		f := Finding{Origin: r.Origin, Weight: weight}
+		if f.Met, _ = r.Eval(n.in, matched); !f.Met {
+			f.Lacks, f.Why = r.Lacks(n.in, matched), r.Why(n.in, matched)
+		}
+		list = append(list, f)
+	}
+	for _, r := range ask.Required {
+		find(r, 0)
+	}
+	for _, p := range ask.Preferred {
+		find(p.Requirement, p.Weight)
+	}
+	return list, true
+}
+
+// Names returns the names of all nodes, sorted.
+func (v *View) Names() []string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	out := make([]string, 0, len(v.index))
+	for name := range v.index {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Input returns what is known of a node, with what rules produce for it.
+func (v *View) Input(name string) (in rules.Input, produced map[string]string, ok bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	i, ok := v.index[name]
+	if !ok {
+		return rules.Input{}, nil, false
+	}
+	n := &v.nodes[i]
+	if v.program != nil {
+		produced = v.cache.Eval(v.program, n.facts.Input, nil).Produced()
+	}
+	return n.in, produced, true
+}

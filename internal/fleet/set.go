@@ -1,0 +1,272 @@
+package fleet
+
+import (
+	"encoding/json"
+	"math/bits"
+	"slices"
+	"sync/atomic"
+
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/request"
+)
+
+const (
+	// maxReads is of how many features a verdict is remembered. Requirements that read more are judged node by node.
+	maxReads = 4
+	// maxKinds bounds the verdicts that one requirement remembers: there are tens of kinds of nodes in a fleet.
+	maxKinds = 1024
+	// maxReasons bounds the texts of one requirement. They repeat what was asked, so there are as many as it has parts.
+	maxReasons = 200
+)
+
+// The reasons of nodes that have none of their own.
+const (
+	reasonNone    = 0 // the node has what is asked for, or there is no node
+	reasonPending = 1 // it does not, and nobody has asked yet why
+	reasonGeneric = 2
+	firstReason   = 3
+)
+
+// set is which nodes have what one requirement asks for.
+type set struct {
+	req   *request.Requirement
+	bits  []uint64
+	why   []uint8 // reasons by node
+	count int
+
+	reasons []Reason
+	byText  map[string]uint8
+	holders []int   // how many nodes each reason is of
+	pending []int32 // nodes whose reason nobody has asked for yet
+
+	keys  []facts.Key // of the features it reads
+	kinds map[kind]verdict
+	used  atomic.Uint64
+
+	pass     uint64
+	passNode int32
+}
+
+// Reason is why a node does not have what is asked for.
+type Reason struct {
+	// Text is the message in full.
+	Text string
+	// Lacks is what the node does not have.
+	Lacks string
+	// JSON is Text as a JSON string, Nobody the same if it is true of every node.
+	JSON, Nobody string
+}
+
+// kind is everything that a verdict depends on.
+type kind [maxReads]facts.FeatureID
+
+type verdict struct {
+	ok     bool
+	reason uint8
+}
+
+// prefix begins what users read in events. Part of the documentation; scripts may look for it.
+const prefix = "node feature requirement not met"
+
+func newReason(lacks string) Reason {
+	text := prefix
+	if lacks != "" {
+		text += ": " + lacks
+	}
+	return Reason{Text: text, Lacks: lacks, JSON: quote(text), Nobody: quote(text + " (no node has it)")}
+}
+
+func quote(text string) string {
+	data, err := json.Marshal(text)
+	if err != nil {
+		return `""` // no string fails
+	}
+	return string(data)
+}
+
+func newSet(req *request.Requirement) *set {
+	s := &set{req: req, byText: map[string]uint8{}, kinds: map[kind]verdict{}}
+	generic := newReason("")
+	s.reasons = []Reason{generic, generic, generic}
+	s.holders = make([]int, firstReason)
+	for _, name := range req.Reads() {
+		s.keys = append(s.keys, facts.MakeKey(name))
+	}
+	return s
+}
+
+// has reports whether a node has what is asked for.
+func (s *set) has(i int32) bool { return s.bits[i/64]&(1<<(i%64)) != 0 }
+
+// judge finds out whether a node has what is asked for.
+func (s *set) judge(v *View, i int32) {
+	for int(i)/64 >= len(s.bits) {
+		s.bits = append(s.bits, 0)
+		s.why = append(s.why, make([]uint8, 64)...)
+	}
+	s.clear(i)
+	n := &v.nodes[i]
+	k, memorable := s.kindOf(n)
+	if memorable {
+		if known, ok := s.kinds[k]; ok {
+			s.note(i, known)
+			return
+		}
+	}
+	ok, err := s.req.Eval(n.in, n.matched)
+	found := verdict{ok: ok && err == nil, reason: reasonPending}
+	if memorable {
+		if len(s.kinds) >= maxKinds {
+			clear(s.kinds)
+		}
+		s.kinds[k] = found
+	}
+	s.note(i, found)
+}
+
+// kindOf returns everything that the verdict on a node depends on, or false if that is the node itself.
+func (s *set) kindOf(n *node) (k kind, ok bool) {
+	if len(s.keys) > maxReads || s.req.PerNode() || s.req.ReadsMatched() {
+		return k, false
+	}
+	for i, key := range s.keys {
+		k[i] = facts.Lookup(n.in.Facts, key).ID()
+	}
+	return k, true
+}
+
+func (s *set) note(i int32, found verdict) {
+	if found.ok {
+		s.bits[i/64] |= 1 << (i % 64)
+		s.count++
+		return
+	}
+	s.why[i] = found.reason
+	s.holders[found.reason]++
+	if found.reason == reasonPending {
+		s.pending = append(s.pending, i)
+	}
+}
+
+// clear forgets the verdict on a node.
+func (s *set) clear(i int32) {
+	if int(i)/64 >= len(s.bits) {
+		return
+	}
+	if s.has(i) {
+		s.bits[i/64] &^= 1 << (i % 64)
+		s.count--
+	}
+	if s.why[i] != reasonNone {
+		s.holders[s.why[i]]--
+		if s.why[i] == reasonPending {
+			s.pending = slices.DeleteFunc(s.pending, func(other int32) bool { return other == i })
+		}
+		s.why[i] = reasonNone
+	}
+}
+
+// explain finds the reasons that nobody has asked for yet.
+func (s *set) explain(v *View) {
+	for _, i := range s.pending {
+		n := &v.nodes[i]
+		k, memorable := s.kindOf(n)
+		found := s.kinds[k]
+		if !memorable || found.reason == reasonPending || found.reason == reasonNone {
+			found = verdict{reason: s.reason(s.req.Lacks(n.in, n.matched))}
+			if memorable {
+				s.kinds[k] = found
+			}
+		}
+		s.holders[reasonPending]--
+		s.holders[found.reason]++
+		s.why[i] = found.reason
+	}
+	s.pending = s.pending[:0]
+}
+
+// reason returns the number of a text.
+func (s *set) reason(lacks string) uint8 {
+	if r, ok := s.byText[lacks]; ok {
+		return r
+	}
+	if len(s.reasons) >= maxReasons {
+		return reasonGeneric
+	}
+	r := uint8(len(s.reasons)) //nolint:gosec // below maxReasons
+	s.reasons = append(s.reasons, newReason(lacks))
+	s.holders = append(s.holders, 0)
+	s.byText[lacks] = r
+	return r
+}
+
+// eachNode calls f with the numbers of the nodes that have what is asked for.
+func (s *set) eachNode(f func(int32)) {
+	for w, word := range s.bits {
+		for word != 0 {
+			f(int32(w*64 + bits.TrailingZeros64(word))) //nolint:gosec // see number
+			word &= word - 1
+		}
+	}
+}
+
+// set returns the set of a requirement, and makes it if there is none. It needs the lock.
+func (v *View) set(req *request.Requirement) *set {
+	v.clock++
+	if s := v.sets[req.Key]; s != nil {
+		s.used.Store(v.clock)
+		return s
+	}
+	if len(v.sets) >= maxSets {
+		v.forgetOldest()
+	}
+	s := newSet(req)
+	s.used.Store(v.clock)
+	v.sets[req.Key] = s
+	for i, name := range req.Reads() {
+		if v.readers[name] == nil {
+			v.readers[name] = &reader{key: s.keys[i]}
+		}
+		v.readers[name].sets = append(v.readers[name].sets, s)
+	}
+	if req.PerNode() {
+		v.perNode = append(v.perNode, s)
+	}
+	if req.ReadsMatched() {
+		v.chained = append(v.chained, s)
+		if len(v.chained) == 1 {
+			v.produce(func(int32) {})
+		}
+	}
+	s.bits = make([]uint64, 0, (len(v.nodes)+63)/64)
+	s.why = make([]uint8, 0, 64*cap(s.bits))
+	for i := range v.nodes {
+		if v.nodes[i].name != "" {
+			s.judge(v, int32(i)) //nolint:gosec // see number
+		}
+	}
+	for len(s.bits)*64 < len(v.nodes) { // the last numbers may be free
+		s.bits = append(s.bits, 0)
+		s.why = append(s.why, make([]uint8, 64)...)
+	}
+	return s
+}
+
+func (v *View) forgetOldest() {
+	var oldest *set
+	for _, s := range v.sets {
+		if oldest == nil || s.used.Load() < oldest.used.Load() {
+			oldest = s
+		}
+	}
+	delete(v.sets, oldest.req.Key)
+	without := func(list []*set) []*set {
+		return slices.DeleteFunc(list, func(s *set) bool { return s == oldest })
+	}
+	for name, r := range v.readers {
+		if r.sets = without(r.sets); len(r.sets) == 0 {
+			delete(v.readers, name)
+		}
+	}
+	v.perNode, v.chained = without(v.perNode), without(v.chained)
+}
