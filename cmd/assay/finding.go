@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+// printFinding prints what is wrong at which place, and the place.
+func printFinding(w io.Writer, s style, f *manifest.File, finding check.Finding, excerpt bool) {
+	at := fmt.Sprintf("%s:%d", finding.File, finding.Line)
+	if finding.Column > 0 {
+		at += fmt.Sprintf(":%d", finding.Column)
+	}
+	word := s.bad("error")
+	if finding.Severity == manifest.Warning {
+		word = s.warn("warning")
+	}
+	text := printable(strings.ReplaceAll(finding.Message, "\n", " "))
+	if finding.Path != "" {
+		text = printable(finding.Path) + ": " + text
+	}
+	fmt.Fprintf(w, "%s: %s: %s\n", s.bold(printable(at)), word, text)
+	if excerpt && f != nil {
+		fmt.Fprint(w, s.faint(check.Excerpt(f, finding.Position)))
+	}
+}

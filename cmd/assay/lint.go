@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/ids"
+	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+type lintFlags struct {
+	policyFlags
+	output         string
+	fix            bool
+	strictAdmit    bool
+	quiet          bool
+	failOnWarnings bool
+	names          bool
+}
+
+func newLint() *cobra.Command {
+	f := &lintFlags{}
+	cmd := &cobra.Command{
+		Use:     "lint FILE|DIRECTORY|-…",
+		Aliases: []string{"validate"},
+		Short:   "Find mistakes in rules and features, with the line and what to write instead",
+		Long: `Find mistakes in rules and features, with the line and what to write instead.
+
+It reads NodeFeatureRules, NodeFeatureRuleTemplates, NodeFeatures, NodeFeatureGroups, NodeFeatureRequests,
+NodeFeatureSchedulingPolicies and configurations of the worker; objects of other kinds are passed over. What the cluster
+would refuse is an error, what it takes and the author surely did not mean a warning. Rules find the templates they are
+based on among the files.
+
+Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the files could not be looked for.`,
+		Example: `  assay lint rules/
+  assay lint --fix rules/gpu.yaml
+  helm template charts/gpu | assay lint -
+  assay lint -o sarif rules/ > lint.sarif`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("what shall be looked at? assay lint FILE|DIRECTORY|-")
+			}
+			return nil
+		},
+		RunE: f.run,
+	}
+	cmd.Flags().BoolVar(&f.fix, "fix", false, "rewrite what is safe: short forms to long ones, matchOn to matchFeatures, ids in lower case")
+	cmd.Flags().BoolVar(&f.strictAdmit, "strict", false, "what NFD would drop at run time is an error, as with admission.strict")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")
+	cmd.Flags().BoolVar(&f.failOnWarnings, "fail-on-warnings", false, "exit with 1 if there are warnings")
+	cmd.Flags().BoolVar(&f.names, "ids", true, "look PCI and USB ids up in their databases")
+	f.policyFlags.register(cmd.Flags())
+	outputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")
+	return cmd
+}
+
+func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
+	opt, err := f.options()
+	if err != nil {
+		return err
+	}
+	paths, err := input.Paths(args)
+	if err != nil {
+		return err
+	}
+	if f.fix {
+		if err := fixFiles(cmd, paths); err != nil {
+			return err
+		}
+	}
+	settings := lint.Options{}
+	if f.names {
+		settings.IDs = &lazyIDs{}
+	}
+	files := input.Manifests(paths, cmd.InOrStdin())
+	checker := check.New(check.Options{
+		Rules: opt, Lint: settings, Strict: f.strictAdmit, Read: func(p string) ([]byte, error) { return input.Read(p, nil) },
+	}, files...)
+	found := make([][]check.Finding, len(files))
+	input.Each(len(files), func(i int) { found[i] = checker.File(files[i]) })
+	list := slices.Concat(found...)
+	if f.quiet {
+		list = slices.DeleteFunc(list, func(f check.Finding) bool { return f.Severity != manifest.Error })
+	}
+	if err := f.print(cmd, files, list); err != nil {
+		return err
+	}
+	if check.Errors(list) > 0 || f.failOnWarnings && len(list) > 0 {
+		return errFound
+	}
+	return nil
+}
+
+func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []check.Finding) error {
+	w := cmd.OutOrStdout()
+	switch f.output {
+	case "json":
+		return report.JSON(w, len(files), list)
+	case "sarif":
+		return report.SARIF(w, build.Version(), list)
+	case "junit":
+		return report.JUnit(w, files, list)
+	case "github":
+		return report.GitHub(w, list)
+	}
+	printFindings(w, files, list)
+	return nil
+}
+
+// printFindings prints findings with the lines they are about, and their number.
+func printFindings(w io.Writer, files []*manifest.File, list []check.Finding) {
+	s := styleOf(w)
+	byName := map[string]*manifest.File{}
+	objects := 0
+	for _, f := range files {
+		byName[f.Name] = f
+		for _, d := range f.Documents {
+			if d.Known() {
+				objects++
+			}
+		}
+	}
+	for _, finding := range list {
+		printFinding(w, s, byName[finding.File], finding, true)
+	}
+	broken := check.Errors(list)
+	summary := fmt.Sprintf("%s in %s: ", plural(objects, "object"), plural(len(files), "file"))
+	if len(list) == 0 {
+		fmt.Fprintln(w, summary+s.good("no mistakes found"))
+		return
+	}
+	fmt.Fprintf(w, "%s%s, %s\n", summary, plural(broken, "error"), plural(len(list)-broken, "warning"))
+}
+
+// lazyIDs loads the databases when the first id is looked up: most rules name none.
+type lazyIDs struct{ names onceNames }
+
+func (l *lazyIDs) PCIVendor(v string) (string, bool)    { return l.names.get().PCIVendor(v) }
+func (l *lazyIDs) PCIDevice(v, d string) (string, bool) { return l.names.get().PCIDevice(v, d) }
+func (l *lazyIDs) PCIClass(c string) (string, bool)     { return l.names.get().PCIClass(c) }
+func (l *lazyIDs) USBVendor(v string) (string, bool)    { return l.names.get().USBVendor(v) }
+func (l *lazyIDs) USBDevice(v, d string) (string, bool) { return l.names.get().USBDevice(v, d) }
+
+var _ lint.IDs = (*lazyIDs)(nil)
+
+func loadIDs() *ids.Names {
+	names, err := ids.Load("", "")
+	if err != nil {
+		return &ids.Names{}
+	}
+	return names
+}

@@ -1,0 +1,102 @@
+// Command assay is for the person who writes rules, the one who wonders about a node, and the CI job. It uses the packages
+// that run in the cluster, so its answers are the cluster's. Installed as kubectl-assay it is `kubectl assay`.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/internal/build"
+)
+
+// The exit codes, which scripts and CI jobs may rely on.
+const (
+	exitFound = 1 // the answer is no: mistakes were found, a test failed, a rule could not be evaluated
+	exitUsage = 2 // the question was wrong: a flag, an argument, a file that cannot be read, no cluster
+)
+
+func main() { os.Exit(run(os.Args)) }
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := newCommand(programName(args[0]))
+	cmd.SetArgs(args[1:])
+	return exitCode(cmd.ExecuteContext(ctx))
+}
+
+// programName is how users call the program: kubectl looks for plugins by their file's name.
+func programName(file string) string {
+	if strings.HasPrefix(filepath.Base(file), "kubectl-") {
+		return "kubectl assay"
+	}
+	return "assay"
+}
+
+// foundError ends a command whose answer is no. It was printed already.
+type foundError struct{ error }
+
+// errFound is a foundError that says no more than was said.
+var errFound = foundError{}
+
+func exitCode(err error) int {
+	var found foundError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &found):
+		if found.error != nil {
+			fmt.Fprintln(os.Stderr, "assay:", found.error)
+		}
+		return exitFound
+	}
+	fmt.Fprintln(os.Stderr, "assay:", err)
+	return exitUsage
+}
+
+// newCommand lists the verbs.
+func newCommand(name string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "assay",
+		Short: "See what nodes are, and what rules make of them",
+		Long: `See what nodes are, and what rules make of them.
+
+Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a rule could not be evaluated);
+2 the question was wrong (a flag, an argument, a file that cannot be read, a cluster that does not answer).`,
+		Version:       build.String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
+	}
+	cmd.AddGroup(
+		&cobra.Group{ID: groupWrite, Title: "Write rules:"},
+		&cobra.Group{ID: groupLook, Title: "Look at nodes:"},
+		&cobra.Group{ID: groupCluster, Title: "Ask the cluster:"},
+	)
+	add(cmd, groupWrite, newLint(), newEval())
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+	})
+	return cmd
+}
+
+const (
+	groupWrite   = "write"
+	groupLook    = "look"
+	groupCluster = "cluster"
+)
+
+func add(root *cobra.Command, group string, list ...*cobra.Command) {
+	for _, c := range list {
+		c.GroupID = group
+		root.AddCommand(c)
+	}
+}

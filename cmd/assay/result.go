@@ -1,0 +1,57 @@
+package main
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules"
+)
+
+// result is the outcome of an evaluation as JSON. Members that are empty are absent.
+type result struct {
+	Node              string            `json:"node"`
+	Labels            map[string]string `json:"labels,omitempty"`
+	Annotations       map[string]string `json:"annotations,omitempty"`
+	Taints            []corev1.Taint    `json:"taints,omitempty"`
+	ExtendedResources map[string]string `json:"extendedResources,omitempty"`
+	Vars              map[string]string `json:"vars,omitempty"`
+	Events            []rules.Event     `json:"events,omitempty"`
+	Failed            *rules.Failure    `json:"failed,omitempty"`
+	Rules             []ruleResult      `json:"rules,omitempty"`
+}
+
+type ruleResult struct {
+	Object  string `json:"object"`
+	Rule    string `json:"rule"`
+	Matched bool   `json:"matched"`
+	Error   string `json:"error,omitempty"`
+}
+
+// newResult turns an outcome into what is printed. Nothing is written on a node that a rule has failed, so its outputs are
+// left out. Variables of sensitive rules are nobody's business.
+func newResult(o *rules.Outcome, taints bool, broken []brokenRule) *result {
+	r := &result{Node: o.Node, Events: o.Events(), Failed: o.Failed, Vars: map[string]string{}}
+	if o.Failed == nil {
+		r.Labels, r.Annotations, r.ExtendedResources = o.Labels(), o.Annotations(), o.ExtendedResources()
+		if taints {
+			r.Taints = o.Taints()
+		}
+	}
+	sensitive := map[rules.Ref]bool{}
+	for _, rule := range o.Rules() {
+		sensitive[rule.Ref] = rule.Sensitive
+		out := ruleResult{Object: rule.Object, Rule: rule.Rule, Matched: rule.Matched}
+		if rule.Err != nil {
+			out.Error = rule.Err.Error()
+		}
+		r.Rules = append(r.Rules, out)
+	}
+	for _, b := range broken {
+		r.Rules = append(r.Rules, ruleResult{Object: b.object, Rule: b.rule, Error: b.message})
+	}
+	for name, value := range o.Vars() {
+		if origin, _ := o.Origin(rules.KindVar, name); !sensitive[origin.Ref] {
+			r.Vars[name] = value
+		}
+	}
+	return r
+}

@@ -1,0 +1,172 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
+)
+
+// Published is what one NodeFeature says of a node. Bare features have no name, and no node.
+type Published struct {
+	// Node that is described.
+	Node            string
+	Namespace, Name string
+	Facts           *facts.Facts
+	// Labels are asked for without a rule.
+	Labels map[string]string
+}
+
+// wire is a NodeFeature, a List of them, bare features, or a spec.
+type wire struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name      string            `json:"name"`
+		Namespace string            `json:"namespace"`
+		Labels    map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Spec *struct {
+		Features json.RawMessage   `json:"features"`
+		Labels   map[string]string `json:"labels"`
+	} `json:"spec"`
+	Items []json.RawMessage `json:"items"`
+
+	Features   json.RawMessage   `json:"features"`
+	Labels     map[string]string `json:"labels"`
+	Flags      json.RawMessage   `json:"flags"`
+	Attributes json.RawMessage   `json:"attributes"`
+	Instances  json.RawMessage   `json:"instances"`
+}
+
+// Features reads NodeFeatures from YAML or JSON, or features without an object around them: a map with flags, attributes and
+// instances. Objects of other kinds are passed over; that there are no features is an error.
+func Features(name string, data []byte, in *facts.Interner) ([]Published, error) {
+	var out []Published
+	texts := [][]byte{data}
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' || !json.Valid(data) {
+		f := Parse(name, data)
+		if len(f.Problems) > 0 {
+			return nil, fmt.Errorf("%s:%s", name, f.Problems[0])
+		}
+		texts = nil
+		for _, d := range f.Documents {
+			texts = append(texts, compose.ToJSON(d.Root))
+		}
+	}
+	for _, text := range texts {
+		list, err := published(text, in)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		out = append(out, list...)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: there are no features in it; want a NodeFeature, or a map with flags, attributes and instances", name)
+	}
+	return out, nil
+}
+
+func published(text []byte, in *facts.Interner) ([]Published, error) {
+	var w wire
+	if err := json.Unmarshal(text, &w); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if len(w.Items) > 0 {
+		var out []Published
+		for i, item := range w.Items {
+			list, err := published(item, in)
+			if err != nil {
+				return nil, fmt.Errorf("items[%d]: %w", i, err)
+			}
+			out = append(out, list...)
+		}
+		return out, nil
+	}
+	p := Published{Namespace: w.Metadata.Namespace, Name: w.Metadata.Name, Node: w.Metadata.Labels[nfdv1alpha1.NodeNameLabel]}
+	var raw []byte
+	switch {
+	case w.Kind == KindFeature && w.Spec != nil:
+		raw, p.Labels = w.Spec.Features, w.Spec.Labels
+		if p.Node == "" {
+			p.Node = w.Metadata.Name
+		}
+	case w.Kind != "":
+		return nil, nil
+	case w.Spec != nil:
+		raw, p.Labels = w.Spec.Features, w.Spec.Labels
+	case w.Features != nil:
+		raw, p.Labels = w.Features, w.Labels
+	case w.Flags != nil || w.Attributes != nil || w.Instances != nil:
+		raw, p.Labels = text, w.Labels
+	default:
+		return nil, nil
+	}
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	f, err := facts.Decode(raw, in)
+	if err != nil {
+		return nil, err
+	}
+	p.Facts = f
+	return []Published{p}, nil
+}
+
+// Gather merges what is published about one node in NFD's order: the manager's own namespace first, then by name, then by
+// namespace, the last one winning. What has no name keeps its place before all others.
+func Gather(node rules.Node, list []Published, own string, policy *keys.Policy, in *facts.Interner) rules.Input {
+	list = slices.Clone(list)
+	rank := func(p Published) int {
+		if p.Namespace == own {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(list, func(a, b Published) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	input := rules.Input{Node: node}
+	all := make([]*facts.Facts, 0, len(list))
+	for _, p := range list {
+		all = append(all, p.Facts)
+		input.Publishers = append(input.Publishers, rules.Publisher{Name: p.Namespace + "/" + p.Name, Facts: p.Facts})
+		for name, value := range p.Labels {
+			if input.Labels == nil {
+				input.Labels = map[string]string{}
+			}
+			input.Labels[policy.Qualify(name)] = value
+		}
+	}
+	input.Facts = facts.Merge(in, all...)
+	return input
+}
+
+// Node reads the labels and annotations of a Node, as `kubectl get node NAME -o yaml` prints it.
+func Node(name string, data []byte) (*corev1.Node, error) {
+	f := Parse(name, data)
+	if len(f.Problems) > 0 {
+		return nil, fmt.Errorf("%s:%s", name, f.Problems[0])
+	}
+	for _, d := range f.Documents {
+		if d.Kind != "Node" {
+			continue
+		}
+		var node corev1.Node
+		if err := json.Unmarshal(compose.ToJSON(d.Root), &node); err != nil {
+			return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "json: "))
+		}
+		return &node, nil
+	}
+	return nil, fmt.Errorf("%s: there is no Node in it", name)
+}

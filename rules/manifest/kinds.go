@@ -1,0 +1,80 @@
+package manifest
+
+import (
+	"reflect"
+	"slices"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// The kinds that Assay knows.
+const (
+	KindRule     = "NodeFeatureRule"
+	KindTemplate = "NodeFeatureRuleTemplate"
+	KindFeature  = "NodeFeature"
+	KindGroup    = "NodeFeatureGroup"
+	KindRequest  = "NodeFeatureRequest"
+	KindPolicy   = "NodeFeatureSchedulingPolicy"
+)
+
+var (
+	nfdVersion   = nfdv1alpha1.GroupVersion.String()
+	assayVersion = assayv1alpha1.GroupVersion.String()
+)
+
+// kinds maps each kind to its apiVersion and its type.
+var kinds = map[string]struct {
+	apiVersion string
+	of         reflect.Type
+}{
+	KindRule:     {nfdVersion, reflect.TypeFor[nfdv1alpha1.NodeFeatureRule]()},
+	KindFeature:  {nfdVersion, reflect.TypeFor[nfdv1alpha1.NodeFeature]()},
+	KindGroup:    {nfdVersion, reflect.TypeFor[nfdv1alpha1.NodeFeatureGroup]()},
+	KindTemplate: {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureRuleTemplate]()},
+	KindRequest:  {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureRequest]()},
+	KindPolicy:   {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureSchedulingPolicy]()},
+}
+
+// Kinds returns the names of the kinds that Assay knows, sorted.
+func Kinds() []string {
+	var out []string
+	for kind := range kinds {
+		out = append(out, kind)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Known reports whether the document is of a kind that Assay knows, or surely meant to be.
+func (d *Document) Known() bool {
+	if _, ok := kinds[d.Kind]; ok {
+		return true
+	}
+	return d.Kind != "" && (d.APIVersion == nfdVersion || d.APIVersion == assayVersion)
+}
+
+// CheckType looks at apiVersion, kind and metadata, which every object needs before anything else about it matters.
+func (d *Document) CheckType() []Problem {
+	w := &walker{doc: d}
+	kind, ok := kinds[d.Kind]
+	if !ok {
+		w.problem(nodeOr(d.Child("kind"), d.Root), Error, "kind", "kind",
+			"there is no kind %q in %s%s", d.Kind, d.APIVersion, didYouMean(d.Kind, Kinds()))
+		return w.problems
+	}
+	if d.APIVersion != kind.apiVersion {
+		if d.APIVersion == "" {
+			w.problem(d.Root, Error, "kind", "apiVersion", "missing; want %s", kind.apiVersion)
+		} else {
+			w.problem(d.Child("apiVersion"), Error, "kind", "apiVersion", "is %s; %s is of %s", d.APIVersion, d.Kind, kind.apiVersion)
+		}
+	}
+	if d.Name == "" && text(d.Child("metadata", "generateName")) == "" {
+		w.problem(nodeOr(d.Child("metadata"), d.Root), Error, "required", "metadata.name", "missing; an object needs a name")
+	}
+	if d.Child("spec") == nil {
+		w.problem(d.Root, Error, "required", "spec", "missing%s", didYouMeanField("spec", d.Root))
+	}
+	return w.problems
+}

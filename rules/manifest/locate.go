@@ -1,0 +1,146 @@
+package manifest
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Locate returns the place of a field by its path, such as spec.rules[0].labels[x], or that of the nearest field around it.
+func (d *Document) Locate(path string) Position {
+	chain := d.follow(path)
+	last := chain[len(chain)-1]
+	if last == d.Root {
+		return Position{Line: last.Line}
+	}
+	return position(last)
+}
+
+// Suspect reports whether a field is, is within, or directly holds something that Decode has reported: what else is said
+// about it probably follows from that.
+func (d *Document) Suspect(path string) bool {
+	chain := d.follow(path)
+	for _, n := range chain {
+		if d.bad[n] {
+			return true
+		}
+	}
+	last := chain[len(chain)-1]
+	if last == d.Root {
+		return false
+	}
+	for _, c := range last.Content {
+		if d.bad[c] {
+			return true
+		}
+	}
+	return false
+}
+
+// Problem makes a problem of what a compiler says about a field. A message that names a place in a text points there.
+func (d *Document) Problem(severity Severity, code, path, message string) Problem {
+	chain := d.follow(path)
+	last := chain[len(chain)-1]
+	p := Problem{
+		Position: d.Locate(path), Severity: severity, Code: code,
+		Path: d.prefix + path, Object: d.Title(), Message: message,
+	}
+	if last.Kind == yaml.ScalarNode {
+		d.within(&p, last)
+	}
+	return p
+}
+
+// follow returns the nodes on the way to a field, from the root on, as far as they exist. The key stands for a field that is
+// a map or a list, since that is where people look.
+func (d *Document) follow(path string) []*yaml.Node {
+	chain := []*yaml.Node{d.Root}
+	n, rest := d.Root, strings.TrimPrefix(path, d.prefix)
+	for rest != "" {
+		next, key, left := step(n, rest)
+		if next == nil {
+			break
+		}
+		if left == "" && key != nil && next.Kind != yaml.ScalarNode && !d.bad[next] {
+			chain = append(chain, next, key)
+			break
+		}
+		chain = append(chain, next)
+		n, rest = next, left
+	}
+	return chain
+}
+
+// step goes one level down a path.
+func step(n *yaml.Node, path string) (next, key *yaml.Node, rest string) {
+	path = strings.TrimPrefix(path, ".")
+	if index, ok := strings.CutPrefix(path, "["); ok && n.Kind == yaml.SequenceNode {
+		digits, rest, found := strings.Cut(index, "]")
+		i, err := strconv.Atoi(digits)
+		if !found || err != nil || i < 0 || i >= len(n.Content) {
+			return nil, nil, ""
+		}
+		return n.Content[i], nil, rest
+	}
+	if n.Kind != yaml.MappingNode {
+		return nil, nil, ""
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		if rest, ok := strings.CutPrefix(path, "["+name+"]"); ok {
+			return n.Content[i+1], n.Content[i], rest
+		}
+		if rest, ok := strings.CutPrefix(path, name); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return n.Content[i+1], n.Content[i], rest
+		}
+	}
+	return nil, nil, ""
+}
+
+var (
+	atLine   = regexp.MustCompile(`\bline (\d+), column (\d+): `)
+	atColumn = regexp.MustCompile(`\bcolumn (\d+): `)
+)
+
+// within moves a problem to the place in a text that its message names.
+func (d *Document) within(p *Problem, n *yaml.Node) {
+	literal := n.Style&yaml.LiteralStyle != 0
+	if m := atLine.FindStringSubmatchIndex(p.Message); m != nil {
+		line, _ := strconv.Atoi(p.Message[m[2]:m[3]])
+		column, _ := strconv.Atoi(p.Message[m[4]:m[5]])
+		if !literal {
+			return
+		}
+		indent := d.blockIndent(n)
+		p.Line, p.Column = n.Line+line, indent+column
+		p.Message = p.Message[:m[0]] + p.Message[m[1]:]
+		return
+	}
+	m := atColumn.FindStringSubmatchIndex(p.Message)
+	if m == nil || n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || strings.ContainsAny(n.Value, "\n\\") {
+		return
+	}
+	column, _ := strconv.Atoi(p.Message[m[2]:m[3]])
+	source := d.file.from(position(n))
+	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+		column++
+		source = strings.TrimLeft(source, `"'`)
+	}
+	if !strings.HasPrefix(source, n.Value) { // it goes on in the next line, or something is escaped
+		return
+	}
+	p.Column += column
+	p.Message = p.Message[:m[0]] + p.Message[m[1]:]
+}
+
+// blockIndent is how far the lines of a block of text are indented.
+func (d *Document) blockIndent(n *yaml.Node) int {
+	for i := n.Line + 1; i <= len(d.file.lines); i++ {
+		if line := d.file.Line(i); strings.TrimSpace(line) != "" {
+			return indentOf(line)
+		}
+	}
+	return 0
+}

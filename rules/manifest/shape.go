@@ -1,0 +1,284 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/compose"
+)
+
+// Decode fills out, a pointer to the type of the document's kind, and returns every field that is unknown or of the wrong
+// type. Such fields are left out: what stands beside them can be looked at all the same.
+func (d *Document) Decode(out any) []Problem { return d.DecodeNode(d.Root, "", out) }
+
+// DecodeNode is Decode for a part of the document, with the path that it has.
+func (d *Document) DecodeNode(n *yaml.Node, path string, out any) []Problem {
+	w := &walker{doc: d}
+	clean := w.walk(n, reflect.TypeOf(out).Elem(), path)
+	if clean == nil {
+		return w.problems
+	}
+	if err := json.Unmarshal(compose.ToJSON(clean), out); err != nil {
+		w.problem(n, Error, "type", path, "%s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return w.problems
+}
+
+// walker compares a tree with a Go type by its JSON names.
+type walker struct {
+	doc      *Document
+	problems []Problem
+}
+
+func (w *walker) problem(n *yaml.Node, s Severity, code, path, format string, args ...any) {
+	at := position(n)
+	if n == w.doc.Root {
+		at.Column = 0
+	}
+	w.problems = append(w.problems, Problem{
+		Position: at, Severity: s, Code: code, Path: w.doc.prefix + path, Object: w.doc.Title(), Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// wrong records an error and marks the node, so that what follows from it is not told too.
+func (w *walker) wrong(n *yaml.Node, code, path, format string, args ...any) *yaml.Node {
+	w.problem(n, Error, code, path, format, args...)
+	w.doc.bad[n] = true
+	return nil
+}
+
+// fixable ends messages about what assay lint can rewrite.
+const fixable = "; assay lint --fix writes it out"
+
+var (
+	jsonType       = reflect.TypeFor[nfdv1alpha1.JSON]()
+	baseType       = reflect.TypeFor[nfdv1alpha1.Base]()
+	ruleType       = reflect.TypeFor[nfdv1alpha1.Rule]()
+	termType       = reflect.TypeFor[nfdv1alpha1.FeatureMatcherTerm]()
+	setType        = reflect.TypeFor[nfdv1alpha1.MatchExpressionSet]()
+	expressionType = reflect.TypeFor[nfdv1alpha1.MatchExpression]()
+	valueType      = reflect.TypeFor[nfdv1alpha1.MatchValue]()
+	unmarshaler    = reflect.TypeFor[json.Unmarshaler]()
+)
+
+// walk returns the tree without what does not have the type's shape, nil if nothing is left of it.
+func (w *walker) walk(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if why := w.tagged(n); why != "" {
+		return w.wrong(n, "yaml-tag", path, "%s", why)
+	}
+	if reflect.PointerTo(t).Implements(unmarshaler) {
+		return w.opaque(n, path)
+	}
+	if isNull(n) {
+		return w.null(n, t, path)
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return w.object(n, t, path)
+	case reflect.Map:
+		return w.mapping(n, t, path)
+	case reflect.Slice:
+		return w.list(n, t, path)
+	case reflect.String:
+		return w.text(n, path)
+	case reflect.Bool:
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" {
+			return w.wrong(n, "type", path, "want true or false, found %s", article(n))
+		}
+	case reflect.Interface:
+	default:
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
+			return w.wrong(n, "type", path, "want a number, found %s", article(n))
+		}
+	}
+	return n
+}
+
+// opaque looks for nothing but what YAML itself misreads.
+func (w *walker) opaque(n *yaml.Node, path string) *yaml.Node {
+	for i, c := range n.Content {
+		if why := w.tagged(c); why != "" {
+			w.problem(c, Error, "yaml-tag", path, "%s", why)
+		} else if n.Kind == yaml.MappingNode && i%2 == 1 {
+			w.opaque(c, path+"."+n.Content[i-1].Value)
+		} else if n.Kind == yaml.SequenceNode {
+			w.opaque(c, fmt.Sprintf("%s[%d]", path, i))
+		}
+	}
+	return n
+}
+
+func (w *walker) null(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
+	if t == expressionType {
+		return w.wrong(n, "type", path, "an expression without anything in it matches whatever the value is; write {op: Exists}%s", fixable)
+	}
+	if t.Kind() == reflect.String && strings.HasSuffix(path, "]") && n.Value == "" {
+		w.problem(n, Warning, "type", path, `the value is missing, so the API server drops the key; write "" for an empty text`)
+	}
+	return n
+}
+
+func (w *walker) text(n *yaml.Node, path string) *yaml.Node {
+	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 {
+		source := strings.TrimSpace(w.doc.file.from(position(n)))
+		return w.wrong(n, "type", path, "want text, and YAML reads { as a map; put it in quotes: %q", source)
+	}
+	if n.Kind != yaml.ScalarNode {
+		return w.wrong(n, "type", path, "want text, found %s", article(n))
+	}
+	if n.ShortTag() != "!!str" && n.ShortTag() != "!!timestamp" {
+		return w.wrong(n, "type", path, "want text, found %s; put it in quotes: %q", article(n), n.Value)
+	}
+	if n.Style == 0 && oldBoolean(n.Value) {
+		return w.wrong(n, "type", path, "kubectl reads %s as a boolean; put it in quotes: %q", n.Value, n.Value)
+	}
+	return n
+}
+
+// oldBoolean reports whether YAML 1.1, which kubectl and the API server speak, takes a word for a boolean.
+func oldBoolean(s string) bool {
+	switch s {
+	case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF":
+		return true
+	}
+	return false
+}
+
+func (w *walker) list(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
+	if n.Kind != yaml.SequenceNode {
+		hint := ""
+		if t == valueType && n.Kind == yaml.ScalarNode {
+			hint = fixable
+		}
+		return w.wrong(n, "type", path, "want a list, found %s%s", article(n), hint)
+	}
+	out := *n
+	out.Content = make([]*yaml.Node, len(n.Content))
+	for i, item := range n.Content {
+		out.Content[i] = w.walk(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+		if out.Content[i] == nil { // keep the places of the others
+			out.Content[i] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+		}
+	}
+	return &out
+}
+
+func (w *walker) mapping(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		hint := ""
+		if t == setType {
+			hint = fixable
+		}
+		return w.wrong(n, "type", path, "want a map, found %s%s", article(n), hint)
+	}
+	out := *n
+	out.Content = nil
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		field := path + "[" + key.Value + "]"
+		if key.Style == 0 && oldBoolean(key.Value) {
+			w.wrong(key, "type", field, "kubectl reads the key %s as a boolean; put it in quotes: %q", key.Value, key.Value)
+			continue
+		}
+		if clean := w.walk(value, t.Elem(), field); clean != nil {
+			out.Content = append(out.Content, key, clean)
+		}
+	}
+	return &out
+}
+
+func (w *walker) object(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
+	if t == baseType && n.Kind == yaml.ScalarNode {
+		return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{
+			{Kind: yaml.ScalarNode, Tag: "!!str", Value: "name"}, {Kind: yaml.ScalarNode, Tag: "!!str", Value: n.Value},
+		}}
+	}
+	if n.Kind != yaml.MappingNode {
+		hint := ""
+		if t == expressionType {
+			hint = fixable
+		}
+		return w.wrong(n, "type", path, "want a map of fields, found %s%s", article(n), hint)
+	}
+	known := fieldsOf(t)
+	out := *n
+	out.Content = nil
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		field := strings.TrimPrefix(path+"."+key.Value, ".")
+		ft, ok := known.types[key.Value]
+		if !ok {
+			w.unknown(n, key, t, known.names, field)
+			continue
+		}
+		if clean := w.walk(value, ft, field); clean != nil {
+			out.Content = append(out.Content, key, clean)
+		}
+	}
+	return &out
+}
+
+// unknown reports a field that a type does not have: the API server would drop it, and a matcher that is dropped matches more.
+func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string, path string) {
+	hint := didYouMean(key.Value, names)
+	switch {
+	case t == baseType && (key.Value == "file" || key.Value == "url"):
+		return // files only, see assay template
+	case t == termType && strings.Contains(key.Value, "."):
+		hint = "; the short form of a term is for the worker's configuration, here it is feature: and matchExpressions:" + fixable
+	case t == expressionType && key.Value == "values":
+		hint = "; did you mean value?" + fixable[:len(fixable)-len(" writes it out")] + " renames it"
+	case t == ruleType && key.Value == "matchOn":
+		hint = "; matchOn is for the worker's configuration" + fixable
+	case t == ruleType && (key.Value == "value" || key.Value == "feature"):
+		hint = "; it belongs into an entry of matchFeatures"
+	}
+	w.wrong(key, "unknown-field", path, "unknown field %q%s", key.Value, hint)
+	if t == termType || t == expressionType { // what is left of it means something else
+		w.doc.bad[parent] = true
+	}
+}
+
+// fieldSet is the fields of a struct, those of embedded structs included.
+type fieldSet struct {
+	names []string
+	types map[string]reflect.Type
+}
+
+var fieldCache sync.Map // reflect.Type -> *fieldSet
+
+func fieldsOf(t reflect.Type) *fieldSet {
+	if cached, ok := fieldCache.Load(t); ok {
+		return cached.(*fieldSet)
+	}
+	s := &fieldSet{types: map[string]reflect.Type{}}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case f.Anonymous && name == "" || rest == "inline":
+			inner := fieldsOf(f.Type)
+			s.names = append(s.names, inner.names...)
+			for n, t := range inner.types {
+				s.types[n] = t
+			}
+		case name != "":
+			s.names = append(s.names, name)
+			s.types[name] = f.Type
+		}
+	}
+	slices.Sort(s.names)
+	fieldCache.Store(t, s)
+	return s
+}
