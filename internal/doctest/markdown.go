@@ -1,0 +1,124 @@
+// Package doctest executes the examples of the documentation.
+//
+// The first word behind the fence of a code block is its language, for whoever renders the page; the second says what the
+// block is, and the rest are settings. In one section, in this order:
+//
+//	```yaml rule                NodeFeatureRules, or a list of rules
+//	```yaml facts node=n43      what the node is: spec.features of a NodeFeature; default: a node without features
+//	```yaml node                labels and annotations of the Node
+//	```text report              what Compile says about the rules; without it, Compile must have nothing to say
+//	```yaml outcome             what is written on the node
+//
+// A new rule block after an outcome begins a new example with the same facts; so does a heading, without any. A page may hold
+// files and commands that are run on them:
+//
+//	```yaml file=pools/gpu.yaml
+//	```console                  lines that begin with $ are commands, the others what they print
+//	```yaml outcome file=…      assembles the file first and evaluates it
+//
+// The rows of a table below an HTML comment "expressions node=NAME as=label" are a text and what it gives on that node. Blocks
+// of YAML that are none of these are an error, unless they are marked "example": nothing on a page goes unchecked by mistake.
+package doctest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Page is a page of the documentation.
+type Page struct {
+	File   string
+	Blocks []*Block
+
+	lines []string
+}
+
+// Block is a fenced code block.
+type Block struct {
+	Lang string
+	// Kind is the second word of the fence, unless that is a setting.
+	Kind     string
+	Settings map[string]string
+	// Section numbers the headings; blocks of one section share facts.
+	Section int
+	Text    string
+
+	first, last int    // lines of the text: [first, last)
+	got         string // what Text should be
+	differs     bool
+}
+
+// Read reads a page.
+func Read(file string) (*Page, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{File: file, lines: strings.Split(string(data), "\n")}
+	return p, p.parse()
+}
+
+// parse finds the blocks.
+func (p *Page) parse() error {
+	section := 0
+	var open *Block
+	for i, line := range p.lines {
+		fence, fenced := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case !fenced && open == nil && strings.HasPrefix(line, "#"):
+			section++
+		case !fenced:
+		case open == nil:
+			open = newBlock(fence)
+			open.Section, open.first = section, i+1
+		default:
+			open.last = i
+			open.Text = strings.Join(p.lines[open.first:i], "\n")
+			p.Blocks = append(p.Blocks, open)
+			open = nil
+		}
+	}
+	if open != nil {
+		return fmt.Errorf("%s:%d: the code block is not closed", p.File, open.first)
+	}
+	return nil
+}
+
+func newBlock(fence string) *Block {
+	b := &Block{Settings: map[string]string{}}
+	words := strings.Fields(fence)
+	if len(words) == 0 {
+		return b
+	}
+	b.Lang = words[0]
+	for _, word := range words[1:] {
+		if key, value, ok := strings.Cut(word, "="); ok {
+			b.Settings[key] = value
+		} else {
+			b.Kind = word
+		}
+	}
+	return b
+}
+
+// At says where a block is, for messages.
+func (p *Page) At(b *Block) string { return fmt.Sprintf("%s:%d", p.File, b.first) }
+
+// expect compares the text of a block with what it should be.
+func (b *Block) expect(got string) {
+	b.got = strings.TrimRight(got, "\n")
+	b.differs = b.got != strings.TrimRight(b.Text, "\n")
+}
+
+// Update writes what came out into the page.
+func (p *Page) Update() error {
+	lines := slices.Clone(p.lines)
+	for _, b := range slices.Backward(p.Blocks) {
+		if b.differs {
+			lines = slices.Replace(lines, b.first, b.last, strings.Split(b.got, "\n")...)
+		}
+	}
+	return os.WriteFile(p.File, []byte(strings.Join(lines, "\n")), 0o644)
+}
