@@ -17,23 +17,39 @@ type DeviceConfig struct {
 	DeviceClassWhitelist []string `json:"deviceClassWhitelist,omitempty"`
 	// DeviceLabelFields are the attributes that a label's name is made of. Their order does not matter.
 	DeviceLabelFields []string `json:"deviceLabelFields,omitempty"`
+	// DeviceLabelForms are further forms of labels, each a list like DeviceLabelFields, for clusters whose programs disagree
+	// on the form: "pci-10de.present" of [vendor] beside "pci-0302_10de.present".
+	DeviceLabelForms [][]string `json:"deviceLabelForms,omitempty"`
 }
 
-// LabelFields returns the configured fields that are allowed ones, in the order of the allowed, and those that are not;
-// the given defaults if none remains.
-func (c DeviceConfig) LabelFields(allowed, defaults []string) (fields, unknown []string) {
+// Forms returns the fields of each form that a label takes, and the configured ones that are not allowed.
+func (c DeviceConfig) Forms(allowed, defaults []string) (forms [][]string, unknown []string) {
+	fields, unknown := labelFields(c.DeviceLabelFields, allowed)
+	if len(fields) == 0 {
+		fields = defaults
+	}
+	forms = append(forms, fields)
+	for _, form := range c.DeviceLabelForms {
+		fields, strange := labelFields(form, allowed)
+		unknown = append(unknown, strange...)
+		if len(fields) > 0 {
+			forms = append(forms, fields)
+		}
+	}
+	return forms, unknown
+}
+
+// labelFields returns the fields that are allowed ones, in the order of the allowed, and those that are not.
+func labelFields(list, allowed []string) (fields, unknown []string) {
 	for _, f := range allowed {
-		if slices.Contains(c.DeviceLabelFields, f) {
+		if slices.Contains(list, f) {
 			fields = append(fields, f)
 		}
 	}
-	for _, f := range c.DeviceLabelFields {
+	for _, f := range list {
 		if !slices.Contains(allowed, f) {
 			unknown = append(unknown, f)
 		}
-	}
-	if len(fields) == 0 {
-		fields = defaults
 	}
 	return fields, unknown
 }
@@ -45,19 +61,24 @@ func (c DeviceConfig) Wants(class string) bool {
 	})
 }
 
-// LabelStem joins a device's fields with "_". It is not ok if one of them is missing or Unknown, for then the label would
-// name a device that does not exist.
-func LabelStem(device map[string]string, fields []string) (stem string, ok bool) {
-	parts := make([]string, len(fields))
-	for i, f := range fields {
-		v := device[f]
-		if v == "" || v == Unknown {
-			return "", false
+// LabelStems joins a device's fields with "_", for each form. A form with a field that is missing or Unknown is left out,
+// for that label would name a device that does not exist.
+func LabelStems(device map[string]string, forms [][]string) []string {
+	stems := make([]string, 0, len(forms))
+	for _, fields := range forms {
+		parts := make([]string, len(fields))
+		for i, f := range fields {
+			if device[f] == Unknown {
+				continue
+			}
+			// A serial number may be any text, with a slash as well: that would be a namespace of labels chosen by a stranger.
+			parts[i] = strings.ReplaceAll(device[f], "/", "_")
 		}
-		// A serial number may be any text, with a slash as well: that would be a namespace of labels chosen by a stranger.
-		parts[i] = strings.ReplaceAll(v, "/", "_")
+		if !slices.Contains(parts, "") {
+			stems = append(stems, strings.Join(parts, "_"))
+		}
 	}
-	return strings.Join(parts, "_"), true
+	return stems
 }
 
 // ReadOptional adds those of the files below dir that the host has to attributes, under their names there, and returns an

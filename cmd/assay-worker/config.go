@@ -121,10 +121,12 @@ func (c *config) sources() fields {
 		"pci": section(fields{
 			"deviceClassWhitelist": texts(&b.PCI.DeviceClassWhitelist),
 			"deviceLabelFields":    texts(&b.PCI.DeviceLabelFields),
+			"deviceLabelForms":     textLists(&b.PCI.DeviceLabelForms),
 		}),
 		"usb": section(fields{
 			"deviceClassWhitelist": texts(&b.USB.DeviceClassWhitelist),
 			"deviceLabelFields":    texts(&b.USB.DeviceLabelFields),
+			"deviceLabelForms":     textLists(&b.USB.DeviceLabelForms),
 		}),
 		"local": section(fields{
 			"hooksEnabled": flagValue(&c.local.HooksEnabled),
@@ -138,7 +140,7 @@ func (c *config) sources() fields {
 			"instanceFeatures":  textMaps(&c.fake.InstanceFeatures),
 		}),
 		"custom": raw(&c.custom),
-		"memory": none, "network": none, "storage": none, "system": none,
+		"gpu":    none, "memory": none, "network": none, "rdma": none, "storage": none, "system": none,
 	}
 }
 

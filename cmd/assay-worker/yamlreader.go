@@ -182,6 +182,25 @@ func texts(dst *[]string) func(*reader, *yaml.Node, string) {
 	}
 }
 
+func textLists(dst *[][]string) func(*reader, *yaml.Node, string) {
+	return func(r *reader, n *yaml.Node, path string) {
+		if isNull(n) {
+			return
+		}
+		if n.Kind != yaml.SequenceNode {
+			r.fail(n, path, "a list of lists of texts")
+			return
+		}
+		lists := [][]string{}
+		for i, item := range n.Content {
+			var list []string
+			texts(&list)(r, item, fmt.Sprintf("%s[%d]", path, i))
+			lists = append(lists, list)
+		}
+		*dst = lists
+	}
+}
+
 func textMap(dst *map[string]string) func(*reader, *yaml.Node, string) {
 	return func(r *reader, n *yaml.Node, path string) {
 		if isNull(n) {

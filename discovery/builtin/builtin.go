@@ -4,10 +4,12 @@ package builtin
 import (
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/cpu"
+	"github.com/assay-project/assay/discovery/gpu"
 	"github.com/assay-project/assay/discovery/kernel"
 	"github.com/assay-project/assay/discovery/memory"
 	"github.com/assay-project/assay/discovery/network"
 	"github.com/assay-project/assay/discovery/pci"
+	"github.com/assay-project/assay/discovery/rdma"
 	"github.com/assay-project/assay/discovery/storage"
 	"github.com/assay-project/assay/discovery/system"
 	"github.com/assay-project/assay/discovery/usb"
@@ -36,10 +38,12 @@ func DefaultConfig() Config {
 func Sources(c Config) []discovery.Source {
 	return []discovery.Source{
 		cpu.New(c.CPU),
+		gpu.New(),
 		kernel.New(c.Kernel),
 		memory.New(),
 		network.New(),
 		pci.New(c.PCI),
+		rdma.New(),
 		storage.New(),
 		system.New(),
 		usb.New(c.USB),

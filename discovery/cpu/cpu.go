@@ -18,6 +18,7 @@ const Name = "cpu"
 const (
 	CPUIDFeature       = "cpu.cpuid"
 	ModelFeature       = "cpu.model"
+	CacheFeature       = "cpu.cache"
 	CStateFeature      = "cpu.cstate"
 	PStateFeature      = "cpu.pstate"
 	RDTFeature         = "cpu.rdt"
@@ -87,6 +88,7 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	security(&r, h, facts)
 	sst(&r, h, facts)
 	topology(&r, h)
+	caches(&r, h)
 	coprocessor(&r, h)
 	return r, nil
 }
@@ -109,7 +111,8 @@ func (s *Source) cpuid(r *discovery.Result, facts host.CPUFacts, info Info) {
 	r.Attributes(CPUIDFeature, attributes)
 }
 
-// model identifies the processor. Where there is nothing like CPUID, /proc/cpuinfo is asked.
+// model identifies the processor. Where there is nothing like CPUID, /proc/cpuinfo is asked. What identifies a model
+// becomes labels; its name has spaces, and microcode changes while the machine runs.
 func model(r *discovery.Result, h host.Host, facts host.CPUFacts, info Info) {
 	attributes := map[string]string{}
 	if facts.Vendor != "" {
@@ -124,10 +127,38 @@ func model(r *discovery.Result, h host.Host, facts host.CPUFacts, info Info) {
 	if hv := hypervisor(h, facts); hv != "" {
 		attributes["hypervisor"] = hv
 	}
-	r.Attributes(ModelFeature, attributes)
 	for k, v := range attributes {
 		r.Labels["cpu-model."+k] = v
 	}
+	for k, v := range map[string]string{
+		"architecture": architecture(h, facts),
+		"name":         modelName(info),
+		"stepping":     info["stepping"],
+		"microcode":    info["microcode"],
+	} {
+		if v != "" {
+			attributes[k] = v
+		}
+	}
+	r.Attributes(ModelFeature, attributes)
+}
+
+// architecture is the kernel's name of it, such as x86_64 or aarch64, which is also what other tools print.
+func architecture(h host.Host, facts host.CPUFacts) string {
+	if uts, err := h.System.Uname(); err == nil && uts.Machine != "" {
+		return uts.Machine
+	}
+	return facts.Arch
+}
+
+// modelName is the name that the vendor gave the model; architectures print it under different keys, or not at all.
+func modelName(info Info) string {
+	for _, key := range []string{"model name", "cpu", "uarch"} {
+		if name := info[key]; name != "" {
+			return strings.Join(strings.Fields(name), " ")
+		}
+	}
+	return ""
 }
 
 // hypervisor names what the machine runs on. IBM Z has no CPUID: its control program is in /proc/sysinfo.

@@ -94,8 +94,31 @@ func TestAttributes(t *testing.T) {
 				"cpu0/topology/thread_siblings_list: 0,2\ncpu0/topology/physical_package_id: 0\ncpu0/topology/core_siblings_list: 0,2\n" +
 				"cpu1/topology/thread_siblings_list: 1,3\ncpu1/topology/physical_package_id: 1\ncpu1/topology/core_siblings_list: 1,3\n",
 			feature: cpu.TopologyFeature,
-			want:    map[string]string{"hardware_multithreading": "true", "socket_count": "2"},
+			want:    map[string]string{"cpu_count": "4", "core_count": "2", "hardware_multithreading": "true", "socket_count": "2"},
 			labels:  map[string]string{"cpu-hardware_multithreading": "true"},
+		},
+		"threads that are offline count nowhere": {
+			archive: "-- sys/devices/system/cpu/ --\nonline: 0-1\nsmt/active: 0\n" +
+				"cpu0/topology/thread_siblings_list: 0\ncpu1/topology/thread_siblings_list: 1\n" +
+				"cpu2/topology/thread_siblings_list: 2\n",
+			feature: cpu.TopologyFeature,
+			want:    map[string]string{"cpu_count": "2", "core_count": "2", "hardware_multithreading": "false"},
+			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
+		},
+		"virtual machine without a topology": {
+			archive: "-- sys/devices/system/cpu/ --\nonline: 0-1\n",
+			feature: cpu.TopologyFeature,
+			want:    map[string]string{"cpu_count": "2", "hardware_multithreading": "false"},
+			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
+		},
+		"caches of the first CPU, a cluster of cores for each of the last level": {
+			archive: "-- sys/devices/system/cpu/ --\nonline: 2-5\n" +
+				"cpu2/cache/index0/level: 1\ncpu2/cache/index0/type: Data\ncpu2/cache/index0/size: 32K\n" +
+				"cpu2/cache/index1/level: 2\ncpu2/cache/index1/type: Unified\ncpu2/cache/index1/size: 1024K\n" +
+				"cpu2/cache/index1/shared_cpu_list: 2-3\ncpu4/cache/index1/shared_cpu_list: 4-5\n",
+			feature: cpu.CacheFeature,
+			want:    map[string]string{"l1d.bytes": "32768", "l2.bytes": "1048576", "l2.count": "2"},
+			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
 		},
 		"encrypted guests": {
 			archive: "-- sys/module/kvm_amd/parameters/ --\nsev: Y\nsev_es: 1\nsev_snp: N\n-- sys/fs/cgroup/misc.capacity --\nsev 410\nsev_es 99\n",
@@ -167,7 +190,7 @@ VM00 Control Program: KVM/Linux
 -- sys/firmware/uv/ --
 prot_virt_host: 1
 `)
-	wantModel := map[string]string{"vendor_id": "IBM_S390", "id": "3931", "hypervisor": "KVM_Linux"}
+	wantModel := map[string]string{"vendor_id": "IBM_S390", "id": "3931", "hypervisor": "KVM_Linux", "architecture": "s390x"}
 	if diff := cmp.Diff(wantModel, r.Features.Attributes[cpu.ModelFeature].Elements); diff != "" {
 		t.Errorf("model (-want +got):\n%s", diff)
 	}
@@ -273,4 +296,15 @@ func FuzzParsers(f *testing.F) {
 			t.Errorf("%d CPUs", len(list))
 		}
 	})
+}
+
+func TestParseCacheSize(t *testing.T) {
+	if got, err := cpu.ParseCacheSize("49152K"); err != nil || got != 48<<20 {
+		t.Errorf("got %d, %v, want 48 MiB", got, err)
+	}
+	for _, size := range []string{"", "K", "-1K", "32", "32M", "99999999999K"} {
+		if got, err := cpu.ParseCacheSize(size); err == nil {
+			t.Errorf("ParseCacheSize(%q) = %d, want an error", size, got)
+		}
+	}
 }

@@ -12,7 +12,8 @@ import (
 // maxCPUs is the most that a Linux kernel can be built for (NR_CPUS).
 const maxCPUs = 8192
 
-// topology publishes hardware threads and sockets, see Documentation/admin-guide/cputopology.rst.
+// topology publishes threads, cores and sockets, see Documentation/admin-guide/cputopology.rst. What is offline counts
+// nowhere.
 func topology(r *discovery.Result, h host.Host) {
 	attributes := map[string]string{}
 	online, err := cpuList(h, devicesDir+"/online")
@@ -20,10 +21,14 @@ func topology(r *discovery.Result, h host.Host) {
 		r.Problem(host.Present(err))
 		return
 	}
-	smt, err := multithreading(h, online)
+	attributes["cpu_count"] = strconv.Itoa(len(online))
+	cores, threads, err := groups(h, online, "/topology/thread_siblings_list")
 	r.Problem(err)
+	if cores > 0 {
+		attributes["core_count"] = strconv.Itoa(cores)
+	}
 	if err == nil {
-		attributes["hardware_multithreading"] = strconv.FormatBool(smt)
+		attributes["hardware_multithreading"] = strconv.FormatBool(multithreading(h, threads))
 		r.Labels["cpu-hardware_multithreading"] = attributes["hardware_multithreading"]
 	}
 	n, err := sockets(h, online)
@@ -44,24 +49,12 @@ func topology(r *discovery.Result, h host.Host) {
 }
 
 // multithreading reports whether some core runs more than one thread. The kernel says so itself where it can switch
-// threads off; elsewhere the siblings of each CPU tell.
-func multithreading(h host.Host, online []int) (bool, error) {
+// threads off; elsewhere the most threads of a core tell.
+func multithreading(h host.Host, threads int) bool {
 	if active, err := h.ReadAttribute(devicesDir + "/smt/active"); err == nil {
-		return active == "1", nil
+		return active == "1"
 	}
-	for _, cpu := range online {
-		siblings, err := cpuList(h, topologyFile(cpu, "thread_siblings_list"))
-		if err != nil {
-			if host.Present(err) == nil {
-				continue
-			}
-			return false, err
-		}
-		if len(siblings) > 1 {
-			return true, nil
-		}
-	}
-	return false, nil
+	return threads > 1
 }
 
 // sockets counts the packages that have CPUs online. Reading the CPUs of a package at once saves a read for each of them.
@@ -92,8 +85,34 @@ func sockets(h host.Host, online []int) (int, error) {
 }
 
 func topologyFile(cpu int, name string) string {
-	return devicesDir + "/cpu" + strconv.Itoa(cpu) + "/topology/" + name
+	return cpuDir(cpu) + "/topology/" + name
 }
+
+// groups counts the sets, such as cores, into which a file of each CPU divides those online, reading one CPU of each set,
+// and tells the size of the largest. A CPU without the file is in no set.
+func groups(h host.Host, online []int, file string) (count, largest int, err error) {
+	seen := map[int]bool{}
+	for _, cpu := range online {
+		if seen[cpu] {
+			continue
+		}
+		list, err := cpuList(h, cpuDir(cpu)+file)
+		if host.Present(err) != nil {
+			return 0, 0, err
+		}
+		if len(list) == 0 {
+			continue
+		}
+		count++
+		largest = max(largest, len(list))
+		for _, c := range list {
+			seen[c] = true
+		}
+	}
+	return count, largest, nil
+}
+
+func cpuDir(cpu int) string { return devicesDir + "/cpu" + strconv.Itoa(cpu) }
 
 func cpuList(h host.Host, file string) ([]int, error) {
 	data, err := h.ReadPrefix(file, host.MaxFileSize)

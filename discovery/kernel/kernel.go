@@ -23,6 +23,9 @@ const (
 	SelinuxFeature       = "kernel.selinux"
 	KVMFeature           = "kernel.kvm"
 	VersionFeature       = "kernel.version"
+	CgroupFeature        = "kernel.cgroup"
+	IOMMUFeature         = "kernel.iommu"
+	SecureBootFeature    = "kernel.secureboot"
 )
 
 // Config is sources.kernel of the worker's configuration.
@@ -63,6 +66,9 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	modules(&r, h, uts.Release)
 	selinux(&r, h)
 	kvm(&r, h)
+	cgroup(&r, h)
+	iommu(&r, h)
+	secureBoot(&r, h)
 	return r, nil
 }
 

@@ -1,4 +1,4 @@
-// Package memory discovers NUMA nodes, non-volatile memory, swap and huge pages.
+// Package memory discovers memory: its size, NUMA nodes, non-volatile memory, swap and huge pages.
 package memory
 
 import (
@@ -17,10 +17,13 @@ const Name = "memory"
 
 // Features of the source.
 const (
-	NUMAFeature      = "memory.numa"
-	NVFeature        = "memory.nv"
-	SwapFeature      = "memory.swap"
-	HugePagesFeature = "memory.hugepages"
+	TotalFeature                = "memory.total"
+	NUMAFeature                 = "memory.numa"
+	NodeFeature                 = "memory.node"
+	NVFeature                   = "memory.nv"
+	SwapFeature                 = "memory.swap"
+	HugePagesFeature            = "memory.hugepages"
+	TransparentHugePagesFeature = "memory.transparenthugepages"
 )
 
 // Source discovers memory.
@@ -35,10 +38,12 @@ func (Source) Name() string { return Name }
 // Discover reads the features of memory.
 func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
+	total(&r, h)
 	numa(&r, h)
 	nonVolatile(&r, h)
 	swap(&r, h)
 	hugePages(&r, h)
+	transparentHugePages(&r, h)
 	return r, nil
 }
 
@@ -57,6 +62,7 @@ func numa(r *discovery.Result, h host.Host) {
 	if isNUMA {
 		r.Labels["memory-numa"] = "true"
 	}
+	numaNodes(r, h, nodes)
 }
 
 // nonVolatile lists the devices of libnvdimm, see Documentation/driver-api/nvdimm. The bus holds DIMMs and regions too,
@@ -100,13 +106,22 @@ func swap(r *discovery.Result, h host.Host) {
 
 // hugePages reads the pages reserved of each size, see Documentation/ABI/testing/sysfs-kernel-mm-hugepages.
 func hugePages(r *discovery.Result, h host.Host) {
-	const dir = "sys/kernel/mm/hugepages"
-	sizes, err := h.ReadDir(dir)
+	attributes := map[string]string{}
+	enabled, err := readHugePages(r, h, "sys/kernel/mm/hugepages", attributes)
 	if err != nil {
 		r.Problem(host.Present(err))
 		return
 	}
-	attributes := map[string]string{}
+	attributes["enabled"] = strconv.FormatBool(enabled)
+	r.Attributes(HugePagesFeature, attributes)
+}
+
+// readHugePages adds the number of pages of each size in a directory of them, and tells whether there are any.
+func readHugePages(r *discovery.Result, h host.Host, dir string, attributes map[string]string) (bool, error) {
+	sizes, err := h.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
 	enabled := false
 	for _, size := range sizes {
 		name, err := PageSizeName(size)
@@ -127,8 +142,37 @@ func hugePages(r *discovery.Result, h host.Host) {
 		attributes[name] = text
 		enabled = enabled || count > 0
 	}
-	attributes["enabled"] = strconv.FormatBool(enabled)
-	r.Attributes(HugePagesFeature, attributes)
+	return enabled, nil
+}
+
+// transparentHugePages reads when the kernel uses huge pages of its own accord, see
+// Documentation/admin-guide/mm/transhuge.rst. A kernel without them has no such directory.
+func transparentHugePages(r *discovery.Result, h host.Host) {
+	attributes := map[string]string{}
+	for name, file := range map[string]string{"mode": "enabled", "defrag": "defrag"} {
+		text, err := h.ReadAttribute("sys/kernel/mm/transparent_hugepage/" + file)
+		if err != nil {
+			r.Problem(host.Present(err))
+			continue
+		}
+		if chosen := Chosen(text); chosen != "" {
+			attributes[name] = chosen
+		}
+	}
+	if mode, ok := attributes["mode"]; ok {
+		attributes["enabled"] = strconv.FormatBool(mode != "never")
+		r.Attributes(TransparentHugePagesFeature, attributes)
+	}
+}
+
+// Chosen returns the word in brackets of a setting that the kernel prints with its alternatives: "always [madvise] never".
+func Chosen(text string) string {
+	_, rest, _ := strings.Cut(text, "[")
+	word, _, closed := strings.Cut(rest, "]")
+	if !closed {
+		return ""
+	}
+	return word
 }
 
 // PageSizeName turns the kernel's name of a size of huge pages into the name of the Kubernetes resource: hugepages-2048kB

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/memory"
 )
@@ -34,14 +35,7 @@ func TestLabels(t *testing.T) {
 		"huge pages make none": {"-- sys/kernel/mm/hugepages/hugepages-2048kB/ --\nnr_hugepages: 5\n", map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, err := host.FromArchive([]byte(tt.archive))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := memory.New().Discover(context.Background(), h)
-			if err != nil || len(r.Problems) > 0 {
-				t.Errorf("error %v, problems %v, want none", err, r.Problems)
-			}
+			r := discover(t, tt.archive)
 			if diff := cmp.Diff(tt.want, r.Labels); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
@@ -66,4 +60,70 @@ func TestPageSizeName(t *testing.T) {
 			t.Errorf("PageSizeName(%q) = %q, want an error", dir, got)
 		}
 	}
+}
+
+func TestSizeComesWithoutTheRestOfMemInfo(t *testing.T) {
+	r := discover(t, "-- proc/meminfo --\nMemTotal:       16107436 kB\nHugePages_Total:       5\nMemFree: many kB\n")
+	want := map[string]string{"bytes": "16494014464", "mib": "15729"}
+	if diff := cmp.Diff(want, r.Features.Attributes[memory.TotalFeature].Elements); diff != "" {
+		t.Errorf("memory.total (-want +got):\n%s", diff)
+	}
+}
+
+func TestNUMANodes(t *testing.T) {
+	r := discover(t, `
+-- sys/bus/node/devices/node0/ --
+cpulist: 0-3
+hugepages/hugepages-2048kB/nr_hugepages: 7
+-- sys/bus/node/devices/node0/meminfo --
+Node 0 MemTotal:        1048576 kB
+-- sys/bus/node/devices/node1/ --
+cpulist:
+-- sys/bus/node/devices/node1/meminfo --
+Node 1 MemTotal:        2097152 kB
+-- sys/bus/node/devices/power/ --
+`)
+	var got []map[string]string
+	for _, e := range r.Features.Instances[memory.NodeFeature].Elements {
+		got = append(got, e.Attributes)
+	}
+	want := []map[string]string{
+		{"id": "0", "bytes": "1073741824", "mib": "1024", "cpus": "0-3", "hugepages-2Mi": "7"},
+		{"id": "1", "bytes": "2147483648", "mib": "2048", "cpus": ""}, // memory without CPUs, behind CXL
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("memory.node (-want +got):\n%s", diff)
+	}
+}
+
+func TestTransparentHugePages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files string
+		want  map[string]string
+	}{
+		"always":          {"enabled: [always] madvise never\ndefrag: always defer [defer+madvise] madvise never\n", map[string]string{"mode": "always", "defrag": "defer+madvise", "enabled": "true"}},
+		"never":           {"enabled: always madvise [never]\n", map[string]string{"mode": "never", "enabled": "false"}},
+		"nothing chosen":  {"enabled: always madvise never\n", nil},
+		"kernel has none": {"", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := discover(t, "-- sys/kernel/mm/transparent_hugepage/ --\n"+tt.files)
+			if diff := cmp.Diff(tt.want, r.Features.Attributes[memory.TransparentHugePagesFeature].Elements); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func discover(t *testing.T, archive string) discovery.Result {
+	t.Helper()
+	h, err := host.FromArchive([]byte(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := memory.New().Discover(context.Background(), h)
+	if err != nil || len(r.Problems) > 0 {
+		t.Errorf("error %v, problems %v, want none", err, r.Problems)
+	}
+	return r
 }

@@ -39,14 +39,14 @@ func DefaultConfig() Config {
 // Source discovers PCI devices.
 type Source struct {
 	config  Config
-	fields  []string
+	forms   [][]string
 	unknown []string
 }
 
 // New returns the source.
 func New(config Config) *Source {
 	s := &Source{config: config}
-	s.fields, s.unknown = config.LabelFields(fields, []string{"class", "vendor"})
+	s.forms, s.unknown = config.Forms(fields, []string{"class", "vendor"})
 	return s
 }
 
@@ -57,7 +57,7 @@ func (*Source) Name() string { return Name }
 func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
 	if len(s.unknown) > 0 {
-		r.Problem(fmt.Errorf("sources.pci.deviceLabelFields: %q are no fields of a PCI device, want some of %q", s.unknown, fields))
+		r.Problem(fmt.Errorf("sources.pci.deviceLabelFields, deviceLabelForms: %q are no fields of a PCI device, want some of %q", s.unknown, fields))
 	}
 	addresses, err := discovery.ListDevices(h, devicesDir)
 	if err != nil {
@@ -106,12 +106,11 @@ func (s *Source) label(r *discovery.Result, device map[string]string) {
 	if !s.config.Wants(device["class"]) {
 		return
 	}
-	stem, ok := discovery.LabelStem(device, s.fields)
-	if !ok {
-		return
-	}
-	r.Labels["pci-"+stem+".present"] = "true"
-	if _, sriov := device["sriov_totalvfs"]; sriov {
-		r.Labels["pci-"+stem+".sriov.capable"] = "true"
+	_, sriov := device["sriov_totalvfs"]
+	for _, stem := range discovery.LabelStems(device, s.forms) {
+		r.Labels["pci-"+stem+".present"] = "true"
+		if sriov {
+			r.Labels["pci-"+stem+".sriov.capable"] = "true"
+		}
 	}
 }

@@ -49,11 +49,24 @@ func TestLabels(t *testing.T) {
 		"unknown field is named and left out": {
 			config:  config([]string{"02"}, []string{"vendor", "colour"}),
 			want:    map[string]string{"pci-8086.present": "true"},
-			problem: `sources.pci.deviceLabelFields: ["colour"]`,
+			problem: `sources.pci.deviceLabelFields, deviceLabelForms: ["colour"]`,
 		},
 		"unknown fields only mean the default": {
 			config:  config([]string{"02"}, []string{"colour"}),
 			want:    map[string]string{"pci-0200_8086.present": "true"},
+			problem: `["colour"]`,
+		},
+		"forms beside each other": {
+			config: forms(config([]string{"03"}, []string{"class", "vendor"}), []string{"vendor"}, []string{"device", "vendor"}),
+			want: map[string]string{
+				"pci-0302_10de.present": "true", "pci-0302_10de.sriov.capable": "true",
+				"pci-10de.present": "true", "pci-10de.sriov.capable": "true",
+				"pci-10de_20b2.present": "true", "pci-10de_20b2.sriov.capable": "true",
+			},
+		},
+		"form of unknown fields is none": {
+			config:  forms(config([]string{"02"}, []string{"vendor"}), []string{"colour"}),
+			want:    map[string]string{"pci-8086.present": "true"},
 			problem: `["colour"]`,
 		},
 		"no class": {config: config(nil, []string{"class"}), want: map[string]string{}},
@@ -81,4 +94,9 @@ func TestLabels(t *testing.T) {
 
 func config(classes, fields []string) pci.Config {
 	return pci.Config{DeviceConfig: discovery.DeviceConfig{DeviceClassWhitelist: classes, DeviceLabelFields: fields}}
+}
+
+func forms(c pci.Config, more ...[]string) pci.Config {
+	c.DeviceLabelForms = more
+	return c
 }

@@ -1,4 +1,4 @@
-// Package storage discovers block devices.
+// Package storage discovers block devices and their controllers.
 package storage
 
 import (
@@ -16,6 +16,8 @@ const (
 	BlockFeature = "storage.block"
 	// DeviceFeature is the name that NFD's documentation had for BlockFeature until v0.14; both hold the same.
 	DeviceFeature = "storage.device"
+	// NVMeFeature are the NVMe controllers, local and over a network.
+	NVMeFeature = "storage.nvme"
 )
 
 // Source discovers block devices.
@@ -49,5 +51,29 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	}
 	r.Instances(BlockFeature, devices)
 	r.Instances(DeviceFeature, devices)
+	nvme(&r, h)
 	return r, nil
+}
+
+// nvme lists the NVMe controllers, see Documentation/ABI/testing/sysfs-nvme. Serial numbers and the addresses of targets are
+// identities and stay private.
+func nvme(r *discovery.Result, h host.Host) {
+	const dir = "sys/class/nvme"
+	names, err := discovery.ListDevices(h, dir)
+	if err != nil {
+		r.Problem(err)
+		return
+	}
+	controllers := make([]map[string]string, 0, len(names))
+	for _, name := range names {
+		c := map[string]string{"name": host.Clean([]byte(name))}
+		for _, err := range discovery.ReadOptional(h, h.Resolve(dir+"/"+name), c, "model", "firmware_rev", "transport", "cntrltype", "state", "numa_node") {
+			r.Problem(err)
+		}
+		if c["numa_node"] == "-1" { // the firmware does not say which node it is
+			delete(c, "numa_node")
+		}
+		controllers = append(controllers, c)
+	}
+	r.Instances(NVMeFeature, controllers)
 }

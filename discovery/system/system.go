@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strconv"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
@@ -18,6 +19,7 @@ const (
 	OSReleaseFeature = "system.osrelease"
 	NameFeature      = "system.name"
 	DMIFeature       = "system.dmiid"
+	TPMFeature       = "system.tpm"
 )
 
 // labels are the elements of os-release that become labels.
@@ -29,6 +31,7 @@ var dmiFields = []string{
 	"bios_date", "bios_release", "bios_vendor", "bios_version",
 	"board_asset_tag", "board_name", "board_vendor", "board_version",
 	"chassis_asset_tag", "chassis_type", "chassis_vendor", "chassis_version",
+	"ec_firmware_release",
 	"product_family", "product_name", "product_sku", "product_version",
 	"sys_vendor",
 }
@@ -54,7 +57,29 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 		r.Problem(err)
 	}
 	r.Attributes(DMIFeature, dmi)
+	tpm(&r, h)
 	return r, nil
+}
+
+// tpm looks for a trusted platform module, see Documentation/ABI/stable/sysfs-class-tpm. The kernel numbers them; the first
+// is the one that measured the boot. The major version is known since Linux 5.6.
+func tpm(r *discovery.Result, h host.Host) {
+	const dir = "sys/class/tpm"
+	names, err := discovery.ListDevices(h, dir)
+	if err != nil {
+		r.Problem(err)
+		return
+	}
+	attributes := map[string]string{"present": strconv.FormatBool(len(names) > 0)}
+	if len(names) > 0 {
+		version, err := h.ReadAttribute(dir + "/" + names[0] + "/tpm_version_major")
+		if err == nil {
+			attributes["version"] = version
+		} else if !host.Unanswered(err) {
+			r.Problem(err)
+		}
+	}
+	r.Attributes(TPMFeature, attributes)
 }
 
 // osRelease reads os-release(5): /etc/os-release, or the vendor's copy where /etc has none.

@@ -44,14 +44,14 @@ func DefaultConfig() Config {
 // Source discovers USB devices.
 type Source struct {
 	config  Config
-	fields  []string
+	forms   [][]string
 	unknown []string
 }
 
 // New returns the source.
 func New(config Config) *Source {
 	s := &Source{config: config}
-	s.fields, s.unknown = config.LabelFields(fields, []string{"class", "vendor", "device"})
+	s.forms, s.unknown = config.Forms(fields, []string{"class", "vendor", "device"})
 	return s
 }
 
@@ -63,7 +63,7 @@ func (*Source) Name() string { return Name }
 func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
 	if len(s.unknown) > 0 {
-		r.Problem(fmt.Errorf("sources.usb.deviceLabelFields: %q are no fields of a USB device, want some of %q", s.unknown, fields))
+		r.Problem(fmt.Errorf("sources.usb.deviceLabelFields, deviceLabelForms: %q are no fields of a USB device, want some of %q", s.unknown, fields))
 	}
 	entries, err := discovery.ListDevices(h, devicesDir)
 	if err != nil {
@@ -122,9 +122,7 @@ func (s *Source) label(r *discovery.Result, device map[string]string) {
 	if !s.config.Wants(device["class"]) {
 		return
 	}
-	stem, ok := discovery.LabelStem(device, s.fields)
-	if !ok {
-		return
+	for _, stem := range discovery.LabelStems(device, s.forms) {
+		r.Labels["usb-"+stem+".present"] = "true"
 	}
-	r.Labels["usb-"+stem+".present"] = "true"
 }

@@ -1,0 +1,74 @@
+package cpu
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// maxCaches bounds the caches of one CPU; today's have four, two of the first level and one of each other.
+const maxCaches = 16
+
+// caches publishes the size of each cache of the first CPU, and how many of the last level the machine has, see
+// Documentation/ABI/testing/sysfs-devices-system-cpu. All CPUs are taken to be alike, as reading those of a large server
+// would cost more than all else together; on a hybrid processor the first CPU is a performance core.
+func caches(r *discovery.Result, h host.Host) {
+	online, err := cpuList(h, devicesDir+"/online")
+	if err != nil || len(online) == 0 {
+		return // topology has reported it
+	}
+	attributes := map[string]string{}
+	last, lastIndex := 0, ""
+	for i := range maxCaches {
+		index := "/cache/index" + strconv.Itoa(i)
+		level, kind, size, err := cache(h, cpuDir(online[0])+index)
+		if err != nil {
+			r.Problem(host.Present(err))
+			break
+		}
+		attributes["l"+strconv.Itoa(level)+kind+".bytes"] = strconv.FormatUint(size, 10)
+		if level > last {
+			last, lastIndex = level, index
+		}
+	}
+	if len(attributes) == 0 {
+		return // a virtual machine may be shown none
+	}
+	if n, _, err := groups(h, online, lastIndex+"/shared_cpu_list"); err == nil && n > 0 {
+		attributes["l"+strconv.Itoa(last)+".count"] = strconv.Itoa(n)
+	}
+	r.Attributes(CacheFeature, attributes)
+}
+
+// cache reads one cache: its level, "d" or "i" if it holds only data or only instructions, and its size in bytes.
+func cache(h host.Host, dir string) (level int, kind string, size uint64, err error) {
+	var text [3]string
+	for i, name := range []string{"level", "type", "size"} {
+		if text[i], err = h.ReadAttribute(dir + "/" + name); err != nil {
+			return 0, "", 0, err
+		}
+	}
+	level, err = strconv.Atoi(text[0])
+	if err != nil || level < 1 || level > 9 {
+		return 0, "", 0, fmt.Errorf("/%s: %q is no level of a cache", dir, text[0])
+	}
+	kind = map[string]string{"Data": "d", "Instruction": "i"}[text[1]]
+	size, err = ParseCacheSize(text[2])
+	if err != nil {
+		return 0, "", 0, fmt.Errorf("/%s: %w", dir, err)
+	}
+	return level, kind, size, nil
+}
+
+// ParseCacheSize returns the bytes of a size as the kernel prints that of a cache: "48K".
+func ParseCacheSize(s string) (uint64, error) {
+	digits, ok := strings.CutSuffix(s, "K")
+	size, err := strconv.ParseUint(digits, 10, 32)
+	if !ok || err != nil {
+		return 0, fmt.Errorf("%.40q is no size of a cache", s)
+	}
+	return size << 10, nil
+}

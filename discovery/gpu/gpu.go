@@ -1,0 +1,88 @@
+// Package gpu discovers graphics and compute devices that a driver has taken into service.
+package gpu
+
+import (
+	"context"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// Name is the domain of the source.
+const Name = "gpu"
+
+// DRMFeature are the devices of the kernel's Direct Rendering Manager: GPUs with their driver in place. A GPU without one,
+// or with one that keeps away from DRM, is only in pci.device.
+const DRMFeature = "gpu.drm"
+
+// classDir lists cards, their connectors and render nodes, see Documentation/gpu/drm-uapi.rst.
+const classDir = "sys/class/drm"
+
+// Source discovers GPUs.
+type Source struct{}
+
+// New returns the source.
+func New() Source { return Source{} }
+
+// Name is "gpu".
+func (Source) Name() string { return Name }
+
+// Discover reads all cards, in the order of their names.
+func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
+	r := discovery.NewResult()
+	entries, err := discovery.ListDevices(h, classDir)
+	if err != nil {
+		return r, err
+	}
+	cards := []map[string]string{}
+	for _, entry := range entries {
+		if number, ok := strings.CutPrefix(entry, "card"); ok && digits(number) {
+			cards = append(cards, readCard(&r, h, entry))
+		}
+	}
+	r.Instances(DRMFeature, cards)
+	return r, nil
+}
+
+func readCard(r *discovery.Result, h host.Host, name string) map[string]string {
+	card := map[string]string{"name": name}
+	device := h.Resolve(classDir + "/" + name + "/device")
+	if driver, err := h.ReadLink(device + "/driver"); err == nil {
+		card["driver"] = host.Clean([]byte(path.Base(driver)))
+	} else {
+		r.Problem(host.Present(err))
+	}
+	raw := map[string]string{}
+	// mem_info_vram_total is amdgpu's, see Documentation/gpu/amdgpu/driver-misc.rst.
+	for _, err := range discovery.ReadOptional(h, device, raw, "vendor", "device", "numa_node", "mem_info_vram_total") {
+		r.Problem(err)
+	}
+	for _, id := range []string{"vendor", "device"} {
+		if v, ok := strings.CutPrefix(raw[id], "0x"); ok {
+			card[id] = strings.ToLower(v)
+		}
+	}
+	if n := raw["numa_node"]; n != "" && n != "-1" {
+		card["numa_node"] = n
+	}
+	if bytes, err := strconv.ParseUint(raw["mem_info_vram_total"], 10, 64); err == nil {
+		card["vram_bytes"] = strconv.FormatUint(bytes, 10)
+	}
+	// A card that can compute without a display has a render node beside it.
+	nodes, err := discovery.ListDevices(h, device+"/drm")
+	r.Problem(err)
+	for _, node := range nodes {
+		if number, ok := strings.CutPrefix(node, "renderD"); ok && digits(number) {
+			card["render"] = node
+		}
+	}
+	return card
+}
+
+func digits(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 32)
+	return err == nil
+}

@@ -1,0 +1,94 @@
+// Package rdma discovers InfiniBand, RoCE and iWARP devices.
+package rdma
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
+)
+
+// Name is the domain of the source.
+const Name = "rdma"
+
+// DeviceFeature are the ports of RDMA devices: what a program binds to is a device and a port.
+const DeviceFeature = "rdma.device"
+
+// classDir lists all RDMA devices, see Documentation/ABI/stable/sysfs-class-infiniband.
+const classDir = "sys/class/infiniband"
+
+// Source discovers RDMA devices.
+type Source struct{}
+
+// New returns the source.
+func New() Source { return Source{} }
+
+// Name is "rdma".
+func (Source) Name() string { return Name }
+
+// Discover reads all ports of all devices, in the order of their names. GUIDs are identities and stay private.
+func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
+	r := discovery.NewResult()
+	names, err := discovery.ListDevices(h, classDir)
+	if err != nil {
+		return r, err
+	}
+	instances := []map[string]string{}
+	for _, name := range names {
+		dir := h.Resolve(classDir + "/" + name)
+		ports, err := discovery.ListDevices(h, dir+"/ports")
+		r.Problem(err)
+		for _, port := range ports {
+			instances = append(instances, readPort(&r, h, dir, name, port))
+		}
+	}
+	r.Instances(DeviceFeature, instances)
+	return r, nil
+}
+
+func readPort(r *discovery.Result, h host.Host, dir, name, port string) map[string]string {
+	p := map[string]string{"name": host.Clean([]byte(name)), "port": host.Clean([]byte(port))}
+	raw := map[string]string{}
+	for _, err := range discovery.ReadOptional(h, dir, raw, "node_type", "fw_ver", "board_id", "device/numa_node") {
+		r.Problem(err)
+	}
+	for _, err := range discovery.ReadOptional(h, dir+"/ports/"+port, raw, "link_layer", "state", "rate") {
+		r.Problem(err)
+	}
+	set := func(attribute, value string) {
+		if value != "" {
+			p[attribute] = value
+		}
+	}
+	set("node_type", afterColon(raw["node_type"]))
+	set("state", strings.ToLower(afterColon(raw["state"])))
+	set("link_layer", raw["link_layer"])
+	set("fw_ver", raw["fw_ver"])
+	set("board_id", raw["board_id"])
+	set("speed", Speed(raw["rate"]))
+	if n := raw["device/numa_node"]; n != "-1" { // the firmware does not say which node it is
+		set("numa_node", n)
+	}
+	return p
+}
+
+// afterColon returns the name in an enumeration that the kernel prints as "4: ACTIVE".
+func afterColon(s string) string {
+	if _, name, ok := strings.Cut(s, ":"); ok {
+		return strings.TrimSpace(name)
+	}
+	return s
+}
+
+// Speed returns the Mb/s of a rate as the kernel prints it, such as "100 Gb/sec (4X EDR)" or "2.5 Gb/sec (1X SDR)": the
+// unit that network interfaces have. What is no such rate is empty.
+func Speed(rate string) string {
+	number, rest, _ := strings.Cut(rate, " ")
+	gbps, err := strconv.ParseFloat(number, 64)
+	if err != nil || !strings.HasPrefix(rest, "Gb/sec") || !(gbps > 0 && gbps < 1e6) {
+		return ""
+	}
+	return strconv.FormatFloat(gbps*1000, 'f', 0, 64)
+}
