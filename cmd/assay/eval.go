@@ -80,12 +80,20 @@ func (f *evalFlags) run(cmd *cobra.Command) error {
 	if !f.quiet || set.errors > 0 {
 		set.print(cmd.ErrOrStderr(), f.quiet)
 	}
+	return printEvaluation(cmd, set, in, opt, f.output,
+		traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: opt.Mask})
+}
+
+// printEvaluation evaluates rules for a node and prints what they come to. The error says whether all went well.
+func printEvaluation(cmd *cobra.Command, set *ruleFiles, in rules.Input, opt rules.Options, format string, how traceOptions) error {
 	program := rules.Link(opt, set.sets...)
 	outcome := program.Eval(in)
-	if f.output == "text" {
-		printTrace(cmd.OutOrStdout(), program.Trace(in), outcome, traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: opt.Mask})
-	} else if err := printObject(cmd.OutOrStdout(), f.output, newResult(outcome, f.taints, set.broken)); err != nil {
-		return err
+	if format == "json" || format == "yaml" {
+		if err := printObject(cmd.OutOrStdout(), format, newResult(outcome, how.taints, set.broken)); err != nil {
+			return err
+		}
+	} else {
+		printTrace(cmd.OutOrStdout(), program.Trace(in), outcome, how)
 	}
 	for _, r := range outcome.Rules() {
 		if r.Err != nil {

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+type exprFlags struct {
+	node, metadata, place, output string
+	vars, features                []string
+	functions                     bool
+}
+
+// places are what a text can be used for.
+var places = map[string]expr.Place{
+	"label": expr.Strict, "annotation": expr.Free, "var": expr.Var, "arg": expr.Arg, "regex": expr.Regex,
+}
+
+func newExpr() *cobra.Command {
+	f := &exprFlags{}
+	cmd := &cobra.Command{
+		Use:   "expr --node NAME [--var K=V]… [--features FILE] [--] TEXT",
+		Short: "Evaluate a text with {expressions}",
+		Long: `Evaluate a text with {expressions}, and print its value. Lists and maps are printed as JSON.
+
+If the text is wrong, or has no value on the node, the error says where, and the exit code is 1.`,
+		Example: `  assay expr --node n43 'rack{(n1-1)/42+1}'
+  assay expr --node r3u14 --var rack=3 'rack{rack:02d}'
+  assay expr --node n1 --features node.yaml '{@kernel.version.major}'
+  assay expr --functions`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.functions {
+				printFunctions(cmd)
+				return nil
+			}
+			if len(args) != 1 {
+				return fmt.Errorf("want one text, found %d; put it in quotes: assay expr --node NAME 'TEXT'", len(args))
+			}
+			return f.run(cmd, args[0])
+		},
+	}
+	cmd.Flags().StringVar(&f.node, "node", "", "name of the node")
+	cmd.Flags().StringArrayVar(&f.vars, "var", nil, "a variable, as NAME=VALUE")
+	cmd.Flags().StringSliceVar(&f.features, "features", nil, "files of features; - for standard input")
+	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file with the Node, whose labels and annotations may be read")
+	cmd.Flags().StringVar(&f.place, "as", "label", "what the text is used for: "+strings.Join(sortedKeys(places), ", "))
+	cmd.Flags().BoolVar(&f.functions, "functions", false, "list the functions")
+	outputFlag(cmd, &f.output, "text", "json")
+	return cmd
+}
+
+func (f *exprFlags) run(cmd *cobra.Command, source string) error {
+	place, ok := places[f.place]
+	if !ok {
+		return fmt.Errorf("--as %s: use one of %s", f.place, strings.Join(sortedKeys(places), ", "))
+	}
+	vars := map[string]string{}
+	scope := &expr.Scope{Vars: map[string]bool{}, Metadata: true}
+	for _, v := range f.vars {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("--var %s: want NAME=VALUE", v)
+		}
+		vars[name], scope.Vars[name] = value, true
+	}
+	in, err := f.input(cmd)
+	if err != nil {
+		return err
+	}
+	compiled, problems := expr.Compile(source, place, expr.Auto, scope)
+	for _, p := range problems {
+		f.caret(cmd, source, p.Column, p.Warning, p.Message, p.Hint)
+	}
+	if compiled == nil {
+		return errFound
+	}
+	value, err := compiled.Eval(rules.TextEnv(in, vars, rules.Options{}))
+	if err != nil {
+		var e *expr.Error
+		if errors.As(err, &e) {
+			f.caret(cmd, source, e.Column, false, e.Message, "")
+			return errFound
+		}
+		return foundError{err}
+	}
+	if value.Kind() == expr.Masked {
+		return foundError{errors.New("the value is masked: its name says that it is a secret")}
+	}
+	return f.print(cmd, value)
+}
+
+func (f *exprFlags) caret(cmd *cobra.Command, source string, column int, warning bool, message, hint string) {
+	w := cmd.ErrOrStderr()
+	s := styleOf(w)
+	word := s.bad("error")
+	if warning {
+		word = s.warn("warning")
+	}
+	if hint != "" {
+		message += " (" + hint + ")"
+	}
+	fmt.Fprintf(w, "%s: column %d: %s\n", word, column, printable(message))
+	for _, line := range strings.Split(expr.Caret(source, column), "\n") {
+		fmt.Fprintf(w, "  %s\n", line)
+	}
+}
+
+func (f *exprFlags) print(cmd *cobra.Command, value expr.Value) error {
+	w := cmd.OutOrStdout()
+	if f.output == "json" || value.Kind() == expr.ListKind || value.Kind() == expr.MapKind {
+		data, err := value.MarshalJSON()
+		if err == nil {
+			_, err = fmt.Fprintln(w, string(data))
+		}
+		return err
+	}
+	_, err := fmt.Fprintln(w, value.String())
+	return err
+}
+
+func (f *exprFlags) input(cmd *cobra.Command) (rules.Input, error) {
+	in := rules.Input{Node: rules.Node{Name: f.node}}
+	if len(f.features) > 0 {
+		interner := facts.NewInterner()
+		list, err := readFeatures(f.features, cmd.InOrStdin(), interner)
+		if err != nil {
+			return in, err
+		}
+		name, list, err := chooseNode(f.node, list)
+		if err != nil {
+			return in, err
+		}
+		opt := rules.Options{}
+		in = manifest.Gather(rules.Node{Name: name}, list, "", &opt.Keys, interner)
+	}
+	if f.metadata != "" {
+		data, err := input.Read(f.metadata, cmd.InOrStdin())
+		if err != nil {
+			return in, err
+		}
+		node, err := manifest.Node(f.metadata, data)
+		if err != nil {
+			return in, err
+		}
+		name := in.Node.Name
+		in.Node = nodeOf(node)
+		if name != "" {
+			in.Node.Name = name
+		}
+	}
+	return in, nil
+}
+
+func printFunctions(cmd *cobra.Command) {
+	rows := &table{}
+	for _, f := range expr.Functions() {
+		rows.add(f.Usage, f.Says)
+	}
+	rows.print(cmd.OutOrStdout(), "")
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+const (
+	// lineWidth is where lines of elements are wrapped.
+	lineWidth = 110
+	// maxShown is how many elements of one feature are shown: a kernel has thousands of options.
+	maxShown = 48
+)
+
+// featureTable prints features for people: a line for each set, and for each device.
+type featureTable struct {
+	w   io.Writer
+	s   style
+	all bool
+	ids onceNames
+}
+
+func (t *featureTable) print(f *nfdv1alpha1.Features) {
+	var names []string
+	for _, list := range [][]string{sortedKeys(f.Flags), sortedKeys(f.Attributes), sortedKeys(f.Instances)} {
+		names = append(names, list...)
+	}
+	slices.Sort(names)
+	var none []string
+	for _, name := range slices.Compact(names) {
+		flags, attributes, instances := f.Flags[name].Elements, f.Attributes[name].Elements, f.Instances[name].Elements
+		if len(flags)+len(attributes)+len(instances) == 0 {
+			none = append(none, name)
+			continue
+		}
+		if len(flags) > 0 {
+			t.words(name, plural(len(flags), "flag"), sortedKeys(flags))
+		}
+		if len(attributes) > 0 {
+			t.words(name, plural(len(attributes), "attribute"), pairs(attributes))
+		}
+		if len(instances) > 0 {
+			t.instances(name, instances)
+		}
+	}
+	if len(none) > 0 {
+		t.words("nothing in", "", none)
+	}
+}
+
+func (t *featureTable) title(name, count string) {
+	fmt.Fprintf(t.w, "%s  %s\n", t.s.bold(printable(name)), t.s.faint(count))
+}
+
+// words prints a set as wrapped lines.
+func (t *featureTable) words(name, count string, words []string) {
+	t.title(name, count)
+	more := 0
+	if !t.all && len(words) > maxShown {
+		words, more = words[:maxShown], len(words)-maxShown
+	}
+	if more > 0 {
+		words = append(slices.Clone(words), fmt.Sprintf("… and %d more (assay scan %s shows them)", more, name))
+	}
+	line := " "
+	for _, w := range words {
+		w = printable(w)
+		if runes(line)+runes(w)+1 > lineWidth && line != " " {
+			fmt.Fprintln(t.w, line)
+			line = " "
+		}
+		line += " " + w
+	}
+	fmt.Fprintln(t.w, line)
+}
+
+func (t *featureTable) instances(name string, list []nfdv1alpha1.InstanceFeature) {
+	t.title(name, plural(len(list), "instance"))
+	type row struct {
+		text  string
+		count int
+	}
+	var rows []row
+	for _, e := range list { // equal devices on one line
+		text := instanceText(e.Attributes)
+		if i := slices.IndexFunc(rows, func(r row) bool { return r.text == text }); i >= 0 {
+			rows[i].count++
+			continue
+		}
+		rows = append(rows, row{text, 1})
+		if label := t.label(name, e.Attributes); label != "" {
+			rows[len(rows)-1].text = text
+			rows = append(rows, row{"    " + label, 0})
+		}
+	}
+	for _, r := range rows {
+		times := ""
+		if r.count > 1 {
+			times = fmt.Sprintf("%d× ", r.count)
+		}
+		text := "  " + times + printable(r.text)
+		if r.count == 0 {
+			text = t.s.faint(text)
+		}
+		fmt.Fprintln(t.w, text)
+	}
+}
+
+// label names a device by the ids databases.
+func (t *featureTable) label(feature string, a map[string]string) string {
+	names := t.ids.get()
+	var vendor, device, class string
+	switch feature {
+	case "pci.device":
+		vendor, _ = names.PCIVendor(a["vendor"])
+		device, _ = names.PCIDevice(a["vendor"], a["device"])
+		class, _ = names.PCIClass(a["class"])
+	case "usb.device":
+		vendor, _ = names.USBVendor(a["vendor"])
+		device, _ = names.USBDevice(a["vendor"], a["device"])
+	}
+	return strings.Join(slices.DeleteFunc([]string{class, vendor, device}, func(s string) bool { return s == "" }), ", ")
+}
+
+// instanceText is an instance on one line: what tells it from others comes first.
+func instanceText(a map[string]string) string {
+	first := []string{"name", "class", "vendor", "device"}
+	var out []string
+	for _, key := range first {
+		if v, ok := a[key]; ok {
+			out = append(out, key+"="+v)
+		}
+	}
+	for _, key := range sortedKeys(a) {
+		if !slices.Contains(first, key) {
+			out = append(out, key+"="+a[key])
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func pairs(m map[string]string) []string {
+	out := make([]string, 0, len(m))
+	for _, k := range sortedKeys(m) {
+		out = append(out, k+"="+m[k])
+	}
+	return out
+}

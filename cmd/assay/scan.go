@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/builtin"
+	"github.com/assay-project/assay/discovery/host"
+	"github.com/assay-project/assay/discovery/local"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
+)
+
+// featuresDir is where administrators write features of a node, as the worker reads it.
+const featuresDir = "etc/kubernetes/node-feature-discovery/features.d"
+
+type scanFlags struct {
+	policyFlags
+	rules   []string
+	archive string
+	root    string
+	node    string
+	output  string
+	watch   bool
+	all     bool
+}
+
+func newScan() *cobra.Command {
+	f := &scanFlags{}
+	cmd := &cobra.Command{
+		Use:   "scan [PATTERN…]",
+		Short: "Show the features of this machine, and what rules make of them",
+		Long: `Show the features of this machine, as Assay's worker would publish them. It needs no cluster and no privilege.
+
+A PATTERN is the name of a feature, with * for any run of characters: pci.*, cpu.cpuid.`,
+		Example: `  assay scan
+  assay scan cpu.cpuid 'pci.*'
+  assay scan -o nodefeature > node.yaml
+  assay scan --rules rules.yaml`,
+		RunE: f.run,
+	}
+	cmd.Flags().StringSliceVar(&f.rules, "rules", nil, "files of rules: show what they make of this machine")
+	cmd.Flags().StringVar(&f.archive, "archive", "", "look at the machine in this archive (txtar) instead")
+	cmd.Flags().StringVar(&f.root, "root", "", "look at the machine whose root directory is here")
+	cmd.Flags().StringVar(&f.node, "node", "", "name of the node; the host's name by default")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on, and show what changes")
+	cmd.Flags().BoolVar(&f.all, "all", false, "do not shorten long lists (table)")
+	f.policyFlags.register(cmd.Flags())
+	outputFlag(cmd, &f.output, "table", "json", "yaml", "nodefeature")
+	return cmd
+}
+
+func (f *scanFlags) run(cmd *cobra.Command, patterns []string) error {
+	h, err := f.host(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	runner := discovery.NewRunner(h, f.sources(), discovery.Everything)
+	report := runner.Run(cmd.Context())
+	name := f.node
+	if name == "" && h.System != nil {
+		name = h.System.NodeName()
+	}
+	f.problems(cmd.ErrOrStderr(), report)
+	if len(f.rules) > 0 {
+		return f.evaluate(cmd, name, report)
+	}
+	shown := selectFeatures(&report.Features, patterns)
+	if len(patterns) > 0 && empty(shown) {
+		return foundError{fmt.Errorf("this machine has no feature %s", strings.Join(patterns, ", "))}
+	}
+	if err := f.print(cmd.OutOrStdout(), name, shown, report.Labels, len(patterns) > 0); err != nil {
+		return err
+	}
+	if f.watch {
+		return f.follow(cmd, runner, shown, patterns)
+	}
+	return nil
+}
+
+// host is the machine to look at.
+func (f *scanFlags) host(stdin io.Reader) (host.Host, error) {
+	if f.archive == "" {
+		return host.Real(host.Paths{Root: f.root, NodeName: f.node}), nil
+	}
+	if f.watch {
+		return host.Host{}, errors.New("an archive does not change: leave out --watch")
+	}
+	data, err := input.Read(f.archive, stdin)
+	if err != nil {
+		return host.Host{}, err
+	}
+	h, err := host.FromArchive(data)
+	if err != nil {
+		return host.Host{}, fmt.Errorf("%s: %w", f.archive, err)
+	}
+	return h, nil
+}
+
+func (f *scanFlags) sources() []discovery.Source {
+	return append(builtin.Sources(builtin.DefaultConfig()), local.New(local.Config{Directory: featuresDir}))
+}
+
+// problems tells what could not be found out. What needs a privilege that a user does not have is said once.
+func (f *scanFlags) problems(w io.Writer, report *discovery.Report) {
+	denied := 0
+	for _, p := range report.Problems {
+		if errors.Is(p.Err, os.ErrPermission) {
+			denied++
+			continue
+		}
+		fmt.Fprintln(w, "note:", printable(p.String()))
+	}
+	if denied > 0 {
+		fmt.Fprintf(w, "note: %s may be read by root only; the worker sees more\n", plural(denied, "file"))
+	}
+}
+
+func (f *scanFlags) evaluate(cmd *cobra.Command, name string, report *discovery.Report) error {
+	opt, err := f.options()
+	if err != nil {
+		return err
+	}
+	set, err := loadRules(cmd, f.rules, opt)
+	if err != nil {
+		return err
+	}
+	set.print(cmd.ErrOrStderr(), false)
+	in := rules.Input{
+		Node: rules.Node{Name: name}, Facts: facts.New(&report.Features, nil), Labels: (&keys.Policy{}).QualifyAll(report.Labels),
+	}
+	return printEvaluation(cmd, set, in, opt, f.output, traceOptions{taints: f.taints, all: f.all, mask: opt.Mask})
+}
+
+func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Features, labels map[string]string, part bool) error {
+	object := &nfdv1alpha1.NodeFeature{
+		TypeMeta:   metav1.TypeMeta{APIVersion: nfdv1alpha1.GroupVersion.String(), Kind: "NodeFeature"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: name}},
+		Spec:       nfdv1alpha1.NodeFeatureSpec{Features: *features, Labels: labels},
+	}
+	switch f.output {
+	case "nodefeature":
+		return printObject(w, "yaml", object)
+	case "json", "yaml":
+		return printObject(w, f.output, struct {
+			Node     string                `json:"node"`
+			Features *nfdv1alpha1.Features `json:"features"`
+			Labels   map[string]string     `json:"labels,omitempty"`
+		}{name, features, labels})
+	}
+	(&featureTable{w: w, s: styleOf(w), all: f.all || part}).print(features)
+	if !part {
+		fmt.Fprintf(w, "\n%s by default; assay scan -o json lists them, assay scan --rules FILE those of your rules\n", plural(len(labels), "label"))
+	}
+	return nil
+}
+
+// selectFeatures returns the features whose names a pattern matches; all without patterns.
+func selectFeatures(in *nfdv1alpha1.Features, patterns []string) *nfdv1alpha1.Features {
+	if len(patterns) == 0 {
+		return in
+	}
+	out := &nfdv1alpha1.Features{
+		Flags:      map[string]nfdv1alpha1.FlagFeatureSet{},
+		Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{},
+		Instances:  map[string]nfdv1alpha1.InstanceFeatureSet{},
+	}
+	wanted := func(name string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool {
+			ok, _ := path.Match(strings.ToLower(p), strings.ToLower(name))
+			return ok
+		})
+	}
+	for name, set := range in.Flags {
+		if wanted(name) {
+			out.Flags[name] = set
+		}
+	}
+	for name, set := range in.Attributes {
+		if wanted(name) {
+			out.Attributes[name] = set
+		}
+	}
+	for name, set := range in.Instances {
+		if wanted(name) {
+			out.Instances[name] = set
+		}
+	}
+	return out
+}
+
+func empty(f *nfdv1alpha1.Features) bool { return len(f.Flags)+len(f.Attributes)+len(f.Instances) == 0 }
+
+// follow shows what changes, until the user has seen enough.
+func (f *scanFlags) follow(cmd *cobra.Command, runner *discovery.Runner, before *nfdv1alpha1.Features, patterns []string) error {
+	w := cmd.OutOrStdout()
+	fmt.Fprintln(cmd.ErrOrStderr(), "watching; Ctrl-C ends it")
+	err := watchHost(cmd.Context(), cmd.ErrOrStderr(), func(ctx context.Context, sources []string) {
+		after := selectFeatures(&runner.Run(ctx, sources...).Features, patterns)
+		printChanges(w, before, after)
+		before = after
+	})
+	return err
+}

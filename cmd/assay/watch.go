@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery/local"
+	"github.com/assay-project/assay/discovery/watch"
+)
+
+// pollInterval is how often everything is looked at besides events: not all that changes is announced.
+const pollInterval = 15 * time.Second
+
+// watchHost calls changed with the sources to run again, none for all, whenever something happens, until ctx is done.
+func watchHost(ctx context.Context, w io.Writer, changed func(context.Context, []string)) error {
+	h, problems := watch.Open([]watch.Target{{Path: "/" + featuresDir, Source: local.Name}})
+	for _, p := range problems {
+		fmt.Fprintln(w, "note:", p)
+	}
+	in, out := make(chan string), make(chan []string)
+	go watch.Debounce(ctx, clock.RealClock{}, in, out)
+	go h.Run(ctx, func(source string) {
+		select {
+		case in <- source:
+		case <-ctx.Done():
+		}
+	})
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+			changed(ctx, nil)
+		case names := <-out:
+			if slices.Contains(names, watch.Everything) {
+				names = nil
+			}
+			changed(ctx, names)
+		}
+	}
+}
+
+// printChanges prints a line for each element that came, went or changed.
+func printChanges(w io.Writer, before, after *nfdv1alpha1.Features) {
+	old, now := flatten(before), flatten(after)
+	at := time.Now().Format(time.TimeOnly)
+	s := styleOf(w)
+	for _, key := range sortedKeys(old) {
+		if _, ok := now[key]; !ok {
+			fmt.Fprintf(w, "%s %s\n", at, s.bad("- "+printable(line(key, old[key]))))
+		}
+	}
+	for _, key := range sortedKeys(now) {
+		was, ok := old[key]
+		switch {
+		case !ok:
+			fmt.Fprintf(w, "%s %s\n", at, s.good("+ "+printable(line(key, now[key]))))
+		case was != now[key]:
+			fmt.Fprintf(w, "%s %s\n", at, s.warn("~ "+printable(line(key, was)+" -> "+now[key])))
+		}
+	}
+}
+
+func line(key, value string) string {
+	if value == "" {
+		return key
+	}
+	return key + "=" + value
+}
+
+// flatten gives each flag, attribute and instance a name of its own.
+func flatten(f *nfdv1alpha1.Features) map[string]string {
+	out := map[string]string{}
+	for name, set := range f.Flags {
+		for flag := range set.Elements {
+			out[name+"/"+flag] = ""
+		}
+	}
+	for name, set := range f.Attributes {
+		for key, value := range set.Elements {
+			out[name+"/"+key] = value
+		}
+	}
+	for name, set := range f.Instances {
+		seen := map[string]int{}
+		for _, e := range set.Elements {
+			text := instanceText(e.Attributes)
+			seen[text]++
+			if n := seen[text]; n > 1 {
+				text = fmt.Sprintf("%s (%d)", text, n)
+			}
+			out[name+": "+text] = ""
+		}
+	}
+	return out
+}
