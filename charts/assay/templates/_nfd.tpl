@@ -1,0 +1,90 @@
+{{/* How values that were written for Node Feature Discovery's chart are understood. */}}
+
+{{/* "true" if the repository is one of Node Feature Discovery, whose images hold other programs. */}}
+{{- define "assay.foreignImage" -}}
+{{- if hasSuffix "node-feature-discovery" (.Values.image.repository | toString | trimSuffix "/") -}}true{{- end -}}
+{{- end -}}
+
+{{/* An image: call with root and the name. */}}
+{{- define "assay.image" -}}
+{{- $image := .root.Values.image -}}
+{{- if include "assay.foreignImage" .root -}}
+ghcr.io/assay-project/{{ .name }}:{{ .root.Chart.AppVersion }}
+{{- else -}}
+{{ $image.repository | trimSuffix "/" }}/{{ .name }}:{{ $image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* The values of the controller, with those of `master` over them, as YAML. */}}
+{{- define "assay.controller" -}}
+{{- mustMergeOverwrite (deepCopy .Values.controller) (deepCopy (.Values.master | default dict)) | toYaml -}}
+{{- end -}}
+
+{{/*
+The arguments of the controller that its values, the master's configuration in them and feature gates amount to, as a YAML
+list. What the configuration says, a value that is set wins over.
+*/}}
+{{- define "assay.controllerArgs" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- $config := $c.config | default dict -}}
+{{- $args := list -}}
+{{- with $c.instance }}{{ $args = append $args (printf "--instance=%s" .) }}{{ end -}}
+{{- with $c.extraLabelNs | default $config.extraLabelNs }}{{ $args = append $args (printf "--extra-label-ns=%s" (join "," .)) }}{{ end -}}
+{{- with $c.denyLabelNs | default $config.denyLabelNs }}{{ $args = append $args (printf "--deny-label-ns=%s" (join "," .)) }}{{ end -}}
+{{- with $c.labelWhiteList | default $config.labelWhiteList }}{{ $args = append $args (printf "--label-whitelist=%s" .) }}{{ end -}}
+{{- if or $c.enableTaints $config.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
+{{- if $config.noPublish }}{{ $args = append $args "--no-publish" }}{{ end -}}
+{{- with $c.resyncPeriod | default $config.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
+{{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
+{{- with $c.nfdApiParallelism | default $config.nfdApiParallelism }}{{ $args = append $args (printf "--nfd-api-parallelism=%d" (int .)) }}{{ end -}}
+{{- with $c.defaultScope }}{{ $args = append $args (printf "--default-scope=%s" .) }}{{ end -}}
+{{- with $c.defaultNodeScope }}{{ $args = append $args (printf "--default-node-scope=%s" .) }}{{ end -}}
+{{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
+{{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
+{{- if (.Values.featureGates | default dict).DisableAutoPrefix }}{{ $args = append $args "--disable-auto-prefix" }}{{ end -}}
+{{- toYaml $args -}}
+{{- end -}}
+
+{{/* Whether rules may create taints, "true" or nothing. */}}
+{{- define "assay.taints" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- if or $c.enableTaints ($c.config | default dict).enableTaints -}}true{{- end -}}
+{{- end -}}
+
+{{/* What was set and means nothing here: one line each, for the notes. */}}
+{{- define "assay.meaningless" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- $config := $c.config | default dict -}}
+{{- if include "assay.foreignImage" . }}
+- image.repository, image.tag: those images hold Node Feature Discovery's programs; Assay's own are used
+{{- end }}
+{{- range $name, $on := .Values.featureGates | default dict }}
+{{- if eq $name "NodeFeatureAPI" }}
+{{- if not $on }}
+- featureGates.NodeFeatureAPI: false: features are always published as NodeFeatures
+{{- end }}
+{{- else if ne $name "DisableAutoPrefix" }}
+- featureGates.{{ $name }}
+{{- end }}
+{{- end }}
+{{- if .Values.checksumValuesOnly }}
+- checksumValuesOnly: configuration that changes is read again without a restart
+{{- end }}
+{{- with .Values.gc }}
+- gc: the controller itself removes what Nodes leave behind
+{{- end }}
+{{- if (.Values.topologyUpdater | default dict).enable }}
+- topologyUpdater: Assay publishes no NodeResourceTopology; keep Node Feature Discovery's topology updater for that
+{{- end }}
+{{- if ne .Values.enableNodeFeatureApi nil }}
+- enableNodeFeatureApi: features are always published as NodeFeatures
+{{- end }}
+{{- if (.Values.tls | default dict).enable }}
+- tls: there is no connection between worker and master any more
+{{- end }}
+{{- range $key := list "restrictions" "klog" "informerPageSize" "leaderElection" "autoDefaultNs" "resourceLabels" "featureRulesController" "enableNodeFeatureApi" }}
+{{- if hasKey $config $key }}
+- master.config.{{ $key }}
+{{- end }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,163 @@
+{{/* What the pods of all parts have in common. Call each with root, component and values. */}}
+
+{{/* The first half of a pod's spec. */}}
+{{- define "assay.podSpec" -}}
+serviceAccountName: {{ include "assay.serviceAccountName" . }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with concat (.root.Values.imagePullSecrets | default list) ((.root.Values.global | default dict).imagePullSecrets | default list) | uniq }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- $class := .values.priorityClassName | default .root.Values.priorityClassName }}
+{{- if and (not $class) .root.Values.priorityClasses.create }}
+{{- $class = include "assay.fullname" .root }}
+{{- end }}
+{{- with $class }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- if .values.hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- if kindIs "bool" .values.hostUsers }}
+hostUsers: {{ .values.hostUsers }}
+{{- end }}
+{{- with .values.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.initContainers }}
+initContainers:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Affinity of a Deployment's pods: what the values say, or nodes of the control plane and apart from one another. */}}
+{{- define "assay.affinity" -}}
+{{- if .values.affinity -}}
+{{- toYaml .values.affinity -}}
+{{- else -}}
+nodeAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 1
+      preference:
+        matchExpressions:
+          - key: node-role.kubernetes.io/control-plane
+            operator: Exists
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- include "assay.selector" . | nindent 12 }}
+{{- end -}}
+{{- end -}}
+
+{{/* Where programs look for their token. It is as a token that is mounted by itself, but lives for an hour and says so. */}}
+{{- define "assay.tokenMount" -}}
+- name: token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end -}}
+
+{{- define "assay.tokenVolume" -}}
+- name: token
+  projected:
+    defaultMode: 0444
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3607
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+      - downwardAPI:
+          items:
+            - path: namespace
+              fieldRef:
+                fieldPath: metadata.namespace
+{{- end -}}
+
+{{/* Probes of a container: call with values and the name of the port. */}}
+{{- define "assay.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: {{ .port }}}
+  {{- toYaml .values.startupProbe | nindent 2 }}
+readinessProbe:
+  httpGet: {path: /readyz, port: {{ .port }}}
+  {{- toYaml .values.readinessProbe | nindent 2 }}
+livenessProbe:
+  httpGet: {path: /healthz, port: {{ .port }}}
+  {{- toYaml .values.livenessProbe | nindent 2 }}
+{{- end -}}
+
+{{/* ServiceAccount of a part. */}}
+{{- define "assay.serviceAccount" -}}
+{{- if .values.serviceAccount.create -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "assay.metadata" (merge (dict "name" (include "assay.serviceAccountName" .)) .) | nindent 2 }}
+  {{- with .values.serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- end -}}
+{{- end -}}
+
+{{/*
+NetworkPolicy of a part: nothing goes in or out but what is named. Call also with ports, the names of those that anybody may
+reach. API servers have no labels to select them by, hence the two ports that they listen on.
+*/}}
+{{- define "assay.networkPolicy" -}}
+{{- if .values.networkPolicy.enabled -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  {{- include "assay.metadata" . | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "assay.selector" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  ingress:
+    {{- if .ports }}
+    - ports:
+        {{- range .ports }}
+        - {protocol: TCP, port: {{ . }}}
+        {{- end }}
+    {{- end }}
+    {{- with .values.networkPolicy.ingress }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- if not (or .ports .values.networkPolicy.ingress) }}
+    []
+    {{- end }}
+  egress:
+    - ports:
+        - {protocol: TCP, port: 443}
+        - {protocol: TCP, port: 6443}
+        {{- with .apiPort }}
+        - {protocol: TCP, port: {{ . }}}
+        {{- end }}
+    {{- with .values.networkPolicy.egress }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+{{- end -}}
