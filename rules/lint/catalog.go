@@ -22,7 +22,8 @@ type knownFeature struct {
 // catalog holds the features of the sources. A test compares it with what the sources publish.
 var catalog = map[string]knownFeature{
 	"cpu.cpuid":  {flags: true, attributes: true, open: true, elements: cpuFlags, valued: []string{"AVX10_VERSION"}},
-	"cpu.model":  {attributes: true, elements: []string{"family", "hypervisor", "id", "vendor_id"}},
+	"cpu.model":  {attributes: true, elements: []string{"architecture", "family", "hypervisor", "id", "microcode", "name", "stepping", "vendor_id"}},
+	"cpu.cache":  {attributes: true, open: true, elements: []string{"l1d.bytes", "l1i.bytes", "l2.bytes", "l3.bytes", "l3.count"}},
 	"cpu.cstate": {attributes: true, elements: []string{"enabled"}},
 	"cpu.pstate": {attributes: true, elements: []string{"scaling", "scaling_governor", "status", "turbo"}},
 	"cpu.rdt": {flags: true, attributes: true, elements: []string{"RDTCMT", "RDTL2CA", "RDTL3CA", "RDTL3CA_NUM_CLOSID", "RDTMBA", "RDTMBM", "RDTMON"},
@@ -32,7 +33,7 @@ var catalog = map[string]knownFeature{
 	"cpu.sgx":         {attributes: true, elements: []string{"enabled", "epc"}},
 	"cpu.se":          {attributes: true, elements: []string{"enabled"}},
 	"cpu.sst":         {attributes: true, elements: []string{"bf.enabled"}},
-	"cpu.topology":    {attributes: true, open: true, elements: []string{"hardware_multithreading", "socket_count"}},
+	"cpu.topology":    {attributes: true, open: true, elements: []string{"core_count", "cpu_count", "hardware_multithreading", "socket_count"}},
 	"cpu.coprocessor": {attributes: true, elements: []string{"nx_gzip"}},
 
 	"kernel.config":        {attributes: true, open: true},
@@ -40,13 +41,22 @@ var catalog = map[string]knownFeature{
 	"kernel.enabledmodule": {flags: true, open: true},
 	"kernel.selinux":       {attributes: true, elements: []string{"enabled"}},
 	"kernel.kvm":           {attributes: true, elements: []string{"enabled"}},
+	"kernel.cgroup":        {attributes: true, elements: []string{"version"}},
+	"kernel.iommu":         {attributes: true, elements: []string{"enabled", "group_count"}},
+	"kernel.secureboot":    {attributes: true, elements: []string{"enabled"}},
 	"kernel.version":       {attributes: true, elements: []string{"full", "major", "minor", "revision"}},
 
-	"memory.numa":      {attributes: true, elements: []string{"is_numa", "node_count"}},
-	"memory.nv":        {instances: true, elements: []string{"devtype", "mode", "name"}},
-	"memory.swap":      {attributes: true, elements: []string{"enabled"}},
-	"memory.hugepages": {attributes: true, elements: []string{"enabled"}, prefixes: []string{"hugepages-"}},
+	"memory.total":                {attributes: true, elements: []string{"bytes", "mib"}},
+	"memory.node":                 {instances: true, elements: []string{"bytes", "cpus", "id", "mib"}, prefixes: []string{"hugepages-"}},
+	"memory.numa":                 {attributes: true, elements: []string{"is_numa", "node_count"}},
+	"memory.nv":                   {instances: true, elements: []string{"devtype", "mode", "name"}},
+	"memory.swap":                 {attributes: true, elements: []string{"enabled"}},
+	"memory.hugepages":            {attributes: true, elements: []string{"enabled"}, prefixes: []string{"hugepages-"}},
+	"memory.transparenthugepages": {attributes: true, elements: []string{"defrag", "enabled", "mode"}},
 
+	"gpu.drm": {instances: true, open: true, elements: []string{"device", "driver", "name", "numa_node", "render", "vendor", "vram_bytes"}},
+	"rdma.device": {instances: true, open: true, elements: []string{"board_id", "fw_ver", "link_layer", "name", "node_type", "numa_node",
+		"port", "speed", "state"}},
 	"network.device":  {instances: true, open: true, elements: []string{"mtu", "name", "operstate", "speed", "sriov_numvfs", "sriov_totalvfs"}},
 	"network.virtual": {instances: true, open: true, elements: []string{"mtu", "name", "operstate", "speed"}},
 	"pci.device": {instances: true, open: true, elements: []string{"class", "device", "iommu/intel-iommu/version", "iommu_group/type",
@@ -54,6 +64,7 @@ var catalog = map[string]knownFeature{
 	"usb.device":     {instances: true, open: true, elements: []string{"class", "device", "serial", "vendor"}},
 	"storage.block":  {instances: true, open: true, elements: []string{"dax", "name", "nr_zones", "rotational", "zoned"}},
 	"storage.device": {instances: true, open: true, elements: []string{"dax", "name", "nr_zones", "rotational", "zoned"}},
+	"storage.nvme":   {instances: true, open: true, elements: []string{"cntrltype", "firmware_rev", "model", "name", "numa_node", "state", "transport"}},
 
 	"system.osrelease": {attributes: true, open: true, elements: []string{"ID", "ID_LIKE", "NAME", "PRETTY_NAME", "VARIANT_ID",
 		"VERSION", "VERSION_CODENAME", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor"}},
@@ -61,6 +72,13 @@ var catalog = map[string]knownFeature{
 	"system.dmiid": {attributes: true, elements: []string{"bios_date", "bios_release", "bios_vendor", "bios_version", "board_asset_tag",
 		"board_name", "board_vendor", "board_version", "chassis_asset_tag", "chassis_type", "chassis_vendor", "chassis_version",
 		"ec_firmware_release", "product_family", "product_name", "product_sku", "product_version", "sys_vendor"}},
+
+	"system.tpm": {attributes: true, elements: []string{"present", "version"}},
+
+	"kubernetes.node": {attributes: true, elements: []string{"architecture", "container_runtime", "container_runtime_version",
+		"kernel_version", "kubelet_version", "operating_system", "os_image"}},
+	"kubernetes.provider":        {attributes: true, elements: []string{"id", "name"}},
+	"kubernetes.declaredfeature": {flags: true, open: true},
 
 	"local.label":    {attributes: true, open: true},
 	"local.feature":  {attributes: true, open: true},
@@ -70,7 +88,8 @@ var catalog = map[string]knownFeature{
 	"rule.matched":   {attributes: true, open: true},
 }
 
-// ownDomains are those that nobody else publishes under. Under local, custom and fake people publish what they like.
+// ownDomains are those that nobody else publishes under. Under local, custom and fake people publish what they like, and
+// names such as gpu and rdma are ones that others may have chosen before.
 var ownDomains = map[string]bool{
 	"cpu": true, "kernel": true, "memory": true, "network": true, "pci": true, "usb": true, "storage": true, "system": true,
 }
