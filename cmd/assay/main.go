@@ -81,7 +81,7 @@ Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a 
 		&cobra.Group{ID: groupLook, Title: "Look at nodes:"},
 		&cobra.Group{ID: groupCluster, Title: "Ask the cluster:"},
 	)
-	add(cmd, groupWrite, newLint(), newEval(), newExpr())
+	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr())
 	add(cmd, groupLook, newScan())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())

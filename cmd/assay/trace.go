@@ -60,6 +60,9 @@ func (t *tracer) rule(r *rules.RuleTrace) {
 	if r.Err != nil {
 		t.line(t.s.bad("!"), r.Err.Error())
 	}
+	if r.Partial != nil && !r.Sensitive {
+		t.line(t.s.warn("!"), "in part: "+r.Partial.Error())
+	}
 	if r.Sensitive {
 		t.line(" ", "(the rule is sensitive: what it looks at is not shown)")
 	} else {

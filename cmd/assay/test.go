@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/rules/suite"
+)
+
+type testFlags struct {
+	output  string
+	update  bool
+	verbose bool
+	run     string
+}
+
+func newTest() *cobra.Command {
+	f := &testFlags{}
+	cmd := &cobra.Command{
+		Use:   "test DIRECTORY…",
+		Short: "Run your own tests of rules: rules and features in, outputs or errors out",
+		Long: `Run your own tests of rules: rules and features in, outputs or errors out.
+
+A directory with a rule.yaml is a test:
+  rule.yaml     NodeFeatureRules
+  facts.yaml    NodeFeatures of one node, or bare features
+  outcome.yaml  everything that must come out; assay test --update writes it
+  errors.txt    pieces of what must be refused, a line each
+  options.yaml  settings: strict, defaultScope, nodeScope, mask, ignoreFail, node, nodeLabels
+
+A file NAME.test.yaml is a table of tests. Each says only what it cares about; null is what must be absent:
+  rules: [../gpu.yaml]
+  tests:
+  - name: an A100 is labelled
+    features: [a100.yaml]
+    expect:
+      labels: {example.com/gpu: a100, example.com/old: null}
+      matched: [gpu/a100]
+      notMatched: [gpu/h100]
+
+Exit codes: 0 all passed; 1 some failed; 2 there are no tests.`,
+		Example: `  assay test tests/
+  assay test --update tests/a100
+  assay test -o junit tests/ > junit.xml`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.test(cmd, args) },
+	}
+	cmd.Flags().BoolVar(&f.update, "update", false, "write what comes out as what is expected; read the diff")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "name the tests that passed, too")
+	cmd.Flags().StringVar(&f.run, "run", "", "run only tests whose name holds this text")
+	outputFlag(cmd, &f.output, "text", "json", "junit")
+	return cmd
+}
+
+func (f *testFlags) test(cmd *cobra.Command, dirs []string) error {
+	var tests []*suite.Test
+	for _, dir := range dirs {
+		more, err := suite.Find(dir)
+		if err != nil {
+			return err
+		}
+		for _, t := range more {
+			if strings.Contains(t.Name, f.run) {
+				tests = append(tests, t)
+			}
+		}
+	}
+	if len(tests) == 0 {
+		return fmt.Errorf("there are no tests in %s; see assay test --help for what a test is", strings.Join(dirs, ", "))
+	}
+	runner := suite.NewRunner()
+	results := make([]suite.Result, len(tests))
+	input.Each(len(tests), func(i int) { results[i] = runner.Run(tests[i], f.update) })
+	failed := 0
+	for _, r := range results {
+		if r.Failure != "" {
+			failed++
+		}
+	}
+	if err := f.print(cmd.OutOrStdout(), results, failed); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return errFound
+	}
+	return nil
+}
+
+func (f *testFlags) print(w io.Writer, results []suite.Result, failed int) error {
+	switch f.output {
+	case "json":
+		type one struct {
+			Name    string `json:"name"`
+			Passed  bool   `json:"passed"`
+			Failure string `json:"failure,omitempty"`
+		}
+		out := make([]one, len(results))
+		for i, r := range results {
+			out[i] = one{r.Test.Name, r.Failure == "", r.Failure}
+		}
+		return printObject(w, "json", out)
+	case "junit":
+		s := &report.Suites{}
+		for _, r := range results {
+			c := report.Case{Name: r.Test.Name, Class: "assay.test"}
+			if r.Failure != "" {
+				c.Failure = &report.Failure{Type: "outcome", Message: "what came out is not what was expected", Text: r.Failure}
+			}
+			if n := len(s.Suites); n == 0 || s.Suites[n-1].Name != r.Test.File {
+				s.Suites = append(s.Suites, report.Suite{Name: r.Test.File})
+			}
+			last := &s.Suites[len(s.Suites)-1]
+			last.Cases = append(last.Cases, c)
+		}
+		return s.Write(w)
+	}
+	f.printText(w, results, failed)
+	return nil
+}
+
+func (f *testFlags) printText(w io.Writer, results []suite.Result, failed int) {
+	s := styleOf(w)
+	for _, r := range results {
+		switch {
+		case r.Failure != "":
+			fmt.Fprintf(w, "%s  %s\n", s.bad("FAIL"), printable(r.Test.Name))
+			for _, line := range strings.Split(r.Failure, "\n") {
+				if strings.HasPrefix(line, "+") {
+					line = s.good(printable(line))
+				} else if strings.HasPrefix(line, "-") {
+					line = s.bad(printable(line))
+				}
+				fmt.Fprintf(w, "      %s\n", line)
+			}
+		case r.Updated:
+			fmt.Fprintf(w, "%s   %s\n", s.warn("NEW"), printable(r.Test.File))
+		case f.verbose:
+			fmt.Fprintf(w, "%s  %s\n", s.good("pass"), printable(r.Test.Name))
+		}
+	}
+	if failed > 0 {
+		fmt.Fprintf(w, "%s of %s failed (- expected, + came out)\n", fmt.Sprint(failed), plural(len(results), "test"))
+		return
+	}
+	fmt.Fprintf(w, "%s passed\n", plural(len(results), "test"))
+}

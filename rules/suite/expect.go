@@ -1,0 +1,189 @@
+package suite
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules"
+)
+
+// Expectation is what must come out, as outcome.yaml has it. In a table a key with the value null must be absent.
+type Expectation struct {
+	Labels            map[string]*string `json:"labels,omitempty"`
+	Annotations       map[string]*string `json:"annotations,omitempty"`
+	ExtendedResources map[string]*string `json:"extendedResources,omitempty"`
+	Vars              map[string]*string `json:"vars,omitempty"`
+	Taints            []corev1.Taint     `json:"taints,omitempty"`
+	// Matched are the rules that match, as OBJECT/RULE.
+	Matched []string `json:"matched,omitempty"`
+	// NotMatched are rules that must not match; for tables.
+	NotMatched []string `json:"notMatched,omitempty"`
+	Skipped    []string `json:"skipped,omitempty"`
+	Rejected   []string `json:"rejected,omitempty"`
+	// Errors of the evaluation.
+	Errors    []string `json:"errors,omitempty"`
+	Conflicts []string `json:"conflicts,omitempty"`
+	Events    []string `json:"events,omitempty"`
+	Log       []string `json:"log,omitempty"`
+	// Failed is what a fail action says.
+	Failed string `json:"failed,omitempty"`
+}
+
+// Expect is the Expectation that an outcome meets exactly.
+func Expect(o *rules.Outcome) *Expectation {
+	e := &Expectation{
+		Labels: pointers(o.Labels()), Annotations: pointers(o.Annotations()), ExtendedResources: pointers(o.ExtendedResources()),
+		Vars: pointers(o.Vars()), Taints: o.Taints(),
+	}
+	for _, r := range o.Rules() {
+		switch {
+		case r.Matched:
+			e.Matched = append(e.Matched, r.Ref.String())
+		case r.Skipped != "":
+			e.Skipped = append(e.Skipped, r.Ref.String()+": "+r.Skipped)
+		case r.Err != nil:
+			e.Errors = append(e.Errors, r.Ref.String()+": "+r.Err.Error())
+		}
+		if r.Partial != nil {
+			e.Errors = append(e.Errors, r.Ref.String()+": in part: "+r.Partial.Error())
+		}
+	}
+	for _, r := range o.Rejected() {
+		e.Rejected = append(e.Rejected, strings.TrimSpace(r.Ref.String()+" "+string(r.Kind)+" "+r.Key+": "+r.Reason))
+	}
+	for _, c := range o.Conflicts() {
+		e.Conflicts = append(e.Conflicts, string(c.Kind)+" "+c.Key+": "+c.Kept.String()+" over "+c.Lost.String())
+	}
+	for _, ev := range o.Events() {
+		e.Events = append(e.Events, ev.Ref.String()+" "+ev.Type+" "+ev.Reason+": "+ev.Message)
+	}
+	for _, m := range o.Messages() {
+		e.Log = append(e.Log, m.Ref.String()+" "+m.Level+": "+m.Text)
+	}
+	if o.Failed != nil {
+		e.Failed = o.Failed.String() + ": " + o.Failed.Message
+	}
+	return e
+}
+
+func pointers(m map[string]string) map[string]*string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]*string, len(m))
+	for k, v := range m {
+		out[k] = &v
+	}
+	return out
+}
+
+// compare returns what differs, a line each. Of an expectation that is not whole, only what it names is looked at.
+func (e *Expectation) compare(got *Expectation, whole bool) []string {
+	var d diff
+	for _, m := range []struct {
+		kind      string
+		want, got map[string]*string
+	}{
+		{"label", e.Labels, got.Labels}, {"annotation", e.Annotations, got.Annotations},
+		{"extendedResource", e.ExtendedResources, got.ExtendedResources}, {"var", e.Vars, got.Vars},
+	} {
+		d.values(m.kind, m.want, m.got, whole)
+	}
+	d.list("taint", taints(e.Taints), taints(got.Taints), whole, false)
+	d.list("matched", e.Matched, got.Matched, whole, false)
+	for _, rule := range e.NotMatched {
+		if slices.Contains(got.Matched, rule) {
+			d = append(d, "- not matched: "+rule, "+ matched: "+rule)
+		}
+	}
+	for _, l := range []struct {
+		kind      string
+		want, got []string
+	}{
+		{"skipped", e.Skipped, got.Skipped}, {"rejected", e.Rejected, got.Rejected}, {"error", e.Errors, got.Errors},
+		{"conflict", e.Conflicts, got.Conflicts}, {"event", e.Events, got.Events}, {"log", e.Log, got.Log},
+		{"failed", oneOf(e.Failed), oneOf(got.Failed)},
+	} {
+		d.list(l.kind, l.want, l.got, whole, !whole)
+	}
+	return d
+}
+
+// diff collects lines: - is expected, + came out.
+type diff []string
+
+func (d *diff) values(kind string, want, got map[string]*string, whole bool) {
+	keys := map[string]bool{}
+	for k := range want {
+		keys[k] = true
+	}
+	for k := range got {
+		keys[k] = keys[k] || whole
+	}
+	var names []string
+	for k, looked := range keys {
+		if looked {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	for _, k := range names {
+		w, wanted := want[k]
+		g, there := got[k]
+		absent := wanted && w == nil
+		switch {
+		case absent && there:
+			*d = append(*d, "- no "+kind+" "+k, "+ "+kind+" "+k+"="+*g)
+		case absent:
+		case wanted && there && *w == *g:
+		default:
+			if wanted {
+				*d = append(*d, "- "+kind+" "+k+"="+*w)
+			}
+			if there {
+				*d = append(*d, "+ "+kind+" "+k+"="+*g)
+			}
+		}
+	}
+}
+
+// list compares lists without regard to order. With pieces a line is expected that holds the text.
+func (d *diff) list(kind string, want, got []string, whole, pieces bool) {
+	left := slices.Clone(got)
+	missed := false
+	for _, w := range want {
+		i := slices.IndexFunc(left, func(g string) bool { return g == w || pieces && strings.Contains(g, w) })
+		if i < 0 {
+			*d = append(*d, "- "+kind+" "+w)
+			missed = true
+			continue
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	if whole || missed {
+		for _, g := range left {
+			*d = append(*d, "+ "+kind+" "+g)
+		}
+	}
+}
+
+func taints(list []corev1.Taint) []string {
+	var out []string
+	for _, t := range list {
+		text := t.Key
+		if t.Value != "" {
+			text += "=" + t.Value
+		}
+		out = append(out, text+":"+string(t.Effect))
+	}
+	return out
+}
+
+func oneOf(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}

@@ -1,0 +1,271 @@
+// Package suite runs the tests that users write for their own rules.
+//
+// There are two forms. A directory with a rule.yaml and an outcome.yaml is a test: its facts.yaml holds the NodeFeatures of
+// one node, outcome.yaml everything that must come out, options.yaml (optional) settings of the controller; what Compile must
+// refuse stands in errors.txt, a piece of its text on a line. This project's own cases, rules/testdata/cases, have this form. A file *.test.yaml is a table of tests that name rules and
+// features by path and say only what they care about; see Table.
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+// Test is one test. It is immutable; tests may run side by side.
+type Test struct {
+	// Name tells it from others: the directory, or the file and the name in the table.
+	Name string
+	// File is where the expectation stands.
+	File string
+
+	rules    []string
+	features []string
+	settings Settings
+	expect   Expectation
+	errors   []string // pieces of what Compile must say
+	whole    bool     // what is not expected must not come out
+	broken   error    // why the test cannot be run
+	golden   string   // the file that an update writes; empty for tables
+}
+
+// Settings are the settings of the controller that a test runs under.
+type Settings struct {
+	Strict       bool              `json:"strict,omitempty"`
+	DefaultScope string            `json:"defaultScope,omitempty"`
+	NodeScope    string            `json:"nodeScope,omitempty"`
+	Mask         string            `json:"mask,omitempty"`
+	IgnoreFail   bool              `json:"ignoreFail,omitempty"`
+	Node         string            `json:"node,omitempty"`
+	NodeLabels   map[string]string `json:"nodeLabels,omitempty"`
+}
+
+func (s *Settings) options() rules.Options {
+	opt := rules.Options{
+		Strict: s.Strict, DefaultScope: s.DefaultScope, DefaultNodeScope: s.NodeScope,
+		IgnoreFail: s.IgnoreFail, Mask: rules.Masking{Mode: rules.MaskMode(s.Mask)},
+	}
+	opt.Keys.Strict = s.Strict
+	return opt
+}
+
+// Table is a file *.test.yaml. Paths are relative to the file.
+type Table struct {
+	// Rules are files or directories of NodeFeatureRules.
+	Rules []string `json:"rules"`
+	// Options apply to all tests.
+	Options Settings `json:"options,omitempty"`
+	Tests   []Entry  `json:"tests"`
+}
+
+// Entry is one test of a Table.
+type Entry struct {
+	Name string `json:"name"`
+	// Rules replace those of the table.
+	Rules []string `json:"rules,omitempty"`
+	// Features are files of NodeFeatures or bare features; several are merged.
+	Features []string `json:"features,omitempty"`
+	// Node is the name of the node; that of the NodeFeature by default.
+	Node       string            `json:"node,omitempty"`
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	// Expect is what must come out.
+	Expect Expectation `json:"expect"`
+	// Exactly forbids everything else.
+	Exactly bool `json:"exactly,omitempty"`
+	// Errors are pieces of what Compile must say about the rules.
+	Errors []string `json:"errors,omitempty"`
+}
+
+// maxTests bounds what one directory holds.
+const maxTests = 100_000
+
+// Find returns the tests in a directory and below, in the order of their paths. A mistake in a test makes that test fail.
+func Find(dir string) ([]*Test, error) {
+	var out []*Test
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && path != dir && strings.HasPrefix(e.Name(), "."):
+			return filepath.SkipDir
+		case e.IsDir() && isCase(path):
+			out = append(out, directory(path))
+		case !e.IsDir() && (strings.HasSuffix(path, ".test.yaml") || strings.HasSuffix(path, ".test.yml")):
+			out = append(out, table(path)...)
+		}
+		if len(out) > maxTests {
+			return fmt.Errorf("more than %d tests", maxTests)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func isCase(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "rule.yaml"))
+	return err == nil
+}
+
+// directory is the test that a directory is.
+func directory(dir string) *Test {
+	t := &Test{
+		Name: dir, File: filepath.Join(dir, "outcome.yaml"), golden: filepath.Join(dir, "outcome.yaml"),
+		rules: []string{filepath.Join(dir, "rule.yaml")}, whole: true,
+	}
+	if facts := filepath.Join(dir, "facts.yaml"); exists(facts) {
+		t.features = []string{facts}
+	}
+	t.broken = errors.Join(
+		decodeFile(filepath.Join(dir, "options.yaml"), &t.settings),
+		decodeFile(t.File, &t.expect),
+	)
+	data, err := os.ReadFile(filepath.Join(dir, "errors.txt"))
+	if err == nil {
+		t.errors = lines(string(data))
+	}
+	if report, err := os.ReadFile(filepath.Join(dir, "report.txt")); err == nil { // the form of this project's own cases
+		for _, line := range lines(string(report)) {
+			if text, ok := strings.CutPrefix(line, "error: "); ok {
+				t.errors = append(t.errors, text)
+			}
+		}
+	}
+	if !exists(t.File) && err != nil {
+		t.broken = fmt.Errorf("there is neither outcome.yaml nor errors.txt; assay test --update writes outcome.yaml")
+	}
+	return t
+}
+
+// table returns the tests of a file.
+func table(path string) []*Test {
+	var t Table
+	if err := decodeFile(path, &t); err != nil {
+		return []*Test{{Name: path, File: path, broken: err}}
+	}
+	dir := filepath.Dir(path)
+	var out []*Test
+	for i, e := range t.Tests {
+		name := e.Name
+		if name == "" {
+			name = fmt.Sprintf("tests[%d]", i)
+		}
+		test := &Test{
+			Name: path + ": " + name, File: path, expect: e.Expect, errors: e.Errors, whole: e.Exactly, settings: t.Options,
+			rules: within(dir, t.Rules), features: within(dir, e.Features),
+		}
+		if len(e.Rules) > 0 {
+			test.rules = within(dir, e.Rules)
+		}
+		if e.Node != "" {
+			test.settings.Node = e.Node
+		}
+		if e.NodeLabels != nil {
+			test.settings.NodeLabels = e.NodeLabels
+		}
+		if len(test.rules) == 0 {
+			test.broken = errors.New("which rules? write rules: [FILE]")
+		}
+		out = append(out, test)
+	}
+	if len(out) == 0 {
+		return []*Test{{Name: path, File: path, broken: errors.New("there are no tests in it")}}
+	}
+	return out
+}
+
+func within(dir string, paths []string) []string {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		if out[i] = p; !filepath.IsAbs(p) {
+			out[i] = filepath.Join(dir, p)
+		}
+	}
+	return out
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func lines(text string) []string {
+	out := strings.Split(text, "\n")
+	for i := range out {
+		out[i] = strings.TrimSpace(out[i])
+	}
+	return slices.DeleteFunc(out, func(s string) bool { return s == "" || strings.HasPrefix(s, "#") })
+}
+
+// decodeFile reads a YAML file into out, telling every mistake with its place. An absent file changes nothing.
+func decodeFile(path string, out any) error {
+	data, err := read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f := manifest.Parse(path, data)
+	problems := f.Problems
+	if len(f.Documents) > 1 {
+		return fmt.Errorf("%s: want one document", path)
+	}
+	for _, d := range f.Documents {
+		problems = append(problems, d.Decode(out)...)
+	}
+	var errs []error
+	for _, p := range problems {
+		if p.Severity == manifest.Error {
+			errs = append(errs, fmt.Errorf("%s:%s", path, p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func read(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > manifest.MaxText {
+		return nil, fmt.Errorf("%s: is larger than %d MiB", path, manifest.MaxText>>20)
+	}
+	return os.ReadFile(path)
+}
+
+// decodeRules returns the NodeFeatureRules of a text.
+func decodeRules(path string, data []byte) ([]*nfdv1alpha1.NodeFeatureRule, map[string]*nfdv1alpha1.NodeFeatureRuleSpec, []string) {
+	f := manifest.Parse(path, data)
+	var problems []string
+	note := func(list []manifest.Problem) {
+		for _, p := range list {
+			if p.Severity == manifest.Error {
+				problems = append(problems, path+":"+p.String())
+			}
+		}
+	}
+	note(f.Problems)
+	var objects []*nfdv1alpha1.NodeFeatureRule
+	templates := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}
+	for _, d := range f.Documents {
+		if d.Kind != manifest.KindRule && d.Kind != manifest.KindTemplate {
+			continue
+		}
+		object := &nfdv1alpha1.NodeFeatureRule{}
+		note(d.Decode(object))
+		if d.Kind == manifest.KindTemplate {
+			templates[object.Name] = &object.Spec
+			continue
+		}
+		objects = append(objects, object)
+	}
+	return objects, templates, problems
+}
