@@ -53,9 +53,10 @@ demo-down: ## Stop what `make demo KEEP=1` left running
 ##@ Before a commit
 
 .PHONY: generate
-generate: ## Generate deep copies and CustomResourceDefinitions from the types in api/
+generate: ## Generate deep copies, CustomResourceDefinitions and docs/reference.md from the code
 	$(CONTROLLER_GEN) object paths=./api/... crd paths=./api/... output:crd:dir=api/crds
 	go run ./api/crds/trim api/crds/*.yaml
+	go run ./hack/reference docs/reference.md
 
 .PHONY: verify
 verify: ## Check what no test checks: format, vet, generated code, go.mod, the arrows between packages, lint

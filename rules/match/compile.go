@@ -16,10 +16,15 @@ import (
 // The bounds of what a rule may hold. They are those of the CRD, generous for what people write, and checked again here
 // because the command line and the worker's configuration have no API server before them.
 const (
-	MaxTerms       = 64
+	// MaxTerms is how many terms a list may have: a rule about more than a handful of features is rare.
+	MaxTerms = 64
+	// MaxExpressions is how many elements one term may ask for.
 	MaxExpressions = 64
-	MaxValues      = 256
-	MaxTextLength  = 1024 // bytes of a feature's name, an element's name, a value, a pattern
+	// MaxValues is how many values one expression may have: long lists of device ids have some hundred.
+	MaxValues = 256
+	// MaxTextLength is how long the name of a feature or element, a value or a pattern may be, in bytes: longer than any name
+	// that a kernel or a vendor has thought of.
+	MaxTextLength = 1024
 )
 
 // Compile prepares a list of terms. It returns every mistake at once, in the order of the terms and of the names in them,

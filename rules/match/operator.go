@@ -15,7 +15,8 @@ import (
 // operator describes an operator.
 type operator struct {
 	kind     kind
-	min, max int // how many arguments
+	says     string // when it holds, for the reference
+	min, max int    // how many arguments
 	// compile prepares the test, whose arguments were counted; nil if the operator looks at no value.
 	compile func(c *compiler, path *field.Path, e *Expr) test
 }
@@ -25,20 +26,39 @@ const unbounded = math.MaxInt
 
 // operators lists all operators. To add one, add a line here and the test in the file of its family.
 var operators = map[nfdv1alpha1.MatchOp]operator{
-	nfdv1alpha1.MatchAny:          {kind: anything},
-	nfdv1alpha1.MatchExists:       {kind: present},
-	nfdv1alpha1.MatchDoesNotExist: {kind: absent},
-	nfdv1alpha1.MatchIn:           {kind: onValue, min: 1, max: unbounded, compile: compileIn},
-	nfdv1alpha1.MatchNotIn:        {kind: onValue, min: 1, max: unbounded, compile: compileNotIn},
-	nfdv1alpha1.MatchIsTrue:       {kind: onValue, compile: compileIsTrue},
-	nfdv1alpha1.MatchIsFalse:      {kind: onValue, compile: compileIsFalse},
-	nfdv1alpha1.MatchInRegexp:     {kind: onValue, min: 1, max: unbounded, compile: compileInRegexp},
-	nfdv1alpha1.MatchGt:           {kind: onValue, min: 1, max: 1, compile: compileOrder},
-	nfdv1alpha1.MatchGe:           {kind: onValue, min: 1, max: 1, compile: compileOrder},
-	nfdv1alpha1.MatchLt:           {kind: onValue, min: 1, max: 1, compile: compileOrder},
-	nfdv1alpha1.MatchLe:           {kind: onValue, min: 1, max: 1, compile: compileOrder},
-	nfdv1alpha1.MatchGtLt:         {kind: onValue, min: 2, max: 2, compile: compileOrder},
-	nfdv1alpha1.MatchGeLe:         {kind: onValue, min: 2, max: 2, compile: compileOrder},
+	nfdv1alpha1.MatchAny:          {kind: anything, says: "always; only in the worker's configuration"},
+	nfdv1alpha1.MatchExists:       {kind: present, says: "the element is there"},
+	nfdv1alpha1.MatchDoesNotExist: {kind: absent, says: "the feature is there and the element is not"},
+	nfdv1alpha1.MatchIn:           {kind: onValue, says: "the value is one of these texts", min: 1, max: unbounded, compile: compileIn},
+	nfdv1alpha1.MatchNotIn:        {kind: onValue, says: "there is a value, and it is none of these texts", min: 1, max: unbounded, compile: compileNotIn},
+	nfdv1alpha1.MatchIsTrue:       {kind: onValue, says: "the value is the text true", compile: compileIsTrue},
+	nfdv1alpha1.MatchIsFalse:      {kind: onValue, says: "the value is the text false", compile: compileIsFalse},
+	nfdv1alpha1.MatchInRegexp:     {kind: onValue, says: "one of these regular expressions (RE2) is found anywhere in the value", min: 1, max: unbounded, compile: compileInRegexp},
+	nfdv1alpha1.MatchGt:           {kind: onValue, says: "the value is greater", min: 1, max: 1, compile: compileOrder},
+	nfdv1alpha1.MatchGe:           {kind: onValue, says: "the value is greater or equal", min: 1, max: 1, compile: compileOrder},
+	nfdv1alpha1.MatchLt:           {kind: onValue, says: "the value is less", min: 1, max: 1, compile: compileOrder},
+	nfdv1alpha1.MatchLe:           {kind: onValue, says: "the value is less or equal", min: 1, max: 1, compile: compileOrder},
+	nfdv1alpha1.MatchGtLt:         {kind: onValue, says: "the value lies between the two, both excluded", min: 2, max: 2, compile: compileOrder},
+	nfdv1alpha1.MatchGeLe:         {kind: onValue, says: "the value lies between the two, both included", min: 2, max: 2, compile: compileOrder},
+}
+
+// Doc describes an operator for the reference.
+type Doc struct {
+	Op           nfdv1alpha1.MatchOp
+	Values, Says string
+}
+
+// Operators describes every operator that an object in the cluster may have.
+func Operators() []Doc {
+	var docs []Doc
+	for _, op := range []nfdv1alpha1.MatchOp{
+		nfdv1alpha1.MatchExists, nfdv1alpha1.MatchDoesNotExist, nfdv1alpha1.MatchIn, nfdv1alpha1.MatchNotIn,
+		nfdv1alpha1.MatchInRegexp, nfdv1alpha1.MatchIsTrue, nfdv1alpha1.MatchIsFalse, nfdv1alpha1.MatchGt, nfdv1alpha1.MatchGe,
+		nfdv1alpha1.MatchLt, nfdv1alpha1.MatchLe, nfdv1alpha1.MatchGtLt, nfdv1alpha1.MatchGeLe,
+	} {
+		docs = append(docs, Doc{Op: op, Values: operators[op].count(), Says: operators[op].says})
+	}
+	return docs
 }
 
 // count says in words how many arguments an operator takes.
