@@ -1,0 +1,185 @@
+package extender
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/rules/request"
+)
+
+// errUnready is the answer while an answer could only be wrong.
+var errUnready = errors.New("assay extender: nodes and rules are not known yet")
+
+// errWholeNodes tells the administrator of a scheduler that sends whole Nodes. That is a hundred times slower, and the
+// scheduler's own plug-ins see empty nodes then (kubernetes#141781).
+var errWholeNodes = errors.New("assay extender: the scheduler sends whole Nodes instead of their names; " +
+	"set nodeCacheCapable: true for this extender in the KubeSchedulerConfiguration")
+
+// Decider answers the questions of a scheduler. It is safe for concurrent use.
+type Decider struct {
+	// View knows the nodes, Asks what pods ask for.
+	View *fleet.View
+	Asks *Asks
+	// Now is the time; nil: time.Now.
+	Now func() time.Time
+}
+
+func (d *Decider) now() int64 {
+	if d.Now != nil {
+		return d.Now().Unix()
+	}
+	return time.Now().Unix()
+}
+
+// Filter appends the answer to a filter request: an ExtenderFilterResult. Nodes without a feature go into
+// FailedAndUnresolvableNodes, since evicting pods gives no node a feature. Spare is space for the work and may be nil; it is
+// returned for the next time. An error is an answer too: it is appended, and returned for those who count.
+func (d *Decider) Filter(body, out, spare []byte) (answer, spareAfter []byte, err error) {
+	before := len(out)
+	out, spare, err = d.filter(body, out, spare[:0])
+	if err != nil {
+		out = appendError(out[:before], err)
+	}
+	return out, spare, err
+}
+
+// appendError appends an ExtenderFilterResult that says why there is none. Its list of names is empty and not absent: it is
+// the Error that counts.
+func appendError(out []byte, err error) []byte {
+	out = append(out, `{"NodeNames":[],"Error":`...)
+	return append(append(out, fleet.NewReason(err.Error()).JSON...), '}')
+}
+
+func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err error) {
+	var a args
+	if err := d.read(&a, body); err != nil {
+		return out, failed, err
+	}
+	out = append(out, `{"NodeNames":`...)
+	ask, problem := d.Asks.of(&a.pod)
+	if ask == nil && problem == nil {
+		out = append(out, a.nodeNames...)
+		return append(out, `,"Error":""}`...), failed, eachName(a.nodeNames, func(span) {})
+	}
+	check := func([]byte) (*fleet.Reason, bool) { return problem, false }
+	if problem == nil {
+		j := d.View.Judge(ask, d.now())
+		defer j.End()
+		check = j.Check
+	}
+	out = append(out, '[')
+	some := false
+	err = eachName(a.nodeNames, func(name span) {
+		why, nobody := check(name.bare())
+		if why == nil {
+			if some {
+				out = append(out, ',')
+			}
+			some = true
+			out = append(out, name...)
+			return
+		}
+		if len(failed) > 0 {
+			failed = append(failed, ',')
+		}
+		failed = append(append(failed, name...), ':')
+		if nobody {
+			failed = append(failed, why.Nobody...)
+		} else {
+			failed = append(failed, why.JSON...)
+		}
+	})
+	out = append(out, `],"FailedAndUnresolvableNodes":{`...)
+	out = append(out, failed...)
+	return append(out, `},"Error":""}`...), failed, err
+}
+
+// Prioritize appends the answer to a prioritize request: a HostPriorityList. On an error nothing is appended.
+func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
+	before := len(out)
+	var a args
+	if err := d.read(&a, body); err != nil {
+		return out, err
+	}
+	ask, problem := d.Asks.of(&a.pod)
+	score := func([]byte) int64 { return 0 }
+	if ask != nil && problem == nil && len(ask.Preferred) > 0 {
+		j := d.View.Judge(&request.Ask{Preferred: ask.Preferred}, 0)
+		defer j.End()
+		score = j.Score
+	}
+	out = append(out, '[')
+	err := eachName(a.nodeNames, func(name span) {
+		if out[len(out)-1] != '[' {
+			out = append(out, ',')
+		}
+		out = append(append(out, `{"Host":`...), name...)
+		out = append(out, `,"Score":`...)
+		out = append(strconv.AppendInt(out, score(name.bare()), 10), '}')
+	})
+	if err != nil {
+		return out[:before], err
+	}
+	return append(out, ']'), nil
+}
+
+// Preempt appends the answer to a preempt request: an ExtenderPreemptionResult with the candidates that have what the pod
+// requires. Without it pods would be evicted from nodes that the pod cannot use. On an error nothing is appended.
+func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
+	before := len(out)
+	var a args
+	if err := a.parse(body); err != nil {
+		return out, err
+	}
+	switch {
+	case !d.View.Synced():
+		return out, errUnready
+	case a.victims != nil && a.metaVictim == nil:
+		return out, errWholeNodes
+	}
+	ask, problem := d.Asks.of(&a.pod)
+	check := func([]byte) (*fleet.Reason, bool) { return problem, false }
+	if ask != nil && problem == nil {
+		j := d.View.Judge(ask, d.now())
+		defer j.End()
+		check = j.Check
+	}
+	out = append(out, `{"NodeNameToMetaVictims":{`...)
+	if a.metaVictim == nil {
+		return append(out, `}}`...), nil
+	}
+	err := eachField(a.metaVictim, func(name, victims span) error {
+		if victims == nil { // the scheduler would follow the pointer
+			return nil
+		}
+		if why, _ := check(name.bare()); why != nil {
+			return nil
+		}
+		if out[len(out)-1] != '{' {
+			out = append(out, ',')
+		}
+		out = append(append(out, name...), ':')
+		out = append(out, victims...)
+		return nil
+	})
+	if err != nil {
+		return out[:before], err
+	}
+	return append(out, `}}`...), nil
+}
+
+// read reads a request about nodes, and says why it cannot be answered.
+func (d *Decider) read(a *args, body []byte) error {
+	if err := a.parse(body); err != nil {
+		return err
+	}
+	switch {
+	case a.nodeNames == nil:
+		return errWholeNodes
+	case !d.View.Synced():
+		return errUnready
+	}
+	return nil
+}

@@ -1,0 +1,368 @@
+package extender_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/extender"
+	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+const amx = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMXBF16: {op: Exists}}}]"
+
+func matcher(flag string) nfdv1alpha1.FeatureMatcher {
+	return nfdv1alpha1.FeatureMatcher{{
+		Feature: "cpu.cpuid", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{flag: {Op: nfdv1alpha1.MatchExists}},
+	}}
+}
+
+// decider returns a Decider for a cluster in which n0 to n9 have AVX, n2 AMXBF16 as well.
+func decider(t testing.TB) *extender.Decider {
+	t.Helper()
+	in := facts.NewInterner()
+	v := fleet.New()
+	for i := range 10 {
+		flags := []string{"AVX"}
+		if i == 2 {
+			flags = append(flags, "AMXBF16")
+		}
+		v.Put(fleet.Node{Input: rules.Input{
+			Node:  rules.Node{Name: fmt.Sprintf("n%d", i)},
+			Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags(flags...)}}, in),
+		}})
+	}
+	v.SetSynced()
+	asks := extender.NewAsks(rules.Options{})
+	asks.PutNamespace("batch", map[string]string{"assay.dev/scheduling": "enabled"})
+	asks.PutNamespace("other", map[string]string{})
+	asks.PutRequest(&assayv1alpha1.NodeFeatureRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "amx"},
+		Spec: assayv1alpha1.NodeFeatureRequestSpec{
+			Required: &assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")},
+			Preferred: []assayv1alpha1.Preference{
+				{Weight: 30, Requirement: assayv1alpha1.Requirement{MatchFeatures: matcher("AVX")}},
+				{Weight: 10, Requirement: assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")}},
+			},
+		},
+	})
+	asks.PutPolicy(&assayv1alpha1.NodeFeatureSchedulingPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "batch"},
+		Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
+			NamespaceSelector:      &metav1.LabelSelector{},
+			NodeFeatureRequestSpec: assayv1alpha1.NodeFeatureRequestSpec{Required: &assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")}},
+		},
+	})
+	return &extender.Decider{View: v, Asks: asks, Now: func() time.Time { return time.Unix(1000, 0) }}
+}
+
+func pod(namespace string, labels, annotations map[string]string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "p", UID: types.UID("u"), Labels: labels, Annotations: annotations,
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: `quote " and { bracket`}}},
+	}
+}
+
+func body(t testing.TB, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func filter(t testing.TB, d *extender.Decider, request []byte) extenderv1.ExtenderFilterResult {
+	t.Helper()
+	answer, _, _ := d.Filter(request, nil, nil)
+	var out extenderv1.ExtenderFilterResult
+	if err := json.Unmarshal(answer, &out); err != nil {
+		t.Fatalf("the answer is no JSON: %v\n%s", err, answer)
+	}
+	if out.NodeNames == nil {
+		t.Errorf("NodeNames is null: %s", answer)
+	}
+	return out
+}
+
+func TestFilter(t *testing.T) {
+	required := map[string]string{"assay.dev/required-features": amx}
+	const lacks = "node feature requirement not met: cpu.cpuid/AMXBF16"
+	for name, test := range map[string]struct {
+		reason string
+		pod    *corev1.Pod
+		names  []string
+		want   []string
+		failed map[string]string
+	}{
+		"annotation": {
+			reason: "only the node with the feature is left, and eviction cannot help the others",
+			pod:    pod("ml", nil, required), names: []string{"n1", "n2", "n3"}, want: []string{"n2"},
+			failed: map[string]string{"n1": lacks, "n3": lacks},
+		},
+		"request by name": {
+			reason: "the label chooses a NodeFeatureRequest of the pod's namespace",
+			pod:    pod("ml", map[string]string{"assay.dev/feature-request": "amx"}, nil), names: []string{"n1", "n2"}, want: []string{"n2"},
+			failed: map[string]string{"n1": lacks},
+		},
+		"request of another namespace": {
+			reason: "a request that does not exist is no reason to place the pod anywhere",
+			pod:    pod("other", map[string]string{"assay.dev/feature-request": "amx"}, nil), names: []string{"n2"}, want: []string{},
+			failed: map[string]string{"n2": "node feature requirement not met: NodeFeatureRequest other/amx does not exist"},
+		},
+		"policy": {
+			reason: "the namespace is labelled for scheduling",
+			pod:    pod("batch", nil, nil), names: []string{"n1", "n2"}, want: []string{"n2"}, failed: map[string]string{"n1": lacks},
+		},
+		"no policy": {
+			reason: "a policy leaves namespaces alone that are not labelled for scheduling",
+			pod:    pod("other", nil, nil), names: []string{"n1", "n2"}, want: []string{"n1", "n2"},
+		},
+		"nobody has it": {
+			reason: "the event says that no node of the cluster would do",
+			pod:    pod("ml", nil, map[string]string{"assay.dev/required-features": strings.ReplaceAll(amx, "AMXBF16", "AMXFP64")}),
+			names:  []string{"n1", "n2"}, want: []string{}, failed: map[string]string{
+				"n1": "node feature requirement not met: cpu.cpuid/AMXFP64 (no node has it)",
+				"n2": "node feature requirement not met: cpu.cpuid/AMXFP64 (no node has it)",
+			},
+		},
+		"unknown node": {
+			reason: "what is not known of is not chosen",
+			pod:    pod("ml", nil, required), names: []string{"zz"}, want: []string{},
+			failed: map[string]string{"zz": "node feature requirement not met: nothing is known of the node"},
+		},
+		"no nodes": {reason: "an empty list stays one", pod: pod("ml", nil, required), names: []string{}, want: []string{}},
+		"broken annotation": {
+			reason: "without a webhook, the event is where the author learns of the mistake",
+			pod:    pod("ml", nil, map[string]string{"assay.dev/required-features": "matchFeatures: 7"}), names: []string{"n2"}, want: []string{},
+			failed: map[string]string{"n2": "node feature requirement not met: metadata.annotations[assay.dev/required-features]: Invalid value: " +
+				"it must be YAML with matchFeatures, matchAny, conditions: " +
+				"cannot unmarshal number into Go struct field Requirement.matchFeatures of type v1alpha1.FeatureMatcher"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := filter(t, decider(t), body(t, extenderv1.ExtenderArgs{Pod: test.pod, NodeNames: &test.names}))
+			want := extenderv1.ExtenderFilterResult{NodeNames: &test.want, FailedAndUnresolvableNodes: test.failed}
+			if test.failed == nil {
+				got.FailedAndUnresolvableNodes = nil
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.reason, diff)
+			}
+		})
+	}
+}
+
+func TestRefusesWithAReason(t *testing.T) {
+	d := decider(t)
+	unready := decider(t)
+	unready.View = fleet.New()
+	names := []string{"n2"}
+	ask := pod("ml", nil, map[string]string{"assay.dev/required-features": amx})
+	many := make([]string, 200_000)
+	for i := range many {
+		many[i] = fmt.Sprintf("node-%d", i)
+	}
+	long := []string{strings.Repeat("n", 1<<20)}
+	for name, test := range map[string]struct {
+		d    *extender.Decider
+		body []byte
+		want string
+	}{
+		"whole nodes":     {d, body(t, extenderv1.ExtenderArgs{Pod: ask, Nodes: &corev1.NodeList{Items: make([]corev1.Node, 3)}}), "nodeCacheCapable: true"},
+		"null names":      {d, []byte(`{"Pod":{},"NodeNames":null}`), "nodeCacheCapable: true"},
+		"not synced":      {unready, body(t, extenderv1.ExtenderArgs{Pod: ask, NodeNames: &names}), "not known yet"},
+		"nothing":         {d, nil, "not the JSON"},
+		"no JSON":         {d, []byte("hello"), "not the JSON"},
+		"cut":             {d, []byte(`{"Pod":{"metadata":{"name":"a`), "not the JSON"},
+		"wrong brackets":  {d, []byte(`{"Pod":[}]}`), "not the JSON"},
+		"more behind":     {d, []byte(`{"NodeNames":[]} {}`), "not the JSON"},
+		"names no list":   {d, []byte(`{"NodeNames":{"a":1}}`), "not the JSON"},
+		"names no text":   {d, []byte(`{"NodeNames":[1]}`), "not the JSON"},
+		"deep":            {d, []byte(`{"Pod":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + "}"), "not the JSON"},
+		"200,000 names":   {d, body(t, extenderv1.ExtenderArgs{Pod: ask, NodeNames: &many}), "more than 50000"},
+		"name of a MB":    {d, body(t, extenderv1.ExtenderArgs{Pod: ask, NodeNames: &long}), "no Node has such a name"},
+		"pod is a string": {d, []byte(`{"Pod":"x","NodeNames":[]}`), "not the JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := filter(t, test.d, test.body)
+			if !strings.Contains(got.Error, test.want) || len(*got.NodeNames) != 0 {
+				t.Errorf("got %+v, want an error with %q", got, test.want)
+			}
+			if _, err := test.d.Prioritize(test.body, nil); err == nil {
+				t.Error("prioritize answers")
+			}
+		})
+	}
+}
+
+func TestEscapedNamesAreFound(t *testing.T) {
+	got := filter(t, decider(t), []byte(`{"Pod":{"metadata":{"namespace":"batch"}},"NodeNames":["\u006e2","\u006e3"]}`))
+	if !cmp.Equal(*got.NodeNames, []string{"n2"}) || len(got.FailedAndUnresolvableNodes) != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestPodsThatAskForNothingAreLetThrough(t *testing.T) {
+	for name, request := range map[string]string{
+		"no pod":      `{"NodeNames":["a","b"]}`,
+		"null pod":    `{"Pod":null,"NodeNames":["a","b"]}`,
+		"no metadata": `{"Pod":{"spec":{}},"NodeNames":["a","b"]}`,
+		"lower case":  `{"pod":{},"nodenames":["a","b"]}`,
+	} {
+		if got := filter(t, decider(t), []byte(request)); !cmp.Equal(*got.NodeNames, []string{"a", "b"}) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestPrioritizeAddsUpWeights(t *testing.T) {
+	names := []string{"n1", "n2", "zz"}
+	p := pod("ml", map[string]string{"assay.dev/feature-request": "amx"}, nil)
+	answer, err := decider(t).Prioritize(body(t, extenderv1.ExtenderArgs{Pod: p, NodeNames: &names}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got extenderv1.HostPriorityList
+	if err := json.Unmarshal(answer, &got); err != nil {
+		t.Fatal(err)
+	}
+	// n1 has 30 of 40: 7.5, rounded.
+	want := extenderv1.HostPriorityList{{Host: "n1", Score: 8}, {Host: "n2", Score: 10}, {Host: "zz", Score: 0}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPreemptDropsNodesWithoutTheFeature(t *testing.T) {
+	args := extenderv1.ExtenderPreemptionArgs{
+		Pod: pod("batch", nil, nil),
+		NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{
+			"n1": {Pods: []*extenderv1.MetaPod{{UID: "a"}}},
+			"n2": {Pods: []*extenderv1.MetaPod{{UID: "b"}, {UID: "c"}}, NumPDBViolations: 1},
+		},
+	}
+	answer, err := decider(t).Preempt(body(t, args), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got extenderv1.ExtenderPreemptionResult
+	if err := json.Unmarshal(answer, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := extenderv1.ExtenderPreemptionResult{
+		NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"n2": args.NodeNameToMetaVictims["n2"]},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	whole := extenderv1.ExtenderPreemptionArgs{Pod: args.Pod, NodeNameToVictims: map[string]*extenderv1.Victims{"n1": {}}}
+	if _, err := decider(t).Preempt(body(t, whole), nil); err == nil {
+		t.Error("whole victims are accepted")
+	}
+}
+
+// FuzzDecider feeds bodies to all three questions: whatever is sent, the filter's answer is JSON, and it names no node that the
+// request does not name.
+func FuzzDecider(f *testing.F) {
+	names := []string{"n1", "n2"}
+	f.Add(body(f, extenderv1.ExtenderArgs{Pod: pod("batch", nil, nil), NodeNames: &names}))
+	f.Add([]byte(`{"Pod":{"metadata":{"namespace":"batch","labels":{"a":"\u0041"}}},"NodeNames":["\"","n2"]}`))
+	f.Add([]byte(`{"NodeNameToMetaVictims":{"n2":null}}`))
+	d := decider(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		answer, _, err := d.Filter(data, nil, nil)
+		_, _ = d.Prioritize(data, nil)
+		_, _ = d.Preempt(data, nil)
+		var asked extenderv1.ExtenderArgs
+		if json.Unmarshal(data, &asked) != nil {
+			return
+		}
+		var got extenderv1.ExtenderFilterResult
+		if parse := json.Unmarshal(answer, &got); parse != nil {
+			t.Fatalf("%v: %s", errors.Join(parse, err), answer)
+		}
+		if err != nil {
+			return
+		}
+		known := map[string]bool{}
+		for _, name := range *asked.NodeNames {
+			known[name] = true
+		}
+		for _, name := range *got.NodeNames {
+			if !known[name] {
+				t.Errorf("%q was not asked about", name)
+			}
+		}
+	})
+}
+
+// BenchmarkFilter answers what kube-scheduler sends: a pod that requires something that every tenth node has.
+func BenchmarkFilter(b *testing.B) {
+	for _, n := range []int{500, 750, 5000, 15000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			d, request := benchRequest(b, n)
+			var out, spare []byte
+			var err error
+			for range 2 {
+				if out, spare, err = d.Filter(request, out[:0], spare); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.SetBytes(int64(len(request)))
+			b.ReportAllocs()
+			for b.Loop() {
+				out, spare, _ = d.Filter(request, out[:0], spare)
+			}
+		})
+	}
+}
+
+// BenchmarkPrioritize scores the same.
+func BenchmarkPrioritize(b *testing.B) {
+	d, request := benchRequest(b, 5000)
+	var out []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		var err error
+		if out, err = d.Prioritize(request, out[:0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func benchRequest(b testing.TB, n int) (*extender.Decider, []byte) {
+	d := decider(b)
+	in := facts.NewInterner()
+	names := make([]string, n)
+	for i := range n {
+		flags := []string{"AVX"}
+		if i%10 == 0 {
+			flags = append(flags, "AMXBF16")
+		}
+		names[i] = fmt.Sprintf("ip-10-%d-%d-%d.example", i>>16, i>>8&255, i&255)
+		d.View.Put(fleet.Node{Input: rules.Input{
+			Node:  rules.Node{Name: names[i]},
+			Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags(flags...)}}, in),
+		}})
+	}
+	return d, body(b, extenderv1.ExtenderArgs{Pod: pod("ml", nil, map[string]string{
+		"assay.dev/required-features":  amx,
+		"assay.dev/preferred-features": "- weight: 50\n  " + amx,
+	}), NodeNames: &names})
+}

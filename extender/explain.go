@@ -1,0 +1,150 @@
+package extender
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/assay-project/assay/internal/fleet"
+)
+
+// maxSample is how many nodes an explanation names for each reason.
+const maxSample = 5
+
+// Explanation says which nodes a pod may run on by their features, and what the others lack.
+type Explanation struct {
+	Pod string `json:"pod"`
+	// Asks says who asks: annotations, a request, policies. Empty: the pod asks for nothing.
+	Asks []string `json:"asks,omitempty"`
+	// Problem is why the pod fits no node whatever its features.
+	Problem string `json:"problem,omitempty"`
+	// Nodes is how many there are, Matching how many have everything that is required, Sample some of these.
+	Nodes    int      `json:"nodes"`
+	Matching int      `json:"matching"`
+	Sample   []string `json:"sample,omitempty"`
+	// Missing is what the others lack, most frequent first.
+	Missing []Missing `json:"missing,omitempty"`
+	// Nearest is a node that lacks least, if none matches, and Lacks what that is.
+	Nearest string `json:"nearest,omitempty"`
+	Lacks   string `json:"lacks,omitempty"`
+	// Findings are the details of one node, if one was asked about.
+	Node     string          `json:"node,omitempty"`
+	Findings []fleet.Finding `json:"findings,omitempty"`
+}
+
+// Missing is one reason in the words of the event.
+type Missing struct {
+	Reason string   `json:"reason"`
+	Nodes  int      `json:"nodes"`
+	Sample []string `json:"sample"`
+}
+
+// Explain says which nodes a pod may run on; node, if not empty, is looked at in detail.
+func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
+	out := Explanation{Pod: pod.Namespace + "/" + pod.Name, Node: node}
+	ask, problem := d.Asks.Of(pod.Namespace, pod.Labels, pod.Annotations)
+	names := d.View.Names()
+	out.Nodes = len(names)
+	switch {
+	case problem != nil:
+		out.Problem = problem.Text
+		return out
+	case ask == nil:
+		out.Matching = len(names)
+		return out
+	}
+	for _, r := range ask.Required {
+		out.Asks = append(out.Asks, r.Origin)
+	}
+	for _, p := range ask.Preferred {
+		out.Asks = append(out.Asks, p.Origin)
+	}
+	out.Asks = slices.Compact(out.Asks)
+	j := d.View.Judge(ask, d.now())
+	missing := map[string]*Missing{}
+	for _, name := range names {
+		why, nobody := j.Check([]byte(name))
+		if why == nil {
+			out.Matching++
+			out.Sample = appendSample(out.Sample, name)
+			continue
+		}
+		text := why.Text
+		if nobody {
+			text += " (no node has it)"
+		}
+		m := missing[text]
+		if m == nil {
+			m = &Missing{Reason: text}
+			missing[text] = m
+		}
+		m.Nodes++
+		m.Sample = appendSample(m.Sample, name)
+	}
+	j.End()
+	for _, m := range missing {
+		out.Missing = append(out.Missing, *m)
+	}
+	slices.SortFunc(out.Missing, func(a, b Missing) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Reason, b.Reason))
+	})
+	if out.Matching == 0 && len(ask.Required) > 0 {
+		a := d.View.Ask(ask, 0)
+		out.Nearest, out.Lacks = a.Nearest, a.Lacks
+	}
+	if node != "" {
+		out.Findings, _ = d.View.Explain(ask, node)
+	}
+	return out
+}
+
+func appendSample(list []string, name string) []string {
+	if len(list) < maxSample {
+		list = append(list, name)
+	}
+	return list
+}
+
+// explain answers GET /v1/explain?pod=NAMESPACE/NAME[&node=NAME].
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
+	namespace, name, ok := strings.Cut(r.URL.Query().Get("pod"), "/")
+	if !ok || namespace == "" || name == "" || s.opts.Pod == nil {
+		fail(w, &httpError{http.StatusBadRequest, "ask for /v1/explain?pod=NAMESPACE/NAME"})
+		return
+	}
+	if err := s.ready(); err != nil {
+		fail(w, &httpError{http.StatusServiceUnavailable, err.Error()})
+		return
+	}
+	pod, err := s.opts.Pod(r.Context(), namespace, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		fail(w, &httpError{http.StatusNotFound, "there is no such pod"})
+	case err != nil:
+		fail(w, &httpError{http.StatusBadGateway, "the API server does not say"})
+	default:
+		writeJSON(w, s.decider.Explain(pod, r.URL.Query().Get("node")))
+	}
+}
+
+// features answers GET /v1/nodes/{name}/features.
+func (s *Server) features(w http.ResponseWriter, r *http.Request) {
+	name := chi.URLParam(r, "name")
+	in, produced, ok := s.decider.View.Input(name)
+	if !ok {
+		fail(w, &httpError{http.StatusNotFound, "there is no such node"})
+		return
+	}
+	writeJSON(w, map[string]any{"node": name, "features": in.Facts.Features(), "ruleMatched": produced})
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // a caller who has hung up needs no answer
+}

@@ -1,0 +1,314 @@
+package extender
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// The limits of a request. They hold for any cluster that Kubernetes supports (5,000 nodes), three times over.
+const (
+	// maxNames is how many nodes one request may name.
+	maxNames = 50_000
+	// maxName is how long the name of a Node can be, as the API server has it. With escapes it is longer on the wire.
+	maxName = 253 * 6
+	// maxDepth is how deep a Pod may be nested; the deepest path of the API has some twenty levels.
+	maxDepth = 64
+)
+
+// errMalformed is what is wrong with most bad requests; where exactly helps nobody, since no person writes them.
+var errMalformed = errors.New("the request is not the JSON that kube-scheduler sends to an extender")
+
+// span is a part of a body that holds one JSON value, with the quotes or brackets around it. Nil: absent, or null.
+type span []byte
+
+// args are the parts of a request that matter here, still as JSON. The names of their fields are those of
+// k8s.io/kube-scheduler/extender/v1, whose types have no tags. A Pod has a hundred times as much JSON as is looked at, and
+// names of nodes are only compared: none of it is ever decoded.
+type args struct {
+	pod pod
+	// nodes is given by schedulers that are not configured to send names.
+	nodes, nodeNames    span
+	victims, metaVictim span // NodeNameToVictims, NodeNameToMetaVictims
+}
+
+// pod is what a request says about the pod.
+type pod struct {
+	name, namespace, uid, labels, annotations span
+}
+
+// parse finds the parts of a body. It reports structural mistakes only where it has to look.
+func (a *args) parse(body []byte) error {
+	*a = args{}
+	s := scanner{data: body}
+	err := s.object(func(key, value span) error {
+		switch {
+		case is(key, "Pod"):
+			return a.pod.parse(value)
+		case is(key, "Nodes"):
+			a.nodes = value
+		case is(key, "NodeNames"):
+			a.nodeNames = value
+		case is(key, "NodeNameToVictims"):
+			a.victims = value
+		case is(key, "NodeNameToMetaVictims"):
+			a.metaVictim = value
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if s.blank(); s.at != len(s.data) {
+		return errMalformed
+	}
+	return nil
+}
+
+func (p *pod) parse(data span) error {
+	if data == nil {
+		return nil
+	}
+	s := scanner{data: data}
+	return s.object(func(key, value span) error {
+		if !is(key, "metadata") || value == nil {
+			return nil
+		}
+		meta := scanner{data: value}
+		return meta.object(func(key, value span) error {
+			switch {
+			case is(key, "name"):
+				p.name = value
+			case is(key, "namespace"):
+				p.namespace = value
+			case is(key, "uid"):
+				p.uid = value
+			case is(key, "labels"):
+				p.labels = value
+			case is(key, "annotations"):
+				p.annotations = value
+			}
+			return nil
+		})
+	})
+}
+
+// is compares a quoted key the way encoding/json does for fields: without regard to case.
+func is(key span, name string) bool {
+	return len(key) == len(name)+2 && bytes.EqualFold(key[1:len(key)-1], []byte(name))
+}
+
+// text returns the string that a span holds; empty if it is nil.
+func (s span) text() string {
+	var out string
+	if s == nil || json.Unmarshal(s, &out) != nil {
+		return ""
+	}
+	return out
+}
+
+// bare returns the content of a quoted span without escapes. It allocates only if there are any.
+func (s span) bare() []byte {
+	inner := s[1 : len(s)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return inner
+	}
+	return []byte(s.text())
+}
+
+// eachName calls f with each string of a list, quotes included.
+func eachName(list span, f func(name span)) error {
+	s := scanner{data: list}
+	if !s.next('[') {
+		return errMalformed
+	}
+	if s.next(']') {
+		return nil
+	}
+	for n := 1; ; n++ {
+		if n > maxNames {
+			return fmt.Errorf("the request names more than %d nodes", maxNames)
+		}
+		s.blank()
+		name, err := s.quoted()
+		if err != nil {
+			return err
+		}
+		if len(name) > maxName {
+			return fmt.Errorf("the request names a node with %d letters; no Node has such a name", len(name))
+		}
+		f(name)
+		if s.next(']') {
+			return nil
+		}
+		if !s.next(',') {
+			return errMalformed
+		}
+	}
+}
+
+// eachField calls f with each field of an object.
+func eachField(object span, f func(key, value span) error) error {
+	s := scanner{data: object}
+	n := 0
+	return s.object(func(key, value span) error {
+		if n++; n > maxNames {
+			return fmt.Errorf("the request names more than %d nodes", maxNames)
+		}
+		if len(key) > maxName {
+			return fmt.Errorf("the request names a node with %d letters; no Node has such a name", len(key))
+		}
+		return f(key, value)
+	})
+}
+
+// scanner walks over JSON. It checks no more than it needs to find the ends of values.
+type scanner struct {
+	data []byte
+	at   int
+}
+
+func (s *scanner) blank() {
+	for s.at < len(s.data) {
+		switch s.data[s.at] {
+		case ' ', '\t', '\n', '\r':
+			s.at++
+		default:
+			return
+		}
+	}
+}
+
+// next skips one byte if it is the next one that is not blank.
+func (s *scanner) next(c byte) bool {
+	s.blank()
+	if s.at < len(s.data) && s.data[s.at] == c {
+		s.at++
+		return true
+	}
+	return false
+}
+
+// object calls f with each field. A value that is null is nil.
+func (s *scanner) object(f func(key, value span) error) error {
+	if !s.next('{') {
+		return errMalformed
+	}
+	if s.next('}') {
+		return nil
+	}
+	for {
+		s.blank()
+		key, err := s.quoted()
+		if err != nil {
+			return err
+		}
+		if !s.next(':') {
+			return errMalformed
+		}
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		if err := f(key, value); err != nil {
+			return err
+		}
+		if s.next('}') {
+			return nil
+		}
+		if !s.next(',') {
+			return errMalformed
+		}
+	}
+}
+
+// quoted returns a string with its quotes.
+func (s *scanner) quoted() (span, error) {
+	start := s.at
+	if start >= len(s.data) || s.data[start] != '"' {
+		return nil, errMalformed
+	}
+	for i := start + 1; ; {
+		n := bytes.IndexByte(s.data[i:], '"')
+		if n < 0 {
+			return nil, errMalformed
+		}
+		i += n
+		escapes := 0
+		for s.data[i-1-escapes] == '\\' {
+			escapes++
+		}
+		if i++; escapes%2 == 0 {
+			s.at = i
+			return s.data[start:i], nil
+		}
+	}
+}
+
+// value returns the next value, nil if it is null.
+func (s *scanner) value() (span, error) {
+	s.blank()
+	start := s.at
+	if start >= len(s.data) {
+		return nil, errMalformed
+	}
+	switch s.data[start] {
+	case '"':
+		return s.quoted()
+	case '{', '[':
+		return s.nested()
+	}
+	for s.at < len(s.data) {
+		switch s.data[s.at] {
+		case ',', '}', ']', ' ', '\t', '\n', '\r':
+			return literal(s.data[start:s.at])
+		case '"', ':', '{', '[':
+			return nil, errMalformed
+		}
+		s.at++
+	}
+	return literal(s.data[start:])
+}
+
+func literal(text span) (span, error) {
+	switch {
+	case string(text) == "null":
+		return nil, nil
+	case !json.Valid(text):
+		return nil, errMalformed
+	}
+	return text, nil
+}
+
+// nested returns an object or list.
+func (s *scanner) nested() (span, error) {
+	var open [maxDepth]byte
+	depth, start := 0, s.at
+	for s.at < len(s.data) {
+		switch c := s.data[s.at]; c {
+		case '"':
+			if _, err := s.quoted(); err != nil {
+				return nil, err
+			}
+			continue
+		case '{', '[':
+			if depth == maxDepth {
+				return nil, errMalformed
+			}
+			open[depth] = c + 2 // the closing bracket, in ASCII
+			depth++
+		case '}', ']':
+			depth--
+			if open[depth] != c {
+				return nil, errMalformed
+			}
+			if depth == 0 {
+				s.at++
+				return s.data[start:s.at], nil
+			}
+		}
+		s.at++
+	}
+	return nil, errMalformed
+}

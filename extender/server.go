@@ -1,0 +1,318 @@
+// Package extender answers kube-scheduler's question which nodes a pod may and had better run on, by their live features.
+//
+// The decisions are in Decider and know nothing of HTTP; Server is the shell around them. What nodes can do comes from a
+// fleet.View, what pods ask for from Asks.
+package extender
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The limits of the server.
+const (
+	// maxBody is the largest request that is read: a Pod has at most 1.5 MiB, 15,000 names of 60 letters less than one.
+	maxBody = 4 << 20
+	// maxInFlight bounds the memory of all requests together, their answers included. A scheduler asks one thing at a time.
+	maxInFlight = 64 << 20
+	// requestCost is what a request weighs besides its body.
+	requestCost = 64 << 10
+	// maxWait is how long a request may wait for its turn. kube-scheduler gives up after 5 s by default.
+	maxWait = 2 * time.Second
+	// readTimeout bounds how long a client may take to send a request, headers included.
+	readTimeout = 5 * time.Second
+	// writeTimeout bounds waiting and answering, also for a client that does not read.
+	writeTimeout = 15 * time.Second
+	idleTimeout  = 2 * time.Minute
+	// drainTimeout is how long requests under way may take when the server ends.
+	drainTimeout = 10 * time.Second
+	maxHeader    = 64 << 10
+)
+
+// Options say what a Server needs.
+type Options struct {
+	// Addr to listen on.
+	Addr string
+	// GetCertificate returns the serving certificate. Without it the server speaks plain HTTP to anybody who asks, which is
+	// for the loopback address of a pod that it shares with the scheduler alone; New refuses any other address.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// ClientCAs sign the client certificates of those who may ask; nil: client certificates do not count.
+	ClientCAs *x509.CertPool
+	// Authenticate names whoever shows a bearer token; nil: tokens do not count.
+	Authenticate Authenticator
+	// Allowed are the names of the users who may ask: the common names of certificates, or the users of tokens. Empty: anybody
+	// who is authenticated. An authority usually signs for others than the scheduler too.
+	Allowed []string
+	// Pod finds a pod for /v1/explain; nil switches that off.
+	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// Ready says why answers cannot be relied on at the moment; nil is always fine. Whether the View is filled is asked
+	// besides.
+	Ready func() error
+	// Metrics serves /metrics; nil: none.
+	Metrics http.Handler
+	// Observe is told of every answer: the question ("filter", …), the result ("ok", "error", "refused") and how long it
+	// took, waiting included. Nil ignores it.
+	Observe func(verb, result string, took time.Duration)
+}
+
+// Server answers over HTTP.
+type Server struct {
+	opts     Options
+	decider  *Decider
+	slots    *semaphore.Weighted
+	draining atomic.Bool
+	addr     atomic.Value // string
+}
+
+// New returns a server that does not listen yet.
+func New(d *Decider, o Options) (*Server, error) {
+	if o.GetCertificate == nil {
+		host, _, err := net.SplitHostPort(o.Addr)
+		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+			return nil, fmt.Errorf("the extender serves %q without TLS: only a loopback address such as 127.0.0.1:8888 may do so", o.Addr)
+		}
+	} else if o.ClientCAs == nil && o.Authenticate == nil {
+		return nil, errors.New("the extender can authenticate nobody: it needs the authority of client certificates, or tokens")
+	}
+	if o.Observe == nil {
+		o.Observe = func(string, string, time.Duration) {}
+	}
+	return &Server{opts: o, decider: d, slots: semaphore.NewWeighted(maxInFlight)}, nil
+}
+
+// Handler returns the server without its transport.
+func (s *Server) Handler() http.Handler {
+	r := chi.NewRouter()
+	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	r.Get("/readyz", s.readyz)
+	r.Group(func(r chi.Router) {
+		r.Use(s.authenticated)
+		r.Post("/filter", s.verb("filter", func(b *buffers) (err error) {
+			b.out, b.spare, err = s.decider.Filter(b.body, b.out, b.spare)
+			return err
+		}))
+		r.Post("/prioritize", s.verb("prioritize", func(b *buffers) (err error) {
+			b.out, err = s.decider.Prioritize(b.body, b.out)
+			return err
+		}))
+		r.Post("/preempt", s.verb("preempt", func(b *buffers) (err error) {
+			b.out, err = s.decider.Preempt(b.body, b.out)
+			return err
+		}))
+		r.Get("/v1/explain", s.explain)
+		r.Get("/v1/nodes/{name}/features", s.features)
+		if s.opts.Metrics != nil {
+			r.Method(http.MethodGet, "/metrics", s.opts.Metrics)
+		}
+	})
+	return r
+}
+
+// Run listens and answers until the context ends. Then it is not ready any more, and lets requests under way finish.
+func (s *Server) Run(ctx context.Context) error {
+	listener, err := net.Listen("tcp", s.opts.Addr)
+	if err != nil {
+		return err
+	}
+	s.addr.Store(listener.Addr().String())
+	srv := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          log.New(io.Discard, "", 0), // failed handshakes of port scanners are nobody's news
+	}
+	done := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		s.draining.Store(true)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		done <- srv.Shutdown(end)
+	})
+	defer stop()
+	if s.opts.GetCertificate == nil {
+		err = srv.Serve(listener)
+	} else {
+		srv.TLSConfig = &tls.Config{
+			MinVersion: tls.VersionTLS13, GetCertificate: s.opts.GetCertificate, NextProtos: []string{"h2", "http/1.1"},
+		}
+		if s.opts.ClientCAs != nil {
+			srv.TLSConfig.ClientCAs, srv.TLSConfig.ClientAuth = s.opts.ClientCAs, tls.VerifyClientCertIfGiven
+		}
+		err = srv.ServeTLS(listener, "", "")
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-done
+}
+
+// Addr returns the address that the server listens on, empty before it does.
+func (s *Server) Addr() string {
+	a, _ := s.addr.Load().(string)
+	return a
+}
+
+// ready says why the server cannot answer.
+func (s *Server) ready() error {
+	switch {
+	case s.draining.Load():
+		return errors.New("it is about to end")
+	case !s.decider.View.Synced():
+		return errors.New("nodes and rules are not known yet")
+	case s.opts.Ready != nil:
+		return s.opts.Ready()
+	}
+	return nil
+}
+
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	if err := s.ready(); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "ok")
+}
+
+// buffers are reused from request to request.
+type buffers struct{ body, out, spare []byte }
+
+var pool = sync.Pool{New: func() any { return &buffers{} }}
+
+// maxKept is how large a buffer is kept for the next request.
+const maxKept = 1 << 20
+
+func (b *buffers) release() {
+	if cap(b.body)+cap(b.out)+cap(b.spare) < 3*maxKept {
+		pool.Put(b)
+	}
+}
+
+// verb answers one question of a scheduler.
+func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		result := "ok"
+		defer func() { s.opts.Observe(name, result, time.Since(start)) }()
+		release, err := s.admit(r)
+		if err != nil {
+			result = "refused"
+			fail(w, err)
+			return
+		}
+		defer release()
+		b := pool.Get().(*buffers)
+		defer b.release()
+		b.out = b.out[:0]
+		if err := b.read(r); err != nil {
+			result = "refused"
+			fail(w, err)
+			return
+		}
+		// What cannot be relied on is not told: an answer that is wrong is worse than none, and what then happens is what
+		// the administrator chose with ignorable.
+		if s.opts.Ready != nil && s.opts.Ready() != nil {
+			err = errUnready
+		}
+		if err == nil {
+			err = decide(b)
+		} else if name == "filter" {
+			b.out = appendError(b.out, err)
+		}
+		if err != nil {
+			result = "error"
+			if len(b.out) == 0 {
+				fail(w, &httpError{status(err), err.Error()})
+				return
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(b.out) // a caller who has hung up needs no answer
+	}
+}
+
+func status(err error) int {
+	if errors.Is(err, errUnready) {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadRequest
+}
+
+// admit waits until there is room for a request.
+func (s *Server) admit(r *http.Request) (release func(), err error) {
+	size := r.ContentLength
+	if size > maxBody {
+		return nil, errTooLarge
+	}
+	if size < 0 {
+		size = maxBody
+	}
+	cost := 3*size + requestCost // the answer is about as large, and so is what is refused
+	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
+	defer cancel()
+	if s.slots.Acquire(ctx, cost) != nil {
+		return nil, &httpError{http.StatusServiceUnavailable, "too many requests at once"}
+	}
+	return func() { s.slots.Release(cost) }, nil
+}
+
+// read reads the body into the buffer that was used before.
+func (b *buffers) read(r *http.Request) error {
+	b.body = b.body[:0]
+	if n := r.ContentLength; n > 0 && int64(cap(b.body)) < n+1 {
+		b.body = make([]byte, 0, n+1)
+	}
+	for {
+		if len(b.body) == cap(b.body) {
+			b.body = append(b.body, 0)[:len(b.body)]
+		}
+		n, err := r.Body.Read(b.body[len(b.body):cap(b.body)])
+		b.body = b.body[:len(b.body)+n]
+		switch {
+		case len(b.body) > maxBody:
+			return errTooLarge
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return &httpError{http.StatusBadRequest, "the request was not sent in full"}
+		}
+	}
+}
+
+// httpError is an answer to what is no question of a scheduler.
+type httpError struct {
+	code int
+	text string
+}
+
+func (e *httpError) Error() string { return e.text }
+
+var errTooLarge = &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("a request has at most %d bytes", maxBody)}
+
+func fail(w http.ResponseWriter, err error) {
+	code := http.StatusInternalServerError
+	var known *httpError
+	if errors.As(err, &known) {
+		code = known.code
+	}
+	if code == http.StatusRequestEntityTooLarge {
+		w.Header().Set("Connection", "close") // rather than read the rest
+	}
+	http.Error(w, err.Error(), code)
+}
