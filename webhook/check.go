@@ -20,13 +20,15 @@ type Check func(*nfdv1alpha1.NodeFeatureRule) Findings
 type Findings struct {
 	Errors   field.ErrorList
 	Warnings []lint.Warning
+	// Set are the rules without mistakes; nil if the Check does not compile.
+	Set *rules.RuleSet
 }
 
 // CompileCheck is the Check that compiles rules as the controller does.
 func CompileCheck(opt rules.Options) Check {
 	return func(object *nfdv1alpha1.NodeFeatureRule) Findings {
-		_, report := rules.Compile(object, opt)
-		found := Findings{Errors: report.Errors}
+		set, report := rules.Compile(object, opt)
+		found := Findings{Errors: report.Errors, Set: set}
 		for _, w := range report.Warnings {
 			found.Warnings = append(found.Warnings, lint.Warning(w))
 		}
@@ -39,6 +41,9 @@ func (o *Options) check(object *nfdv1alpha1.NodeFeatureRule, template bool) *ver
 	v := &verdict{}
 	whole, own, complete := v.assemble(object, template, o.Templates)
 	found := o.Check(whole)
+	if complete {
+		v.set = found.Set
+	}
 	for _, e := range found.Errors {
 		path, ok := own(e.Field)
 		switch {
@@ -105,6 +110,12 @@ func (v *verdict) assemble(object *nfdv1alpha1.NodeFeatureRule, template bool, l
 	index := map[string]int{}
 	for i := range object.Spec.Rules {
 		index[object.Spec.Rules[i].Name] = i
+	}
+	v.places = map[int]int{}
+	for n := range out.Spec.Rules {
+		if i, ok := index[out.Spec.Rules[n].Name]; ok {
+			v.places[i] = n
+		}
 	}
 	whole = &nfdv1alpha1.NodeFeatureRule{ObjectMeta: object.ObjectMeta, Spec: *out.Spec}
 	return whole, func(path string) (string, bool) {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/lint"
 )
 
@@ -17,43 +18,61 @@ const previewTimeout = 500 * time.Millisecond
 
 // Cluster knows what the nodes of the cluster are. Its methods are safe for concurrent use; ok is false while it cannot tell.
 type Cluster interface {
-	// Preview evaluates the object on the nodes of the cluster as they are now.
-	Preview(ctx context.Context, rule *nfdv1alpha1.NodeFeatureRule) (p Preview, ok bool)
+	// Preview evaluates rules on the nodes of the cluster as they are now.
+	Preview(ctx context.Context, set *rules.RuleSet) (p Preview, ok bool)
 	// Published reports whether any node has ever published the feature.
 	Published(feature string) (published, ok bool)
 }
 
-// Preview is what an object would do now.
+// Preview is what rules would do now.
 type Preview struct {
-	// Nodes is how many nodes there are.
-	Nodes int
-	// Matched is how many of them each rule matches, in the order of spec.rules.
-	Matched []int
+	// Nodes is on how many nodes the rules were tried, All how many there are.
+	Nodes, All int
+	// Matched is how many of them each rule matches, by its index in spec.rules of what was compiled.
+	Matched map[int]int
+}
+
+// nodes names the nodes that the rules were tried on.
+func (p Preview) nodes() string {
+	if p.Nodes < p.All {
+		return fmt.Sprintf("%d nodes (of %d)", p.Nodes, p.All)
+	}
+	return fmt.Sprintf("%d nodes", p.Nodes)
 }
 
 // aboutNodes warns of rules that fit the language but not this cluster.
 func (o *Options) aboutNodes(ctx context.Context, v *verdict, object *nfdv1alpha1.NodeFeatureRule) {
 	for _, ref := range lint.Features(&object.Spec) {
-		if published, ok := o.Cluster.Published(ref.Feature); ok && !published && lint.Known(ref.Feature) {
-			v.warn(ref.Path, lint.RankUnlikely, "no node of this cluster has ever published %s", ref.Feature)
-		} else if ok && !published {
-			v.warn(ref.Path, lint.RankSuspicious, "no node of this cluster has ever published %s", ref.Feature)
+		published, ok := o.Cluster.Published(ref.Feature)
+		if !ok || published {
+			continue
 		}
+		rank := lint.RankSuspicious
+		if lint.Known(ref.Feature) {
+			rank = lint.RankUnlikely
+		}
+		v.warn(ref.Path, rank, "no node of this cluster has ever published %s", ref.Feature)
+	}
+	if v.set == nil || v.set.Len() == 0 {
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, previewTimeout)
 	defer cancel()
-	p, ok := o.Cluster.Preview(ctx, object)
+	p, ok := o.Cluster.Preview(ctx, v.set)
 	if !ok || p.Nodes == 0 {
 		return
 	}
+	v.aboutMatches(p, object)
+}
+
+// aboutMatches warns of rules of the object itself that match all nodes or none; whoever wrote its bases was told.
+func (v *verdict) aboutMatches(p Preview, object *nfdv1alpha1.NodeFeatureRule) {
 	var none []string
-	for i, n := range p.Matched {
-		if i >= len(object.Spec.Rules) {
-			break
-		}
+	for i := range object.Spec.Rules {
 		rule := &object.Spec.Rules[i]
-		if n == p.Nodes && p.Nodes > 1 && taints(rule) {
-			v.warn(fmt.Sprintf("spec.rules[%d].taints", i), lint.RankDangerous, "would taint all %d nodes now", n)
+		n := p.Matched[v.place(i)]
+		if n == p.Nodes && p.All > 1 && taints(rule) {
+			v.warn(fmt.Sprintf("spec.rules[%d].taints", i), lint.RankDangerous, "would taint all %s now", p.nodes())
 		}
 		if n == 0 {
 			none = append(none, fmt.Sprintf("%q", rule.Name))
@@ -62,9 +81,9 @@ func (o *Options) aboutNodes(ctx context.Context, v *verdict, object *nfdv1alpha
 	switch {
 	case len(none) == 0:
 	case len(none) == len(object.Spec.Rules):
-		v.warn("spec.rules", lint.RankUnlikely, "matches 0 of %d nodes now", p.Nodes)
+		v.warn("spec.rules", lint.RankUnlikely, "matches 0 of %s now", p.nodes())
 	default:
-		v.warn("spec.rules", lint.RankUnlikely, "match 0 of %d nodes now: %s", p.Nodes, strings.Join(none, ", "))
+		v.warn("spec.rules", lint.RankUnlikely, "match 0 of %s now: %s", p.nodes(), strings.Join(none, ", "))
 	}
 }
 

@@ -49,7 +49,7 @@ func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWe
 	write := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	rules := hook("rules.assay.dev", o, rulesPolicy,
 		on(write, nfdv1alpha1.GroupName, "nodefeaturerules", "nodefeaturegroups"),
-		on(write, assayv1alpha1.GroupName, "nodefeatureruletemplates"))
+		on(write, assayv1alpha1.GroupName, "nodefeatureruletemplates", "nodefeaturerequests", "nodefeatureschedulingpolicies"))
 	// Labels, annotations and finalizers can be changed without us: who cleans up must not depend on the webhook.
 	rules.MatchConditions = []admissionregistrationv1.MatchCondition{{
 		Name:       "spec-changed",

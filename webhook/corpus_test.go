@@ -47,7 +47,8 @@ func newServer(t testing.TB, change func(*webhook.Options)) *webhook.Server {
 
 var resources = map[string]string{
 	"NodeFeature": "nodefeatures", "NodeFeatureRule": "nodefeaturerules", "NodeFeatureGroup": "nodefeaturegroups",
-	"NodeFeatureRuleTemplate": "nodefeatureruletemplates",
+	"NodeFeatureRuleTemplate": "nodefeatureruletemplates", "NodeFeatureRequest": "nodefeaturerequests",
+	"NodeFeatureSchedulingPolicy": "nodefeatureschedulingpolicies",
 }
 
 // request is what the API server sends about an object that is created.

@@ -18,9 +18,11 @@ type reviewer func(ctx context.Context, req *admissionv1.AdmissionRequest) (*ver
 // reviewers lists everything that is reviewed. The webhook configurations name the same resources.
 func reviewers(o *Options) map[resource]reviewer {
 	return map[resource]reviewer{
-		{nfdv1alpha1.GroupName, "nodefeaturerules"}:           o.reviewRule,
-		{nfdv1alpha1.GroupName, "nodefeaturegroups"}:          o.reviewGroup,
-		{nfdv1alpha1.GroupName, "nodefeatures"}:               o.reviewFeature,
-		{assayv1alpha1.GroupName, "nodefeatureruletemplates"}: o.reviewTemplate,
+		{nfdv1alpha1.GroupName, "nodefeaturerules"}:                o.reviewRule,
+		{nfdv1alpha1.GroupName, "nodefeaturegroups"}:               o.reviewGroup,
+		{nfdv1alpha1.GroupName, "nodefeatures"}:                    o.reviewFeature,
+		{assayv1alpha1.GroupName, "nodefeatureruletemplates"}:      o.reviewTemplate,
+		{assayv1alpha1.GroupName, "nodefeaturerequests"}:           o.reviewRequest,
+		{assayv1alpha1.GroupName, "nodefeatureschedulingpolicies"}: o.reviewPolicy,
 	}
 }

@@ -54,7 +54,7 @@ func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.opts.Report(fmt.Errorf("answer a review: %w", err))
 	}
-	s.opts.Observe(review.Request.Resource.Resource, result(response), time.Since(start))
+	s.opts.Observe(s.kind(review.Request), result(response), time.Since(start))
 }
 
 // Review answers one request. It does not panic, whatever is in the request.
@@ -74,6 +74,15 @@ func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) 
 		return internal(req, err)
 	}
 	return v.response(req)
+}
+
+// kind names the resource of a request for whoever counts reviews: what is not ours has one name together, since a client may
+// send any.
+func (s *Server) kind(req *admissionv1.AdmissionRequest) string {
+	if _, ours := s.reviewers[resource{req.Resource.Group, req.Resource.Resource}]; ours {
+		return req.Resource.Resource
+	}
+	return "other"
 }
 
 // read returns the body of the request within the limits of size and time. The slot it holds is given back by release.
@@ -127,7 +136,7 @@ func (s *Server) fail(w http.ResponseWriter, err error, start time.Time) {
 		code = h.code
 	}
 	http.Error(w, err.Error(), code)
-	s.opts.Observe("", "failed", time.Since(start))
+	s.opts.Observe("other", "failed", time.Since(start))
 }
 
 // deadline returns how long the API server is going to wait.

@@ -76,7 +76,10 @@ type Options struct {
 	// Publishing says who may publish what.
 	Publishing Publishing
 
-	// Observe is told of every review: the resource, the result ("allowed", "warned", "denied", "failed") and how long it
+	// Rules are the options that the requirements of requests and policies are compiled under.
+	Rules rules.Options
+
+	// Observe is told of every review: the resource ("other" if it is none of ours), the result ("allowed", "warned", "denied", "failed") and how long it
 	// took. Nil ignores it.
 	Observe func(resource, result string, took time.Duration)
 	// Report is told of failures that are not the client's; nil ignores them.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -182,7 +183,7 @@ type nodes struct {
 	published map[string]bool
 }
 
-func (c nodes) Preview(context.Context, *nfdv1alpha1.NodeFeatureRule) (webhook.Preview, bool) {
+func (c nodes) Preview(context.Context, *rules.RuleSet) (webhook.Preview, bool) {
 	return c.preview, c.preview.Nodes > 0
 }
 func (c nodes) Published(feature string) (bool, bool) {
@@ -197,12 +198,13 @@ func TestWarningsAboutNodes(t *testing.T) {
 		nodes nodes
 		want  []string
 	}{
-		"NothingKnown":    {},
-		"WouldTaintAll":   {nodes: nodes{preview: webhook.Preview{Nodes: 40, Matched: []int{40, 1}}}, want: []string{"rules[0].taints: would taint all 40 nodes now"}},
-		"MatchesNone":     {nodes: nodes{preview: webhook.Preview{Nodes: 37, Matched: []int{0, 0}}}, want: []string{"rules: matches 0 of 37 nodes now"}},
-		"OneMatchesNone":  {nodes: nodes{preview: webhook.Preview{Nodes: 37, Matched: []int{3, 0}}}, want: []string{`rules: match 0 of 37 nodes now: "b"`}},
-		"NeverPublished":  {nodes: nodes{published: map[string]bool{"kernel.version": true}}, want: []string{"rules[1].matchFeatures[0].feature: no node of this cluster has ever published vendor.gadget"}},
-		"ASingleNodeIsOK": {nodes: nodes{preview: webhook.Preview{Nodes: 1, Matched: []int{1, 1}}}},
+		"NothingKnown":     {},
+		"WouldTaintAll":    {nodes: nodes{preview: webhook.Preview{Nodes: 40, All: 40, Matched: map[int]int{0: 40, 1: 1}}}, want: []string{"rules[0].taints: would taint all 40 nodes now"}},
+		"WouldTaintAFleet": {nodes: nodes{preview: webhook.Preview{Nodes: 2000, All: 9000, Matched: map[int]int{0: 2000, 1: 1}}}, want: []string{"rules[0].taints: would taint all 2000 nodes (of 9000) now"}},
+		"MatchesNone":      {nodes: nodes{preview: webhook.Preview{Nodes: 37, All: 37}}, want: []string{"rules: matches 0 of 37 nodes now"}},
+		"OneMatchesNone":   {nodes: nodes{preview: webhook.Preview{Nodes: 37, All: 37, Matched: map[int]int{0: 3}}}, want: []string{`rules: match 0 of 37 nodes now: "b"`}},
+		"NeverPublished":   {nodes: nodes{published: map[string]bool{"kernel.version": true}}, want: []string{"rules[1].matchFeatures[0].feature: no node of this cluster has ever published vendor.gadget"}},
+		"ASingleNodeIsOK":  {nodes: nodes{preview: webhook.Preview{Nodes: 1, All: 1, Matched: map[int]int{0: 1, 1: 1}}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

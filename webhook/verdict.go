@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/lint"
 )
 
@@ -30,6 +31,22 @@ const (
 type verdict struct {
 	errs     field.ErrorList
 	warnings []lint.Warning
+
+	// set is what the object compiles to together with its bases; nil if they are not all there.
+	set *rules.RuleSet
+	// places are where the object's rules are in the set's spec; nil: where they are in the object.
+	places map[int]int
+}
+
+// place returns where a rule of the object is in the spec that was compiled; -1 if it is not in it.
+func (v *verdict) place(i int) int {
+	if v.places == nil {
+		return i
+	}
+	if n, ok := v.places[i]; ok {
+		return n
+	}
+	return -1
 }
 
 func (v *verdict) warn(path string, rank int, format string, args ...any) {

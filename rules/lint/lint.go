@@ -84,21 +84,42 @@ func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []Warning {
 	return l.out
 }
 
+// Matchers returns the warnings about matchFeatures and matchAny alone, such as those of a NodeFeatureRequest; path is where
+// the two are.
+func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []Warning {
+	l := &linter{Options: o, spec: &nfdv1alpha1.NodeFeatureRuleSpec{}}
+	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
+	return l.out
+}
+
 // FeatureRef is a place where a rule names a feature.
 type FeatureRef struct{ Feature, Path string }
 
 // Features lists the features that the matchers of the rules read: each once, at its first place.
 func Features(spec *nfdv1alpha1.NodeFeatureRuleSpec) []FeatureRef {
 	var out []FeatureRef
-	seen := map[string]bool{nfdv1alpha1.RuleMatchedFeature: true}
+	seen := map[string]bool{}
 	for i := range spec.Rules {
-		eachTerm(field.NewPath("spec", "rules").Index(i), &spec.Rules[i], func(path *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) {
-			if name := strings.ToLower(t.Feature); !seen[name] {
-				seen[name] = true
-				out = append(out, FeatureRef{name, path.Child("feature").String()})
+		for _, ref := range RuleFeatures(field.NewPath("spec", "rules").Index(i), &spec.Rules[i]) {
+			if !seen[ref.Feature] {
+				seen[ref.Feature] = true
+				out = append(out, ref)
 			}
-		})
+		}
 	}
+	return out
+}
+
+// RuleFeatures lists the features that the matchers of one rule read, which is at path.
+func RuleFeatures(path *field.Path, r *nfdv1alpha1.Rule) []FeatureRef {
+	var out []FeatureRef
+	seen := map[string]bool{nfdv1alpha1.RuleMatchedFeature: true}
+	eachTerm(path, r, func(path *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) {
+		if name := strings.ToLower(t.Feature); !seen[name] {
+			seen[name] = true
+			out = append(out, FeatureRef{name, path.Child("feature").String()})
+		}
+	})
 	return out
 }
 

@@ -1,0 +1,82 @@
+package feed
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// Gather makes what rules are given of a node out of the objects that describe it. It is immutable and safe for concurrent
+// use; the zero value is that of an installation without settings.
+type Gather struct {
+	// Namespace is Assay's own: what is published there counts less than what others add elsewhere.
+	Namespace string
+	// Keys gives labels without a namespace theirs.
+	Keys keys.Policy
+	// Record tells Assay's own labels and annotations apart from those of others.
+	Record plan.Record
+}
+
+// Sort puts NodeFeatures of one node in the order of their merging, the last one winning: Assay's own namespace first, then
+// by name, then by namespace, as NFD does it.
+func (g Gather) Sort(list []*NodeFeature) {
+	slices.SortFunc(list, func(a, b *NodeFeature) int {
+		if own := a.Namespace == g.Namespace; own != (b.Namespace == g.Namespace) {
+			if own {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+	})
+}
+
+// Input returns what rules are given of a node with these NodeFeatures, which must be sorted. Those that could not be read,
+// or are about to go, must not be among them.
+func (g Gather) Input(node *corev1.Node, features []*NodeFeature) rules.Input {
+	in := rules.Input{Node: rules.Node{
+		Name:        node.Name,
+		Labels:      g.foreign(node.Labels, node.Annotations[g.Record.Labels()]),
+		Annotations: g.foreign(node.Annotations, node.Annotations[g.Record.Annotations()]),
+	}}
+	all := make([]*facts.Facts, 0, len(features))
+	for _, f := range features {
+		all = append(all, f.Spec.Features.Facts)
+		in.Publishers = append(in.Publishers, rules.Publisher{Name: f.Publisher(), Facts: f.Spec.Features.Facts})
+		for name, value := range f.Spec.Labels {
+			if in.Labels == nil {
+				in.Labels = map[string]string{}
+			}
+			in.Labels[g.Keys.Qualify(name)] = value
+		}
+	}
+	in.Facts = facts.Merge(interner, all...)
+	return in
+}
+
+// foreign leaves out the keys that Assay has written itself, and its record of them: a rule that selects nodes by what rules
+// write would chase its own tail.
+func (g Gather) foreign(all map[string]string, owned string) map[string]string {
+	out := make(map[string]string, len(all))
+	for k, v := range all {
+		namespace, _ := keys.Split(k)
+		ours := namespace == nfdv1alpha1.BookkeepingNamespace || k == assayv1alpha1.FailedAnnotation ||
+			strings.HasSuffix(namespace, "."+nfdv1alpha1.BookkeepingNamespace)
+		if !ours {
+			out[k] = v
+		}
+	}
+	for _, k := range g.Record.Parse(owned) {
+		delete(out, k)
+	}
+	return out
+}

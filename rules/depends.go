@@ -1,0 +1,24 @@
+package rules
+
+// Derives returns the features that the set's rules make up on nodes, in lower case and in the order of the rules. Only sets
+// of the phases before main do.
+func (s *RuleSet) Derives() []string {
+	var out []string
+	for _, r := range s.rules {
+		out = append(out, r.derives...)
+	}
+	return out
+}
+
+// Early reports whether the set is evaluated before main rules, so that it may change what they see.
+func (s *RuleSet) Early() bool { return s.phase != phaseMain }
+
+// ReadsOthers reports whether a rule of the set reads what rules produced, so that it cannot be evaluated without them.
+func (s *RuleSet) ReadsOthers() bool {
+	for _, r := range s.rules {
+		if r.readsMatched {
+			return true
+		}
+	}
+	return false
+}
