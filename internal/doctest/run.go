@@ -150,6 +150,7 @@ func (r *Runner) command(words []string, out io.Writer) error {
 	switch {
 	case words[0] == "assay" && r.Command != nil:
 		if err := r.Command(r.Dir, words[1:], &buffer); err != nil {
+			_, _ = out.Write(buffer.Bytes())
 			return err
 		}
 	default:
