@@ -73,8 +73,13 @@ func newReason(lacks string) Reason {
 	if lacks != "" {
 		text += ": " + lacks
 	}
-	return Reason{Text: text, Lacks: lacks, JSON: quote(text), Nobody: quote(text + " (no node has it)")}
+	r := NewReason(text)
+	r.Lacks, r.Nobody = lacks, quote(text+" (no node has it)")
+	return r
 }
+
+// NewReason makes a reason of a text that has nothing to do with a single node.
+func NewReason(text string) Reason { return Reason{Text: text, JSON: quote(text), Nobody: quote(text)} }
 
 func quote(text string) string {
 	data, err := json.Marshal(text)

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/assay-project/assay/certs"
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/extender"
+	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// extenderFlags are the flags of the extender. Those that it shares with the controller must have the same values, or pods
+// are placed by other labels than Nodes bear.
+type extenderFlags struct {
+	ruleFlags
+	kubeconfig, namespace                string
+	address, certFile, keyFile, clientCA string
+	tokenFile                            string
+	tokenReview, leases                  bool
+	allowed                              []string
+}
+
+func (f *extenderFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the service account of the pod")
+	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
+	flags.StringVar(&f.address, "address", "127.0.0.1:8888", "where to listen; without --tls-cert, a loopback address")
+	flags.StringVar(&f.certFile, "tls-cert", "", "file of the serving certificate; read again when it changes")
+	flags.StringVar(&f.keyFile, "tls-key", "", "file of its key")
+	flags.StringVar(&f.clientCA, "client-ca", "", "file of the authorities that sign the client certificates of schedulers")
+	flags.BoolVar(&f.tokenReview, "token-review", false, "let the API server say whose bearer tokens are good")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file of a bearer token that is good; read anew each time")
+	flags.StringSliceVar(&f.allowed, "allowed-users", []string{"system:kube-scheduler"},
+		"names of certificates or users of tokens that may ask; empty: all that are authenticated")
+	flags.BoolVar(&f.leases, "publisher-leases", false,
+		"take features for seen when the Lease of their NodeFeature's name was renewed, rather than while the Node is ready")
+	f.ruleFlags.register(flags)
+}
+
+func newExtender() *cobra.Command {
+	f := &extenderFlags{}
+	cmd := &cobra.Command{
+		Use:   "extender",
+		Short: "Tell schedulers which nodes have the features that pods ask for",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return f.run(ctrl.SetupSignalHandler()) },
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *extenderFlags) run(ctx context.Context) error {
+	compile, err := f.ruleFlags.options()
+	if err != nil {
+		return err
+	}
+	rest, err := restConfig(f.kubeconfig)
+	if err != nil {
+		return err
+	}
+	scheme, err := controller.Scheme()
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+		Scheme:                 scheme,
+		Cache:                  extenderCache(f.namespace),
+		Metrics:                metricsserver.Options{BindAddress: "0"}, // served with the rest, to those who may ask
+		HealthProbeBindAddress: "0",
+	})
+	if err != nil {
+		return err
+	}
+	view, asks := fleet.New(), extender.NewAsks(compile)
+	follower := follow.New(view, follow.Options{
+		Gather: feed.Gather{Namespace: f.namespace, Keys: compile.Keys, Record: plan.Record{Instance: f.instance}},
+		Rules:  compile, Leases: f.leases,
+	})
+	options, err := f.serving(mgr)
+	if err != nil {
+		return err
+	}
+	f.measure(&options, view)
+	server, err := extender.New(&extender.Decider{View: view, Asks: asks}, options)
+	if err != nil {
+		return err
+	}
+	for _, run := range []func(context.Context) error{
+		func(ctx context.Context) error {
+			if err := asks.Follow(ctx, mgr.GetCache()); err != nil {
+				return err
+			}
+			if err := follower.Sync(ctx, mgr.GetCache()); err != nil {
+				return err
+			}
+			logf.FromContext(ctx).Info("ready", "nodes", view.Len(), "address", f.address)
+			return follower.Run(ctx)
+		},
+		server.Run,
+	} {
+		if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
+			return err
+		}
+	}
+	return mgr.Start(ctx)
+}
+
+// extenderCache says what the extender keeps of the objects it watches.
+func extenderCache(namespace string) cache.Options {
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:          {Transform: follow.SlimNode},
+			&feed.NodeFeature{}:     {Transform: feed.Slim},
+			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{namespace: {}}},
+		},
+	}
+}
+
+// serving turns flags into the options of the server.
+func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, error) {
+	o := extender.Options{
+		Addr: f.address, Allowed: f.allowed,
+		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+			var pod corev1.Pod
+			return &pod, mgr.GetAPIReader().Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
+		},
+	}
+	switch {
+	case (f.certFile == "") != (f.keyFile == ""):
+		return o, errors.New("--tls-cert and --tls-key belong together")
+	case f.tokenReview && f.tokenFile != "":
+		return o, errors.New("--token-review and --token-file exclude each other")
+	case f.tokenReview:
+		o.Authenticate = extender.Reviewed(func(ctx context.Context, review *authenticationv1.TokenReview) error {
+			return mgr.GetClient().Create(ctx, review)
+		}, nil)
+	case f.tokenFile != "":
+		name := "token"
+		if len(f.allowed) > 0 {
+			name = f.allowed[0]
+		}
+		o.Authenticate = extender.StaticToken(name, func() (string, error) {
+			data, err := os.ReadFile(f.tokenFile)
+			return string(data), err
+		})
+	}
+	if f.clientCA != "" {
+		data, err := os.ReadFile(f.clientCA)
+		if err != nil {
+			return o, fmt.Errorf("--client-ca: %w", err)
+		}
+		o.ClientCAs = x509.NewCertPool()
+		if !o.ClientCAs.AppendCertsFromPEM(data) {
+			return o, fmt.Errorf("--client-ca: %s holds no certificate", f.clientCA)
+		}
+	}
+	if f.certFile == "" {
+		return o, nil
+	}
+	mounted, err := certs.NewMounted(f.certFile, f.keyFile, nil, func(err error) { ctrl.Log.Error(err, "the certificate cannot be renewed") })
+	if err != nil {
+		return o, err
+	}
+	o.GetCertificate, o.Ready = mounted.GetCertificate, mounted.Ready
+	return o, mgr.Add(manager.RunnableFunc(mounted.Run))
+}
+
+// measure adds what monitoring asks for.
+func (f *extenderFlags) measure(o *extender.Options, view *fleet.View) {
+	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "assay_extender_request_duration_seconds",
+		Help:    "How long answers to schedulers take, waiting included.",
+		Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3},
+	}, []string{"verb", "result"})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(took,
+		gauge("assay_extender_nodes", "Nodes that are known.", view.Len),
+		gauge("assay_extender_requirements", "Distinct requirements that are kept up to date.", view.Requirements),
+		gauge("assay_extender_synced", "Whether nodes and rules are known, so that answers can be relied on.", func() int {
+			if view.Synced() {
+				return 1
+			}
+			return 0
+		}),
+	)
+	o.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	o.Observe = func(verb, result string, d time.Duration) { took.WithLabelValues(verb, result).Observe(d.Seconds()) }
+}
+
+func gauge(name, help string, value func() int) prometheus.GaugeFunc {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+}

@@ -1,0 +1,346 @@
+// Package follow keeps a fleet.View up to date with a cluster.
+package follow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/compose"
+)
+
+// settle is how long changes of rules are gathered: applying a directory of them links once.
+const settle = 50 * time.Millisecond
+
+// Options say what counts.
+type Options struct {
+	// Gather says how what rules are given is put together, as of the controller.
+	Gather feed.Gather
+	// Rules are the settings of the controller.
+	Rules rules.Options
+	// Leases says that publishers keep a Lease of their NodeFeature's name in Assay's namespace: features count as seen when
+	// it was renewed. Otherwise they count as seen as long as the Node is ready.
+	Leases bool
+	// OnChange, if set, is called with the name of each node of which something has changed, and without one when it may be
+	// any node. It must be quick.
+	OnChange func(node string)
+}
+
+// Follower feeds a View.
+type Follower struct {
+	view *fleet.View
+	opt  Options
+
+	mu       sync.Mutex
+	started  bool // what is known is complete, so that nodes are worth putting
+	nodes    map[string]*corev1.Node
+	features map[string]map[types.NamespacedName]*feed.NodeFeature // by node
+	of       map[types.NamespacedName]string                       // the node of each
+	renewed  map[string]int64                                      // by name of the Lease
+
+	rules     map[string]*nfdv1alpha1.NodeFeatureRule
+	compiled  map[string]compiled
+	templates map[string]*assayv1alpha1.NodeFeatureRuleTemplate
+	dirty     chan struct{}
+}
+
+type compiled struct {
+	rule *nfdv1alpha1.NodeFeatureRule
+	set  *rules.RuleSet
+}
+
+// New returns a Follower that follows nothing yet.
+func New(v *fleet.View, opt Options) *Follower {
+	return &Follower{
+		view: v, opt: opt, nodes: map[string]*corev1.Node{}, features: map[string]map[types.NamespacedName]*feed.NodeFeature{},
+		of: map[types.NamespacedName]string{}, renewed: map[string]int64{}, rules: map[string]*nfdv1alpha1.NodeFeatureRule{},
+		compiled: map[string]compiled{}, templates: map[string]*assayv1alpha1.NodeFeatureRuleTemplate{}, dirty: make(chan struct{}, 1),
+	}
+}
+
+// NeedLeaderElection says that every replica follows.
+func (f *Follower) NeedLeaderElection() bool { return false }
+
+// Watches says what is watched; Run needs a cache that can.
+func (f *Follower) watches() map[client.Object]toolscache.ResourceEventHandler {
+	out := map[client.Object]toolscache.ResourceEventHandler{
+		&corev1.Node{}:      On(f.putNode, func(n *corev1.Node) { f.dropNode(n.Name) }),
+		&feed.NodeFeature{}: On(f.putFeature, f.dropFeature),
+		&nfdv1alpha1.NodeFeatureRule{}: On(
+			func(r *nfdv1alpha1.NodeFeatureRule) { f.changeRules(func() { f.rules[r.Name] = r }) },
+			func(r *nfdv1alpha1.NodeFeatureRule) { f.changeRules(func() { delete(f.rules, r.Name) }) }),
+		&assayv1alpha1.NodeFeatureRuleTemplate{}: On(
+			func(t *assayv1alpha1.NodeFeatureRuleTemplate) { f.changeTemplates(func() { f.templates[t.Name] = t }) },
+			func(t *assayv1alpha1.NodeFeatureRuleTemplate) {
+				f.changeTemplates(func() { delete(f.templates, t.Name) })
+			}),
+	}
+	if f.opt.Leases {
+		out[&coordinationv1.Lease{}] = On(f.putLease, func(*coordinationv1.Lease) {})
+	}
+	return out
+}
+
+// On makes a handler of two functions.
+func On[T client.Object](put, drop func(T)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { put(o.(T)) },
+		UpdateFunc: func(_, o any) { put(o.(T)) },
+		DeleteFunc: func(o any) {
+			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			if t, ok := o.(T); ok {
+				drop(t)
+			}
+		},
+	}
+}
+
+// Watch registers handlers and waits until each has seen all that exists.
+func Watch(ctx context.Context, c cache.Cache, handlers map[client.Object]toolscache.ResourceEventHandler) error {
+	var synced []toolscache.InformerSynced
+	for object, handler := range handlers {
+		informer, err := c.GetInformer(ctx, object)
+		if err != nil {
+			return err
+		}
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return err
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+		return errors.New("stopped before the caches were filled")
+	}
+	return nil
+}
+
+// Sync follows the cluster through a running cache, and returns once the View is complete. After that Run must be called.
+func (f *Follower) Sync(ctx context.Context, c cache.Cache) error {
+	if err := Watch(ctx, c, f.watches()); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.started = true
+	f.link()
+	for name := range f.nodes {
+		f.update(name)
+	}
+	f.view.SetSynced()
+	return nil
+}
+
+// Run links changed rules until the context ends.
+func (f *Follower) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.dirty:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(settle):
+		}
+		f.mu.Lock()
+		f.link()
+		f.mu.Unlock()
+		f.changed("")
+	}
+}
+
+func (f *Follower) changed(node string) {
+	if f.opt.OnChange != nil {
+		f.opt.OnChange(node)
+	}
+}
+
+func (f *Follower) putNode(n *corev1.Node) {
+	f.mu.Lock()
+	f.nodes[n.Name] = n
+	f.update(n.Name)
+	f.mu.Unlock()
+	f.changed(n.Name)
+}
+
+func (f *Follower) dropNode(name string) {
+	f.mu.Lock()
+	delete(f.nodes, name)
+	f.view.Remove(name)
+	f.mu.Unlock()
+	f.changed(name)
+}
+
+func (f *Follower) putFeature(nf *feed.NodeFeature) {
+	key := client.ObjectKeyFromObject(nf)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := nf.NodeName()
+	if nf.Spec.Features.Err != nil || nf.DeletionTimestamp != nil && len(nf.Finalizers) == 0 {
+		name = ""
+	}
+	if before, ok := f.of[key]; ok && before != name {
+		f.detach(key, before)
+	}
+	if name == "" {
+		return
+	}
+	f.of[key] = name
+	if f.features[name] == nil {
+		f.features[name] = map[types.NamespacedName]*feed.NodeFeature{}
+	}
+	f.features[name][key] = nf
+	f.update(name)
+	f.changed(name)
+}
+
+func (f *Follower) dropFeature(nf *feed.NodeFeature) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := client.ObjectKeyFromObject(nf)
+	if name, ok := f.of[key]; ok {
+		f.detach(key, name)
+		f.changed(name)
+	}
+}
+
+func (f *Follower) detach(key types.NamespacedName, node string) {
+	delete(f.of, key)
+	delete(f.features[node], key)
+	if len(f.features[node]) == 0 {
+		delete(f.features, node)
+	}
+	f.update(node)
+}
+
+func (f *Follower) putLease(l *coordinationv1.Lease) {
+	if l.Spec.RenewTime == nil || l.Namespace != f.opt.Gather.Namespace {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.renewed[l.Name] = l.Spec.RenewTime.Unix()
+	if n := f.nodes[l.Name]; n != nil {
+		f.view.Seen(l.Name, f.seen(n))
+	}
+}
+
+// seen is when the features of a node were last known to be true; 0: they are trusted.
+func (f *Follower) seen(n *corev1.Node) int64 {
+	if at, ok := f.renewed[n.Name]; ok && f.opt.Leases {
+		return at
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return max(c.LastHeartbeatTime.Unix(), 1)
+		}
+	}
+	return 0
+}
+
+// update tells the View what is known of a node. It needs the lock.
+func (f *Follower) update(name string) {
+	n := f.nodes[name]
+	if n == nil || !f.started {
+		return
+	}
+	list := slices.Collect(maps.Values(f.features[name]))
+	f.opt.Gather.Sort(list)
+	in := f.opt.Gather.Input(n, list)
+	f.view.Put(fleet.Node{Input: in, Labels: n.Labels, Annotations: n.Annotations, Seen: f.seen(n)})
+}
+
+func (f *Follower) changeRules(change func()) {
+	f.mu.Lock()
+	change()
+	f.mu.Unlock()
+	select {
+	case f.dirty <- struct{}{}:
+	default: // they are linked soon anyway
+	}
+}
+
+func (f *Follower) changeTemplates(change func()) {
+	f.changeRules(func() {
+		change()
+		for name, r := range f.rules {
+			if len(r.Spec.BasedOn) > 0 || len(r.Spec.RulesFrom) > 0 {
+				delete(f.compiled, name)
+			}
+		}
+	})
+}
+
+// link compiles what has changed. It needs the lock.
+func (f *Follower) link() {
+	if !f.started {
+		return
+	}
+	var sets []*rules.RuleSet
+	for name, r := range f.rules {
+		c := f.compiled[name]
+		if c.rule == nil || c.rule.UID != r.UID || c.rule.Generation != r.Generation {
+			c = compiled{rule: r, set: f.compile(r)}
+			f.compiled[name] = c
+		}
+		sets = append(sets, c.set)
+	}
+	for name := range f.compiled {
+		if f.rules[name] == nil {
+			delete(f.compiled, name)
+		}
+	}
+	slices.SortFunc(sets, func(a, b *rules.RuleSet) int { return cmp.Compare(a.Name, b.Name) })
+	f.view.SetProgram(rules.Link(f.opt.Rules, sets...))
+}
+
+// compile compiles rules with what they are based on. What is broken is left out; the controller and the webhook say why.
+func (f *Follower) compile(r *nfdv1alpha1.NodeFeatureRule) *rules.RuleSet {
+	whole := r
+	if len(r.Spec.BasedOn) > 0 || len(r.Spec.RulesFrom) > 0 {
+		out, err := compose.Assemble(compose.Document{Name: r.Name, Spec: &r.Spec}, func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+			if t := f.templates[name]; t != nil {
+				return &t.Spec, nil
+			}
+			return nil, nil
+		})
+		whole = &nfdv1alpha1.NodeFeatureRule{ObjectMeta: r.ObjectMeta} // it waits for its bases
+		if err == nil {
+			whole.Spec = *out.Spec
+		}
+	}
+	set, _ := rules.Compile(whole, f.opt.Rules)
+	return set
+}
+
+// SlimNode drops what nobody here reads from a Node on its way into a cache.
+func SlimNode(obj any) (any, error) {
+	if n, ok := obj.(*corev1.Node); ok {
+		n.ManagedFields = nil
+		n.Spec = corev1.NodeSpec{}
+		n.Status = corev1.NodeStatus{Conditions: slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type != corev1.NodeReady
+		})}
+	}
+	return obj, nil
+}
