@@ -26,6 +26,7 @@ type spec struct {
 	Program     string // name under /usr/bin
 	Created     time.Time
 	Annotations map[string]string
+	Fast        bool
 }
 
 // variant is the program for one platform.
@@ -59,7 +60,7 @@ func assemble(s spec, variants []variant) (v1.ImageIndex, error) {
 // image makes the image of one platform: the base, and above it the program.
 func (s spec) image(base v1.Layer, variant variant) (v1.Image, error) {
 	path := "/usr/bin/" + s.Program
-	program, err := programLayer(path, variant.Path)
+	program, err := programLayer(path, variant.Path, s.level())
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +95,17 @@ func (s spec) image(base v1.Layer, variant variant) (v1.Image, error) {
 	return image, nil
 }
 
+// level is how hard to compress the program.
+func (s spec) level() int {
+	if s.Fast {
+		return gzip.BestSpeed
+	}
+	return gzip.BestCompression
+}
+
 // baseLayer holds what a program without a distribution still needs.
 func baseLayer() (v1.Layer, error) {
-	return layer([]file{
+	return layer(gzip.BestCompression, []file{
 		{name: "etc/", mode: 0o755},
 		{name: "etc/group", mode: 0o644, data: []byte("root:x:0:\nnonroot:x:" + user + ":\n")},
 		{name: "etc/passwd", mode: 0o644, data: []byte(
@@ -109,12 +118,12 @@ func baseLayer() (v1.Layer, error) {
 	})
 }
 
-func programLayer(name, path string) (v1.Layer, error) {
+func programLayer(name, path string, level int) (v1.Layer, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return layer([]file{{name: strings.TrimPrefix(name, "/"), mode: 0o755, data: data}})
+	return layer(level, []file{{name: strings.TrimPrefix(name, "/"), mode: 0o755, data: data}})
 }
 
 // file is an entry of a layer; a directory if its name ends in a slash.
@@ -126,7 +135,7 @@ type file struct {
 
 // layer packs files in the given order. Owner and time are the same for all: what differs between two builds of the same
 // source would differ in the digest.
-func layer(files []file) (v1.Layer, error) {
+func layer(level int, files []file) (v1.Layer, error) {
 	var buffer bytes.Buffer
 	w := tar.NewWriter(&buffer)
 	for _, f := range files {
@@ -146,7 +155,7 @@ func layer(files []file) (v1.Layer, error) {
 	}
 	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buffer.Bytes())), nil }
 	return tarball.LayerFromOpener(opener,
-		tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+		tarball.WithCompressionLevel(level), tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
 // sizes tells how much each platform's image is to download, and unpacked.

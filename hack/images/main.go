@@ -38,6 +38,7 @@ type options struct {
 	ldflags               string
 	platforms             []v1.Platform
 	created               time.Time
+	fast                  bool
 }
 
 func main() {
@@ -60,6 +61,7 @@ func run(args []string) error {
 	fs.StringVar(&opt.version, "version", "devel", "version and tag of the images")
 	fs.StringVar(&opt.commit, "commit", "", "commit that they are built from")
 	fs.StringVar(&opt.ldflags, "ldflags", "-s -w", "flags for the linker")
+	fs.BoolVar(&opt.fast, "fast", false, "compress quickly rather than well, for images that go nowhere")
 	platforms := fs.String("platforms", "linux/amd64,linux/arm64", "platforms, separated by commas")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -114,7 +116,7 @@ func (o options) build(c component) error {
 	}
 	reference := o.repository + "/" + c.Name + ":" + tag(o.version)
 	return o.write(spec{
-		Reference: reference, Program: c.Name, Created: o.created,
+		Reference: reference, Program: c.Name, Created: o.created, Fast: o.fast,
 		Annotations: map[string]string{
 			"org.opencontainers.image.title":       c.Name,
 			"org.opencontainers.image.description": c.About,
@@ -130,7 +132,7 @@ func (o options) build(c component) error {
 func (o options) pack(reference, program string) error {
 	name := reference[strings.LastIndexByte(reference, '/')+1:]
 	name, _, _ = strings.Cut(name, ":")
-	return o.write(spec{Reference: reference, Program: name, Created: o.created}, []variant{{o.platforms[0], program}}, name)
+	return o.write(spec{Reference: reference, Program: name, Created: o.created, Fast: o.fast}, []variant{{o.platforms[0], program}}, name)
 }
 
 // write writes the archive of an image and says what it is.

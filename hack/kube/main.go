@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json, as the stock binaries have it
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics, as the stock binaries have them
@@ -35,7 +34,7 @@ var roles = map[string]func(){
 	"kube-controller-manager": daemon(kcm.NewControllerManagerCommand),
 	"kube-proxy":              daemon(proxy.NewProxyCommand),
 	"kube-scheduler":          daemon(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
-	"kubelet":                 daemon(func() *cobra.Command { return kubelet.NewKubeletCommand(signalContext()) }),
+	"kubelet":                 daemon(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }), // it listens to signals itself
 	"kubectl": func() {
 		if err := cli.RunNoErrOutput(kubectlcmd.NewDefaultKubectlCommand()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -58,8 +57,6 @@ func main() {
 func daemon(command func() *cobra.Command) func() {
 	return func() { os.Exit(cli.Run(command())) }
 }
-
-func signalContext() context.Context { return genericapiserver.SetupSignalContext() }
 
 func names() []string {
 	out := make([]string, 0, len(roles))

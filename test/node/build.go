@@ -1,0 +1,95 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/assay-project/assay/test/cluster/kube"
+)
+
+// version is the tag of the images that are built here.
+const version = "v0.0.0-test"
+
+// imageDir holds the archives of images, binDir programs; both under the directory of the run.
+const (
+	imageDir = "images"
+	binDir   = "bin"
+)
+
+// pauseImage holds a pod's namespaces open.
+const pauseImage = "docker.io/assay-test/pause:1"
+
+// build compiles all that the test runs. What was built before comes from Go's build cache.
+func build(ctx context.Context, dir string) error {
+	root, err := kube.Root()
+	if err != nil {
+		return err
+	}
+	programs, err := kube.Find(ctx, os.Stdout)
+	if err != nil {
+		return err
+	}
+	fmt.Println("node: building Helm (the first time compiles it: some minutes)")
+	helm, err := output(ctx, root, "go", "tool", "-n", "-modfile=hack/chart/go.mod", "helm")
+	if err != nil {
+		return err
+	}
+	bin, images := filepath.Join(dir, binDir), filepath.Join(dir, imageDir)
+	for _, d := range []string{bin, images} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	links := map[string]string{"helm": strings.TrimSpace(helm)}
+	for name, path := range programs {
+		links[name] = path
+	}
+	for name, path := range links {
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	fmt.Println("node: building images")
+	pause := filepath.Join(dir, "pause")
+	if _, err := output(ctx, root, "go", "build", "-ldflags=-s -w", "-o", pause, "./test/node/pause"); err != nil {
+		return err
+	}
+	scheduler, err := filepath.EvalSymlinks(programs[kube.Scheduler])
+	if err != nil {
+		return err
+	}
+	platform := "linux/" + runtime.GOARCH
+	for _, args := range [][]string{
+		{"-version", version, "assay-worker", "assay-manager"},
+		{"pack", pauseImage, pause},
+		{"-fast", "pack", "registry.k8s.io/kube-scheduler:" + kube.Version, scheduler},
+	} {
+		args = append([]string{"run", "-C", "hack/images", ".", "-root", root, "-out", images, "-platforms", platform}, args...)
+		out, err := output(ctx, root, "go", args...)
+		if err != nil {
+			return err
+		}
+		fmt.Print(out)
+	}
+	return nil
+}
+
+// output runs a program in a directory and returns what it prints.
+func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()+stdout.String()))
+	}
+	return stdout.String(), nil
+}

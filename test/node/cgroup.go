@@ -1,0 +1,122 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupRoot is where every distribution mounts the cgroups.
+const cgroupRoot = "/sys/fs/cgroup"
+
+// cgroups returns the type of file system at cgroupRoot: cgroup v2, or a tmpfs that holds the hierarchies of v1.
+func cgroups() (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(cgroupRoot, &s); err != nil {
+		return 0, fmt.Errorf("there are no cgroups at %s: %w", cgroupRoot, err)
+	}
+	return s.Type, nil
+}
+
+func isV1() bool {
+	kind, err := cgroups()
+	return err == nil && kind != unix.CGROUP2_SUPER_MAGIC
+}
+
+// cgroupName is the cgroup of a run, named after its directory.
+func cgroupName(dir string) string { return filepath.Base(dir) }
+
+// hierarchies returns the directories that a cgroup has to be made in: one for each hierarchy of v1, the root for v2.
+func hierarchies() ([]string, error) {
+	if !isV1() {
+		return []string{cgroupRoot}, nil
+	}
+	entries, err := os.ReadDir(cgroupRoot)
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, entry := range entries {
+		if entry.IsDir() { // links are second names: cpu -> cpu,cpuacct
+			dirs = append(dirs, filepath.Join(cgroupRoot, entry.Name()))
+		}
+	}
+	return dirs, nil
+}
+
+// makeCgroups makes the cgroup that the kubelet puts all pods into.
+func makeCgroups(name string) error {
+	dirs, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		own := filepath.Join(dir, name)
+		if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		// A cpuset of v1 is of use only once it names processors and memory (cgroup-v1/cpusets.rst).
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			value, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				continue // another hierarchy
+			}
+			if err := os.WriteFile(filepath.Join(own, file), value, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeCgroups removes the cgroup with all below it, once the last process in it is gone.
+func removeCgroups(name string) error {
+	dirs, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, dir := range dirs {
+		errs = append(errs, removeTree(filepath.Join(dir, name)))
+	}
+	return errors.Join(errs...)
+}
+
+// removeTree removes a cgroup, the deepest first; a cgroup's files cannot be removed and go with it. Killed processes may
+// take a moment to leave.
+func removeTree(root string) error {
+	var dirs []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for i := len(dirs) - 1; i >= 0; i-- {
+		var err error
+		for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			if err = unix.Rmdir(dirs[i]); err == nil || errors.Is(err, unix.ENOENT) {
+				err = nil
+				break
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("remove cgroup %s: %w", strings.TrimPrefix(dirs[i], cgroupRoot), err)
+		}
+	}
+	return nil
+}

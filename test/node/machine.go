@@ -1,0 +1,271 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/cluster/kube"
+)
+
+// Addresses inside the network namespace; nobody else sees them.
+const (
+	nodeName   = "node-1"
+	nodeIP     = "10.10.0.2"
+	gatewayIP  = "10.10.0.1"
+	podRange   = "10.244.0.0/24"
+	podGateway = "10.244.0.1"
+)
+
+// machine is a node with its control plane, and the programs to look at it with.
+type machine struct {
+	*cluster.Cluster
+	dir    string
+	client *kubernetes.Clientset
+}
+
+// startMachine starts everything up to a Node that is ready, and says how long each part took.
+func startMachine(ctx context.Context, dir string, say func(string)) (*machine, error) {
+	if err := network(ctx); err != nil {
+		return nil, fmt.Errorf("network: %w", err)
+	}
+	if err := makeCgroups(cgroupName(dir)); err != nil {
+		return nil, fmt.Errorf("cgroups: %w", err)
+	}
+	c, err := cluster.Start(ctx, cluster.Options{
+		Scheduler: true, ControllerManager: true, RunDir: filepath.Join(dir, "cluster"),
+		// Pods reach the API server by its Service, so it has to be more than a loopback address.
+		APIServerArgs: []string{
+			"--bind-address=0.0.0.0", "--advertise-address=" + nodeIP, "--endpoint-reconciler-type=lease",
+			"--kubelet-preferred-address-types=InternalIP",
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := &machine{Cluster: c, dir: dir}
+	if m.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
+		return m, err
+	}
+	say("the control plane answers")
+	for _, part := range []struct {
+		what  string
+		start func(context.Context) error
+	}{
+		{"containerd runs", m.containerd},
+		{"the images are imported", m.images},
+		{"kubelet runs", m.kubelet},
+		{"kube-proxy runs", m.proxy},
+		{"the Node is ready", m.ready},
+	} {
+		if err := part.start(ctx); err != nil {
+			return m, err
+		}
+		say(part.what)
+	}
+	return m, nil
+}
+
+// network gives the namespace a node's address on a pair of virtual Ethernet devices: a kubelet refuses a loopback address,
+// and not every kernel has dummy devices.
+func network(ctx context.Context) error {
+	for _, line := range []string{
+		"link set lo up",
+		"link add node0 type veth peer name node1",
+		"addr add " + nodeIP + "/24 dev node0",
+		"link set node0 up",
+		"link set node1 up",
+		"route add default via " + gatewayIP,
+	} {
+		if _, err := output(ctx, "/", "ip", strings.Fields(line)...); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
+}
+
+func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+// write writes a configuration file and returns its path.
+func (m *machine) write(name, text string) (string, error) {
+	path := m.path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+func (m *machine) socket() string { return "/run/containerd/containerd.sock" }
+
+// containerd starts the runtime. It may not lower the score by which the kernel chooses whom to kill, where the test itself
+// may not (CAP_SYS_RESOURCE).
+func (m *machine) containerd(ctx context.Context) error {
+	_, err := m.write("cni/10-bridge.conflist", `{
+  "cniVersion": "1.0.0", "name": "bridge",
+  "plugins": [{
+    "type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": "`+podRange+`", "gateway": "`+podGateway+`"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+  }]
+}`)
+	if err != nil {
+		return err
+	}
+	config, err := m.write("containerd.toml", `version = 2
+root = "`+m.path("containerd")+`"
+state = "/run/containerd"
+[grpc]
+  address = "`+m.socket()+`"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "`+pauseImage+`"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "`+cniDir+`"
+    conf_dir = "`+m.path("cni")+`"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+`)
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx, cluster.Program{
+		Name: "containerd", Path: "/usr/bin/containerd", Args: []string{"--config=" + config},
+		Ready: func(ctx context.Context) error {
+			_, err := output(ctx, "/", "ctr", "--address="+m.socket(), "version")
+			return err
+		},
+	})
+}
+
+// images imports the images that build made.
+func (m *machine) images(ctx context.Context) error {
+	archives, err := filepath.Glob(m.path(imageDir + "/*.oci.tar"))
+	if err != nil {
+		return err
+	}
+	for _, archive := range archives {
+		if _, err := output(ctx, "/", "ctr", "--address="+m.socket(), "--namespace=k8s.io", "images", "import", archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubelet starts the kubelet as the node that it is to the API server's node authorizer.
+func (m *machine) kubelet(ctx context.Context) error {
+	user, err := m.NewUser("system:node:"+nodeName, "system:nodes")
+	if err != nil {
+		return err
+	}
+	config, err := yaml.Marshal(map[string]any{
+		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",
+		"kind":                        "KubeletConfiguration",
+		"authentication":              map[string]any{"x509": map[string]any{"clientCAFile": m.path("cluster/pki/ca.crt")}, "anonymous": map[string]any{"enabled": false}},
+		"authorization":               map[string]any{"mode": "Webhook"},
+		"containerRuntimeEndpoint":    "unix://" + m.socket(),
+		"cgroupDriver":                "cgroupfs",
+		"cgroupRoot":                  "/" + cgroupName(m.dir),
+		"failCgroupV1":                false, // still in use, here among others
+		"failSwapOn":                  false,
+		"podCIDR":                     podRange,
+		"resolvConf":                  "",
+		"registerNode":                true,
+		"staticPodPath":               "",
+		"readOnlyPort":                0,
+		"volumePluginDir":             m.path("volumeplugins"),
+		"podLogsDir":                  m.path("podlogs"),
+		"nodeStatusUpdateFrequency":   "5s",
+		"evictionHard":                map[string]any{"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
+		"imageGCHighThresholdPercent": 100, // what was imported cannot be pulled again
+	})
+	if err != nil {
+		return err
+	}
+	file, err := m.write("kubelet.yaml", string(config))
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx, cluster.Program{
+		Name: kube.Kubelet, Path: m.path(binDir + "/" + kube.Kubelet),
+		Args: []string{
+			"--config=" + file, "--kubeconfig=" + user.Kubeconfig, "--hostname-override=" + nodeName, "--node-ip=" + nodeIP,
+			"--root-dir=" + m.path("kubelet"), "--cert-dir=" + m.path("kubelet-pki"),
+		},
+		Ready: func(ctx context.Context) error {
+			_, err := m.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+			return err
+		},
+	})
+}
+
+// proxy starts what makes the addresses of Services work.
+func (m *machine) proxy(ctx context.Context) error {
+	user, err := m.NewUser("system:kube-proxy")
+	if err != nil {
+		return err
+	}
+	config, err := yaml.Marshal(map[string]any{
+		"apiVersion":       "kubeproxy.config.k8s.io/v1alpha1",
+		"kind":             "KubeProxyConfiguration",
+		"mode":             "iptables",
+		"hostnameOverride": nodeName,
+		"clientConnection": map[string]any{"kubeconfig": user.Kubeconfig},
+		// Zero leaves the kernel's limits as they are; they are the whole machine's.
+		"conntrack": map[string]any{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+	})
+	if err != nil {
+		return err
+	}
+	file, err := m.write("kube-proxy.yaml", string(config))
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx, cluster.Program{
+		Name: kube.Proxy, Path: m.path(binDir + "/" + kube.Proxy), Args: []string{"--config=" + file},
+		Ready: func(ctx context.Context) error {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:10256")
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		},
+	})
+}
+
+// ready waits until the Node takes pods.
+func (m *machine) ready(ctx context.Context) error {
+	return cluster.WaitFor(ctx, "node "+nodeName, func(ctx context.Context) error {
+		node, err := m.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		var problems []string
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == "Ready" && condition.Status != "True" {
+				problems = append(problems, condition.Message)
+			}
+		}
+		for _, taint := range node.Spec.Taints {
+			problems = append(problems, "taint "+taint.ToString())
+		}
+		if len(problems) > 0 || len(node.Status.Conditions) == 0 {
+			return errors.New("not ready: " + strings.Join(problems, "; "))
+		}
+		return nil
+	})
+}
