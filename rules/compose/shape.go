@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/typo"
 )
 
 // FieldError is a mistake at a place of a document.
@@ -132,7 +133,7 @@ func (w *shapeWalker) fields(n *yaml.Node, t reflect.Type, path string) {
 func didYouMean(name string, known []string) string {
 	best, distance := "", 3 // two slips, not more: beyond that it is another word
 	for _, k := range known {
-		if d := slips(strings.ToLower(name), strings.ToLower(k)); d < distance {
+		if d := typo.Distance(strings.ToLower(name), strings.ToLower(k), distance); d < distance {
 			best, distance = k, d
 		}
 	}
@@ -145,25 +146,4 @@ func didYouMean(name string, known []string) string {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %s?", best)
-}
-
-// slips is the Levenshtein distance between two names.
-func slips(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

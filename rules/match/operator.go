@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/typo"
 )
 
 // operator describes an operator.
@@ -109,30 +110,9 @@ func nearest(op string, all []string) string {
 	}
 	best, distance := "", 1+len(op)/3
 	for _, o := range all {
-		if d := editDistance(lower, strings.ToLower(o)); d < distance || d == 0 {
+		if d := typo.Distance(lower, strings.ToLower(o), distance); d < distance {
 			best, distance = o, d
 		}
 	}
 	return best
-}
-
-// editDistance counts the letters to insert, remove or replace to get from a to b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next := min(row[j+1]+1, row[j]+1, diagonal+cost)
-			diagonal, row[j+1] = row[j+1], next
-		}
-	}
-	return row[len(b)]
 }
