@@ -152,6 +152,18 @@ func Gather(node rules.Node, list []Published, own string, policy *keys.Policy, 
 	return input
 }
 
+// Publish returns what a NodeFeature, or a document of bare features, says.
+func Publish(d *Document, in *facts.Interner) ([]Published, error) { return published(compose.ToJSON(d.Root), in) }
+
+// DecodeNode returns the Node that a document is.
+func DecodeNode(d *Document) (*corev1.Node, error) {
+	var node corev1.Node
+	if err := json.Unmarshal(compose.ToJSON(d.Root), &node); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return &node, nil
+}
+
 // Node reads the labels and annotations of a Node, as `kubectl get node NAME -o yaml` prints it.
 func Node(name string, data []byte) (*corev1.Node, error) {
 	f := Parse(name, data)
@@ -162,11 +174,11 @@ func Node(name string, data []byte) (*corev1.Node, error) {
 		if d.Kind != "Node" {
 			continue
 		}
-		var node corev1.Node
-		if err := json.Unmarshal(compose.ToJSON(d.Root), &node); err != nil {
-			return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "json: "))
+		node, err := DecodeNode(d)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		return &node, nil
+		return node, nil
 	}
 	return nil, fmt.Errorf("%s: there is no Node in it", name)
 }

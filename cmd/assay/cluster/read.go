@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/feed"
+)
+
+const (
+	// pageSize is how many objects one request returns: 500 NodeFeatures of large servers are 60 MB.
+	pageSize = "500"
+	// maxBody bounds one answer.
+	maxBody = 256 << 20
+)
+
+// errNotFound is the answer that there is no such object.
+var errNotFound = errors.New("not found")
+
+// IsNotFound reports whether an object is not there.
+func IsNotFound(err error) bool { return errors.Is(err, errNotFound) }
+
+// Rules returns all NodeFeatureRules.
+func (c *Client) Rules(ctx context.Context) ([]nfdv1alpha1.NodeFeatureRule, error) {
+	return list[nfdv1alpha1.NodeFeatureRule](ctx, c, nfdPath("nodefeaturerules"), nil)
+}
+
+// Rule returns one NodeFeatureRule.
+func (c *Client) Rule(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatureRule, error) {
+	return get[nfdv1alpha1.NodeFeatureRule](ctx, c, nfdPath("nodefeaturerules"), name)
+}
+
+// Templates returns all NodeFeatureRuleTemplates; none if the cluster does not know the kind, as under NFD.
+func (c *Client) Templates(ctx context.Context) ([]assayv1alpha1.NodeFeatureRuleTemplate, error) {
+	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/nodefeatureruletemplates"
+	out, err := list[assayv1alpha1.NodeFeatureRuleTemplate](ctx, c, path, nil)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// Template returns one NodeFeatureRuleTemplate, nil if there is none.
+func (c *Client) Template(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error) {
+	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/nodefeatureruletemplates"
+	out, err := get[assayv1alpha1.NodeFeatureRuleTemplate](ctx, c, path, name)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// Features returns the NodeFeatures of one node, or of all with an empty name.
+func (c *Client) Features(ctx context.Context, node string) ([]feed.NodeFeature, error) {
+	query := url.Values{}
+	if node != "" {
+		query.Set("labelSelector", nfdv1alpha1.NodeNameLabel+"="+node)
+	}
+	return list[feed.NodeFeature](ctx, c, nfdPath("nodefeatures"), query)
+}
+
+// Node returns one Node.
+func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	return get[corev1.Node](ctx, c, "/api/v1/nodes", name)
+}
+
+// Nodes returns the Nodes that a label selector selects; all without.
+func (c *Client) Nodes(ctx context.Context, selector string) ([]corev1.Node, error) {
+	query := url.Values{}
+	if selector != "" {
+		query.Set("labelSelector", selector)
+	}
+	return list[corev1.Node](ctx, c, "/api/v1/nodes", query)
+}
+
+// Names returns the names of Nodes or NodeFeatureRules, without reading the objects.
+func (c *Client) Names(ctx context.Context, resource string) ([]string, error) {
+	path := nfdPath(resource)
+	if resource == "nodes" {
+		path = "/api/v1/nodes"
+	}
+	items, err := list[metav1.PartialObjectMetadata](ctx, c, path, nil)
+	out := make([]string, len(items))
+	for i := range items {
+		out[i] = items[i].Name
+	}
+	return out, err
+}
+
+func nfdPath(resource string) string {
+	return "/apis/" + nfdv1alpha1.GroupVersion.String() + "/" + resource
+}
+
+func get[T any](ctx context.Context, c *Client, path, name string) (*T, error) {
+	out := new(T)
+	err := c.read(ctx, path+"/"+url.PathEscape(name), nil, out)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", kind(path), name, err)
+	}
+	return out, nil
+}
+
+func list[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+	if query == nil {
+		query = url.Values{}
+	}
+	query.Set("limit", pageSize)
+	var out []T
+	for {
+		var page struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []T             `json:"items"`
+		}
+		if err := c.read(ctx, path, query, &page); err != nil {
+			if IsNotFound(err) {
+				err = fmt.Errorf("the cluster knows no %s: is Assay or NFD installed? (%w)", kind(path), err)
+			}
+			return nil, err
+		}
+		out = append(out, page.Items...)
+		if page.Metadata.Continue == "" {
+			return out, nil
+		}
+		query.Set("continue", page.Metadata.Continue)
+	}
+}
+
+func kind(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+func joinPath(base, path string) string { return strings.TrimSuffix(base, "/") + path }
+
+func (c *Client) read(ctx context.Context, path string, query url.Values, out any) error {
+	resp, err := c.request(ctx, path, query)
+	if err != nil {
+		return c.unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return c.unreachable(ctx, err)
+	case len(body) > maxBody:
+		return fmt.Errorf("the API server's answer is larger than %d MiB", maxBody>>20)
+	case resp.StatusCode != http.StatusOK:
+		return refused(resp.StatusCode, body, path)
+	}
+	return json.Unmarshal(body, out)
+}
+
+// refused says in words what the API server answered.
+func refused(code int, body []byte, path string) error {
+	var status metav1.Status
+	_ = json.Unmarshal(body, &status)
+	switch {
+	case code == http.StatusNotFound:
+		return errNotFound
+	case code == http.StatusUnauthorized:
+		return errors.New("the API server does not know you: the credentials of the kubeconfig are missing or have run out")
+	case code == http.StatusForbidden && status.Message != "":
+		return fmt.Errorf("you may not read %s: %s", kind(path), status.Message)
+	case status.Message != "":
+		return fmt.Errorf("the API server says: %s", status.Message)
+	}
+	return fmt.Errorf("the API server answers %d %s", code, http.StatusText(code))
+}
+
+// unreachable is one line on a cluster that does not answer.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return fmt.Errorf("cannot reach the API server %s: there is no host %s", c.base, dns.Name)
+	case errors.As(err, &op) && op.Timeout() || errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("cannot reach the API server %s: it does not answer", c.base)
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("cannot reach the API server %s: %w", c.base, op.Err)
+	}
+	return fmt.Errorf("cannot talk to the API server %s: %w", c.base, err)
+}
