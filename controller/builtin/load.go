@@ -1,0 +1,210 @@
+// Package builtin keeps the rules of a directory in force.
+//
+// Built-in rules are the administrator's: they are no objects, so that nobody who may write NodeFeatureRules can edit or
+// delete them, and their priority is not bounded, so that they can have the last word, or the first.
+package builtin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+// The bounds of one directory. What a ConfigMap or a Secret can hold is far below them; they are for a mistaken --built-in-rules=/.
+const (
+	MaxFiles = 1000
+	MaxBytes = 16 << 20
+)
+
+// Prefix begins the names of built-in objects wherever rules are named: a NodeFeatureRule of the same name is something
+// else, and a colon cannot occur in its name.
+const Prefix = "builtin:"
+
+// Set is what a directory holds at one moment.
+type Set struct {
+	// Digest identifies the content of the files.
+	Digest string
+	// Objects in the order of their files.
+	Objects []Object
+	// Problems are all mistakes, by file. A set with problems is never used in place of one without.
+	Problems []string
+}
+
+// Object is one NodeFeatureRule of a file.
+type Object struct {
+	File string
+	Rule *nfdv1alpha1.NodeFeatureRule
+	set  *rules.RuleSet
+}
+
+// Compiled returns the compiled objects.
+func (s *Set) Compiled() []*rules.RuleSet {
+	out := make([]*rules.RuleSet, len(s.Objects))
+	for i := range s.Objects {
+		out[i] = s.Objects[i].set
+	}
+	return out
+}
+
+// file is a file of the directory.
+type file struct {
+	name string
+	data []byte
+}
+
+// read returns the YAML files of a directory, sorted by name, and the digest of their content. Sub-directories and names
+// that begin with a dot are passed over: a mounted ConfigMap has both.
+func read(dir string) (files []file, digest string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	sum := sha256.New()
+	total := 0
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			continue
+		}
+		info, err := os.Stat(filepath.Join(dir, e.Name())) // files of a mounted ConfigMap are symbolic links
+		if err != nil {
+			return nil, "", err
+		}
+		if !info.Mode().IsRegular() {
+			continue
+		}
+		if total += int(info.Size()); total > MaxBytes || len(files) == MaxFiles {
+			return nil, "", fmt.Errorf("%s holds more than %d files or %d MiB of rules", dir, MaxFiles, MaxBytes>>20)
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, "", err
+		}
+		files = append(files, file{e.Name(), data})
+		fmt.Fprintf(sum, "%s %d\n%s\n", e.Name(), len(data), data)
+	}
+	return files, "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// Load reads and compiles a directory. The set is never nil; an error to read is one of its problems.
+func Load(dir string, opt rules.Options) *Set {
+	files, digest, err := read(dir)
+	if err != nil {
+		return &Set{Problems: []string{unreadable(dir, err)}}
+	}
+	return compile(files, digest, opt)
+}
+
+func unreadable(dir string, err error) string {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return fmt.Sprintf("%s: %v", dir, err)
+}
+
+func compile(files []file, digest string, opt rules.Options) *Set {
+	opt.BuiltIn = true
+	out := &Set{Digest: digest}
+	names := map[string]string{}
+	for _, f := range files {
+		parsed := manifest.Parse(f.name, f.data)
+		for _, p := range parsed.Problems {
+			out.complain(f.name, "%s", p)
+		}
+		for _, d := range parsed.Documents {
+			out.add(f.name, d, opt, names)
+		}
+	}
+	return out
+}
+
+func (s *Set) complain(file, format string, args ...any) {
+	s.Problems = append(s.Problems, file+":"+fmt.Sprintf(format, args...))
+}
+
+// add compiles one document.
+func (s *Set) add(file string, d *manifest.Document, opt rules.Options, names map[string]string) {
+	at := d.Position().String() + ": "
+	if d.Kind != manifest.KindRule {
+		s.complain(file, "%sthere is a %q where only a %s can be", at, d.Kind, manifest.KindRule)
+		return
+	}
+	rule := &nfdv1alpha1.NodeFeatureRule{}
+	problems := append(d.CheckType(), d.Decode(rule)...)
+	sensitive := rule.Spec.Sensitive != nil && *rule.Spec.Sensitive
+	bad := false
+	for _, p := range problems {
+		if p.Severity != manifest.Error {
+			continue
+		}
+		bad = true
+		s.complain(file, "%s", shown(p, sensitive))
+	}
+	if bad {
+		return
+	}
+	if other, taken := names[rule.Name]; taken {
+		s.complain(file, "%sthe name %s is taken by %s", at, rule.Name, other)
+		return
+	}
+	names[rule.Name] = file
+	if field := refers(&rule.Spec); field != "" {
+		s.complain(file, "%s%s: built-in rules refer to nothing else; `assay template copy --embed-all` writes them out", at, field)
+		return
+	}
+	set, report := rules.CompileSpec(Prefix+rule.Name, &rule.Spec, opt)
+	for _, err := range report.Errors {
+		message := err.Error()
+		if sensitive {
+			message = position(err.Field)
+		}
+		s.complain(file, "%s: %s", d.Locate(err.Field), message)
+	}
+	s.Objects = append(s.Objects, Object{File: file, Rule: rule, set: set})
+}
+
+// refers returns the first field that refers to something outside of the file.
+func refers(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
+	switch {
+	case len(spec.BasedOn) > 0:
+		return "spec.basedOn"
+	case len(spec.RulesFrom) > 0:
+		return "spec.rulesFrom"
+	}
+	for i := range spec.Rules {
+		switch {
+		case spec.Rules[i].LabelsTemplateFrom != nil:
+			return fmt.Sprintf("spec.rules[%d].labelsTemplateFrom", i)
+		case spec.Rules[i].VarsTemplateFrom != nil:
+			return fmt.Sprintf("spec.rules[%d].varsTemplateFrom", i)
+		}
+	}
+	return ""
+}
+
+// shown is a problem as it may be shown: that of a sensitive rule could repeat a value.
+func shown(p manifest.Problem, sensitive bool) string {
+	if sensitive {
+		return fmt.Sprintf("%s: %s: a mistake of the kind %s; the rule is sensitive, so nothing more is said", p.Position, position(p.Path), p.Code)
+	}
+	return p.String()
+}
+
+// position is a path up to the first key that a user chose.
+func position(path string) string {
+	for i := range len(path) {
+		if path[i] == '[' && i+1 < len(path) && (path[i+1] < '0' || path[i+1] > '9') {
+			return path[:i]
+		}
+	}
+	return path
+}

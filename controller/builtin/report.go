@@ -1,0 +1,115 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// ConfigMapName is the ConfigMap that says which built-in rules are in force, for people and for `assay rules list`. It is
+// written and never read by the manager: to edit it changes nothing.
+const ConfigMapName = "assay-builtin-rules"
+
+// The keys of the ConfigMap.
+const (
+	// KeyStatus is Loaded, or Failed if what the directory holds now has mistakes and is not in force.
+	KeyStatus = "status"
+	// KeyDigest identifies the files that are in force.
+	KeyDigest = "digest"
+	// KeyProblems are the mistakes, one a line.
+	KeyProblems = "problems"
+	// KeyRules is a JSON list of the objects in force. See Shown.
+	KeyRules = "rules"
+)
+
+// The values of KeyStatus.
+const (
+	StatusLoaded = "Loaded"
+	StatusFailed = "Failed"
+)
+
+const (
+	// maxProblems is how many mistakes are spelled out; the log and `assay lint` have all of them.
+	maxProblems = 50
+	// maxRules is the size of KeyRules in bytes from which on specs are left out: a ConfigMap holds 1 MiB.
+	maxRules = 512 << 10
+)
+
+// Shown is one object as the ConfigMap shows it.
+type Shown struct {
+	Name string `json:"name"`
+	File string `json:"file"`
+	// Spec is that of the file; nil if all of them together are too large. Of a sensitive object it has the names of the
+	// rules and nothing else of them.
+	Spec *nfdv1alpha1.NodeFeatureRuleSpec `json:"spec,omitempty"`
+}
+
+func show(s *Set) string {
+	list := make([]Shown, len(s.Objects))
+	for i, o := range s.Objects {
+		list[i] = Shown{Name: o.Rule.Name, File: o.File, Spec: masked(&o.Rule.Spec)}
+	}
+	text, err := json.Marshal(list)
+	if err != nil || len(text) > maxRules {
+		for i := range list {
+			list[i].Spec = nil
+		}
+		text, _ = json.Marshal(list) // two strings each
+	}
+	return string(text)
+}
+
+// masked is a spec as it may be shown.
+func masked(spec *nfdv1alpha1.NodeFeatureRuleSpec) *nfdv1alpha1.NodeFeatureRuleSpec {
+	if spec.Sensitive == nil || !*spec.Sensitive {
+		return spec
+	}
+	out := *spec
+	out.Rules = make([]nfdv1alpha1.Rule, len(spec.Rules))
+	for i := range spec.Rules {
+		out.Rules[i].Name = spec.Rules[i].Name
+	}
+	return &out
+}
+
+// data is what the ConfigMap says.
+func data(latest, inForce *Set) map[string]string {
+	out := map[string]string{KeyStatus: StatusLoaded, KeyDigest: inForce.Digest, KeyRules: show(inForce)}
+	if n := len(latest.Problems); n > 0 {
+		out[KeyStatus] = StatusFailed
+		lines := latest.Problems[:min(n, maxProblems)]
+		out[KeyProblems] = strings.Join(lines, "\n")
+		if n > maxProblems {
+			out[KeyProblems] += fmt.Sprintf("\nand %d more", n-maxProblems)
+		}
+	}
+	return out
+}
+
+// report writes the ConfigMap if it says something else.
+func (r *reporter) report(ctx context.Context) error {
+	latest, inForce := r.loader.state()
+	want := data(latest, inForce)
+	m := &corev1.ConfigMap{}
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.loader.opt.Namespace, Name: ConfigMapName}, m)
+	if apierrors.IsNotFound(err) {
+		m.ObjectMeta = metav1.ObjectMeta{Namespace: r.loader.opt.Namespace, Name: ConfigMapName}
+		m.Data = want
+		return r.client.Create(ctx, m)
+	}
+	if err != nil || maps.Equal(m.Data, want) {
+		return err
+	}
+	before := m.DeepCopy()
+	m.Data, m.BinaryData = want, nil
+	return r.client.Patch(ctx, m, client.MergeFrom(before))
+}

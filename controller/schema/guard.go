@@ -1,0 +1,179 @@
+// Package schema guards against rules that the API server has cut short.
+//
+// If another chart has installed the definition of NodeFeatureRule, the API server drops every field that Node Feature
+// Discovery does not know, without a word to clients that do not ask for it. A rule whose conditions are dropped matches more
+// nodes than its author meant. kubectl and server-side apply refuse such objects; Helm 3 and most programs do not.
+package schema
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/api/crds"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// Definition is the name of the CustomResourceDefinition that is looked at.
+const Definition = "nodefeaturerules.nfd.k8s-sigs.io"
+
+// Guard knows which fields of a NodeFeatureRule the API server drops. It is safe for concurrent use.
+type Guard struct {
+	reader client.Reader
+
+	mu      sync.Mutex
+	missing []string
+}
+
+// New returns a guard that has not looked yet. The reader asks the API server, since a definition is large and read rarely.
+func New(reader client.Reader) *Guard { return &Guard{reader: reader} }
+
+// Refresh looks at the definition again, and reports whether other fields are missing than before.
+func (g *Guard) Refresh(ctx context.Context) (changed bool, err error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(Kind)
+	if err := g.reader.Get(ctx, client.ObjectKey{Name: Definition}, crd); err != nil {
+		return false, fmt.Errorf("read definition %s: %w", Definition, err)
+	}
+	missing, err := compare(crd.Object)
+	if err != nil {
+		return false, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	changed = !slices.Equal(g.missing, missing)
+	g.missing = missing
+	return changed, nil
+}
+
+// Missing returns the fields that the API server drops, such as spec.rules[].conditions, sorted. It is read only.
+func (g *Guard) Missing() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.missing
+}
+
+// Kind is the kind of definitions.
+var Kind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// Metadata is a definition of which only the metadata is watched.
+func Metadata() *metav1.PartialObjectMetadata {
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(Kind)
+	return crd
+}
+
+// compare returns the fields of our own definition that a served one lacks.
+func compare(served map[string]any) ([]string, error) {
+	own, err := ours()
+	if err != nil {
+		return nil, err
+	}
+	return lacking("spec", own, specOf(served)), nil
+}
+
+// ours is the schema of the spec in our own definition.
+var ours = sync.OnceValues(func() (map[string]any, error) {
+	var crd map[string]any
+	if err := yaml.Unmarshal(crds.All()["nfd.k8s-sigs.io_nodefeaturerules.yaml"], &crd); err != nil {
+		return nil, err
+	}
+	return specOf(crd), nil
+})
+
+// specOf finds the schema of the spec in a definition; nil if there is none.
+func specOf(crd map[string]any) map[string]any {
+	versions, _, _ := unstructured.NestedSlice(crd, "spec", "versions")
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		if version["name"] != nfdv1alpha1.GroupVersion.Version {
+			continue
+		}
+		out, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "spec")
+		return out
+	}
+	return nil
+}
+
+// lacking returns the fields under path that the one schema has and the other drops, sorted. Of a field that is dropped,
+// those below it are not named.
+func lacking(path string, own, served map[string]any) (out []string) {
+	if served["x-kubernetes-preserve-unknown-fields"] == true {
+		return nil
+	}
+	if items, ok := own["items"].(map[string]any); ok {
+		theirs, _ := served["items"].(map[string]any)
+		return lacking(path+"[]", items, theirs)
+	}
+	fields, _ := own["properties"].(map[string]any)
+	theirs, _ := served["properties"].(map[string]any)
+	for name, field := range fields {
+		at := path + "." + name
+		if sub, ok := theirs[name].(map[string]any); ok {
+			mine, _ := field.(map[string]any)
+			out = append(out, lacking(at, mine, sub)...)
+			continue
+		}
+		out = append(out, at)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Dropped returns which of the missing fields an object has lost, as far as anybody can know: kubectl records what it was
+// given in an annotation, which the API server does not cut. Neither managedFields nor an audit log would help, because both
+// are written after the cut.
+func Dropped(rule *nfdv1alpha1.NodeFeatureRule, missing []string) (out []string) {
+	text := rule.Annotations[corev1.LastAppliedConfigAnnotation]
+	if text == "" || len(missing) == 0 {
+		return nil
+	}
+	var given map[string]any
+	if json.Unmarshal([]byte(text), &given) != nil {
+		return nil
+	}
+	for _, path := range missing {
+		if mentions(given, strings.Split(path, ".")) {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// mentions reports whether a value has something at a path, whose steps are names, with [] after those of lists.
+func mentions(value any, path []string) bool {
+	if len(path) == 0 {
+		return value != nil
+	}
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return false
+	}
+	name, list := strings.CutSuffix(path[0], "[]")
+	if !list {
+		return mentions(fields[name], path[1:])
+	}
+	items, _ := fields[name].([]any)
+	return slices.ContainsFunc(items, func(item any) bool { return mentions(item, path[1:]) })
+}
+
+// Unrestricted returns the names of the rules that would match every node: under a definition that drops conditions, nobody
+// can tell whether they are meant to.
+func Unrestricted(spec *nfdv1alpha1.NodeFeatureRuleSpec) (names []string) {
+	for i := range spec.Rules {
+		if r := &spec.Rules[i]; len(r.MatchFeatures) == 0 && len(r.MatchAny) == 0 && len(r.Conditions) == 0 {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
