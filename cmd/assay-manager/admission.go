@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/webhook"
+)
+
+// admission is the running webhook with what it needs: its certificate, and caches of what it looks up. Replicas are equal;
+// none leads.
+type admission struct {
+	server   *webhook.Server
+	keeper   keeper
+	cache    cache.Cache
+	draining atomic.Bool
+}
+
+// runAdmission serves until the context ends, and then until it is not asked any more.
+func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options) error {
+	config, err := restConfig(f.kubeconfig)
+	if err != nil {
+		return err
+	}
+	scheme, err := controller.Scheme()
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Cache: admissionCache(),
+		Metrics:                metricsserver.Options{BindAddress: address(f.metricsPort)},
+		HealthProbeBindAddress: address(f.port),
+	})
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	log := ctrl.Log.WithName("webhook")
+	a := &admission{cache: mgr.GetCache()}
+	if a.keeper, err = f.newKeeper(ctx, f.namespace, client, log, a.answers); err != nil {
+		return err
+	}
+	if err := lookups(ctx, a.cache, f, &options); err != nil {
+		return err
+	}
+	newAdmissionMetrics(a.keeper).attach(&options)
+	options.GetCertificate = a.keeper.GetCertificate
+	options.Report = func(err error) { log.Error(err, "a review failed") }
+	if a.server, err = webhook.New(options); err != nil {
+		return err
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("webhook", a.ready)); err != nil {
+		return err
+	}
+	return a.run(ctx, mgr, f.shutdownDelay, log)
+}
+
+// run keeps everything running until the context ends or a part of it fails. What the server needs outlives it.
+func (a *admission) run(ctx context.Context, mgr ctrl.Manager, delay time.Duration, log logr.Logger) error {
+	group, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	needed, release := context.WithCancel(failed)
+	serving, stop := context.WithCancel(failed)
+	group.Go(func() error { return mgr.Start(needed) })
+	group.Go(func() error { return a.keeper.Run(needed) })
+	group.Go(func() error {
+		defer release()
+		return a.server.Run(serving)
+	})
+	group.Go(func() error {
+		defer stop()
+		select {
+		case <-failed.Done():
+			return nil
+		case <-ctx.Done():
+		}
+		log.Info("ending: not ready any more, answering for a while", "for", delay)
+		a.draining.Store(true)
+		select {
+		case <-failed.Done():
+		case <-time.After(delay):
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// ready says why this replica should not be asked.
+func (a *admission) ready(r *http.Request) error {
+	if a.draining.Load() {
+		return errors.New("the replica is about to end")
+	}
+	return a.answers(r.Context())
+}
+
+// answers says why this replica could not answer a review.
+func (a *admission) answers(ctx context.Context) error {
+	if err := a.keeper.Ready(); err != nil {
+		return err
+	}
+	if !a.cache.WaitForCacheSync(ctx) {
+		return errors.New("the caches are not filled yet")
+	}
+	return a.server.Answers(ctx)
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/assay-project/assay/certs"
+	"github.com/assay-project/assay/webhook"
+)
+
+// serviceGrace is how long the webhook configuration waits for the Service to lead to a replica. After that it is made
+// anyway: a network policy may keep the replica itself from its Service, but not the API server.
+const serviceGrace = time.Minute
+
+// reachTimeout bounds one attempt to be reached: a certificate must be looked after meanwhile.
+const reachTimeout = 5 * time.Second
+
+// certificateFlags say where the serving certificate comes from, and who is told to trust it.
+type certificateFlags struct {
+	certDir              string
+	secret, service, url string
+	servicePort          int32
+	failurePolicy, owner string
+	life                 time.Duration
+}
+
+func (f *certificateFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.certDir, "cert-dir", "", "directory of tls.crt and tls.key that somebody else renews, such as cert-manager, who then also makes the webhook configuration; "+
+		"empty: certificates are made here, and so is the configuration")
+	flags.StringVar(&f.secret, "cert-secret", "assay-webhook-cert", "Secret in --namespace that replicas share their certificate in")
+	flags.DurationVar(&f.life, "cert-life", certs.DefaultLife, "how long a certificate that is made here is valid; it is replaced after two thirds of it")
+	flags.StringVar(&f.service, "service", "assay-webhook", "Service in --namespace that leads to the webhook")
+	flags.Int32Var(&f.servicePort, "service-port", 443, "port of the Service")
+	flags.StringVar(&f.url, "webhook-url", "", "where the API server reaches the webhook instead of the Service, such as https://10.0.0.1:9443")
+	flags.StringVar(&f.failurePolicy, "failure-policy", "Ignore", "what the API server does with rules while no webhook answers: Ignore lets them through, "+
+		"and the controller reports what is wrong with them; Fail refuses them")
+	flags.StringVar(&f.owner, "owner-cluster-role", "", "ClusterRole that owns the webhook configuration, so that it goes with it when Assay is uninstalled")
+}
+
+func (f *certificateFlags) check() error {
+	if f.failurePolicy != "Ignore" && f.failurePolicy != "Fail" {
+		return fmt.Errorf("--failure-policy is %q; it must be Ignore or Fail", f.failurePolicy)
+	}
+	if f.url != "" {
+		if u, err := url.Parse(f.url); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Path != "" {
+			return fmt.Errorf("--webhook-url is %q; it must be https://HOST:PORT", f.url)
+		}
+	}
+	return nil
+}
+
+// keeper is the part of package certs that is needed here.
+type keeper interface {
+	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	Status() (certs.Status, bool)
+	Ready() error
+	Run(context.Context) error
+}
+
+// newKeeper returns what keeps the certificate valid. Answers says whether this replica could answer a review by now.
+func (f *certificateFlags) newKeeper(ctx context.Context, namespace string, client kubernetes.Interface, log logr.Logger, answers func(context.Context) error) (keeper, error) {
+	report := func(err error) {
+		log.Error(err, "the serving certificate could not be looked after, and will be tried again")
+	}
+	if f.certDir != "" {
+		return certs.NewMounted(filepath.Join(f.certDir, corev1.TLSCertKey), filepath.Join(f.certDir, corev1.TLSPrivateKeyKey), nil, report)
+	}
+	owner, err := f.ownerReference(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	p := &publisher{
+		flags: f, namespace: namespace, answers: answers, log: log,
+		client: client.AdmissionregistrationV1().ValidatingWebhookConfigurations(),
+		config: webhook.ConfigurationOptions{
+			Namespace: namespace, Service: f.service, Port: f.servicePort, URL: f.url, Fail: f.failurePolicy == "Fail", Owner: owner,
+		},
+	}
+	o := certs.Options{
+		Secrets: client.CoreV1().Secrets(namespace), Name: f.secret, Owner: owner,
+		Life: f.life, Settle: min(certs.DefaultSettle, f.life/4), // API servers of tests, whose certificates live for seconds, are quick
+		Publish: p.publish, Report: report,
+	}
+	o.DNSNames, o.IPs = f.names(namespace)
+	return certs.NewSelfSigned(o)
+}
+
+// names are what the API server may call the webhook.
+func (f *certificateFlags) names(namespace string) (dns []string, ips []net.IP) {
+	if f.url != "" {
+		u, _ := url.Parse(f.url) // checked
+		if ip := net.ParseIP(u.Hostname()); ip != nil {
+			return nil, []net.IP{ip}
+		}
+		return []string{u.Hostname()}, nil
+	}
+	name := f.service + "." + namespace + ".svc"
+	return []string{name, f.service + "." + namespace, name + ".cluster.local"}, nil
+}
+
+// ownerReference finds the owner of what is made here.
+func (f *certificateFlags) ownerReference(ctx context.Context, client kubernetes.Interface) (*metav1.OwnerReference, error) {
+	if f.owner == "" {
+		return nil, nil
+	}
+	role, err := client.RbacV1().ClusterRoles().Get(ctx, f.owner, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("--owner-cluster-role: %w", err)
+	}
+	return &metav1.OwnerReference{
+		APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID,
+	}, nil
+}
+
+// publisher makes the webhook configuration once the API server could use it.
+type publisher struct {
+	flags     *certificateFlags
+	namespace string
+	client    webhook.Configurations
+	config    webhook.ConfigurationOptions
+	answers   func(context.Context) error
+	log       logr.Logger
+
+	since     time.Time // since when the replica answers
+	installed bool
+}
+
+// publish is called in every pass of the keeper, one after the other.
+func (p *publisher) publish(ctx context.Context, bundle []byte) error {
+	if !p.installed {
+		if err := p.reachable(ctx, bundle); err != nil {
+			return err
+		}
+	}
+	config := p.config
+	config.CABundle = bundle
+	if err := webhook.Install(ctx, p.client, config); err != nil {
+		return err
+	}
+	if !p.installed {
+		p.installed = true
+		p.log.Info("the API server is told to ask", "configuration", webhook.ConfigurationName, "failurePolicy", p.flags.failurePolicy)
+	}
+	return nil
+}
+
+// reachable asks this replica itself, and then on the way that the API server takes: between a replica that answers and a
+// Service that leads to it there are seconds, in which applying a rule would fail.
+func (p *publisher) reachable(ctx context.Context, bundle []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	if err := p.answers(ctx); err != nil {
+		return fmt.Errorf("%w: %w", certs.ErrNotYet, err)
+	}
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	err := p.throughService(ctx, bundle)
+	if err != nil && time.Since(p.since) < serviceGrace {
+		return fmt.Errorf("%w: %w", certs.ErrNotYet, err)
+	}
+	if err != nil {
+		p.log.Error(err, "the webhook is not reached through its Service from here; the API server is told to ask all the same")
+	}
+	return nil
+}
+
+// throughService asks for health under the webhook's public address.
+func (p *publisher) throughService(ctx context.Context, bundle []byte) error {
+	base := p.flags.url
+	if base == "" {
+		base = fmt.Sprintf("https://%s.%s.svc:%d", p.flags.service, p.namespace, p.flags.servicePort)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+webhook.HealthPath, nil)
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle)
+	transport := &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+	}
+	resp, err := transport.RoundTrip(req)
+	if alert := tls.AlertError(0); errors.As(err, &alert) {
+		return nil // it answers, and wants a client certificate that only the API server has
+	}
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/preview"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/webhook"
+)
+
+// lookups gives the webhook what it looks up while somebody waits, from caches that are filled once the manager starts.
+func lookups(ctx context.Context, c cache.Cache, f *webhookFlags, o *webhook.Options) error {
+	o.Templates = templates(c)
+	o.Publishing.LabelPrefixes = labelPrefixes(c)
+	for _, object := range []client.Object{&assayv1alpha1.NodeFeatureRuleTemplate{}, namespaceMetadata()} {
+		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+	}
+	if !f.nodeWarnings {
+		return nil
+	}
+	w := &watcher{cache: c, options: o.Rules, templates: o.Templates}
+	w.nodes = preview.New(o.Rules, feed.Gather{
+		Namespace: f.namespace, Keys: o.Rules.Keys, Record: plan.Record{Instance: f.instance, Bare: f.disableAutoPrefix},
+	}, w.synced)
+	o.Cluster = nodes{w.nodes}
+	return w.watch(ctx)
+}
+
+// admissionCache says what the webhook keeps of the objects it watches.
+func admissionCache() cache.Options {
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:      {Transform: node.Slim},
+			&feed.NodeFeature{}: {Transform: feed.Slim},
+		},
+	}
+}
+
+// templates finds what rules are based on.
+func templates(c client.Reader) compose.Lookup {
+	return func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+		var t assayv1alpha1.NodeFeatureRuleTemplate
+		err := c.Get(context.Background(), client.ObjectKey{Name: name}, &t, client.UnsafeDisableDeepCopy) // from memory
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return &t.Spec, err
+	}
+}
+
+// labelPrefixes finds which labels a namespace may ask for. A namespace that is not known yet, which only a new one can be,
+// restricts nothing: whoever makes namespaces decides that anyway.
+func labelPrefixes(c client.Reader) func(string) ([]string, bool) {
+	return func(name string) ([]string, bool) {
+		namespace := namespaceMetadata()
+		if err := c.Get(context.Background(), client.ObjectKey{Name: name}, namespace); err != nil {
+			return nil, false
+		}
+		return webhook.ParseLabelPrefixes(namespace.Annotations)
+	}
+}
+
+// namespaceMetadata is a Namespace of which only the metadata is read and cached.
+func namespaceMetadata() *metav1.PartialObjectMetadata {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return ns
+}
+
+// nodes are the nodes of the cluster as the webhook wants to know them.
+type nodes struct{ *preview.Nodes }
+
+// Preview implements webhook.Cluster.
+func (n nodes) Preview(ctx context.Context, set *rules.RuleSet) (p webhook.Preview, ok bool) {
+	p.Matched, p.Nodes, p.All, ok = n.Count(ctx, set)
+	return p, ok
+}
+
+// watcher tells preview.Nodes what changes.
+type watcher struct {
+	cache         cache.Cache
+	nodes         *preview.Nodes
+	options       rules.Options
+	templates     compose.Lookup
+	registrations []toolscache.ResourceEventHandlerRegistration
+	done          atomic.Bool
+}
+
+// synced says whether every object that existed at the start was told.
+func (w *watcher) synced() bool {
+	if w.done.Load() {
+		return true
+	}
+	for _, r := range w.registrations {
+		if !r.HasSynced() {
+			return false
+		}
+	}
+	w.done.Store(true)
+	return true
+}
+
+func (w *watcher) watch(ctx context.Context) error {
+	for _, kind := range []struct {
+		object client.Object
+		put    func(old, object any)
+		remove func(object any)
+	}{
+		{
+			&corev1.Node{},
+			func(_, object any) { w.nodes.PutNode(object.(*corev1.Node)) },
+			func(object any) { w.nodes.RemoveNode(object.(*corev1.Node).Name) },
+		},
+		{
+			&feed.NodeFeature{},
+			func(old, object any) {
+				before, _ := old.(*feed.NodeFeature)
+				w.nodes.PutFeature(before, object.(*feed.NodeFeature))
+			},
+			func(object any) { w.nodes.RemoveFeature(object.(*feed.NodeFeature)) },
+		},
+		{
+			&nfdv1alpha1.NodeFeatureRule{},
+			func(old, object any) { w.putRule(old, object.(*nfdv1alpha1.NodeFeatureRule)) },
+			func(object any) { w.nodes.PutRules(object.(*nfdv1alpha1.NodeFeatureRule).Name, nil) },
+		},
+	} {
+		informer, err := w.cache.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		r, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { kind.put(nil, object) },
+			UpdateFunc: kind.put,
+			DeleteFunc: func(object any) {
+				if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+					object = last.Obj
+				}
+				kind.remove(object)
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind.object, err)
+		}
+		w.registrations = append(w.registrations, r)
+	}
+	return nil
+}
+
+// putRule compiles an object of the cluster. A template that changes later counts when the object changes next: what is
+// previewed is a hint, and the controller decides.
+func (w *watcher) putRule(old any, object *nfdv1alpha1.NodeFeatureRule) {
+	if before, ok := old.(*nfdv1alpha1.NodeFeatureRule); ok && before.Generation == object.Generation {
+		return // its status was written
+	}
+	spec := &object.Spec
+	if len(spec.BasedOn) > 0 {
+		out, err := compose.Assemble(compose.Document{Name: object.Name, Spec: spec}, w.templates)
+		if err != nil {
+			w.nodes.PutRules(object.Name, nil)
+			return
+		}
+		spec = out.Spec
+	}
+	set, _ := rules.CompileSpec(object.Name, spec, w.options)
+	w.nodes.PutRules(object.Name, set)
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/internal/ids"
+	"github.com/assay-project/assay/webhook"
+)
+
+// defaultShutdownDelay is how long a replica that ends goes on answering: kube-proxy and API servers need a moment to learn
+// that it is no longer an endpoint.
+const defaultShutdownDelay = 5 * time.Second
+
+// webhookFlags are the flags of the webhook.
+type webhookFlags struct {
+	processFlags
+	ruleFlags
+	certificateFlags
+	webhookPort        int
+	strictAdmission    bool
+	nodeWarnings       bool
+	worker, controller string
+	bindAll            bool
+	tolerations        string
+	pciIDs, usbIDs     string
+	clientCA           string
+	shutdownDelay      time.Duration
+}
+
+func (f *webhookFlags) register(flags *pflag.FlagSet) {
+	f.processFlags.register(flags)
+	f.ruleFlags.register(flags)
+	f.certificateFlags.register(flags)
+	flags.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the webhook")
+	flags.BoolVar(&f.strictAdmission, "strict-admission", false, "refuse what NFD would accept and then drop, instead of warning")
+	flags.BoolVar(&f.nodeWarnings, "node-warnings", true, "warn of rules that match no node, or taint all; keeps the features of all nodes in memory")
+	flags.StringVar(&f.worker, "worker-service-account", policies.DefaultWorker, "ServiceAccount of the workers, in --namespace or as NAMESPACE/NAME")
+	flags.StringVar(&f.controller, "controller-service-account", policies.DefaultManager, "ServiceAccount of the controller, in --namespace or as NAMESPACE/NAME")
+	flags.BoolVar(&f.bindAll, "bind-all-namespaces", false, "let tokens of pods describe their own node only in all namespaces, not just in Assay's")
+	flags.StringVar(&f.tolerations, "worker-tolerations", "", "tolerations of the worker's pods, as JSON or YAML")
+	flags.StringVar(&f.pciIDs, "pci-ids", "", "file pci.ids that replaces the names built in")
+	flags.StringVar(&f.usbIDs, "usb-ids", "", "file usb.ids that replaces the names built in")
+	flags.StringVar(&f.clientCA, "client-ca-file", "", "who must have signed the API server's client certificate; empty: it needs none")
+	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "how long to go on answering after a signal to end, unready")
+}
+
+func newWebhook() *cobra.Command {
+	f := &webhookFlags{}
+	cmd := &cobra.Command{
+		Use:   "webhook",
+		Short: "Say what is wrong with rules when they are applied",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			options, err := f.options()
+			if err != nil {
+				return err
+			}
+			return runAdmission(ctrl.SetupSignalHandler(), f, options)
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+// options are those of the webhook that flags alone decide.
+func (f *webhookFlags) options() (o webhook.Options, err error) {
+	o.Addr, o.Strict = fmt.Sprintf(":%d", f.webhookPort), f.strictAdmission
+	if o.Rules, err = f.ruleFlags.options(); err != nil {
+		return o, err
+	}
+	o.Check = webhook.CompileCheck(o.Rules)
+	if o.Lint.IDs, err = ids.Load(f.pciIDs, f.usbIDs); err != nil {
+		return o, err
+	}
+	if err := yaml.UnmarshalStrict([]byte(f.tolerations), &o.Lint.Tolerations); err != nil {
+		return o, fmt.Errorf("--worker-tolerations: %w", err)
+	}
+	if f.clientCA != "" {
+		data, err := os.ReadFile(f.clientCA)
+		if err != nil {
+			return o, fmt.Errorf("--client-ca-file: %w", err)
+		}
+		if o.ClientCAs = x509.NewCertPool(); !o.ClientCAs.AppendCertsFromPEM(data) {
+			return o, fmt.Errorf("--client-ca-file: %s holds no certificate", f.clientCA)
+		}
+	}
+	o.Publishing = webhook.Publishing{
+		Namespace: f.namespace, AllNamespaces: f.bindAll,
+		Workers: []string{f.user(f.worker)}, Managers: []string{f.user(f.controller)},
+	}
+	return o, f.certificateFlags.check()
+}
+
+// user is the name that the API server gives a ServiceAccount.
+func (f *webhookFlags) user(account string) string {
+	if !strings.Contains(account, "/") {
+		account = f.namespace + "/" + account
+	}
+	return "system:serviceaccount:" + strings.Replace(account, "/", ":", 1)
+}
