@@ -2,12 +2,9 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -16,12 +13,14 @@ import (
 
 // evalFlags are the flags of eval.
 type evalFlags struct {
-	policyFlags
+	worldFlags
 	rules    []string
 	features []string
 	node     string
+	nodes    string
+	selector string
 	metadata string
-	own      string
+	local    bool
 	output   string
 	quiet    bool
 	matched  bool
@@ -31,18 +30,23 @@ type evalFlags struct {
 func newEval() *cobra.Command {
 	f := &evalFlags{}
 	cmd := &cobra.Command{
-		Use:   "eval [-f] RULES… [--features FILE] [--node NAME]",
+		Use:   "eval [-f] RULES… [--features FILE | --node NAME | --nodes NAMES | --local]",
 		Short: "Show what rules make of a node, and why",
 		Long: `Show what rules make of a node, and why.
 
 The features of the node come from files: NodeFeatures as kubectl prints them, what "assay scan -o nodefeature" or "assay
 capture" has written, or bare features (a map with flags, attributes and instances). Several files, or several NodeFeatures
-of one node, are merged as in the cluster.
+of one node, are merged as in the cluster. Without files they come from the cluster: those of the node that --node names,
+or of several (--nodes n[1-20],gpu-1 or -l SELECTOR), or, with --local, from this machine. Without RULES the cluster's are
+evaluated.
 
 The exit code is 1 if a rule is wrong or could not be evaluated; everything else is evaluated and printed all the same.`,
 		Example: `  assay eval rules.yaml --features node.yaml
   assay eval -f rules/ --features node.yaml --node node-1 -o json
-  assay scan -o nodefeature | assay eval rules.yaml --features -`,
+  assay scan -o nodefeature | assay eval rules.yaml --features -
+  assay eval rules.yaml --node gpu-1
+  assay eval rules.yaml --nodes 'n[1-20]' -o json
+  assay eval rules.yaml --local`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.rules = append(f.rules, args...)
 			return f.run(cmd)
@@ -52,16 +56,21 @@ The exit code is 1 if a rule is wrong or could not be evaluated; everything else
 	cmd.Flags().StringSliceVar(&f.features, "features", nil, "files of features; - for standard input")
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node")
 	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file with the Node, whose labels and annotations rules may read")
-	cmd.Flags().StringVar(&f.own, "own-namespace", "assay-system", "namespace of Assay, whose NodeFeatures are merged first")
+	cmd.Flags().StringVar(&f.nodes, "nodes", "", "nodes of the cluster: names and ranges such as n[1-20], with commas; 'all' for all")
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "nodes of the cluster by their labels")
+	cmd.Flags().BoolVar(&f.local, "local", false, "the features of this machine")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings about the rules")
 	cmd.Flags().BoolVar(&f.matched, "matched", false, "leave out rules that do not match (text)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "show labels that NodeFeatures ask for directly as well (text)")
-	f.policyFlags.register(cmd.Flags())
+	f.worldFlags.register(cmd)
 	outputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }
 
 func (f *evalFlags) run(cmd *cobra.Command) error {
+	if len(f.features) == 0 && !f.local && (f.node != "" || f.nodes != "" || f.selector != "") {
+		return f.onCluster(cmd)
+	}
 	if len(f.rules) == 0 {
 		return errors.New("which rules? name files or directories: assay eval RULES…")
 	}
@@ -86,7 +95,10 @@ func (f *evalFlags) run(cmd *cobra.Command) error {
 
 // printEvaluation evaluates rules for a node and prints what they come to. The error says whether all went well.
 func printEvaluation(cmd *cobra.Command, set *ruleFiles, in rules.Input, opt rules.Options, format string, how traceOptions) error {
-	program := rules.Link(opt, set.sets...)
+	return printProgram(cmd, rules.Link(opt, set.sets...), set, in, format, how)
+}
+
+func printProgram(cmd *cobra.Command, program *rules.Program, set *ruleFiles, in rules.Input, format string, how traceOptions) error {
 	outcome := program.Eval(in)
 	if format == "json" || format == "yaml" {
 		if err := printObject(cmd.OutOrStdout(), format, newResult(outcome, how.taints, set.broken)); err != nil {
@@ -108,8 +120,14 @@ func printEvaluation(cmd *cobra.Command, set *ruleFiles, in rules.Input, opt rul
 
 // input reads what is known of the node.
 func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, error) {
+	if f.local {
+		name, report := discoverHost(cmd.Context(), f.node)
+		return rules.Input{
+			Node: rules.Node{Name: name}, Facts: facts.New(&report.Features, nil), Labels: opt.Keys.QualifyAll(report.Labels),
+		}, nil
+	}
 	if len(f.features) == 0 {
-		return rules.Input{}, errors.New("which features? --features FILE, or --features - for standard input")
+		return rules.Input{}, errors.New("which features? --features FILE, --features - for standard input, --node NAME of the cluster, or --local")
 	}
 	in := facts.NewInterner()
 	list, err := readFeatures(f.features, cmd.InOrStdin(), in)
@@ -135,140 +153,5 @@ func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, e
 			node.Name = f.node
 		}
 	}
-	return manifest.Gather(node, list, f.own, &opt.Keys, in), nil
-}
-
-func readFeatures(files []string, stdin io.Reader, in *facts.Interner) ([]manifest.Published, error) {
-	paths, err := input.Paths(files)
-	if err != nil {
-		return nil, err
-	}
-	var list []manifest.Published
-	for _, path := range paths {
-		data, err := input.Read(path, stdin)
-		if err != nil {
-			return nil, err
-		}
-		more, err := manifest.Features(path, data, in)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, more...)
-	}
-	return list, nil
-}
-
-// unnamed is what a node is called whose name nobody has said.
-const unnamed = "node"
-
-// chooseNode picks what is published about a node. Without a name there must be no choice. If nothing is about the named
-// node, everything is taken to be: that is how one asks what the features would mean elsewhere.
-func chooseNode(name string, list []manifest.Published) (string, []manifest.Published, error) {
-	about := map[string]bool{}
-	var mine []manifest.Published
-	for _, p := range list {
-		if p.Node != "" {
-			about[p.Node] = true
-		}
-		if p.Node == name || p.Node == "" {
-			mine = append(mine, p)
-		}
-	}
-	switch {
-	case name != "" && about[name]:
-		return name, mine, nil
-	case len(about) > 1:
-		return "", nil, fmt.Errorf("the features are about %d nodes; choose one: --node %s", len(about), sortedKeys(about)[0])
-	case name != "":
-		return name, list, nil
-	case len(about) == 1:
-		return sortedKeys(about)[0], list, nil
-	}
-	return unnamed, list, nil
-}
-
-// ruleFiles are rules that were read from files.
-type ruleFiles struct {
-	sets     []*rules.RuleSet
-	files    []*manifest.File
-	findings []check.Finding
-	errors   int
-	broken   []brokenRule
-}
-
-// brokenRule is a rule that did not compile.
-type brokenRule struct{ object, rule, message string }
-
-// loadRules reads and compiles rules. Mistakes are kept, not returned.
-func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFiles, error) {
-	paths, err := input.Paths(names)
-	if err != nil {
-		return nil, err
-	}
-	out := &ruleFiles{files: input.Manifests(paths, cmd.InOrStdin())}
-	checker := check.New(check.Options{Rules: opt, Read: func(p string) ([]byte, error) { return input.Read(p, nil) }}, out.files...)
-	for _, file := range out.files {
-		for _, p := range file.Problems {
-			out.findings = append(out.findings, check.Finding{File: file.Name, Problem: p})
-		}
-		for _, d := range file.Documents {
-			if d.Kind != manifest.KindRule {
-				continue
-			}
-			object, set, problems := checker.Rule(d)
-			out.sets = append(out.sets, set)
-			for _, p := range append(d.CheckType(), problems...) {
-				out.findings = append(out.findings, check.Finding{File: file.Name, Problem: p})
-			}
-			out.broken = append(out.broken, missing(object.Name, check.RuleNames(object), set, problems)...)
-		}
-	}
-	check.Sort(out.findings)
-	out.errors = check.Errors(out.findings)
-	if len(out.sets) == 0 && out.errors == 0 {
-		return nil, fmt.Errorf("%s: there are no NodeFeatureRules in it", names[0])
-	}
-	return out, nil
-}
-
-// missing returns the rules of an object that are not in what it compiled to, with what is wrong with each.
-func missing(object string, names []string, set *rules.RuleSet, problems []manifest.Problem) []brokenRule {
-	compiled := map[int]bool{}
-	for _, ref := range rules.Link(rules.Options{}, set).Rules() {
-		compiled[ref.Index] = true
-	}
-	var out []brokenRule
-	for i, name := range names {
-		if compiled[i] {
-			continue
-		}
-		b := brokenRule{object: object, rule: name, message: "it does not compile"}
-		for _, p := range problems {
-			if p.Severity == manifest.Error && within(p.Path, i) {
-				b.message = p.Path + ": " + p.Message
-				break
-			}
-		}
-		out = append(out, b)
-	}
-	return out
-}
-
-func within(path string, rule int) bool {
-	prefix := fmt.Sprintf("spec.rules[%d]", rule)
-	return len(path) >= len(prefix) && path[:len(prefix)] == prefix
-}
-
-// print shows what is wrong with the rules: mistakes as lint does, warnings on a line each.
-func (r *ruleFiles) print(w io.Writer, quiet bool) {
-	byName := map[string]*manifest.File{}
-	for _, f := range r.files {
-		byName[f.Name] = f
-	}
-	s := styleOf(w)
-	for _, f := range r.findings {
-		if f.Severity == manifest.Error || !quiet {
-			printFinding(w, s, byName[f.File], f, f.Severity == manifest.Error)
-		}
-	}
+	return manifest.Gather(node, list, f.Namespace, &opt.Keys, in), nil
 }

@@ -83,7 +83,7 @@ Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a 
 	)
 	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr())
 	add(cmd, groupLook, newScan())
-	add(cmd, groupCluster, newRules())
+	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})

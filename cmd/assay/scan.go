@@ -68,7 +68,7 @@ func (f *scanFlags) run(cmd *cobra.Command, patterns []string) error {
 	if err != nil {
 		return err
 	}
-	runner := discovery.NewRunner(h, f.sources(), discovery.Everything)
+	runner := discovery.NewRunner(h, hostSources(), discovery.Everything)
 	report := runner.Run(cmd.Context())
 	name := f.node
 	if name == "" && h.System != nil {
@@ -110,7 +110,13 @@ func (f *scanFlags) host(stdin io.Reader) (host.Host, error) {
 	return h, nil
 }
 
-func (f *scanFlags) sources() []discovery.Source {
+// discoverHost finds out what this machine is.
+func discoverHost(ctx context.Context, node string) (string, *discovery.Report) {
+	h := host.Real(host.Paths{NodeName: node})
+	return h.System.NodeName(), discovery.Run(ctx, h, hostSources())
+}
+
+func hostSources() []discovery.Source {
 	return append(builtin.Sources(builtin.DefaultConfig()), local.New(local.Config{Directory: featuresDir}))
 }
 

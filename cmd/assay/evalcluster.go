@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/rules"
+)
+
+// onCluster evaluates rules for nodes of a cluster.
+func (f *evalFlags) onCluster(cmd *cobra.Command) error {
+	one := f.nodes == "" && f.selector == ""
+	look := want{nodes: true, features: true, rules: len(f.rules) == 0, selector: f.selector}
+	if one {
+		look.node = f.node
+	}
+	w, err := f.load(cmd.Context(), look)
+	if err != nil {
+		return err
+	}
+	set := &ruleFiles{}
+	program, broken := (*rules.Program)(nil), error(nil)
+	if len(f.rules) > 0 {
+		if set, err = loadRules(cmd, f.rules, w.opt); err != nil {
+			return err
+		}
+		set.print(cmd.ErrOrStderr(), f.quiet)
+		program = rules.Link(w.opt, set.sets...)
+	} else {
+		program, broken = w.program(w.rules)
+		note(cmd, broken)
+	}
+	how := traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: w.opt.Mask}
+	if one {
+		return printProgram(cmd, program, set, w.input(f.node), f.output, how)
+	}
+	names := w.names()
+	if f.nodes != "" && f.nodes != "all" {
+		if names, err = chooseNodes(f.nodes, names); err != nil {
+			return err
+		}
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("no node is selected")
+	}
+	return f.onNodes(cmd, w, program, set, names)
+}
+
+// onNodes prints a line for each node, or a list of results.
+func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program, set *ruleFiles, names []string) error {
+	cache := rules.NewCache()
+	outcomes := make([]*rules.Outcome, len(names))
+	input.Each(len(names), func(i int) { outcomes[i] = cache.Eval(program, w.input(names[i]), nil) })
+	failed := set.errors > 0
+	rows := &table{}
+	rows.add("NODE", "MATCHED", "LABELS", "ANNOTATIONS", "TAINTS", "RESOURCES", "ERRORS")
+	results := make([]*result, len(names))
+	for i, o := range outcomes {
+		r := newResult(o, f.taints, set.broken)
+		results[i] = r
+		matched, errs := 0, []string{}
+		for _, rule := range r.Rules {
+			if rule.Matched {
+				matched++
+			}
+			if rule.Error != "" {
+				errs = append(errs, rule.Object+"/"+rule.Rule)
+			}
+		}
+		if r.Failed != nil {
+			errs = append(errs, "failed by "+r.Failed.Ref.String())
+		}
+		failed = failed || len(errs) > 0
+		rows.add(r.Node, fmt.Sprint(matched), fmt.Sprint(ours(o, rules.KindLabel, r.Labels)), fmt.Sprint(len(r.Annotations)),
+			fmt.Sprint(len(r.Taints)), fmt.Sprint(len(r.ExtendedResources)), dash(strings.Join(errs, ", ")))
+	}
+	if f.output == "text" {
+		rows.print(cmd.OutOrStdout(), "")
+	} else if err := printObject(cmd.OutOrStdout(), f.output, results); err != nil {
+		return err
+	}
+	if failed {
+		return errFound
+	}
+	return nil
+}
+
+// ours counts the keys that rules gave.
+func ours(o *rules.Outcome, kind rules.Kind, values map[string]string) int {
+	n := 0
+	for key := range values {
+		if origin, ok := o.Origin(kind, key); ok && origin.Object != "" {
+			n++
+		}
+	}
+	return n
+}

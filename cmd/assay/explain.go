@@ -1,0 +1,274 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+type explainFlags struct {
+	worldFlags
+	output string
+}
+
+func newExplain() *cobra.Command {
+	f := &explainFlags{}
+	cmd := &cobra.Command{
+		Use:   "explain NODE [LABEL|ANNOTATION|TAINT|RESOURCE]",
+		Short: "Say where what is on a node came from, and why something is not there",
+		Long: `Say where what is on a node came from, and why something is not there.
+
+Without a key it lists everything that rules give the node, with the rule that gave it. With a key it shows the rule and
+what it found; for a key that is not there, the rules that could give it, the nearest one first, and what each lacks.`,
+		Example: `  assay explain gpu-1
+  assay explain gpu-1 example.com/gpu`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.worldFlags.register(cmd)
+	outputFlag(cmd, &f.output, "text", "json")
+	return cmd
+}
+
+func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
+	w, err := f.load(cmd.Context(), want{node: args[0], nodes: true, features: true, rules: true})
+	if err != nil {
+		return err
+	}
+	program, broken := w.program(w.rules)
+	note(cmd, broken)
+	in := w.input(args[0])
+	e := &explanation{
+		tracer:  tracer{traceOptions: traceOptions{taints: true, mask: w.opt.Mask}, w: cmd.OutOrStdout(), s: styleOf(cmd.OutOrStdout())},
+		world:   w,
+		node:    w.nodes[args[0]],
+		outcome: program.Eval(in), traces: program.Trace(in),
+	}
+	if len(args) == 1 {
+		if f.output == "json" {
+			return printObject(e.w, "json", newResult(e.outcome, true, nil))
+		}
+		e.tracer.outcome(e.outcome)
+		return nil
+	}
+	return e.key(args[1])
+}
+
+// explanation explains single keys of a node.
+type explanation struct {
+	tracer
+	world   *world
+	node    *corev1.Node
+	outcome *rules.Outcome
+	traces  []rules.RuleTrace
+}
+
+// given is a key that rules give a node.
+type given struct {
+	kind       rules.Kind
+	key, value string
+}
+
+// find returns what rules give under a name, with or without its namespace.
+func (e *explanation) find(name string) []given {
+	full := e.world.opt.Keys.Qualify(name)
+	var out []given
+	for _, m := range []struct {
+		kind   rules.Kind
+		values map[string]string
+	}{
+		{rules.KindLabel, e.outcome.Labels()}, {rules.KindAnnotation, e.outcome.Annotations()},
+		{rules.KindResource, e.outcome.ExtendedResources()},
+	} {
+		for _, key := range []string{name, full} {
+			if value, ok := m.values[key]; ok && !slices.Contains(out, given{m.kind, key, value}) {
+				out = append(out, given{m.kind, key, value})
+			}
+		}
+	}
+	for _, t := range e.outcome.Taints() {
+		if t.Key == name || t.Key == full || t.Key+":"+string(t.Effect) == name {
+			out = append(out, given{rules.KindTaint, t.Key + ":" + string(t.Effect), t.Value})
+		}
+	}
+	return out
+}
+
+func (e *explanation) key(name string) error {
+	found := e.find(name)
+	if e.outcome.Failed != nil {
+		fmt.Fprintf(e.w, "Nothing is written on %s: %s says: %s\n", e.outcome.Node, e.outcome.Failed.Ref, printable(e.outcome.Failed.Message))
+	}
+	for _, g := range found {
+		fmt.Fprintf(e.w, "%s %s\n", g.kind, e.s.bold(printable(line(g.key, g.value))))
+		e.present(g)
+		origin, _ := e.outcome.Origin(g.kind, g.key)
+		if origin.Object == "" {
+			fmt.Fprintf(e.w, "  a NodeFeature asks for it directly: %s\n", strings.Join(e.askers(g.key), ", "))
+			continue
+		}
+		fmt.Fprintf(e.w, "  from %s (%s)%s\n", origin.Ref, origin.How, from(origin.Ref))
+		for i := range e.traces {
+			if e.traces[i].Ref == origin.Ref {
+				e.rule(&e.traces[i])
+			}
+		}
+		for _, c := range e.outcome.Conflicts() {
+			if c.Key == g.key {
+				fmt.Fprintf(e.w, "  %s wanted another value and did not get it\n", c.Lost)
+			}
+		}
+	}
+	if len(found) > 0 {
+		return nil
+	}
+	return e.absent(name)
+}
+
+// present says whether the Node has the key as it should be.
+func (e *explanation) present(g given) {
+	if e.node == nil {
+		return
+	}
+	values := map[rules.Kind]map[string]string{rules.KindLabel: e.node.Labels, rules.KindAnnotation: e.node.Annotations}[g.kind]
+	if g.kind == rules.KindTaint || g.kind == rules.KindResource {
+		return
+	}
+	switch value, ok := values[g.key]; {
+	case !ok:
+		fmt.Fprintln(e.w, "  "+e.s.warn("the Node does not have it yet: is the controller running?"))
+	case value != g.value:
+		fmt.Fprintln(e.w, "  "+e.s.warn("the Node has "+printable(value)+" instead"))
+	}
+}
+
+// askers are the NodeFeatures that ask for a label.
+func (e *explanation) askers(key string) []string {
+	var out []string
+	for _, p := range e.world.published[e.outcome.Node] {
+		for name := range p.Labels {
+			if e.world.opt.Keys.Qualify(name) == key {
+				out = append(out, p.Namespace+"/"+p.Name)
+			}
+		}
+	}
+	return out
+}
+
+// absent says why a key is not there: the rules that could give it, the nearest first.
+func (e *explanation) absent(name string) error {
+	fmt.Fprintf(e.w, "%s has no %s.\n", e.outcome.Node, printable(name))
+	var able []*rules.RuleTrace
+	for i := range e.traces {
+		if e.names(&e.traces[i], name) {
+			able = append(able, &e.traces[i])
+		}
+	}
+	if len(able) == 0 {
+		return foundError{fmt.Errorf("no rule names %s%s", name, e.suggest(name))}
+	}
+	slices.SortStableFunc(able, func(a, b *rules.RuleTrace) int { return lacking(a) - lacking(b) })
+	fmt.Fprintf(e.w, "%s could give it, the nearest first:\n\n", plural(len(able), "rule"))
+	for _, t := range able {
+		e.rule(t)
+	}
+	return errFound
+}
+
+// lacking counts what a rule does not find.
+func lacking(t *rules.RuleTrace) int {
+	if t.Skipped != "" {
+		return 1000
+	}
+	n := 0
+	for i := range t.MatchFeatures {
+		term := &t.MatchFeatures[i]
+		if term.Held {
+			continue
+		}
+		n++
+		for _, x := range term.Expressions {
+			if !x.Held {
+				n++
+			}
+		}
+	}
+	for _, c := range t.Conditions {
+		if !c.OK {
+			n++
+		}
+	}
+	return n
+}
+
+// names reports whether a rule could write a key.
+func (e *explanation) names(t *rules.RuleTrace, name string) bool {
+	full := e.world.opt.Keys.Qualify(name)
+	rule := e.spec(t.Ref)
+	if rule == nil {
+		return false
+	}
+	for _, m := range []map[string]string{rule.Labels, rule.Annotations, rule.ExtendedResources} {
+		for key := range m {
+			if q := e.world.opt.Keys.Qualify(key); q == full || strings.Contains(key, "{") && sameShape(q, full) {
+				return true
+			}
+		}
+	}
+	for _, taint := range rule.Taints {
+		if taint.Key == name || taint.Key == full {
+			return true
+		}
+	}
+	short := strings.TrimPrefix(full, nfdv1alpha1.FeatureLabelNamespace+"/")
+	if strings.Contains(rule.LabelsTemplate, short) {
+		return true
+	}
+	return slices.ContainsFunc(rule.Actions, func(a nfdv1alpha1.Action) bool { return strings.Contains(string(a.Args.Raw), "/"+short) })
+}
+
+// sameShape reports whether a key with expressions may come to a key: what stands before and after them is there.
+func sameShape(pattern, key string) bool {
+	before, _, _ := strings.Cut(pattern, "{")
+	after := pattern[strings.LastIndexByte(pattern, '}')+1:]
+	return strings.HasPrefix(key, before) && strings.HasSuffix(key, after)
+}
+
+// spec finds the rule as it was written. Rules that came from a base are found by their name.
+func (e *explanation) spec(ref rules.Ref) *nfdv1alpha1.Rule {
+	for i := range e.world.rules {
+		if e.world.rules[i].Name != ref.Object {
+			continue
+		}
+		specs := []*nfdv1alpha1.NodeFeatureRuleSpec{&e.world.rules[i].Spec}
+		for _, t := range e.world.templates {
+			specs = append(specs, t)
+		}
+		for _, spec := range specs {
+			for j := range spec.Rules {
+				if spec.Rules[j].Name == ref.Rule {
+					return &spec.Rules[j]
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (e *explanation) suggest(name string) string {
+	var known []string
+	for _, m := range []map[string]string{e.outcome.Labels(), e.outcome.Annotations(), e.outcome.ExtendedResources()} {
+		known = append(known, sortedKeys(m)...)
+	}
+	if near := manifest.Nearest(e.world.opt.Keys.Qualify(name), known); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+func readFeatures(files []string, stdin io.Reader, in *facts.Interner) ([]manifest.Published, error) {
+	paths, err := input.Paths(files)
+	if err != nil {
+		return nil, err
+	}
+	var list []manifest.Published
+	for _, path := range paths {
+		data, err := input.Read(path, stdin)
+		if err != nil {
+			return nil, err
+		}
+		more, err := manifest.Features(path, data, in)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, more...)
+	}
+	return list, nil
+}
+
+// unnamed is what a node is called whose name nobody has said.
+const unnamed = "node"
+
+// chooseNode picks what is published about a node. Without a name there must be no choice. If nothing is about the named
+// node, everything is taken to be: that is how one asks what the features would mean elsewhere.
+func chooseNode(name string, list []manifest.Published) (string, []manifest.Published, error) {
+	about := map[string]bool{}
+	var mine []manifest.Published
+	for _, p := range list {
+		if p.Node != "" {
+			about[p.Node] = true
+		}
+		if p.Node == name || p.Node == "" {
+			mine = append(mine, p)
+		}
+	}
+	switch {
+	case name != "" && about[name]:
+		return name, mine, nil
+	case len(about) > 1:
+		return "", nil, fmt.Errorf("the features are about %d nodes; choose one: --node %s", len(about), sortedKeys(about)[0])
+	case name != "":
+		return name, list, nil
+	case len(about) == 1:
+		return sortedKeys(about)[0], list, nil
+	}
+	return unnamed, list, nil
+}
+
+// ruleFiles are rules that were read from files.
+type ruleFiles struct {
+	sets     []*rules.RuleSet
+	files    []*manifest.File
+	findings []check.Finding
+	errors   int
+	broken   []brokenRule
+}
+
+// brokenRule is a rule that did not compile.
+type brokenRule struct{ object, rule, message string }
+
+// loadRules reads and compiles rules. Mistakes are kept, not returned.
+func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFiles, error) {
+	paths, err := input.Paths(names)
+	if err != nil {
+		return nil, err
+	}
+	out := &ruleFiles{files: input.Manifests(paths, cmd.InOrStdin())}
+	checker := check.New(check.Options{Rules: opt, Read: func(p string) ([]byte, error) { return input.Read(p, nil) }}, out.files...)
+	for _, file := range out.files {
+		for _, p := range file.Problems {
+			out.findings = append(out.findings, check.Finding{File: file.Name, Problem: p})
+		}
+		for _, d := range file.Documents {
+			if d.Kind != manifest.KindRule {
+				continue
+			}
+			object, set, problems := checker.Rule(d)
+			out.sets = append(out.sets, set)
+			for _, p := range append(d.CheckType(), problems...) {
+				out.findings = append(out.findings, check.Finding{File: file.Name, Problem: p})
+			}
+			out.broken = append(out.broken, missing(object.Name, check.RuleNames(object), set, problems)...)
+		}
+	}
+	check.Sort(out.findings)
+	out.errors = check.Errors(out.findings)
+	if len(out.sets) == 0 && out.errors == 0 {
+		return nil, fmt.Errorf("%s: there are no NodeFeatureRules in it", names[0])
+	}
+	return out, nil
+}
+
+// missing returns the rules of an object that are not in what it compiled to, with what is wrong with each.
+func missing(object string, names []string, set *rules.RuleSet, problems []manifest.Problem) []brokenRule {
+	compiled := map[int]bool{}
+	for _, ref := range rules.Link(rules.Options{}, set).Rules() {
+		compiled[ref.Index] = true
+	}
+	var out []brokenRule
+	for i, name := range names {
+		if compiled[i] {
+			continue
+		}
+		b := brokenRule{object: object, rule: name, message: "it does not compile"}
+		for _, p := range problems {
+			if p.Severity == manifest.Error && within(p.Path, i) {
+				b.message = p.Path + ": " + p.Message
+				break
+			}
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+func within(path string, rule int) bool {
+	prefix := fmt.Sprintf("spec.rules[%d]", rule)
+	return len(path) >= len(prefix) && path[:len(prefix)] == prefix
+}
+
+// print shows what is wrong with the rules: mistakes as lint does, warnings on a line each.
+func (r *ruleFiles) print(w io.Writer, quiet bool) {
+	byName := map[string]*manifest.File{}
+	for _, f := range r.files {
+		byName[f.Name] = f
+	}
+	s := styleOf(w)
+	for _, f := range r.findings {
+		if f.Severity == manifest.Error || !quiet {
+			printFinding(w, s, byName[f.File], f, f.Severity == manifest.Error)
+		}
+	}
+}

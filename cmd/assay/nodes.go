@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/rules/facts"
+)
+
+type nodesFlags struct {
+	worldFlags
+	selector string
+	columns  []string
+	output   string
+}
+
+// usualColumns are what people ask first.
+var usualColumns = []string{"cpu.model.vendor_id", "cpu.topology.socket_count", "system.osrelease.ID", "kernel.version.full"}
+
+func newNodes() *cobra.Command {
+	f := &nodesFlags{}
+	cmd := &cobra.Command{
+		Use:   "nodes [NAMES]",
+		Short: "List nodes with chosen features",
+		Long: `List nodes with chosen features.
+
+A column is an attribute (kernel.version.full), a flag (cpu.cpuid.AVX512F: yes or no), or a feature (pci.device: how many
+instances or elements).`,
+		Example: `  assay nodes
+  assay nodes 'n[1-20]' -c cpu.cpuid.AMXBF16,pci.device
+  assay nodes -l pool=gpu`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.worldFlags.register(cmd)
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "only nodes with these labels")
+	cmd.Flags().StringSliceVarP(&f.columns, "columns", "c", usualColumns, "features to show")
+	outputFlag(cmd, &f.output, "table", "name", "json", "yaml")
+	return cmd
+}
+
+func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, selector: f.selector})
+	if err != nil {
+		return err
+	}
+	names := w.names()
+	if len(args) > 0 {
+		if names, err = chooseNodes(args[0], names); err != nil {
+			return err
+		}
+	}
+	if f.output == "name" {
+		for _, name := range names {
+			fmt.Fprintln(cmd.OutOrStdout(), "node/"+name)
+		}
+		return nil
+	}
+	rows := &table{}
+	rows.add(append([]string{"NODE"}, f.columns...)...)
+	var list []map[string]string
+	for _, name := range names {
+		row, object := []string{name}, map[string]string{"node": name}
+		known := w.published[name] != nil
+		features := w.input(name).Facts
+		for _, column := range f.columns {
+			value := "?"
+			if known {
+				value = cell(features, column)
+			}
+			if w.opt.Mask.Hides(column) {
+				value = "(not shown)"
+			}
+			row, object[column] = append(row, dash(value)), value
+		}
+		rows.add(row...)
+		list = append(list, object)
+	}
+	if f.output != "table" {
+		return printObject(cmd.OutOrStdout(), f.output, list)
+	}
+	rows.print(cmd.OutOrStdout(), "")
+	if slices.ContainsFunc(names, func(n string) bool { return w.published[n] == nil }) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: ? is a node of which no features are published")
+	}
+	return nil
+}
+
+// cell is a feature, or one of its elements, in few characters.
+func cell(f *facts.Facts, column string) string {
+	if feature := f.Feature(strings.ToLower(column)); feature != nil {
+		return fmt.Sprint(feature.Instances.Len() + feature.Attributes.Len() + feature.Flags.Len())
+	}
+	parts := strings.SplitN(column, ".", 3)
+	if len(parts) < 3 {
+		return ""
+	}
+	feature := f.Feature(strings.ToLower(parts[0] + "." + parts[1]))
+	if feature == nil {
+		return ""
+	}
+	if v, ok := feature.Attributes.Get(parts[2]); ok {
+		return v
+	}
+	if feature.Flags.Len() > 0 {
+		return yesNo(feature.Flags.Has(parts[2]))
+	}
+	seen := map[string]bool{}
+	for i := range feature.Instances.Len() {
+		if v, ok := feature.Instances.Get(i, parts[2]); ok {
+			seen[v] = true
+		}
+	}
+	return strings.Join(sortedKeys(seen), ",")
+}
