@@ -1,0 +1,162 @@
+package host
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+)
+
+// archive writes what was recorded: files of one line gathered by directory, as people write archives.
+func (r *recorder) archive(head []byte) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out bytes.Buffer
+	section := func(title string, data []byte) {
+		fmt.Fprintf(&out, "-- %s --\n", title)
+		out.Write(data)
+		if len(data) > 0 && data[len(data)-1] != '\n' {
+			out.WriteByte('\n')
+		}
+	}
+	a := &alias{known: map[string]string{}}
+	section("host.json", head)
+	lines := map[string][]string{} // by directory
+	for _, name := range slices.Sorted(maps.Keys(r.entries)) {
+		e := r.entries[name]
+		dir, base := path.Dir(name), path.Base(name)
+		data := a.content(name, e.data)
+		switch {
+		case name == ".":
+		case e.link != "" && dir == ".":
+			section(name+" -> "+e.link, nil)
+		case e.link != "":
+			lines[dir] = append(lines[dir], base+" -> "+e.link)
+		case e.dir:
+			lines[name] = append(lines[name], "") // so that it is there if it is empty
+		case e.err != nil && !e.read:
+			section(name+" (error "+errorName(e.err)+")", nil)
+		case dir != "." && isLine(base, data):
+			lines[dir] = append(lines[dir], strings.TrimRight(base+": "+string(data), " \n"))
+		default:
+			writeFile(section, name, data)
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(lines)) {
+		text := strings.Join(slices.DeleteFunc(lines[dir], func(l string) bool { return l == "" }), "\n")
+		section(dir+"/", []byte(text))
+	}
+	return a.replace(out.Bytes())
+}
+
+// isLine reports whether a file can be written as a line of its directory.
+func isLine(name string, data []byte) bool {
+	text := strings.TrimSuffix(string(data), "\n")
+	return !strings.Contains(name, " ") && !strings.Contains(text, " -> ") && text == strings.TrimSpace(text) &&
+		!strings.ContainsAny(text, "\n\r\x00") && utf8.ValidString(text)
+}
+
+func writeFile(section func(string, []byte), name string, data []byte) {
+	if plain, ok := decompressed(data); ok && isText(plain) {
+		section(name+" (gzip)", plain)
+		return
+	}
+	if isText(data) {
+		section(name, data)
+		return
+	}
+	section(name+" (base64)", []byte(base64.StdEncoding.EncodeToString(data)))
+}
+
+// isText reports whether data can stand in an archive as it is.
+func isText(data []byte) bool {
+	return utf8.Valid(data) && !bytes.ContainsRune(data, 0) && !sectionLine.Match(data) && (len(data) == 0 || data[len(data)-1] == '\n')
+}
+
+var sectionLine = regexp.MustCompile(`(?m)^-- .* --`)
+
+func decompressed(data []byte) ([]byte, bool) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, false
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, MaxFileSize+1))
+	return plain, err == nil && len(plain) <= MaxFileSize
+}
+
+// errorName is what an archive calls an error: those that mean "no value here", and an I/O error for all the others.
+func errorName(err error) string {
+	for _, name := range slices.Sorted(maps.Keys(archiveErrors)) {
+		if errors.Is(err, archiveErrors[name]) {
+			return name
+		}
+	}
+	if errors.Is(err, syscall.EPERM) {
+		return "EACCES"
+	}
+	return "EIO"
+}
+
+// alias gives names to what identifies a machine, the same wherever it stands.
+type alias struct {
+	known map[string]string
+}
+
+// identities are the files whose content is one.
+var identities = map[string]bool{
+	"serial": true, "product_serial": true, "board_serial": true, "chassis_serial": true, "product_uuid": true,
+	"board_asset_tag": true, "chassis_asset_tag": true,
+}
+
+// serialLine is where ARM boards print theirs in /proc/cpuinfo.
+var serialLine = regexp.MustCompile(`(?m)^(Serial\s*:).*$`)
+
+func (a *alias) content(name string, data []byte) []byte {
+	value := strings.TrimSpace(string(data))
+	switch {
+	case identities[path.Base(name)] && value != "":
+		return []byte(a.of(value, "removed-%d") + "\n")
+	case name == "proc/cpuinfo":
+		return serialLine.ReplaceAll(data, []byte("${1} removed"))
+	}
+	return data
+}
+
+// macAddress matches one as it stands in a file, and as udev makes names of interfaces of it.
+var macAddress = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b|\benx[0-9a-f]{12}\b`)
+
+// replace removes MAC addresses. One of zeros or ones identifies nobody.
+func (a *alias) replace(text []byte) []byte {
+	return macAddress.ReplaceAllFunc(text, func(m []byte) []byte {
+		digits := strings.ToLower(strings.NewReplacer(":", "", "enx", "").Replace(string(m)))
+		if strings.Trim(digits, "0") == "" || strings.Trim(digits, "f") == "" {
+			return m
+		}
+		made := a.of(digits, "02000000%04x") // locally administered
+		if bytes.HasPrefix(m, []byte("enx")) {
+			return []byte("enx" + made)
+		}
+		var parts []string
+		for i := 0; i < len(made); i += 2 {
+			parts = append(parts, made[i:i+2])
+		}
+		return []byte(strings.Join(parts, ":"))
+	})
+}
+
+// of returns the alias of a value, a new one for a value not seen before.
+func (a *alias) of(value, format string) string {
+	if _, ok := a.known[value]; !ok {
+		a.known[value] = fmt.Sprintf(format, len(a.known)+1)
+	}
+	return a.known[value]
+}

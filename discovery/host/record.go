@@ -1,0 +1,185 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"sync"
+	"syscall"
+)
+
+// Record returns an archive of what discover reads of a host, and of nothing else, in the form that FromArchive reads: a
+// discovery of the archive finds what one of the host does. Node name, MAC addresses, serial numbers and asset tags are
+// replaced by made-up ones, each by the same wherever it stands, so that the archive can be given away.
+func Record(ctx context.Context, h Host, discover func(context.Context, Host)) ([]byte, error) {
+	if h.FS == nil || h.System == nil {
+		return nil, errors.New("record: the host has no files")
+	}
+	r := &recorder{under: h.FS, entries: map[string]*recorded{}}
+	discover(ctx, Host{FS: r, System: h.System})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	system := archiveSystem{Name: recordedNode, Proc: h.System.CPU()}
+	uts, err := h.System.Uname()
+	if err != nil {
+		return nil, err
+	}
+	uts.Nodename = recordedNode
+	system.UTS = &uts
+	head, err := json.MarshalIndent(system, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	return r.archive(head), nil
+}
+
+// recordedNode is the name of every node in an archive.
+const recordedNode = "node"
+
+// recorder is a tree that remembers what is read of another one. It is safe for concurrent use.
+type recorder struct {
+	under FS
+
+	mu      sync.Mutex
+	entries map[string]*recorded // by name without links
+}
+
+// recorded is what is known of a name: a link, a directory, a file, or something that is there.
+type recorded struct {
+	link string
+	dir  bool
+	data []byte // what was read so far
+	read bool
+	err  error // why it could not be read
+}
+
+// walk returns the name without links that a name leads to, and remembers the links on its way.
+func (r *recorder) walk(name string) (string, error) {
+	return resolve(name, func(n string) (string, error) {
+		target, err := r.under.ReadLink(n)
+		switch {
+		case errors.Is(err, syscall.EINVAL), errors.Is(err, errNotLink):
+			return "", errNotLink
+		case err == nil:
+			r.entry(n).link = target
+		}
+		return target, err
+	})
+}
+
+func (r *recorder) entry(name string) *recorded {
+	e, ok := r.entries[name]
+	if !ok {
+		e = &recorded{}
+		r.entries[name] = e
+	}
+	return e
+}
+
+// note changes the entry of a name, unless the host does not have it.
+func (r *recorder) note(name string, err error, change func(*recorded)) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	real, walkErr := r.walk(name)
+	if walkErr != nil {
+		return
+	}
+	if e := r.entry(real); err != nil {
+		e.err = err
+	} else {
+		change(e)
+	}
+}
+
+// Open opens a file whose content is remembered as far as it is read.
+func (r *recorder) Open(name string) (fs.File, error) {
+	f, err := r.under.Open(name)
+	r.note(name, err, func(*recorded) {})
+	if err != nil {
+		return nil, err
+	}
+	return &recordedFile{File: f, name: name, recorder: r}, nil
+}
+
+// recordedFile remembers what is read.
+type recordedFile struct {
+	fs.File
+	name     string
+	recorder *recorder
+	offset   int
+}
+
+func (f *recordedFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	from := f.offset
+	f.offset += n
+	var failure error
+	if err != nil && n == 0 && !errors.Is(err, io.EOF) {
+		failure = err
+	}
+	f.recorder.note(f.name, failure, func(e *recorded) {
+		e.read = true
+		// A file that is read again is remembered as it was at first.
+		if from == len(e.data) {
+			e.data = append(e.data, p[:n]...)
+		}
+	})
+	return n, err
+}
+
+// ReadDirNames lists a directory.
+func (r *recorder) ReadDirNames(name string, max int) ([]string, error) {
+	names, err := r.under.ReadDirNames(name, max)
+	r.note(name, err, func(e *recorded) { e.dir = true })
+	// What stands in a directory is there for whoever lists it again, even if nobody reads it.
+	for _, n := range names {
+		child := path.Join(name, n)
+		if _, err := r.Stat(child); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if target, err := r.under.ReadLink(child); err == nil {
+			r.noteLink(child, target) // it leads nowhere
+		}
+	}
+	return names, err
+}
+
+// ReadLink reads a link.
+func (r *recorder) ReadLink(name string) (string, error) {
+	target, err := r.under.ReadLink(name)
+	if err == nil {
+		r.noteLink(name, target)
+	}
+	return target, err
+}
+
+// noteLink remembers a link without asking where it leads.
+func (r *recorder) noteLink(name, target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	real, err := r.walk(parent(name))
+	if err == nil {
+		r.entry(path.Join(real, path.Base(name))).link = target
+	}
+}
+
+// Resolve walks a name.
+func (r *recorder) Resolve(name string) (string, error) {
+	real, err := r.under.Resolve(name)
+	r.note(name, err, func(*recorded) {})
+	return real, err
+}
+
+// Stat looks at a name.
+func (r *recorder) Stat(name string) (fs.FileInfo, error) {
+	info, err := r.under.Stat(name)
+	r.note(name, err, func(e *recorded) { e.dir = e.dir || info.IsDir() })
+	return info, err
+}
