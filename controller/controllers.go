@@ -17,6 +17,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/builtin"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/registry"
 	"github.com/assay-project/assay/controller/rule"
@@ -38,8 +39,12 @@ type Config struct {
 	Parallel int
 	// Resync is how often all nodes are looked at without any reason; 0: never.
 	Resync time.Duration
-	// MissingFields are fields of ours that the served schema of NodeFeatureRule lacks.
-	MissingFields []string
+	// DefaultTemplate, Version and MissingFields: see rule.Options.
+	DefaultTemplate string
+	Version         string
+	MissingFields   []string
+	// BuiltInRules is a directory of rules that are always in force; empty: none.
+	BuiltInRules string
 }
 
 // Scheme holds the kinds that the manager works with, NodeFeatures in their cached form.
@@ -55,13 +60,16 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Cache says what the manager keeps of the objects it watches.
-func Cache() cache.Options {
+// Cache says what the manager keeps of the objects it watches. Namespace is its own.
+func Cache(namespace string) cache.Options {
+	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:      {Transform: node.Slim},
 			&feed.NodeFeature{}: {Transform: feed.Slim},
+			&corev1.Secret{}:    {Namespaces: own},
+			&corev1.ConfigMap{}: {Namespaces: own},
 		},
 	}
 }
@@ -84,16 +92,21 @@ func Add(mgr ctrl.Manager, c Config) error {
 		}
 	})
 	breaker := node.NewBreaker(c.Budget, clock.RealClock{})
+	watchdog := node.NewWatchdog(clock.RealClock{})
 	for _, add := range []func() error{
 		func() error {
+			return builtin.Add(mgr, builtin.Options{Dir: c.BuiltInRules, Namespace: c.Sources.Namespace, Registry: reg})
+		},
+		func() error {
 			return rule.Add(mgr, rule.Options{
-				Registry: reg, Tally: tally, Changed: statusChanged, MissingFields: c.MissingFields,
+				Registry: reg, Tally: tally, Changed: statusChanged, Namespace: c.Sources.Namespace,
+				DefaultTemplate: c.DefaultTemplate, Version: c.Version, MissingFields: c.MissingFields,
 			})
 		},
 		func() error {
 			return node.Add(mgr, node.Options{
 				Registry: reg, Tally: tally, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy,
-				Keys: &c.Rules.Keys, Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace, Breaker: breaker,
+				Keys: &c.Rules.Keys, Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace, Breaker: breaker, Watchdog: watchdog,
 				Clock: clock.RealClock{}, Parallel: c.Parallel, Resync: c.Resync,
 			})
 		},
@@ -101,6 +114,9 @@ func Add(mgr ctrl.Manager, c Config) error {
 		if err := add(); err != nil {
 			return err
 		}
+	}
+	if err := mgr.AddHealthzCheck("passes", watchdog.Check); err != nil {
+		return err
 	}
 	return mgr.Add(resync{every: c.Resync, notify: reg.Touch})
 }

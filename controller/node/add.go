@@ -39,9 +39,10 @@ type Options struct {
 	// DryRun evaluates and reports, and writes nothing on Nodes.
 	DryRun bool
 	// Grace is how long what a vanished worker published goes on counting; 0: not at all, as in NFD.
-	Grace   time.Duration
-	Breaker *Breaker
-	Clock   clock.PassiveClock
+	Grace    time.Duration
+	Breaker  *Breaker
+	Watchdog *Watchdog
+	Clock    clock.PassiveClock
 	// Parallel is how many nodes are worked on at once.
 	Parallel int
 	// Resync is how often all nodes are looked at without any reason; 0: never.
@@ -73,18 +74,47 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		dryRun:   opt.DryRun,
 		grace:    opt.Grace,
 		breaker:  opt.Breaker,
+		watchdog: opt.Watchdog,
 		damper:   newDamper(opt.Clock),
 		metrics:  newMetrics(),
 		memory:   newMemory(),
 	}
-	all := handler.EnqueueRequestsFromMapFunc(r.allNodes)
-	return ctrl.NewControllerManagedBy(mgr).
+	// A standby fills its queue too, so that it has everything at hand when it takes over.
+	warm := true
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("node").
 		For(&corev1.Node{}, builder.WithPredicates(relevant)).
 		Watches(&feed.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
-		WatchesRawSource(source.Channel(opt.RulesChanged, all)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter()}).
-		Complete(r)
+		WatchesRawSource(source.Channel(opt.RulesChanged, settled{r})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter(), EnableWarmup: &warm})
+	if opt.Sources.Namespaces != nil {
+		b = b.WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.nodesOfNamespace),
+			builder.WithPredicates(predicate.LabelChangedPredicate{}))
+	}
+	return b.Complete(r)
+}
+
+// settled puts all nodes into the queue after a moment: applying a directory of rules is one pass over the nodes, not one
+// for each file.
+type settled struct{ r *Reconciler }
+
+// Create implements handler.EventHandler; nothing is ever created in a channel.
+func (settled) Create(context.Context, event.CreateEvent, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+}
+
+// Update implements handler.EventHandler.
+func (settled) Update(context.Context, event.UpdateEvent, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+}
+
+// Delete implements handler.EventHandler.
+func (settled) Delete(context.Context, event.DeleteEvent, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+}
+
+// Generic implements handler.EventHandler.
+func (s settled) Generic(ctx context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for _, req := range s.r.allNodes(ctx) {
+		q.AddAfter(req, registry.Settle)
+	}
 }
 
 // limiter makes each node wait by itself: one whose patch always fails must not delay the others.
@@ -122,7 +152,20 @@ func nodeOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
-func (r *Reconciler) allNodes(ctx context.Context, _ client.Object) []reconcile.Request {
+// nodesOfNamespace are the nodes that NodeFeatures of a namespace describe.
+func (r *Reconciler) nodesOfNamespace(ctx context.Context, ns client.Object) []reconcile.Request {
+	var list feed.NodeFeatureList
+	if err := r.client.List(ctx, &list, client.InNamespace(ns.GetName()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // only before the cache has started, when every node is due anyway
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, nodeOf(ctx, &list.Items[i])...)
+	}
+	return out
+}
+
+func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
 	var list corev1.NodeList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // only before the cache has started, when every node is due anyway

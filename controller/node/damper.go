@@ -41,7 +41,7 @@ func (d *damper) held(node, key string) (time.Duration, bool) {
 	return flapWindow - quiet, quiet < flapWindow
 }
 
-// changed records that keys of a node were written with another value or removed.
+// changed records that keys of a node were written or removed.
 func (d *damper) changed(node string, keys []string) {
 	if len(keys) == 0 {
 		return

@@ -1,18 +1,18 @@
 package node
 
 import (
-	"errors"
+	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/plan"
 )
-
-// errConflict is returned when somebody else wrote the Node first; the queue tries again soon.
-var errConflict = errors.New("the node has changed meanwhile; trying again")
 
 // memory is what is remembered of nodes between passes. All of it can be lost at any time: a restart costs evaluations, and
 // no write.
@@ -23,27 +23,39 @@ type memory struct {
 
 // memo is what is remembered of one node. It is used by one pass at a time, since the queue never hands out a name twice.
 type memo struct {
-	outcome    *rules.Outcome
-	uid        string
-	generation int64 // of the program that outcome is of
-	written    string
-	refused    string
+	uid        types.UID
+	outcome    *rules.Outcome // of the last pass; nil: there was none
+	generation int64          // of the program that was last carried out in full
+	written    string         // resourceVersion of the last write
+	refusals   map[string]refusal
 
-	own      *feed.NodeFeature // the worker's object as last seen
-	lostAt   time.Time         // since when it is gone; zero: it is there
-	stranger bool              // it has never been there since this process started
-	kept     map[string]bool   // what a stranger keeps until the grace period is over
+	seen     map[client.ObjectKey]bool // the objects that counted with the last pass
+	own      *feed.NodeFeature         // the worker's object as last seen
+	lostAt   time.Time                 // since when it is gone; zero: it is there
+	stranger bool                      // it has never been there since this process started
+	kept     map[string]bool           // what a stranger keeps until the grace period is over
 }
+
+// refusal is a value that the API server did not take.
+type refusal struct {
+	value string
+	at    time.Time
+}
+
+// refusalMemory is how long a value that the API server refused is not tried again: what it refuses today may be allowed
+// after an upgrade, and asking more often than this only fills its log.
+const refusalMemory = 10 * time.Minute
 
 func newMemory() *memory { return &memory{nodes: map[string]*memo{}} }
 
-func (m *memory) of(name string) *memo {
+// of returns what is remembered of this very Node, not of one of the same name that it replaced.
+func (m *memory) of(node *corev1.Node) *memo {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.nodes[name]
-	if known == nil {
-		known = &memo{stranger: true}
-		m.nodes[name] = known
+	known := m.nodes[node.Name]
+	if known == nil || known.uid != node.UID {
+		known = &memo{uid: node.UID, stranger: true}
+		m.nodes[node.Name] = known
 	}
 	return known
 }
@@ -54,24 +66,31 @@ func (m *memory) forget(name string) {
 	delete(m.nodes, name)
 }
 
-// len is how many nodes are remembered.
-func (m *memory) len() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.nodes)
-}
-
-// outcomeOf returns the last outcome for this very Node, not for one of the same name that it replaced.
-func (m *memo) outcomeOf(node *corev1.Node) *rules.Outcome {
-	if m.uid != string(node.UID) {
-		m.uid = string(node.UID)
-		m.outcome = nil
-	}
-	return m.outcome
-}
-
 // newerThan reports whether this process has written to the node since the cached state was read: acting on it could undo
 // the own write.
 func (m *memo) newerThan(node *corev1.Node) bool { return older(node.ResourceVersion, m.written) }
 
-func (m *memo) wrote(version string) { m.written = version }
+func (m *memo) refuse(s plan.Step, now time.Time) {
+	if m.refusals == nil {
+		m.refusals = map[string]refusal{}
+	}
+	m.refusals[name(s)] = refusal{s.New, now}
+}
+
+// refuses reports whether a step was refused lately, and for how long not to try it again.
+func (m *memo) refuses(s plan.Step, now time.Time) (time.Duration, bool) {
+	last, ok := m.refusals[name(s)]
+	if !ok || last.value != s.New {
+		return 0, false
+	}
+	left := refusalMemory - now.Sub(last.at)
+	return left, left > 0
+}
+
+// older compares resourceVersions of one object. They are numbers that grow (KEP-5504 makes that a promise); anything else
+// counts as not older.
+func older(a, b string) bool {
+	na, errA := strconv.ParseUint(a, 10, 64)
+	nb, errB := strconv.ParseUint(b, 10, 64)
+	return errA == nil && errB == nil && na < nb
+}

@@ -11,7 +11,9 @@ import (
 // the product of the two is what kills a Prometheus.
 type metrics struct {
 	requests, updates, failures, held prometheus.Counter
+	errors                            prometheus.Counter
 	labels, resources, taints         prometheus.Counter
+	evaluation                        prometheus.Histogram
 }
 
 func newMetrics() *metrics {
@@ -26,15 +28,29 @@ func newMetrics() *metrics {
 		labels:    counter("nfd_master_node_labels_rejected_total", "Labels that rules asked for and may not write."),
 		resources: counter("nfd_master_node_extendedresources_rejected_total", "Extended resources that rules asked for and may not write."),
 		taints:    counter("nfd_master_node_taints_rejected_total", "Taints that rules asked for and may not write."),
+		errors:    counter("nfd_master_nodefeaturerule_processing_errors_total", "Rules that could not be evaluated on a node."),
+		evaluation: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "nfd_master_nodefeaturerule_processing_duration_seconds",
+			Help:    "Time to evaluate all rules for one node.",
+			Buckets: prometheus.ExponentialBuckets(1e-6, 10, 6), // one node takes a microsecond warm, some milliseconds cold
+		}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.updates, m.failures, m.held, m.labels, m.resources, m.taints} {
+	for _, c := range []prometheus.Collector{
+		m.requests, m.updates, m.failures, m.held, m.labels, m.resources, m.taints, m.errors, m.evaluation,
+	} {
 		// Registered twice only where a test starts two managers in one process; the first one counts for both.
 		_ = ctrlmetrics.Registry.Register(c)
 	}
 	return m
 }
 
+// rejected counts what rules asked for and do not get.
 func (m *metrics) rejected(o *rules.Outcome) {
+	for _, r := range o.Rules() {
+		if r.Err != nil {
+			m.errors.Inc()
+		}
+	}
 	for _, r := range o.Rejected() {
 		if r.Missing {
 			continue

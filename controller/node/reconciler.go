@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,10 +10,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/assay-project/assay/controller/registry"
-	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
@@ -36,6 +33,7 @@ type Reconciler struct {
 	grace    time.Duration
 	breaker  *Breaker
 	damper   *damper
+	watchdog *Watchdog
 	metrics  *metrics
 	memory   *memory
 }
@@ -49,6 +47,7 @@ const retryHeld = time.Second
 
 // Reconcile implements reconcile.Reconciler: get, gather, decide, apply, report.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	defer r.watchdog.begin(req.Name)()
 	linked := r.registry.Program()
 	if linked == nil {
 		return ctrl.Result{RequeueAfter: retryHeld}, nil // rules are still being compiled
@@ -61,29 +60,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, err
 	}
-	known := r.memory.of(req.Name)
+	known := r.memory.of(&node)
 	if known.newerThan(&node) {
 		return ctrl.Result{RequeueAfter: retryHeld}, nil
+	}
+	if known.outcome == nil {
+		known.generation = linked.Generation
 	}
 	features, held, err := r.gather(ctx, &node, known)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	outcome := linked.Cache.Eval(linked.Program, r.input(&node, features), known.outcomeOf(&node))
-	r.report(&node, known, outcome)
-	p := r.plan(&node, outcome)
-	p, again := r.guard(&node, p, known, linked.Generation, held)
-	known.outcome, known.generation = outcome, linked.Generation
-	if p.Empty() || r.dryRun {
-		return ctrl.Result{RequeueAfter: again}, nil
+	before := known.outcome
+	outcome := r.eval(linked, r.input(&node, features), before)
+	wish := r.plan(&node, outcome)
+	p, again := r.guard(ctx, &node, wish, known, linked.Generation, held)
+	if !r.dryRun {
+		err = r.apply(ctx, &node, p, known)
 	}
-	if err := r.apply(ctx, &node, p, known); err != nil {
-		return ctrl.Result{}, err
+	if err == nil {
+		known.generation = linked.Generation
 	}
-	return ctrl.Result{RequeueAfter: again}, nil
+	known.outcome = outcome
+	r.report(ctx, &node, known, before, outcome, wish)
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// plan turns an outcome into changes. A node that a rule has failed keeps what it has.
+func (r *Reconciler) eval(linked *registry.Linked, in rules.Input, before *rules.Outcome) *rules.Outcome {
+	start := r.clock.Now()
+	defer func() { r.metrics.evaluation.Observe(r.clock.Since(start).Seconds()) }()
+	return linked.Cache.Eval(linked.Program, in, before)
+}
+
+// plan turns an outcome into changes. A node that a rule has failed keeps what it has, and says so.
 func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome) *plan.Plan {
 	want := plan.Desired{Taints: o.Taints()}
 	if !r.disable.Labels {
@@ -95,102 +104,15 @@ func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome) *plan.Plan {
 	if !r.disable.ExtendedResources {
 		want.ExtendedResources = o.ExtendedResources()
 	}
-	p := plan.Compute(plan.StateOf(node), want, r.policy)
-	if o.Failed != nil {
-		return p.Without(func(plan.Step) bool { return true })
+	if o.Failed == nil {
+		return plan.Compute(plan.StateOf(node), want, r.policy)
 	}
-	return p
+	want.Failed = failure(o.Failed)
+	return plan.Compute(plan.StateOf(node), want, r.policy).Without(func(s plan.Step) bool { return !s.Mark })
 }
 
-// report counts what the rules do, and passes on what they have to say.
-func (r *Reconciler) report(node *corev1.Node, known *memo, o *rules.Outcome) {
-	r.tally.Report(node.Name, o)
-	if known.outcome == o {
-		return
-	}
-	r.metrics.rejected(o)
-	if o.Failed != nil && (known.outcome == nil || known.outcome.Failed == nil || *known.outcome.Failed != *o.Failed) {
-		r.events.Eventf(node, corev1.EventTypeWarning, "NodeRejected", "%s: %s", o.Failed.Ref, o.Failed.Message)
-	}
-	said := map[rules.Event]bool{}
-	if known.outcome != nil {
-		for _, e := range known.outcome.Events() {
-			said[e] = true
-		}
-	}
-	for _, e := range o.Events() {
-		if !said[e] {
-			r.events.Event(node, e.Type, e.Reason, e.Message)
-		}
-	}
-}
-
-// apply writes the plan: one patch for everything but taints, one for taints.
-func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan, known *memo) error {
-	version := node.ResourceVersion
-	if body := p.Patch(); body != nil {
-		out, err := r.patch(ctx, node.Name, body, "status")
-		if blamed := blame(err, p); blamed != nil {
-			// One key that the API server refuses must not take the others with it.
-			r.events.Eventf(node, corev1.EventTypeWarning, "KeyRefused", "the API server refuses: %v", err)
-			p = p.Without(blamed)
-			known.refused = err.Error()
-			if body = p.Patch(); body == nil {
-				return nil
-			}
-			out, err = r.patch(ctx, node.Name, body, "status")
-		}
-		if err != nil {
-			return r.failed(err)
-		}
-		version = out.ResourceVersion
-		known.wrote(version)
-	}
-	if body := p.TaintPatch(version); body != nil {
-		out, err := r.patch(ctx, node.Name, body)
-		if err != nil {
-			return r.failed(err)
-		}
-		known.wrote(out.ResourceVersion)
-	}
-	r.damper.changed(node.Name, taken(p))
-	r.metrics.updates.Inc()
-	logf.FromContext(ctx).V(1).Info("node written", "node", node.Name, "changes", len(p.Steps))
-	return nil
-}
-
-func (r *Reconciler) patch(ctx context.Context, name string, body []byte, subresource ...string) (*corev1.Node, error) {
-	node := &corev1.Node{}
-	node.Name = name
-	r.metrics.requests.Inc()
-	patch := client.RawPatch("application/merge-patch+json", body)
-	if len(subresource) > 0 {
-		return node, r.client.Status().Patch(ctx, node, patch)
-	}
-	return node, r.client.Patch(ctx, node, patch)
-}
-
-// failed turns a conflict into another look, which the watch brings about: somebody else wrote first.
-func (r *Reconciler) failed(err error) error {
-	switch {
-	case err == nil, apierrors.IsNotFound(err):
-		return nil
-	case apierrors.IsConflict(err):
-		return errConflict
-	}
-	r.metrics.failures.Inc()
-	return err
-}
-
-func taken(p *plan.Plan) []string {
-	var out []string
-	for _, s := range p.Steps {
-		if s.Takes() {
-			out = append(out, string(s.Kind)+" "+s.Key)
-		}
-	}
-	return out
-}
+// failure is what the annotation and the Event of a failed node say.
+func failure(f *rules.Failure) string { return f.Ref.String() + ": " + f.Message }
 
 func (r *Reconciler) forget(name string) {
 	r.memory.forget(name)
@@ -198,13 +120,3 @@ func (r *Reconciler) forget(name string) {
 	r.breaker.Withdraw(name)
 	r.damper.forget(name)
 }
-
-// older compares resourceVersions of one object. They are numbers that grow (KEP-5504 makes that a promise); anything else
-// counts as not older.
-func older(a, b string) bool {
-	na, errA := strconv.ParseUint(a, 10, 64)
-	nb, errB := strconv.ParseUint(b, 10, 64)
-	return errA == nil && errB == nil && na < nb
-}
-
-var _ = feed.NodeFeature{}

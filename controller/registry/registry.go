@@ -44,11 +44,12 @@ func (r *Registry) OnChange(f func()) {
 	r.changed = f
 }
 
-// Put adds the rules of an object, in place of those it had.
+// Put adds the rules of an object, in place of those it had. The same rules again change nothing.
 func (r *Registry) Put(set *rules.RuleSet) {
 	r.update(func() bool {
+		old := r.sets[set.Name]
 		r.sets[set.Name] = set
-		return true
+		return old == nil || old.Hash() != set.Hash()
 	})
 }
 

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 
@@ -18,10 +19,11 @@ type Tally struct {
 
 // contribution is what one node adds to the counts.
 type contribution struct {
-	outcome   *rules.Outcome
-	matched   map[string]bool
-	failures  map[string]string            // object -> message
-	conflicts map[string]map[string]string // object -> conflict in words -> ""
+	outcome    *rules.Outcome
+	complaints []Complaint
+	matched    map[string]bool
+	failures   map[string]string          // object -> message
+	conflicts  map[string]map[string]bool // object -> conflict in words
 }
 
 type counts struct {
@@ -52,21 +54,31 @@ func NewTally(changed func(object string)) *Tally {
 	return &Tally{nodes: map[string]*contribution{}, objects: map[string]*counts{}, changed: changed}
 }
 
-// Report replaces what a node adds to the counts. An outcome that was reported already for this node costs nothing.
-func (t *Tally) Report(node string, outcome *rules.Outcome) {
+// Complaint is something that goes wrong with an object's rules on a node beyond what the outcome says.
+type Complaint struct{ Object, Message string }
+
+// Report replaces what a node adds to the counts. What was reported already for this node costs nothing.
+func (t *Tally) Report(node string, outcome *rules.Outcome, complaints ...Complaint) {
 	t.mu.Lock()
 	old := t.nodes[node]
-	if old != nil && old.outcome == outcome {
+	if old != nil && old.outcome == outcome && slices.Equal(old.complaints, complaints) {
 		t.mu.Unlock()
 		return
 	}
-	next := contribute(outcome)
+	next := contribute(outcome, complaints)
 	touched := map[string]bool{}
 	t.subtract(node, old, touched)
 	t.add(node, next, touched)
 	t.nodes[node] = next
 	t.mu.Unlock()
 	t.notify(touched)
+}
+
+// Nodes is how many nodes have reported.
+func (t *Tally) Nodes() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.nodes)
 }
 
 // Forget takes back what a node added to the counts.
@@ -103,12 +115,15 @@ func (t *Tally) Summary(object string) Summary {
 	return out
 }
 
-func contribute(o *rules.Outcome) *contribution {
-	c := &contribution{outcome: o, matched: map[string]bool{}}
+func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
+	c := &contribution{outcome: o, complaints: complaints, matched: map[string]bool{}}
 	o.Matched(func(object string) { c.matched[object] = true })
 	for _, r := range o.Rules() {
 		if r.Err != nil {
 			c.fail(r.Object, fmt.Sprintf("rule %q: %v", r.Rule, r.Err))
+		}
+		if r.Partial != nil && !r.Sensitive {
+			c.fail(r.Object, fmt.Sprintf("rule %q does not see everything: %v", r.Rule, r.Partial))
 		}
 	}
 	for _, r := range o.Rejected() {
@@ -116,16 +131,19 @@ func contribute(o *rules.Outcome) *contribution {
 			c.fail(r.Object, fmt.Sprintf("rule %q: %s %q: %s", r.Rule, r.Kind, r.Key, r.Reason))
 		}
 	}
+	for _, x := range complaints {
+		c.fail(x.Object, x.Message)
+	}
 	for _, x := range o.Conflicts() {
 		if c.conflicts == nil {
-			c.conflicts = map[string]map[string]string{}
+			c.conflicts = map[string]map[string]bool{}
 		}
 		text := fmt.Sprintf("%s %s: %s keeps it, %s loses it", x.Kind, x.Key, x.Kept, x.Lost)
 		for _, object := range []string{x.Kept.Object, x.Lost.Object} {
 			if c.conflicts[object] == nil {
-				c.conflicts[object] = map[string]string{}
+				c.conflicts[object] = map[string]bool{}
 			}
-			c.conflicts[object][text] = ""
+			c.conflicts[object][text] = true
 		}
 	}
 	return c

@@ -4,7 +4,8 @@ package rule
 import (
 	"context"
 
-	"k8s.io/client-go/tools/record"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/registry"
 )
@@ -23,58 +25,81 @@ import (
 // statusBuffer is how many objects may wait for their status to be looked at before a reporter has to wait itself.
 const statusBuffer = 1024
 
-// Reconciler compiles NodeFeatureRules into the registry and writes their status.
-type Reconciler struct {
-	client   client.Client
-	events   record.EventRecorder
-	registry *registry.Registry
-	tally    *registry.Tally
-	reports  *reports
-	missing  []string // fields of ours that the served schema lacks
-}
-
 // Options of the controller.
 type Options struct {
 	Registry *registry.Registry
 	Tally    *registry.Tally
 	// Changed delivers the names of objects whose summary in the tally has changed.
 	Changed <-chan event.GenericEvent
-	// MissingFields are fields of the NodeFeatureRule that the served schema lacks, because another chart has installed
-	// the definition. Rules that would need them cannot be told from rules that do not.
+	// Namespace is the manager's own: the one of Secrets and ConfigMaps that rules refer to.
+	Namespace string
+	// DefaultTemplate is the name of a NodeFeatureRuleTemplate that every object is based on besides its own bases; empty:
+	// none.
+	DefaultTemplate string
+	// Version is the version of this program, which a rule's minimumVersion is compared with. One that is no version
+	// understands everything.
+	Version string
+	// MissingFields are fields of the NodeFeatureRule that the served schema lacks, because another chart has installed the
+	// definition.
 	MissingFields []string
 }
 
-// Add registers the controller.
+// Add registers the controllers. What they watch, and why:
 //
-// It runs on every replica, not only on the leader: a standby that compiled nothing would have to begin with it. Only the
-// leader writes status.
+//   - NodeFeatureRules: to be compiled, and reported on.
+//   - NodeFeatureRuleTemplates, Secrets and ConfigMaps of the own namespace: objects that refer to one that has changed are
+//     assembled again, and no others.
+//   - the tally: what rules do on nodes has changed.
+//
+// Rules are compiled on every replica, not only on the leader: a standby that compiled nothing would have to begin with it.
+// Only the leader writes status.
 func Add(mgr ctrl.Manager, opt Options) error {
-	r := &Reconciler{
-		client:   mgr.GetClient(),
-		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
-		registry: opt.Registry,
-		tally:    opt.Tally,
-		reports:  newReports(),
-		missing:  opt.MissingFields,
-	}
-	compile := reconcile.Func(r.Compile)
+	compiled := make(chan event.GenericEvent, statusBuffer)
+	c := newCompiler(mgr.GetClient(), mgr.GetAPIReader(), opt, func(name string) {
+		select {
+		case compiled <- event.GenericEvent{Object: &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
+		default: // a standby, which writes no status; a leader compares all of them when it begins
+		}
+	})
 	everywhere := false
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("rule-compile").
 		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&assayv1alpha1.NodeFeatureRuleTemplate{}, c.dependents(templateRef),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(&corev1.Secret{}, c.dependents(secretRef)).
+		WatchesMetadata(&corev1.ConfigMap{}, c.dependents(configMapRef)).
 		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
-		Complete(compile)
+		Complete(reconcile.Func(c.Reconcile))
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(&start{reconciler: r, cache: mgr.GetCache()}); err != nil {
+	if err := mgr.Add(&start{compiler: c, cache: mgr.GetCache()}); err != nil {
 		return err
+	}
+	s := &reporter{
+		client:   mgr.GetClient(),
+		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
+		tally:    opt.Tally,
+		compiler: c,
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rule-status").
 		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(opt.Changed, enqueue{}, source.WithBufferSize[client.Object, reconcile.Request](statusBuffer))).
-		Complete(reconcile.Func(r.Status))
+		WatchesRawSource(source.Channel(compiled, enqueue{}, source.WithBufferSize[client.Object, reconcile.Request](statusBuffer))).
+		Complete(reconcile.Func(s.Reconcile))
+}
+
+// dependents maps something that rules refer to to the objects that do.
+func (c *compiler) dependents(kind refKind) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		var out []reconcile.Request
+		for _, name := range c.referringTo(ref{kind, o.GetName()}) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		}
+		return out
+	})
 }
 
 // enqueue puts an object into the queue after a delay: nodes report one after another, and one write of the status after

@@ -3,7 +3,6 @@ package rule
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -15,12 +14,15 @@ import (
 // start compiles every object once before the registry is ready. Nodes that were evaluated with half of the rules would lose
 // what the other half gives them.
 type start struct {
-	reconciler *Reconciler
-	cache      cache.Cache
+	compiler *compiler
+	cache    cache.Cache
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: standbys compile too.
 func (*start) NeedLeaderElection() bool { return false }
+
+// retryStart is how soon it is tried again to read what rules refer to.
+const retryStart = time.Second
 
 // Start implements manager.Runnable.
 func (s *start) Start(ctx context.Context) error {
@@ -32,38 +34,29 @@ func (s *start) Start(ctx context.Context) error {
 		return err
 	}
 	for i := range list.Items {
-		s.reconciler.compile(ctx, &list.Items[i])
+		s.compile(ctx, list.Items[i].Name)
 	}
-	s.reconciler.registry.Ready()
+	s.compiler.registry.Ready()
 	logf.FromContext(ctx).Info("rules are ready", "objects", len(list.Items))
 	<-ctx.Done()
 	return nil
 }
 
+// compile tries until it is known what the object is: as long as the API server does not answer, nothing is decided.
+func (s *start) compile(ctx context.Context, name string) {
+	for ctx.Err() == nil {
+		err := s.compiler.refresh(ctx, name)
+		if err == nil {
+			return
+		}
+		logf.FromContext(ctx).Error(err, "compile", "object", name)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryStart):
+		}
+	}
+}
+
 // statusDelay is how long reports of nodes are gathered before the status of an object is written: one write a second and
 // object is as much as anybody can read.
 const statusDelay = time.Second
-
-// reports remember the compiled state of objects between the two reconcilers.
-type reports struct {
-	mu     sync.Mutex
-	byName map[string]*compiled
-}
-
-func newReports() *reports { return &reports{byName: map[string]*compiled{}} }
-
-func (d *reports) put(name string, c *compiled) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c == nil {
-		delete(d.byName, name)
-		return
-	}
-	d.byName[name] = c
-}
-
-func (d *reports) get(name string) *compiled {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.byName[name]
-}

@@ -1,0 +1,116 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// guard takes out of a plan what must not happen yet, and says when to look again.
+//
+// Without evidence nothing is removed: a node whose worker has published nothing since this process started keeps what it
+// has until the grace period is over. Removals that no change of rules explains are subject to the budget. Keys that flap
+// are left alone until they are quiet, and so are values that the API server refused.
+func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan, known *memo, generation int64, held time.Duration) (*plan.Plan, time.Duration) {
+	again := held
+	if held > 0 && known.own == nil && known.stranger {
+		p = p.Without(r.unproven(known, p))
+	}
+	explained := known.outcome != nil && known.generation != generation
+	if !explained {
+		p = r.budget(ctx, node, p, &again)
+		p = r.damp(node, p, &again)
+	} else {
+		r.breaker.Withdraw(node.Name)
+	}
+	now := r.clock.Now()
+	return p.Without(func(s plan.Step) bool {
+		wait, refused := known.refuses(s, now)
+		if refused {
+			again = sooner(again, wait)
+		}
+		return refused
+	}), again
+}
+
+// budget holds removals back once they come in masses.
+func (r *Reconciler) budget(ctx context.Context, node *corev1.Node, p *plan.Plan, again *time.Duration) *plan.Plan {
+	takes := func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) }
+	if !slices.ContainsFunc(p.Steps, takes) {
+		r.breaker.Withdraw(node.Name)
+		return p
+	}
+	ok, wait := r.breaker.Allow(node.Name, r.countNodes(ctx))
+	if ok {
+		return p
+	}
+	r.metrics.held.Inc()
+	if wait == r.breaker.budget.Hold { // the first time
+		r.events.Eventf(node, corev1.EventTypeWarning, "RemovalHeld",
+			"too many nodes lose labels or resources at once; held for %s unless it is confirmed", wait)
+	}
+	*again = sooner(*again, wait)
+	return p.Without(takes)
+}
+
+// damp leaves keys alone that flap.
+func (r *Reconciler) damp(node *corev1.Node, p *plan.Plan, again *time.Duration) *plan.Plan {
+	return p.Without(func(s plan.Step) bool {
+		if s.Mark || s.Op == plan.Adopt || s.Op == plan.Forget {
+			return false
+		}
+		wait, flaps := r.damper.held(node.Name, name(s))
+		if flaps {
+			*again = sooner(*again, wait)
+		}
+		return flaps
+	})
+}
+
+// countNodes counts the Nodes of the cluster, for the share of them that may lose something.
+func (r *Reconciler) countNodes(ctx context.Context) int {
+	var list corev1.NodeList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return 0
+	}
+	return len(list.Items)
+}
+
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b < a {
+		return b
+	}
+	return a
+}
+
+// unproven chooses the steps that would take away what the node had when this process first saw it. Who gave it is not
+// known, so neither is whether it should go. What changes afterwards is known, and goes at once.
+func (r *Reconciler) unproven(known *memo, p *plan.Plan) func(plan.Step) bool {
+	if known.kept == nil {
+		known.kept = map[string]bool{}
+		for _, s := range p.Steps {
+			if s.Takes() && !r.switchedOff(s) {
+				known.kept[name(s)] = true
+			}
+		}
+	}
+	return func(s plan.Step) bool { return s.Takes() && known.kept[name(s)] }
+}
+
+// switchedOff reports whether a step removes what the configuration says not to write at all: that needs no other evidence.
+func (r *Reconciler) switchedOff(s plan.Step) bool {
+	switch s.Kind {
+	case plan.Label:
+		return r.disable.Labels
+	case plan.Annotation:
+		return r.disable.Annotations
+	case plan.Resource:
+		return r.disable.ExtendedResources
+	}
+	return !r.policy.Taints
+}

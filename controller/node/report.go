@@ -1,0 +1,73 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// report counts what the rules do, and passes on what they have to say, once.
+func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo, before, o *rules.Outcome, p *plan.Plan) {
+	var complaints []registry.Complaint
+	complain := func(s plan.Step, why string) {
+		if origin, ok := o.Origin(kinds[s.Kind], s.Key); ok && origin.Object != "" {
+			message := fmt.Sprintf("rule %q: %s %q: %s", origin.Rule, s.Kind, s.Key, why)
+			complaints = append(complaints, registry.Complaint{Object: origin.Object, Message: message})
+		}
+	}
+	for _, s := range p.Left {
+		complain(s, "somebody else wrote it, and overwriting is not allowed")
+	}
+	now := r.clock.Now()
+	for _, s := range p.Steps {
+		if _, refused := known.refuses(s, now); refused {
+			complain(s, "the API server refuses it")
+		}
+	}
+	r.tally.Report(node.Name, o, complaints...)
+	if before != o {
+		r.metrics.rejected(o)
+		r.say(ctx, node, before, o)
+	}
+}
+
+var kinds = map[plan.Kind]rules.Kind{
+	plan.Label: rules.KindLabel, plan.Annotation: rules.KindAnnotation,
+	plan.Resource: rules.KindResource, plan.Taint: rules.KindTaint,
+}
+
+// say passes on what the rules say of a node and have not said before.
+func (r *Reconciler) say(ctx context.Context, node *corev1.Node, before, o *rules.Outcome) {
+	said := map[any]bool{}
+	if before != nil {
+		for _, e := range before.Events() {
+			said[e] = true
+		}
+		for _, m := range before.Messages() {
+			said[m] = true
+		}
+		if before.Failed != nil {
+			said[*before.Failed] = true
+		}
+	}
+	if o.Failed != nil && !said[*o.Failed] {
+		r.events.Event(node, corev1.EventTypeWarning, "NodeRejected", failure(o.Failed))
+	}
+	for _, e := range o.Events() {
+		if !said[e] {
+			r.events.Event(node, e.Type, e.Reason, e.Message)
+		}
+	}
+	log := logf.FromContext(ctx)
+	for _, m := range o.Messages() {
+		if !said[m] {
+			log.Info("a rule says", "level", m.Level, "rule", m.Ref.String(), "message", m.Text)
+		}
+	}
+}

@@ -1,0 +1,500 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// copies is a rule that turns the attributes of test.attr into labels.
+const copies = `{rules: [{name: copy, labelsTemplate: "{{range .test.attr}}{{.Name}}={{.Value}}\n{{end}}",
+  matchFeatures: [{feature: test.attr, matchName: {op: Exists}}]}]}`
+
+type M = map[string]string
+
+func TestMergesInTheOrderOfNFD(t *testing.T) {
+	w := newWorld(t)
+	other := testkit.Namespace(t, w)
+	w.node("n1")
+	w.rule("copy", copies)
+	w.publish(w.namespace, "n1", "n1", M{"own": "worker", "shared": "worker", "name": "worker"}, M{"requested": "worker", "copied": "requested"})
+	w.publish(w.namespace, "a", "n1", M{"name": "a"}, nil)
+	w.publish(other, "n1", "n1", M{"shared": "other"}, M{"requested": "other"})
+	w.publish(other, "b", "n2", M{"stranger": "true"}, nil)
+	w.start()
+
+	w.labels("n1", M{
+		"own":       "worker",
+		"shared":    "other",  // the manager's own namespace is merged first
+		"name":      "worker", // then by name: a before n1
+		"requested": "other",
+		"stranger":  "", // of another node
+	})
+}
+
+func TestRulesWinOverRequestedLabels(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	w.publish(w.namespace, "n1", "n1", nil, M{"a": "requested", "b": "requested", "bad key": "x", "c": "not/a value"})
+	w.rule("r1", `{rules: [{name: r, labels: {a: r1, x: r1, z: r1}}]}`)
+	w.rule("r2", `{rules: [{name: r, labels: {x: r2}}]}`)
+	w.rule("r0", `{priority: 5, rules: [{name: r, labels: {z: r0}}]}`)
+	w.start()
+	w.labels("n1", M{"a": "r1", "b": "requested", "x": "r2", "z": "r0", "c": ""})
+}
+
+func TestFollowsFeaturesAndRules(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	f := w.publish(w.namespace, "n1", "n1", M{"a": "1", "b": "1"}, nil)
+	rule := w.rule("copy", copies)
+	w.start()
+	n := w.labels("n1", M{"a": "1", "b": "1"})
+	if got := n.Annotations[nfdv1alpha1.FeatureLabelsAnnotation]; got != "a,b" {
+		t.Errorf("record is %q", got)
+	}
+	change(w, f, func(f *nfdv1alpha1.NodeFeature) {
+		f.Spec.Features.Attributes["test.attr"] = nfdv1alpha1.AttributeFeatureSet{Elements: M{"a": "2"}}
+	})
+	w.labels("n1", M{"a": "2", "b": ""})
+	w.setRule(rule, `{rules: [{name: fixed, labels: {vendor.io/c: "3"}}]}`)
+	w.labels("n1", M{"a": "", "vendor.io/c": "3"})
+	if err := w.Delete(t.Context(), rule); err != nil {
+		t.Fatal(err)
+	}
+	n = w.labels("n1", M{"vendor.io/c": ""})
+	for key := range n.Annotations {
+		if strings.Contains(key, nfdv1alpha1.BookkeepingNamespace) {
+			t.Errorf("annotation %s stays although nothing is owned", key)
+		}
+	}
+}
+
+func TestThirdPartiesMayBeDeniedLabels(t *testing.T) {
+	w := newWorld(t)
+	other := testkit.Namespace(t, w)
+	w.node("n1")
+	w.rule("copy", copies)
+	w.publish(w.namespace, "n1", "n1", nil, M{"own": "true"})
+	w.publish(w.namespace, "third", "n1", M{"feature": "true"}, M{"named": "true"})
+	w.publish(other, "n1", "n1", nil, M{"foreign": "true"})
+	w.start(func(c *controller.Config) { c.Sources.IgnoreLabels = true })
+	w.labels("n1", M{"own": "true", "feature": "true", "named": "", "foreign": ""})
+}
+
+func TestNamespacesAreChosenByLabel(t *testing.T) {
+	w := newWorld(t)
+	other := testkit.Namespace(t, w)
+	w.node("n1")
+	w.rule("copy", copies)
+	w.publish(w.namespace, "n1", "n1", M{"own": "true"}, nil)
+	w.publish(other, "vendor", "n1", M{"vendor": "true"}, nil)
+	w.start(func(c *controller.Config) {
+		c.Sources.Namespaces = labels.SelectorFromSet(labels.Set{"trusted": "yes"})
+	})
+	w.labels("n1", M{"own": "true", "vendor": ""})
+
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}
+	change(w, ns, func(ns *corev1.Namespace) { ns.Labels["trusted"] = "yes" })
+	w.labels("n1", M{"own": "true", "vendor": "true"})
+	change(w, ns, func(ns *corev1.Namespace) { delete(ns.Labels, "trusted") })
+	w.labels("n1", M{"own": "true", "vendor": ""})
+}
+
+func TestRepairsDrift(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
+	w.rule("copy", copies)
+	w.rule("device", `{rules: [{name: device, extendedResources: {vendor.io/d: "4"}}]}`)
+	w.start()
+	w.labels("n1", M{"a": "1"})
+
+	change(w, n, func(n *corev1.Node) { n.Labels[feature+"a"] = "tampered" })
+	w.labels("n1", M{"a": "1"})
+	change(w, n, func(n *corev1.Node) { delete(n.Labels, feature+"a") })
+	w.labels("n1", M{"a": "1"})
+
+	has := func(amount string) func(n *corev1.Node) bool {
+		return func(n *corev1.Node) bool {
+			q := resource.MustParse(amount)
+			c, a := n.Status.Capacity["vendor.io/d"], n.Status.Allocatable["vendor.io/d"]
+			return c.Cmp(q) == 0 && a.Cmp(q) == 0
+		}
+	}
+	becomes(w, n, "vendor.io/d 4", has("4"))
+	// What a kubelet does to resources it does not know when it starts.
+	zero := []byte(`{"status":{"capacity":{"vendor.io/d":"0"},"allocatable":{"vendor.io/d":"0"}}}`)
+	if err := w.Status().Patch(t.Context(), n, client.RawPatch(types.MergePatchType, zero)); err != nil {
+		t.Fatal(err)
+	}
+	becomes(w, n, "vendor.io/d 4 again", has("4"))
+
+	if err := w.Delete(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	rebuilt := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	if err := w.Create(t.Context(), rebuilt); err != nil {
+		t.Fatal(err)
+	}
+	w.labels("n1", M{"a": "1"})
+	becomes(w, rebuilt, "vendor.io/d 4 on the rebuilt node", has("4"))
+}
+
+// The API server refuses what an admission policy forbids, of which Assay knows nothing; it says which key it is, or not.
+func TestARefusedKeyDoesNotBlockOthers(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.forbid("label", `!("vendor.io/forbidden" in object.metadata.?labels.orValue({}))`, "vendor.io/forbidden is not for you")
+	w.forbid("resource", `!("vendor.io/denied" in object.status.?capacity.orValue({}))`, "not for you")
+	w.rule("copy", copies)
+	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
+	label := w.rule("label", `{rules: [{name: forbidden, labels: {vendor.io/forbidden: "true", fine: "true"}}]}`)
+	denied := w.rule("resource", `{rules: [{name: denied, extendedResources: {vendor.io/denied: "1"}, labels: {ok: "true"}}]}`)
+	m := w.start()
+	w.labels("n1", M{"a": "1", "fine": "true", "ok": "true"})
+	w.condition(label, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/forbidden", "refuses")
+	w.condition(denied, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/denied", "refuses")
+	w.event("n1", "KeyRefused")
+
+	// What is refused is not asked for again and again, and does not keep later changes off.
+	m.reset()
+	w.rule("more", `{rules: [{name: more, labels: {more: "true"}}]}`)
+	w.labels("n1", M{"more": "true"})
+	if got := m.requests("PATCH", "/nodes/"); len(got) != 1 {
+		t.Errorf("requests for one more label: %v", got)
+	}
+	if _, there := n.Status.Capacity["vendor.io/denied"]; there {
+		t.Error("the policy was not in force")
+	}
+}
+
+// forbid adds an admission policy on the status of Nodes, and waits until it is in force.
+func (w *world) forbid(name, expression, message string) {
+	w.Helper()
+	w.apply(&admissionv1.ValidatingAdmissionPolicy{}, fmt.Sprintf(`
+metadata: {name: %s}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [nodes/status]}]}
+  validations:
+  - {expression: '%s', message: %s}
+  - {expression: '!("probe-%s" in object.metadata.?labels.orValue({}))'}`, name, expression, message, name))
+	w.apply(&admissionv1.ValidatingAdmissionPolicyBinding{}, fmt.Sprintf(
+		`{metadata: {name: %s}, spec: {policyName: %s, validationActions: [Deny]}}`, name, name))
+	probe := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"probe-%s":"1"}}}`, name))
+	testkit.Eventually(w, "policy "+name, func(ctx context.Context) error {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		if err := w.Status().Patch(ctx, n, probe, client.DryRunAll); err == nil {
+			return errors.New("not in force")
+		}
+		return nil
+	})
+}
+
+func TestWritesTaintsOnlyIfEnabled(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	change(w, n, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "admin", Effect: "NoSchedule"}} })
+	w.rule("taint", `{rules: [{name: t, labels: {done: "1"}, taints: [{key: vendor.io/gpu, value: "true", effect: NoExecute}]}]}`)
+
+	m := w.start()
+	n = w.labels("n1", M{"done": "1"})
+	if len(n.Spec.Taints) != 1 {
+		t.Errorf("taints are %v although they are disabled", n.Spec.Taints)
+	}
+	m.stop()
+	m = w.start(func(c *controller.Config) { c.Policy.Taints = true })
+	keys := func(want ...string) func(*corev1.Node) bool {
+		return func(n *corev1.Node) bool {
+			var got []string
+			for _, t := range n.Spec.Taints {
+				got = append(got, t.Key)
+			}
+			return slices.Equal(got, want)
+		}
+	}
+	becomes(w, n, "both taints", keys("admin", "vendor.io/gpu"))
+	if got := n.Annotations[nfdv1alpha1.TaintsAnnotation]; got != "vendor.io/gpu=true:NoExecute" {
+		t.Errorf("record is %q", got)
+	}
+	m.stop()
+	w.start()
+	becomes(w, n, "the administrator's taint alone", keys("admin"))
+}
+
+func TestWritesAnnotationsAndBackReferences(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.publish(w.namespace, "n1", "n1", M{"model": "x-1"}, nil)
+	w.rule("first", `{rules: [{name: a, vars: {kind: fast}, labels: {model: "@test.attr.model"}, annotations: {note: "for {node}"},
+	  matchFeatures: [{feature: test.attr, matchExpressions: {model: {op: Exists}}}]}]}`)
+	w.rule("second", `{rules: [{name: b, labels: {second: "true"},
+	  matchFeatures: [{feature: rule.matched, matchExpressions: {kind: {op: In, value: [fast]}, model: {op: In, value: [x-1]}}}]}]}`)
+	w.start()
+	w.labels("n1", M{"model": "x-1", "second": "true"})
+	becomes(w, n, "annotation", func(n *corev1.Node) bool { return n.Annotations[feature+"note"] == "for n1" })
+}
+
+func TestInstancesKeepOutOfEachOthersWay(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
+	w.rule("copy", copies)
+	blue := w.start(func(c *controller.Config) { c.Policy.Record = plan.Record{Instance: "blue"} })
+	n := w.labels("n1", M{"a": "1"})
+	if got := n.Annotations["blue."+nfdv1alpha1.FeatureLabelsAnnotation]; got != "a" {
+		t.Errorf("annotations are %v", n.Annotations)
+	}
+	blue.stop()
+	green := w.start(func(c *controller.Config) { c.Disable.Labels = true })
+	w.rule("mark", `{rules: [{name: m, annotations: {mark: "1"}}]}`)
+	becomes(w, n, "the mark", func(n *corev1.Node) bool { return n.Annotations[feature+"mark"] == "1" })
+	if n.Labels[feature+"a"] != "1" {
+		t.Error("the default instance has removed what instance blue owns")
+	}
+	green.stop()
+}
+
+func TestLeavesForeignKeysIfTold(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	change(w, n, func(n *corev1.Node) { n.Labels = M{"vendor.io/a": "theirs"} })
+	rule := w.rule("r", `{rules: [{name: r, labels: {vendor.io/a: ours, vendor.io/b: ours}}]}`)
+	m := w.start(func(c *controller.Config) { c.Policy.KeepForeign = true })
+	w.labels("n1", M{"vendor.io/a": "theirs", "vendor.io/b": "ours"})
+	w.condition(rule, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/a", "somebody else")
+	m.stop()
+	w.start()
+	w.labels("n1", M{"vendor.io/a": "ours", "vendor.io/b": "ours"})
+}
+
+func TestDisabledKindsAreLeftOut(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.rule("r", `{rules: [{name: r, labels: {a: "1"}, annotations: {a: "1"}, extendedResources: {vendor.io/a: "1"}}]}`)
+	w.start(func(c *controller.Config) { c.Disable.Labels, c.Disable.ExtendedResources = true, true })
+	becomes(w, n, "annotation", func(n *corev1.Node) bool { return n.Annotations[feature+"a"] == "1" })
+	if _, there := n.Labels[feature+"a"]; there || len(n.Status.Capacity) != 3 {
+		t.Errorf("labels %v, capacity %v", n.Labels, n.Status.Capacity)
+	}
+}
+
+func TestRestartAndIdlePassesMakeNoCalls(t *testing.T) {
+	w := newWorld(t)
+	const nodes = 20
+	copyRule := w.rule("copy", copies)
+	device := w.rule("device", `{rules: [{name: device, extendedResources: {vendor.io/d: 1k}, annotations: {a: b}}]}`)
+	versions := M{}
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i)
+		w.node(name)
+		w.publish(w.namespace, name, name, M{"a": "1"}, nil)
+	}
+	m := w.start()
+	for i := range nodes {
+		n := w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})
+		versions[n.Name] = n.ResourceVersion
+	}
+	if got := len(m.requests("PATCH", "/nodes/")); got != nodes {
+		t.Errorf("%d patches for %d nodes", got, nodes)
+	}
+	for _, r := range []*nfdv1alpha1.NodeFeatureRule{copyRule, device} {
+		becomes(w, r, "all nodes matched", func(r *nfdv1alpha1.NodeFeatureRule) bool {
+			return r.Status.MatchedNodes != nil && *r.Status.MatchedNodes == nodes
+		})
+	}
+	m.stop()
+
+	before := passes()
+	m = w.start(func(c *controller.Config) { c.Resync = time.Second })
+	w.waitForPasses(before, nodes)
+	m.reset()
+	w.waitForPasses(passes(), 2*nodes) // two rounds of resync
+	if calls := m.requests(); len(calls) > 0 {
+		t.Errorf("idle passes make calls: %v", calls)
+	}
+	now := M{}
+	var list corev1.NodeList
+	if err := w.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		now[n.Name] = n.ResourceVersion
+	}
+	if diff := cmp.Diff(versions, now); diff != "" {
+		t.Errorf("nodes were written (-before +after):\n%s", diff)
+	}
+}
+
+func TestLabelsOutliveTheirWorker(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	f := w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
+	w.rule("copy", copies)
+	m := w.start()
+	w.labels("n1", M{"a": "1"})
+	h := w.record("n1")
+	if err := w.Delete(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	w.rule("marker1", `{rules: [{name: m, labels: {marker1: "1"}}]}`)
+	w.labels("n1", M{"a": "1", "marker1": "1"})
+
+	m.stop() // in the middle of the grace period
+	w.start()
+	w.rule("marker2", `{rules: [{name: m, labels: {marker2: "1"}}]}`)
+	w.labels("n1", M{"a": "1", "marker2": "1"})
+	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
+	w.rule("marker3", `{rules: [{name: m, labels: {marker3: "1"}}]}`)
+	w.labels("n1", M{"a": "1", "marker3": "1"})
+	h.always(w, feature+"a")
+}
+
+func TestLabelsGoWhenTheGraceIsOver(t *testing.T) {
+	for name, grace := range map[string]time.Duration{"AtOnceAsInNFD": 0, "AfterAWhile": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.node("n1")
+			f := w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
+			w.rule("copy", copies)
+			w.start(func(c *controller.Config) { c.Grace = grace })
+			w.labels("n1", M{"a": "1"})
+			if err := w.Delete(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			w.labels("n1", M{"a": ""})
+		})
+	}
+}
+
+func TestThirdPartyObjectsActAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
+	third := w.publish(w.namespace, "vendor", "n1", M{"b": "1"}, nil)
+	w.rule("copy", copies)
+	w.start()
+	w.labels("n1", M{"a": "1", "b": "1"})
+	if err := w.Delete(t.Context(), third); err != nil {
+		t.Fatal(err)
+	}
+	w.labels("n1", M{"a": "1", "b": ""})
+}
+
+func TestMassRemovalIsHeld(t *testing.T) {
+	w := newWorld(t)
+	const nodes = 8
+	w.rule("copy", copies)
+	var published []*nfdv1alpha1.NodeFeature
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i)
+		w.node(name)
+		published = append(published, w.publish(w.namespace, "vendor-"+name, name, M{"a": "1"}, nil))
+	}
+	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 3, 0.05, 3*time.Second })
+	for i := range nodes {
+		w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})
+	}
+	for _, f := range published {
+		if err := w.Delete(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := func() (n int) {
+		var list corev1.NodeList
+		if err := w.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range list.Items {
+			if node.Labels[feature+"a"] == "" {
+				n++
+			}
+		}
+		return n
+	}
+	testkit.Eventually(t, "as many removals as the budget allows", func(context.Context) error {
+		if n := lost(); n != 3 {
+			return fmt.Errorf("%d nodes have lost the label", n)
+		}
+		return nil
+	})
+	testkit.Eventually(t, "all removals, since the wish persists", func(context.Context) error {
+		if n := lost(); n != nodes {
+			return fmt.Errorf("%d nodes have lost the label", n)
+		}
+		return nil
+	})
+}
+
+func TestAMassRemovalByARuleIsNotHeld(t *testing.T) {
+	w := newWorld(t)
+	const nodes = 6
+	r := w.rule("r", `{rules: [{name: r, labels: {a: "1"}}]}`)
+	for i := range nodes {
+		w.node(fmt.Sprintf("n%d", i))
+	}
+	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 1, 0, time.Hour })
+	for i := range nodes {
+		w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})
+	}
+	if err := w.Delete(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes {
+		w.labels(fmt.Sprintf("n%d", i), M{"a": ""})
+	}
+}
+
+func TestBadNodeFeatures(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	w.rule("copy", copies)
+	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
+	nameless := w.publish(w.namespace, "nameless", "n1", M{"nameless": "1"}, nil)
+	change(w, nameless, func(f *nfdv1alpha1.NodeFeature) { f.Labels = nil })
+	w.publish(w.namespace, "nowhere", "no-such-node", M{"nowhere": "1"}, nil)
+	w.publish(w.namespace, "binary", "n1", M{"binary": "a\x00b", "rtl": "\u202ex", "z": "caf\xe9"}, nil)
+	huge := M{}
+	for i := range 14_000 {
+		huge[fmt.Sprintf("huge%d", i)] = strings.Repeat("y", 80)
+	}
+	big := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.namespace, Name: "big", Labels: M{nfdv1alpha1.NodeNameLabel: "n1"},
+	}}
+	big.Spec.Features.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{"big.attr": {Elements: huge}}
+	testkit.Create(t, w, big)
+	w.rule("big", `{rules: [{name: big, labels: {big: "true"}, matchFeatures: [{feature: big.attr, matchExpressions: {huge13999: {op: Exists}}}]}]}`)
+	w.start()
+	w.labels("n1", M{"a": "1", "big": "true", "nameless": "", "nowhere": "", "binary": "", "rtl": ""})
+}
+
+func TestNothingIsWrittenInADryRun(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	r := w.rule("r", `{rules: [{name: r, labels: {a: "1"}}]}`)
+	w.start(func(c *controller.Config) { c.DryRun = true })
+	becomes(w, r, "one matched node", func(r *nfdv1alpha1.NodeFeatureRule) bool {
+		return r.Status.MatchedNodes != nil && *r.Status.MatchedNodes == 1
+	})
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil || n.Labels[feature+"a"] != "" {
+		t.Errorf("labels are %v (%v)", n.Labels, err)
+	}
+}

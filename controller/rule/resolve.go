@@ -1,0 +1,249 @@
+package rule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/compose"
+)
+
+// The reasons of Resolved=False and Accepted=False, besides mistakes in the rules themselves.
+const (
+	reasonMissing      = "ReferenceMissing"
+	reasonDigest       = "DigestMismatch"
+	reasonComposition  = "NotComposable"
+	reasonUnreadable   = "ReferenceUnreadable"
+	reasonVersion      = "VersionTooOld"
+	reasonSchema       = "SchemaOutdated"
+	maxReferencedBytes = 1 << 20 // what a Secret or a ConfigMap can hold
+)
+
+type refKind string
+
+// What rules can refer to.
+const (
+	templateRef  refKind = "NodeFeatureRuleTemplate"
+	secretRef    refKind = "Secret"
+	configMapRef refKind = "ConfigMap"
+)
+
+// ref is something that rules refer to, whether it exists or not.
+type ref struct {
+	kind refKind
+	name string
+}
+
+// resolved is a spec that refers to nothing any more.
+type resolved struct {
+	spec      *nfdv1alpha1.NodeFeatureRuleSpec
+	sensitive bool // some of it comes from a Secret
+	refs      []ref
+	origins   []nfdv1alpha1.RuleOrigin
+	sources   []compose.Source // of each rule, if it is based on something
+	main      string
+}
+
+// resolve gathers what an object refers to. The error is a *problem if that is the user's affair. The result holds the
+// references in any case.
+func (c *compiler) resolve(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*resolved, error) {
+	out := &resolved{spec: &obj.Spec}
+	if err := c.assemble(ctx, obj, out); err != nil {
+		return out, err
+	}
+	if err := c.rulesFrom(ctx, out); err != nil {
+		return out, err
+	}
+	return out, c.templatesFrom(ctx, out)
+}
+
+// assemble combines the object with its bases, and with the template that the administrator has put below all objects.
+func (c *compiler) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out *resolved) error {
+	layers := []compose.Document{{Name: obj.Name, Spec: &obj.Spec}}
+	lookup := func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+		out.refs = append(out.refs, ref{templateRef, name})
+		var t assayv1alpha1.NodeFeatureRuleTemplate
+		if err := c.client.Get(ctx, client.ObjectKey{Name: name}, &t); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return &t.Spec, nil
+	}
+	if c.opt.DefaultTemplate != "" {
+		spec, err := lookup(c.opt.DefaultTemplate)
+		if err != nil {
+			return err
+		}
+		if spec == nil {
+			return &problem{reasonMissing, "the default template " + c.opt.DefaultTemplate + " does not exist"}
+		}
+		layers = append(layers, compose.Document{Name: c.opt.DefaultTemplate, Template: true, Spec: spec})
+	}
+	if len(obj.Spec.BasedOn) == 0 && len(layers) == 1 {
+		return nil
+	}
+	whole, err := compose.AssembleLayers(layers, lookup)
+	if err != nil {
+		return compositionProblem(err)
+	}
+	out.spec, out.origins, out.sources, out.main = whole.Spec, whole.Origins(), whole.Rules, whole.Main
+	return nil
+}
+
+func compositionProblem(err error) error {
+	var (
+		missing *compose.MissingError
+		digest  *compose.DigestError
+		cycle   *compose.CycleError
+		order   *compose.OrderError
+		limit   *compose.LimitError
+		value   *compose.ValueError
+	)
+	switch {
+	case errors.As(err, &missing):
+		return &problem{reasonMissing, err.Error()}
+	case errors.As(err, &digest):
+		return &problem{reasonDigest, err.Error()}
+	case errors.As(err, &cycle), errors.As(err, &order), errors.As(err, &limit), errors.As(err, &value):
+		return &problem{reasonComposition, err.Error()}
+	}
+	return err
+}
+
+// rulesFrom appends the rules that lie in Secrets. What comes out is sensitive: neither status nor Events may repeat it.
+func (c *compiler) rulesFrom(ctx context.Context, out *resolved) error {
+	if len(out.spec.RulesFrom) == 0 {
+		return nil
+	}
+	spec := *out.spec // shared with the cache
+	spec.Rules, spec.RulesFrom, spec.Sensitive = slices.Clone(spec.Rules), nil, ptr.To(true)
+	out.sensitive = true
+	for _, from := range out.spec.RulesFrom {
+		if from.SecretKeyRef == nil {
+			continue
+		}
+		key := from.SecretKeyRef
+		out.refs = append(out.refs, ref{secretRef, key.Name})
+		var secret corev1.Secret
+		if err := c.referenced(ctx, secretRef, key.Name, &secret); err != nil {
+			return err
+		}
+		text, ok := secret.Data[key.Key]
+		if !ok {
+			return &problem{reasonMissing, fmt.Sprintf("Secret %s has no key %s", key.Name, key.Key)}
+		}
+		var more []nfdv1alpha1.Rule
+		if err := yaml.UnmarshalStrict(text, &more); err != nil || len(text) > maxReferencedBytes {
+			return &problem{reasonUnreadable, fmt.Sprintf("key %s of Secret %s does not hold a YAML list of rules", key.Key, key.Name)}
+		}
+		spec.Rules = append(spec.Rules, more...)
+	}
+	out.spec = &spec
+	return nil
+}
+
+// templatesFrom puts the text of templates that lie in ConfigMaps into the rules.
+func (c *compiler) templatesFrom(ctx context.Context, out *resolved) error {
+	external := func(r nfdv1alpha1.Rule) bool { return r.LabelsTemplateFrom != nil || r.VarsTemplateFrom != nil }
+	if !slices.ContainsFunc(out.spec.Rules, external) {
+		return nil
+	}
+	spec := *out.spec
+	spec.Rules = slices.Clone(spec.Rules)
+	out.spec = &spec
+	for i := range spec.Rules {
+		r := &spec.Rules[i]
+		if err := c.templateFrom(ctx, out, &r.LabelsTemplate, &r.LabelsTemplateFrom); err != nil {
+			return err
+		}
+		if err := c.templateFrom(ctx, out, &r.VarsTemplate, &r.VarsTemplateFrom); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// templateFrom fetches one template. A rule that has both is left to Compile, which refuses it.
+func (c *compiler) templateFrom(ctx context.Context, out *resolved, text *string, from **nfdv1alpha1.TemplateSource) error {
+	if *from == nil || (*from).ConfigMapKeyRef == nil || *text != "" {
+		return nil
+	}
+	key := (*from).ConfigMapKeyRef
+	out.refs = append(out.refs, ref{configMapRef, key.Name})
+	var cm corev1.ConfigMap
+	if err := c.referenced(ctx, configMapRef, key.Name, &cm); err != nil {
+		return err
+	}
+	found, ok := cm.Data[key.Key]
+	if !ok {
+		return &problem{reasonMissing, fmt.Sprintf("ConfigMap %s has no key %s", key.Name, key.Key)}
+	}
+	*text, *from = found, nil
+	return nil
+}
+
+// referenced reads an object of the manager's namespace from the API server: only the metadata of these is cached, since
+// most of them are none of Assay's business.
+func (c *compiler) referenced(ctx context.Context, kind refKind, name string, into client.Object) error {
+	err := c.live.Get(ctx, client.ObjectKey{Namespace: c.opt.Namespace, Name: name}, into)
+	switch {
+	case apierrors.IsNotFound(err):
+		return &problem{reasonMissing, fmt.Sprintf("%s %s does not exist in namespace %s", kind, name, c.opt.Namespace)}
+	case apierrors.IsForbidden(err):
+		return &problem{reasonUnreadable, fmt.Sprintf("the manager may not read %s %s in namespace %s", kind, name, c.opt.Namespace)}
+	}
+	return err
+}
+
+// tooOld refuses rules that need a newer Assay.
+func (c *compiler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *problem {
+	if spec.MinimumVersion == nil {
+		return nil
+	}
+	need, err := version.ParseGeneric(*spec.MinimumVersion)
+	if err != nil {
+		return &problem{reasonVersion, fmt.Sprintf("minimumVersion %q is no version", *spec.MinimumVersion)}
+	}
+	have, err := version.ParseGeneric(c.opt.Version)
+	if err != nil || have.AtLeast(need) {
+		return nil // a build without a version is a developer's, and newer than all releases
+	}
+	return &problem{reasonVersion, fmt.Sprintf("the rules need Assay %s, and this is %s", need, have)}
+}
+
+var ruleIndex = regexp.MustCompile(`^spec\.rules\[(\d+)\]`)
+
+// located tells of mistakes in rules that come from templates which template that is: their place in the object says nothing.
+func (r *resolved) located(errs field.ErrorList) field.ErrorList {
+	if r.sources == nil {
+		return errs
+	}
+	out := make(field.ErrorList, len(errs))
+	for i, err := range errs {
+		out[i] = err
+		m := ruleIndex.FindStringSubmatch(err.Field)
+		if m == nil {
+			continue
+		}
+		n, err2 := strconv.Atoi(m[1])
+		if err2 != nil || n >= len(r.sources) || len(r.sources[n].From) == 0 || r.sources[n].From[0] == r.main {
+			continue
+		}
+		e := *err
+		e.Field = fmt.Sprintf("rule %q of %s%s", r.sources[n].Rule, r.sources[n].From[0], err.Field[len(m[0]):])
+		out[i] = &e
+	}
+	return out
+}

@@ -1,0 +1,200 @@
+package rule
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/rules"
+)
+
+// reporter writes the status of NodeFeatureRules.
+type reporter struct {
+	client   client.Client
+	events   record.EventRecorder
+	tally    *registry.Tally
+	compiler *compiler
+
+	mu    sync.Mutex
+	since time.Time // when the first status was asked for
+	ready bool      // all nodes have been counted
+}
+
+// Reconcile writes what became of an object's rules, if that has changed.
+func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var obj nfdv1alpha1.NodeFeatureRule
+	if err := s.client.Get(ctx, req.NamespacedName, &obj); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	known := s.compiler.report(obj.Name)
+	if known == nil || known.generation != obj.Generation || known.uid != obj.UID {
+		return ctrl.Result{}, nil // the compiler is about to, and tells
+	}
+	if !s.counted(ctx) {
+		return ctrl.Result{RequeueAfter: statusDelay}, nil
+	}
+	want := status(&obj, known, s.tally.Summary(obj.Name))
+	if equality.Semantic.DeepEqual(obj.Status, want) {
+		return ctrl.Result{}, nil
+	}
+	before := obj.DeepCopy()
+	s.announce(before, want)
+	obj.Status = want
+	err := s.client.Status().Patch(ctx, &obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// maxCounting is how long a status waits for nodes that have not reported: one node that hangs must not silence all rules.
+const maxCounting = time.Minute
+
+// counted reports whether all nodes have been looked at once since this process began to lead. Until then the counts are
+// on their way up to what the status says already.
+func (s *reporter) counted(ctx context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready {
+		return true
+	}
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	var nodes corev1.NodeList
+	if err := s.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return false
+	}
+	s.ready = s.tally.Nodes() >= len(nodes.Items) || time.Since(s.since) > maxCounting
+	return s.ready
+}
+
+// status is what an object's status should be. It is a function of its arguments; times of transitions are kept.
+func status(obj *nfdv1alpha1.NodeFeatureRule, known *report, sum registry.Summary) nfdv1alpha1.NodeFeatureRuleStatus {
+	s := *obj.Status.DeepCopy()
+	s.ObservedGeneration = obj.Generation
+	s.MatchedNodes = ptr.To(sum.Matched)
+	s.EffectiveHash = known.hash
+	s.Origins = known.origins
+	set := func(kind string, ok bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if ok {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: cut(message), ObservedGeneration: obj.Generation,
+		})
+	}
+	switch {
+	case known.refused != nil:
+		set(nfdv1alpha1.ConditionAccepted, false, known.refused.reason, known.refused.message)
+	case len(known.errors) > 0:
+		set(nfdv1alpha1.ConditionAccepted, false, "Invalid", errorsText(known.errors, known.sensitive))
+	default:
+		set(nfdv1alpha1.ConditionAccepted, true, "Compiled", warningsText(known.warnings, known.sensitive))
+	}
+	if known.unresolved == nil {
+		set(nfdv1alpha1.ConditionResolved, true, "Resolved", "")
+	} else {
+		set(nfdv1alpha1.ConditionResolved, false, known.unresolved.reason, known.unresolved.message)
+	}
+	if sum.Failing == 0 {
+		set(nfdv1alpha1.ConditionHealthy, true, "Evaluated", "")
+	} else {
+		set(nfdv1alpha1.ConditionHealthy, false, "EvaluationFailed",
+			fmt.Sprintf("on %d nodes; first on %s: %s", sum.Failing, sum.FirstNode, sum.Message))
+	}
+	if len(sum.Conflicts) == 0 {
+		set(nfdv1alpha1.ConditionConflicted, false, "NoConflict", "")
+	} else {
+		text := strings.Join(sum.Conflicts, "; ")
+		if sum.MoreConflicts > 0 {
+			text += fmt.Sprintf("; and %d more", sum.MoreConflicts)
+		}
+		set(nfdv1alpha1.ConditionConflicted, true, "KeyWrittenTwice", text)
+	}
+	return s
+}
+
+// announce writes an Event where a condition turns bad: a status is looked at by those who know that something is wrong.
+func (s *reporter) announce(obj *nfdv1alpha1.NodeFeatureRule, want nfdv1alpha1.NodeFeatureRuleStatus) {
+	for _, c := range []struct{ kind, reason string }{
+		{nfdv1alpha1.ConditionAccepted, "RuleInvalid"},
+		{nfdv1alpha1.ConditionResolved, "RuleUnresolved"},
+		{nfdv1alpha1.ConditionHealthy, "RuleFailed"},
+	} {
+		now := meta.FindStatusCondition(want.Conditions, c.kind)
+		if now == nil || now.Status != metav1.ConditionFalse {
+			continue
+		}
+		old := meta.FindStatusCondition(obj.Status.Conditions, c.kind)
+		if old == nil || old.Status != now.Status || old.Reason != now.Reason {
+			s.events.Event(obj, corev1.EventTypeWarning, c.reason, now.Message)
+		}
+	}
+	if !slices.Equal(obj.Status.Origins, want.Origins) || obj.Generation == obj.Status.ObservedGeneration && obj.Status.EffectiveHash != want.EffectiveHash {
+		if len(want.Origins) > 0 && obj.Status.EffectiveHash != "" {
+			s.events.Event(obj, corev1.EventTypeNormal, "TemplateChanged", "the rules were assembled anew from their templates")
+		}
+	}
+}
+
+const (
+	// maxStatusErrors is how many mistakes a condition spells out. The command line and the webhook show all of them.
+	maxStatusErrors = 10
+	// maxMessage is how long the API server lets the message of a condition be.
+	maxMessage = 32768
+)
+
+// cut shortens a message to what the API server takes, at the end of a character.
+func cut(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-len("…")], "") + "…"
+}
+
+func errorsText(errs field.ErrorList, sensitive bool) string {
+	var b strings.Builder
+	for i, err := range errs {
+		if i == maxStatusErrors {
+			fmt.Fprintf(&b, "; and %d more", len(errs)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		if sensitive {
+			b.WriteString(err.Field)
+			continue
+		}
+		b.WriteString(err.Error())
+	}
+	return b.String()
+}
+
+func warningsText(list []rules.Warning, sensitive bool) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text := "warning: " + list[0].String()
+	if sensitive {
+		text = "warning: " + list[0].Path
+	}
+	if len(list) > 1 {
+		text += fmt.Sprintf("; and %d more", len(list)-1)
+	}
+	return text
+}

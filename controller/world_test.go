@@ -1,0 +1,367 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
+)
+
+// feature is the namespace of names that are written without one.
+const feature = "feature.node.kubernetes.io/"
+
+// world is a control plane with a namespace for the manager.
+type world struct {
+	*testing.T
+	client.WithWatch
+	user      *cluster.User
+	namespace string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c := testkit.Cluster(t)
+	w := &world{T: t, WithWatch: testkit.Client(t, c.User), user: c.User}
+	w.namespace = testkit.Namespace(t, w)
+	return w
+}
+
+// traffic counts requests of a manager.
+type traffic struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	list []string
+}
+
+func (c *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.Contains(r.URL.RawQuery, "watch=true") && !strings.Contains(r.URL.Path, "/leases") && !strings.HasPrefix(r.URL.Path, "/apis?") {
+		c.mu.Lock()
+		c.list = append(c.list, r.Method+" "+r.URL.Path)
+		c.mu.Unlock()
+	}
+	return c.next.RoundTrip(r)
+}
+
+// requests are the requests so far whose text contains all of the parts.
+func (c *traffic) requests(parts ...string) (out []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.list {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(r, p) }) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (c *traffic) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = nil
+}
+
+// manager is a running manager.
+type manager struct {
+	*traffic
+	stop func()
+	log  *journal
+}
+
+// journal keeps a log.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// start runs a manager until the test ends or stop is called. By default it is as the program without any flag.
+func (w *world) start(options ...func(*controller.Config)) *manager {
+	w.Helper()
+	config := controller.Config{
+		Sources: node.Sources{Namespace: w.namespace}, Grace: node.DefaultGrace, Budget: node.DefaultBudget, Parallel: 4,
+	}
+	for _, option := range options {
+		option(&config)
+	}
+	m := &manager{log: &journal{}, traffic: &traffic{}}
+	rest := w.user.RESTConfig()
+	rest.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		m.traffic.next = next
+		return m.traffic
+	})
+	scheme, err := controller.Scheme()
+	if err != nil {
+		w.Fatal(err)
+	}
+	log := logr.FromSlogHandler(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	logf.SetLogger(log)
+	sameNames := true
+	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+		Scheme: scheme, Cache: controller.Cache(w.namespace), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Controller: ctrlconfig.Controller{SkipNameValidation: &sameNames},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if err := controller.Add(mgr, config); err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	m.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("manager: %v", err)
+		}
+		if w.Failed() {
+			w.Logf("the manager's log:\n%s", m.log)
+		}
+	})
+	w.Cleanup(m.stop)
+	return m
+}
+
+// passes is how many passes over nodes have ended in this process.
+func passes() (n int) {
+	families, _ := ctrlmetrics.Registry.Gather()
+	for _, f := range families {
+		if f.GetName() != "controller_runtime_reconcile_total" {
+			continue
+		}
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if l.GetName() == "controller" && l.GetValue() == "node" {
+					n += int(m.Counter.GetValue())
+				}
+			}
+		}
+	}
+	return n
+}
+
+// waitForPasses waits until so many more passes over nodes have ended.
+func (w *world) waitForPasses(before, more int) {
+	w.Helper()
+	testkit.Eventually(w, "passes over the nodes", func(context.Context) error {
+		if n := passes() - before; n < more {
+			return fmt.Errorf("%d passes, %d wanted", n, more)
+		}
+		return nil
+	})
+}
+
+// node makes a Node that is removed at the end.
+func (w *world) node(name string) *corev1.Node {
+	w.Helper()
+	return testkit.Node(w, w, name)
+}
+
+// apply makes an object from YAML, removed at the end.
+func (w *world) apply(object client.Object, text string) {
+	w.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+		w.Fatal(err)
+	}
+	testkit.Create(w, w, object)
+}
+
+// publish makes the NodeFeature of a node, with attributes of one feature test.attr.
+func (w *world) publish(namespace, name, node string, attributes, labels map[string]string) *nfdv1alpha1.NodeFeature {
+	w.Helper()
+	f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node},
+	}}
+	f.Spec.Labels = labels
+	if attributes != nil {
+		f.Spec.Features.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{"test.attr": {Elements: attributes}}
+	}
+	testkit.Create(w, w, f)
+	return f
+}
+
+// rule makes a NodeFeatureRule from the YAML of its spec.
+func (w *world) rule(name, spec string) *nfdv1alpha1.NodeFeatureRule {
+	w.Helper()
+	r := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &r.Spec); err != nil {
+		w.Fatal(err)
+	}
+	testkit.Create(w, w, r)
+	return r
+}
+
+// change gets an object anew and changes it, over conflicts.
+func change[T client.Object](w *world, object T, f func(T)) {
+	w.Helper()
+	testkit.Eventually(w, "change of "+object.GetName(), func(ctx context.Context) error {
+		if err := w.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		f(object)
+		return w.Update(ctx, object)
+	})
+}
+
+// setRule replaces the spec of a rule.
+func (w *world) setRule(r *nfdv1alpha1.NodeFeatureRule, spec string) {
+	w.Helper()
+	change(w, r, func(r *nfdv1alpha1.NodeFeatureRule) {
+		r.Spec = nfdv1alpha1.NodeFeatureRuleSpec{}
+		if err := yaml.UnmarshalStrict([]byte(spec), &r.Spec); err != nil {
+			w.Fatal(err)
+		}
+	})
+}
+
+// becomes waits until an object satisfies a condition, named by what is wanted, and returns it.
+func becomes[T client.Object](w *world, object T, what string, ok func(T) bool) T {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	for {
+		err := w.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil && ok(object) {
+			return object
+		}
+		select {
+		case <-ctx.Done():
+			text, _ := yaml.Marshal(object)
+			w.Fatalf("not within %s: %s (%v); it is\n%s", patience, what, err, text)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// patience is how long a test waits for what a user would call "in seconds".
+const patience = 15 * time.Second
+
+// labels waits until a node has these of our labels; "" stands for a label that must not be there.
+func (w *world) labels(name string, want map[string]string) *corev1.Node {
+	w.Helper()
+	return becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, fmt.Sprintf("labels %v", want), func(n *corev1.Node) bool {
+		return holds(n.Labels, want)
+	})
+}
+
+func holds(have, want map[string]string) bool {
+	for key, value := range want {
+		if !strings.Contains(key, "/") {
+			key = feature + key
+		}
+		if got, there := have[key]; got != value || there != (value != "") {
+			return false
+		}
+	}
+	return true
+}
+
+// condition waits until an object has a condition of this status, whose message contains a text, and returns it.
+func (w *world) condition(r *nfdv1alpha1.NodeFeatureRule, kind string, status metav1.ConditionStatus, parts ...string) *metav1.Condition {
+	w.Helper()
+	becomes(w, r, fmt.Sprintf("%s=%s with %q", kind, status, parts), func(r *nfdv1alpha1.NodeFeatureRule) bool {
+		c := meta.FindStatusCondition(r.Status.Conditions, kind)
+		if c == nil || c.Status != status || c.ObservedGeneration != r.Generation {
+			return false
+		}
+		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(c.Reason+" "+c.Message, p) })
+	})
+	return meta.FindStatusCondition(r.Status.Conditions, kind)
+}
+
+// event waits until there is an Event of this reason about an object, and returns its message.
+func (w *world) event(object, reason string) (message string) {
+	w.Helper()
+	testkit.Eventually(w, "event "+reason+" about "+object, func(ctx context.Context) error {
+		var list corev1.EventList
+		if err := w.List(ctx, &list); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.InvolvedObject.Name == object && e.Reason == reason {
+				message = e.Message
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d", len(list.Items))
+	})
+	return message
+}
+
+// history is everything that a Node has been.
+type history struct {
+	mu    sync.Mutex
+	nodes []*corev1.Node
+	stop  func()
+}
+
+// record watches a Node from now on.
+func (w *world) record(name string) *history {
+	w.Helper()
+	watcher, err := w.Watch(w.Context(), &corev1.NodeList{}, client.MatchingFields{"metadata.name": name})
+	if err != nil {
+		w.Fatal(err)
+	}
+	h := &history{stop: watcher.Stop}
+	w.Cleanup(watcher.Stop)
+	go func() {
+		for e := range watcher.ResultChan() {
+			if n, ok := e.Object.(*corev1.Node); ok && e.Type != watch.Deleted {
+				h.mu.Lock()
+				h.nodes = append(h.nodes, n)
+				h.mu.Unlock()
+			}
+		}
+	}()
+	return h
+}
+
+// always checks that a label has never been missing since the first time it was there.
+func (h *history) always(w *world, label string) {
+	w.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := false
+	for _, n := range h.nodes {
+		_, there := n.Labels[label]
+		if seen && !there {
+			w.Errorf("label %s was missing at resourceVersion %s", label, n.ResourceVersion)
+		}
+		seen = seen || there
+	}
+}
