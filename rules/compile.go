@@ -190,7 +190,7 @@ func (c *compiler) matchers(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 }
 
 func (c *compiler) matcher(path *field.Path, terms nfdv1alpha1.FeatureMatcher) *match.Matcher {
-	m, errs := match.Compile(path, Terms(terms), match.Options{Strict: c.opt.Strict})
+	m, errs := match.Compile(path, Terms(terms), match.Options{Strict: c.opt.Strict, Patterns: &c.patterns})
 	c.report.add(errs...)
 	if m == nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/match"
 	"github.com/assay-project/assay/rules/tmpl"
 )
 
@@ -25,6 +26,10 @@ type compiler struct {
 	// declared are the variables known so far; open, that a template or a computed name may have made others.
 	declared map[string]bool
 	open     bool
+
+	// what rules of one object often repeat
+	patterns match.Patterns
+	compiled map[string]compiledTemplate
 
 	// of the rule at hand
 	mode  expr.Mode
@@ -213,7 +218,7 @@ func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rul
 	if source == "" {
 		return nil
 	}
-	t, problems := tmpl.Compile(source, tmpl.Options{Strict: c.opt.Strict})
+	t, problems := c.compileTemplate(source)
 	for _, p := range problems {
 		text := fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
 		if p.Warning {
@@ -230,6 +235,24 @@ func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rul
 	}
 	c.templateData(path, t, in)
 	return t
+}
+
+// compiledTemplate is what a template compiles to; it is immutable, so that rules may share it.
+type compiledTemplate struct {
+	template *tmpl.Template
+	problems []tmpl.Problem
+}
+
+func (c *compiler) compileTemplate(source string) (*tmpl.Template, []tmpl.Problem) {
+	known, ok := c.compiled[source]
+	if !ok {
+		known.template, known.problems = tmpl.Compile(source, tmpl.Options{Strict: c.opt.Strict})
+		if c.compiled == nil {
+			c.compiled = map[string]compiledTemplate{}
+		}
+		c.compiled[source] = known
+	}
+	return known.template, known.problems
 }
 
 // templateData warns where a template reads a feature that one of the matchers it runs on does not give: it then fails

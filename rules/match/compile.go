@@ -30,7 +30,7 @@ const (
 // Compile prepares a list of terms. It returns every mistake at once, in the order of the terms and of the names in them,
 // and no Matcher if there is any.
 func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.ErrorList) {
-	c := compiler{strict: opt.Strict}
+	c := compiler{strict: opt.Strict, patterns: opt.Patterns}
 	if len(terms) > MaxTerms {
 		return nil, field.ErrorList{field.TooMany(path, len(terms), MaxTerms)}
 	}
@@ -56,6 +56,7 @@ func index(path *field.Path, i int) *field.Path {
 // compiler collects mistakes.
 type compiler struct {
 	strict   bool
+	patterns *Patterns
 	errs     field.ErrorList
 	warnings []Warning
 }
@@ -145,7 +146,7 @@ func (c *compiler) count(path *field.Path, e *Expr, o operator) {
 	case n > MaxValues:
 		c.add(field.TooMany(path, n, MaxValues))
 	case n == 0 && o.min > 0:
-		c.add(field.Required(path, fmt.Sprintf(`%s needs %s; did you write "values:"? The field is called "value"`, e.Op, o.count())))
+		c.add(field.Required(path, fmt.Sprintf("%s needs %s; did you write values:? The field is called value", e.Op, o.count())))
 	case n < o.min || n > o.max:
 		name := e.Op
 		if name == "" {

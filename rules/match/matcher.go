@@ -47,6 +47,8 @@ type Options struct {
 	// Strict follows NFD where Assay is more lenient: an expression that cannot be evaluated for one instance is an error
 	// of the whole rule, versions are semantic versions only, and an empty set of expressions gives no elements to templates.
 	Strict bool
+	// Patterns is shared by compilations that may repeat regular expressions; nil is fine.
+	Patterns *Patterns
 }
 
 // Reads returns the features that the terms look at, in lower case, sorted, each once. The slice is shared: do not modify it.

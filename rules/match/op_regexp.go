@@ -23,7 +23,7 @@ type inRegexp struct {
 func compileInRegexp(c *compiler, path *field.Path, e *Expr) test {
 	t := &inRegexp{}
 	for i, v := range e.Value {
-		list, err := compilePattern(v)
+		list, err := c.patterns.compile(v)
 		if err != nil {
 			c.add(field.Invalid(path.Child("value").Index(i), short(v), err.Error()))
 			continue
@@ -97,6 +97,27 @@ func (p *pattern) matches(value string) bool {
 	return strings.HasPrefix(value, p.prefix) && strings.Contains(value, p.literal) && p.re.MatchString(value)
 }
 
+// Patterns remembers regular expressions while the rules of an object are compiled: catalogues of devices repeat a few of them
+// in every rule. It is not safe for concurrent use; nil remembers nothing.
+type Patterns struct{ known map[string][]pattern }
+
+func (p *Patterns) compile(text string) ([]pattern, error) {
+	if p == nil {
+		return compilePattern(text)
+	}
+	if list, ok := p.known[text]; ok {
+		return list, nil
+	}
+	list, err := compilePattern(text)
+	if err == nil {
+		if p.known == nil {
+			p.known = map[string][]pattern{}
+		}
+		p.known[text] = list
+	}
+	return list, err
+}
+
 // compilePattern parses a regular expression (RE2, as package regexp reads it) into patterns of which one must match.
 func compilePattern(text string) ([]pattern, error) {
 	tree, err := syntax.Parse(text, syntax.Perl)
@@ -106,16 +127,16 @@ func compilePattern(text string) ([]pattern, error) {
 	if n := programSize(tree); n > maxProgramSize {
 		return nil, fmt.Errorf("the regular expression takes more than %d steps: lower its repetition counts", maxProgramSize)
 	}
-	re, err := regexp.Compile(text)
-	if err != nil {
-		return nil, notRegexp(err)
-	}
 	if list, ok := literals(trimLoose(tree)); ok {
 		out := make([]pattern, len(list))
 		for i, l := range list {
 			out[i] = l.pattern()
 		}
 		return out, nil
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, notRegexp(err)
 	}
 	p := pattern{form: automaton, re: re}
 	p.prefix, p.literal = required(tree)
