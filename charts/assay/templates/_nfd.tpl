@@ -21,10 +21,10 @@ ghcr.io/assay-project/{{ .name }}:{{ .root.Chart.AppVersion }}
 {{- end -}}
 
 {{/*
-The arguments of the controller that its values, the master's configuration in them and feature gates amount to, as a YAML
-list. What the configuration says, a value that is set wins over.
+What rules mean, as arguments: a YAML list. Controller, webhook and extender are given the same ones. What the master's
+configuration says, a value that is set wins over.
 */}}
-{{- define "assay.controllerArgs" -}}
+{{- define "assay.ruleArgs" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- $config := $c.config | default dict -}}
 {{- $args := list -}}
@@ -32,16 +32,24 @@ list. What the configuration says, a value that is set wins over.
 {{- with $c.extraLabelNs | default $config.extraLabelNs }}{{ $args = append $args (printf "--extra-label-ns=%s" (join "," .)) }}{{ end -}}
 {{- with $c.denyLabelNs | default $config.denyLabelNs }}{{ $args = append $args (printf "--deny-label-ns=%s" (join "," .)) }}{{ end -}}
 {{- with $c.labelWhiteList | default $config.labelWhiteList }}{{ $args = append $args (printf "--label-whitelist=%s" .) }}{{ end -}}
-{{- if or $c.enableTaints $config.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
-{{- if $config.noPublish }}{{ $args = append $args "--no-publish" }}{{ end -}}
-{{- with $c.resyncPeriod | default $config.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
-{{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
-{{- with $c.nfdApiParallelism | default $config.nfdApiParallelism }}{{ $args = append $args (printf "--nfd-api-parallelism=%d" (int .)) }}{{ end -}}
 {{- with $c.defaultScope }}{{ $args = append $args (printf "--default-scope=%s" .) }}{{ end -}}
 {{- with $c.defaultNodeScope }}{{ $args = append $args (printf "--default-node-scope=%s" .) }}{{ end -}}
 {{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
 {{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
 {{- if (.Values.featureGates | default dict).DisableAutoPrefix }}{{ $args = append $args "--disable-auto-prefix" }}{{ end -}}
+{{- toYaml $args -}}
+{{- end -}}
+
+{{/* What else the controller is told, as a YAML list. */}}
+{{- define "assay.controllerArgs" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- $config := $c.config | default dict -}}
+{{- $args := list -}}
+{{- if include "assay.taints" . }}{{ $args = append $args "--enable-taints" }}{{ end -}}
+{{- if $config.noPublish }}{{ $args = append $args "--no-publish" }}{{ end -}}
+{{- with $c.resyncPeriod | default $config.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
+{{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
+{{- with $c.nfdApiParallelism | default $config.nfdApiParallelism }}{{ $args = append $args (printf "--nfd-api-parallelism=%d" (int .)) }}{{ end -}}
 {{- toYaml $args -}}
 {{- end -}}
 
@@ -87,4 +95,11 @@ list. What the configuration says, a value that is set wins over.
 - master.config.{{ $key }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* "true" if the admission policies are installed: they are wanted, the cluster has them, and can tell who is who. */}}
+{{- define "assay.policies" -}}
+{{- $worker := include "assay.serviceAccountName" (dict "root" . "component" "worker" "values" .Values.worker) -}}
+{{- $controller := include "assay.serviceAccountName" (dict "root" . "component" "controller" "values" (include "assay.controller" . | fromYaml)) -}}
+{{- if and .Values.policies.install (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) (ne $worker $controller) -}}true{{- end -}}
 {{- end -}}
