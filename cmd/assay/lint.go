@@ -59,6 +59,7 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
 	cmd.Flags().BoolVar(&f.failOnWarnings, "fail-on-warnings", false, "exit with 1 if there are warnings")
 	cmd.Flags().BoolVar(&f.names, "ids", true, "look PCI and USB ids up in their databases")
 	f.policyFlags.register(cmd.Flags())
+	cmd.ValidArgsFunction = completeYAML
 	outputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/assay-project/assay/cmd/assay/convert"
 	"github.com/assay-project/assay/internal/build"
 )
 
@@ -81,9 +82,10 @@ Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a 
 		&cobra.Group{ID: groupLook, Title: "Look at nodes:"},
 		&cobra.Group{ID: groupCluster, Title: "Ask the cluster:"},
 	)
-	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr())
-	add(cmd, groupLook, newScan())
-	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures())
+	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr(), newTemplate(), convert.NewCommand())
+	add(cmd, groupLook, newScan(), newCapture())
+	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate())
+	cmd.AddCommand(newDocs())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})

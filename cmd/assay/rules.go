@@ -73,6 +73,7 @@ func newRulesGet() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.get(cmd, args[0]) },
 	}
 	f.register(cmd)
+	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodefeaturerules")
 	outputFlag(cmd, &f.output, "yaml", "json", "name")
 	return cmd
 }

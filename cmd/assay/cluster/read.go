@@ -197,3 +197,12 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("cannot talk to the API server %s: %w", c.base, err)
 }
+
+// SampleFeatures returns some NodeFeatures: enough to know the names of features by.
+func (c *Client) SampleFeatures(ctx context.Context) ([]feed.NodeFeature, error) {
+	var page struct {
+		Items []feed.NodeFeature `json:"items"`
+	}
+	err := c.read(ctx, nfdPath("nodefeatures"), url.Values{"limit": {"10"}}, &page)
+	return page.Items, err
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+)
+
+type captureFlags struct {
+	worldFlags
+	local  bool
+	name   string
+	keep   []string
+	output string
+}
+
+func newCapture() *cobra.Command {
+	f := &captureFlags{}
+	cmd := &cobra.Command{
+		Use:   "capture NODE|--local",
+		Short: "Write the features of a node to a file, without serial numbers and addresses",
+		Long: `Write the features of a node to a file, without serial numbers and addresses: for a test of rules, or a bug report.
+
+Replaced are values of elements that are named like serial numbers, UUIDs, addresses, asset tags, host names, passwords and
+tokens, values that look like a MAC or IP address or a UUID, and the name of the node.`,
+		Example: `  assay capture gpu-1 > tests/a100/facts.yaml
+  assay capture --local --name laptop`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.worldFlags.register(cmd)
+	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
+	cmd.Flags().BoolVar(&f.local, "local", false, "this machine")
+	cmd.Flags().StringVar(&f.name, "name", "node-1", "name of the node in the file")
+	cmd.Flags().StringSliceVar(&f.keep, "keep", nil, "names of elements that are left as they are")
+	outputFlag(cmd, &f.output, "yaml", "json")
+	return cmd
+}
+
+func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
+	var node string
+	var features *nfdv1alpha1.Features
+	var asked map[string]string
+	switch {
+	case f.local && len(args) == 0:
+		name, report := discoverHost(cmd.Context(), "")
+		node, features, asked = name, &report.Features, report.Labels
+	case len(args) == 1 && !f.local:
+		w, err := f.load(cmd.Context(), want{node: args[0], features: true})
+		if err != nil {
+			return err
+		}
+		node = args[0]
+		if w.published[node] == nil {
+			return fmt.Errorf("no features of a node %s are published", node)
+		}
+		in := w.input(node)
+		features, asked = in.Facts.Features(), in.Labels
+	default:
+		return errors.New("which node? assay capture NODE, or assay capture --local for this machine")
+	}
+	c := &cleaner{node: node, as: f.name, keep: map[string]bool{}}
+	for _, k := range f.keep {
+		c.keep[k] = true
+	}
+	object := &nfdv1alpha1.NodeFeature{
+		TypeMeta:   metav1.TypeMeta{APIVersion: nfdv1alpha1.GroupVersion.String(), Kind: "NodeFeature"},
+		ObjectMeta: metav1.ObjectMeta{Name: f.name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: f.name}},
+		Spec:       nfdv1alpha1.NodeFeatureSpec{Features: c.features(features), Labels: c.values(asked)},
+	}
+	if err := printObject(cmd.OutOrStdout(), f.output, object); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "note: %s replaced; look through the file before you publish it\n", plural(c.replaced, "value"))
+	return nil
+}
+
+// cleaner replaces what identifies a machine.
+type cleaner struct {
+	node, as string
+	keep     map[string]bool
+	replaced int
+	mask     rules.Masking
+}
+
+var (
+	telling = regexp.MustCompile(`(?i)serial|uuid|asset|wwn|wwid|macaddr|^mac$|address|hostname|nodename|guid|eui|machine.?id|boot.?id|hostid`)
+	mac     = regexp.MustCompile(`^(?i:[0-9a-f]{2}([:-])(?:[0-9a-f]{2}[:-]){4,18}[0-9a-f]{2})$`)
+	uuid    = regexp.MustCompile(`^(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+)
+
+// replacement is what stands for a value that was taken out. It is a legal label value.
+const replacement = "removed"
+
+func (c *cleaner) value(key, value string) string {
+	if c.keep[key] || value == "" {
+		return value
+	}
+	_, notAddress := netip.ParseAddr(value)
+	_, notPrefix := netip.ParsePrefix(value)
+	short := strings.SplitN(c.node, ".", 2)[0]
+	switch {
+	case value == c.node || value == short:
+		c.replaced++
+		return c.as
+	case value == "true" || value == "false":
+		return value
+	case telling.MatchString(key), c.mask.Hides(key), mac.MatchString(value), uuid.MatchString(value), notAddress == nil, notPrefix == nil:
+		c.replaced++
+		return replacement
+	}
+	return value
+}
+
+func (c *cleaner) values(m map[string]string) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[k] = c.value(k, v)
+	}
+	return out
+}
+
+func (c *cleaner) features(in *nfdv1alpha1.Features) nfdv1alpha1.Features {
+	out := *in
+	out.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{}
+	for name, set := range in.Attributes {
+		out.Attributes[name] = nfdv1alpha1.AttributeFeatureSet{Elements: c.values(set.Elements)}
+	}
+	out.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{}
+	for name, set := range in.Instances {
+		clean := make([]nfdv1alpha1.InstanceFeature, len(set.Elements))
+		for i, e := range set.Elements {
+			clean[i] = nfdv1alpha1.InstanceFeature{Attributes: c.values(e.Attributes)}
+		}
+		out.Instances[name] = nfdv1alpha1.InstanceFeatureSet{Elements: clean}
+	}
+	return out
+}

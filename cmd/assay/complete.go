@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/cluster"
+)
+
+// completionTimeout bounds what a shell waits for after Tab.
+const completionTimeout = 2 * time.Second
+
+type completion = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
+
+// completeNames completes the first argument with the names of a kind of objects in the cluster.
+func completeNames(f *cluster.Flags, resource string) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return fromCluster(f, func(ctx context.Context, c *cluster.Client) ([]string, error) { return c.Names(ctx, resource) })
+	}
+}
+
+// completeFeatures completes with the features that some nodes of the cluster have.
+func completeFeatures(f *cluster.Flags) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return fromCluster(f, func(ctx context.Context, c *cluster.Client) ([]string, error) {
+			var names []string
+			list, err := c.SampleFeatures(ctx)
+			for i := range list {
+				names = append(names, list[i].Spec.Features.Names()...)
+			}
+			slices.Sort(names)
+			return slices.Compact(names), err
+		})
+	}
+}
+
+// completeKeys completes the second argument of explain with the labels of the node.
+func completeKeys(f *cluster.Flags) completion {
+	nodes := completeNames(f, "nodes")
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return nodes(cmd, args, word)
+		}
+		return fromCluster(f, func(ctx context.Context, c *cluster.Client) ([]string, error) {
+			node, err := c.Node(ctx, args[0])
+			if err != nil {
+				return nil, err
+			}
+			return append(sortedKeys(node.Labels), sortedKeys(node.Annotations)...), nil
+		})
+	}
+}
+
+// fromCluster asks the cluster. A cluster that does not answer completes nothing: a shell is no place for messages.
+func fromCluster(f *cluster.Flags, ask func(context.Context, *cluster.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	defer cancel()
+	c, err := f.Connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, err := ask(ctx, c)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeYAML completes with YAML files and directories.
+func completeYAML(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+type diffFlags struct {
+	worldFlags
+	nodes  string
+	output string
+	remove []string
+}
+
+func newDiff() *cobra.Command {
+	f := &diffFlags{}
+	cmd := &cobra.Command{
+		Use:   "diff FILE…",
+		Short: "Show what applying rules would change, on which nodes",
+		Long: `Show what applying rules would change, on which nodes. Objects in the files replace those of the same name in the cluster.
+
+Exit codes: 0 nothing would change; 1 something would; 2 it could not be found out.`,
+		Example: `  assay diff rules.yaml
+  assay diff rules/ --nodes 'n[1-20]'
+  assay diff --remove old-rules`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.worldFlags.register(cmd)
+	cmd.ValidArgsFunction = completeYAML
+	cmd.Flags().StringVar(&f.nodes, "nodes", "", "only these nodes: names and ranges such as n[1-20], with commas")
+	cmd.Flags().StringSliceVar(&f.remove, "remove", nil, "names of objects that would be deleted")
+	outputFlag(cmd, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+// change is something that happens on some nodes.
+type change struct {
+	Op    string   `json:"op"` // add, remove, change
+	Kind  string   `json:"kind"`
+	Key   string   `json:"key"`
+	Old   string   `json:"old,omitempty"`
+	New   string   `json:"new,omitempty"`
+	Nodes []string `json:"nodes"`
+}
+
+func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
+	if len(files)+len(f.remove) == 0 {
+		return fmt.Errorf("which rules? assay diff FILE…")
+	}
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
+	if err != nil {
+		return err
+	}
+	before, broken := w.program(w.rules)
+	note(cmd, broken)
+	next, err := f.apply(cmd, w, files)
+	if err != nil {
+		return err
+	}
+	after, broken := w.program(next)
+	note(cmd, broken)
+	names := w.names()
+	if f.nodes != "" {
+		if names, err = chooseNodes(f.nodes, names); err != nil {
+			return err
+		}
+	}
+	steps := make([][]plan.Step, len(names))
+	input.Each(len(names), func(i int) {
+		in := w.input(names[i])
+		steps[i] = between(before.Eval(in), after.Eval(in), f.taints)
+	})
+	return printChangeList(cmd, gatherChanges(names, steps), len(names), f.output)
+}
+
+// apply returns the rules of the cluster with those of the files in their places.
+func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1alpha1.NodeFeatureRule, error) {
+	next := slices.Clone(w.rules)
+	for _, name := range f.remove {
+		left := slices.DeleteFunc(slices.Clone(next), func(r nfdv1alpha1.NodeFeatureRule) bool { return r.Name == name })
+		if len(left) == len(next) {
+			return nil, fmt.Errorf("there are no rules %s to remove", name)
+		}
+		next = left
+	}
+	paths, err := input.Paths(files)
+	if err != nil {
+		return nil, err
+	}
+	found := len(f.remove) > 0
+	for _, file := range input.Manifests(paths, cmd.InOrStdin()) {
+		if len(file.Problems) > 0 {
+			return nil, fmt.Errorf("%s:%s", file.Name, file.Problems[0])
+		}
+		for _, d := range file.Documents {
+			if d.Kind != manifest.KindRule && d.Kind != manifest.KindTemplate {
+				continue
+			}
+			found = true
+			var object nfdv1alpha1.NodeFeatureRule
+			for _, p := range d.Decode(&object) {
+				if p.Severity == manifest.Error {
+					return nil, fmt.Errorf("%s:%s", file.Name, p)
+				}
+			}
+			if d.Kind == manifest.KindTemplate {
+				w.templates[object.Name] = &object.Spec
+				continue
+			}
+			next = slices.DeleteFunc(next, func(r nfdv1alpha1.NodeFeatureRule) bool { return r.Name == object.Name })
+			next = append(next, object)
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("%s: there are no rules in it", strings.Join(files, ", "))
+	}
+	return next, nil
+}
+
+// desired is what an outcome wants on its node; nothing new if a rule has failed it.
+func desired(o *rules.Outcome, taints bool) plan.Desired {
+	d := plan.Desired{Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources()}
+	if taints {
+		d.Taints = o.Taints()
+	}
+	return d
+}
+
+// between returns what differs between two outcomes of a node. A failed node keeps what it has.
+func between(before, after *rules.Outcome, taints bool) []plan.Step {
+	if after.Failed != nil {
+		if before.Failed != nil {
+			return nil
+		}
+		return []plan.Step{{Op: plan.Add, Kind: "failure", Key: after.Failed.Ref.String(), New: after.Failed.Message}}
+	}
+	old, now := flatDesired(desired(before, taints)), flatDesired(desired(after, taints))
+	var out []plan.Step
+	for k, was := range old {
+		if is, ok := now[k]; !ok {
+			out = append(out, plan.Step{Op: plan.Remove, Kind: k.kind, Key: k.key, Old: was})
+		} else if is != was {
+			out = append(out, plan.Step{Op: plan.Change, Kind: k.kind, Key: k.key, Old: was, New: is})
+		}
+	}
+	for k, is := range now {
+		if _, ok := old[k]; !ok {
+			out = append(out, plan.Step{Op: plan.Add, Kind: k.kind, Key: k.key, New: is})
+		}
+	}
+	return out
+}
+
+type flatKey struct {
+	kind plan.Kind
+	key  string
+}
+
+func flatDesired(d plan.Desired) map[flatKey]string {
+	out := map[flatKey]string{}
+	for kind, values := range map[plan.Kind]map[string]string{
+		plan.Label: d.Labels, plan.Annotation: d.Annotations, plan.Resource: d.ExtendedResources,
+	} {
+		for k, v := range values {
+			out[flatKey{kind, k}] = v
+		}
+	}
+	for _, t := range d.Taints {
+		out[flatKey{plan.Taint, t.Key + ":" + string(t.Effect)}] = t.Value
+	}
+	return out
+}
+
+// gatherChanges puts together what happens on several nodes.
+func gatherChanges(names []string, steps [][]plan.Step) []*change {
+	type id struct{ op, kind, key, old, now string }
+	all := map[id]*change{}
+	var out []*change
+	for i, list := range steps {
+		for _, s := range list {
+			k := id{string(s.Op), string(s.Kind), s.Key, s.Old, s.New}
+			if all[k] == nil {
+				all[k] = &change{Op: k.op, Kind: k.kind, Key: k.key, Old: k.old, New: k.now}
+				out = append(out, all[k])
+			}
+			all[k].Nodes = append(all[k].Nodes, names[i])
+		}
+	}
+	slices.SortFunc(out, func(a, b *change) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Old+a.New, b.Old+b.New))
+	})
+	return out
+}
+
+func printChangeList(cmd *cobra.Command, list []*change, nodes int, format string) error {
+	w := cmd.OutOrStdout()
+	if format != "text" {
+		if list == nil {
+			list = []*change{}
+		}
+		if err := printObject(w, format, list); err != nil {
+			return err
+		}
+	} else {
+		printChangeText(w, list, nodes)
+	}
+	if len(list) > 0 {
+		return errFound
+	}
+	return nil
+}
+
+func printChangeText(w io.Writer, list []*change, nodes int) {
+	s := styleOf(w)
+	touched := map[string]bool{}
+	for _, c := range list {
+		for _, n := range c.Nodes {
+			touched[n] = true
+		}
+		text := fmt.Sprintf("%s %s", c.Kind, line(c.Key, c.New))
+		switch c.Op {
+		case "add", "adopt":
+			text = s.good("+ " + printable(text))
+		case "remove", "forget":
+			text = s.bad("- " + printable(fmt.Sprintf("%s %s", c.Kind, line(c.Key, c.Old))))
+		default:
+			text = s.warn("~ " + printable(fmt.Sprintf("%s %s=%s -> %s", c.Kind, c.Key, c.Old, c.New)))
+		}
+		fmt.Fprintf(w, "%s\n    %s\n", text, s.faint(someNodes(c.Nodes, nodes)))
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(w, "nothing would change on %s\n", plural(nodes, "node"))
+		return
+	}
+	fmt.Fprintf(w, "%s on %d of %s\n", plural(len(list), "change"), len(touched), plural(nodes, "node"))
+}
+
+// maxNamed is how many nodes are named.
+const maxNamed = 6
+
+func someNodes(names []string, all int) string {
+	if len(names) == all && all > 1 {
+		return fmt.Sprintf("on all %d nodes", all)
+	}
+	if len(names) > maxNamed {
+		return fmt.Sprintf("on %d nodes: %s, …", len(names), strings.Join(names[:maxNamed], ", "))
+	}
+	return "on " + strings.Join(names, ", ")
+}

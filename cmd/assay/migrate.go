@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+type migrateFlags struct {
+	worldFlags
+	instance string
+	output   string
+}
+
+func newMigrate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Prepare the change from NFD to Assay",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	f := &migrateFlags{}
+	check := &cobra.Command{
+		Use:   "check",
+		Short: "Say what would change on the nodes if Assay took over from NFD, label by label",
+		Long: `Say what would change on the nodes if Assay took over from NFD, label by label.
+
+It reads the NodeFeatures, the NodeFeatureRules and the Nodes of a cluster that runs NFD, evaluates the rules as Assay does,
+and compares with what NFD has written. Give the flags that NFD's master runs with. It changes nothing.
+
+Exit codes: 0 nothing would change; 1 something would; 2 it could not be found out.`,
+		Example: `  assay migrate check
+  assay migrate check --namespace node-feature-discovery --enable-taints=false`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd) },
+	}
+	f.worldFlags.register(check)
+	check.Flags().StringVar(&f.instance, "instance", "", "instance of NFD")
+	outputFlag(check, &f.output, "text", "json", "yaml")
+	cmd.AddCommand(check)
+	return cmd
+}
+
+func (f *migrateFlags) check(cmd *cobra.Command) error {
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
+	if err != nil {
+		return err
+	}
+	program, broken := w.program(w.rules)
+	note(cmd, broken)
+	policy := plan.Policy{Record: plan.Record{Instance: f.instance}, Taints: f.taints, Keys: &w.opt.Keys}
+	names := w.names()
+	steps := make([][]plan.Step, len(names))
+	without := 0
+	for _, name := range names {
+		if w.published[name] == nil {
+			without++
+		}
+	}
+	input.Each(len(names), func(i int) {
+		node := w.nodes[names[i]]
+		if node == nil || w.published[names[i]] == nil {
+			return
+		}
+		outcome := program.Eval(w.input(names[i]))
+		if outcome.Failed != nil {
+			return
+		}
+		for _, s := range plan.Compute(plan.StateOf(node), desired(outcome, f.taints), policy).Steps {
+			if s.Op != plan.Adopt && s.Op != plan.Forget {
+				steps[i] = append(steps[i], s)
+			}
+		}
+	})
+	if len(w.nodes) == 0 {
+		return fmt.Errorf("there are no Nodes to compare with")
+	}
+	if without > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: of %s no features are published; nothing is said about them\n", plural(without, "node"))
+	}
+	return printChangeList(cmd, gatherChanges(names, steps), len(names), f.output)
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/template"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/lint"
+)
+
+// newTemplate gives the template commands a cluster to look templates up in, and a compiler to check with.
+func newTemplate() *cobra.Command {
+	f := &cluster.Flags{}
+	cmd := template.NewCommand(template.Deps{
+		Template: func(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error) {
+			c, err := f.Connect()
+			if err != nil {
+				return nil, err
+			}
+			return c.Template(ctx, name)
+		},
+		Check: checkAssembled,
+	})
+	f.Register(cmd.PersistentFlags())
+	return cmd
+}
+
+// checkAssembled says what Compile and lint have to say about an assembled rule.
+func checkAssembled(object *nfdv1alpha1.NodeFeatureRule) []template.Problem {
+	_, report := rules.Compile(object, rules.Options{})
+	var out []template.Problem
+	for _, e := range report.Errors {
+		out = append(out, template.Problem{Path: e.Field, Message: e.ErrorBody()})
+	}
+	for _, w := range report.Warnings {
+		out = append(out, template.Problem{Path: w.Path, Message: w.Message, Warning: true})
+	}
+	for _, w := range lint.Spec(&object.Spec, lint.Options{}) {
+		out = append(out, template.Problem{Path: w.Path, Message: w.Message, Warning: true})
+	}
+	return out
+}
