@@ -186,7 +186,11 @@ func (p *parser) unknown(name string, end int) {
 func (p *parser) nameHint(name string, end int) string {
 	before := strings.TrimRight(p.text[:end-len(name)], " ")
 	word, _, more := strings.Cut(name, ".")
-	switch {
+	switch whole := p.dashed(end); {
+	case strings.HasPrefix(whole, "@"):
+		return fmt.Sprintf("a - subtracts: write @%q for the name", clip(whole[1:]))
+	case p.scope.Vars[whole]:
+		return fmt.Sprintf("a - subtracts: write vars[%q] for the name", clip(whole))
 	case strings.HasSuffix(before, "[") && strings.HasPrefix(p.text[end:], "]"):
 		return fmt.Sprintf("a key needs quotes: [%q]", name)
 	case strings.HasPrefix(p.text[end:], "(") && functions[name] != nil:
@@ -196,6 +200,18 @@ func (p *parser) nameHint(name string, end int) string {
 	}
 	known := slices.Concat(sortedKeys(p.scope.Vars), reserved)
 	return suggest(name, known)
+}
+
+// dashed returns the name that ends at end if a - were part of names, or nothing if there is none in it.
+func (p *parser) dashed(end int) string {
+	start := end
+	for start > 0 && (isWord(p.text[start-1]) || strings.IndexByte(".-@", p.text[start-1]) >= 0) {
+		start--
+	}
+	if whole := p.text[start:end]; strings.Contains(whole, "-") {
+		return whole
+	}
+	return ""
 }
 
 // reference reads @domain.feature, @domain.feature.element or @"…".

@@ -49,6 +49,8 @@ func TestPlaces(t *testing.T) {
 		"ClosingBraceStays":             {text: `a } b`, place: Free, want: `a } b`},
 		"EmptyBracesAreStrict":          {text: `{}`, place: Strict, problem: "column 0: stray {"},
 		"CountsCharacters":              {text: `größe {rakc}`, place: Strict, problem: "column 11: unknown name rakc"},
+		"MinusInAReference":             {text: `{@local.feature.my-name}`, place: Strict, problem: `column 23: unknown name name (a - subtracts: write @"local.feature.my-name" for the name)`},
+		"MinusInAnUnknownVariable":      {text: `{my-rakc}`, place: Strict, problem: "column 3: unknown name my"},
 		"ReportsAllUnknownNames":        {text: `{rakc}{n1}{unitt}`, place: Strict, problem: "column 5: unknown name rakc (did you mean rack?)"},
 	}
 	for name, tc := range tests {
