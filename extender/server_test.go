@@ -1,0 +1,399 @@
+package extender_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/assay-project/assay/extender"
+	"github.com/assay-project/assay/internal/fleet"
+)
+
+// authority signs certificates for tests.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{cert, key}
+}
+
+// sign returns a certificate for a name that is valid until then.
+func (a *authority) sign(t *testing.T, name string, until time.Time) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+// serve runs a server until the test ends, and returns its address.
+func serve(t *testing.T, d *extender.Decider, o extender.Options) (addr string, stop func() error) {
+	t.Helper()
+	o.Addr = "127.0.0.1:0"
+	s, err := extender.New(d, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	for s.Addr() == "" {
+		select {
+		case err := <-done:
+			t.Fatal(err)
+		default:
+		}
+	}
+	end := func() error { cancel(); return <-done }
+	t.Cleanup(func() { cancel() })
+	return s.Addr(), end
+}
+
+func question(t testing.TB) []byte {
+	names := []string{"n1", "n2"}
+	return body(t, extenderv1.ExtenderArgs{Pod: pod("batch", nil, nil), NodeNames: &names})
+}
+
+func TestAsksWhoAsks(t *testing.T) {
+	ours, foreign := newAuthority(t), newAuthority(t)
+	serving := ours.sign(t, "extender", time.Now().Add(time.Hour))
+	addr, _ := serve(t, decider(t), extender.Options{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
+		ClientCAs:      ours.pool(),
+		Authenticate:   extender.StaticToken("prometheus", func() (string, error) { return "secret\n", nil }),
+		Allowed:        []string{"system:kube-scheduler", "prometheus"},
+		Metrics:        http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }),
+	})
+	hour := time.Now().Add(time.Hour)
+	const refused = -1 // in the handshake
+	for name, test := range map[string]struct {
+		cert  *tls.Certificate
+		token string
+		path  string
+		max   uint16
+		want  int
+	}{
+		"scheduler":           {cert: ptr(ours.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: 200},
+		"another user":        {cert: ptr(ours.sign(t, "system:node:n1", hour)), path: "/filter", want: 403},
+		"expired certificate": {cert: ptr(ours.sign(t, "system:kube-scheduler", time.Now().Add(-time.Hour))), path: "/filter", want: refused},
+		"foreign certificate": {cert: ptr(foreign.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: refused},
+		"nobody":              {path: "/filter", want: 401},
+		"nobody's metrics":    {path: "/metrics", want: 401},
+		"nobody's features":   {path: "/v1/nodes/n1/features", want: 401},
+		"nobody's health":     {path: "/healthz", want: 200},
+		"token":               {token: "secret", path: "/metrics", want: 200},
+		"wrong token":         {token: "guess", path: "/metrics", want: 401},
+		"old TLS":             {path: "/healthz", max: tls.VersionTLS12, want: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &tls.Config{RootCAs: ours.pool(), MaxVersion: test.max} //nolint:gosec // on purpose
+			if test.cert != nil {
+				// Shown whatever authorities the server names, as an attacker would.
+				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return test.cert, nil }
+			}
+			c := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+			method := http.MethodGet
+			if test.path == "/filter" {
+				method = http.MethodPost
+			}
+			req, err := http.NewRequestWithContext(t.Context(), method, "https://"+addr+test.path, bytes.NewReader(question(t)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.token != "" {
+				req.Header.Set("Authorization", "Bearer "+test.token)
+			}
+			got := refused
+			if resp, err := c.Do(req); err == nil {
+				got = resp.StatusCode
+				resp.Body.Close()
+			}
+			if got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestTokensAreReviewedOncePerMinute(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	asked := 0
+	a := extender.Reviewed(func(_ context.Context, r *authenticationv1.TokenReview) error {
+		asked++
+		r.Status.Authenticated, r.Status.User.Username = r.Spec.Token == "good", "alice"
+		return nil
+	}, clk)
+	for range 3 {
+		if user, err := a(t.Context(), "good"); user != "alice" || err != nil {
+			t.Fatalf("got %q, %v", user, err)
+		}
+	}
+	if _, err := a(t.Context(), "bad"); err == nil {
+		t.Error("a bad token is accepted")
+	}
+	clk.SetTime(time.Unix(61, 0))
+	if _, err := a(t.Context(), "good"); err != nil || asked != 3 {
+		t.Errorf("the API server was asked %d times, want 3 (%v)", asked, err)
+	}
+}
+
+func TestServesPlainHTTPToItsOwnPodOnly(t *testing.T) {
+	for _, addr := range []string{":8888", "0.0.0.0:8888", "10.0.0.1:8888", "localhost:8888", ""} {
+		if _, err := extender.New(decider(t), extender.Options{Addr: addr}); err == nil {
+			t.Errorf("%q is served without TLS", addr)
+		}
+	}
+}
+
+func TestIsReadyOnlyWhenSynced(t *testing.T) {
+	d := decider(t)
+	full := d.View
+	d.View = fleet.New()
+	addr, _ := serve(t, d, extender.Options{})
+	get := func(path string) int {
+		resp, err := http.Get("http://" + addr + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	if code := get("/readyz"); code != 503 {
+		t.Errorf("readyz is %d before the nodes are known", code)
+	}
+	if code := get("/healthz"); code != 200 {
+		t.Errorf("healthz is %d", code)
+	}
+	resp, err := http.Post("http://"+addr+"/filter", "application/json", bytes.NewReader(question(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got extenderv1.ExtenderFilterResult
+	if err := errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close()); err != nil || got.Error == "" {
+		t.Errorf("got %+v (%v), want an Error and no empty answer", got, err)
+	}
+	_ = full
+	d.View.SetSynced()
+	if code := get("/readyz"); code != 200 {
+		t.Errorf("readyz is %d once the nodes are known", code)
+	}
+}
+
+func TestRefusesWhatIsTooLarge(t *testing.T) {
+	addr, _ := serve(t, decider(t), extender.Options{})
+	huge := io.MultiReader(strings.NewReader(`{"Pod":"`), io.LimitReader(endless{}, 100<<20))
+	for name, length := range map[string]int64{"with its length": 100<<20 + 8, "without": -1} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/filter", huge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = length
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			continue // the connection was closed while sending
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s: %d", name, resp.StatusCode)
+		}
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a'
+	}
+	return len(p), nil
+}
+
+func TestLetsRequestsUnderWayFinish(t *testing.T) {
+	d := decider(t)
+	entered, let := make(chan struct{}), make(chan struct{})
+	addr, stop := serve(t, d, extender.Options{Pod: func(context.Context, string, string) (*corev1.Pod, error) {
+		close(entered)
+		<-let
+		return pod("batch", nil, nil), nil
+	}})
+	code := make(chan int)
+	go func() {
+		resp, err := http.Get("http://" + addr + "/v1/explain?pod=batch/p")
+		if err != nil {
+			code <- 0
+			return
+		}
+		resp.Body.Close()
+		code <- resp.StatusCode
+	}()
+	<-entered
+	stopped := make(chan error)
+	go func() { stopped <- stop() }()
+	for { // the listener is closed first
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			break
+		}
+		conn.Close()
+	}
+	close(let)
+	if got := <-code; got != 200 {
+		t.Errorf("the request under way got %d", got)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExplains(t *testing.T) {
+	addr, _ := serve(t, decider(t), extender.Options{Pod: func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+		if name != "p" {
+			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name)
+		}
+		return pod(namespace, nil, nil), nil
+	}})
+	get := func(path string, into any) int {
+		resp, err := http.Get("http://" + addr + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == 200 {
+			if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return resp.StatusCode
+	}
+	var got extender.Explanation
+	if code := get("/v1/explain?pod=batch/p&node=n1", &got); code != 200 {
+		t.Fatal(code)
+	}
+	const lacks = "cpu.cpuid/AMXBF16"
+	want := extender.Explanation{
+		Pod: "batch/p", Asks: []string{"policy batch"}, Nodes: 10, Matching: 1, Sample: []string{"n2"},
+		Missing:  []extender.Missing{{Reason: "node feature requirement not met: " + lacks, Nodes: 9, Sample: []string{"n0", "n1", "n3", "n4", "n5"}}},
+		Node:     "n1",
+		Findings: []fleet.Finding{{Origin: "policy batch", Lacks: lacks, Why: lacks + " is missing"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for path, want := range map[string]int{"/v1/explain?pod=batch/q": 404, "/v1/explain?pod=p": 400, "/v1/nodes/zz/features": 404} {
+		if code := get(path, nil); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
+	}
+	var features struct {
+		Features struct {
+			Flags map[string]struct{ Elements map[string]any }
+		}
+	}
+	if code := get("/v1/nodes/n2/features", &features); code != 200 {
+		t.Fatal(code)
+	}
+	if _, ok := features.Features.Flags["cpu.cpuid"].Elements["AMXBF16"]; !ok {
+		t.Errorf("got %+v", features)
+	}
+}
+
+// BenchmarkServer asks over loopback, and prints what a scheduler waits at the median and in the worst of 100 cases.
+func BenchmarkServer(b *testing.B) {
+	for _, n := range []int{500, 5000, 15000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			d, request := benchRequest(b, n)
+			var inside []time.Duration
+			s, err := extender.New(d, extender.Options{
+				Addr:    "127.0.0.1:0",
+				Observe: func(_, _ string, took time.Duration) { inside = append(inside, took) },
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- s.Run(ctx) }()
+			defer func() { cancel(); <-done }()
+			for s.Addr() == "" {
+				time.Sleep(time.Millisecond)
+			}
+			var all []time.Duration
+			for b.Loop() {
+				start := time.Now()
+				resp, err := http.Post("http://"+s.Addr()+"/filter", "application/json", bytes.NewReader(request))
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				all = append(all, time.Since(start))
+			}
+			slices.Sort(all)
+			slices.Sort(inside)
+			b.ReportMetric(float64(all[len(all)/2].Microseconds()), "µs/median")
+			b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "µs/p99")
+			b.ReportMetric(float64(inside[len(inside)*99/100].Microseconds()), "µs/p99-in-server")
+		})
+	}
+}
