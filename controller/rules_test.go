@@ -187,7 +187,7 @@ func TestBasedOnTemplates(t *testing.T) {
 	r := w.rule("r", `{basedOn: [{name: site}], rules: [{name: own, labels: {own: "1"}}]}`)
 	other := w.rule("other", `{rules: [{name: own, labels: {other: "1"}}]}`)
 	m := w.start()
-	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "ReferenceMissing", "site")
+	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "BaseMissing", "site")
 
 	site := tmpl("site", `{rules: [{name: base, labels: {base: one}}]}`)
 	w.labels("n1", M{"own": "1", "base": "one", "other": "1"})
@@ -205,12 +205,12 @@ func TestBasedOnTemplates(t *testing.T) {
 		t.Error("an object that is not based on the template was written")
 	}
 	change(w, site, func(o *assayv1alpha1.NodeFeatureRuleTemplate) { o.Spec.BasedOn = []nfdv1alpha1.Base{{Name: "site"}} })
-	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "NotComposable", "cycle")
+	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "BaseCycle", "cycle")
 	w.labels("n1", M{"base": "two"})
 	if err := w.Delete(t.Context(), site); err != nil {
 		t.Fatal(err)
 	}
-	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "ReferenceMissing")
+	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "BaseMissing")
 	w.labels("n1", M{"base": "two", "own": "1"})
 	tmpl("site", `{rules: [{name: base, labelsTemplate: "{{range}}"}]}`)
 	w.condition(r, nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse, `rule "base" of site`)

@@ -65,12 +65,19 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("rule-compile").
 		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&assayv1alpha1.NodeFeatureRuleTemplate{}, c.dependents(templateRef),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesMetadata(&corev1.Secret{}, c.dependents(secretRef)).
-		WatchesMetadata(&corev1.ConfigMap{}, c.dependents(configMapRef)).
 		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
 		Complete(reconcile.Func(c.Reconcile))
+	if err != nil {
+		return err
+	}
+	err = builder.TypedControllerManagedBy[ref](mgr).
+		Named("rule-references").
+		Watches(&assayv1alpha1.NodeFeatureRuleTemplate{}, changes(templateRef),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(&corev1.Secret{}, changes(secretRef)).
+		WatchesMetadata(&corev1.ConfigMap{}, changes(configMapRef)).
+		WithOptions(controller.TypedOptions[ref]{NeedLeaderElection: &everywhere}).
+		Complete(reconcile.TypedFunc[ref](c.ReconcileReference))
 	if err != nil {
 		return err
 	}
@@ -91,14 +98,10 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Complete(reconcile.Func(s.Reconcile))
 }
 
-// dependents maps something that rules refer to to the objects that do.
-func (c *compiler) dependents(kind refKind) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		var out []reconcile.Request
-		for _, name := range c.referringTo(ref{kind, o.GetName()}) {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
-		}
-		return out
+// changes names what has changed. Which objects refer to it is looked up when they are compiled, all of them as one change.
+func changes(kind refKind) handler.TypedEventHandler[client.Object, ref] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ref {
+		return []ref{{kind, o.GetName()}}
 	})
 }
 

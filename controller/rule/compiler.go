@@ -19,7 +19,8 @@ import (
 )
 
 // compiler puts rules into the registry. It is safe for concurrent use: one object is compiled at a time, from what the
-// cache holds at that moment, so that an older state can never replace a newer one.
+// cache holds at that moment, so that an older state can never replace a newer one, and no change of something that it refers
+// to gets lost between the look at it and the note that it is referred to.
 type compiler struct {
 	client   client.Client
 	live     client.Reader
@@ -42,9 +43,12 @@ type report struct {
 	errors     field.ErrorList
 	warnings   []rules.Warning
 
-	hash    string
-	origins []nfdv1alpha1.RuleOrigin
-	refs    []ref
+	// standing is whether something of it is in force; hash and origins are of that.
+	standing bool
+	hash     string
+	origins  []nfdv1alpha1.RuleOrigin
+	good     *kept // what to keep of it should something that it refers to go; nil if it refers to nothing
+	refs     []ref
 }
 
 // problem is a reason and a message of a condition.
@@ -61,81 +65,134 @@ func (c *compiler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, c.refresh(ctx, req.Name)
 }
 
-// refresh compiles an object, or takes out what it had if it is gone.
-func (c *compiler) refresh(ctx context.Context, name string) error {
+// ReconcileReference compiles all objects that refer to something, as one change.
+func (c *compiler) ReconcileReference(ctx context.Context, to ref) (ctrl.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var obj nfdv1alpha1.NodeFeatureRule
-	err := c.client.Get(ctx, client.ObjectKey{Name: name}, &obj)
-	if client.IgnoreNotFound(err) != nil {
-		return err
+	return ctrl.Result{}, c.refreshLocked(ctx, c.referringTo(to))
+}
+
+// refresh compiles objects, or takes out what they had if they are gone.
+func (c *compiler) refresh(ctx context.Context, names ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refreshLocked(ctx, names)
+}
+
+// refreshLocked compiles objects, and puts what comes out into the registry as one change. One that fails does not keep the
+// others.
+func (c *compiler) refreshLocked(ctx context.Context, names []string) error {
+	var (
+		put    []*rules.RuleSet
+		remove []string
+		done   []string
+		faults []error
+	)
+	for _, name := range names {
+		next, set, err := c.look(ctx, name)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		switch {
+		case set != nil:
+			put = append(put, set)
+		case next == nil || !next.standing:
+			remove = append(remove, name)
+		}
+		if next == nil {
+			c.reports.Delete(name)
+		} else {
+			c.reports.Store(name, next)
+		}
+		done = append(done, name)
 	}
-	if err != nil {
-		return c.remove(ctx, name)
+	c.registry.Replace(put, remove)
+	for _, name := range done {
+		c.compiled(name)
 	}
-	next, err := c.compile(ctx, &obj)
-	if err != nil {
-		return err
-	}
-	c.reports.Store(name, next)
-	c.compiled(name)
-	return nil
+	return errors.Join(faults...)
 }
 
 // errBehind is returned when the cache lacks an object that exists.
 var errBehind = errors.New("the cache is behind; trying again")
 
-// remove drops the rules of an object that is gone: not only missing in a cache that may be behind.
-func (c *compiler) remove(ctx context.Context, name string) error {
+// look finds out what an object is now. Without a report it is gone: not only missing in a cache that may be behind. Without
+// a set there is nothing new to put into the registry.
+func (c *compiler) look(ctx context.Context, name string) (*report, *rules.RuleSet, error) {
 	var obj nfdv1alpha1.NodeFeatureRule
-	err := c.live.Get(ctx, client.ObjectKey{Name: name}, &obj)
-	if err == nil && obj.DeletionTimestamp == nil {
-		return errBehind
+	err := c.client.Get(ctx, client.ObjectKey{Name: name}, &obj)
+	if err == nil {
+		return c.compile(ctx, &obj)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return err
+		return nil, nil, err
 	}
-	c.registry.Remove(name)
-	c.reports.Delete(name)
-	return nil
+	err = c.live.Get(ctx, client.ObjectKey{Name: name}, &obj)
+	if err == nil && obj.DeletionTimestamp == nil {
+		return nil, nil, errBehind
+	}
+	return nil, nil, client.IgnoreNotFound(err)
 }
 
-// compile resolves what the object refers to, compiles the whole, and puts it into the registry. If something cannot be
-// resolved, what was put there last stays.
-func (c *compiler) compile(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*report, error) {
+// compile resolves what the object refers to, and compiles the whole. If something cannot be resolved, what was in force
+// last stays: that of this very object, not of another one of its name.
+func (c *compiler) compile(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*report, *rules.RuleSet, error) {
 	log := logf.FromContext(ctx).WithValues("object", obj.Name)
 	r := &report{uid: obj.UID, generation: obj.Generation, sensitive: ptr.Deref(obj.Spec.Sensitive, false)}
-	if r.refused = c.refuses(obj); r.refused != nil {
-		c.registry.Remove(obj.Name)
+	last := c.report(obj.Name)
+	if last != nil && last.uid != obj.UID {
+		last = nil
+	}
+	if r.refused = c.refuses(obj, last); r.refused != nil {
 		log.Info("rules are refused", "reason", r.refused.reason)
-		return r, nil
+		return r, nil, nil
 	}
 	whole, err := c.resolve(ctx, obj)
 	r.refs = whole.refs
 	r.sensitive = r.sensitive || whole.sensitive
 	if missing := (*problem)(nil); errors.As(err, &missing) {
-		r.unresolved = missing
-		if last := c.report(obj.Name); last != nil {
-			r.hash, r.origins = last.hash, last.origins
-		}
 		log.Info("rules are not resolved; the last ones that were stay in force", "reason", missing.reason)
-		return r, nil
+		r.unresolved = missing
+		set, err := c.stand(ctx, obj, r, last)
+		return r, set, err
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.refused = c.tooOld(whole.spec); r.refused != nil {
-		c.registry.Remove(obj.Name)
-		return r, nil
+		return r, nil, nil
 	}
 	set, found := rules.CompileSpec(obj.Name, whole.spec, c.registry.Options())
 	r.errors, r.warnings = whole.located(found.Errors), found.Warnings
-	r.hash, r.origins = set.Hash(), whole.origins
-	c.registry.Put(set)
+	r.hash, r.origins, r.standing = whole.hash(set), whole.origins, true
+	if len(whole.refs) > 0 {
+		r.good = &kept{Spec: whole.keep, Hash: r.hash, Origins: r.origins}
+	}
 	if !found.OK() {
 		log.Info("rules with mistakes are left out", "mistakes", len(found.Errors))
 	}
-	return r, nil
+	return r, set, nil
+}
+
+// stand lets what was in force last stay: what this process knows of, or what another one has kept.
+func (c *compiler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, r, last *report) (*rules.RuleSet, error) {
+	if last != nil {
+		r.good, r.hash, r.origins, r.standing = last.good, last.hash, last.origins, last.standing
+		return nil, nil
+	}
+	good, err := c.restore(ctx, obj)
+	if good == nil || err != nil {
+		return nil, err
+	}
+	whole := &resolved{spec: good.Spec}
+	if err := c.fetch(ctx, whole); err != nil {
+		return nil, nil //nolint:nilerr // what it needs is gone as well; the condition says what the object itself lacks
+	}
+	set, _ := rules.CompileSpec(obj.Name, whole.spec, c.registry.Options())
+	r.good, r.hash, r.origins, r.standing = good, good.Hash, good.Origins, true
+	r.sensitive = r.sensitive || whole.sensitive
+	return set, nil
 }
 
 // report returns what is known of an object, or nil.
@@ -146,7 +203,7 @@ func (c *compiler) report(name string) *report {
 	return nil
 }
 
-// referringTo returns the objects that refer to something, sorted.
+// referringTo returns the objects that refer to something, sorted. It is called with the lock held.
 func (c *compiler) referringTo(to ref) []string {
 	var out []string
 	c.reports.Range(func(name, r any) bool {

@@ -2,11 +2,14 @@ package rule
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,18 +21,25 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
 )
 
-// The reasons of Resolved=False and Accepted=False, besides mistakes in the rules themselves.
+// The reasons of Resolved=False and Accepted=False, besides mistakes in the rules themselves. People alert on them: they do
+// not change.
 const (
-	reasonMissing      = "ReferenceMissing"
-	reasonDigest       = "DigestMismatch"
-	reasonComposition  = "NotComposable"
-	reasonUnreadable   = "ReferenceUnreadable"
-	reasonVersion      = "VersionTooOld"
-	reasonSchema       = "SchemaOutdated"
-	maxReferencedBytes = 1 << 20 // what a Secret or a ConfigMap can hold
+	reasonBase         = "BaseMissing"         // a template does not exist
+	reasonDigest       = "DigestMismatch"      // a template is not what it is pinned to
+	reasonCycle        = "BaseCycle"           // a template is based on itself
+	reasonOrder        = "BaseOrder"           // templates want their bases in orders that contradict one another
+	reasonConflict     = "BaseConflict"        // templates cannot be combined because of what a field holds
+	reasonLimit        = "TooLarge"            // too deep, too many, too much
+	reasonMissing      = "ReferenceMissing"    // a Secret or a ConfigMap, or the key in it, does not exist
+	reasonUnreadable   = "ReferenceUnreadable" // it may not be read, or holds something else
+	reasonVersion      = "VersionTooOld"       // minimumVersion
+	reasonSchema       = "SchemaOutdated"      // the definition lacks fields that the object may need
+	reasonDropped      = "FieldsDropped"       // it did when the object was written
+	maxReferencedBytes = 1 << 20               // what a Secret or a ConfigMap can hold
 )
 
 type refKind string
@@ -50,7 +60,9 @@ type ref struct {
 // resolved is a spec that refers to nothing any more.
 type resolved struct {
 	spec      *nfdv1alpha1.NodeFeatureRuleSpec
-	sensitive bool // some of it comes from a Secret
+	keep      *nfdv1alpha1.NodeFeatureRuleSpec // the same without what comes from Secrets
+	versions  []string                         // of those Secrets
+	sensitive bool                             // some of it comes from a Secret
 	refs      []ref
 	origins   []nfdv1alpha1.RuleOrigin
 	sources   []compose.Source // of each rule, if it is based on something
@@ -64,10 +76,29 @@ func (c *compiler) resolve(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule
 	if err := c.assemble(ctx, obj, out); err != nil {
 		return out, err
 	}
-	if err := c.rulesFrom(ctx, out); err != nil {
-		return out, err
+	return out, c.fetch(ctx, out)
+}
+
+// fetch puts what lies in ConfigMaps and Secrets into a spec that has no bases.
+func (c *compiler) fetch(ctx context.Context, out *resolved) error {
+	if err := c.templatesFrom(ctx, out); err != nil {
+		return err
 	}
-	return out, c.templatesFrom(ctx, out)
+	out.keep = out.spec
+	if err := c.rulesFrom(ctx, out); err != nil {
+		return err
+	}
+	return c.templatesFrom(ctx, out) // of the rules that came from Secrets
+}
+
+// hash identifies what came out, for people. What lies in a Secret is not in it: anybody who reads the status could test
+// guesses of it.
+func (r *resolved) hash(set *rules.RuleSet) string {
+	if len(r.versions) == 0 {
+		return set.Hash()
+	}
+	sum := sha256.Sum256([]byte(compose.Digest(r.keep) + "\n" + strings.Join(r.versions, "\n")))
+	return "sha256:" + hex.EncodeToString(sum[:8])
 }
 
 // assemble combines the object with its bases, and with the template that the administrator has put below all objects.
@@ -87,7 +118,7 @@ func (c *compiler) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRul
 			return err
 		}
 		if spec == nil {
-			return &problem{reasonMissing, "the default template " + c.opt.DefaultTemplate + " does not exist"}
+			return &problem{reasonBase, "the default template " + c.opt.DefaultTemplate + " does not exist"}
 		}
 		layers = append(layers, compose.Document{Name: c.opt.DefaultTemplate, Template: true, Spec: spec})
 	}
@@ -113,11 +144,17 @@ func compositionProblem(err error) error {
 	)
 	switch {
 	case errors.As(err, &missing):
-		return &problem{reasonMissing, err.Error()}
+		return &problem{reasonBase, err.Error()}
 	case errors.As(err, &digest):
 		return &problem{reasonDigest, err.Error()}
-	case errors.As(err, &cycle), errors.As(err, &order), errors.As(err, &limit), errors.As(err, &value):
-		return &problem{reasonComposition, err.Error()}
+	case errors.As(err, &cycle):
+		return &problem{reasonCycle, err.Error()}
+	case errors.As(err, &order):
+		return &problem{reasonOrder, err.Error()}
+	case errors.As(err, &value):
+		return &problem{reasonConflict, err.Error()}
+	case errors.As(err, &limit):
+		return &problem{reasonLimit, err.Error()}
 	}
 	return err
 }
@@ -140,6 +177,7 @@ func (c *compiler) rulesFrom(ctx context.Context, out *resolved) error {
 		if err := c.referenced(ctx, secretRef, key.Name, &secret); err != nil {
 			return err
 		}
+		out.versions = append(out.versions, string(secret.UID)+" "+secret.ResourceVersion)
 		text, ok := secret.Data[key.Key]
 		if !ok {
 			return &problem{reasonMissing, fmt.Sprintf("Secret %s has no key %s", key.Name, key.Key)}

@@ -14,7 +14,7 @@ import (
 // refuses says why an object cannot be trusted under the schema that the cluster serves. If that lacks fields of ours, the API
 // server has dropped them without a word, and a rule without its conditions matches more than its author meant. What was
 // dropped is only known of objects that kubectl has applied; of the others, rules that match every node are suspect.
-func (c *compiler) refuses(obj *nfdv1alpha1.NodeFeatureRule) *problem {
+func (c *compiler) refuses(obj *nfdv1alpha1.NodeFeatureRule, last *report) *problem {
 	if len(c.opt.MissingFields) == 0 {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -39,11 +40,17 @@ type reporter struct {
 func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj nfdv1alpha1.NodeFeatureRule
 	if err := s.client.Get(ctx, req.NamespacedName, &obj); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, s.keep(ctx, req.Name, nil, nil)
+		}
+		return ctrl.Result{}, err
 	}
 	known := s.compiler.report(obj.Name)
 	if known == nil || known.generation != obj.Generation || known.uid != obj.UID {
 		return ctrl.Result{}, nil // the compiler is about to, and tells
+	}
+	if err := s.keep(ctx, obj.Name, &obj, known); err != nil {
+		return ctrl.Result{}, fmt.Errorf("keep what the object last came to: %w", err)
 	}
 	if !s.counted(ctx) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
@@ -88,16 +95,21 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *report, sum registry.Summar
 	s.MatchedNodes = ptr.To(sum.Matched)
 	s.EffectiveHash = known.hash
 	s.Origins = known.origins
+	put := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: cut(message), ObservedGeneration: obj.Generation,
+		})
+	}
 	set := func(kind string, ok bool, reason, message string) {
 		status := metav1.ConditionFalse
 		if ok {
 			status = metav1.ConditionTrue
 		}
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: cut(message), ObservedGeneration: obj.Generation,
-		})
+		put(kind, status, reason, message)
 	}
 	switch {
+	case known.unresolved != nil && !known.standing:
+		put(nfdv1alpha1.ConditionAccepted, metav1.ConditionUnknown, "NotResolved", "the rules are looked at once everything they refer to is there")
 	case known.refused != nil:
 		set(nfdv1alpha1.ConditionAccepted, false, known.refused.reason, known.refused.message)
 	case len(known.errors) > 0:
