@@ -53,10 +53,11 @@ demo-down: ## Stop what `make demo KEEP=1` left running
 ##@ Before a commit
 
 .PHONY: generate
-generate: ## Generate deep copies, CustomResourceDefinitions and docs/reference.md from the code
+generate: ## Generate deep copies, CustomResourceDefinitions, docs/reference.md and docs/cli.md from the code
 	$(CONTROLLER_GEN) object paths=./api/... crd paths=./api/... output:crd:dir=api/crds
 	go run ./api/crds/trim api/crds/*.yaml
 	go run ./hack/reference docs/reference.md
+	go run ./cmd/assay docs markdown > docs/cli.md
 
 .PHONY: verify
 verify: ## Check what no test checks: format, vet, generated code, go.mod, the arrows between packages, lint
@@ -85,6 +86,10 @@ test-race: ## Run the tests of the pure packages under the race detector (needs 
 .PHONY: race
 race: bin/cluster ## Run all tests under the race detector (compiles client-go again: minutes)
 	@hack/race all
+
+.PHONY: man
+man: ## Write the man pages of the command line into bin/man
+	go run ./cmd/assay docs man bin/man
 
 .PHONY: bench
 bench: ## Run the benchmarks

@@ -97,6 +97,9 @@ var (
 	uuid    = regexp.MustCompile(`^(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 )
 
+// kernelOptions are the same for everybody who has the kernel, and some are named like drivers of serial lines.
+const kernelOptions = "kernel.config"
+
 // replacement is what stands for a value that was taken out. It is a legal label value.
 const replacement = "removed"
 
@@ -132,6 +135,10 @@ func (c *cleaner) features(in *nfdv1alpha1.Features) nfdv1alpha1.Features {
 	out := *in
 	out.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{}
 	for name, set := range in.Attributes {
+		if name == kernelOptions {
+			out.Attributes[name] = set
+			continue
+		}
 		out.Attributes[name] = nfdv1alpha1.AttributeFeatureSet{Elements: c.values(set.Elements)}
 	}
 	out.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{}

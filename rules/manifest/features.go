@@ -153,7 +153,9 @@ func Gather(node rules.Node, list []Published, own string, policy *keys.Policy, 
 }
 
 // Publish returns what a NodeFeature, or a document of bare features, says.
-func Publish(d *Document, in *facts.Interner) ([]Published, error) { return published(compose.ToJSON(d.Root), in) }
+func Publish(d *Document, in *facts.Interner) ([]Published, error) {
+	return published(compose.ToJSON(d.Root), in)
+}
 
 // DecodeNode returns the Node that a document is.
 func DecodeNode(d *Document) (*corev1.Node, error) {

@@ -216,6 +216,10 @@ func (p *parser) mapping(out, n *yaml.Node, first, depth int, open map[*yaml.Nod
 			merged = append(merged, value)
 			continue
 		}
+		if key.Kind != yaml.ScalarNode && strings.HasPrefix(p.file.from(position(out)), "{{") {
+			p.problem(position(out), "syntax", "%s", helmReason)
+			return nil
+		}
 		if key.Kind != yaml.ScalarNode {
 			p.problem(position(key), "syntax", "%s cannot be a key; put text that begins with a brace in quotes", article(key))
 			continue

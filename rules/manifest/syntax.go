@@ -49,8 +49,7 @@ func suspect(lines []string, near int) (row, column int, why string) {
 		if at < 0 || quotedAt(lines[i], at) {
 			return -1, ""
 		}
-		return utf8.RuneCountInString(lines[i][:at]),
-			"this looks like a Helm template; render it first: helm template … | assay lint -"
+		return utf8.RuneCountInString(lines[i][:at]), helmReason
 	}
 	reserved := func(i int) (int, string) {
 		m := unquoted.FindStringSubmatchIndex(lines[i])
@@ -90,6 +89,8 @@ func reservedReason(word, rest string) string {
 	}
 	return ""
 }
+
+const helmReason = "this looks like a Helm template; render it first: helm template … | assay lint -"
 
 // quotedAt reports whether a column is within quotes.
 func quotedAt(line string, at int) bool {

@@ -106,10 +106,10 @@ func nfdPath(resource string) string {
 func get[T any](ctx context.Context, c *Client, path, name string) (*T, error) {
 	out := new(T)
 	err := c.read(ctx, path+"/"+url.PathEscape(name), nil, out)
-	if err != nil {
+	if IsNotFound(err) {
 		return nil, fmt.Errorf("%s %s: %w", kind(path), name, err)
 	}
-	return out, nil
+	return out, err
 }
 
 func list[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
