@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/rules/request"
 )
@@ -21,9 +22,11 @@ var errWholeNodes = errors.New("assay extender: the scheduler sends whole Nodes 
 type Decider struct {
 	// View knows the nodes, Asks what pods ask for.
 	View *fleet.View
-	Asks *Asks
+	Asks *asks.Asks
 	// Now is the time; nil: time.Now.
 	Now func() time.Time
+
+	memo memo
 }
 
 func (d *Decider) now() int64 {
@@ -58,7 +61,7 @@ func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err er
 		return out, failed, err
 	}
 	out = append(out, `{"NodeNames":`...)
-	ask, problem := d.Asks.of(&a.pod)
+	ask, problem := d.memo.of(d.Asks, &a.pod)
 	if ask == nil && problem == nil {
 		out = append(out, a.nodeNames...)
 		return append(out, `,"Error":""}`...), failed, eachName(a.nodeNames, func(span) {})
@@ -103,7 +106,7 @@ func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 	if err := d.read(&a, body); err != nil {
 		return out, err
 	}
-	ask, problem := d.Asks.of(&a.pod)
+	ask, problem := d.memo.of(d.Asks, &a.pod)
 	score := func([]byte) int64 { return 0 }
 	if ask != nil && problem == nil && len(ask.Preferred) > 0 {
 		j := d.View.Judge(&request.Ask{Preferred: ask.Preferred}, 0)
@@ -139,7 +142,7 @@ func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
 	case a.victims != nil && a.metaVictim == nil:
 		return out, errWholeNodes
 	}
-	ask, problem := d.Asks.of(&a.pod)
+	ask, problem := d.memo.of(d.Asks, &a.pod)
 	check := func([]byte) (*fleet.Reason, bool) { return problem, false }
 	if ask != nil && problem == nil {
 		j := d.View.Judge(ask, d.now())

@@ -17,6 +17,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/extender"
+	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -46,10 +47,10 @@ func decider(t testing.TB) *extender.Decider {
 		}})
 	}
 	v.SetSynced()
-	asks := extender.NewAsks(rules.Options{})
-	asks.PutNamespace("batch", map[string]string{"assay.dev/scheduling": "enabled"})
-	asks.PutNamespace("other", map[string]string{})
-	asks.PutRequest(&assayv1alpha1.NodeFeatureRequest{
+	known := asks.New(rules.Options{})
+	known.PutNamespace("batch", map[string]string{"assay.dev/scheduling": "enabled"})
+	known.PutNamespace("other", map[string]string{})
+	known.PutRequest(&assayv1alpha1.NodeFeatureRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "amx"},
 		Spec: assayv1alpha1.NodeFeatureRequestSpec{
 			Required: &assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")},
@@ -59,14 +60,14 @@ func decider(t testing.TB) *extender.Decider {
 			},
 		},
 	})
-	asks.PutPolicy(&assayv1alpha1.NodeFeatureSchedulingPolicy{
+	known.PutPolicy(&assayv1alpha1.NodeFeatureSchedulingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "batch"},
 		Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
 			NamespaceSelector:      &metav1.LabelSelector{},
 			NodeFeatureRequestSpec: assayv1alpha1.NodeFeatureRequestSpec{Required: &assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")}},
 		},
 	})
-	return &extender.Decider{View: v, Asks: asks, Now: func() time.Time { return time.Unix(1000, 0) }}
+	return &extender.Decider{View: v, Asks: known, Now: func() time.Time { return time.Unix(1000, 0) }}
 }
 
 func pod(namespace string, labels, annotations map[string]string) *corev1.Pod {

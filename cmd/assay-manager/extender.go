@@ -25,6 +25,7 @@ import (
 	"github.com/assay-project/assay/certs"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/extender"
+	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
@@ -92,7 +93,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	view, asks := fleet.New(), extender.NewAsks(compile)
+	view, known := fleet.New(), asks.New(compile)
 	follower := follow.New(view, follow.Options{
 		Gather: feed.Gather{Namespace: f.namespace, Keys: compile.Keys, Record: plan.Record{Instance: f.instance}},
 		Rules:  compile, Leases: f.leases,
@@ -102,13 +103,13 @@ func (f *extenderFlags) run(ctx context.Context) error {
 		return err
 	}
 	f.measure(&options, view)
-	server, err := extender.New(&extender.Decider{View: view, Asks: asks}, options)
+	server, err := extender.New(&extender.Decider{View: view, Asks: known}, options)
 	if err != nil {
 		return err
 	}
 	for _, run := range []func(context.Context) error{
 		func(ctx context.Context) error {
-			if err := asks.Follow(ctx, mgr.GetCache()); err != nil {
+			if err := known.Follow(ctx, mgr.GetCache()); err != nil {
 				return err
 			}
 			if err := follower.Sync(ctx, mgr.GetCache()); err != nil {

@@ -31,6 +31,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/extender"
+	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
@@ -95,9 +96,9 @@ func (w *world) startExtender(t testing.TB, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks := extender.NewAsks(rules.Options{})
+	known := asks.New(rules.Options{})
 	follower := follow.New(w.view, follow.Options{Gather: feed.Gather{Namespace: ownNamespace}})
-	server, err := extender.New(&extender.Decider{View: w.view, Asks: asks}, extender.Options{
+	server, err := extender.New(&extender.Decider{View: w.view, Asks: known}, extender.Options{
 		Addr: "127.0.0.1:0",
 		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 			var pod corev1.Pod
@@ -112,7 +113,7 @@ func (w *world) startExtender(t testing.TB, n int) {
 	for _, run := range []func(context.Context) error{
 		objects.Start,
 		func(ctx context.Context) error {
-			if err := errors.Join(asks.Follow(ctx, objects), follower.Sync(ctx, objects)); err != nil {
+			if err := errors.Join(known.Follow(ctx, objects), follower.Sync(ctx, objects)); err != nil {
 				return err
 			}
 			return follower.Run(ctx)

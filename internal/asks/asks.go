@@ -1,13 +1,14 @@
-package extender
+// Package asks knows what each pod of a cluster asks of its node.
+package asks
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -15,14 +16,6 @@ import (
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/request"
-)
-
-// The limits of what is remembered of pods. Pods of one owner have the same metadata, so that there are few in practice.
-const (
-	maxKnownPods  = 4096
-	maxKnownBytes = 16 << 20
-	// maxRemembered is how much metadata of one pod is worth remembering.
-	maxRemembered = 64 << 10
 )
 
 // Asks knows what pods ask for: by their annotations, by the NodeFeatureRequest that they name, and by the policies that
@@ -35,8 +28,7 @@ type Asks struct {
 	policies   []*request.Policy
 	namespaces map[string]map[string]string // labels by name
 
-	known      map[string]asked // by the JSON of the metadata that matters
-	knownBytes int
+	generation atomic.Uint64
 }
 
 // asked is what a pod or an object asks for, or why that is not known.
@@ -45,12 +37,13 @@ type asked struct {
 	problem *fleet.Reason
 }
 
-// NewAsks returns an Asks without any requests and policies.
-func NewAsks(opt rules.Options) *Asks {
-	return &Asks{
-		opt: opt, requests: map[string]asked{}, namespaces: map[string]map[string]string{}, known: map[string]asked{},
-	}
+// New returns an Asks without any requests and policies.
+func New(opt rules.Options) *Asks {
+	return &Asks{opt: opt, requests: map[string]asked{}, namespaces: map[string]map[string]string{}}
 }
+
+// Generation grows with each change: what Of returned holds as long as it stays the same.
+func (a *Asks) Generation() uint64 { return a.generation.Load() }
 
 // PutRequest adds a NodeFeatureRequest or replaces it.
 func (a *Asks) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
@@ -106,12 +99,7 @@ func (a *Asks) change(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f()
-	a.forget()
-}
-
-func (a *Asks) forget() {
-	clear(a.known)
-	a.knownBytes = 0
+	a.generation.Add(1)
 }
 
 // Of returns what a pod asks for; nil if nothing. The problem is a reason why it fits no node at all.
@@ -119,44 +107,6 @@ func (a *Asks) Of(namespace string, labels, annotations map[string]string) (ask 
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	out := a.find(namespace, labels, annotations)
-	return out.ask, out.problem
-}
-
-// of is Of for the JSON of a pod. It decodes metadata that it has not seen before.
-func (a *Asks) of(p *pod) (*request.Ask, *fleet.Reason) {
-	var space [1024]byte
-	key := append(space[:0], p.namespace...)
-	key = append(append(key, 0), p.labels...)
-	key = append(append(key, 0), p.annotations...)
-	a.mu.RLock()
-	known, ok := a.known[string(key)]
-	a.mu.RUnlock()
-	if ok {
-		return known.ask, known.problem
-	}
-	var labels, annotations map[string]string
-	for _, m := range []struct {
-		from span
-		into *map[string]string
-	}{{p.labels, &labels}, {p.annotations, &annotations}} {
-		if m.from == nil {
-			continue
-		}
-		if err := json.Unmarshal(m.from, m.into); err != nil {
-			return nil, problem("the metadata of the pod cannot be read")
-		}
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := a.find(p.namespace.text(), labels, annotations)
-	if len(key) > maxRemembered {
-		return out.ask, out.problem
-	}
-	if len(a.known) >= maxKnownPods || a.knownBytes+len(key) > maxKnownBytes {
-		a.forget()
-	}
-	a.known[string(key)] = out
-	a.knownBytes += len(key)
 	return out.ask, out.problem
 }
 
@@ -183,6 +133,19 @@ func (a *Asks) find(namespace string, labels, annotations map[string]string) ask
 		}
 	}
 	return asked{ask: request.Join(list...)}
+}
+
+// Policies returns the policies that select a pod, by name.
+func (a *Asks) Policies(namespace string, labels map[string]string) []*request.Policy {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	var out []*request.Policy
+	for _, p := range a.policies {
+		if p.Selects(labels, a.namespaces[namespace]) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func problem(format string, args ...any) *fleet.Reason {
