@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ func (p Preview) nodes() string {
 func (o *Options) aboutNodes(ctx context.Context, v *verdict, object *nfdv1alpha1.NodeFeatureRule) {
 	for _, ref := range lint.Features(&object.Spec) {
 		published, ok := o.Cluster.Published(ref.Feature)
-		if !ok || published {
+		if !ok || published || v.warned(ref.Path) {
 			continue
 		}
 		rank := lint.RankSuspicious
@@ -63,6 +64,11 @@ func (o *Options) aboutNodes(ctx context.Context, v *verdict, object *nfdv1alpha
 		return
 	}
 	v.aboutMatches(p, object)
+}
+
+// warned reports whether there is a warning about a field already: one is enough for a name that does not exist.
+func (v *verdict) warned(path string) bool {
+	return slices.ContainsFunc(v.warnings, func(w lint.Warning) bool { return w.Path == path })
 }
 
 // aboutMatches warns of rules of the object itself that match all nodes or none; whoever wrote its bases was told.

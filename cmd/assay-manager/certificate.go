@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -36,7 +37,7 @@ type certificateFlags struct {
 	secret, service, url string
 	servicePort          int32
 	failurePolicy, owner string
-	life                 time.Duration
+	life, authorityLife  time.Duration
 }
 
 func (f *certificateFlags) register(flags *pflag.FlagSet) {
@@ -44,6 +45,7 @@ func (f *certificateFlags) register(flags *pflag.FlagSet) {
 		"empty: certificates are made here, and so is the configuration")
 	flags.StringVar(&f.secret, "cert-secret", "assay-webhook-cert", "Secret in --namespace that replicas share their certificate in")
 	flags.DurationVar(&f.life, "cert-life", certs.DefaultLife, "how long a certificate that is made here is valid; it is replaced after two thirds of it")
+	flags.DurationVar(&f.authorityLife, "ca-life", 0, "how long the authority that signs it is valid; 0: four times as long")
 	flags.StringVar(&f.service, "service", "assay-webhook", "Service in --namespace that leads to the webhook")
 	flags.Int32Var(&f.servicePort, "service-port", 443, "port of the Service")
 	flags.StringVar(&f.url, "webhook-url", "", "where the API server reaches the webhook instead of the Service, such as https://10.0.0.1:9443")
@@ -93,7 +95,8 @@ func (f *certificateFlags) newKeeper(ctx context.Context, namespace string, clie
 	}
 	o := certs.Options{
 		Secrets: client.CoreV1().Secrets(namespace), Name: f.secret, Owner: owner,
-		Life: f.life, Settle: min(certs.DefaultSettle, f.life/4), // API servers of tests, whose certificates live for seconds, are quick
+		Life: f.life, AuthorityLife: cmp.Or(f.authorityLife, 4*f.life),
+		Settle:  min(certs.DefaultSettle, f.life/4), // an authority that lives for seconds cannot wait for a minute
 		Publish: p.publish, Report: report,
 	}
 	o.DNSNames, o.IPs = f.names(namespace)

@@ -15,6 +15,8 @@ import (
 type Runner struct {
 	// Command runs a command line in a directory, and returns an error if it fails; nil if pages have no commands.
 	Command func(dir string, args []string, out io.Writer) error
+	// Kubectl runs kubectl likewise; nil if pages do not use it.
+	Kubectl func(dir string, args []string, out io.Writer) error
 	// Dir is an empty directory for the files of a page.
 	Dir string
 
@@ -150,6 +152,11 @@ func (r *Runner) command(words []string, out io.Writer) error {
 	switch {
 	case words[0] == "assay" && r.Command != nil:
 		if err := r.Command(r.Dir, words[1:], &buffer); err != nil {
+			_, _ = out.Write(buffer.Bytes())
+			return err
+		}
+	case words[0] == "kubectl" && r.Kubectl != nil:
+		if err := r.Kubectl(r.Dir, words[1:], &buffer); err != nil {
 			_, _ = out.Write(buffer.Bytes())
 			return err
 		}

@@ -1,0 +1,309 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/doctest"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/webhook"
+)
+
+var update = flag.Bool("update", false, "write what kubectl prints into docs/admission.md; read the diff")
+
+// asManager makes the test's own binary be the manager: what is tested is a process with its signals and its exit code.
+const asManager = "ASSAY_TEST_AS_MANAGER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asManager) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// process is a running webhook.
+type process struct {
+	cluster       *cluster.Cluster
+	name          string
+	health, serve string // addresses
+	metrics       string
+}
+
+// startWebhook starts a webhook and waits until the API server asks it.
+func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
+	t.Helper()
+	p := &process{cluster: c, name: "webhook-" + strings.ToLower(t.Name()), health: freeAddress(t), serve: freeAddress(t), metrics: freeAddress(t)}
+	k := testkit.Client(t, c.User)
+	namespace := testkit.Namespace(t, k)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "webhook-test-"}}
+	testkit.Create(t, k, role)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Terminate(context.WithoutCancel(t.Context()), p.name); err != nil && !t.Failed() {
+			t.Log(err) // a test may have ended it
+		}
+		_, err := c.Kubectl(context.WithoutCancel(t.Context()), "delete", "validatingwebhookconfiguration", webhook.ConfigurationName, "--ignore-not-found")
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	err = c.Run(t.Context(), cluster.Program{
+		Name: p.name, Path: program, Env: []string{asManager + "=1"},
+		Args: append([]string{
+			"webhook", "--kubeconfig=" + c.Kubeconfig, "--namespace=" + namespace, "--owner-cluster-role=" + role.Name,
+			"--webhook-url=https://" + p.serve, "--webhook-port=" + port(p.serve),
+			"--port=" + port(p.health), "--metrics-port=" + port(p.metrics), "--failure-policy=Fail",
+		}, args...),
+		Ready: func(ctx context.Context) error {
+			_, err := get(ctx, "http://"+p.health+"/readyz")
+			return err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the API server asks the webhook", func(ctx context.Context) error {
+		if err := k.Create(ctx, object(t, broken), client.DryRunAll); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("a broken rule is not refused yet: %w", err)
+		}
+		return nil
+	})
+	return p
+}
+
+const (
+	broken = `{rules: [{name: a, labels: {a: "{nope}"}}]}`
+	whole  = `{rules: [{name: a, labels: {a: b}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]}`
+)
+
+func object(t testing.TB, spec string) *nfdv1alpha1.NodeFeatureRule {
+	t.Helper()
+	o := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{GenerateName: "webhook-test-"}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func port(address string) string {
+	_, p, _ := net.SplitHostPort(address)
+	return p
+}
+
+func get(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return string(body), err
+}
+
+// burst applies two hundred rules at once, half of them broken, and reports what went otherwise than it must.
+func burst(t *testing.T, k client.Client) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range 200 {
+		spec, refused := whole, false
+		if i%2 == 1 {
+			spec, refused = broken, true
+		}
+		o := object(t, spec)
+		wg.Go(func() {
+			err := k.Create(t.Context(), o, client.DryRunAll)
+			if refused && !apierrors.IsInvalid(err) || !refused && err != nil {
+				t.Errorf("refused should be %v, got %v", refused, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Certificate and authority are replaced several times while two hundred at once apply rules.
+func TestRotationLosesNoRequest(t *testing.T) {
+	c := testkit.Cluster(t)
+	p := startWebhook(t, c, "--cert-life=4s", "--ca-life=8s")
+	k := testkit.Client(t, c.User)
+	serials := map[string]bool{}
+	bursts := 0
+	for ; len(serials) < 4 && !t.Failed(); bursts++ {
+		var secrets corev1.SecretList
+		if err := k.List(t.Context(), &secrets); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range secrets.Items {
+			if s.Name == "assay-webhook-cert" {
+				serials[string(s.Data[corev1.TLSCertKey])] = true
+			}
+		}
+		burst(t, k)
+	}
+	t.Logf("%d reviews over %d certificates", 200*bursts, len(serials))
+	metrics, err := get(t.Context(), "http://"+p.metrics+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`assay_webhook_reviews_total{resource="nodefeaturerules",verdict="denied"}`,
+		`assay_webhook_reviews_total{resource="nodefeaturerules",verdict="allowed"}`,
+		`assay_webhook_review_seconds_bucket{resource="nodefeaturerules",le="0.001"}`,
+		"assay_certificate_expiration_timestamp_seconds 1", "assay_certificate_expiry_days",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if strings.Contains(metrics, `verdict="failed"`) {
+		t.Error("a review failed")
+	}
+}
+
+// A replica that is told to end is unready at once, and answers until nobody can ask it any more.
+func TestEndingLosesNoRequest(t *testing.T) {
+	c := testkit.Cluster(t)
+	p := startWebhook(t, c, "--shutdown-delay=4s")
+	k := testkit.Client(t, c.User)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Terminate(context.WithoutCancel(t.Context()), p.name) }()
+	testkit.Eventually(t, "the replica is not ready", func(ctx context.Context) error {
+		if _, err := get(ctx, "http://"+p.health+"/readyz"); err == nil {
+			return errors.New("it is ready")
+		}
+		return nil
+	})
+	burst(t, k)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	err := k.Create(t.Context(), object(t, whole), client.DryRunAll)
+	if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+		t.Errorf("with the failure policy Fail and nobody to ask, a rule should be refused: %v", err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "bystander-"}}
+	if err := k.Create(t.Context(), node, client.DryRunAll); err != nil {
+		t.Errorf("what is not ours must not depend on the webhook: %v", err)
+	}
+}
+
+// Without an answer rules pass by default, so that a webhook that is down is in nobody's way.
+func TestWithoutAnAnswerRulesPassByDefault(t *testing.T) {
+	c := testkit.Cluster(t)
+	p := startWebhook(t, c, "--failure-policy=Ignore")
+	k := testkit.Client(t, c.User)
+	if err := c.Kill(p.name); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Create(t.Context(), object(t, broken), client.DryRunAll); err != nil {
+		t.Error(err)
+	}
+}
+
+// The page shows what kubectl prints.
+func TestDocumentation(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	for i := range 3 {
+		name := fmt.Sprintf("docs-%d", i+1)
+		testkit.Node(t, k, name)
+		testkit.Create(t, k, published(name))
+	}
+	startWebhook(t, c)
+	page, err := doctest.Read("../../docs/admission.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := doctest.Runner{Dir: t.TempDir(), Kubectl: kubectl(t, c)}
+	examples, problems := runner.Run(page)
+	if *update {
+		if err := page.Update(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, problem := range problems {
+		t.Error(problem)
+	}
+	if examples < 10 {
+		t.Errorf("only %d examples", examples)
+	}
+}
+
+// published is what the worker of a node without anything special publishes.
+func published(node string) *nfdv1alpha1.NodeFeature {
+	f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+		Name: node, Namespace: "default", Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node},
+	}}
+	f.Spec.Features.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{
+		"kernel.version": {Elements: map[string]string{"major": "6", "full": "6.12.0"}},
+	}
+	f.Spec.Features.Flags = map[string]nfdv1alpha1.FlagFeatureSet{
+		"kernel.loadedmodule": {Elements: map[string]nfdv1alpha1.Nil{"ip_tables": {}}},
+	}
+	f.Spec.Features.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{
+		"pci.device": {Elements: []nfdv1alpha1.InstanceFeature{{Attributes: map[string]string{"class": "0200", "vendor": "8086", "device": "1521"}}}},
+	}
+	return f
+}
+
+// kubectl runs kubectl in the directory of a page's files, and shows all that it prints.
+func kubectl(t *testing.T, c *cluster.Cluster) func(string, []string, io.Writer) error {
+	return func(dir string, args []string, out io.Writer) error {
+		cmd := exec.CommandContext(t.Context(), c.Program(kube.Kubectl), append([]string{"--kubeconfig=" + c.Kubeconfig, "--cache-dir=" + filepath.Join(dir, ".cache")}, args...)...)
+		cmd.Dir = dir
+		var all bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &all, &all
+		err := cmd.Run()
+		for line := range strings.Lines(all.String()) {
+			fmt.Fprintln(out, strings.TrimRight(line, " \n"))
+		}
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			return nil // a refusal, which has been printed
+		}
+		return err
+	}
+}
