@@ -35,7 +35,7 @@ func newCommand() *cobra.Command {
 		handler := logs.handler(cmd.ErrOrStderr())
 		ctrl.SetLogger(logr.FromSlogHandler(handler))
 	}
-	cmd.AddCommand(newController(), newWebhook(), newExtender())
+	cmd.AddCommand(newController(), newWebhook(), newExtender(), newPrune(), newVerify())
 	return cmd
 }
 

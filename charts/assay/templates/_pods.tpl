@@ -161,3 +161,11 @@ spec:
     {{- end }}
 {{- end -}}
 {{- end -}}
+
+{{/* Makes an object one that exists only while the release is deleted: call with its weight. */}}
+{{- define "assay.hook" -}}
+annotations:
+  helm.sh/hook: post-delete
+  helm.sh/hook-weight: {{ . | quote }}
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

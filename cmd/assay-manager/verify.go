@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// verifyInterval is the time between two looks at the cluster.
+const verifyInterval = time.Second
+
+// verifyFlags are the flags of verify.
+type verifyFlags struct {
+	kubeconfig, namespace string
+	instance              string
+	timeout               time.Duration
+}
+
+func (f *verifyFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the service account of the pod")
+	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
+	flags.StringVar(&f.instance, "instance", "", "the controller's --instance")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
+}
+
+func newVerify() *cobra.Command {
+	f := &verifyFlags{}
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check that every Node that is ready has features and labels; helm test runs it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nodes, err := f.run(ctrl.SetupSignalHandler())
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d nodes have features and labels\n", nodes)
+			}
+			return err
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+// run waits until all is well, and returns how many nodes there are. The error says what is missing at the end.
+func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
+	config, err := restConfig(f.kubeconfig)
+	if err != nil {
+		return 0, err
+	}
+	scheme, err := controller.Scheme()
+	if err != nil {
+		return 0, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return 0, err
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, verifyInterval, f.timeout, true, func(ctx context.Context) (bool, error) {
+		nodes, last = verify(ctx, c, f.namespace, plan.Record{Instance: f.instance})
+		return last == nil, nil
+	})
+	if err != nil && last != nil {
+		return nodes, last
+	}
+	return nodes, err
+}
+
+// verify looks once.
+func verify(ctx context.Context, c client.Reader, namespace string, record plan.Record) (int, error) {
+	published := map[string]bool{}
+	err := pages(ctx, c, func(list *feed.NodeFeatureList) {
+		for i := range list.Items {
+			published[list.Items[i].NodeName()] = true
+		}
+	}, client.InNamespace(namespace))
+	if err != nil {
+		return 0, err
+	}
+	nodes := 0
+	var missing []string
+	err = pages(ctx, c, func(list *corev1.NodeList) {
+		for i := range list.Items {
+			n := &list.Items[i]
+			if !ready(n) {
+				continue
+			}
+			nodes++
+			switch {
+			case !published[n.Name]:
+				missing = append(missing, n.Name+" (no NodeFeature: look at the worker there)")
+			case n.Annotations[record.Labels()] == "":
+				missing = append(missing, n.Name+" (a NodeFeature and no labels: look at the controller)")
+			}
+		}
+	})
+	if err != nil {
+		return nodes, err
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return nodes, fmt.Errorf("%d of %d nodes are not as they should be: %s", len(missing), nodes, strings.Join(missing, ", "))
+	}
+	return nodes, nil
+}
+
+func ready(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
