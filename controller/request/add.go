@@ -1,0 +1,143 @@
+// Package request reports which nodes have what NodeFeatureRequests and NodeFeatureSchedulingPolicies ask for, and which
+// running pods have lost it.
+package request
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/internal/asks"
+	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/rules"
+)
+
+const (
+	// statusDelay is how long changes of nodes are gathered before status is looked at: a roll-out that changes 1,000 nodes
+	// is one write of a request's status every two seconds, not 1,000.
+	statusDelay = 2 * time.Second
+	// retryUnsynced is when to look again while nodes are not known yet.
+	retryUnsynced = time.Second
+	// maxSample is how many nodes a status names.
+	maxSample = 10
+)
+
+// Options of the controllers.
+type Options struct {
+	// Gather says how what rules are given is put together, as of controller/node.
+	Gather feed.Gather
+	// Rules are the settings that rules are compiled under.
+	Rules rules.Options
+	// Pods has running pods watched, to tell of those whose node has lost what they ask for.
+	Pods bool
+}
+
+// Reconciler writes the status of requests and policies. It is its only writer.
+type Reconciler struct {
+	client client.Client
+	view   *fleet.View
+	rules  rules.Options
+}
+
+// Add registers the controllers. What they watch, and why:
+//
+//   - Nodes, NodeFeatures, rules, through a fleet.View of their own: which nodes have what.
+//   - NodeFeatureRequests and policies: what is asked for.
+//   - if asked for, Pods that run: what they asked for when they were placed may no longer be there.
+//
+// Every replica follows the nodes, so that a new leader knows them; only the leader writes.
+func Add(mgr ctrl.Manager, opt Options) error {
+	view, known := fleet.New(), asks.New(opt.Rules)
+	changed := make(chan event.GenericEvent, 1)
+	watch := newWatch(view, known, recorder(mgr))
+	follower := follow.New(view, follow.Options{Gather: opt.Gather, Rules: opt.Rules, OnChange: func(node string) {
+		watch.touch(node)
+		select {
+		case changed <- event.GenericEvent{Object: &assayv1alpha1.NodeFeatureRequest{}}:
+		default: // one is waiting already
+		}
+	}})
+	if err := mgr.Add(everywhere(func(ctx context.Context) error {
+		if err := errors.Join(known.Follow(ctx, mgr.GetCache()), follower.Sync(ctx, mgr.GetCache())); err != nil {
+			return err
+		}
+		watch.touch("")
+		return follower.Run(ctx)
+	})); err != nil {
+		return err
+	}
+	if opt.Pods {
+		if err := watch.add(mgr); err != nil {
+			return err
+		}
+	}
+	r := &Reconciler{client: mgr.GetClient(), view: view, rules: opt.Rules}
+	requests, policies := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		return spread(ctx, changed, requests, policies)
+	})); err != nil {
+		return err
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("request-status").
+		For(&assayv1alpha1.NodeFeatureRequest{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Channel(requests, handler.EnqueueRequestsFromMapFunc(r.allRequests))).
+		Complete(reconcile.Func(r.Request))
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("policy-status").
+		For(&assayv1alpha1.NodeFeatureSchedulingPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Channel(policies, handler.EnqueueRequestsFromMapFunc(r.allPolicies))).
+		Complete(reconcile.Func(r.Policy))
+}
+
+func recorder(mgr ctrl.Manager) record.EventRecorder {
+	return mgr.GetEventRecorderFor("assay-controller") //nolint:staticcheck // the new API has no deduplicating recorder yet
+}
+
+// everywhere is a Runnable of every replica.
+type everywhere func(context.Context) error
+
+// Start implements manager.Runnable.
+func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// spread passes on changes, at most one in each statusDelay.
+func spread(ctx context.Context, from <-chan event.GenericEvent, to ...chan<- event.GenericEvent) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-from:
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(statusDelay):
+			}
+			for _, c := range to {
+				select {
+				case c <- e:
+				default: // one is waiting, after which all objects are looked at
+				}
+			}
+		}
+	}
+}

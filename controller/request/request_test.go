@@ -1,0 +1,155 @@
+//go:build linux
+
+package request_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/request"
+	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
+)
+
+// start runs the controllers until the test ends.
+func start(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, feed.AddToScheme, assayv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mgr, err := ctrl.NewManager(c.RESTConfig(), ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := request.Add(mgr, request.Options{Pods: true}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func features(node, namespace string, flags ...string) *nfdv1alpha1.NodeFeature {
+	set := nfdv1alpha1.FlagFeatureSet{Elements: map[string]nfdv1alpha1.Nil{}}
+	for _, f := range flags {
+		set.Elements[f] = nfdv1alpha1.Nil{}
+	}
+	return &nfdv1alpha1.NodeFeature{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node}},
+		Spec: nfdv1alpha1.NodeFeatureSpec{Features: nfdv1alpha1.Features{
+			Flags:      map[string]nfdv1alpha1.FlagFeatureSet{"cpu.cpuid": set},
+			Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{}, Instances: map[string]nfdv1alpha1.InstanceFeatureSet{},
+		}},
+	}
+}
+
+// state writes a status in one line.
+func state(s assayv1alpha1.RequestStatus) string {
+	count := "?"
+	if s.MatchingNodes != nil {
+		count = fmt.Sprint(*s.MatchingNodes)
+	}
+	out := fmt.Sprintf("%s nodes %v", count, s.SampleNodes)
+	for _, kind := range []string{nfdv1alpha1.ConditionAccepted, assayv1alpha1.ConditionSatisfiable} {
+		if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
+			out += fmt.Sprintf(", %s=%s %s", kind, c.Status, c.Message)
+		}
+	}
+	return out
+}
+
+func TestStatusAndLostFeatures(t *testing.T) {
+	c := testkit.Cluster(t)
+	api := testkit.Client(t, c.User)
+	ns := testkit.Namespace(t, api)
+	for _, name := range []string{"req-a", "req-b"} {
+		testkit.Node(t, api, name)
+	}
+	a := features("req-a", ns, "AVX", "AMX")
+	testkit.Create(t, api, a)
+	testkit.Create(t, api, features("req-b", ns, "AVX"))
+	spec := func(flag string) assayv1alpha1.NodeFeatureRequestSpec {
+		return assayv1alpha1.NodeFeatureRequestSpec{Required: &assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{{
+			Feature: "cpu.cpuid", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{flag: {Op: nfdv1alpha1.MatchExists}},
+		}}}}
+	}
+	req := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}, Spec: spec("AMX")}
+	testkit.Create(t, api, req)
+	broken := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broken"}}
+	broken.Spec.Required = &assayv1alpha1.Requirement{}
+	testkit.Create(t, api, broken)
+	policy := &assayv1alpha1.NodeFeatureSchedulingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "req-policy"}}
+	policy.Spec.NamespaceSelector, policy.Spec.NodeFeatureRequestSpec = &metav1.LabelSelector{}, spec("AVX")
+	testkit.Create(t, api, policy)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p", Labels: map[string]string{assayv1alpha1.FeatureRequestLabel: "r"}},
+		Spec:       corev1.PodSpec{NodeName: "req-a", Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { return api.Create(ctx, pod) })
+	start(t, c)
+
+	reaches := func(obj client.Object, status func() assayv1alpha1.RequestStatus, want string) {
+		t.Helper()
+		testkit.Eventually(t, "the status of "+obj.GetName(), func(ctx context.Context) error {
+			if err := api.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+				return err
+			}
+			if got := state(status()); got != want {
+				return fmt.Errorf("it is %q, want %q", got, want)
+			}
+			return nil
+		})
+	}
+	reaches(req, func() assayv1alpha1.RequestStatus { return req.Status }, "1 nodes [req-a], Accepted=True , Satisfiable=True ")
+	reaches(policy, func() assayv1alpha1.RequestStatus { return policy.Status }, "2 nodes [req-a req-b], Accepted=True , Satisfiable=True ")
+	reaches(broken, func() assayv1alpha1.RequestStatus { return broken.Status },
+		"? nodes [], Accepted=False spec.required: Required value: it asks for nothing; write matchFeatures, matchAny or conditions, "+
+			"or leave it out, Satisfiable=Unknown what is asked for is not understood")
+
+	a.Spec = features("req-a", ns, "AVX").Spec
+	if err := api.Update(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	reaches(req, func() assayv1alpha1.RequestStatus { return req.Status },
+		"0 nodes [], Accepted=True , Satisfiable=False no node has it; the nearest, req-a, lacks cpu.cpuid/AMX")
+	testkit.Eventually(t, "the pod gets an event", func(ctx context.Context) error {
+		var list corev1.EventList
+		if err := api.List(ctx, &list, client.InNamespace(ns)); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Reason == request.ReasonFeaturesLost && e.InvolvedObject.Name == "p" {
+				if !strings.Contains(e.Message, "cpu.cpuid/AMX") || !strings.Contains(e.Message, "req-a") {
+					t.Errorf("the event says %q", e.Message)
+				}
+				return nil
+			}
+		}
+		return fmt.Errorf("there is none among %d", len(list.Items))
+	})
+}
