@@ -1,0 +1,197 @@
+package preview_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/preview"
+	"github.com/assay-project/assay/rules"
+)
+
+func newNodes() *preview.Nodes {
+	return preview.New(rules.Options{}, feed.Gather{Namespace: "assay-system"}, func() bool { return true })
+}
+
+func node(name string, labels map[string]string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+// published is a NodeFeature in the form in which it is cached.
+func published(t testing.TB, namespace, name, node, features string) *feed.NodeFeature {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(fmt.Sprintf("metadata: {namespace: %q, name: %q, labels: {%s: %q}}\nspec: {features: %s}",
+		namespace, name, nfdv1alpha1.NodeNameLabel, node, features)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &feed.NodeFeature{}
+	if err := json.Unmarshal(data, f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func compile(t testing.TB, name, spec string) *rules.RuleSet {
+	t.Helper()
+	o := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
+		t.Fatal(err)
+	}
+	set, report := rules.Compile(o, rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors)
+	}
+	return set
+}
+
+const (
+	withGPU    = `{flags: {kernel.loadedmodule: {elements: {nvidia: {}}}}}`
+	withoutGPU = `{flags: {kernel.loadedmodule: {elements: {ip_tables: {}}}}}`
+	gpuRule    = `{rules: [
+		{name: none, labels: {a: "1"}, matchFeatures: [{feature: kernel.loadedmodule, matchExpressions: {zfs: {op: Exists}}}]},
+		{name: gpu, labels: {gpu: "1"}, matchFeatures: [{feature: kernel.loadedmodule, matchExpressions: {nvidia: {op: Exists}}}]}]}`
+)
+
+func TestCount(t *testing.T) {
+	type want struct {
+		Matched    map[int]int
+		Tried, All int
+		OK         bool
+	}
+	tests := map[string]struct {
+		reason string
+		change func(*preview.Nodes)
+		rule   string
+		want   want
+	}{
+		"CountsByIndex": {rule: gpuRule, want: want{map[int]int{1: 2}, 3, 3, true}},
+		"NodesThatPublishedNothingDoNotCount": {
+			reason: "their worker has just not started",
+			change: func(n *preview.Nodes) { n.PutNode(node("n9", nil)) },
+			rule:   gpuRule, want: want{map[int]int{1: 2}, 3, 3, true},
+		},
+		"FeaturesWithoutANodeDoNotCount": {
+			change: func(n *preview.Nodes) { n.RemoveNode("n1") },
+			rule:   gpuRule, want: want{map[int]int{1: 1}, 2, 2, true},
+		},
+		"NothingIsSaidOfAnEmptyCluster": {
+			change: func(n *preview.Nodes) {
+				for _, name := range []string{"n1", "n2", "n3"} {
+					n.RemoveNode(name)
+				}
+			},
+			rule: gpuRule,
+		},
+		"WhatChangesCounts": {
+			change: func(n *preview.Nodes) { n.PutFeature(nil, published(t, "assay-system", "n3", "n3", withGPU)) },
+			rule:   gpuRule, want: want{map[int]int{1: 3}, 3, 3, true},
+		},
+		"AnObjectThatIsAboutAnotherNodeNowLeavesTheFirst": {
+			change: func(n *preview.Nodes) {
+				n.PutFeature(published(t, "assay-system", "n1", "n1", withGPU), published(t, "assay-system", "n1", "n3", withGPU))
+			},
+			rule: gpuRule, want: want{map[int]int{1: 2}, 2, 2, true},
+		},
+		"SelectorsSeeLabels": {
+			rule: `{nodeSelector: {matchLabels: {pool: a}}, rules: [{name: all, labels: {a: "1"}}]}`, want: want{map[int]int{0: 1}, 3, 3, true},
+		},
+		"WhatOtherRulesProduceCounts": {
+			change: func(n *preview.Nodes) { n.PutRules("other", compile(t, "other", gpuRule)) },
+			rule:   `{rules: [{name: after, labels: {z: "1"}, matchFeatures: [{feature: rule.matched, matchExpressions: {gpu: {op: Exists}}}]}]}`,
+			want:   want{map[int]int{0: 2}, 3, 3, true},
+		},
+		"WhatEarlyRulesMakeUpCounts": {
+			change: func(n *preview.Nodes) {
+				n.PutRules("early", compile(t, "early", `{phase: early, rules: [{name: e, matchFeatures: [{feature: kernel.loadedmodule, `+
+					`matchExpressions: {nvidia: {op: Exists}}}], actions: [{op: set-feature, args: {feature: site.gpu, element: present, value: "true"}}]}]}`))
+			},
+			rule: `{rules: [{name: main, labels: {z: "1"}, matchFeatures: [{feature: site.gpu, matchExpressions: {present: {op: Exists}}}]}]}`,
+			want: want{map[int]int{0: 2}, 3, 3, true},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := newNodes()
+			for i, features := range []string{withGPU, withGPU, withoutGPU} {
+				name := fmt.Sprintf("n%d", i+1)
+				labels := map[string]string{}
+				if i == 0 {
+					labels["pool"] = "a"
+				}
+				n.PutNode(node(name, labels))
+				n.PutFeature(nil, published(t, "assay-system", name, name, features))
+			}
+			if tc.change != nil {
+				tc.change(n)
+			}
+			var got want
+			got.Matched, got.Tried, got.All, got.OK = n.Count(t.Context(), compile(t, "r", tc.rule))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsGuessed(t *testing.T) {
+	n := preview.New(rules.Options{}, feed.Gather{}, func() bool { return false })
+	n.PutNode(node("n1", nil))
+	n.PutFeature(nil, published(t, "a", "n1", "n1", withGPU))
+	if _, _, _, ok := n.Count(t.Context(), compile(t, "r", gpuRule)); ok {
+		t.Error("counted before everything was told")
+	}
+	if _, ok := n.Published("kernel.config"); ok {
+		t.Error("known before everything was told")
+	}
+	n = newNodes()
+	n.PutNode(node("n1", nil))
+	n.PutFeature(nil, published(t, "a", "n1", "n1", withGPU))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, _, ok := n.Count(ended, compile(t, "r", gpuRule)); ok {
+		t.Error("counted although the time is over")
+	}
+}
+
+func TestPublished(t *testing.T) {
+	n := newNodes()
+	if _, ok := n.Published("kernel.loadedmodule"); ok {
+		t.Error("a cluster in which nothing was published can tell nothing")
+	}
+	f := published(t, "gpu", "n1", "n1", `{flags: {Vendor.Gauge: {elements: {a: {}}}}}`)
+	n.PutFeature(nil, f)
+	n.RemoveFeature(f)
+	n.PutRules("early", compile(t, "early", `{phase: early, rules: [{name: e, actions: [{op: set-feature, args: {feature: site.gpu, element: present, value: "true"}}]}]}`))
+	for feature, want := range map[string]bool{"vendor.gauge": true, "site.gpu": true, "vendor.other": false} {
+		if got, ok := n.Published(feature); !ok || got != want {
+			t.Errorf("%s: %v, %v", feature, got, ok)
+		}
+	}
+}
+
+// A preview of one rule on two thousand nodes of which each is named otherwise, as nodes are.
+func BenchmarkCount(b *testing.B) {
+	n := newNodes()
+	for i := range 2000 {
+		name := fmt.Sprintf("n%d", i)
+		n.PutNode(node(name, nil))
+		n.PutFeature(nil, published(b, "assay-system", name, name,
+			`{flags: {kernel.loadedmodule: {elements: {nvidia: {}}}}, attributes: {system.name: {elements: {nodename: `+name+`}}}}`))
+	}
+	set := compile(b, "r", gpuRule)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, _, ok := n.Count(b.Context(), set); !ok {
+			b.Fatal("not counted")
+		}
+	}
+}
