@@ -70,6 +70,9 @@ The exit code is 1 if a rule is wrong or could not be evaluated; everything else
 }
 
 func (f *evalFlags) run(cmd *cobra.Command) error {
+	if f.nodes != "" && len(f.features) > 0 { // several nodes of files
+		f.from, f.features = append(f.from, f.features...), nil
+	}
 	if len(f.features) == 0 && !f.local && (f.node != "" || f.nodes != "" || f.selector != "") {
 		return f.onCluster(cmd)
 	}

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,13 +83,38 @@ func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program
 	}
 	if f.output == "text" {
 		rows.print(cmd.OutOrStdout(), "")
-	} else if err := printObject(cmd.OutOrStdout(), f.output, results); err != nil {
+	} else if err := printResults(cmd.OutOrStdout(), f.output, results); err != nil {
 		return err
 	}
 	if failed {
 		return errFound
 	}
 	return nil
+}
+
+// printResults prints a list. JSON of a fleet is made by all CPUs: it takes longer than the evaluation.
+func printResults(w io.Writer, format string, list []*result) error {
+	if format != "json" {
+		return printObject(w, format, list)
+	}
+	texts := make([]bytes.Buffer, len(list))
+	input.Each(len(list), func(i int) {
+		e := json.NewEncoder(&texts[i])
+		e.SetEscapeHTML(false)
+		e.SetIndent("  ", "  ")
+		_ = e.Encode(list[i]) // texts only: it always encodes
+	})
+	out := bufio.NewWriter(w)
+	for i := range texts {
+		separator := ",\n  "
+		if i == 0 {
+			separator = "[\n  "
+		}
+		fmt.Fprint(out, separator)
+		_, _ = out.Write(bytes.TrimSuffix(texts[i].Bytes(), []byte("\n")))
+	}
+	fmt.Fprint(out, "\n]\n")
+	return out.Flush()
 }
 
 // ours counts the keys that rules gave.

@@ -82,13 +82,36 @@ func (w *world) readFiles(names []string, want want) error {
 	if err != nil {
 		return fmt.Errorf("the label selector %q: %w", want.selector, err)
 	}
-	for _, file := range input.Manifests(paths, nil) {
-		if len(file.Problems) > 0 {
-			return fmt.Errorf("%s:%s", file.Name, file.Problems[0])
+	type content struct {
+		file      *manifest.File
+		published []manifest.Published // of a file with features only
+		err       error
+	}
+	all := make([]content, len(paths))
+	input.Each(len(paths), func(i int) {
+		c := &all[i]
+		var data []byte
+		if data, c.err = input.Read(paths[i], nil); c.err != nil {
+			return
 		}
-		for _, d := range file.Documents {
+		if c.published, _ = manifest.FeaturesJSON(data, w.interner); c.published == nil {
+			c.file = manifest.Parse(paths[i], data)
+		}
+	})
+	for _, c := range all {
+		if c.err != nil {
+			return c.err
+		}
+		w.publish(c.published)
+		if c.file == nil {
+			continue
+		}
+		if len(c.file.Problems) > 0 {
+			return fmt.Errorf("%s:%s", c.file.Name, c.file.Problems[0])
+		}
+		for _, d := range c.file.Documents {
 			if err := w.document(d, selector); err != nil {
-				return fmt.Errorf("%s: %w", file.Name, err)
+				return fmt.Errorf("%s: %w", c.file.Name, err)
 			}
 		}
 	}
@@ -105,6 +128,12 @@ func (w *world) readFiles(names []string, want want) error {
 	return nil
 }
 
+func (w *world) publish(list []manifest.Published) {
+	for _, p := range list {
+		w.published[p.Node] = append(w.published[p.Node], p)
+	}
+}
+
 func (w *world) document(d *manifest.Document, selector labels.Selector) error {
 	switch d.Kind {
 	case "Node":
@@ -115,9 +144,7 @@ func (w *world) document(d *manifest.Document, selector labels.Selector) error {
 		return err
 	case manifest.KindFeature:
 		list, err := manifest.Publish(d, w.interner)
-		for _, p := range list {
-			w.published[p.Node] = append(w.published[p.Node], p)
-		}
+		w.publish(list)
 		return err
 	case manifest.KindRule, manifest.KindTemplate:
 		var object nfdv1alpha1.NodeFeatureRule

@@ -1,0 +1,167 @@
+package manifest_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+const head = "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\nmetadata: {name: x}\nspec:\n  rules:\n  - name: r\n"
+
+func TestProblems(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want []string
+	}{
+		"UnknownFieldSuggestsTheNearOne": {
+			head + "    lables: {a: b}\n",
+			[]string{`7:5: spec.rules[0].lables: unknown field "lables"; did you mean labels?`},
+		},
+		"UnquotedNegationIsATag": {
+			head + "    conditions: [{op: !eq }]\n",
+			[]string{`7:23: spec.rules[0].conditions[0].op: YAML reads !eq as a tag, not as text; put it in quotes: "!eq", or write op: eq and invert: true`},
+		},
+		"LooseNegationLosesItsMark": {
+			head + "    conditions:\n    - op: ! eq\n",
+			[]string{`8:11: spec.rules[0].conditions[0].op: YAML drops the exclamation mark of "! eq", and the opposite is meant; put it in quotes: "!eq", or write op: eq and invert: true`},
+		},
+		"QuotedNegationIsFine": {head + "    conditions:\n    - op: \"!eq\"\n", nil},
+		"BracesAreAMap": {
+			head + "    labels:\n      a: {n1}\n",
+			[]string{`8:10: spec.rules[0].labels[a]: want text, and YAML reads { as a map; put it in quotes: "{n1}"`},
+		},
+		"NumberNeedsQuotes": {
+			head + "    labels:\n      a: 0300\n",
+			[]string{`8:10: spec.rules[0].labels[a]: want text, found the number 0300; put it in quotes: "0300"`},
+		},
+		"EmptyExpressionMatchesAnything": {
+			head + "    matchFeatures:\n    - feature: cpu.cpuid\n      matchExpressions:\n        AVX:\n",
+			[]string{`10:13: spec.rules[0].matchFeatures[0].matchExpressions[AVX]: an expression without anything in it matches whatever the value is; write {op: Exists}; assay lint --fix writes it out`},
+		},
+		"DuplicateKeyNamesBothLines": {
+			"a: 1\nb: 2\na: 3\n",
+			[]string{`3:1: the key "a" is already on line 1; one of the two would be lost`},
+		},
+		"ReservedCharacterNeedsQuotes": {
+			head + "    labels:\n      a: @cpu.model.family\n",
+			[]string{`8:10: YAML keeps @ at the beginning for itself; put the value in quotes: "@cpu.model.family"`},
+		},
+		"OneBrokenDocumentHidesNoOther": {
+			"\tx: 1\n---\n" + head + "    lables: {}\n",
+			[]string{
+				"1:1: a tab; YAML is indented with blanks only",
+				`9:5: spec.rules[0].lables: unknown field "lables"; did you mean labels?`,
+			},
+		},
+		"UTF16IsNamed": {"\xff\xfea\x00", []string{"1:1: the file is UTF-16; save it as UTF-8"}},
+		"BrokenUTF8HasAPlace": {
+			"a: b\nc: \xe9\n", []string{"2:4: the byte 0xe9 is no UTF-8; save the file as UTF-8"},
+		},
+		"AnchorWithinItself": {"a: &a [*a]\n", []string{"1:8: the anchor &a is used within itself"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := manifest.Parse("x.yaml", []byte(tc.text))
+			problems := f.Problems
+			for _, d := range f.Documents {
+				if d.Kind != "" {
+					problems = append(problems, d.Decode(&nfdv1alpha1.NodeFeatureRule{})...)
+				}
+			}
+			var got []string
+			for _, p := range problems {
+				got = append(got, p.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLocatesFields(t *testing.T) {
+	text := strings.ReplaceAll(head, "\n", "\r\n") + `    labels:
+      example.com/a.b: "x{rakc}"
+    labelsTemplate: |
+      first
+      second
+    taints: [{key: a, effect: b}]
+`
+	d := manifest.Parse("x.yaml", []byte("\xef\xbb\xbf"+text)).Documents[0]
+	tests := map[string]struct{ path, message, want string }{
+		"KeyWithDotsAndSlash": {"spec.rules[0].labels[example.com/a.b]", "wrong", "8:24"},
+		"ColumnInAText":       {"spec.rules[0].labels[example.com/a.b]", "column 2: wrong", "8:27"},
+		"LineInATemplate":     {"spec.rules[0].labelsTemplate", "line 2, column 3: wrong", "11:9"},
+		"KeyOfAList":          {"spec.rules[0].taints", "wrong", "12:5"},
+		"NearestField":        {"spec.rules[0].taints[0].nothing.more", "wrong", "12:14"},
+		"WholeObject":         {"status.x", "wrong", "1:0"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := d.Problem(manifest.Error, "x", tc.path, tc.message)
+			if got.Position.String() != tc.want || got.Message != "wrong" {
+				t.Errorf("%s %q, want %s", got.Position, got.Message, tc.want)
+			}
+		})
+	}
+}
+
+func TestMergesInNFDsOrder(t *testing.T) {
+	text := `{"kind":"List","items":[
+{"kind":"NodeFeature","metadata":{"name":"b","namespace":"z","labels":{"nfd.node.kubernetes.io/node-name":"n"}},"spec":{"features":{"attributes":{"a.b":{"elements":{"x":"last"}}}},"labels":{"l":"last"}}},
+{"kind":"NodeFeature","metadata":{"name":"b","namespace":"a","labels":{"nfd.node.kubernetes.io/node-name":"n"}},"spec":{"features":{"attributes":{"a.b":{"elements":{"x":"middle","y":"middle"}}}}}},
+{"kind":"NodeFeature","metadata":{"name":"zz","namespace":"own","labels":{"nfd.node.kubernetes.io/node-name":"n"}},"spec":{"features":{"attributes":{"a.b":{"elements":{"x":"first","y":"first","z":"first"}}}},"labels":{"l":"first"}}}]}`
+	list, err := manifest.Features("f", []byte(text), facts.NewInterner())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := manifest.Gather(rules.Node{Name: "n"}, list, "own", &keys.Policy{}, nil)
+	want := map[string]string{"x": "last", "y": "middle", "z": "first"}
+	if diff := cmp.Diff(want, in.Facts.Feature("a.b").Attributes.Map()); diff != "" {
+		t.Error(diff)
+	}
+	if got := in.Labels["feature.node.kubernetes.io/l"]; got != "last" {
+		t.Errorf("label is %q, want that of the last object", got)
+	}
+}
+
+func TestFeaturesNamePlaces(t *testing.T) {
+	_, err := manifest.Features("f.yaml", []byte("attributes:\n  cpu.model: {elements: {family: 25}}\n"), nil)
+	const want = `f.yaml: 2:34: attributes[cpu.model].elements[family]: want text, found the number 25; put it in quotes: "25"`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(head))
+	f.Add([]byte("a: &a [*a]\n---\n- {{ x }}\n"))
+	f.Add([]byte("a: !eq\nb: ! c\nd: |\n  {{ x\n<<: [a]\n"))
+	f.Add([]byte("kind: List\nitems: [{kind: NodeFeatureRule, spec: {rules: [[]]}}]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := manifest.Parse("x", data)
+		lines := bytes.Count(data, []byte("\n")) + 1
+		check := func(p manifest.Problem) {
+			if p.Line < 1 || p.Line > lines || p.Message == "" {
+				t.Errorf("%d lines, problem %+v", lines, p)
+			}
+		}
+		for _, p := range file.Problems {
+			check(p)
+		}
+		for _, d := range file.Documents {
+			for _, p := range d.Decode(&nfdv1alpha1.NodeFeatureRule{}) {
+				check(p)
+			}
+			check(d.Problem(manifest.Error, "x", "spec.rules[0].labels[a]", "column 7: x"))
+		}
+	})
+}
