@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -100,17 +101,26 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	case r.ContentLength > maxBody:
 		return nil, nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("an AdmissionReview has at most %d bytes", maxBody)}
 	}
-	weight := r.ContentLength + reviewCost
-	if err := s.slots.Acquire(ctx, weight); err != nil {
-		w.Header().Set("Retry-After", "1")
-		return nil, nil, &httpError{http.StatusServiceUnavailable, "too many reviews at once"}
+	held := int64(0)
+	release = func() { s.slots.Release(held) }
+	for int64(len(body)) < r.ContentLength {
+		// What has not arrived takes no memory: whoever announces much and sends little is in nobody's way.
+		next := min(r.ContentLength-int64(len(body)), readChunk)
+		if err := s.slots.Acquire(ctx, next+reviewCost); err != nil {
+			release()
+			w.Header().Set("Retry-After", "1")
+			return nil, nil, &httpError{http.StatusServiceUnavailable, "too many reviews at once"}
+		}
+		held += next + reviewCost
+		body = slices.Grow(body, int(next))
+		n, err := io.ReadFull(r.Body, body[len(body):len(body)+int(next)])
+		body = body[:len(body)+n]
+		if err != nil {
+			release()
+			return nil, nil, badRequest("the AdmissionReview ended early")
+		}
 	}
-	body = make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(r.Body, body); err != nil {
-		s.slots.Release(weight)
-		return nil, nil, badRequest("the AdmissionReview ended early")
-	}
-	return body, func() { s.slots.Release(weight) }, nil
+	return body, release, nil
 }
 
 // decodeReview accepts admission.k8s.io/v1 only: every API server that can hold our CRDs speaks it.

@@ -30,8 +30,10 @@ const (
 	// maxInFlight bounds the memory of all reviews together. Reviews beyond it wait: memory must be bounded, and time is
 	// already (an API server gives up after the timeout of the webhook configuration).
 	maxInFlight = 64 << 20
-	// reviewCost is what a review weighs besides its body: a small one unpacks to tens of kilobytes.
+	// reviewCost is what a review weighs besides its body, for each chunk of it: a small one unpacks to tens of kilobytes.
 	reviewCost = 128 << 10
+	// readChunk is how much of a body is read at a time. Nearly all reviews are smaller.
+	readChunk = 256 << 10
 	// readTimeout bounds how long a client may take to send a review, headers included.
 	readTimeout = 5 * time.Second
 	// writeTimeout bounds waiting, reviewing and answering. The longest timeout that a webhook configuration can have is 30 s.
