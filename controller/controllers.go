@@ -21,6 +21,7 @@ import (
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/registry"
 	"github.com/assay-project/assay/controller/rule"
+	"github.com/assay-project/assay/controller/schema"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
@@ -39,10 +40,10 @@ type Config struct {
 	Parallel int
 	// Resync is how often all nodes are looked at without any reason; 0: never.
 	Resync time.Duration
-	// DefaultTemplate, Version and MissingFields: see rule.Options.
+	// DefaultTemplate, Version and SchemaEvery: see rule.Options.
 	DefaultTemplate string
 	Version         string
-	MissingFields   []string
+	SchemaEvery     time.Duration
 	// BuiltInRules is a directory of rules that are always in force; empty: none.
 	BuiltInRules string
 }
@@ -100,7 +101,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 		func() error {
 			return rule.Add(mgr, rule.Options{
 				Registry: reg, Tally: tally, Changed: statusChanged, Namespace: c.Sources.Namespace,
-				DefaultTemplate: c.DefaultTemplate, Version: c.Version, MissingFields: c.MissingFields,
+				DefaultTemplate: c.DefaultTemplate, Version: c.Version, Schema: schema.New(mgr.GetAPIReader()), SchemaEvery: c.SchemaEvery,
 			})
 		},
 		func() error {

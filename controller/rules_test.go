@@ -229,18 +229,3 @@ func TestDefaultTemplateAndMinimumVersion(t *testing.T) {
 	w.labels("n1", M{"new": "1", "old": ""})
 	w.condition(old, nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse, "VersionTooOld", "99.0")
 }
-
-func TestRulesThatLostFieldsAreRefused(t *testing.T) {
-	w := newWorld(t)
-	w.node("n1")
-	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
-	w.rule("copy", copies)
-	all := w.rule("all", `{rules: [{name: all, labels: {all: "1"}}]}`)
-	applied := &nfdv1alpha1.NodeFeatureRule{}
-	w.apply(applied, `{metadata: {name: applied, annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"rules":[{"name":"x","conditions":[]}]}}'}},
-	  spec: {rules: [{name: x, labels: {applied: "1"}, matchFeatures: [{feature: test.attr, matchName: {op: Exists}}]}]}}`)
-	w.start(func(c *controller.Config) { c.MissingFields = []string{"spec.rules[].conditions"} })
-	w.labels("n1", M{"a": "1", "all": "", "applied": ""})
-	w.condition(all, nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse, "SchemaOutdated", "conditions")
-	w.condition(applied, nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse, "SchemaOutdated")
-}

@@ -3,6 +3,7 @@ package rule
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/controller/schema"
 )
 
 // statusBuffer is how many objects may wait for their status to be looked at before a reporter has to wait itself.
@@ -39,9 +41,11 @@ type Options struct {
 	// Version is the version of this program, which a rule's minimumVersion is compared with. One that is no version
 	// understands everything.
 	Version string
-	// MissingFields are fields of the NodeFeatureRule that the served schema lacks, because another chart has installed the
-	// definition.
-	MissingFields []string
+	// Schema knows which fields of a NodeFeatureRule the API server drops, because another chart has installed the definition;
+	// nil: none.
+	Schema *schema.Guard
+	// SchemaEvery is how often that is looked at; 0: schema.DefaultEvery.
+	SchemaEvery time.Duration
 }
 
 // Add registers the controllers. What they watch, and why:
@@ -81,7 +85,11 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(&start{compiler: c, cache: mgr.GetCache()}); err != nil {
+	st := &start{compiler: c, cache: mgr.GetCache()}
+	if opt.Schema != nil {
+		st.schema = &schema.Watch{Guard: opt.Schema, Every: opt.SchemaEvery, Changed: st.compileAll}
+	}
+	if err := mgr.Add(st); err != nil {
 		return err
 	}
 	s := &reporter{

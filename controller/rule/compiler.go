@@ -40,6 +40,7 @@ type report struct {
 
 	refused    *problem // why nothing of it is used
 	unresolved *problem // what it refers to and cannot be had
+	suspicion  string   // what may be wrong with it, although nobody can know
 	errors     field.ErrorList
 	warnings   []rules.Warning
 
@@ -139,7 +140,9 @@ func (c *compiler) look(ctx context.Context, name string) (*report, *rules.RuleS
 // last stays: that of this very object, not of another one of its name.
 func (c *compiler) compile(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*report, *rules.RuleSet, error) {
 	log := logf.FromContext(ctx).WithValues("object", obj.Name)
-	r := &report{uid: obj.UID, generation: obj.Generation, sensitive: ptr.Deref(obj.Spec.Sensitive, false)}
+	r := &report{
+		uid: obj.UID, generation: obj.Generation, sensitive: ptr.Deref(obj.Spec.Sensitive, false), suspicion: c.suspicion(),
+	}
 	last := c.report(obj.Name)
 	if last != nil && last.uid != obj.UID {
 		last = nil

@@ -30,6 +30,7 @@ type reporter struct {
 	events   record.EventRecorder
 	tally    *registry.Tally
 	compiler *compiler
+	said     sync.Map // UID and condition -> what was said of it in an Event
 
 	mu    sync.Mutex
 	since time.Time // when the first status was asked for
@@ -115,7 +116,11 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *report, sum registry.Summar
 	case len(known.errors) > 0:
 		set(nfdv1alpha1.ConditionAccepted, false, "Invalid", errorsText(known.errors, known.sensitive))
 	default:
-		set(nfdv1alpha1.ConditionAccepted, true, "Compiled", warningsText(known.warnings, known.sensitive))
+		text := warningsText(known.warnings, known.sensitive)
+		if known.suspicion != "" {
+			text = strings.TrimPrefix(text+"; warning: "+known.suspicion, "; ")
+		}
+		set(nfdv1alpha1.ConditionAccepted, true, "Compiled", text)
 	}
 	if known.unresolved == nil {
 		set(nfdv1alpha1.ConditionResolved, true, "Resolved", "")
@@ -152,7 +157,7 @@ func (s *reporter) announce(obj *nfdv1alpha1.NodeFeatureRule, want nfdv1alpha1.N
 			continue
 		}
 		old := meta.FindStatusCondition(obj.Status.Conditions, c.kind)
-		if old == nil || old.Status != now.Status || old.Reason != now.Reason {
+		if (old == nil || old.Status != now.Status || old.Reason != now.Reason) && s.unsaid(obj, c.kind, now) {
 			s.events.Event(obj, corev1.EventTypeWarning, c.reason, now.Message)
 		}
 	}
@@ -161,6 +166,17 @@ func (s *reporter) announce(obj *nfdv1alpha1.NodeFeatureRule, want nfdv1alpha1.N
 			s.events.Event(obj, corev1.EventTypeNormal, "TemplateChanged", "the rules were assembled anew from their templates")
 		}
 	}
+}
+
+// unsaid reports whether this process has not said so yet. Under a definition of another chart there may be no status that
+// would remember it.
+func (s *reporter) unsaid(obj *nfdv1alpha1.NodeFeatureRule, kind string, now *metav1.Condition) bool {
+	if obj.Status.ObservedGeneration != 0 {
+		return true
+	}
+	text := now.Reason + ": " + now.Message
+	last, _ := s.said.Swap(string(obj.UID)+" "+kind, text)
+	return last != text
 }
 
 const (

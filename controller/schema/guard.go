@@ -32,14 +32,26 @@ type Guard struct {
 	reader client.Reader
 
 	mu      sync.Mutex
+	version string // of the definition that was last looked at
 	missing []string
 }
 
 // New returns a guard that has not looked yet. The reader asks the API server, since a definition is large and read rarely.
 func New(reader client.Reader) *Guard { return &Guard{reader: reader} }
 
-// Refresh looks at the definition again, and reports whether other fields are missing than before.
+// Refresh looks whether the definition is another one, and reports whether other fields are missing than before. As long as
+// it is the same, that costs a request for a few hundred bytes.
 func (g *Guard) Refresh(ctx context.Context) (changed bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(Kind)
+	if err := g.reader.Get(ctx, client.ObjectKey{Name: Definition}, head); err != nil {
+		return false, fmt.Errorf("read definition %s: %w", Definition, err)
+	}
+	if version := string(head.UID) + "/" + fmt.Sprint(head.Generation); version == g.version {
+		return false, nil
+	}
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(Kind)
 	if err := g.reader.Get(ctx, client.ObjectKey{Name: Definition}, crd); err != nil {
@@ -49,10 +61,8 @@ func (g *Guard) Refresh(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	changed = !slices.Equal(g.missing, missing)
-	g.missing = missing
+	g.version, g.missing = string(crd.GetUID())+"/"+fmt.Sprint(crd.GetGeneration()), missing
 	return changed, nil
 }
 
@@ -65,13 +75,6 @@ func (g *Guard) Missing() []string {
 
 // Kind is the kind of definitions.
 var Kind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
-
-// Metadata is a definition of which only the metadata is watched.
-func Metadata() *metav1.PartialObjectMetadata {
-	crd := &metav1.PartialObjectMetadata{}
-	crd.SetGroupVersionKind(Kind)
-	return crd
-}
 
 // compare returns the fields of our own definition that a served one lacks.
 func compare(served map[string]any) ([]string, error) {

@@ -1,0 +1,82 @@
+package schema
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// DefaultEvery is how often the definition is looked at. An informer would tell at once, and would keep the manager from
+// starting where it may not list definitions.
+const DefaultEvery = 10 * time.Second
+
+// Watch looks at the definition from time to time, on every replica. It implements manager.Runnable.
+type Watch struct {
+	Guard *Guard
+	// Every is how often; 0: DefaultEvery.
+	Every time.Duration
+	// Changed is called when other fields are missing than before.
+	Changed func(context.Context)
+
+	failed bool
+	gauge  prometheus.Gauge
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Watch) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (w *Watch) Start(ctx context.Context) error {
+	every := w.Every
+	if every == 0 {
+		every = DefaultEvery
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if w.Look(ctx) {
+				w.Changed(ctx)
+			}
+		}
+	}
+}
+
+// Look looks once, says in the log and in a metric what is missing, and reports whether that has changed. A definition that
+// cannot be read is taken to be ours, or the same as before: whoever installed Assay without that permission still wants labels.
+func (w *Watch) Look(ctx context.Context) (changed bool) {
+	log := logf.FromContext(ctx)
+	changed, err := w.Guard.Refresh(ctx)
+	if err != nil {
+		if !w.failed && ctx.Err() == nil {
+			log.Error(err, "the definition of NodeFeatureRule cannot be compared; rules are trusted")
+		}
+		w.failed = true
+		return false
+	}
+	w.failed = false
+	missing := w.Guard.Missing()
+	if w.gauge == nil {
+		w.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "assay_schema_missing_fields",
+			Help: "Fields of NodeFeatureRule that the API server drops, because another chart has installed the definition.",
+		})
+		// Registered twice only where a test starts two managers in one process; the first one counts for both.
+		_ = ctrlmetrics.Registry.Register(w.gauge)
+	}
+	w.gauge.Set(float64(len(missing)))
+	switch {
+	case changed && len(missing) > 0:
+		log.Info("WARNING: the definition of NodeFeatureRule is not Assay's; the API server drops fields of rules without a word",
+			"missing", missing)
+	case changed:
+		log.Info("the definition of NodeFeatureRule has all fields again")
+	}
+	return changed
+}
