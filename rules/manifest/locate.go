@@ -114,7 +114,7 @@ func (d *Document) within(p *Problem, n *yaml.Node) {
 			return
 		}
 		indent := d.blockIndent(n)
-		p.Line, p.Column = n.Line+line, indent+column
+		p.Line, p.Column = min(n.Line+line, len(d.file.lines)), indent+column
 		p.Message = p.Message[:m[0]] + p.Message[m[1]:]
 		return
 	}

@@ -148,7 +148,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("kind: List\nitems: [{kind: NodeFeatureRule, spec: {rules: [[]]}}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file := manifest.Parse("x", data)
-		lines := bytes.Count(data, []byte("\n")) + 1
+		lines := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte("\r")) + 1
 		check := func(p manifest.Problem) {
 			if p.Line < 1 || p.Line > lines || p.Message == "" {
 				t.Errorf("%d lines, problem %+v", lines, p)

@@ -31,7 +31,7 @@ func Parse(name string, data []byte) *File {
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	source := string(data)
-	f.lines = strings.Split(strings.ReplaceAll(source, "\r\n", "\n"), "\n")
+	f.lines = strings.Split(strings.ReplaceAll(strings.ReplaceAll(source, "\r\n", "\n"), "\r", "\n"), "\n")
 	p := &parser{file: f}
 	for _, c := range chunks(f.lines) {
 		p.chunk(c)
@@ -160,7 +160,8 @@ func (p *parser) document(n *yaml.Node, prefix string) {
 // expand copies a tree with every alias replaced by what it stands for, and with the lines of the whole file. It returns nil
 // if the tree is over a limit.
 func (p *parser) expand(n *yaml.Node, first, depth int, open map[*yaml.Node]bool) *yaml.Node {
-	at := Position{n.Line + first, n.Column}
+	// YAML breaks lines at characters that no editor does, such as U+2028; no place is behind the end for it.
+	at := Position{min(n.Line+first, len(p.file.lines)), n.Column}
 	alias := n.Kind == yaml.AliasNode
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -180,7 +181,7 @@ func (p *parser) expand(n *yaml.Node, first, depth int, open map[*yaml.Node]bool
 		return nil
 	}
 	out := *n
-	out.Line, out.Anchor, out.Alias, out.Content = n.Line+first, "", nil, nil
+	out.Line, out.Anchor, out.Alias, out.Content = min(n.Line+first, len(p.file.lines)), "", nil, nil
 	if alias {
 		out.Line, out.Column = at.Line, at.Column
 	}

@@ -14,7 +14,7 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 // syntax explains why a document is no YAML. The parser's own message is about tokens, and its line that of the construct
 // it was in; the usual reasons are found by looking at the text.
 func (p *parser) syntax(c chunk, err error) {
-	lines := strings.Split(c.text, "\n")
+	lines := strings.Split(strings.TrimSuffix(c.text, "\n"), "\n")
 	line := 1
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
 		line, _ = strconv.Atoi(m[1])

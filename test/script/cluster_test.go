@@ -1,0 +1,67 @@
+//go:build linux
+
+// Package script_test tells the stories of the command line that need a cluster; cmd/assay tells the others.
+package script_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/testkit"
+)
+
+func TestClusterStories(t *testing.T) {
+	c := testkit.Cluster(t)
+	client := testkit.Client(t, c.User)
+	namespace := testkit.Namespace(t, client)
+	for name, vendor := range map[string]string{"n1": "Intel", "n2": "AMD", "n3": "Intel"} {
+		testkit.Node(t, client, name)
+		testkit.Create(t, client, &nfdv1alpha1.NodeFeature{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: name}},
+			Spec: nfdv1alpha1.NodeFeatureSpec{
+				Features: nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{
+					"cpu.model": {Elements: map[string]string{"vendor_id": vendor, "serial": "S-" + name}},
+				}},
+				Labels: map[string]string{"asked": "yes"},
+			},
+		})
+	}
+	testkit.Create(t, client, &nfdv1alpha1.NodeFeatureRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "vendor"},
+		Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{
+			Name:   "intel",
+			Labels: map[string]string{"example.com/intel": "true"},
+			MatchFeatures: nfdv1alpha1.FeatureMatcher{{
+				Feature: "cpu.model",
+				MatchExpressions: &nfdv1alpha1.MatchExpressionSet{
+					"vendor_id": {Op: nfdv1alpha1.MatchIn, Value: nfdv1alpha1.MatchValue{"Intel"}},
+				},
+			}},
+		}}},
+	})
+	nobody, err := c.NewUser("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "assay"), "../../cmd/assay")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "cluster", RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("KUBECONFIG", c.Kubeconfig)
+			e.Setenv("NOBODY", nobody.Kubeconfig)
+			e.Setenv("NS", namespace)
+			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
+			return nil
+		},
+	})
+}
