@@ -1,0 +1,99 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var link = regexp.MustCompile("\\[([^\\]\n]*)\\]\\(([^)\\s]+)\\)")
+
+// TestLinks follows the links of all pages: files exist, headings exist, and a link to a test file is called like something
+// in it, since the pages name tests as what shows that a claim is true.
+func TestLinks(t *testing.T) {
+	var pages []string
+	for _, pattern := range []string{"*.md", "*/*.md", "../*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	for _, page := range pages {
+		for _, match := range link.FindAllStringSubmatch(prose(t, page), -1) {
+			if problem := follow(t, page, match[1], match[2]); problem != "" {
+				t.Errorf("%s: [%s](%s): %s", page, match[1], match[2], problem)
+			}
+		}
+	}
+}
+
+// follow says what is wrong with a link.
+func follow(t *testing.T, page, text, target string) string {
+	if strings.Contains(target, "://") {
+		return ""
+	}
+	path, anchor, _ := strings.Cut(target, "#")
+	file := page
+	if path != "" {
+		file = filepath.Join(filepath.Dir(page), path)
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return "there is no such file"
+	case strings.HasSuffix(file, "_test.go") && !strings.Contains(read(t, file), text):
+		return "the file holds nothing of that name"
+	case anchor != "" && (info.IsDir() || !slices.Contains(anchors(prose(t, file)), anchor)):
+		return "there is no such heading"
+	}
+	return ""
+}
+
+// prose is a page without its code blocks.
+func prose(t *testing.T, file string) string {
+	var kept []string
+	code := false
+	for line := range strings.SplitSeq(read(t, file), "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			code = !code
+		} else if !code {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// anchors are what GitHub makes of headings: lower case, without punctuation, blanks as dashes.
+func anchors(text string) []string {
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		title := strings.TrimLeft(line, "#")
+		if title == line || !strings.HasPrefix(title, " ") {
+			continue
+		}
+		out = append(out, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(title)))
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+package docs_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	reason = regexp.MustCompile(`\breason[A-Z]\w*\s*=\s*"([A-Z]\w+)"`)
+	metric = regexp.MustCompile(`\b(?:nfd|assay)_(?:master|worker|webhook|extender|certificate|removals|builtin|gc|controller)_\w+`)
+)
+
+// TestTroubleshootingKnowsAllReasons compares the page with the reasons of conditions in the code of the rule controller.
+func TestTroubleshootingKnowsAllReasons(t *testing.T) {
+	page := read(t, "troubleshooting.md")
+	found := reason.FindAllStringSubmatch(sources(t, "../controller/rule"), -1)
+	if len(found) == 0 {
+		t.Fatal("no reasons were found; where are they now?")
+	}
+	for _, match := range found {
+		if !strings.Contains(page, "`"+match[1]+"`") {
+			t.Errorf("the page does not explain the reason %s", match[1])
+		}
+	}
+}
+
+// TestTroubleshootingNamesRealMetrics guards against metrics that were renamed.
+func TestTroubleshootingNamesRealMetrics(t *testing.T) {
+	code := sources(t, "../cmd") + sources(t, "../controller") + sources(t, "../webhook") + sources(t, "../extender")
+	names := metric.FindAllString(read(t, "troubleshooting.md"), -1)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if !strings.Contains(code, name) {
+			t.Errorf("the page names the metric %s, which no code has", name)
+		}
+	}
+}
+
+// sources is the code below a directory, without tests.
+func sources(t *testing.T, dir string) string {
+	t.Helper()
+	var code strings.Builder
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		code.Write(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code.String()
+}
