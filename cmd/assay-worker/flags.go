@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ const (
 // options are what the command line says.
 type options struct {
 	configFile string
+	configDir  string
 	options    string
 	kubeconfig string
 	namespace  string
@@ -58,6 +60,7 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	fs := flag.NewFlagSet("assay-worker", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&opt.configFile, "config", defaultConfigFile, "configuration `file`; it is read again when it changes")
+	fs.StringVar(&opt.configDir, "config-dir", configDir, "`directory` of features.d, source.d and custom.d")
 	fs.StringVar(&opt.options, "options", "", "configuration as `YAML` that wins over the file")
 	fs.StringVar(&opt.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty is KUBECONFIG or, in a pod, the service account")
 	fs.StringVar(&opt.namespace, "namespace", "", "`namespace` of the NodeFeature; empty is that of the pod")
@@ -93,6 +96,8 @@ func (opt *options) check(rest []string) error {
 	switch {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q: all options are flags", rest[0])
+	case !filepath.IsAbs(opt.configDir):
+		return fmt.Errorf("-config-dir %q: write an absolute path", opt.configDir)
 	case !slices.Contains([]string{"", "yaml", "json"}, opt.output):
 		return fmt.Errorf("-o %q: write yaml or json", opt.output)
 	case opt.output != "" && !opt.oneshot:

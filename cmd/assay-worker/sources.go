@@ -15,39 +15,45 @@ import (
 	"github.com/assay-project/assay/discovery/watch"
 )
 
-// Where NFD has them; they are directories of this process, mounted there in a container.
+// Directories of configDir, as NFD has them; they are of this process, mounted there in a container.
 const (
-	featuresDir = configDir + "/features.d"
-	hooksDir    = configDir + "/source.d"
-	customDir   = configDir + "/custom.d"
+	featuresDir = "features.d"
+	hooksDir    = "source.d"
+	customDir   = "custom.d"
 )
 
 // configSource is what is announced when the configuration may have changed.
 const configSource = "configuration"
 
 // sources lists what a worker looks at.
-func sources(c *config, log *slog.Logger) []discovery.Source {
+func sources(opt *options, c *config, log *slog.Logger) []discovery.Source {
 	own := host.Real(host.Paths{})
 	l := c.local
-	l.Directory, l.HooksDirectory, l.Files = strings.TrimPrefix(featuresDir, "/"), hooksDir, &own
+	l.Directory, l.HooksDirectory, l.Files = inTree(opt.dir(featuresDir)), opt.dir(hooksDir), &own
 	l.Stderr = func(hook, line string) { log.Info("hook says", "hook", hook, "line", line) }
 	return append(builtin.Sources(c.builtin),
 		local.New(l),
 		fake.New(c.fake),
 		custom.New(custom.Config{
 			Rules:     custom.Document{Origin: "sources.custom", Data: c.custom},
-			Directory: strings.TrimPrefix(customDir, "/"),
+			Directory: inTree(opt.dir(customDir)),
 			Files:     &own,
 		}, engine{}),
 	)
 }
 
+// dir is one of the directories beside the configuration.
+func (opt *options) dir(name string) string { return filepath.Join(opt.configDir, name) }
+
+// inTree is the name of an absolute path in a tree rooted at "/".
+func inTree(path string) string { return strings.TrimPrefix(path, "/") }
+
 // targets lists the files that matter while the worker runs.
 func targets(opt *options) []watch.Target {
 	return []watch.Target{
-		{Path: featuresDir, Source: local.Name},
-		{Path: hooksDir, Source: local.Name},
-		{Path: customDir, Source: custom.Name, Deep: true},
+		{Path: opt.dir(featuresDir), Source: local.Name},
+		{Path: opt.dir(hooksDir), Source: local.Name},
+		{Path: opt.dir(customDir), Source: custom.Name, Deep: true},
 		{Path: filepath.Dir(opt.configFile), Source: configSource},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -30,11 +31,15 @@ type worker struct {
 
 	config   *config
 	runner   *discovery.Runner
+	sources  []string        // names of those that the runner may run
+	covered  []string        // names of those whose changes are heard
+	polls    int             // since everything was discovered last
 	problems map[string]bool // reported already, so that they are logged once and not at each discovery
 	last     publish.Content
 	found    bool // last is what was handed on
 
 	publishing publishing
+	trimmed    time.Time
 }
 
 func newWorker(opt *options, log *slog.Logger) (*worker, error) {
@@ -61,13 +66,17 @@ func (w *worker) use(c *config, warnings []string) {
 			w.log.Warn("core.logLevel is no level", "error", err)
 		}
 	}
-	list := sources(c, w.log)
+	list := sources(w.opt, c, w.log)
 	features, unknown := discovery.Choose(c.featureSources, list)
 	labels, unknownToo := discovery.Choose(c.labelSources, list)
 	for _, name := range append(unknown, unknownToo...) {
 		w.log.Warn("no such source", "name", name)
 	}
 	w.config = c
+	w.sources = nil
+	for _, s := range list {
+		w.sources = append(w.sources, s.Name())
+	}
 	w.runner = discovery.NewRunner(w.host, list, discovery.Selection{Features: features, Labels: labels})
 }
 
@@ -165,27 +174,42 @@ func (w *worker) once(ctx context.Context, stdout io.Writer) error {
 	return err
 }
 
-// loop discovers what events name, and everything again and again, and hands on what is new.
+// loop discovers what events name, and again and again what no event tells of, and hands on what is new.
 func (w *worker) loop(ctx context.Context, events <-chan []string) {
 	var names []string // none are all
 	var again <-chan time.Time
-	for {
+	for due := true; ; {
 		if c, changed := w.discover(ctx, names...); changed && ctx.Err() == nil {
+			forgetCode() // the code of the sources, before that of publishing is mapped
 			w.publishing.hand(c)
 		}
-		if names == nil && w.config.sleepInterval > 0 {
+		if due && w.config.sleepInterval > 0 {
 			again = time.After(w.config.sleepInterval)
 		}
-		names = nil
 		select {
 		case <-ctx.Done():
 			return
 		case <-again:
+			names, due = w.poll(), true
 		case event := <-events:
 			names = w.affected(ctx, event)
+			due = names == nil
 			w.log.Debug("something happened", "sources", event)
 		}
 	}
+}
+
+// everythingEvery is how many intervals of polling lie between discoveries of everything. Events may get lost in ways that
+// nobody notices, so what they tell of is polled too, but rarely: with the default interval every ten minutes.
+const everythingEvery = 10
+
+// poll returns the sources to run after an interval; none are all.
+func (w *worker) poll() []string {
+	if w.polls++; w.polls >= everythingEvery || len(w.covered) == 0 {
+		w.polls = 0
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(w.sources), func(name string) bool { return slices.Contains(w.covered, name) })
 }
 
 // affected turns an announcement into the sources to run; none are all. A changed configuration is taken into service.
@@ -206,7 +230,9 @@ func (w *worker) reload(ctx context.Context) bool {
 	if reflect.DeepEqual(c, w.config) {
 		return false
 	}
+	w.publishing.stop() // what it holds is garbage now, and so is what the sources before remember
 	w.use(c, warnings)
+	giveBack()
 	w.log.Info("the configuration has changed")
 	if err := w.republish(ctx); err != nil {
 		w.log.Error("nothing is published any more", "error", err)
@@ -220,6 +246,8 @@ func (w *worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []s
 	for _, err := range errs {
 		w.log.Warn("some events are not heard; polling goes on", "error", err)
 	}
+	w.covered = h.Covered(w.host)
+	w.log.Debug("listening", "sources that are not polled", w.covered)
 	names, events := make(chan string), make(chan []string)
 	running.Go(func() { watch.Debounce(ctx, clock.RealClock{}, names, events) })
 	running.Go(func() {
@@ -297,6 +325,9 @@ func (w *worker) publisher() (*publish.Publisher, error) {
 // observe logs and counts what the publisher does.
 func (w *worker) observe(e publish.Event) {
 	w.metrics.published(e)
+	if e.Change != publish.Unchanged && e.Err == nil {
+		w.trim(time.Now())
+	}
 	switch {
 	case errors.Is(e.Err, context.Canceled):
 	case e.Err != nil:
@@ -309,4 +340,21 @@ func (w *worker) observe(e publish.Event) {
 	if len(e.Dropped) > 0 {
 		w.log.Warn("features left out: they do not fit into core.maxFeatureBytes", "features", e.Dropped)
 	}
+}
+
+// trimInterval is the least time between two trims: on a node where pods come and go all the time they must not cost more
+// than the discoveries.
+const trimInterval = time.Second
+
+// trim gives back the memory that a discovery and a publication took, for the worker has nothing to do now.
+func (w *worker) trim(now time.Time) {
+	if now.Sub(w.trimmed) >= trimInterval {
+		w.trimmed = now
+		giveBack()
+	}
+}
+
+func giveBack() {
+	debug.FreeOSMemory()
+	forgetCode()
 }

@@ -5,10 +5,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/assay-project/assay/discovery/host"
 )
 
 const (
@@ -18,6 +23,12 @@ const (
 	receiveBuffer = 1 << 20
 	// messageSize is larger than any message: a uevent has at most 2 KiB of fields, a link message a few KiB.
 	messageSize = 32 << 10
+)
+
+// Names of inputs.
+const (
+	kernelEvents = "kernel events"
+	networkLinks = "network links"
 )
 
 // Host watches the machine that the program runs on: the kernel's events of devices and modules, changes of network
@@ -47,14 +58,14 @@ func Open(targets []Target) (*Host, []error) {
 		}
 		h.inputs = append(h.inputs, input{name, file, announce})
 	}
-	listen("kernel events", unix.NETLINK_KOBJECT_UEVENT, ueventGroup, func(m []byte, notify func(string)) {
+	listen(kernelEvents, unix.NETLINK_KOBJECT_UEVENT, ueventGroup, func(m []byte, notify func(string)) {
 		if source := ueventSource(m); source != "" {
 			notify(source)
 		}
 	})
-	listen("network links", unix.NETLINK_ROUTE, unix.RTMGRP_LINK, func(m []byte, notify func(string)) {
+	listen(networkLinks, unix.NETLINK_ROUTE, unix.RTMGRP_LINK, func(m []byte, notify func(string)) {
 		if isLinkMessage(m) {
-			notify("network")
+			notify(networkSource)
 		}
 	})
 	files, err := newFiles(targets)
@@ -66,14 +77,60 @@ func Open(targets []Target) (*Host, []error) {
 	return h, errs
 }
 
-// Devices reports whether the kernel's events of devices are heard.
-func (h *Host) Devices() bool {
+// Covered returns the sources of a host of which every change is heard, so that they need no polling.
+func (h *Host) Covered(of host.Host) []string {
+	return h.covered(initialUserNamespace(), SameNetwork(of))
+}
+
+func (h *Host) covered(privileged, sameNetwork bool) []string {
+	var sources []string
 	for _, in := range h.inputs {
-		if in.name == "kernel events" {
-			return true
+		switch {
+		// The kernel tells of devices only those who listen in the initial user namespace (uevent_net_broadcast_untagged).
+		case in.name == kernelEvents && privileged:
+			sources = append(sources, deviceSources...)
+		case in.name == networkLinks && sameNetwork:
+			sources = append(sources, networkSource)
 		}
 	}
-	return false
+	return sources
+}
+
+// initialUserNamespace reports whether user IDs are those of the machine: all of them map to themselves, see
+// user_namespaces(7).
+func initialUserNamespace() bool {
+	data, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(data)), " ") == "0 0 4294967295"
+}
+
+// SameNetwork reports whether this process lives in the network namespace whose interfaces the host shows: both have the
+// same. A pod without the host's network has a loopback and an eth0 of its own and is told nothing of other links.
+func SameNetwork(of host.Host) bool {
+	const dir = "sys/class/net"
+	shown, err := of.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	own, err := net.Interfaces()
+	if err != nil {
+		return false
+	}
+	index := make(map[string]string, len(own))
+	for _, i := range own {
+		index[i.Name] = strconv.Itoa(i.Index)
+	}
+	matched := 0
+	for _, name := range shown {
+		number, err := of.ReadAttribute(dir + "/" + name + "/ifindex")
+		if err != nil {
+			continue // a file of the bonding driver, or gone meanwhile
+		}
+		if index[name] != number {
+			return false
+		}
+		matched++
+	}
+	return matched == len(own)
 }
 
 // Run calls notify with the name of a source for each event, from several goroutines, until ctx is done. It returns after

@@ -2,10 +2,15 @@ package watch
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/assay-project/assay/discovery/host"
 )
 
 // watching returns the announcements of a Host for the targets.
@@ -77,4 +82,59 @@ func TestDirectoriesOneBelowADeepTargetAreAnnounced(t *testing.T) {
 	expect(t, names, "other") // so that the new directory is known to be watched
 	do(t, os.WriteFile(filepath.Join(dir, "b", "rules.yaml"), []byte("x"), 0o644))
 	expect(t, names, "custom")
+}
+
+func TestCoversOnlyWhatItHears(t *testing.T) {
+	all := &Host{inputs: []input{{name: kernelEvents}, {name: networkLinks}, {name: "files"}}}
+	for name, tt := range map[string]struct {
+		host                    *Host
+		privileged, sameNetwork bool
+		want                    []string
+	}{
+		"on the host itself":            {all, true, true, []string{"gpu", "pci", "storage", "usb", "network"}},
+		"pod with a network of its own": {all, true, false, []string{"gpu", "pci", "storage", "usb"}},
+		"pod with users of its own":     {all, false, false, nil},
+		"sandbox that forbids netlink":  {&Host{inputs: []input{{name: "files"}}}, true, true, nil},
+		"links of the host, no devices": {&Host{inputs: []input{{name: networkLinks}}}, true, true, []string{"network"}},
+		"devices, but users of its own": {&Host{inputs: []input{{name: kernelEvents}}}, false, true, nil},
+		"links, but of another network": {&Host{inputs: []input{{name: networkLinks}}}, true, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.host.covered(tt.privileged, tt.sameNetwork); !slices.Equal(got, tt.want) {
+				t.Errorf("covered %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnotherNetworkIsRecognised(t *testing.T) {
+	own, err := net.Interfaces()
+	if err != nil || len(own) == 0 {
+		t.Skip("no interfaces: ", err)
+	}
+	archive := "-- sys/class/net/ --\nbonding_masters: bond0\n"
+	for _, i := range own {
+		archive += fmt.Sprintf("%s/ifindex: %d\n", i.Name, i.Index)
+	}
+	for name, tt := range map[string]struct {
+		more string
+		want bool
+	}{
+		"same":                    {"", true},
+		"host has more":           {"assaytest0/ifindex: 4711\n", false},
+		"loopback alone is alike": {own[0].Name + "/ifindex: 99999\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := host.FromArchive([]byte(archive + tt.more))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := SameNetwork(h); got != tt.want {
+				t.Errorf("same network: %t, want %t", got, tt.want)
+			}
+		})
+	}
+	if SameNetwork(host.Host{}) {
+		t.Error("a host that shows no interfaces has the same network")
+	}
 }

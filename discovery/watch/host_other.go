@@ -5,6 +5,8 @@ package watch
 import (
 	"context"
 	"errors"
+
+	"github.com/assay-project/assay/discovery/host"
 )
 
 // Host watches nothing: only Linux tells what happens to its devices.
@@ -15,8 +17,8 @@ func Open([]Target) (*Host, []error) {
 	return &Host{}, []error{errors.New("events of the host are heard on Linux only")}
 }
 
-// Devices is false.
-func (*Host) Devices() bool { return false }
+// Covered is nothing.
+func (*Host) Covered(host.Host) []string { return nil }
 
 // Run waits until ctx is done.
 func (*Host) Run(ctx context.Context, _ func(source string)) { <-ctx.Done() }

@@ -8,7 +8,7 @@ import (
 var subsystems = map[string]string{
 	"pci":        "pci",
 	"usb":        "usb",
-	"net":        "network",
+	"net":        networkSource,
 	"infiniband": "rdma",
 	"drm":        "gpu",
 	"block":      "storage",
@@ -20,6 +20,13 @@ var subsystems = map[string]string{
 	"nd":         "memory",
 	"dax":        "memory",
 }
+
+// deviceSources are those of which the kernel announces every change. Others change in ways that it does not announce: the
+// governor of a CPU, huge pages, the state of an InfiniBand port.
+var deviceSources = []string{"gpu", "pci", "storage", "usb"}
+
+// networkSource reads network links.
+const networkSource = "network"
 
 // ueventSource returns the source that a uevent of the kernel concerns; empty if none. The message is
 // "ACTION@DEVPATH", then "KEY=VALUE" fields, each ended by a NUL; see lib/kobject_uevent.c of the kernel.
