@@ -109,7 +109,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	}
 	for _, run := range []func(context.Context) error{
 		func(ctx context.Context) error {
-			if err := known.Follow(ctx, mgr.GetCache()); err != nil {
+			if err := follow.Asks(ctx, mgr.GetCache(), known); err != nil {
 				return err
 			}
 			if err := follower.Sync(ctx, mgr.GetCache()); err != nil {

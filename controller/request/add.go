@@ -72,7 +72,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		}
 	}})
 	if err := mgr.Add(everywhere(func(ctx context.Context) error {
-		if err := errors.Join(known.Follow(ctx, mgr.GetCache()), follower.Sync(ctx, mgr.GetCache())); err != nil {
+		if err := errors.Join(follow.Asks(ctx, mgr.GetCache(), known), follower.Sync(ctx, mgr.GetCache())); err != nil {
 			return err
 		}
 		watch.touch("")

@@ -113,7 +113,7 @@ func (w *world) startExtender(t testing.TB, n int) {
 	for _, run := range []func(context.Context) error{
 		objects.Start,
 		func(ctx context.Context) error {
-			if err := errors.Join(known.Follow(ctx, objects), follower.Sync(ctx, objects)); err != nil {
+			if err := errors.Join(follow.Asks(ctx, objects, known), follower.Sync(ctx, objects)); err != nil {
 				return err
 			}
 			return follower.Run(ctx)

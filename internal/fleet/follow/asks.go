@@ -1,4 +1,4 @@
-package asks
+package follow
 
 import (
 	"context"
@@ -9,19 +9,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/internal/asks"
 )
 
-// Follow keeps a up to date through a running cache, and returns once it knows everything that exists.
-func (a *Asks) Follow(ctx context.Context, c cache.Cache) error {
-	return follow.Watch(ctx, c, map[client.Object]toolscache.ResourceEventHandler{
-		&assayv1alpha1.NodeFeatureRequest{}: follow.On(a.PutRequest, func(r *assayv1alpha1.NodeFeatureRequest) {
+// Asks keeps what pods ask for up to date through a running cache, and returns once it knows everything that exists.
+func Asks(ctx context.Context, c cache.Cache, a *asks.Asks) error {
+	return Watch(ctx, c, map[client.Object]toolscache.ResourceEventHandler{
+		&assayv1alpha1.NodeFeatureRequest{}: On(a.PutRequest, func(r *assayv1alpha1.NodeFeatureRequest) {
 			a.RemoveRequest(r.Namespace, r.Name)
 		}),
-		&assayv1alpha1.NodeFeatureSchedulingPolicy{}: follow.On(a.PutPolicy, func(p *assayv1alpha1.NodeFeatureSchedulingPolicy) {
+		&assayv1alpha1.NodeFeatureSchedulingPolicy{}: On(a.PutPolicy, func(p *assayv1alpha1.NodeFeatureSchedulingPolicy) {
 			a.RemovePolicy(p.Name)
 		}),
-		&corev1.Namespace{}: follow.On(
+		&corev1.Namespace{}: On(
 			func(n *corev1.Namespace) { a.PutNamespace(n.Name, orEmpty(n.Labels)) },
 			func(n *corev1.Namespace) { a.PutNamespace(n.Name, nil) },
 		),
