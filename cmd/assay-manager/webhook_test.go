@@ -5,10 +5,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +23,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/doctest"
 	"github.com/assay-project/assay/internal/testkit"
@@ -60,8 +68,7 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 	p := &process{cluster: c, name: "webhook-" + strings.ToLower(t.Name()), health: freeAddress(t), serve: freeAddress(t), metrics: freeAddress(t)}
 	k := testkit.Client(t, c.User)
 	namespace := testkit.Namespace(t, k)
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "webhook-test-"}}
-	testkit.Create(t, k, role)
+	user, role := webhookUser(t, c, namespace)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +85,7 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 	err = c.Run(t.Context(), cluster.Program{
 		Name: p.name, Path: program, Env: []string{asManager + "=1"},
 		Args: append([]string{
-			"webhook", "--kubeconfig=" + c.Kubeconfig, "--namespace=" + namespace, "--owner-cluster-role=" + role.Name,
+			"webhook", "--kubeconfig=" + user.Kubeconfig, "--namespace=" + namespace, "--owner-cluster-role=" + role,
 			"--webhook-url=https://" + p.serve, "--webhook-port=" + port(p.serve),
 			"--port=" + port(p.health), "--metrics-port=" + port(p.metrics), "--failure-policy=Fail",
 		}, args...),
@@ -97,6 +104,42 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 		return nil
 	})
 	return p
+}
+
+// webhookUser returns a user who may do what the page on admission says that the webhook needs, and no more, and the
+// ClusterRole that says so.
+func webhookUser(t *testing.T, c *cluster.Cluster, namespace string) (user *cluster.User, clusterRole string) {
+	t.Helper()
+	user, err := c.NewUser("webhook-" + namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := testkit.Client(t, c.User)
+	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "webhook-" + namespace}}
+	read := []string{"list", "watch"}
+	cluster := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "webhook-" + namespace},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"validatingwebhookconfigurations"}, Verbs: []string{"create", "patch"}},
+			{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"get"}, ResourceNames: []string{"webhook-" + namespace}},
+			{APIGroups: []string{""}, Resources: []string{"namespaces", "nodes"}, Verbs: read},
+			{APIGroups: []string{nfdv1alpha1.GroupName}, Resources: []string{"nodefeatures", "nodefeaturerules"}, Verbs: read},
+			{APIGroups: []string{assayv1alpha1.GroupName}, Resources: []string{"nodefeatureruletemplates"}, Verbs: read},
+		},
+	}
+	meta := metav1.ObjectMeta{Name: "webhook", Namespace: namespace}
+	testkit.Create(t, k, cluster)
+	testkit.Create(t, k, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: cluster.Name}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cluster.Name},
+	})
+	testkit.Create(t, k, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "update"}},
+	}})
+	testkit.Create(t, k, &rbacv1.RoleBinding{
+		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+	})
+	return user, cluster.Name
 }
 
 const (
@@ -241,6 +284,68 @@ func TestWithoutAnAnswerRulesPassByDefault(t *testing.T) {
 	}
 	if err := k.Create(t.Context(), object(t, broken), client.DryRunAll); err != nil {
 		t.Error(err)
+	}
+}
+
+// A certificate that nobody renews makes the replica unready while there is still time, and a new file makes it ready again.
+func TestAMountedCertificateIsReplaced(t *testing.T) {
+	c := testkit.Cluster(t)
+	dir := t.TempDir()
+	writeCertificate(t, dir, time.Minute) // of an hour
+	p := &process{cluster: c, name: "webhook-mounted", health: freeAddress(t), serve: freeAddress(t), metrics: freeAddress(t)}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Terminate(context.WithoutCancel(t.Context()), p.name) })
+	err = c.Run(t.Context(), cluster.Program{
+		Name: p.name, Path: program, Env: []string{asManager + "=1"},
+		Args: []string{"webhook", "--kubeconfig=" + c.Kubeconfig, "--cert-dir=" + dir, "--shutdown-delay=0s", "--node-warnings=false",
+			"--webhook-port=" + port(p.serve), "--port=" + port(p.health), "--metrics-port=0"},
+		Ready: func(ctx context.Context) error {
+			_, err := get(ctx, "http://"+p.health+"/healthz")
+			return err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, err := get(t.Context(), "http://"+p.health+"/readyz"); err == nil {
+		t.Errorf("it is ready: %s", said)
+	}
+	writeCertificate(t, dir, 50*time.Minute)
+	testkit.Eventually(t, "the new certificate is served", func(ctx context.Context) error {
+		_, err := get(ctx, "http://"+p.health+"/readyz")
+		return err
+	})
+	if _, err := c.Kubectl(t.Context(), "get", "validatingwebhookconfiguration", webhook.ConfigurationName); err == nil {
+		t.Error("whoever mounts a certificate makes the configuration, too")
+	}
+}
+
+// writeCertificate writes a certificate for an hour of which some is left.
+func writeCertificate(t *testing.T, dir string, left time.Duration) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := time.Now().Add(left)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotBefore: end.Add(-time.Hour), NotAfter: end}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		corev1.TLSCertKey: {Type: "CERTIFICATE", Bytes: cert}, corev1.TLSPrivateKeyKey: {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
