@@ -37,7 +37,7 @@ func lookups(ctx context.Context, c cache.Cache, f *webhookFlags, o *webhook.Opt
 	}
 	w := &watcher{cache: c, options: o.Rules, templates: o.Templates}
 	w.nodes = preview.New(o.Rules, feed.Gather{
-		Namespace: f.namespace, Keys: o.Rules.Keys, Record: plan.Record{Instance: f.instance, Bare: f.disableAutoPrefix},
+		Namespace: f.namespace, Keys: o.Rules.Keys, Record: plan.Record{Instance: f.instance, Bare: o.Rules.Keys.DisableAutoPrefix},
 	}, w.synced)
 	o.Cluster = nodes{w.nodes}
 	return w.watch(ctx)
