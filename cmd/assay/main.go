@@ -84,7 +84,8 @@ Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a 
 	)
 	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr(), newTemplate(), convert.NewCommand())
 	add(cmd, groupLook, newScan(), newCapture())
-	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate())
+	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
+		newWhy(), newSchedulerConfig(), newDoctor())
 	cmd.AddCommand(newDocs())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())

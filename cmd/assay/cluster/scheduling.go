@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"context"
+	"net/url"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+func assayPath(resource string) string {
+	return "/apis/" + assayv1alpha1.GroupVersion.String() + "/" + resource
+}
+
+// Pod returns one Pod.
+func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return get[corev1.Pod](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods", name)
+}
+
+// PendingPods returns the Pods of all namespaces that no scheduler has placed yet.
+func (c *Client) PendingPods(ctx context.Context) ([]corev1.Pod, error) {
+	return list[corev1.Pod](ctx, c, "/api/v1/pods", url.Values{"fieldSelector": {"spec.nodeName="}})
+}
+
+// PodsOf returns the Pods of a namespace that a label selector selects.
+func (c *Client) PodsOf(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
+	return list[corev1.Pod](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods", url.Values{"labelSelector": {selector}})
+}
+
+// Namespaces returns all Namespaces.
+func (c *Client) Namespaces(ctx context.Context) ([]corev1.Namespace, error) {
+	return list[corev1.Namespace](ctx, c, "/api/v1/namespaces", nil)
+}
+
+// Requests returns all NodeFeatureRequests; none if the cluster does not know the kind.
+func (c *Client) Requests(ctx context.Context) ([]assayv1alpha1.NodeFeatureRequest, error) {
+	out, err := list[assayv1alpha1.NodeFeatureRequest](ctx, c, assayPath("nodefeaturerequests"), nil)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// Policies returns all NodeFeatureSchedulingPolicies; none if the cluster does not know the kind.
+func (c *Client) Policies(ctx context.Context) ([]assayv1alpha1.NodeFeatureSchedulingPolicy, error) {
+	out, err := list[assayv1alpha1.NodeFeatureSchedulingPolicy](ctx, c, assayPath("nodefeatureschedulingpolicies"), nil)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// Leases returns the Leases of a namespace.
+func (c *Client) Leases(ctx context.Context, namespace string) ([]coordinationv1.Lease, error) {
+	return list[coordinationv1.Lease](ctx, c, "/apis/coordination.k8s.io/v1/namespaces/"+url.PathEscape(namespace)+"/leases", nil)
+}
+
+// NodesWithFeatures returns the names of the nodes that features are published of, without reading the features.
+func (c *Client) NodesWithFeatures(ctx context.Context) (map[string]bool, error) {
+	query := url.Values{"labelSelector": {nfdv1alpha1.NodeNameLabel}}
+	items, err := list[metav1.PartialObjectMetadata](ctx, c, nfdPath("nodefeatures"), query)
+	out := map[string]bool{}
+	for i := range items {
+		out[items[i].Labels[nfdv1alpha1.NodeNameLabel]] = true
+	}
+	return out, err
+}

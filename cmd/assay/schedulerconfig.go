@@ -1,0 +1,133 @@
+package main
+
+import (
+	"embed"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+)
+
+//go:embed schedulerconfig/*.tmpl
+var schedulerConfigs embed.FS
+
+// installations are the ways to run a scheduler, in the order of how much we like them.
+var installations = []string{"second", "kubeadm", "k3s", "rke2", "talos"}
+
+// schedulerConfigFlags are the flags of assay scheduler-config. Its exported fields are what the templates see.
+type schedulerConfigFlags struct {
+	For       string
+	URL       string
+	Ignorable bool
+	Marker    bool
+	Weight    int
+
+	CA, Cert, Key string // files on the control plane
+}
+
+func newSchedulerConfig() *cobra.Command {
+	f := &schedulerConfigFlags{}
+	cmd := &cobra.Command{
+		Use:   "scheduler-config --for " + strings.Join(installations, "|"),
+		Short: "Print how to make a scheduler ask Assay",
+		Long: `Print how to make a scheduler ask Assay which nodes have the features that pods ask for.
+
+second    a second scheduler with the extender beside it; the cluster's own is left alone. What the chart installs.
+kubeadm   the cluster's own scheduler, as kubeadm runs it
+k3s, rke2 the same where the scheduler is part of one program
+talos     the same as a machine configuration patch
+
+On managed control planes the scheduler's configuration cannot be changed: run a second scheduler, or let admission translate
+what it can into node affinity.`,
+		Example: `  assay scheduler-config --for second
+  assay scheduler-config --for kubeadm --marker --ignorable=false`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := f.render()
+			if err == nil {
+				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.For, "for", "", "how the scheduler is run: "+strings.Join(installations, ", "))
+	flags.StringVar(&f.URL, "url", "", "where the extender listens; by default beside a second scheduler, else the Service of the chart")
+	flags.BoolVar(&f.Ignorable, "ignorable", true, "place pods without the extender when it does not answer; false: let them wait")
+	flags.BoolVar(&f.Marker, "marker", false, "ask only for pods with the marker resource "+assayv1alpha1.MarkerResource+", which admission sets")
+	flags.IntVar(&f.Weight, "weight", 3, "how much preferred features count; 2 to 3 is as much as node affinity")
+	flags.StringVar(&f.CA, "ca-file", "/etc/kubernetes/assay/ca.crt", "file on the control plane: the authority of the extender's certificate")
+	flags.StringVar(&f.Cert, "cert-file", "/etc/kubernetes/assay/client.crt", "file on the control plane: the certificate to show")
+	flags.StringVar(&f.Key, "key-file", "/etc/kubernetes/assay/client.key", "file on the control plane: its key")
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(installations, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// render fills in the template of the installation.
+func (f *schedulerConfigFlags) render() (string, error) {
+	if !slices.Contains(installations, f.For) {
+		return "", fmt.Errorf("say how the scheduler is run: --for %s", strings.Join(installations, "|"))
+	}
+	if f.URL == "" {
+		f.URL = "https://assay-extender.assay-system.svc:8443"
+		if f.For == "second" {
+			f.URL = "http://127.0.0.1:8888"
+		}
+	}
+	u, err := url.Parse(f.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("--url %q is no address such as https://assay-extender.assay-system.svc:8443", f.URL)
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && (ip == nil || !ip.IsLoopback()) {
+		return "", fmt.Errorf("--url %s: without TLS anybody on the way could place pods; only a loopback address is served so", f.URL)
+	}
+	if f.Weight < 1 || f.Weight > 100 {
+		return "", fmt.Errorf("--weight is %d; it must be 1 to 100", f.Weight)
+	}
+	all, err := template.New("").Funcs(template.FuncMap{"indent": indentBy}).ParseFS(schedulerConfigs, "schedulerconfig/*.tmpl")
+	if err != nil {
+		return "", err
+	}
+	var config, out strings.Builder
+	if err := all.ExecuteTemplate(&config, "configuration.yaml.tmpl", f); err != nil {
+		return "", err
+	}
+	err = all.ExecuteTemplate(&out, f.For+".yaml.tmpl", struct {
+		*schedulerConfigFlags
+		Configuration string
+	}{f, strings.TrimRight(config.String(), "\n")})
+	return out.String(), err
+}
+
+// TLS says whether the extender is reached over TLS.
+func (f *schedulerConfigFlags) TLS() bool { return strings.HasPrefix(f.URL, "https:") }
+
+// Own says whether the scheduler is the cluster's own.
+func (f *schedulerConfigFlags) Own() bool { return f.For != "second" }
+
+// Kubeconfig is the file by which the scheduler reaches the API server; empty: it is told otherwise.
+func (f *schedulerConfigFlags) Kubeconfig() string {
+	switch f.For {
+	case "kubeadm":
+		return "/etc/kubernetes/scheduler.conf"
+	case "k3s":
+		return "/var/lib/rancher/k3s/server/cred/scheduler.kubeconfig"
+	case "rke2":
+		return "/var/lib/rancher/rke2/server/cred/scheduler.kubeconfig"
+	}
+	return ""
+}
+
+// Marked is the marker resource.
+func (f *schedulerConfigFlags) Marked() string { return assayv1alpha1.MarkerResource }
+
+func indentBy(n int, text string) string {
+	pad := strings.Repeat(" ", n)
+	return pad + strings.ReplaceAll(text, "\n", "\n"+pad)
+}

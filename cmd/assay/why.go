@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/extender"
+	"github.com/assay-project/assay/internal/asks"
+	"github.com/assay-project/assay/internal/fleet"
+)
+
+// whyFlags are the flags of assay why.
+type whyFlags struct {
+	worldFlags
+	node, output string
+}
+
+func newWhy() *cobra.Command {
+	f := &whyFlags{}
+	cmd := &cobra.Command{
+		Use:   "why",
+		Short: "Say which nodes a pod may run on, and what the others lack",
+	}
+	pod := &cobra.Command{
+		Use:   "pod [NAMESPACE/]NAME",
+		Short: "Say which nodes a pod may run on by their features, and what the others lack",
+		Long: `Say which nodes a pod may run on by their features, and what the others lack first, in the words of the scheduler's event.
+
+It looks at features alone: room, taints and all that a scheduler knows besides are not asked about. It evaluates here what the
+extender evaluates in the cluster; the extender itself need not run.`,
+		Example: `  assay why pod ml/train-0
+  assay why pod ml/train-0 --node worker-7
+  assay why pod ml/train-0 -o wide`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	f.register(pod)
+	_ = pod.Flags().MarkHidden("from") // pods are looked up in a cluster
+	pod.Flags().StringVar(&f.node, "node", "", "say in detail what one node lacks")
+	outputFlag(pod, &f.output, "text", "wide", "json", "yaml")
+	cmd.AddCommand(pod)
+	return cmd
+}
+
+func (f *whyFlags) run(cmd *cobra.Command, name string) error {
+	namespace, name := splitPod(name)
+	c, err := f.Connect()
+	if err != nil {
+		return err
+	}
+	pod, err := c.Pod(cmd.Context(), namespace, name)
+	if err != nil {
+		return err
+	}
+	d, err := f.decider(cmd, c)
+	if err != nil {
+		return err
+	}
+	e := d.Explain(pod, f.node)
+	if f.node != "" && e.Findings == nil && len(e.Asks) > 0 {
+		return fmt.Errorf("there is no node %s", f.node)
+	}
+	w := cmd.OutOrStdout()
+	switch f.output {
+	case "text", "wide":
+		printWhy(w, e)
+		if f.output == "wide" {
+			printPerNode(w, d, pod)
+		}
+	default:
+		if err := printObject(w, f.output, e); err != nil {
+			return err
+		}
+	}
+	if e.Matching == 0 {
+		return errFound
+	}
+	return nil
+}
+
+func splitPod(name string) (namespace, pod string) {
+	if namespace, pod, ok := strings.Cut(name, "/"); ok {
+		return namespace, pod
+	}
+	return "default", name
+}
+
+// decider makes of the cluster what the extender knows of it.
+func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Decider, error) {
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
+	if err != nil {
+		return nil, err
+	}
+	program, err := w.program(w.rules)
+	note(cmd, err)
+	view := fleet.New()
+	for _, name := range w.names() {
+		n := fleet.Node{Input: w.input(name)}
+		if object := w.nodes[name]; object != nil {
+			n.Labels, n.Annotations = object.Labels, object.Annotations
+		}
+		view.Put(n)
+	}
+	view.SetProgram(program)
+	view.SetSynced()
+	known, err := f.asks(cmd.Context(), c, w)
+	return &extender.Decider{View: view, Asks: known}, err
+}
+
+func (f *whyFlags) asks(ctx context.Context, c *cluster.Client, w *world) (*asks.Asks, error) {
+	known := asks.New(w.opt)
+	requests, err := c.Requests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range requests {
+		known.PutRequest(&requests[i])
+	}
+	policies, err := c.Policies(ctx)
+	if err != nil || len(policies) == 0 {
+		return known, err
+	}
+	for i := range policies {
+		known.PutPolicy(&policies[i])
+	}
+	namespaces, err := c.Namespaces(ctx)
+	for i := range namespaces {
+		known.PutNamespace(namespaces[i].Name, namespaces[i].Labels)
+	}
+	return known, err
+}
+
+func printWhy(w io.Writer, e extender.Explanation) {
+	s := styleOf(w)
+	switch {
+	case e.Problem != "":
+		fmt.Fprintln(w, s.bad(printable(e.Problem)))
+		return
+	case len(e.Asks) == 0:
+		fmt.Fprintf(w, "Pod %s asks for no features: all %s may take it.\n", e.Pod, plural(e.Nodes, "node"))
+		return
+	}
+	fmt.Fprintf(w, "Pod %s asks by %s.\n", e.Pod, strings.Join(e.Asks, ", "))
+	text := fmt.Sprintf("%d of %s have what is required", e.Matching, plural(e.Nodes, "node"))
+	if e.Matching == 0 {
+		text = s.bad(text)
+	} else {
+		text = s.good(text) + ": " + names(e.Sample, e.Matching)
+	}
+	fmt.Fprintln(w, text)
+	for _, m := range e.Missing {
+		fmt.Fprintf(w, "%s: %s\n    %s\n", plural(m.Nodes, "node"), printable(m.Reason), s.faint(names(m.Sample, m.Nodes)))
+	}
+	if e.Nearest != "" {
+		fmt.Fprintf(w, "The nearest, %s, lacks %s.\n", e.Nearest, printable(e.Lacks))
+	}
+	if len(e.Findings) > 0 {
+		fmt.Fprintf(w, "\nNode %s:\n", e.Node)
+		printAsked(w, e.Findings)
+	}
+}
+
+func printAsked(w io.Writer, list []fleet.Finding) {
+	t := &table{}
+	for _, f := range list {
+		kind, result := "required", "met"
+		if f.Weight > 0 {
+			kind = fmt.Sprintf("preferred %d", f.Weight)
+		}
+		if !f.Met {
+			result = "not met: " + f.Why
+		}
+		t.add(kind, f.Origin, result)
+	}
+	t.print(w, "  ")
+}
+
+// printPerNode says of each node what it lacks first.
+func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod) {
+	ask, problem := d.Asks.Of(pod.Namespace, pod.Labels, pod.Annotations)
+	if ask == nil || problem != nil {
+		return
+	}
+	t := &table{}
+	t.add("NODE", "LACKS")
+	nodes := d.View.Names()
+	j := d.View.Judge(ask, 0)
+	for _, name := range nodes {
+		lacks := "-"
+		if why, _ := j.Check([]byte(name)); why != nil {
+			if lacks = why.Lacks; lacks == "" {
+				lacks = why.Text
+			}
+		}
+		t.add(name, lacks)
+	}
+	j.End()
+	fmt.Fprintln(w)
+	t.print(w, "")
+}
+
+// names writes some of n names.
+func names(sample []string, n int) string {
+	text := strings.Join(sample, ", ")
+	if more := n - len(sample); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return printable(text)
+}

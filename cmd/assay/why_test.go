@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fakeAPI answers GETs of paths with objects; lists that it does not know are empty.
+func fakeAPI(t *testing.T, objects map[string]any) (kubeconfig string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o, ok := objects[r.URL.Path]
+		if !ok {
+			if strings.Contains(r.URL.Path, "/pods/") {
+				http.NotFound(w, r)
+				return
+			}
+			o = map[string]any{"items": []any{}}
+		}
+		_ = json.NewEncoder(w).Encode(o)
+	}))
+	t.Cleanup(s.Close)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c}}]
+clusters: [{name: c, cluster: {server: %q}}]
+`, s.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+type object = map[string]any
+
+func list(items ...any) object { return object{"items": items} }
+
+func fakeFeatures(node string, flags ...string) object {
+	elements := object{}
+	for _, f := range flags {
+		elements[f] = object{}
+	}
+	return object{
+		"metadata": object{"name": node, "namespace": "assay-system", "labels": object{"nfd.node.kubernetes.io/node-name": node}},
+		"spec": object{"features": object{
+			"flags": object{"cpu.cpuid": object{"elements": elements}}, "attributes": object{}, "instances": object{},
+		}},
+	}
+}
+
+func fakeNode(name string) object { return object{"metadata": object{"name": name}} }
+
+const nfdAPI, assayAPI = "/apis/nfd.k8s-sigs.io/v1alpha1/", "/apis/assay.dev/v1alpha1/"
+
+// fakeCluster has three nodes with AVX, of which b has AMX too.
+func fakeCluster() map[string]any {
+	needs := func(flag string) object {
+		return object{"assay.dev/required-features": "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {" + flag + ": {op: Exists}}}]"}
+	}
+	return map[string]any{
+		"/api/v1/nodes":                         list(fakeNode("a"), fakeNode("b"), fakeNode("c")),
+		nfdAPI + "nodefeatures":                 list(fakeFeatures("a", "AVX"), fakeFeatures("b", "AVX", "AMX"), fakeFeatures("c", "AVX")),
+		"/api/v1/namespaces/ml/pods/possible":   object{"metadata": object{"namespace": "ml", "name": "possible", "annotations": needs("AMX")}},
+		"/api/v1/namespaces/ml/pods/impossible": object{"metadata": object{"namespace": "ml", "name": "impossible", "annotations": needs("FP64")}},
+		"/api/v1/namespaces/default/pods/plain": object{"metadata": object{"namespace": "default", "name": "plain"}},
+	}
+}
+
+// runCommand runs the program and returns what it prints.
+func runCommand(t *testing.T, kubeconfig string, args ...string) (out string, code int) {
+	t.Helper()
+	var b strings.Builder
+	cmd := newCommand("assay")
+	cmd.SetOut(&b)
+	cmd.SetErr(&b)
+	cmd.SetArgs(append(args, "--kubeconfig", kubeconfig))
+	code = exitCode(cmd.ExecuteContext(t.Context()))
+	return b.String(), code
+}
+
+func TestWhyPod(t *testing.T) {
+	kubeconfig := fakeAPI(t, fakeCluster())
+	for name, test := range map[string]struct {
+		args []string
+		want string
+		code int
+	}{
+		"possible": {[]string{"ml/possible"}, `Pod ml/possible asks by annotation assay.dev/required-features.
+1 of 3 nodes have what is required: b
+2 nodes: node feature requirement not met: cpu.cpuid/AMX
+    a, c
+`, 0},
+		"impossible": {[]string{"ml/impossible"}, `Pod ml/impossible asks by annotation assay.dev/required-features.
+0 of 3 nodes have what is required
+3 nodes: node feature requirement not met: cpu.cpuid/FP64 (no node has it)
+    a, b, c
+The nearest, a, lacks cpu.cpuid/FP64.
+`, 1},
+		"each node": {[]string{"ml/possible", "-o", "wide"}, `Pod ml/possible asks by annotation assay.dev/required-features.
+1 of 3 nodes have what is required: b
+2 nodes: node feature requirement not met: cpu.cpuid/AMX
+    a, c
+
+NODE  LACKS
+a     cpu.cpuid/AMX
+b     -
+c     cpu.cpuid/AMX
+`, 0},
+		"one node": {[]string{"ml/possible", "--node", "c"}, `Pod ml/possible asks by annotation assay.dev/required-features.
+1 of 3 nodes have what is required: b
+2 nodes: node feature requirement not met: cpu.cpuid/AMX
+    a, c
+
+Node c:
+  required  annotation assay.dev/required-features  not met: cpu.cpuid/AMX is missing
+`, 0},
+		"plain": {[]string{"plain"}, "Pod default/plain asks for no features: all 3 nodes may take it.\n", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, code := runCommand(t, kubeconfig, append([]string{"why", "pod"}, test.args...)...)
+			if diff := cmp.Diff(test.want, out); diff != "" || code != test.code {
+				t.Errorf("exit code %d, want %d (-want +got):\n%s", code, test.code, diff)
+			}
+		})
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	api := fakeCluster()
+	api["/api/v1/nodes"] = list(fakeNode("a"), fakeNode("b"), fakeNode("c"), fakeNode("d"))
+	api[nfdAPI+"nodefeaturerules"] = list(object{
+		"metadata": object{"name": "broken", "generation": 1},
+		"status": object{"observedGeneration": 1, "conditions": []any{
+			object{"type": "Accepted", "status": "False", "message": "spec.rules[0]: no"},
+		}},
+	})
+	api[assayAPI+"nodefeatureschedulingpolicies"] = list(object{
+		"metadata": object{"name": "p", "generation": 1},
+		"status": object{"observedGeneration": 1, "conditions": []any{
+			object{"type": "Satisfiable", "status": "False", "message": "no node has it"},
+		}},
+	})
+	api["/api/v1/pods"] = list(
+		object{"metadata": object{"namespace": "x", "name": "waits"}, "spec": object{"schedulerName": "assay"}},
+		object{
+			"metadata": object{"namespace": "x", "name": "unheard", "labels": object{"assay.dev/feature-request": "r"}},
+			"spec":     object{"schedulerName": "default-scheduler"},
+		},
+	)
+	out, code := runCommand(t, fakeAPI(t, api), "doctor")
+	want := `BAD  1 of 4 nodes have no features: d. Does the worker run there? See kubectl -n assay-system get pods -o wide
+BAD  rule broken is refused: spec.rules[0]: no
+ok   0 rule objects evaluated
+BAD  there are policies, and no namespace is labelled assay.dev/scheduling=enabled: none applies to any pod
+BAD  NodeFeatureSchedulingPolicy p: no node has it
+BAD  waiting for the scheduler assay, which does not run: 1 pod, x/waits
+BAD  asking for features and waiting for the default scheduler: 1 pod, x/unheard. Unless the extender is attached to it (assay scheduler-config), nobody looks at what they ask for: set schedulerName: assay
+`
+	if diff := cmp.Diff(want, out); diff != "" || code != 1 {
+		t.Errorf("exit code %d (-want +got):\n%s", code, diff)
+	}
+}
