@@ -15,7 +15,9 @@ import (
 
 	"k8s.io/utils/clock"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/damp"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/discovery/watch"
@@ -35,6 +37,9 @@ type worker struct {
 	covered  []string        // names of those whose changes are heard
 	polls    int             // since everything was discovered last
 	problems map[string]bool // reported already, so that they are logged once and not at each discovery
+	damper   damp.Damper
+	held     []string      // what the damper holds back
+	release  time.Duration // until the damper may let something go; 0 holds nothing
 	last     publish.Content
 	found    bool // last is what was handed on
 
@@ -72,7 +77,7 @@ func (w *worker) use(c *config, warnings []string) {
 	for _, name := range append(unknown, unknownToo...) {
 		w.log.Warn("no such source", "name", name)
 	}
-	w.config = c
+	w.config, w.damper = c, damp.Damper{} // what a configuration changes is meant to change
 	w.sources = nil
 	for _, s := range list {
 		w.sources = append(w.sources, s.Name())
@@ -186,9 +191,15 @@ func (w *worker) loop(ctx context.Context, events <-chan []string) {
 		if due && w.config.sleepInterval > 0 {
 			again = time.After(w.config.sleepInterval)
 		}
+		var quiet <-chan time.Time
+		if w.release > 0 {
+			quiet = time.After(w.release)
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-quiet:
+			names, due = nothing, false
 		case <-again:
 			names, due = w.poll(), true
 		case event := <-events:
@@ -198,6 +209,9 @@ func (w *worker) loop(ctx context.Context, events <-chan []string) {
 		}
 	}
 }
+
+// nothing names no source: those that derive from others run all the same.
+var nothing = []string{""}
 
 // everythingEvery is how many intervals of polling lie between discoveries of everything. Events may get lost in ways that
 // nobody notices, so what they tell of is polled too, but rarely: with the default interval every ten minutes.
@@ -269,6 +283,7 @@ func (w *worker) discover(ctx context.Context, names ...string) (publish.Content
 	took := time.Since(start)
 	w.metrics.discovered(took)
 	c, problems := w.content(report)
+	c = w.damp(time.Now(), c)
 	for _, p := range report.Problems {
 		problems = append(problems, p.String())
 	}
@@ -279,6 +294,20 @@ func (w *worker) discover(ctx context.Context, names ...string) (publish.Content
 	w.log.Debug("discovered", "took", took, "sources", names)
 	w.last, w.found = c, true
 	return c, true
+}
+
+// damp holds back what changes again and again, and says so.
+func (w *worker) damp(now time.Time, c publish.Content) publish.Content {
+	spec, wait := w.damper.Apply(now, nfdv1alpha1.NodeFeatureSpec{Features: c.Features, Labels: c.Labels})
+	w.release = wait
+	held := w.damper.Held()
+	for _, name := range held {
+		if !slices.Contains(w.held, name) {
+			w.log.Warn("held back until it is quiet: it changes again and again", "element", name)
+		}
+	}
+	w.held = held
+	return publish.Content{Features: spec.Features, Labels: spec.Labels}
 }
 
 // report logs each problem once, until it has gone and come back.
