@@ -3,6 +3,8 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +19,11 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/builtin"
+	"github.com/assay-project/assay/controller/group"
 	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/controller/registry"
 	"github.com/assay-project/assay/controller/rule"
 	"github.com/assay-project/assay/controller/schema"
@@ -35,11 +40,15 @@ type Config struct {
 	Disable node.Disable
 	DryRun  bool
 	Grace   time.Duration
-	Budget  node.Budget
+	Budget  budget.Budget
 	// Parallel is how many nodes are worked on at once.
 	Parallel int
 	// Resync is how often all nodes are looked at without any reason; 0: never.
 	Resync time.Duration
+	// Groups switches NodeFeatureGroups on.
+	Groups bool
+	// Orphans says what happens to the NodeFeatures of departed nodes.
+	Orphans orphan.Options
 	// DefaultTemplate, Version and SchemaEvery: see rule.Options.
 	DefaultTemplate string
 	Version         string
@@ -78,56 +87,85 @@ func Cache(namespace string) cache.Options {
 // Add registers all controllers with a manager.
 func Add(mgr ctrl.Manager, c Config) error {
 	statusChanged := make(chan event.GenericEvent, statusBuffer)
-	rulesChanged := make(chan event.GenericEvent, 1)
+	rulesChanged, nodesChanged := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
 	reg := registry.New(c.Rules)
-	tally := registry.NewTally(func(object string) {
-		select {
-		case statusChanged <- event.GenericEvent{Object: named(object)}:
-		default: // the object is looked at again with its next report; a node must not wait for a status
-		}
-	})
-	reg.OnChange(func() {
-		select {
-		case rulesChanged <- event.GenericEvent{Object: named("all")}:
-		default: // one is waiting already
-		}
-	})
-	breaker := node.NewBreaker(c.Budget, clock.RealClock{})
+	tally := registry.NewTally(func(object string) { offer(statusChanged, object) })
+	census := registry.NewCensus(tally)
+	view := registry.NewView(func() { offer(nodesChanged, "all") })
+	reg.OnChange(func() { offer(rulesChanged, "all") })
 	watchdog := node.NewWatchdog(clock.RealClock{})
+	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
+	index := func(o client.Object) []string { return feed.IndexByNode(o.(*feed.NodeFeature)) }
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &feed.NodeFeature{}, feed.ByNode, index); err != nil {
+		return err
+	}
 	for _, add := range []func() error{
 		func() error {
 			return builtin.Add(mgr, builtin.Options{Dir: c.BuiltInRules, Namespace: c.Sources.Namespace, Registry: reg})
 		},
 		func() error {
 			return rule.Add(mgr, rule.Options{
-				Registry: reg, Tally: tally, Changed: statusChanged, Namespace: c.Sources.Namespace,
-				DefaultTemplate: c.DefaultTemplate, Version: c.Version, Schema: schema.New(mgr.GetAPIReader()), SchemaEvery: c.SchemaEvery,
+				Registry: reg, Tally: tally, Census: census, Changed: statusChanged, Namespace: c.Sources.Namespace,
+				DefaultTemplate: c.DefaultTemplate, Version: c.Version,
+				Schema: schema.New(mgr.GetAPIReader()), SchemaEvery: c.SchemaEvery,
 			})
 		},
 		func() error {
 			return node.Add(mgr, node.Options{
-				Registry: reg, Tally: tally, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy,
-				Keys: &c.Rules.Keys, Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace, Breaker: breaker, Watchdog: watchdog,
-				Clock: clock.RealClock{}, Parallel: c.Parallel, Resync: c.Resync,
+				Registry: reg, Tally: tally, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy,
+				Keys: &c.Rules.Keys, Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace,
+				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Watchdog: watchdog,
+				Clock: clock.RealClock{}, Parallel: c.Parallel,
 			})
 		},
+		func() error {
+			if !c.Groups {
+				return nil
+			}
+			return group.Add(mgr, group.Options{Rules: c.Rules, View: view, Census: census, NodesChanged: nodesChanged})
+		},
+		func() error { return orphan.Add(mgr, c.Orphans) },
+		func() error { return health(mgr, reg, watchdog) },
 	} {
 		if err := add(); err != nil {
 			return err
 		}
 	}
+	return mgr.Add(resync{every: c.Resync, notify: reg.Touch})
+}
+
+// offer sends an event, unless enough are waiting: whoever reports must not wait for whoever looks.
+func offer(to chan<- event.GenericEvent, name string) {
+	select {
+	case to <- event.GenericEvent{Object: &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
+	default:
+	}
+}
+
+// healthPatience is how long a readiness check waits for caches to be filled.
+const healthPatience = 100 * time.Millisecond
+
+// health adds checks that tell the truth: alive is a manager of which no pass hangs, ready is one whose caches are filled and
+// whose rules are compiled, be it the leader or not.
+func health(mgr ctrl.Manager, reg *registry.Registry, watchdog *node.Watchdog) error {
 	if err := mgr.AddHealthzCheck("passes", watchdog.Check); err != nil {
 		return err
 	}
-	return mgr.Add(resync{every: c.Resync, notify: reg.Touch})
+	return mgr.AddReadyzCheck("rules", func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), healthPatience)
+		defer cancel()
+		switch {
+		case !mgr.GetCache().WaitForCacheSync(ctx):
+			return errors.New("the caches are not filled yet")
+		case reg.Program() == nil:
+			return errors.New("the rules are not compiled yet")
+		}
+		return nil
+	})
 }
 
 // statusBuffer is how many objects may wait for a look at their status.
 const statusBuffer = 4096
-
-func named(name string) client.Object {
-	return &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
 
 // resync has all nodes looked at from time to time: the safety net below the watches.
 type resync struct {

@@ -26,6 +26,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
@@ -113,7 +114,7 @@ func (j *journal) String() string {
 func (w *world) start(options ...func(*controller.Config)) *manager {
 	w.Helper()
 	config := controller.Config{
-		Sources: node.Sources{Namespace: w.namespace}, Grace: node.DefaultGrace, Budget: node.DefaultBudget, Parallel: 4,
+		Sources: node.Sources{Namespace: w.namespace}, Grace: node.DefaultGrace, Budget: budget.Default, Parallel: 4,
 	}
 	for _, option := range options {
 		option(&config)
@@ -143,7 +144,7 @@ func (w *world) start(options ...func(*controller.Config)) *manager {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
+	go func() { done <- mgr.Start(logf.IntoContext(ctx, log)) }()
 	m.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -1,46 +1,23 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/controller/node"
-	"github.com/assay-project/assay/rules/plan"
 )
 
 // leaseName is NFD's, so that the two never write at the same time while one takes over from the other.
 const leaseName = "nfd-master.nfd.kubernetes.io"
-
-// controllerFlags are the flags of the controller. Those that NFD has bear NFD's names.
-type controllerFlags struct {
-	processFlags
-	ruleFlags
-	leaderElection          bool
-	enableTaints, noPublish bool
-	resync, grace           time.Duration
-	parallelism             int
-}
-
-func (f *controllerFlags) register(flags *pflag.FlagSet) {
-	f.processFlags.register(flags)
-	f.ruleFlags.register(flags)
-	flags.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas write at a time")
-	flags.BoolVar(&f.enableTaints, "enable-taints", false, "let rules create taints")
-	flags.BoolVar(&f.noPublish, "no-publish", false, "evaluate and report, and write nothing on Nodes")
-	flags.DurationVar(&f.resync, "resync-period", time.Hour, "how often all nodes are looked at without any reason; 0: never")
-	flags.DurationVar(&f.grace, "removal-grace-period", node.DefaultGrace, "how long labels outlive their worker's NodeFeature")
-	flags.IntVar(&f.parallelism, "nfd-api-parallelism", 10, "how many nodes are worked on at once")
-}
 
 func newController() *cobra.Command {
 	f := &controllerFlags{}
@@ -49,18 +26,79 @@ func newController() *cobra.Command {
 		Short: "Evaluate the rules of the cluster, and write what they want on Nodes",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd)
+			log := ctrl.Log.WithName("controller")
+			for _, w := range retiredWarnings(cmd) {
+				log.Info("warning: " + w)
+			}
+			return f.run(ctrl.SetupSignalHandler(), log)
 		},
 	}
 	f.register(cmd.Flags())
 	return cmd
 }
 
-func (f *controllerFlags) run(cmd *cobra.Command) error {
-	config, err := f.config()
+// run runs the controllers until the context ends, with the configuration that is in force. When it changes they are started
+// anew with the next one, unless that is wrong: then the last good one is kept. Wrong at the start is an error.
+func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
+	s, warnings, err := f.load()
 	if err != nil {
 		return err
 	}
+	for {
+		for _, w := range warnings {
+			log.Info("warning: " + w)
+		}
+		generation, stop := context.WithCancel(ctx)
+		next := make(chan loaded, 1)
+		go func() {
+			next <- f.nextConfig(generation, s, log)
+			stop()
+		}()
+		err := f.manage(generation, s)
+		stop()
+		change := <-next
+		if err != nil || ctx.Err() != nil || change.settings == nil {
+			return err
+		}
+		s, warnings = change.settings, change.warnings
+		log.Info("the configuration has changed; starting anew with it")
+	}
+}
+
+// loaded is a configuration that was read and is good.
+type loaded struct {
+	settings *settings
+	warnings []string
+}
+
+// configPoll is how often the configuration file is read. A kubelet takes up to a minute to renew a mounted ConfigMap.
+const configPoll = 2 * time.Second
+
+// nextConfig waits for a configuration that differs from the one in force, and is good.
+func (f *controllerFlags) nextConfig(ctx context.Context, now *settings, log logr.Logger) loaded {
+	told := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return loaded{}
+		case <-time.After(configPoll):
+		}
+		s, warnings, err := f.load()
+		switch {
+		case err != nil && err.Error() != told:
+			told = err.Error()
+			log.Error(err, "the configuration is wrong; the last good one is kept")
+		case err == nil && !s.equal(now):
+			return loaded{s, warnings}
+		case err == nil:
+			told = ""
+		}
+	}
+}
+
+// manage runs a manager with one configuration.
+func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
+	config := f.config(s)
 	rest, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err
@@ -69,15 +107,20 @@ func (f *controllerFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	again := true // after a change of the configuration, with the same names
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                  scheme,
 		Cache:                   controller.Cache(f.namespace),
+		Controller:              ctrlconfig.Controller{SkipNameValidation: &again},
 		Metrics:                 metricsserver.Options{BindAddress: address(f.metricsPort)},
 		HealthProbeBindAddress:  address(f.port),
 		LeaderElection:          f.leaderElection,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: f.namespace,
-		// The process exits right after the manager stops, so the next one need not wait for the lease to run out.
+		LeaseDuration:           (*time.Duration)(&s.LeaderElection.LeaseDuration),
+		RenewDeadline:           (*time.Duration)(&s.LeaderElection.RenewDeadline),
+		RetryPeriod:             (*time.Duration)(&s.LeaderElection.RetryPeriod),
+		// Nothing writes any more once the manager has stopped, so the next one need not wait for the lease to run out.
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
@@ -86,40 +129,7 @@ func (f *controllerFlags) run(cmd *cobra.Command) error {
 	if err := controller.Add(mgr, config); err != nil {
 		return err
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	synced := func(r *http.Request) error {
-		if !mgr.GetCache().WaitForCacheSync(r.Context()) {
-			return fmt.Errorf("the caches are not filled yet")
-		}
-		return nil
-	}
-	if err := mgr.AddReadyzCheck("caches", synced); err != nil {
-		return err
-	}
-	return mgr.Start(ctrl.SetupSignalHandler())
-}
-
-// config turns flags into the configuration of the controllers.
-func (f *controllerFlags) config() (controller.Config, error) {
-	options, err := f.options()
-	if err != nil {
-		return controller.Config{}, err
-	}
-	if f.parallelism < 1 {
-		return controller.Config{}, fmt.Errorf("--nfd-api-parallelism is %d; it must be at least 1", f.parallelism)
-	}
-	return controller.Config{
-		Rules:    options,
-		Sources:  node.Sources{Namespace: f.namespace},
-		Policy:   plan.Policy{Record: plan.Record{Instance: f.instance}, Taints: f.enableTaints},
-		DryRun:   f.noPublish,
-		Grace:    f.grace,
-		Budget:   node.DefaultBudget,
-		Parallel: f.parallelism,
-		Resync:   f.resync,
-	}, nil
+	return mgr.Start(ctx)
 }
 
 func address(port int) string {

@@ -2,7 +2,8 @@ package main
 
 import (
 	"fmt"
-	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -28,41 +29,111 @@ func (f *processFlags) register(flags *pflag.FlagSet) {
 // ruleFlags are the flags that say what rules mean. Whoever compiles rules has them, and an installation gives the same ones
 // to all: the webhook must not let pass what the controller then refuses. Those that NFD has bear NFD's names.
 type ruleFlags struct {
-	strict                       bool
-	instance                     string
-	labelWhitelist               string
-	extraLabelNs, denyLabelNs    []string
-	defaultScope, nodeScope      string
-	allowFail, disableAutoPrefix bool
+	strict               bool
+	instance             string
+	configFile, override string
+
+	// overrides are the flags that win over the configuration file, in the order in which they were given.
+	overrides []func(*settings) error
 }
 
 func (f *ruleFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.strict, "nfd-strict", false, "do as NFD does where Assay differs from it on purpose")
 	flags.StringVar(&f.instance, "instance", "", "name that keeps this controller apart from others in the cluster")
-	flags.StringVar(&f.labelWhitelist, "label-whitelist", "", "regular expression that names of labels must match")
-	flags.StringSliceVar(&f.extraLabelNs, "extra-label-ns", nil, "namespaces that labels may use although they are denied")
-	flags.StringSliceVar(&f.denyLabelNs, "deny-label-ns", nil, "namespaces that labels may not use; *.example.com for all below")
-	flags.StringVar(&f.defaultScope, "default-scope", "", "scope of rules that set neither scope nor nodeSelector")
-	flags.StringVar(&f.nodeScope, "default-node-scope", "", "scope of nodes without the label assay.dev/scope")
-	flags.BoolVar(&f.allowFail, "allow-fail", true, "let the action fail keep a node as it is")
-	flags.BoolVar(&f.disableAutoPrefix, "disable-auto-prefix", false, "leave names without a namespace as they are")
+	flags.StringVar(&f.configFile, "config", defaultConfigFile, "configuration file; flags win over it")
+	flags.StringVar(&f.override, "options", "", "configuration in JSON or YAML that wins over the file")
+
+	f.setting(flags, "label-whitelist", "regular expression that names of labels must match",
+		func(s *settings, text string) error { return s.LabelWhiteList.set(text) })
+	f.setting(flags, "extra-label-ns", "namespaces that labels may use although they are denied",
+		toList(func(s *settings) *[]string { return &s.ExtraLabelNs }))
+	f.setting(flags, "deny-label-ns", "namespaces that labels may not use; *.example.com for all below",
+		toList(func(s *settings) *[]string { return &s.DenyLabelNs }))
+	f.setting(flags, "default-scope", "scope of rules that set neither scope nor nodeSelector",
+		toText(func(s *settings) *string { return &s.DefaultScope }))
+	f.setting(flags, "default-node-scope", "scope of nodes without the label assay.dev/scope",
+		toText(func(s *settings) *string { return &s.DefaultNodeScope }))
+	f.toggle(flags, "allow-fail", "let the action fail keep a node as it is (default true)",
+		toBool(func(s *settings) *bool { return &s.AllowFail }))
+	f.toggle(flags, "disable-auto-prefix", "leave names without a namespace as they are",
+		func(s *settings, text string) error { return setGates(s, gateBare+"="+text) })
+	f.setting(flags, "feature-gates", "NAME=true or NAME=false, separated by commas", setGates)
 }
 
-// options turns the flags into the options that rules are compiled under.
+// setting registers a flag that wins over the configuration file.
+func (f *ruleFlags) setting(flags *pflag.FlagSet, name, usage string, set func(*settings, string) error) {
+	flags.Func(name, usage, func(text string) error {
+		f.overrides = append(f.overrides, func(s *settings) error { return set(s, text) })
+		return set(defaults(), text) // a mistake is told at once, as with any other flag
+	})
+}
+
+// toggle is setting for a flag that may be given without a value.
+func (f *ruleFlags) toggle(flags *pflag.FlagSet, name, usage string, set func(*settings, string) error) {
+	f.setting(flags, name, usage, set)
+	flags.Lookup(name).NoOptDefVal = "true"
+}
+
+// options are the options that rules are compiled under, from the configuration file and the flags.
 func (f *ruleFlags) options() (rules.Options, error) {
-	policy := keys.Policy{
-		ExtraNamespaces: f.extraLabelNs, DenyNamespaces: f.denyLabelNs, DisableAutoPrefix: f.disableAutoPrefix, Strict: f.strict,
+	s, _, err := f.load()
+	if err != nil {
+		return rules.Options{}, err
 	}
-	if f.labelWhitelist != "" {
-		re, err := regexp.Compile(f.labelWhitelist)
-		if err != nil {
-			return rules.Options{}, fmt.Errorf("--label-whitelist: %w", err)
-		}
-		policy.LabelWhiteList = re
-	}
+	return f.ruleOptions(s), nil
+}
+
+func (f *ruleFlags) ruleOptions(s *settings) rules.Options {
 	return rules.Options{
-		Strict: f.strict, Keys: policy, DefaultScope: f.defaultScope, DefaultNodeScope: f.nodeScope, IgnoreFail: !f.allowFail,
-	}, nil
+		Strict: f.strict,
+		Keys: keys.Policy{
+			ExtraNamespaces: s.ExtraLabelNs, DenyNamespaces: s.DenyLabelNs, LabelWhiteList: s.LabelWhiteList.Regexp,
+			DisableAutoPrefix: s.FeatureGates[gateBare], Protected: s.ProtectedKeys, Strict: f.strict,
+		},
+		DefaultScope: s.DefaultScope, DefaultNodeScope: s.DefaultNodeScope, IgnoreFail: !s.AllowFail,
+		Mask: rules.Masking{Mode: rules.MaskMode(s.MaskSecrets), Elements: s.MaskedElements},
+	}
+}
+
+func toBool(at func(*settings) *bool) func(*settings, string) error {
+	return func(s *settings, text string) (err error) {
+		*at(s), err = strconv.ParseBool(text)
+		return err
+	}
+}
+
+func toText(at func(*settings) *string) func(*settings, string) error {
+	return func(s *settings, text string) error {
+		*at(s) = text
+		return nil
+	}
+}
+
+func toList(at func(*settings) *[]string) func(*settings, string) error {
+	return func(s *settings, text string) error {
+		*at(s) = nil
+		for _, item := range strings.Split(text, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				*at(s) = append(*at(s), item)
+			}
+		}
+		return nil
+	}
+}
+
+func setGates(s *settings, text string) error {
+	for _, pair := range strings.Split(text, ",") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		name, on, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		enabled, err := strconv.ParseBool(on)
+		if err != nil {
+			return fmt.Errorf("%q: write NAME=true or NAME=false", pair)
+		}
+		s.FeatureGates[name] = enabled
+	}
+	return nil
 }
 
 // restConfig returns how to reach the API server, without a limit of our own on requests: the API server's priority and

@@ -9,8 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +37,7 @@ type pruneFlags struct {
 	instance              string
 	bare                  bool
 	keepFeatures          bool
+	leases                []string
 }
 
 func (f *pruneFlags) register(flags *pflag.FlagSet) {
@@ -43,6 +46,7 @@ func (f *pruneFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.instance, "instance", "", "the controller's --instance")
 	flags.BoolVar(&f.bare, "disable-auto-prefix", false, "the controller's --disable-auto-prefix")
 	flags.BoolVar(&f.keepFeatures, "keep-features", false, "leave the workers' NodeFeatures")
+	flags.StringSliceVar(&f.leases, "leases", []string{leaseName}, "Leases in --namespace to delete as well: those of the controller and of a second scheduler")
 }
 
 func newPrune() *cobra.Command {
@@ -80,8 +84,17 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if _, err := fmt.Fprintf(out, "removed what was written on %d nodes\n", nodes); err != nil {
 		return err
 	}
-	if err != nil || f.keepFeatures {
+	if err != nil {
 		return err
+	}
+	for _, name := range f.leases {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
+		if err := client.IgnoreNotFound(c.Delete(ctx, lease)); err != nil {
+			return err
+		}
+	}
+	if f.keepFeatures {
+		return nil
 	}
 	features, err := p.features(ctx, f.namespace)
 	if _, err := fmt.Fprintf(out, "removed %d NodeFeatures\n", features); err != nil {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/registry"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules/keys"
@@ -30,6 +31,8 @@ import (
 type Options struct {
 	Registry *registry.Registry
 	Tally    *registry.Tally
+	// View is shown what the rules are given of each node.
+	View *registry.View
 	// RulesChanged delivers an event whenever all nodes have to be looked at again.
 	RulesChanged <-chan event.GenericEvent
 	Sources      Sources
@@ -40,13 +43,11 @@ type Options struct {
 	DryRun bool
 	// Grace is how long what a vanished worker published goes on counting; 0: not at all, as in NFD.
 	Grace    time.Duration
-	Breaker  *Breaker
+	Breaker  *budget.Breaker
 	Watchdog *Watchdog
 	Clock    clock.PassiveClock
 	// Parallel is how many nodes are worked on at once.
 	Parallel int
-	// Resync is how often all nodes are looked at without any reason; 0: never.
-	Resync time.Duration
 }
 
 // Add registers the controller. What it watches, and why:
@@ -56,10 +57,6 @@ type Options struct {
 //   - NodeFeatures: what is known of a node has changed.
 //   - changes of the rules, through the registry: every node may be affected.
 func Add(mgr ctrl.Manager, opt Options) error {
-	ctx := context.Background()
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &feed.NodeFeature{}, byNode, indexByNode); err != nil {
-		return err
-	}
 	r := &Reconciler{
 		client:   mgr.GetClient(),
 		live:     mgr.GetAPIReader(),
@@ -68,15 +65,18 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		registry: opt.Registry,
 		tally:    opt.Tally,
 		sources:  opt.Sources,
-		keys:     opt.Keys,
+		merge: feed.Gather{
+			Namespace: opt.Sources.Namespace, Keys: *opt.Keys, IgnoreLabels: opt.Sources.IgnoreLabels, Record: opt.Policy.Record,
+		},
 		policy:   opt.Policy,
 		disable:  opt.Disable,
 		dryRun:   opt.DryRun,
 		grace:    opt.Grace,
 		breaker:  opt.Breaker,
 		watchdog: opt.Watchdog,
+		view:     opt.View,
 		damper:   newDamper(opt.Clock),
-		metrics:  newMetrics(),
+		metrics:  sharedMetrics(),
 		memory:   newMemory(),
 	}
 	// A standby fills its queue too, so that it has everything at hand when it takes over.

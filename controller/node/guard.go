@@ -50,7 +50,7 @@ func (r *Reconciler) budget(ctx context.Context, node *corev1.Node, p *plan.Plan
 		return p
 	}
 	r.metrics.held.Inc()
-	if wait == r.breaker.budget.Hold { // the first time
+	if wait == r.breaker.Hold() { // the first time
 		r.events.Eventf(node, corev1.EventTypeWarning, "RemovalHeld",
 			"too many nodes lose labels or resources at once; held for %s unless it is confirmed", wait)
 	}

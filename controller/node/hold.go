@@ -29,7 +29,7 @@ func (r *Reconciler) gather(ctx context.Context, node *corev1.Node, known *memo)
 		return nil, 0, err
 	}
 	for _, f := range list {
-		if r.sources.own(f) {
+		if r.merge.Own(f) {
 			known.own, known.lostAt, known.stranger = f, time.Time{}, false
 			return list, 0, nil
 		}
@@ -45,7 +45,9 @@ func (r *Reconciler) gather(ctx context.Context, node *corev1.Node, known *memo)
 	if known.own == nil {
 		return list, held, nil
 	}
-	return r.sources.sort(append(list, known.own)), held, nil
+	list = append(list, known.own)
+	r.merge.Sort(list)
+	return list, held, nil
 }
 
 // confirmLost asks the API server itself for each object that counted with the last pass and is no longer in the cache, and

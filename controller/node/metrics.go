@@ -1,6 +1,8 @@
 package node
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -15,6 +17,9 @@ type metrics struct {
 	labels, resources, taints         prometheus.Counter
 	evaluation                        prometheus.Histogram
 }
+
+// sharedMetrics are those of the process, however many managers it starts one after another.
+var sharedMetrics = sync.OnceValue(newMetrics)
 
 func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {
@@ -38,8 +43,7 @@ func newMetrics() *metrics {
 	for _, c := range []prometheus.Collector{
 		m.requests, m.updates, m.failures, m.held, m.labels, m.resources, m.taints, m.errors, m.evaluation,
 	} {
-		// Registered twice only where a test starts two managers in one process; the first one counts for both.
-		_ = ctrlmetrics.Registry.Register(c)
+		ctrlmetrics.Registry.MustRegister(c)
 	}
 	return m
 }

@@ -11,9 +11,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -26,16 +27,17 @@ type Reconciler struct {
 	registry *registry.Registry
 	tally    *registry.Tally
 	sources  Sources
-	keys     *keys.Policy
+	merge    feed.Gather
 	policy   plan.Policy
 	disable  Disable
 	dryRun   bool
 	grace    time.Duration
-	breaker  *Breaker
+	breaker  *budget.Breaker
 	damper   *damper
 	watchdog *Watchdog
 	metrics  *metrics
 	memory   *memory
+	view     *registry.View
 }
 
 // Disable leaves kinds of outputs out.
@@ -72,7 +74,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	before := known.outcome
-	outcome := r.eval(linked, r.input(&node, features), before)
+	in := r.merge.Input(&node, features)
+	r.view.Put(in)
+	outcome := r.eval(linked, in, before)
 	wish := r.plan(&node, outcome)
 	p, again := r.guard(ctx, &node, wish, known, linked.Generation, held)
 	if !r.dryRun {
@@ -117,6 +121,7 @@ func failure(f *rules.Failure) string { return f.Ref.String() + ": " + f.Message
 func (r *Reconciler) forget(name string) {
 	r.memory.forget(name)
 	r.tally.Forget(name)
+	r.view.Forget(name)
 	r.breaker.Withdraw(name)
 	r.damper.forget(name)
 }

@@ -24,12 +24,14 @@ type contribution struct {
 	matched    map[string]bool
 	failures   map[string]string          // object -> message
 	conflicts  map[string]map[string]bool // object -> conflict in words
+	failed     *rules.Failure             // the rule whose fail action keeps the node as it was
 }
 
 type counts struct {
 	matched   int
 	failures  map[string]string // node -> message
 	conflicts map[string]int    // conflict in words -> nodes
+	rejected  map[string]string // node -> message of the fail action
 }
 
 // Summary is what the status of an object says.
@@ -44,6 +46,11 @@ type Summary struct {
 	Conflicts []string
 	// MoreConflicts is how many others there are.
 	MoreConflicts int
+	// Rejected is how many nodes a fail action of the object keeps as they were; RejectedNode is the first of them by name, and
+	// Rejection what the action says.
+	Rejected     int
+	RejectedNode string
+	Rejection    string
 }
 
 // maxConflicts is how many conflicts a status names: enough to see what is going on, few enough to read.
@@ -105,6 +112,12 @@ func (t *Tally) Summary(object string) Summary {
 			out.FirstNode, out.Message = node, message
 		}
 	}
+	out.Rejected = len(c.rejected)
+	for node, message := range c.rejected {
+		if out.RejectedNode == "" || node < out.RejectedNode {
+			out.RejectedNode, out.Rejection = node, message
+		}
+	}
 	for text := range c.conflicts {
 		out.Conflicts = append(out.Conflicts, text)
 	}
@@ -116,7 +129,7 @@ func (t *Tally) Summary(object string) Summary {
 }
 
 func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
-	c := &contribution{outcome: o, complaints: complaints, matched: map[string]bool{}}
+	c := &contribution{outcome: o, complaints: complaints, matched: map[string]bool{}, failed: o.Failed}
 	o.Matched(func(object string) { c.matched[object] = true })
 	for _, r := range o.Rules() {
 		if r.Err != nil {
@@ -161,7 +174,7 @@ func (c *contribution) fail(object, message string) {
 func (t *Tally) of(object string) *counts {
 	c := t.objects[object]
 	if c == nil {
-		c = &counts{failures: map[string]string{}, conflicts: map[string]int{}}
+		c = &counts{failures: map[string]string{}, conflicts: map[string]int{}, rejected: map[string]string{}}
 		t.objects[object] = c
 	}
 	return c
@@ -181,6 +194,11 @@ func (t *Tally) add(node string, c *contribution, touched map[string]bool) {
 			t.of(object).conflicts[text]++
 		}
 		touched[object] = true
+	}
+	if f := c.failed; f != nil {
+		t.of(f.Object).rejected[node] = fmt.Sprintf("rule %q: %s", f.Rule, f.Message)
+		touched[f.Object] = true
+		failedNodes().Inc()
 	}
 }
 
@@ -204,6 +222,11 @@ func (t *Tally) subtract(node string, c *contribution, touched map[string]bool) 
 			}
 		}
 		touched[object] = true
+	}
+	if f := c.failed; f != nil {
+		delete(t.of(f.Object).rejected, node)
+		touched[f.Object] = true
+		failedNodes().Dec()
 	}
 }
 

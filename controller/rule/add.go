@@ -31,6 +31,8 @@ const statusBuffer = 1024
 type Options struct {
 	Registry *registry.Registry
 	Tally    *registry.Tally
+	// Census says when the counts of the tally mean something.
+	Census *registry.Census
 	// Changed delivers the names of objects whose summary in the tally has changed.
 	Changed <-chan event.GenericEvent
 	// Namespace is the manager's own: the one of Secrets and ConfigMaps that rules refer to.
@@ -96,6 +98,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		client:   mgr.GetClient(),
 		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		tally:    opt.Tally,
+		census:   opt.Census,
 		compiler: c,
 	}
 	return ctrl.NewControllerManagedBy(mgr).

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -29,12 +28,9 @@ type reporter struct {
 	client   client.Client
 	events   record.EventRecorder
 	tally    *registry.Tally
+	census   *registry.Census
 	compiler *compiler
 	said     sync.Map // UID and condition -> what was said of it in an Event
-
-	mu    sync.Mutex
-	since time.Time // when the first status was asked for
-	ready bool      // all nodes have been counted
 }
 
 // Reconcile writes what became of an object's rules, if that has changed.
@@ -53,7 +49,7 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := s.keep(ctx, obj.Name, &obj, known); err != nil {
 		return ctrl.Result{}, fmt.Errorf("keep what the object last came to: %w", err)
 	}
-	if !s.counted(ctx) {
+	if !s.census.Complete(ctx, s.client) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
 	want := status(&obj, known, s.tally.Summary(obj.Name))
@@ -65,28 +61,6 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	obj.Status = want
 	err := s.client.Status().Patch(ctx, &obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	return ctrl.Result{}, client.IgnoreNotFound(err)
-}
-
-// maxCounting is how long a status waits for nodes that have not reported: one node that hangs must not silence all rules.
-const maxCounting = time.Minute
-
-// counted reports whether all nodes have been looked at once since this process began to lead. Until then the counts are
-// on their way up to what the status says already.
-func (s *reporter) counted(ctx context.Context) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ready {
-		return true
-	}
-	if s.since.IsZero() {
-		s.since = time.Now()
-	}
-	var nodes corev1.NodeList
-	if err := s.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return false
-	}
-	s.ready = s.tally.Nodes() >= len(nodes.Items) || time.Since(s.since) > maxCounting
-	return s.ready
 }
 
 // status is what an object's status should be. It is a function of its arguments; times of transitions are kept.
@@ -132,6 +106,13 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *report, sum registry.Summar
 	} else {
 		set(nfdv1alpha1.ConditionHealthy, false, "EvaluationFailed",
 			fmt.Sprintf("on %d nodes; first on %s: %s", sum.Failing, sum.FirstNode, sum.Message))
+	}
+	switch {
+	case sum.Rejected > 0:
+		set(nfdv1alpha1.ConditionRejecting, true, "NodesFailed", fmt.Sprintf(
+			"%d nodes are kept as they were, and their labels may be out of date; first %s: %s", sum.Rejected, sum.RejectedNode, sum.Rejection))
+	case meta.FindStatusCondition(s.Conditions, nfdv1alpha1.ConditionRejecting) != nil:
+		set(nfdv1alpha1.ConditionRejecting, false, "NoNodeFailed", "")
 	}
 	if len(sum.Conflicts) == 0 {
 		set(nfdv1alpha1.ConditionConflicted, false, "NoConflict", "")

@@ -58,6 +58,17 @@ func (f Features) MarshalJSON() ([]byte, error) {
 // NodeName is the Node that the features describe, or empty if the object does not say.
 func (f *NodeFeature) NodeName() string { return f.Labels[nfdv1alpha1.NodeNameLabel] }
 
+// ByNode is the name of the index of NodeFeatures by the Node they describe. Without it each look-up would read all of them.
+const ByNode = "assay.dev/node"
+
+// IndexByNode returns the index keys of a NodeFeature: the Node that it describes, if it says.
+func IndexByNode(f *NodeFeature) []string {
+	if name := f.NodeName(); name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
 // Publisher is namespace/name, which spec.featureSources of a rule is matched against.
 func (f *NodeFeature) Publisher() string { return f.Namespace + "/" + f.Name }
 

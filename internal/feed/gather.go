@@ -22,8 +22,15 @@ type Gather struct {
 	Namespace string
 	// Keys gives labels without a namespace theirs.
 	Keys keys.Policy
+	// IgnoreLabels leaves out spec.labels of all but the worker's own objects.
+	IgnoreLabels bool
 	// Record tells Assay's own labels and annotations apart from those of others.
 	Record plan.Record
+}
+
+// Own reports whether a NodeFeature is the worker's.
+func (g Gather) Own(f *NodeFeature) bool {
+	return f.Namespace == g.Namespace && f.Name == f.NodeName()
 }
 
 // Sort puts NodeFeatures of one node in the order of their merging, the last one winning: Assay's own namespace first, then
@@ -52,6 +59,9 @@ func (g Gather) Input(node *corev1.Node, features []*NodeFeature) rules.Input {
 	for _, f := range features {
 		all = append(all, f.Spec.Features.Facts)
 		in.Publishers = append(in.Publishers, rules.Publisher{Name: f.Publisher(), Facts: f.Spec.Features.Facts})
+		if g.IgnoreLabels && !g.Own(f) {
+			continue
+		}
 		for name, value := range f.Spec.Labels {
 			if in.Labels == nil {
 				in.Labels = map[string]string{}

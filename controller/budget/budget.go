@@ -1,4 +1,5 @@
-package node
+// Package budget holds removals back once they come in masses.
+package budget
 
 import (
 	"sync"
@@ -9,7 +10,7 @@ import (
 
 // Budget says how many nodes may lose keys before somebody should look.
 type Budget struct {
-	// Nodes and Share of all nodes: the larger of the two is allowed in Window.
+	// Nodes and Share of all of them: the larger of the two is allowed in Window.
 	Nodes int
 	Share float64
 	// Window is the time over which removals are counted.
@@ -18,10 +19,10 @@ type Budget struct {
 	Hold time.Duration
 }
 
-// DefaultBudget lets ten nodes or one in twenty lose keys within ten minutes. A cluster that loses more at once has more
+// Default lets ten nodes or one in twenty lose keys within ten minutes. A cluster that loses more at once has more
 // likely lost its publishers than its hardware. Five minutes are enough to look, and short enough that nobody who meant it
 // has to know about the budget.
-var DefaultBudget = Budget{Nodes: 10, Share: 0.05, Window: 10 * time.Minute, Hold: 5 * time.Minute}
+var Default = Budget{Nodes: 10, Share: 0.05, Window: 10 * time.Minute, Hold: 5 * time.Minute}
 
 // Breaker holds back removals of keys that no change of the rules explains, once they come in masses. It is safe for
 // concurrent use.
@@ -61,6 +62,9 @@ func (b *Breaker) Allow(node string, nodes int) (ok bool, again time.Duration) {
 	b.allow(node, now)
 	return true, 0
 }
+
+// Hold is how long something is held back.
+func (b *Breaker) Hold() time.Duration { return b.budget.Hold }
 
 // Withdraw says that a node no longer wants to lose anything.
 func (b *Breaker) Withdraw(node string) {

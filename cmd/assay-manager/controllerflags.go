@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// controllerFlags are the flags of the controller. Those that NFD has bear NFD's names.
+type controllerFlags struct {
+	processFlags
+	ruleFlags
+	leaderElection bool
+}
+
+func (f *controllerFlags) register(flags *pflag.FlagSet) {
+	f.processFlags.register(flags)
+	f.ruleFlags.register(flags)
+	flags.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas write at a time")
+
+	f.toggle(flags, "enable-taints", "let rules create taints", toBool(func(s *settings) *bool { return &s.EnableTaints }))
+	f.toggle(flags, "no-publish", "evaluate and report, and write nothing on Nodes", toBool(func(s *settings) *bool { return &s.NoPublish }))
+	f.setting(flags, "resync-period", "how often all nodes are looked at without any reason; 0: never (default 1h)",
+		toDuration(func(s *settings) *duration { return &s.ResyncPeriod }))
+	f.setting(flags, "removal-grace-period", "how long labels outlive their worker's NodeFeature (default 10m)",
+		toDuration(func(s *settings) *duration { return &s.RemovalGracePeriod }))
+	f.setting(flags, "gc-interval", "how often NodeFeatures without a Node are looked for; 0: never (default 1h)",
+		toDuration(func(s *settings) *duration { return &s.GcInterval }))
+	f.setting(flags, "nfd-api-parallelism", "how many nodes are worked on at once (default 10)", func(s *settings, text string) (err error) {
+		s.NfdApiParallelism, err = strconv.Atoi(text)
+		return err
+	})
+	f.setting(flags, "default-template", "NodeFeatureRuleTemplate that every rule is based on",
+		toText(func(s *settings) *string { return &s.DefaultTemplate }))
+	f.setting(flags, "built-in-rules", "directory of rules that are always in force",
+		toText(func(s *settings) *string { return &s.BuiltInRules }))
+	retire(flags)
+}
+
+func toDuration(at func(*settings) *duration) func(*settings, string) error {
+	return func(s *settings, text string) error { return at(s).set(text) }
+}
+
+// retired are flags that NFD's master has or had, and why they mean nothing here. Manifests go on passing them.
+var retired = map[string]string{
+	"enable-nodefeature-api":  "NodeFeatures are the only way from workers to the controller",
+	"featurerules-controller": "rules are always evaluated",
+	"crd-controller":          "rules are always evaluated",
+	"resource-labels":         "write a rule with extendedResources",
+	"ca-file":                 "workers talk to the API server only",
+	"cert-file":               "workers talk to the API server only",
+	"key-file":                "workers talk to the API server only",
+	"verify-node-name":        "workers talk to the API server only",
+	"grpc-health":             "health is served on --port",
+	"metrics":                 "use --metrics-port",
+	"informer-page-size":      "objects are streamed, not paged",
+	"prune":                   "use the command prune",
+	"logtostderr":             "the log always goes to standard error",
+	"alsologtostderr":         "the log always goes to standard error",
+	"stderrthreshold":         "the log always goes to standard error",
+	"log_dir":                 "the log always goes to standard error",
+	"log_file":                "the log always goes to standard error",
+	"log_file_max_size":       "the log always goes to standard error",
+	"log_backtrace_at":        "use -v",
+	"vmodule":                 "use -v",
+	"add_dir_header":          "the log has one form; see --log-format",
+	"skip_headers":            "the log has one form; see --log-format",
+	"skip_log_headers":        "the log has one form; see --log-format",
+	"one_output":              "the log has one form; see --log-format",
+}
+
+func retire(flags *pflag.FlagSet) {
+	for _, name := range sortedKeys(retired) {
+		flags.String(name, "", retired[name])
+		f := flags.Lookup(name)
+		f.Hidden, f.NoOptDefVal = true, "true"
+	}
+}
+
+// retiredWarnings says of each retired flag that was given why it does nothing.
+func retiredWarnings(cmd *cobra.Command) (warnings []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if why, ok := retired[f.Name]; ok {
+			warnings = append(warnings, fmt.Sprintf("flag -%s has no effect: %s", f.Name, why))
+		}
+	})
+	return warnings
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

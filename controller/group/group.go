@@ -1,0 +1,205 @@
+// Package group keeps lists of the nodes that satisfy NodeFeatureGroups. It is the only writer of their status.
+package group
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/rules"
+)
+
+const (
+	// maxNodes is how many members a status names: 5,000 names of 60 bytes are a third of what etcd takes. The count counts all.
+	maxNodes = 5000
+	// delay is how long changes of nodes are gathered: a fleet that is upgraded changes node by node, and each write of a
+	// large group goes to everybody who watches it.
+	delay = time.Second
+	// maxErrors is how many mistakes a condition spells out.
+	maxErrors = 10
+)
+
+// Options of the controller.
+type Options struct {
+	Rules rules.Options
+	View  *registry.View
+	// Census says when the view shows all nodes.
+	Census *registry.Census
+	// NodesChanged delivers an event whenever a node has other features.
+	NodesChanged <-chan event.GenericEvent
+}
+
+// Reconciler writes the status of one group.
+type Reconciler struct {
+	client client.Client
+	opt    Options
+
+	mu       sync.Mutex
+	programs map[types.NamespacedName]*program
+}
+
+// program is a group's rules, compiled.
+type program struct {
+	uid        types.UID
+	generation int64
+	rules      *rules.Program
+	cache      *rules.Cache
+	errors     field.ErrorList
+}
+
+// Add registers the controller. It watches the groups of all namespaces, and what the rules are given of nodes.
+func Add(mgr ctrl.Manager, opt Options) error {
+	r := &Reconciler{client: mgr.GetClient(), opt: opt, programs: map[types.NamespacedName]*program{}}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("group").
+		For(&nfdv1alpha1.NodeFeatureGroup{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Channel(opt.NodesChanged, gathered{r: r})).
+		Complete(r)
+}
+
+// gathered puts all groups into the queue after a delay.
+type gathered struct {
+	handler.Funcs
+	r *Reconciler
+}
+
+// Generic implements handler.EventHandler.
+func (g gathered) Generic(ctx context.Context, _ event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	var list nfdv1alpha1.NodeFeatureGroupList
+	if err := g.r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return // only before the cache has started, when every group is due anyway
+	}
+	for i := range list.Items {
+		q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}, delay)
+	}
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var obj nfdv1alpha1.NodeFeatureGroup
+	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !r.opt.Census.Complete(ctx, r.client) {
+		return ctrl.Result{RequeueAfter: delay}, nil
+	}
+	p := r.compiled(&obj)
+	want := status(&obj, p, p.members(r.opt.View.Nodes()))
+	if equality.Semantic.DeepEqual(obj.Status, want) {
+		return ctrl.Result{}, nil
+	}
+	before := obj.DeepCopy()
+	obj.Status = want
+	requests.Inc()
+	err := r.client.Status().Patch(ctx, &obj, client.MergeFrom(before))
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// compiled returns the rules of a group, which are those of an object that writes nothing: variables are visible to the rules
+// after them as rule.matched, as in NFD, and what NodeFeatureRules produce is not.
+func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
+	key := client.ObjectKeyFromObject(obj)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.programs[key]; p != nil && p.uid == obj.UID && p.generation == obj.Generation {
+		return p
+	}
+	spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
+	for i := range obj.Spec.Rules {
+		g := &obj.Spec.Rules[i]
+		spec.Rules = append(spec.Rules, nfdv1alpha1.Rule{
+			Name: g.Name, Vars: g.Vars, VarsTemplate: g.VarsTemplate, MatchFeatures: g.MatchFeatures, MatchAny: g.MatchAny,
+		})
+	}
+	opt := r.opt.Rules
+	opt.DefaultScope = "" // scopes are for rules
+	set, report := rules.CompileSpec(obj.Name, spec, opt)
+	p := &program{
+		uid: obj.UID, generation: obj.Generation, rules: rules.Link(opt, set), cache: rules.NewCache(), errors: report.Errors,
+	}
+	r.programs[key] = p
+	return p
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.programs, key)
+}
+
+// members returns the names of the nodes that satisfy at least one of the rules, in the order given.
+func (p *program) members(nodes []rules.Input) []string {
+	var out []string
+	for _, in := range nodes {
+		in.Labels = nil
+		matched := false
+		p.cache.Eval(p.rules, in, nil).Matched(func(string) { matched = true })
+		if matched {
+			out = append(out, in.Node.Name)
+		}
+	}
+	return out
+}
+
+// status is what a group's status should be.
+func status(obj *nfdv1alpha1.NodeFeatureGroup, p *program, members []string) nfdv1alpha1.NodeFeatureGroupStatus {
+	s := *obj.Status.DeepCopy()
+	s.ObservedGeneration = obj.Generation
+	s.Count = ptr.To(int32(len(members)))
+	s.Nodes = nil
+	for _, name := range members[:min(len(members), maxNodes)] {
+		s.Nodes = append(s.Nodes, nfdv1alpha1.FeatureGroupNode{Name: name})
+	}
+	c := metav1.Condition{
+		Type: nfdv1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Compiled", ObservedGeneration: obj.Generation,
+	}
+	if len(p.errors) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", mistakes(p.errors)
+	} else if len(members) > maxNodes {
+		c.Message = fmt.Sprintf("the list is cut at %d names", maxNodes)
+	}
+	meta.SetStatusCondition(&s.Conditions, c)
+	return s
+}
+
+// mistakes spells out the first mistakes, with the paths that they have in a group.
+func mistakes(errs field.ErrorList) string {
+	var out []string
+	for i, err := range errs {
+		if i == maxErrors {
+			out = append(out, fmt.Sprintf("and %d more", len(errs)-i))
+			break
+		}
+		out = append(out, strings.Replace(err.Error(), "spec.rules[", "spec.featureGroupRules[", 1))
+	}
+	return strings.Join(out, "; ")
+}
+
+var requests = prometheus.NewCounter(prometheus.CounterOpts{
+	Name: "nfd_master_node_feature_group_update_requests_total", Help: "Writes of the status of NodeFeatureGroups that were tried.",
+})
+
+func init() { ctrlmetrics.Registry.MustRegister(requests) }

@@ -1,0 +1,231 @@
+// Package orphan deletes NodeFeatures of Nodes that have departed. It is the only one that deletes them.
+package orphan
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/internal/feed"
+)
+
+const (
+	// DefaultInterval is how often objects without a Node are looked at again, as in NFD.
+	DefaultInterval = time.Hour
+	// DefaultGrace is how long an object outlives its Node: a machine that is set up anew comes back under its name.
+	DefaultGrace = 10 * time.Minute
+	// precede is how long an object may wait for a Node that has never been seen. Whoever publishes for machines that are
+	// still to come does so within a day; what is older was left behind while nobody looked.
+	precede = 24 * time.Hour
+)
+
+// Options of the controller.
+type Options struct {
+	// Interval is how often objects without a Node are looked at again; 0: nothing is ever deleted.
+	Interval time.Duration
+	// Grace is how long an object outlives its Node.
+	Grace   time.Duration
+	Breaker *budget.Breaker
+	Clock   clock.PassiveClock
+}
+
+// Reconciler decides on one NodeFeature.
+type Reconciler struct {
+	client client.Client
+	live   client.Reader
+	events record.EventRecorder
+	opt    Options
+
+	mu       sync.Mutex
+	missing  map[client.ObjectKey]time.Time // since when the Node of an object has not been there
+	seen     map[string]bool                // Nodes that this process has seen
+	nameless map[client.ObjectKey]bool      // reported already
+}
+
+// Add registers the controller. It watches NodeFeatures, and Nodes that go.
+func Add(mgr ctrl.Manager, opt Options) error {
+	if opt.Interval <= 0 {
+		return nil
+	}
+	r := &Reconciler{
+		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
+		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
+		opt:      opt,
+		missing:  map[client.ObjectKey]time.Time{},
+		seen:     map[string]bool{},
+		nameless: map[client.ObjectKey]bool{},
+	}
+	comesOrGoes := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetLabels()[nfdv1alpha1.NodeNameLabel] != e.ObjectNew.GetLabels()[nfdv1alpha1.NodeNameLabel]
+	}}
+	nodes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("orphan").
+		For(&feed.NodeFeature{}, builder.WithPredicates(comesOrGoes)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.objectsOf), builder.WithPredicates(nodes)).
+		Complete(r)
+}
+
+// objectsOf are the NodeFeatures that describe a Node.
+func (r *Reconciler) objectsOf(ctx context.Context, node client.Object) []reconcile.Request {
+	var list feed.NodeFeatureList
+	err := r.client.List(ctx, &list, client.MatchingFields{feed.ByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil
+	}
+	out := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return out
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var f feed.NodeFeature
+	if err := r.client.Get(ctx, req.NamespacedName, &f, client.UnsafeDisableDeepCopy); err != nil {
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if f.NodeName() == "" {
+		r.reportNameless(&f)
+		return ctrl.Result{}, nil
+	}
+	var node corev1.Node
+	err := r.client.Get(ctx, client.ObjectKey{Name: f.NodeName()}, &node, client.UnsafeDisableDeepCopy)
+	if err == nil {
+		r.found(req.NamespacedName, f.NodeName())
+		return ctrl.Result{}, nil
+	}
+	if !apierrors.IsNotFound(err) || f.DeletionTimestamp != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if wait := r.wait(req.NamespacedName, &f); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	return r.remove(ctx, &f)
+}
+
+// wait is how long an object has to be left alone still.
+func (r *Reconciler) wait(key client.ObjectKey, f *feed.NodeFeature) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.opt.Clock.Now()
+	since, known := r.missing[key]
+	if !known {
+		since = now
+		r.missing[key] = now
+	}
+	wait := r.opt.Grace - now.Sub(since)
+	if !r.hadNode(f) {
+		wait = max(wait, precede-now.Sub(f.CreationTimestamp.Time))
+	}
+	if wait <= 0 {
+		return 0
+	}
+	return min(wait, r.opt.Interval)
+}
+
+// hadNode reports whether it is known that the Node of an object once existed: it was seen, or owns the object, or a worker ran
+// on it.
+func (r *Reconciler) hadNode(f *feed.NodeFeature) bool {
+	if r.seen[f.NodeName()] || f.Annotations[nfdv1alpha1.WorkerVersionAnnotation] != "" {
+		return true
+	}
+	for _, o := range f.OwnerReferences {
+		if o.Kind == "Node" && o.APIVersion == "v1" {
+			return true
+		}
+	}
+	return false
+}
+
+// remove deletes an object, once the API server has confirmed that it and its Node are what the cache says, and as far as the
+// budget goes.
+func (r *Reconciler) remove(ctx context.Context, f *feed.NodeFeature) (ctrl.Result, error) {
+	var node metav1.PartialObjectMetadata
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	err := r.live.Get(ctx, client.ObjectKey{Name: f.NodeName()}, &node)
+	if err == nil {
+		return ctrl.Result{RequeueAfter: r.opt.Interval}, nil // the cache is behind
+	}
+	if !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, err
+	}
+	var all feed.NodeFeatureList
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, err
+	}
+	if ok, again := r.opt.Breaker.Allow(f.Publisher(), len(all.Items)); !ok {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	err = r.client.Delete(ctx, f.DeepCopyObject().(*feed.NodeFeature), client.Preconditions{UID: &f.UID, ResourceVersion: &f.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		failures.WithLabelValues("NodeFeature").Inc()
+		return ctrl.Result{}, err
+	}
+	deleted.WithLabelValues("NodeFeature").Inc()
+	logf.FromContext(ctx).Info("deleted the NodeFeature of a node that has gone", "object", f.Publisher(), "node", f.NodeName())
+	return ctrl.Result{}, nil
+}
+
+// reportNameless says once of an object that it has no effect.
+func (r *Reconciler) reportNameless(f *feed.NodeFeature) {
+	key := client.ObjectKeyFromObject(f)
+	r.mu.Lock()
+	said := r.nameless[key]
+	r.nameless[key] = true
+	r.mu.Unlock()
+	if !said {
+		r.events.Eventf(f, corev1.EventTypeWarning, "NoNodeName",
+			"the label %s is missing or empty, so the object has no effect; it is left alone", nfdv1alpha1.NodeNameLabel)
+	}
+}
+
+func (r *Reconciler) found(key client.ObjectKey, node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.missing, key)
+	delete(r.nameless, key)
+	r.seen[node] = true
+	r.opt.Breaker.Withdraw(key.String())
+}
+
+func (r *Reconciler) forget(key client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.missing, key)
+	delete(r.nameless, key)
+	r.opt.Breaker.Withdraw(key.String())
+}
+
+// The metrics of nfd-gc.
+var (
+	deleted = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "nfd_gc_objects_deleted_total", Help: "Objects of departed nodes that were deleted.",
+	}, []string{"kind"})
+	failures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "nfd_gc_object_delete_failures_total", Help: "Objects of departed nodes that could not be deleted.",
+	}, []string{"kind"})
+)
+
+func init() { ctrlmetrics.Registry.MustRegister(deleted, failures) }
