@@ -13,6 +13,7 @@ LDFLAGS := -s -w -X $(MODULE)/internal/build.version=$(VERSION) -X $(MODULE)/int
 # Pinned tools, each in a module of its own so that none raises a version that Assay itself uses. `go tool` compiles them
 # once and keeps the binary in Go's build cache, by version.
 CONTROLLER_GEN = go tool -modfile=hack/tools/controller-gen/go.mod controller-gen
+HELM           = go tool -modfile=hack/chart/go.mod helm
 GOLANGCI_LINT  = go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
@@ -76,6 +77,23 @@ PLATFORMS ?= linux/amd64,linux/arm64
 .PHONY: images
 images: ## Build the container images as OCI archives in dist/ (PLATFORMS=linux/amd64 for one platform, IMAGES=assay-worker for one image)
 	go run -C hack/images . -root $(CURDIR) -out $(CURDIR)/dist -version '$(VERSION)' -commit '$(COMMIT)' -ldflags '$(LDFLAGS)' -platforms '$(PLATFORMS)' $(IMAGES)
+
+.PHONY: chart
+chart: ## Generate the chart's copies, schema, values.md and the kustomize base, and check the chart
+	go run ./charts/generate
+	$(HELM) lint --strict charts/assay
+	$(HELM) template assay charts/assay --namespace assay-system --skip-tests --no-hooks | go run ./charts/generate -base hack/kustomize/base
+
+.PHONY: test-chart
+test-chart: ## Test the images and the chart: its templates, schema and rendering (the first time compiles Helm: 2 minutes)
+	@echo "== images and chart"
+	@go test -C hack/images ./...
+	@go test -C hack/chart ./...
+
+.PHONY: test-node
+test-node: ## Install the chart on a real node: kubelet and containerd in namespaces of their own (Linux, root; skipped elsewhere)
+	@echo "== real node"
+	@go build -o bin/test-node ./test/node && bin/test-node
 
 ##@ Now and then
 

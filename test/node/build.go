@@ -18,6 +18,9 @@ import (
 // version is the tag of the images that are built here.
 const version = "v0.0.0-test"
 
+// stamp tells the programs their version.
+const stamp = "-s -w -X main.version=" + version + " -X github.com/assay-project/assay/internal/build.version=" + version
+
 // imageDir holds the archives of images, binDir programs; both under the directory of the run.
 const (
 	imageDir = "images"
@@ -68,7 +71,7 @@ func build(ctx context.Context, dir string) error {
 	}
 	platform := "linux/" + runtime.GOARCH
 	for _, args := range [][]string{
-		{"-version", version, "assay-worker", "assay-manager"},
+		{"-version", version, "-ldflags", stamp, "assay-worker", "assay-manager"},
 		{"pack", pauseImage, pause},
 		{"-fast", "pack", "registry.k8s.io/kube-scheduler:" + kube.Version, scheduler},
 	} {

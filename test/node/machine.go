@@ -60,6 +60,9 @@ func startMachine(ctx context.Context, dir string, say func(string)) (*machine, 
 		return m, err
 	}
 	say("the control plane answers")
+	if err := serveDNS(ctx, m.client, nodeIP); err != nil {
+		return m, err
+	}
 	for _, part := range []struct {
 		what  string
 		start func(context.Context) error
@@ -182,6 +185,8 @@ func (m *machine) kubelet(ctx context.Context) error {
 		"cgroupRoot":                  "/" + cgroupName(m.dir),
 		"failCgroupV1":                false, // still in use, here among others
 		"failSwapOn":                  false,
+		"clusterDNS":                  []string{nodeIP},
+		"clusterDomain":               clusterDomain,
 		"podCIDR":                     podRange,
 		"resolvConf":                  "",
 		"registerNode":                true,
@@ -226,6 +231,8 @@ func (m *machine) proxy(ctx context.Context) error {
 		"hostnameOverride": nodeName,
 		"clientConnection": map[string]any{"kubeconfig": user.Kubeconfig},
 		// Zero leaves the kernel's limits as they are; they are the whole machine's.
+		// Pods on the same bridge would answer each other without the way back through the translation of addresses.
+		"iptables":  map[string]any{"masqueradeAll": true},
 		"conntrack": map[string]any{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
 	})
 	if err != nil {

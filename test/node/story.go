@@ -47,6 +47,16 @@ var steps = []step{
 	{"helm install --wait", install},
 	{"the Node has the features of this machine", labelled},
 	{"a rule labels the Node", goodRule},
+	{"the webhook refuses a broken rule", brokenRule},
+	{"a node cannot publish for others", onlyItself},
+	{"helm test", helmTest},
+	{"labels outlive the worker's pod", replaceWorker},
+	{"rules can be applied without the webhook", withoutWebhook},
+	{"helm upgrade, and no label flaps", upgrade},
+	{"the second scheduler places pods by features", schedule},
+	{"helm rollback, and no label flaps", rollback},
+	{"memory at work", memory},
+	{"helm uninstall leaves the Node as it was", uninstall},
 }
 
 func asSkipped(err error, skip *skipped) bool { return errors.As(err, skip) }
@@ -175,19 +185,4 @@ func goodRule(ctx context.Context, s *story) error {
 	}
 	s.note("%.2f s from apply to label", time.Since(began).Seconds())
 	return nil
-}
-
-// explain prints what helps to understand a failure.
-func (s *story) explain(ctx context.Context) {
-	for _, args := range [][]string{
-		{"get", "pods,deployments,daemonsets,jobs", "-A", "-o", "wide"},
-		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
-		{"logs", "-n", namespace, "-l", "app.kubernetes.io/instance=" + release, "--prefix", "--tail=30", "--all-containers"},
-	} {
-		out, err := s.Kubectl(ctx, args...)
-		fmt.Printf("--- kubectl %s\n%s", strings.Join(args, " "), out)
-		if err != nil {
-			fmt.Println(err)
-		}
-	}
 }

@@ -1,0 +1,334 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/assay-project/assay/test/cluster"
+)
+
+const broken = `
+apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: broken}
+spec:
+  rules:
+  - name: broken
+    labels: {broken: "true"}
+    matchFeatures:
+    - feature: kernel.version
+      matchExpressions: {major: {op: InRegexp, value: ["("]}}
+`
+
+// brokenRule applies a rule that the CustomResourceDefinition cannot see to be wrong.
+func brokenRule(ctx context.Context, s *story) error {
+	began := time.Now()
+	err := cluster.WaitFor(ctx, "the webhook's configuration", func(ctx context.Context) error {
+		_, err := s.Kubectl(ctx, "get", "validatingwebhookconfiguration", "assay")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if waited := time.Since(began); waited > time.Second {
+		s.note("its configuration came %.1f s later", waited.Seconds())
+	}
+	_, err = s.KubectlInput(ctx, broken, "apply", "-f", "-")
+	if err == nil {
+		return errors.New("it was accepted")
+	}
+	for _, want := range []string{"spec.rules[0].matchFeatures[0].matchExpressions[major].value[0]", "regular expression"} {
+		if !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("the refusal does not contain %q: %w", want, err)
+		}
+	}
+	_, reason, _ := strings.Cut(err.Error(), "exit status 1: ")
+	s.note("%s", strings.TrimSpace(reason))
+	return nil
+}
+
+// onlyItself writes as the worker, with a token that is of no node's.
+func onlyItself(ctx context.Context, s *story) error {
+	token, err := s.Kubectl(ctx, "create", "token", "-n", namespace, release+"-worker")
+	if err != nil {
+		return err
+	}
+	server := s.RESTConfig().Host
+	as := []string{"--server=" + server, "--certificate-authority=" + s.path("cluster/pki/ca.crt"), "--token=" + strings.TrimSpace(token), "--kubeconfig=/dev/null"}
+	object := "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeature\nmetadata: {name: node-2, namespace: " + namespace +
+		", labels: {nfd.node.kubernetes.io/node-name: node-2}}\nspec: {labels: {stolen: \"true\"}}\n"
+	if _, err := s.KubectlInput(ctx, object, append(as, "create", "-f", "-")...); err == nil {
+		return errors.New("a NodeFeature of another node was accepted")
+	} else if !strings.Contains(err.Error(), "token names none") {
+		return fmt.Errorf("refused, but not by the policy: %w", err)
+	}
+	for _, forbidden := range []string{"nodes", "secrets", "pods", "nodefeaturerules.nfd.k8s-sigs.io"} {
+		if _, err := s.Kubectl(ctx, append(as, "get", forbidden, "-n", namespace)...); err == nil {
+			return fmt.Errorf("the worker may read %s", forbidden)
+		}
+	}
+	return nil
+}
+
+func helmTest(ctx context.Context, s *story) error {
+	out, err := s.helm(ctx, "test", release, "--namespace="+namespace, "--timeout=60s")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(out, "Succeeded") {
+		return errors.New(out)
+	}
+	return nil
+}
+
+// watched does something during which no label may go away or change.
+func (s *story) watched(ctx context.Context, do func() error) error {
+	watch, err := s.watchLabels(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(), watch.end())
+}
+
+func replaceWorker(ctx context.Context, s *story) error {
+	return s.watched(ctx, func() error {
+		if _, err := s.Kubectl(ctx, "delete", "pod", "-n", namespace, "-l", "app.kubernetes.io/component=worker"); err != nil {
+			return err
+		}
+		_, err := s.Kubectl(ctx, "rollout", "status", "-n", namespace, "daemonset/"+release+"-worker", "--timeout=60s")
+		return err
+	})
+}
+
+func withoutWebhook(ctx context.Context, s *story) error {
+	if _, err := s.Kubectl(ctx, "delete", "pod", "-n", namespace, "-l", "app.kubernetes.io/component=webhook", "--force", "--grace-period=0"); err != nil {
+		return err
+	}
+	second := strings.NewReplacer("name: linux", "name: second", "runs-linux", "second").Replace(rule)
+	if _, err := s.KubectlInput(ctx, second, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if err := s.waitLabel(ctx, featureNS+"second"); err != nil {
+		return err
+	}
+	_, err := s.Kubectl(ctx, "rollout", "status", "-n", namespace, "deployment/"+release+"-webhook", "--timeout=60s")
+	return err
+}
+
+func upgrade(ctx context.Context, s *story) error {
+	return s.watched(ctx, func() error {
+		_, err := s.helm(ctx, append([]string{"upgrade", release, s.chart}, s.values(
+			"controller.replicaCount=2", "worker.config.core.logLevel=debug", "worker.labels.changed=yes", "controller.enableTaints=true",
+			"scheduler.enabled=true",
+		)...)...)
+		return err
+	})
+}
+
+func rollback(ctx context.Context, s *story) error {
+	return s.watched(ctx, func() error {
+		_, err := s.helm(ctx, "rollback", release, "1", "--namespace="+namespace, "--wait", "--timeout=90s")
+		return err
+	})
+}
+
+// pod asks for a feature by an annotation.
+func pod(name, scheduler, feature, element string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+  namespace: default
+  annotations:
+    assay.dev/required-features: |
+      matchFeatures:
+      - feature: %s
+        matchExpressions: {%s: {op: Exists}}
+spec:
+  schedulerName: %s
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: pause, image: %q, imagePullPolicy: Never}
+`, name, feature, element, scheduler, pauseImage)
+}
+
+// schedule asks for what this node has, and for what no node has.
+func schedule(ctx context.Context, s *story) error {
+	began := time.Now()
+	if _, err := s.KubectlInput(ctx, pod("wants-kernel", "assay", "kernel.version", "major"), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if _, err := s.Kubectl(ctx, "wait", "pod/wants-kernel", "-n", "default", "--for=condition=Ready", "--timeout=60s"); err != nil {
+		return err
+	}
+	s.note("a pod ran %.1f s after it was applied", time.Since(began).Seconds())
+	if _, err := s.KubectlInput(ctx, pod("wants-more", "assay", "cpu.cpuid", "NOSUCHFLAG"), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	err := cluster.WaitFor(ctx, "the event of the pod that no node can take", func(ctx context.Context) error {
+		events, err := s.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=wants-more,reason=FailedScheduling"})
+		if err != nil {
+			return err
+		}
+		for _, event := range events.Items {
+			if strings.Contains(event.Message, "cpu.cpuid") {
+				s.note("%s", event.Message)
+				return nil
+			}
+		}
+		return errors.New("there is none that names the feature")
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.Kubectl(ctx, "delete", "pod", "-n", "default", "wants-kernel", "wants-more", "--wait")
+	return err
+}
+
+// memory reads what the programs use. It is reported, not judged: other machines have other hardware.
+func memory(_ context.Context, s *story) error {
+	statuses, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, path := range statuses {
+		command, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if err != nil || !strings.HasPrefix(string(command), "/usr/bin/assay-") {
+			continue
+		}
+		status, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		args := strings.Split(string(command), "\x00")
+		line := filepath.Base(args[0])
+		if line == "assay-manager" {
+			line += " " + args[1]
+		}
+		for field := range strings.Lines(string(status)) {
+			if key, value, _ := strings.Cut(field, ":"); key == "VmRSS" || key == "VmHWM" {
+				line += fmt.Sprintf(" %s %s", key, strings.TrimSpace(value))
+			}
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	s.notes = append(s.notes, lines...)
+	return nil
+}
+
+// uninstall removes the release and compares the Node with what it was before.
+func uninstall(ctx context.Context, s *story) error {
+	if _, err := s.helm(ctx, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout=90s"); err != nil {
+		return err
+	}
+	after, err := s.node(ctx)
+	if err != nil {
+		return err
+	}
+	var left []string
+	for _, m := range []struct {
+		what          string
+		before, after map[string]string
+	}{
+		{"label", s.before.Labels, after.Labels},
+		{"annotation", s.before.Annotations, after.Annotations},
+		{"resource", resources(s.before), resources(after)},
+	} {
+		if !maps.Equal(m.before, m.after) {
+			left = append(left, difference(m.what, m.before, m.after)...)
+		}
+	}
+	if len(after.Spec.Taints) != len(s.before.Spec.Taints) {
+		left = append(left, fmt.Sprintf("taints: %v", after.Spec.Taints))
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("the Node is not as it was: %s", strings.Join(left, ", "))
+	}
+	return s.gone(ctx)
+}
+
+// resources are the names and amounts of a Node's extended resources; the kubelet's own change by themselves.
+func resources(node *corev1.Node) map[string]string {
+	out := map[string]string{}
+	for name, quantity := range node.Status.Capacity {
+		if strings.Contains(string(name), "/") {
+			out[string(name)] = quantity.String()
+		}
+	}
+	return out
+}
+
+func difference(what string, before, after map[string]string) []string {
+	var out []string
+	for key, value := range after {
+		if before[key] != value {
+			out = append(out, fmt.Sprintf("%s %s=%q", what, key, value))
+		}
+	}
+	for key := range before {
+		if _, there := after[key]; !there {
+			out = append(out, fmt.Sprintf("%s %s is missing", what, key))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// gone checks that of the release nothing is left but the definitions, and with them the rules, which are the user's.
+func (s *story) gone(ctx context.Context) error {
+	return cluster.WaitFor(ctx, "the end of all that the release made", func(ctx context.Context) error {
+		var left []string
+		for _, kinds := range []string{
+			"pods,deployments,daemonsets,jobs,services,serviceaccounts,configmaps,roles,rolebindings,networkpolicies,poddisruptionbudgets,secrets,leases,nodefeatures",
+			"clusterroles,clusterrolebindings,priorityclasses,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings",
+		} {
+			out, err := s.Kubectl(ctx, "get", kinds, "-A", "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{"\n"}{end}`)
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(out) {
+				line = strings.TrimSpace(line)
+				if parts := strings.Split(line, "/"); strings.HasPrefix(parts[2], release) || parts[1] == namespace && parts[2] != "default" && parts[2] != "kube-root-ca.crt" {
+					left = append(left, line)
+				}
+			}
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("still there: %s", strings.Join(left, ", "))
+		}
+		if _, err := s.Kubectl(ctx, "get", "nodefeaturerule", "linux"); err != nil {
+			return fmt.Errorf("the user's rule is gone: %w", err)
+		}
+		return nil
+	})
+}
+
+// explain prints what helps to understand a failure.
+func (s *story) explain(ctx context.Context) {
+	for _, args := range [][]string{
+		{"get", "pods,deployments,daemonsets,jobs", "-A", "-o", "wide"},
+		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
+		{"logs", "-n", namespace, "-l", "app.kubernetes.io/instance=" + release, "--prefix", "--tail=30", "--all-containers"},
+	} {
+		out, err := s.Kubectl(ctx, args...)
+		fmt.Printf("--- kubectl %s\n%s", strings.Join(args, " "), out)
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+}
