@@ -36,7 +36,7 @@ tokens, values that look like a MAC or IP address or a UUID, and the name of the
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.worldFlags.register(cmd)
+	f.register(cmd)
 	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
 	cmd.Flags().BoolVar(&f.local, "local", false, "this machine")
 	cmd.Flags().StringVar(&f.name, "name", "node-1", "name of the node in the file")

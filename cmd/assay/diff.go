@@ -36,7 +36,7 @@ Exit codes: 0 nothing would change; 1 something would; 2 it could not be found o
   assay diff --remove old-rules`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.worldFlags.register(cmd)
+	f.register(cmd)
 	cmd.ValidArgsFunction = completeYAML
 	cmd.Flags().StringVar(&f.nodes, "nodes", "", "only these nodes: names and ranges such as n[1-20], with commas")
 	cmd.Flags().StringSliceVar(&f.remove, "remove", nil, "names of objects that would be deleted")

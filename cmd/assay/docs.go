@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/assay-project/assay/cmd/assay/cluster"
 )
 
 // newDocs writes the reference of the command line. It is for the build, so it is not listed.
@@ -103,7 +105,7 @@ func settingFlags() *pflag.FlagSet {
 
 func clusterFlags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&worldFlags{}).Flags.Register(set)
+	(&cluster.Flags{}).Register(set)
 	return set
 }
 

@@ -62,7 +62,7 @@ The exit code is 1 if a rule is wrong or could not be evaluated; everything else
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings about the rules")
 	cmd.Flags().BoolVar(&f.matched, "matched", false, "leave out rules that do not match (text)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "show labels that NodeFeatures ask for directly as well (text)")
-	f.worldFlags.register(cmd)
+	f.register(cmd)
 	cmd.ValidArgsFunction = completeYAML
 	_ = cmd.RegisterFlagCompletionFunc("node", completeNames(&f.Flags, "nodes"))
 	outputFlag(cmd, &f.output, "text", "json", "yaml")

@@ -26,7 +26,7 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 		return err
 	}
 	set := &ruleFiles{}
-	program, broken := (*rules.Program)(nil), error(nil)
+	var program *rules.Program
 	if len(f.rules) > 0 {
 		if set, err = loadRules(cmd, f.rules, w.opt); err != nil {
 			return err
@@ -34,6 +34,7 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 		set.print(cmd.ErrOrStderr(), f.quiet)
 		program = rules.Link(w.opt, set.sets...)
 	} else {
+		var broken error
 		program, broken = w.program(w.rules)
 		note(cmd, broken)
 	}

@@ -32,7 +32,7 @@ what it found; for a key that is not there, the rules that could give it, the ne
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.worldFlags.register(cmd)
+	f.register(cmd)
 	cmd.ValidArgsFunction = completeKeys(&f.Flags)
 	outputFlag(cmd, &f.output, "text", "json")
 	return cmd

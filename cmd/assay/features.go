@@ -33,7 +33,7 @@ Without a PATTERN it lists the features; with one, such as cpu.model.* or pci.de
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.worldFlags.register(cmd)
+	f.register(cmd)
 	cmd.ValidArgsFunction = completeFeatures(&f.Flags)
 	cmd.Flags().IntVar(&f.values, "values", 8, "how many values of each element are shown, the most frequent first")
 	outputFlag(cmd, &f.output, "table", "json", "yaml", "name")

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/build"
@@ -19,6 +23,8 @@ import (
 
 type lintFlags struct {
 	policyFlags
+	connect        cluster.Flags
+	cluster        bool
 	output         string
 	fix            bool
 	strictAdmit    bool
@@ -58,7 +64,9 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")
 	cmd.Flags().BoolVar(&f.failOnWarnings, "fail-on-warnings", false, "exit with 1 if there are warnings")
 	cmd.Flags().BoolVar(&f.names, "ids", true, "look PCI and USB ids up in their databases")
-	f.policyFlags.register(cmd.Flags())
+	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "ask the cluster as well: for bases that are there, and whether any node has the features")
+	f.connect.RegisterMost(cmd.Flags())
+	f.register(cmd.Flags())
 	cmd.ValidArgsFunction = completeYAML
 	outputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")
 	return cmd
@@ -82,10 +90,16 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	if f.names {
 		settings.IDs = &lazyIDs{}
 	}
-	files := input.Manifests(paths, cmd.InOrStdin())
-	checker := check.New(check.Options{
+	options := check.Options{
 		Rules: opt, Lint: settings, Strict: f.strictAdmit, Read: func(p string) ([]byte, error) { return input.Read(p, nil) },
-	}, files...)
+	}
+	if f.cluster {
+		if err := f.ask(cmd.Context(), &options); err != nil {
+			return err
+		}
+	}
+	files := input.Manifests(paths, cmd.InOrStdin())
+	checker := check.New(options, files...)
 	found := make([][]check.Finding, len(files))
 	input.Each(len(files), func(i int) { found[i] = checker.File(files[i]) })
 	list := slices.Concat(found...)
@@ -97,6 +111,32 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if check.Errors(list) > 0 || f.failOnWarnings && len(list) > 0 {
 		return errFound
+	}
+	return nil
+}
+
+// ask finds out what a cluster knows that concerns rules.
+func (f *lintFlags) ask(ctx context.Context, opt *check.Options) error {
+	c, err := f.connect.Connect()
+	if err != nil {
+		return err
+	}
+	templates, err := c.Templates(ctx)
+	if err != nil {
+		return err
+	}
+	published, err := c.Features(ctx, "")
+	if err != nil {
+		return err
+	}
+	opt.Templates, opt.Features = map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, map[string]bool{}
+	for i := range templates {
+		opt.Templates[templates[i].Name] = &templates[i].Spec
+	}
+	for i := range published {
+		for _, name := range published[i].Spec.Features.Names() {
+			opt.Features[strings.ToLower(name)] = true
+		}
 	}
 	return nil
 }

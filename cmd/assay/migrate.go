@@ -36,7 +36,7 @@ Exit codes: 0 nothing would change; 1 something would; 2 it could not be found o
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd) },
 	}
-	f.worldFlags.register(check)
+	f.register(check)
 	check.Flags().StringVar(&f.instance, "instance", "", "instance of NFD")
 	outputFlag(check, &f.output, "text", "json", "yaml")
 	cmd.AddCommand(check)

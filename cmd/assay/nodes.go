@@ -35,7 +35,7 @@ instances or elements).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.worldFlags.register(cmd)
+	f.register(cmd)
 	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "only nodes with these labels")
 	cmd.Flags().StringSliceVarP(&f.columns, "columns", "c", usualColumns, "features to show")

@@ -88,6 +88,9 @@ func (f *rulesFlags) read(cmd *cobra.Command) ([]listedRule, error) {
 	for _, r := range w.rules {
 		out = append(out, listedRule{NodeFeatureRule: r})
 	}
+	for _, r := range w.builtIn {
+		out = append(out, listedRule{NodeFeatureRule: r, builtIn: true})
+	}
 	if len(f.builtIn) > 0 {
 		paths, err := input.Paths(f.builtIn)
 		if err != nil {

@@ -58,7 +58,7 @@ A PATTERN is the name of a feature, with * for any run of characters: pci.*, cpu
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node; the host's name by default")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on, and show what changes")
 	cmd.Flags().BoolVar(&f.all, "all", false, "do not shorten long lists (table)")
-	f.policyFlags.register(cmd.Flags())
+	f.register(cmd.Flags())
 	outputFlag(cmd, &f.output, "table", "json", "yaml", "nodefeature")
 	return cmd
 }

@@ -171,7 +171,7 @@ func (t *tracer) expression(rows *table, feature string, x *match.ExprTrace) {
 	if x.Type != "" {
 		asked += " (" + x.Type + ")"
 	}
-	found := ""
+	var found string
 	switch {
 	case x.Error != "":
 		found = x.Error

@@ -29,7 +29,7 @@ type worldFlags struct {
 }
 
 func (f *worldFlags) register(cmd *cobra.Command) {
-	f.Flags.Register(cmd.Flags())
+	f.Register(cmd.Flags())
 	f.policyFlags.register(cmd.Flags())
 	cmd.Flags().StringSliceVar(&f.from, "from", nil,
 		"look at files instead of a cluster: Nodes, NodeFeatures and NodeFeatureRules as kubectl get -o yaml prints them")
@@ -43,6 +43,7 @@ type world struct {
 	nodes     map[string]*corev1.Node
 	published map[string][]manifest.Published
 	rules     []nfdv1alpha1.NodeFeatureRule
+	builtIn   []nfdv1alpha1.NodeFeatureRule
 	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
 }
 
@@ -185,6 +186,7 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want) e
 	if w.rules, err = c.Rules(ctx); err != nil {
 		return err
 	}
+	w.builtIn = c.BuiltIn(ctx, w.own)
 	templates, err := c.Templates(ctx)
 	for i := range templates {
 		w.templates[templates[i].Name] = &templates[i].Spec
@@ -263,6 +265,12 @@ func (w *world) program(list []nfdv1alpha1.NodeFeatureRule) (*rules.Program, err
 		for _, e := range report.Errors {
 			errs = append(errs, fmt.Errorf("%s: %s", list[i].Name, e.Error()))
 		}
+	}
+	for i := range w.builtIn {
+		opt := w.opt
+		opt.BuiltIn = true
+		set, _ := rules.Compile(&w.builtIn[i], opt)
+		sets = append(sets, set)
 	}
 	return rules.Link(w.opt, sets...), errors.Join(errs...)
 }

@@ -80,10 +80,9 @@ type Document struct {
 	// Root is the object's node. Aliases in it are expanded.
 	Root *yaml.Node
 
-	file    *File
-	prefix  string              // of paths, in a List
-	bad     map[*yaml.Node]bool // nodes that do not have the shape of their type
-	aliased bool
+	file   *File
+	prefix string              // of paths, in a List
+	bad    map[*yaml.Node]bool // nodes that do not have the shape of their type
 }
 
 // File returns the file that the document is in.

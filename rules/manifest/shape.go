@@ -58,7 +58,6 @@ func (w *walker) wrong(n *yaml.Node, code, path, format string, args ...any) *ya
 const fixable = "; assay lint --fix writes it out"
 
 var (
-	jsonType       = reflect.TypeFor[nfdv1alpha1.JSON]()
 	baseType       = reflect.TypeFor[nfdv1alpha1.Base]()
 	ruleType       = reflect.TypeFor[nfdv1alpha1.Rule]()
 	termType       = reflect.TypeFor[nfdv1alpha1.FeatureMatcherTerm]()

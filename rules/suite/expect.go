@@ -40,27 +40,27 @@ func Expect(o *rules.Outcome) *Expectation {
 	for _, r := range o.Rules() {
 		switch {
 		case r.Matched:
-			e.Matched = append(e.Matched, r.Ref.String())
+			e.Matched = append(e.Matched, r.String())
 		case r.Skipped != "":
-			e.Skipped = append(e.Skipped, r.Ref.String()+": "+r.Skipped)
+			e.Skipped = append(e.Skipped, r.String()+": "+r.Skipped)
 		case r.Err != nil:
-			e.Errors = append(e.Errors, r.Ref.String()+": "+r.Err.Error())
+			e.Errors = append(e.Errors, r.String()+": "+r.Err.Error())
 		}
 		if r.Partial != nil {
-			e.Errors = append(e.Errors, r.Ref.String()+": in part: "+r.Partial.Error())
+			e.Errors = append(e.Errors, r.String()+": in part: "+r.Partial.Error())
 		}
 	}
 	for _, r := range o.Rejected() {
-		e.Rejected = append(e.Rejected, strings.TrimSpace(r.Ref.String()+" "+string(r.Kind)+" "+r.Key+": "+r.Reason))
+		e.Rejected = append(e.Rejected, strings.TrimSpace(r.String()+" "+string(r.Kind)+" "+r.Key+": "+r.Reason))
 	}
 	for _, c := range o.Conflicts() {
 		e.Conflicts = append(e.Conflicts, string(c.Kind)+" "+c.Key+": "+c.Kept.String()+" over "+c.Lost.String())
 	}
 	for _, ev := range o.Events() {
-		e.Events = append(e.Events, ev.Ref.String()+" "+ev.Type+" "+ev.Reason+": "+ev.Message)
+		e.Events = append(e.Events, ev.String()+" "+ev.Type+" "+ev.Reason+": "+ev.Message)
 	}
 	for _, m := range o.Messages() {
-		e.Log = append(e.Log, m.Ref.String()+" "+m.Level+": "+m.Text)
+		e.Log = append(e.Log, m.String()+" "+m.Level+": "+m.Text)
 	}
 	if o.Failed != nil {
 		e.Failed = o.Failed.String() + ": " + o.Failed.Message

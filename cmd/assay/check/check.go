@@ -27,6 +27,10 @@ type Options struct {
 	Strict bool
 	// Read returns the text of a file that a document is based on; nil: such bases are not looked at.
 	Read func(path string) ([]byte, error)
+	// Templates are those of the cluster, which rules may be based on; nil: no cluster was asked.
+	Templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
+	// Features are the names of those that any node of the cluster has; nil: no cluster was asked.
+	Features map[string]bool
 }
 
 // Checker checks documents that belong together: a rule finds the templates it is based on among them. It is safe for

@@ -41,6 +41,13 @@ func (c *Checker) Rule(d *manifest.Document) (*nfdv1alpha1.NodeFeatureRule, *rul
 			found = append(found, d.Problem(manifest.Warning, "suspicious", w.Path, w.Message))
 		}
 	}
+	if c.opt.Features != nil {
+		for _, ref := range lint.Features(&object.Spec) {
+			if !c.opt.Features[ref.Feature] && !d.Suspect(ref.Path) {
+				found = append(found, d.Problem(manifest.Warning, "cluster", ref.Path, "no node of the cluster has "+ref.Feature+", so this matches none"))
+			}
+		}
+	}
 	return whole, set, append(problems, found...)
 }
 
@@ -109,6 +116,9 @@ func (c *Checker) lookup(dir string) compose.Lookup {
 		if d := c.templates[strings.TrimPrefix(name, "cluster:")]; d != nil {
 			object, _ := decodeRule(d)
 			return &object.Spec, nil
+		}
+		if spec := c.opt.Templates[strings.TrimPrefix(name, "cluster:")]; spec != nil {
+			return spec, nil
 		}
 		if c.opt.Read == nil || !strings.ContainsAny(name, "./") || strings.Contains(name, "://") {
 			return nil, nil

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -35,10 +34,15 @@ type Flags struct {
 
 // Register adds the flags under kubectl's names.
 func (f *Flags) Register(flags *pflag.FlagSet) {
+	f.RegisterMost(flags)
+	flags.StringVar(&f.overrides.Context.Cluster, "cluster", "", "cluster of the kubeconfig")
+}
+
+// RegisterMost adds all flags but --cluster, which means something else where a cluster is an option.
+func (f *Flags) RegisterMost(flags *pflag.FlagSet) {
 	o := &f.overrides
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; $KUBECONFIG and ~/.kube/config by default")
 	flags.StringVar(&o.CurrentContext, "context", "", "context of the kubeconfig")
-	flags.StringVar(&o.Context.Cluster, "cluster", "", "cluster of the kubeconfig")
 	flags.StringVar(&o.Context.AuthInfo, "user", "", "user of the kubeconfig")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "assay-system", "namespace of Assay's own objects")
 	flags.StringVarP(&o.ClusterInfo.Server, "server", "s", "", "address of the API server")
@@ -96,12 +100,6 @@ type Client struct {
 
 // Server is the address of the API server.
 func (c *Client) Server() string { return c.base.String() }
-
-// TTY reports whether standard error is a terminal, on which progress makes sense.
-func TTY() bool {
-	info, err := os.Stderr.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
 
 func (c *Client) request(ctx context.Context, path string, query url.Values) (*http.Response, error) {
 	u := *c.base

@@ -146,7 +146,7 @@ func (c *Client) read(ctx context.Context, path string, query url.Values, out an
 	if err != nil {
 		return c.unreachable(ctx, err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
 	case err != nil:
@@ -205,4 +205,32 @@ func (c *Client) SampleFeatures(ctx context.Context) ([]feed.NodeFeature, error)
 	}
 	err := c.read(ctx, nfdPath("nodefeatures"), url.Values{"limit": {"10"}}, &page)
 	return page.Items, err
+}
+
+// builtInRules is the ConfigMap in which the controller says which rules are built into it. It is named here as well as in
+// controller/builtin: to import that would double the time that this program takes to start.
+const builtInRules = "assay-builtin-rules"
+
+// BuiltIn returns the rules that are built into the controller of a namespace. There are none if it does not say so, or if
+// one may not read it. Of sensitive ones only the names are known.
+func (c *Client) BuiltIn(ctx context.Context, namespace string) []nfdv1alpha1.NodeFeatureRule {
+	m, err := get[corev1.ConfigMap](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps", builtInRules)
+	if err != nil {
+		return nil
+	}
+	var list []struct {
+		Name string                           `json:"name"`
+		Spec *nfdv1alpha1.NodeFeatureRuleSpec `json:"spec"`
+	}
+	if json.Unmarshal([]byte(m.Data["rules"]), &list) != nil {
+		return nil
+	}
+	out := make([]nfdv1alpha1.NodeFeatureRule, len(list))
+	for i, item := range list {
+		out[i].Name = item.Name
+		if item.Spec != nil {
+			out[i].Spec = *item.Spec
+		}
+	}
+	return out
 }

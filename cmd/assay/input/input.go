@@ -102,7 +102,7 @@ func Read(path string, stdin io.Reader) ([]byte, error) {
 		if err != nil {
 			return nil, plain(err)
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		stdin = f
 	}
 	var b bytes.Buffer
