@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -54,7 +55,7 @@ func ParseYAML(id string, text []byte) (*YAML, error) {
 }
 
 // ParseTrees reads every document of a YAML or JSON text, within the bounds of this package, with aliases expanded. A key
-// that is there twice in a map is an error. The nodes are document nodes.
+// that is there twice in a map is an error, and so is a value behind a lone exclamation mark. The nodes are document nodes.
 func ParseTrees(id string, text []byte) ([]*yaml.Node, error) {
 	if len(text) > MaxText {
 		return nil, &LimitError{What: "bytes in " + id, Got: len(text), Limit: MaxText}
@@ -64,7 +65,7 @@ func ParseTrees(id string, text []byte) ([]*yaml.Node, error) {
 		return nil, fmt.Errorf("%s: this is a binary file, no YAML", id)
 	}
 	var roots []*yaml.Node
-	x := expander{id: id}
+	x := expander{id: id, marks: lostMarks(text)}
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var root yaml.Node
 		if err := d.Decode(&root); errors.Is(err, io.EOF) {
@@ -118,7 +119,32 @@ func (d *YAML) findSpec() error {
 // expander copies a tree with every alias replaced by what it stands for.
 type expander struct {
 	id    string
+	marks map[place]bool // lone exclamation marks
 	nodes int
+}
+
+// place is a line and a column in characters, from 1.
+type place struct{ line, column int }
+
+// lostMarks finds the lone exclamation marks of a text: YAML takes "! eq" for plain eq, and whoever wrote the tree anew would
+// turn a condition into its opposite.
+func lostMarks(text []byte) map[place]bool {
+	marks := map[place]bool{}
+	at := place{1, 1}
+	for i, b := range text {
+		switch {
+		case b == '\n':
+			at = place{at.line + 1, 1}
+			continue
+		case b == '!' && i+1 < len(text) && (text[i+1] == ' ' || text[i+1] == '\t'):
+			marks[at] = true
+		}
+		if !utf8.RuneStart(b) {
+			continue // in the middle of a character
+		}
+		at.column++
+	}
+	return marks
 }
 
 func (x *expander) expand(n *yaml.Node, depth int) (*yaml.Node, error) {
@@ -130,6 +156,10 @@ func (x *expander) expand(n *yaml.Node, depth int) (*yaml.Node, error) {
 	}
 	if depth > MaxNesting {
 		return nil, &LimitError{What: "levels of YAML in " + x.id, Got: depth, Limit: MaxNesting}
+	}
+	if n.Kind == yaml.ScalarNode && n.Style == 0 && x.marks[place{n.Line, n.Column}] {
+		return nil, fmt.Errorf("%s:%d:%d: YAML drops the exclamation mark of %q, and the opposite is meant; put it in quotes",
+			x.id, n.Line, n.Column, "! "+n.Value)
 	}
 	out := *n
 	out.Anchor, out.Alias, out.Content = "", nil, nil
