@@ -21,35 +21,58 @@ ghcr.io/assay-project/{{ .name }}:{{ .root.Chart.AppVersion }}
 {{- end -}}
 
 {{/*
-What rules mean, as arguments: a YAML list. Controller, webhook and extender are given the same ones. What the master's
-configuration says, a value that is set wins over.
+The configuration of the manager, in the form of Node Feature Discovery's master, as YAML. Controller, webhook and extender are
+given the same one: the webhook must not let pass what the controller then refuses.
 */}}
+{{- define "assay.managerConfig" -}}
+{{- $config := deepCopy ((include "assay.controller" . | fromYaml).config | default dict) -}}
+{{- if .Values.hardened -}}
+{{- $own := dict "matchLabels" (dict "kubernetes.io/metadata.name" (include "assay.namespace" .)) -}}
+{{- $config = mustMergeOverwrite (dict "restrictions" (dict "nodeFeatureNamespaceSelector" $own)) $config -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{- define "assay.configMount" -}}
+- {name: config, mountPath: /etc/kubernetes/node-feature-discovery, readOnly: true}
+{{- end -}}
+
+{{- define "assay.configVolume" -}}
+- name: config
+  configMap:
+    name: {{ include "assay.fullname" . }}-manager
+{{- end -}}
+
+{{/* It is read at the start, so pods start anew when it changes. */}}
+{{- define "assay.configChecksum" -}}
+checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
+{{- end -}}
+
+{{/* What rules mean, as arguments that win over the configuration: a YAML list, the same for all three. */}}
 {{- define "assay.ruleArgs" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
-{{- $config := $c.config | default dict -}}
 {{- $args := list -}}
 {{- with $c.instance }}{{ $args = append $args (printf "--instance=%s" .) }}{{ end -}}
-{{- with $c.extraLabelNs | default $config.extraLabelNs }}{{ $args = append $args (printf "--extra-label-ns=%s" (join "," .)) }}{{ end -}}
-{{- with $c.denyLabelNs | default $config.denyLabelNs }}{{ $args = append $args (printf "--deny-label-ns=%s" (join "," .)) }}{{ end -}}
-{{- with $c.labelWhiteList | default $config.labelWhiteList }}{{ $args = append $args (printf "--label-whitelist=%s" .) }}{{ end -}}
+{{- with $c.extraLabelNs }}{{ $args = append $args (printf "--extra-label-ns=%s" (join "," .)) }}{{ end -}}
+{{- with $c.denyLabelNs }}{{ $args = append $args (printf "--deny-label-ns=%s" (join "," .)) }}{{ end -}}
+{{- with $c.labelWhiteList }}{{ $args = append $args (printf "--label-whitelist=%s" .) }}{{ end -}}
 {{- with $c.defaultScope }}{{ $args = append $args (printf "--default-scope=%s" .) }}{{ end -}}
 {{- with $c.defaultNodeScope }}{{ $args = append $args (printf "--default-node-scope=%s" .) }}{{ end -}}
 {{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
 {{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
-{{- if (.Values.featureGates | default dict).DisableAutoPrefix }}{{ $args = append $args "--disable-auto-prefix" }}{{ end -}}
+{{- range $name, $on := .Values.featureGates | default dict }}{{ $args = append $args (printf "--feature-gates=%s=%t" $name $on) }}{{ end -}}
 {{- toYaml $args -}}
 {{- end -}}
 
 {{/* What else the controller is told, as a YAML list. */}}
 {{- define "assay.controllerArgs" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
-{{- $config := $c.config | default dict -}}
 {{- $args := list -}}
-{{- if include "assay.taints" . }}{{ $args = append $args "--enable-taints" }}{{ end -}}
-{{- if $config.noPublish }}{{ $args = append $args "--no-publish" }}{{ end -}}
-{{- with $c.resyncPeriod | default $config.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
+{{- if $c.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
+{{- with $c.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
 {{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
-{{- with $c.nfdApiParallelism | default $config.nfdApiParallelism }}{{ $args = append $args (printf "--nfd-api-parallelism=%d" (int .)) }}{{ end -}}
+{{- with $c.nfdApiParallelism }}{{ $args = append $args (printf "--nfd-api-parallelism=%d" (int .)) }}{{ end -}}
+{{- with (.Values.gc | default dict).interval }}{{ $args = append $args (printf "--gc-interval=%s" .) }}{{ end -}}
 {{- toYaml $args -}}
 {{- end -}}
 
@@ -66,20 +89,14 @@ configuration says, a value that is set wins over.
 {{- if include "assay.foreignImage" . }}
 - image.repository, image.tag: those images hold Node Feature Discovery's programs; Assay's own are used
 {{- end }}
-{{- range $name, $on := .Values.featureGates | default dict }}
-{{- if eq $name "NodeFeatureAPI" }}
-{{- if not $on }}
+{{- if eq (toString (.Values.featureGates | default dict).NodeFeatureAPI) "false" }}
 - featureGates.NodeFeatureAPI: false: features are always published as NodeFeatures
-{{- end }}
-{{- else if ne $name "DisableAutoPrefix" }}
-- featureGates.{{ $name }}
-{{- end }}
 {{- end }}
 {{- if .Values.checksumValuesOnly }}
 - checksumValuesOnly: configuration that changes is read again without a restart
 {{- end }}
-{{- with .Values.gc }}
-- gc: the controller itself removes what Nodes leave behind
+{{- with omit (.Values.gc | default dict) "enable" "interval" }}
+- gc.{{ keys . | sortAlpha | join ", gc." }}: the controller itself removes what Nodes leave behind
 {{- end }}
 {{- if (.Values.topologyUpdater | default dict).enable }}
 - topologyUpdater: Assay publishes no NodeResourceTopology; keep Node Feature Discovery's topology updater for that
@@ -90,7 +107,7 @@ configuration says, a value that is set wins over.
 {{- if (.Values.tls | default dict).enable }}
 - tls: there is no connection between worker and master any more
 {{- end }}
-{{- range $key := list "restrictions" "klog" "informerPageSize" "leaderElection" "autoDefaultNs" "resourceLabels" "featureRulesController" "enableNodeFeatureApi" }}
+{{- range $key := list "klog" "informerPageSize" "autoDefaultNs" "resourceLabels" "featureRulesController" "enableNodeFeatureApi" }}
 {{- if hasKey $config $key }}
 - master.config.{{ $key }}
 {{- end }}

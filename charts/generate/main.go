@@ -1,0 +1,73 @@
+// Command generate writes what of the chart follows from something else: copies of the definitions and policies, the schema and
+// the documentation of its values, and, from the rendered chart on standard input, the kustomize base.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/assay-project/assay/api/crds"
+	"github.com/assay-project/assay/api/policies"
+)
+
+const chartDir = "charts/assay"
+
+func main() {
+	base := flag.String("base", "", "write the kustomize base from standard input into this `directory`, and nothing else")
+	flag.Parse()
+	run := chart
+	if *base != "" {
+		run = func() error { return kustomize(os.Stdin, *base) }
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+// chart writes all that needs no rendering.
+func chart() error {
+	if err := copies("crds", crds.Names(), crds.All()); err != nil {
+		return err
+	}
+	if err := copies("policies", policies.FileNames(), policies.All(policies.Names{})); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
+	if err != nil {
+		return err
+	}
+	root, err := parse(data)
+	if err != nil {
+		return err
+	}
+	schema, err := root.schema()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(chartDir, "values.schema.json"), schema, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile("docs/values.md", root.markdown(), 0o644)
+}
+
+// copies makes a directory of the chart hold exactly these files.
+func copies(dir string, names []string, files map[string][]byte) error {
+	dir = filepath.Join(chartDir, "files", dir)
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range names {
+		data := bytes.TrimPrefix(files[name], []byte("---\n"))
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// property is the part of JSON Schema (draft 7, which Helm 3 and 4 know) that is used.
+type property struct {
+	Schema      string               `json:"$schema,omitempty"`
+	Title       string               `json:"title,omitempty"`
+	Description string               `json:"description,omitempty"`
+	Type        any                  `json:"type,omitempty"`
+	Enum        []string             `json:"enum,omitempty"`
+	Minimum     *int                 `json:"minimum,omitempty"`
+	Maximum     *int                 `json:"maximum,omitempty"`
+	Pattern     string               `json:"pattern,omitempty"`
+	Properties  map[string]*property `json:"properties,omitempty"`
+	Additional  *bool                `json:"additionalProperties,omitempty"`
+}
+
+// schema returns values.schema.json. It is strict: a key that values.yaml does not have is refused, but below those that
+// accept anything.
+func (v *value) schema() ([]byte, error) {
+	root, err := v.property()
+	if err != nil {
+		return nil, err
+	}
+	root.Schema, root.Title, root.Type = "http://json-schema.org/draft-07/schema#", "Values of Assay's chart", "object"
+	data, err := json.MarshalIndent(root, "", "  ")
+	return append(data, '\n'), err
+}
+
+func (v *value) property() (*property, error) {
+	p := &property{Description: v.about, Pattern: v.hints["pattern"]}
+	if v.path != "" {
+		types, err := v.types()
+		if err != nil {
+			return nil, err
+		}
+		p.Type = types
+		if len(types) == 1 {
+			p.Type = types[0]
+		}
+	}
+	if list, ok := v.hints["enum"]; ok {
+		for item := range strings.SplitSeq(list, ",") {
+			p.Enum = append(p.Enum, strings.TrimSpace(item))
+		}
+	}
+	var err error
+	if p.Minimum, err = v.number("min"); err != nil {
+		return nil, err
+	}
+	if p.Maximum, err = v.number("max"); err != nil {
+		return nil, err
+	}
+	if len(v.below) == 0 {
+		return p, nil
+	}
+	p.Additional, p.Properties = new(bool), map[string]*property{}
+	for _, child := range v.below {
+		if p.Properties[child.name], err = child.property(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (v *value) number(hint string) (*int, error) {
+	text, ok := v.hints[hint]
+	if !ok {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(text)
+	return &n, err
+}
