@@ -38,6 +38,10 @@ func TestProblems(t *testing.T) {
 			head + "    labels:\n      a: {n1}\n",
 			[]string{`8:10: spec.rules[0].labels[a]: want text, and YAML reads { as a map; put it in quotes: "{n1}"`},
 		},
+		"BracesInAMapAreCutOut": {
+			head + "    labels: {a: {n1}}\n",
+			[]string{`7:17: spec.rules[0].labels[a]: want text, and YAML reads { as a map; put it in quotes: "{n1}"`},
+		},
 		"NumberNeedsQuotes": {
 			head + "    labels:\n      a: 0300\n",
 			[]string{`8:10: spec.rules[0].labels[a]: want text, found the number 0300; put it in quotes: "0300"`},

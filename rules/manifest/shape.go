@@ -127,9 +127,25 @@ func (w *walker) null(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	return n
 }
 
+// braces is the beginning of a line up to the brace that closes the first one.
+func braces(line string) string {
+	open := 0
+	for i, r := range line {
+		switch r {
+		case '{':
+			open++
+		case '}':
+			if open--; open == 0 {
+				return line[:i+1]
+			}
+		}
+	}
+	return strings.TrimSpace(line)
+}
+
 func (w *walker) text(n *yaml.Node, path string) *yaml.Node {
 	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 {
-		source := strings.TrimSpace(w.doc.file.from(position(n)))
+		source := braces(w.doc.file.from(position(n)))
 		return w.wrong(n, "type", path, "want text, and YAML reads { as a map; put it in quotes: %q", source)
 	}
 	if n.Kind != yaml.ScalarNode {
