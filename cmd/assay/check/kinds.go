@@ -2,7 +2,9 @@ package check
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -173,20 +175,43 @@ func unknownKeys(d *manifest.Document, n *yaml.Node, prefix string, known []stri
 
 // custom checks the worker's own rules, in any of NFD's notations.
 func (c *Checker) custom(d *manifest.Document, list *yaml.Node, path string) []manifest.Problem {
-	copied := clone(list)
-	if _, err := convert.MatchOn(copied); err != nil {
-		return []manifest.Problem{d.Problem(manifest.Error, "invalid", path, err.Error())}
+	if list.Kind != yaml.SequenceNode {
+		return []manifest.Problem{d.Problem(manifest.Error, "type", path, "want a list of rules")}
 	}
-	convert.LongForm(copied)
+	var problems []manifest.Problem
+	copied := clone(list)
+	copied.Content = nil
+	var places []int // of the rules that are left, in the document
+	for i, rule := range list.Content {
+		one := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{clone(rule)}}
+		if _, err := convert.MatchOn(one); err != nil {
+			text := lineInText.ReplaceAllString(err.Error(), "")
+			problems = append(problems, d.Problem(manifest.Error, "invalid", fmt.Sprintf("%s[%d]", path, i), text))
+			continue
+		}
+		convert.LongForm(one)
+		copied.Content, places = append(copied.Content, one.Content...), append(places, i)
+	}
 	var spec nfdv1alpha1.NodeFeatureRuleSpec
-	problems := d.DecodeNode(copied, path, &spec.Rules)
+	problems = append(problems, d.DecodeNode(copied, path, &spec.Rules)...)
 	opt := c.opt.Rules
 	opt.Custom = true
 	_, report := rules.CompileSpec("custom", &spec, opt)
 	return append(problems, compiled(d, report, c.opt.Strict, func(p string) (string, bool) {
-		return path + strings.TrimPrefix(p, "spec.rules"), true
+		m := rulePath.FindStringSubmatch(p)
+		if m == nil {
+			return path, true
+		}
+		n, err := strconv.Atoi(m[1])
+		if err != nil || n >= len(places) {
+			return path, true
+		}
+		return fmt.Sprintf("%s[%d]%s", path, places[n], m[2]), true
 	})...)
 }
+
+// lineInText is the place as a converter tells it; the problem has one of its own.
+var lineInText = regexp.MustCompile(`^line \d+: `)
 
 func clone(n *yaml.Node) *yaml.Node {
 	out := *n
