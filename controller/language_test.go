@@ -32,7 +32,10 @@ func TestTheHigherPriorityKeepsAKeyAndTheOtherIsTold(t *testing.T) {
 	w.start()
 	w.labels("n1", M{"example.com/x": "twenty", "example.com/y": "b"})
 	w.condition(ten, nfdv1alpha1.ConditionConflicted, metav1.ConditionTrue, "example.com/x: twenty/x keeps it, ten/x loses it")
-	change(w, ten, func(r *nfdv1alpha1.NodeFeatureRule) { r.Spec.Priority = nil; r.Spec.Rules[0].Labels = M{"example.com/z": "1"} })
+	change(w, ten, func(r *nfdv1alpha1.NodeFeatureRule) {
+		r.Spec.Priority = nil
+		r.Spec.Rules[0].Labels = M{"example.com/z": "1"}
+	})
 	w.labels("n1", M{"example.com/x": "twenty", "example.com/z": "1"})
 	w.condition(ten, nfdv1alpha1.ConditionConflicted, metav1.ConditionFalse)
 }
@@ -163,7 +166,9 @@ func TestBuiltInRulesSurroundThoseOfUsers(t *testing.T) {
 	})
 
 	write("policy.yaml", "kind: NodeFeatureRule\nspec: [")
-	status("Failed", func(d map[string]string) bool { return d["status"] == "Failed" && strings.Contains(d["problems"], "policy.yaml:2") })
+	status("Failed", func(d map[string]string) bool {
+		return d["status"] == "Failed" && strings.Contains(d["problems"], "policy.yaml:2")
+	})
 	w.labels("n1", want)
 	write("policy.yaml", object("policy", 20000, `{name: p, labels: {example.com/policy: repaired}}`))
 	w.labels("n1", M{"example.com/policy": "repaired", "example.com/default": "user"})
@@ -213,8 +218,7 @@ func TestASecretIsNowhere(t *testing.T) {
 	sensitive := []*nfdv1alpha1.NodeFeatureRule{
 		w.rule("conditions", `{sensitive: true, rules: [{name: c, labels: {example.com/c: "1"}, conditions: [{op: gt, args: {values: ["{@test.attr.serial}", 5]}}]}]}`),
 		w.rule("regexp", `{sensitive: true, rules: [{name: r, conditions: [{op: matches, args: {value: "{@test.attr.serial}", regex: "[hunter2"}}]}]}`),
-		w.rule("actions", `{sensitive: true, rules: [{name: a, actions: [{op: log, args: {msg: hunter2}}, {op: event, args: {reason: Told, msg: hunter2}},
-		  {op: set-attribute, args: {path: "/labels/not a key hunter2", value: x}}]}]}`),
+		w.rule("actions", `{sensitive: true, rules: [{name: a, actions: [{op: log, args: {msg: hunter2}}, {op: event, args: {reason: Told, msg: hunter2}}]}]}`),
 		w.rule("literal", `{sensitive: true, rules: [{name: l, labels: {"bad key hunter2": x, example.com/l: "hunter2/ /"}, annotations: {example.com/ok: fine}}]}`),
 		w.rule("good", `{rulesFrom: [{secretKeyRef: {name: rules, key: good}}]}`),
 		w.rule("bad", `{rulesFrom: [{secretKeyRef: {name: rules, key: bad}}]}`),

@@ -127,7 +127,7 @@ func (o *Outcome) merge() merged {
 	for i, r := range o.results {
 		rule := o.program.rules[i]
 		if len(r.rejected) > 0 {
-			m.rejected = append(m.rejected, withRef(r.rejected, rule.ref)...)
+			m.rejected = append(m.rejected, withRef(rule.set.concealed(r.rejected), rule.ref)...)
 		}
 		for i := range r.outputs {
 			m.apply(&r.outputs[i], rule)
@@ -259,9 +259,9 @@ func (m *merger) resolveLate(o *Outcome) {
 				reason = checkValue(rule.keys, out.kind, out.raw, value).Message()
 			}
 			if reason != "" {
-				m.rejected = append(m.rejected, Rejection{
+				m.rejected = append(m.rejected, rule.set.conceal(Rejection{
 					Ref: rule.ref, Kind: out.kind, Key: out.raw, Reason: reason, Missing: !ok,
-				})
+				}))
 				continue
 			}
 			m.apply(&out, rule)

@@ -48,7 +48,7 @@ func (p *Program) Trace(in Input) []RuleTrace {
 
 // trace says what became of a rule, given what rules before it have produced.
 func (e *evaluation) trace(r *rule, res *result) RuleTrace {
-	t := RuleTrace{Rejected: res.rejected}
+	t := RuleTrace{Rejected: r.set.concealed(res.rejected)}
 	if res.skipped != "" {
 		return t
 	}

@@ -165,7 +165,7 @@ func (s *Set) add(file string, d *manifest.Document, opt rules.Options, names ma
 	for _, err := range report.Errors {
 		message := err.Error()
 		if sensitive {
-			message = position(err.Field)
+			message = rules.Place(err.Field)
 		}
 		s.complain(file, "%s: %s", d.Locate(err.Field), message)
 	}
@@ -194,17 +194,7 @@ func refers(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
 // shown is a problem as it may be shown: that of a sensitive rule could repeat a value.
 func shown(p manifest.Problem, sensitive bool) string {
 	if sensitive {
-		return fmt.Sprintf("%s: %s: a mistake of the kind %s; the rule is sensitive, so nothing more is said", p.Position, position(p.Path), p.Code)
+		return fmt.Sprintf("%s: %s: a mistake of the kind %s; the rule is sensitive, so nothing more is said", p.Position, rules.Place(p.Path), p.Code)
 	}
 	return p.String()
-}
-
-// position is a path up to the first key that a user chose.
-func position(path string) string {
-	for i := range len(path) {
-		if path[i] == '[' && i+1 < len(path) && (path[i+1] < '0' || path[i+1] > '9') {
-			return path[:i]
-		}
-	}
-	return path
 }

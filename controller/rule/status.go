@@ -186,7 +186,7 @@ func errorsText(errs field.ErrorList, sensitive bool) string {
 			b.WriteString("; ")
 		}
 		if sensitive {
-			b.WriteString(err.Field)
+			b.WriteString(rules.Place(err.Field))
 			continue
 		}
 		b.WriteString(err.Error())
@@ -200,7 +200,7 @@ func warningsText(list []rules.Warning, sensitive bool) string {
 	}
 	text := "warning: " + list[0].String()
 	if sensitive {
-		text = "warning: " + list[0].Path
+		text = "warning: " + rules.Place(list[0].Path)
 	}
 	if len(list) > 1 {
 		text += fmt.Sprintf("; and %d more", len(list)-1)

@@ -329,4 +329,6 @@ const (
 	ConditionResolved   = "Resolved"
 	ConditionHealthy    = "Healthy"
 	ConditionConflicted = "Conflicted"
+	// ConditionRejecting is there only once an action fail has kept a node as it was.
+	ConditionRejecting = "Rejecting"
 )
