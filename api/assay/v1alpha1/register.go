@@ -44,6 +44,8 @@ const (
 	// SchedulingLabel on a Namespace says that NodeFeatureSchedulingPolicies apply to its pods, with the value below.
 	SchedulingLabel        = GroupName + "/scheduling"
 	SchedulingLabelEnabled = "enabled"
+	// SchedulerLabel on a Namespace names the scheduler of pods that ask for features and left theirs at the default.
+	SchedulerLabel = GroupName + "/scheduler"
 	// FailedAnnotation on a Node says which rule's fail action keeps its labels as they are.
 	FailedAnnotation = GroupName + "/failed"
 )

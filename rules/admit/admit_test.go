@@ -1,0 +1,237 @@
+package admit_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/admit"
+	"github.com/assay-project/assay/rules/request"
+)
+
+const amx = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]"
+
+// rule is a NodeFeatureRule of one rule, in YAML.
+func rule(t *testing.T, text string) nfdv1alpha1.NodeFeatureRule {
+	t.Helper()
+	var out nfdv1alpha1.NodeFeatureRule
+	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func ask(t *testing.T, required string) *request.Ask {
+	t.Helper()
+	out, report := request.Annotations(map[string]string{assayv1alpha1.RequiredFeaturesAnnotation: required}, field.NewPath("metadata"), rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors.ToAggregate())
+	}
+	return out
+}
+
+func labels(t *testing.T) admit.Labels {
+	return admit.LabelsOf([]nfdv1alpha1.NodeFeatureRule{rule(t, `
+spec: {rules: [{name: amx, labels: {amx: "true"}, matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]}]}
+`)}, rules.Options{})
+}
+
+const label = "feature.node.kubernetes.io/amx"
+
+// apply applies the decision, and checks that deciding again changes nothing.
+func apply(t *testing.T, in admit.Input) *corev1.Pod {
+	t.Helper()
+	patch := admit.Decide(in)
+	out := in.Pod.DeepCopy()
+	if len(patch) > 0 {
+		steps, err := json.Marshal(patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := jsonpatch.DecodePatch(steps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := json.Marshal(in.Pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := decoded.Apply(before)
+		if err != nil {
+			t.Fatalf("%v: %s", err, steps)
+		}
+		out = &corev1.Pod{}
+		if err := json.Unmarshal(after, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in.Pod = out
+	if again := admit.Decide(in); len(again) > 0 {
+		t.Errorf("the result is changed again: %v", again)
+	}
+	return out
+}
+
+func pod(change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "default-scheduler", Containers: []corev1.Container{{Name: "c"}}}}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func TestPodThatAsksForNothingIsLeftAlone(t *testing.T) {
+	in := admit.Input{Pod: pod(), Namespace: map[string]string{assayv1alpha1.SchedulerLabel: "assay"}, Settings: admit.Settings{Marker: true}}
+	if patch := admit.Decide(in); len(patch) > 0 {
+		t.Errorf("got %v", patch)
+	}
+}
+
+func TestAffinityIsAddedToEveryAlternative(t *testing.T) {
+	term := func(key string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists}
+	}
+	amxTerm := corev1.NodeSelectorRequirement{Key: label, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}}
+	required := func(terms ...corev1.NodeSelectorTerm) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+		}}
+	}
+	all := func(list ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: list}
+	}
+	spread := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
+	for name, test := range map[string]struct{ have, want *corev1.Affinity }{
+		"none":         {nil, required(all(amxTerm))},
+		"other":        {spread, &corev1.Affinity{PodAntiAffinity: spread.PodAntiAffinity, NodeAffinity: required(all(amxTerm)).NodeAffinity}},
+		"two":          {required(all(term("a")), all(term("b"))), required(all(term("a"), amxTerm), all(term("b"), amxTerm))},
+		"there":        {required(all(amxTerm)), required(all(amxTerm))},
+		"empty stays":  {required(corev1.NodeSelectorTerm{}, all(term("a"))), required(corev1.NodeSelectorTerm{}, all(term("a"), amxTerm))},
+		"fields count": {required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}}), required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}, MatchExpressions: []corev1.NodeSelectorRequirement{amxTerm}})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := apply(t, admit.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.Affinity = test.have }), Ask: ask(t, amx), Labels: labels(t)})
+			if diff := cmp.Diff(test.want, got.Spec.Affinity); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSchedulerAndMarker(t *testing.T) {
+	scheduler := map[string]string{assayv1alpha1.SchedulerLabel: "assay"}
+	for name, test := range map[string]struct {
+		reason    string
+		in        admit.Input
+		scheduler string
+		marked    bool
+	}{
+		"namespace":  {"the namespace names a scheduler", admit.Input{Pod: pod(), Namespace: scheduler}, "assay", false},
+		"chosen":     {"whoever has chosen a scheduler keeps it", admit.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" }), Namespace: scheduler}, "mine", false},
+		"placed":     {"a pod that is placed needs no scheduler", admit.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), Namespace: scheduler, Settings: admit.Settings{Marker: true}}, "default-scheduler", false},
+		"policy":     {"a policy wins over the namespace", admit.Input{Pod: pod(), Namespace: scheduler, Policies: []*request.Policy{{}, {SchedulerName: "batch"}}}, "batch", false},
+		"no marker":  {"the marker is off by default", admit.Input{Pod: pod()}, "default-scheduler", false},
+		"marker":     {"the extender has to be asked", admit.Input{Pod: pod(), Settings: admit.Settings{Marker: true}}, "default-scheduler", true},
+		"translated": {"nothing is left for the extender", admit.Input{Pod: pod(), Labels: labels(t), Settings: admit.Settings{Marker: true}}, "default-scheduler", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.in.Ask = ask(t, amx)
+			got := apply(t, test.in)
+			_, marked := got.Spec.Containers[0].Resources.Requests[assayv1alpha1.MarkerResource]
+			if got.Spec.SchedulerName != test.scheduler || marked != test.marked {
+				t.Errorf("%s: scheduler %s, marked %t", test.reason, got.Spec.SchedulerName, marked)
+			}
+			if got.Annotations[assayv1alpha1.RequirementHashAnnotation] != test.in.Ask.Hash() {
+				t.Errorf("what it asks for is not frozen: %v", got.Annotations)
+			}
+		})
+	}
+}
+
+func TestHashIsFrozen(t *testing.T) {
+	p := pod(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{assayv1alpha1.RequirementHashAnnotation: "before", "a/b": "c"}
+	})
+	got := apply(t, admit.Input{Pod: p, Ask: ask(t, amx)})
+	if got.Annotations[assayv1alpha1.RequirementHashAnnotation] != "before" {
+		t.Errorf("got %v", got.Annotations)
+	}
+}
+
+func TestLabelsOfCountsOnlyWhatIsExact(t *testing.T) {
+	key := ask(t, amx).Required[0].Key
+	const matchers = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]"
+	for name, test := range map[string]struct {
+		rules []string
+		want  bool
+	}{
+		"plain":         {[]string{`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, true},
+		"scope":         {[]string{`spec: {scope: x, rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, false},
+		"some nodes":    {[]string{`spec: {nodeSelector: {matchLabels: {a: b}}, rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, false},
+		"value":         {[]string{`spec: {rules: [{name: r, labels: {amx: "@cpu.model.family"}, ` + matchers + `}]}`}, false},
+		"not allowed":   {[]string{`spec: {rules: [{name: r, labels: {kubernetes.io/hostname: x}, ` + matchers + `}]}`}, false},
+		"more matchers": {[]string{`spec: {rules: [{name: r, labels: {amx: "true"}, conditions: [{op: is-true, args: {value: "{node.name}"}}], ` + matchers + `}]}`}, false},
+		"written twice": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, labels: {amx: "no"}}]}`,
+		}, false},
+		"perhaps by a template": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, labelsTemplate: "amx=no"}]}`,
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var list []nfdv1alpha1.NodeFeatureRule
+			for _, text := range test.rules {
+				list = append(list, rule(t, text))
+			}
+			if _, got := admit.LabelsOf(list, rules.Options{})[key]; got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBrokenAnnotationsOfWorkloadsHavePaths(t *testing.T) {
+	for kind, path := range map[string]string{
+		"Pod": "metadata", "Deployment": "spec.template.metadata", "StatefulSet": "spec.template.metadata",
+		"DaemonSet": "spec.template.metadata", "ReplicaSet": "spec.template.metadata", "Job": "spec.template.metadata",
+		"CronJob": "spec.jobTemplate.spec.template.metadata",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			var object any = map[string]any{"annotations": map[string]string{
+				assayv1alpha1.RequiredFeaturesAnnotation: "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: Exist}}}]",
+			}}
+			parts := strings.Split(path, ".")
+			for i := len(parts) - 1; i >= 0; i-- {
+				object = map[string]any{parts[i]: object}
+			}
+			data, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, report, err := admit.Check(kind, data, rules.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := path + "[annotations][assay.dev/required-features].matchFeatures[0].matchExpressions[AVX].op"
+			want = strings.Replace(want, "[annotations]", ".annotations", 1)
+			if len(report.Errors) != 1 || report.Errors[0].Field != want {
+				t.Errorf("got %v, want an error at %s", report.Errors, want)
+			}
+		})
+	}
+	if _, _, err := admit.Metadata("Deployment", []byte(`{"spec":3}`)); err == nil {
+		t.Error("a spec that is a number is accepted")
+	}
+	if meta, _, err := admit.Metadata("ConfigMap", []byte(`{}`)); meta != nil || err != nil {
+		t.Errorf("got %v, %v for a kind that makes no pods", meta, err)
+	}
+}
