@@ -11,7 +11,9 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,8 +33,39 @@ const maxFile = 16 << 20
 // Names are the names of ids. Ids are lower-case hexadecimal, four digits each, as sysfs has them. It is immutable and safe for
 // concurrent use.
 type Names struct {
-	pci, usb map[uint32]string // vendor<<16|device+1; a vendor itself is vendor<<16
-	classes  map[uint32]string // PCI: class<<16|subclass+1
+	pci, usb table // vendor<<16|device+1; a vendor itself is vendor<<16
+	classes  table // PCI: class<<16|subclass+1
+}
+
+// table maps numbers to names. It is one piece of text and two of numbers: as a map, its 60,000 strings would be looked at in
+// every cycle of the garbage collector.
+type table struct {
+	keys []uint32 // sorted
+	ends []uint32 // where in text the name of each key ends
+	text string
+}
+
+func newTable(names map[uint32]string) table {
+	t := table{keys: slices.Sorted(maps.Keys(names)), ends: make([]uint32, 0, len(names))}
+	var text strings.Builder
+	for _, key := range t.keys {
+		text.WriteString(names[key])
+		t.ends = append(t.ends, uint32(text.Len())) //nolint:gosec // bounded by maxFile
+	}
+	t.text = text.String()
+	return t
+}
+
+func (t *table) name(key uint32) (string, bool) {
+	i, ok := slices.BinarySearch(t.keys, key)
+	if !ok {
+		return "", false
+	}
+	start := uint32(0)
+	if i > 0 {
+		start = t.ends[i-1]
+	}
+	return t.text[start:t.ends[i]], true
 }
 
 // Embedded returns the names that the program brings along. They are read once, when first asked for.
@@ -82,26 +115,30 @@ func Parse(pci, usb io.Reader) (*Names, error) {
 }
 
 // PCIVendor returns the name of a vendor.
-func (n *Names) PCIVendor(vendor string) (string, bool) { return lookup(n.pci, vendor, "") }
+func (n *Names) PCIVendor(vendor string) (string, bool) { return lookup(&n.pci, vendor, "") }
 
 // PCIDevice returns the name of a device of a vendor.
-func (n *Names) PCIDevice(vendor, device string) (string, bool) { return lookup(n.pci, vendor, device) }
+func (n *Names) PCIDevice(vendor, device string) (string, bool) {
+	return lookup(&n.pci, vendor, device)
+}
 
 // PCIClass returns the name of a class with its subclass, such as 0302.
 func (n *Names) PCIClass(class string) (string, bool) {
 	if len(class) != 4 {
 		return "", false
 	}
-	return lookup(n.classes, class[:2], class[2:])
+	return lookup(&n.classes, class[:2], class[2:])
 }
 
 // USBVendor returns the name of a vendor.
-func (n *Names) USBVendor(vendor string) (string, bool) { return lookup(n.usb, vendor, "") }
+func (n *Names) USBVendor(vendor string) (string, bool) { return lookup(&n.usb, vendor, "") }
 
 // USBDevice returns the name of a device of a vendor.
-func (n *Names) USBDevice(vendor, device string) (string, bool) { return lookup(n.usb, vendor, device) }
+func (n *Names) USBDevice(vendor, device string) (string, bool) {
+	return lookup(&n.usb, vendor, device)
+}
 
-func lookup(m map[uint32]string, first, second string) (string, bool) {
+func lookup(t *table, first, second string) (string, bool) {
 	a, err := strconv.ParseUint(first, 16, 16)
 	if err != nil {
 		return "", false
@@ -114,27 +151,26 @@ func lookup(m map[uint32]string, first, second string) (string, bool) {
 		}
 		key |= uint32(b) + 1
 	}
-	name, ok := m[key]
-	return name, ok
+	return t.name(key)
 }
 
-func parseFile(path string) (devices, classes map[uint32]string, err error) {
+func parseFile(path string) (devices, classes table, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, err
+		return table{}, table{}, err
 	}
 	defer f.Close()
 	devices, classes, err = parse(io.LimitReader(f, maxFile))
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return table{}, table{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return devices, classes, nil
 }
 
-// parse reads one list. A line is "ID  NAME"; those of devices are indented by one tab, those of subsystems and interfaces by
+// parse reads one list, and returns its devices and its classes. A line is "ID  NAME"; those of devices are indented by one tab, those of subsystems and interfaces by
 // two. Classes begin with "C "; other letters begin lists that are of no use here.
-func parse(r io.Reader) (devices, classes map[uint32]string, err error) {
-	devices, classes = map[uint32]string{}, map[uint32]string{}
+func parse(r io.Reader) (table, table, error) {
+	devices, classes := map[uint32]string{}, map[uint32]string{}
 	var into map[uint32]string
 	var group uint32
 	lines := bufio.NewScanner(r)
@@ -168,12 +204,12 @@ func parse(r io.Reader) (devices, classes map[uint32]string, err error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, nil, err
+		return table{}, table{}, err
 	}
 	if len(devices) == 0 {
-		return nil, nil, fmt.Errorf("holds no ids")
+		return table{}, table{}, fmt.Errorf("holds no ids")
 	}
-	return devices, classes, nil
+	return newTable(devices), newTable(classes), nil
 }
 
 func unzip(data []byte) ([]byte, error) {

@@ -76,7 +76,8 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 	switch {
 	case t.Feature == "":
 		c.add(field.Required(path.Child("feature"), "name the feature to look at, such as cpu.cpuid"))
-	case !c.text(path.Child("feature"), t.Feature):
+	case !fine(t.Feature):
+		c.text(path.Child("feature"), t.Feature)
 	case strings.TrimSpace(t.Feature) != t.Feature:
 		c.add(field.Invalid(path.Child("feature"), t.Feature, "a feature's name has no blanks around it, this would never match"))
 	}
@@ -87,7 +88,9 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Expressions)) {
 		at := expressions.Key(short(name))
-		c.text(at, name)
+		if !fine(name) {
+			c.text(at, name)
+		}
 		if e := c.expression(at, t.Expressions[name]); e != nil {
 			e.key = facts.MakeKey(name)
 			out.expressions = append(out.expressions, *e)
@@ -114,12 +117,16 @@ func (c *compiler) expression(path *field.Path, e *Expr) *expression {
 		c.add(unknownOperator(path.Child("op"), e.Op))
 		return nil
 	}
-	c.count(path.Child("value"), e, family)
+	if n := len(e.Value); n < family.min || n > family.max || n > MaxValues {
+		c.count(path.Child("value"), e, family)
+	}
 	if len(e.Value) > MaxValues {
 		return nil
 	}
 	for i, v := range e.Value {
-		c.text(path.Child("value").Index(i), v)
+		if !fine(v) {
+			c.text(path.Child("value").Index(i), v)
+		}
 	}
 	if len(c.errs) > before {
 		return nil
@@ -156,17 +163,16 @@ func (c *compiler) count(path *field.Path, e *Expr, o operator) {
 	}
 }
 
-// text checks a piece of text and reports whether it may be used.
-func (c *compiler) text(path *field.Path, s string) bool {
-	switch {
-	case len(s) > MaxTextLength:
+// fine reports whether a piece of text may be used. Nearly all may, and for those nobody needs a path.
+func fine(s string) bool { return len(s) <= MaxTextLength && utf8.ValidString(s) }
+
+// text says what is wrong with a piece of text that is not fine.
+func (c *compiler) text(path *field.Path, s string) {
+	if len(s) > MaxTextLength {
 		c.add(field.TooLong(path, "", MaxTextLength))
-	case !utf8.ValidString(s):
-		c.add(field.Invalid(path, strings.ToValidUTF8(s, "\uFFFD"), "is not UTF-8"))
-	default:
-		return true
+		return
 	}
-	return false
+	c.add(field.Invalid(path, strings.ToValidUTF8(s, "\uFFFD"), "is not UTF-8"))
 }
 
 // short makes a name fit for a path.
