@@ -14,6 +14,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -243,6 +244,9 @@ func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
+		// kube-scheduler stops reading where the JSON ends. With the length it knows then that nothing follows, and keeps the
+		// connection; of a chunked answer it would not, and every question would begin with a handshake.
+		w.Header().Set("Content-Length", strconv.Itoa(len(b.out)))
 		_, _ = w.Write(b.out) // a caller who has hung up needs no answer
 	}
 }

@@ -306,6 +306,31 @@ func TestLetsRequestsUnderWayFinish(t *testing.T) {
 	}
 }
 
+// TestKeepsTheConnectionOfAScheduler reads answers as kube-scheduler does: to the end of the JSON, not of the body.
+func TestKeepsTheConnectionOfAScheduler(t *testing.T) {
+	d, request := benchRequest(t, 5000)
+	addr, _ := serve(t, d, extender.Options{})
+	dials := 0
+	c := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials++
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}}}
+	for range 10 {
+		resp, err := c.Post("http://"+addr+"/filter", "application/json", bytes.NewReader(request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got extenderv1.ExtenderFilterResult
+		err = json.NewDecoder(resp.Body).Decode(&got)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if dials != 1 {
+		t.Errorf("10 questions took %d connections", dials)
+	}
+}
+
 func TestExplains(t *testing.T) {
 	addr, _ := serve(t, decider(t), extender.Options{Pod: func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 		if name != "p" {

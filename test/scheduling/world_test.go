@@ -49,6 +49,9 @@ type world struct {
 	api   client.WithWatch
 	proxy *proxy
 	view  *fleet.View
+	// direct is the address of the extender itself, answers how many it has given.
+	direct  string
+	answers atomic.Int64
 }
 
 // newWorld starts a cluster with n nodes, n0, n1, …, all of which have the flag AVX. Nothing else runs: no
@@ -99,7 +102,8 @@ func (w *world) startExtender(t testing.TB, n int) {
 	known := asks.New(rules.Options{})
 	follower := follow.New(w.view, follow.Options{Gather: feed.Gather{Namespace: ownNamespace}})
 	server, err := extender.New(&extender.Decider{View: w.view, Asks: known}, extender.Options{
-		Addr: "127.0.0.1:0",
+		Addr:    "127.0.0.1:0",
+		Observe: func(string, string, time.Duration) { w.answers.Add(1) },
 		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 			var pod corev1.Pod
 			return &pod, w.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
@@ -133,14 +137,22 @@ func (w *world) startExtender(t testing.TB, n int) {
 		}
 		return nil
 	})
-	w.proxy = newProxy(t, "http://"+server.Addr())
+	w.direct = "http://" + server.Addr()
+	w.proxy = newProxy(t, w.direct)
 }
 
 // scheduler runs a kube-scheduler of that name whose extender is the proxy.
 func (w *world) scheduler(t testing.TB, name, extra string, ignorable bool) {
 	t.Helper()
+	w.schedulerAt(t, name, w.proxy.url+"/by/"+name, ", percentageOfNodesToScore: 100", extra, ignorable)
+}
+
+// schedulerAt is scheduler with another address and profile.
+func (w *world) schedulerAt(t testing.TB, name, url, profile, extra string, ignorable bool) {
+	t.Helper()
 	config := fmt.Sprintf(`
-profiles: [{schedulerName: %s, percentageOfNodesToScore: 100}]
+profiles: [{schedulerName: %s%s}]
+clientConnection: {qps: 5000, burst: 5000}
 extenders:
 - urlPrefix: %s
   filterVerb: filter
@@ -150,7 +162,7 @@ extenders:
   nodeCacheCapable: true
   httpTimeout: 1s
   ignorable: %t
-%s`, name, w.proxy.url+"/by/"+name, ignorable, extra)
+%s`, name, profile, url, ignorable, extra)
 	if err := w.RunScheduler(t.Context(), name, []byte(config)); err != nil {
 		t.Fatal(err)
 	}
