@@ -143,7 +143,7 @@ func between(before, after *rules.Outcome, taints bool) []plan.Step {
 		if before.Failed != nil {
 			return nil
 		}
-		return []plan.Step{{Op: plan.Add, Kind: "failure", Key: after.Failed.Ref.String(), New: after.Failed.Message}}
+		return []plan.Step{{Op: plan.Add, Kind: "failure", Key: after.Failed.String(), New: after.Failed.Message}}
 	}
 	old, now := flatDesired(desired(before, taints)), flatDesired(desired(after, taints))
 	var out []plan.Step

@@ -76,7 +76,7 @@ func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program
 			}
 		}
 		if r.Failed != nil {
-			errs = append(errs, "failed by "+r.Failed.Ref.String())
+			errs = append(errs, "failed by "+r.Failed.String())
 		}
 		failed = failed || len(errs) > 0
 		rows.add(r.Node, fmt.Sprint(matched), fmt.Sprint(ours(o, rules.KindLabel, r.Labels)), fmt.Sprint(len(r.Annotations)),

@@ -87,6 +87,7 @@ Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a 
 	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
 		newWhy(), newSchedulerConfig(), newDoctor())
 	cmd.AddCommand(newDocs())
+	explainArguments(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
@@ -103,5 +104,23 @@ func add(root *cobra.Command, group string, list ...*cobra.Command) {
 	for _, c := range list {
 		c.GroupID = group
 		root.AddCommand(c)
+	}
+}
+
+// explainArguments makes errors about the number of arguments say what is wanted.
+func explainArguments(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		explainArguments(c)
+		validate := c.Args
+		if validate == nil {
+			continue
+		}
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			err := validate(cmd, args)
+			if err != nil && strings.Contains(err.Error(), "arg(s)") {
+				return fmt.Errorf("found %s; want %s", plural(len(args), "argument"), cmd.UseLine())
+			}
+			return err
+		}
 	}
 }

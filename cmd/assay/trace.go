@@ -52,7 +52,7 @@ func (t *tracer) rule(r *rules.RuleTrace) {
 	case r.Matched:
 		word = t.s.good("MATCH")
 	}
-	fmt.Fprintf(t.w, "%s  %s%s\n", word, t.s.bold(printable(r.Ref.String())), from(r.Ref))
+	fmt.Fprintf(t.w, "%s  %s%s\n", word, t.s.bold(printable(r.String())), from(r.Ref))
 	if r.Skipped != "" {
 		t.line(" ", r.Skipped)
 		return
