@@ -34,6 +34,7 @@ type options struct {
 	output     string
 	hostPaths  string
 	hostRoot   string
+	sandbox    string
 
 	logLevel    slog.LevelVar
 	logFormat   string
@@ -70,6 +71,7 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&opt.output, "o", "", "print what was discovered, as `yaml or json`; with -oneshot")
 	fs.StringVar(&opt.hostPaths, "host-paths", "auto", "where the host's directories are: container (/host-sys and so on), native, or auto")
 	fs.StringVar(&opt.hostRoot, "host-root", "", "`directory` that stands for the host's /")
+	fs.StringVar(&opt.sandbox, "sandbox", "auto", "whether to give up rights that are not needed once the worker runs, where the kernel has Landlock: auto or off")
 	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
 	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
 	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
@@ -104,6 +106,8 @@ func (opt *options) check(rest []string) error {
 		return errors.New("-o prints what one discovery found: add -oneshot, and -no-publish to leave the cluster alone")
 	case !slices.Contains([]string{"auto", "container", "native"}, opt.hostPaths):
 		return fmt.Errorf("-host-paths %q: write auto, container or native", opt.hostPaths)
+	case !slices.Contains([]string{"auto", "off"}, opt.sandbox):
+		return fmt.Errorf("-sandbox %q: write auto or off", opt.sandbox)
 	case !slices.Contains([]string{"text", "json"}, opt.logFormat):
 		return fmt.Errorf("-log-format %q: write text or json", opt.logFormat)
 	case opt.port < 0 || opt.port > 65535:

@@ -44,6 +44,7 @@ type worker struct {
 	found    bool // last is what was handed on
 
 	publishing publishing
+	sandboxed  bool
 	trimmed    time.Time
 }
 
@@ -77,6 +78,9 @@ func (w *worker) use(c *config, warnings []string) {
 	for _, name := range append(unknown, unknownToo...) {
 		w.log.Warn("no such source", "name", name)
 	}
+	if w.sandboxed && c.local.HooksEnabled {
+		w.log.Warn("hooks cannot run: this process has given up the right to execute files; restart it")
+	}
 	w.config, w.damper = c, damp.Damper{} // what a configuration changes is meant to change
 	w.sources = nil
 	for _, s := range list {
@@ -108,7 +112,9 @@ func (w *worker) run(ctx context.Context, stdout io.Writer) error {
 	if err := w.republish(ctx); err != nil {
 		return err
 	}
-	w.loop(ctx, w.listen(ctx, &running))
+	events := w.listen(ctx, &running)
+	w.sandbox()
+	w.loop(ctx, events)
 	w.log.Info("assay-worker stops")
 	return nil
 }

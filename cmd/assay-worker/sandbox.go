@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/assay-project/assay/discovery/publish"
+)
+
+// dnsPort is where names are looked up if the answer is too long for UDP.
+const dnsPort = 53
+
+// sandbox restricts the process, unless it is told not to or runs hooks, which are programs that may do anything.
+func (w *worker) sandbox() {
+	if w.opt.sandbox == "off" || w.config.local.HooksEnabled {
+		return
+	}
+	what, err := enterSandbox(w.serverPorts())
+	switch {
+	case errors.Is(err, errNoSandbox):
+		w.log.Debug("no sandbox", "reason", err)
+	case err != nil:
+		w.log.Warn("no sandbox", "error", err)
+	default:
+		w.sandboxed = true
+		w.log.Debug("this process has given up", "rights", what)
+	}
+}
+
+// serverPorts are the TCP ports that publishing needs; none if they are not known, so that any may be connected to.
+func (w *worker) serverPorts() []uint16 {
+	cfg, err := clusterConfig(w.opt)
+	if err != nil {
+		return nil // it does not publish, but a new configuration may ask for it
+	}
+	server, err := url.Parse(cfg.Server)
+	if err != nil || usesProxy(cfg, server) {
+		return nil
+	}
+	port := server.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[server.Scheme]
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil
+	}
+	return []uint16{uint16(n), dnsPort}
+}
+
+func usesProxy(cfg *publish.Config, server *url.URL) bool {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: server})
+	return cfg.Proxy != "" || proxy != nil || err != nil
+}
