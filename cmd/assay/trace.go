@@ -23,13 +23,14 @@ type traceOptions struct {
 // tracer prints an evaluation for people.
 type tracer struct {
 	traceOptions
-	w io.Writer
-	s style
+	w    io.Writer
+	s    style
+	told map[rules.Ref]bool // rules that were shown, with what they did not get
 }
 
 // printTrace prints what became of each rule, and what all of them come to.
 func printTrace(w io.Writer, traces []rules.RuleTrace, o *rules.Outcome, opt traceOptions) {
-	t := &tracer{traceOptions: opt, w: w, s: styleOf(w)}
+	t := &tracer{traceOptions: opt, w: w, s: styleOf(w), told: map[rules.Ref]bool{}}
 	left := 0
 	for i := range traces {
 		if opt.matched && !traces[i].Matched && traces[i].Err == nil {
@@ -37,6 +38,7 @@ func printTrace(w io.Writer, traces []rules.RuleTrace, o *rules.Outcome, opt tra
 			continue
 		}
 		t.rule(&traces[i])
+		t.told[traces[i].Ref] = true
 	}
 	if left > 0 {
 		fmt.Fprintf(w, "%s\n", t.s.faint(fmt.Sprintf("(%s not shown: no match)", plural(left, "rule"))))
@@ -285,6 +287,9 @@ func (t *tracer) origin(o *rules.Outcome, kind rules.Kind, key string) string {
 // asides are what is not written, and what is said besides.
 func (t *tracer) asides(o *rules.Outcome) {
 	for _, no := range o.Rejected() {
+		if t.told[no.Ref] {
+			continue
+		}
 		who := no.Ref.String()
 		if who == "" {
 			who = "a NodeFeature"
