@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	reason = regexp.MustCompile(`\breason[A-Z]\w*\s*=\s*"([A-Z]\w+)"`)
+	reason = regexp.MustCompile(`\breason[A-Z]\w*\s*=\s*"([A-Z]\w+)"|\b(?:set|put)\(nfdv1alpha1\.Condition\w+, [\w.]+, "([A-Z]\w+)"`)
 	metric = regexp.MustCompile(`\b(?:nfd|assay)_(?:master|worker|webhook|extender|certificate|removals|builtin|gc|controller)_\w+`)
 )
 
@@ -23,8 +23,8 @@ func TestTroubleshootingKnowsAllReasons(t *testing.T) {
 		t.Fatal("no reasons were found; where are they now?")
 	}
 	for _, match := range found {
-		if !strings.Contains(page, "`"+match[1]+"`") {
-			t.Errorf("the page does not explain the reason %s", match[1])
+		if name := match[1] + match[2]; !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("the page does not explain the reason %s", name)
 		}
 	}
 }
