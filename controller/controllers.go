@@ -37,10 +37,12 @@ type Config struct {
 	Rules   rules.Options
 	Sources node.Sources
 	Policy  plan.Policy
-	Disable node.Disable
-	DryRun  bool
-	Grace   time.Duration
-	Budget  budget.Budget
+	// FailTaint is put on nodes that a fail action keeps as they were; nil: none.
+	FailTaint *corev1.Taint
+	Disable   node.Disable
+	DryRun    bool
+	Grace     time.Duration
+	Budget    budget.Budget
 	// Parallel is how many nodes are worked on at once.
 	Parallel int
 	// Resync is how often all nodes are looked at without any reason; 0: never.
@@ -112,7 +114,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 		},
 		func() error {
 			return node.Add(mgr, node.Options{
-				Registry: reg, Tally: tally, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy,
+				Registry: reg, Tally: tally, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,
 				Keys: &c.Rules.Keys, Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Watchdog: watchdog,
 				Clock: clock.RealClock{}, Parallel: c.Parallel,

@@ -105,6 +105,34 @@ func gauge(t *testing.T, name string) float64 {
 	return 0
 }
 
+func TestAFailedNodeCanBeTainted(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	change(w, n, func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "example.com/theirs", Effect: "NoSchedule"}}
+	})
+	r := w.rule("checks", `{priority: 9000, rules: [{name: never, actions: [{op: fail, args: {msg: no}}]}]}`)
+	w.rule("label", `{rules: [{name: l, labels: {example.com/l: "1"}, taints: [{key: example.com/by-rule, effect: NoSchedule}]}]}`)
+	w.start(func(c *controller.Config) {
+		c.FailTaint = &corev1.Taint{Key: "example.com/rejected", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	})
+	taints := func(want ...string) {
+		t.Helper()
+		becomes(w, n, fmt.Sprintf("taints %q", want), func(n *corev1.Node) bool {
+			var have []string
+			for _, t := range n.Spec.Taints {
+				have = append(have, t.ToString())
+			}
+			return fmt.Sprint(have) == fmt.Sprint(want)
+		})
+	}
+	taints("example.com/theirs:NoSchedule", "example.com/rejected=true:NoSchedule")
+	w.labels("n1", M{"example.com/l": ""})
+	w.delete(r)
+	taints("example.com/theirs:NoSchedule")
+	w.labels("n1", M{"example.com/l": "1"})
+}
+
 func TestFailCanBeSwitchedOff(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")

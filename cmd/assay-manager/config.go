@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -58,7 +60,9 @@ type settings struct {
 	// ProtectedKeys are keys that no rule may write, besides those that never may be.
 	ProtectedKeys []string
 	AllowFail     bool
-	GcInterval    duration
+	// FailTaint is put on nodes that the action fail keeps as they were: key=value:effect; empty: none.
+	FailTaint  string
+	GcInterval duration
 	// GcGracePeriod is how long a NodeFeature outlives its Node.
 	GcGracePeriod duration
 	FeatureGates  map[string]bool
@@ -170,10 +174,30 @@ func (s *settings) check() (errs []error) {
 	default:
 		errs = append(errs, fmt.Errorf("maskSecrets is %q; write always, sensitive or never", s.MaskSecrets))
 	}
+	if s.FailTaint != "" {
+		if _, err := s.failTaint(); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if l := s.LeaderElection; l.LeaseDuration <= l.RenewDeadline || l.RenewDeadline <= l.RetryPeriod || l.RetryPeriod <= 0 {
 		errs = append(errs, errors.New("leaderElection: leaseDuration must exceed renewDeadline, and that retryPeriod"))
 	}
 	return errs
+}
+
+// failTaint reads the taint of failed nodes; nil if there is none.
+func (s *settings) failTaint() (*corev1.Taint, error) {
+	if s.FailTaint == "" {
+		return nil, nil
+	}
+	list := plan.ParseTaints(s.FailTaint)
+	if len(list) != 1 {
+		return nil, fmt.Errorf("failTaint is %q; write KEY=VALUE:EFFECT", s.FailTaint)
+	}
+	if verdict := (&keys.Policy{}).Taint(list[0]); !verdict.OK() {
+		return nil, fmt.Errorf("failTaint: %s", verdict.Message())
+	}
+	return &list[0], nil
 }
 
 func (s *settings) unknownGates() (warnings []string) {
@@ -222,6 +246,7 @@ func (f *controllerFlags) config(s *settings) controller.Config {
 			Interval: time.Duration(s.GcInterval), Grace: time.Duration(s.GcGracePeriod),
 		},
 	}
+	c.FailTaint, _ = s.failTaint() // it was checked when it was read
 	if s.Restrictions.NodeFeatureNamespaceSelector != nil {
 		// It was checked when it was read.
 		c.Sources.Namespaces, _ = metav1.LabelSelectorAsSelector(s.Restrictions.NodeFeatureNamespaceSelector)

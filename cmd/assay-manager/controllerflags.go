@@ -38,6 +38,8 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 		toText(func(s *settings) *string { return &s.DefaultTemplate }))
 	f.setting(flags, "built-in-rules", "directory of rules that are always in force",
 		toText(func(s *settings) *string { return &s.BuiltInRules }))
+	f.setting(flags, "fail-taint", "taint of nodes that the action fail keeps as they were: KEY=VALUE:EFFECT",
+		toText(func(s *settings) *string { return &s.FailTaint }))
 	retire(flags)
 }
 

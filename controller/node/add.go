@@ -37,8 +37,10 @@ type Options struct {
 	RulesChanged <-chan event.GenericEvent
 	Sources      Sources
 	Policy       plan.Policy
-	Keys         *keys.Policy
-	Disable      Disable
+	// FailTaint is put on nodes that a fail action keeps as they were, whether rules may create taints or not; nil: none.
+	FailTaint *corev1.Taint
+	Keys      *keys.Policy
+	Disable   Disable
 	// DryRun evaluates and reports, and writes nothing on Nodes.
 	DryRun bool
 	// Grace is how long what a vanished worker published goes on counting; 0: not at all, as in NFD.
@@ -69,6 +71,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 			Namespace: opt.Sources.Namespace, Keys: *opt.Keys, IgnoreLabels: opt.Sources.IgnoreLabels, Record: opt.Policy.Record,
 		},
 		policy:   opt.Policy,
+		taint:    opt.FailTaint,
 		disable:  opt.Disable,
 		dryRun:   opt.DryRun,
 		grace:    opt.Grace,

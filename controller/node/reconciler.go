@@ -29,6 +29,7 @@ type Reconciler struct {
 	sources  Sources
 	merge    feed.Gather
 	policy   plan.Policy
+	taint    *corev1.Taint // of failed nodes
 	disable  Disable
 	dryRun   bool
 	grace    time.Duration
@@ -96,7 +97,9 @@ func (r *Reconciler) eval(linked *registry.Linked, in rules.Input, before *rules
 	return linked.Cache.Eval(linked.Program, in, before)
 }
 
-// plan turns an outcome into changes. A node that a rule has failed keeps what it has, and says so.
+// plan turns an outcome into changes. A node that a rule has failed keeps what it has, and says so: in an annotation, which
+// is the one thing that is written, since somebody who looks at the Node must see that its labels may be out of date; and with
+// a taint, if the administrator wants one.
 func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome) *plan.Plan {
 	want := plan.Desired{Taints: o.Taints()}
 	if !r.disable.Labels {
@@ -112,7 +115,14 @@ func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome) *plan.Plan {
 		return plan.Compute(plan.StateOf(node), want, r.policy)
 	}
 	want.Failed = failure(o.Failed)
-	return plan.Compute(plan.StateOf(node), want, r.policy).Without(func(s plan.Step) bool { return !s.Mark })
+	if r.taint == nil {
+		return plan.Compute(plan.StateOf(node), want, r.policy).Without(func(s plan.Step) bool { return !s.Mark })
+	}
+	policy := r.policy
+	policy.Taints, want.Taints = true, []corev1.Taint{*r.taint}
+	return plan.Compute(plan.StateOf(node), want, policy).Without(func(s plan.Step) bool {
+		return !s.Mark && (s.Kind != plan.Taint || s.Op == plan.Remove)
+	})
 }
 
 // failure is what the annotation and the Event of a failed node say.
