@@ -17,7 +17,7 @@ type reviewer func(ctx context.Context, req *admissionv1.AdmissionRequest) (*ver
 
 // reviewers lists everything that is reviewed. The webhook configurations name the same resources.
 func reviewers(o *Options) map[resource]reviewer {
-	return map[resource]reviewer{
+	all := map[resource]reviewer{
 		{nfdv1alpha1.GroupName, "nodefeaturerules"}:                o.reviewRule,
 		{nfdv1alpha1.GroupName, "nodefeaturegroups"}:               o.reviewGroup,
 		{nfdv1alpha1.GroupName, "nodefeatures"}:                    o.reviewFeature,
@@ -25,4 +25,6 @@ func reviewers(o *Options) map[resource]reviewer {
 		{assayv1alpha1.GroupName, "nodefeaturerequests"}:           o.reviewRequest,
 		{assayv1alpha1.GroupName, "nodefeatureschedulingpolicies"}: o.reviewPolicy,
 	}
+	addScheduling(all, o)
+	return all
 }

@@ -81,6 +81,9 @@ type Options struct {
 	// Rules are the options that the requirements of requests and policies are compiled under.
 	Rules rules.Options
 
+	// Scheduling has pods and workloads reviewed that ask for features; nil does not.
+	Scheduling *Scheduling
+
 	// Observe is told of every review: the resource ("other" if it is none of ours), the result ("allowed", "warned", "denied", "failed") and how long it
 	// took. Nil ignores it.
 	Observe func(resource, result string, took time.Duration)

@@ -32,6 +32,9 @@ type verdict struct {
 	errs     field.ErrorList
 	warnings []lint.Warning
 
+	// patch is a JSON patch of the object; nil: it stays as it is.
+	patch []byte
+
 	// set is what the object compiles to together with its bases; nil if they are not all there.
 	set *rules.RuleSet
 	// places are where the object's rules are in the set's spec; nil: where they are in the object.
@@ -56,7 +59,12 @@ func (v *verdict) warn(path string, rank int, format string, args ...any) {
 // response is the answer that the verdict comes to. An object that is refused draws no warnings: what is broken comes first.
 func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	if len(v.errs) == 0 {
-		return &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true, Warnings: worst(v.warnings)}
+		r := &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true, Warnings: worst(v.warnings)}
+		if v.patch != nil {
+			kind := admissionv1.PatchTypeJSONPatch
+			r.Patch, r.PatchType = v.patch, &kind
+		}
+		return r
 	}
 	errs := v.errs
 	if more := len(errs) - maxErrors; more > 0 {

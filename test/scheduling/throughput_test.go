@@ -80,7 +80,7 @@ func (w *world) measure(b *testing.B, scheduler string, n int, change ...func(*c
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer watch.Stop()
+	defer func() { watch.Stop() }()
 	before := w.answers.Load()
 	start := time.Now()
 	var g errgroup.Group
@@ -100,7 +100,13 @@ loop:
 		select {
 		case <-end:
 			break loop
-		case e := <-watch.ResultChan():
+		case e, ok := <-watch.ResultChan():
+			if !ok { // the API server may end a watch at any time; a new one begins with what there is
+				if watch, err = w.api.Watch(b.Context(), &corev1.PodList{}, client.InNamespace(ns)); err != nil {
+					b.Fatal(err)
+				}
+				continue
+			}
 			if p, ok := e.Object.(*corev1.Pod); ok && p.Spec.NodeName != "" && !placed[p.Name] {
 				placed[p.Name], last = true, time.Now()
 			}

@@ -1,0 +1,93 @@
+package webhook
+
+import (
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+)
+
+// SchedulingConfigurationName is the name of the webhook configurations for pods and workloads.
+const SchedulingConfigurationName = "assay-scheduling"
+
+// askAnnotations are the annotations by which a pod asks for features.
+var askAnnotations = []string{assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.PreferredFeaturesAnnotation}
+
+// asksIn is a CEL expression that is true if the metadata at a path ask for features by annotations or label.
+func asksIn(metadata string) string {
+	return fmt.Sprintf("has(%[1]s.annotations) && (%[2]q in %[1]s.annotations || %[3]q in %[1]s.annotations) || has(%[1]s.labels) && %[4]q in %[1]s.labels",
+		metadata, askAnnotations[0], askAnnotations[1], assayv1alpha1.FeatureRequestLabel)
+}
+
+// SchedulingConfigurations returns what tells the API server to ask about pods and workloads that ask for features. Pods
+// that ask for none, and all pods of kube-system and of Assay's namespace, never reach the webhook; without it, everything is
+// let through, and placed by the extender alone.
+func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	elsewhere := metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
+		Values: []string{metav1.NamespaceSystem, o.Namespace},
+	}
+	labelled := metav1.LabelSelectorRequirement{
+		Key: assayv1alpha1.SchedulingLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{assayv1alpha1.SchedulingLabelEnabled},
+	}
+	meta := metav1.ObjectMeta{
+		Name:   SchedulingConfigurationName,
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "assay", "app.kubernetes.io/name": "assay"},
+	}
+	if o.Owner != nil {
+		meta.OwnerReferences = []metav1.OwnerReference{*o.Owner}
+	}
+	asks := admissionregistrationv1.MatchCondition{Name: "asks", Expression: asksIn("object.metadata")}
+	silent := admissionregistrationv1.MatchCondition{Name: "does-not-ask", Expression: "!(" + asks.Expression + ")"}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
+		ObjectMeta: meta,
+		Webhooks: []admissionregistrationv1.MutatingWebhook{
+			podHook("asking.pods.assay.dev", o, asks, elsewhere),
+			podHook("policy.pods.assay.dev", o, silent, elsewhere, labelled),
+		},
+	}
+	write := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	templates := hook("workloads.assay.dev", o, admissionregistrationv1.Ignore,
+		core(write, "apps", "deployments", "statefulsets", "daemonsets", "replicasets"), core(write, "batch", "jobs"))
+	templates.MatchConditions = []admissionregistrationv1.MatchCondition{condition("object.spec.template")}
+	cron := hook("cronjobs.assay.dev", o, admissionregistrationv1.Ignore, core(write, "batch", "cronjobs"))
+	cron.MatchConditions = []admissionregistrationv1.MatchCondition{condition("object.spec.jobTemplate.spec.template")}
+	for _, h := range []*admissionregistrationv1.ValidatingWebhook{&templates, &cron} {
+		h.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{elsewhere}}
+	}
+	return mutating, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
+		ObjectMeta: meta,
+		Webhooks:   []admissionregistrationv1.ValidatingWebhook{templates, cron},
+	}
+}
+
+// condition is true of workloads whose pod template asks for features.
+func condition(template string) admissionregistrationv1.MatchCondition {
+	meta := template + ".metadata"
+	return admissionregistrationv1.MatchCondition{Name: "asks", Expression: fmt.Sprintf("has(%s) && (%s)", meta, asksIn(meta))}
+}
+
+// podHook has pods changed when they are created.
+func podHook(name string, o ConfigurationOptions, when admissionregistrationv1.MatchCondition, namespaces ...metav1.LabelSelectorRequirement) admissionregistrationv1.MutatingWebhook {
+	again := admissionregistrationv1.IfNeededReinvocationPolicy
+	h := hook(name, o, admissionregistrationv1.Ignore, core([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "", "pods"))
+	return admissionregistrationv1.MutatingWebhook{
+		Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
+		SideEffects: h.SideEffects, TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions,
+		ReinvocationPolicy: &again, MatchConditions: []admissionregistrationv1.MatchCondition{when},
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: namespaces},
+	}
+}
+
+// core are rules for kinds of Kubernetes itself.
+func core(ops []admissionregistrationv1.OperationType, group string, resources ...string) admissionregistrationv1.RuleWithOperations {
+	return admissionregistrationv1.RuleWithOperations{
+		Operations: ops,
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources},
+	}
+}
