@@ -274,6 +274,52 @@ func TestEndingLosesNoRequest(t *testing.T) {
 	}
 }
 
+// The largest object that the definition allows is reviewed, in an update too, where the API server compares old and new first;
+// and nobody is asked about labels and annotations.
+func TestTheLargestObjectIsReviewed(t *testing.T) {
+	c := testkit.Cluster(t)
+	p := startWebhook(t, c)
+	k := testkit.Client(t, c.User)
+	o := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{GenerateName: "largest-"}}
+	matcher := object(t, whole).Spec.Rules[0].MatchFeatures
+	for i := range 256 {
+		o.Spec.Rules = append(o.Spec.Rules, nfdv1alpha1.Rule{
+			Name: fmt.Sprintf("r%d", i), MatchFeatures: matcher,
+			LabelsTemplate: fmt.Sprintf("r%d={{ len .kernel.version }}{{/* %s */}}\n", i, strings.Repeat("x", 4000)),
+		})
+	}
+	testkit.Create(t, k, o)
+	good := o.DeepCopy()
+	o.Spec.Rules[255].Labels = map[string]string{"a": "{nope}"}
+	if err := k.Update(t.Context(), o); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.rules[255].labels[a]") {
+		t.Errorf("want the broken rule refused, got %v", err)
+	}
+	before := reviews(t, p)
+	good.Annotations = map[string]string{"example.com/a": "b"}
+	if err := k.Update(t.Context(), good); err != nil {
+		t.Error(err)
+	}
+	if after := reviews(t, p); after != before {
+		t.Errorf("a change of annotations was reviewed:\n%s\n%s", before, after)
+	}
+}
+
+// reviews are the counts of reviews of rules.
+func reviews(t *testing.T, p *process) string {
+	t.Helper()
+	metrics, err := get(t.Context(), "http://"+p.metrics+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, `assay_webhook_reviews_total{resource="nodefeaturerules"`) {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
+
 // Without an answer rules pass by default, so that a webhook that is down is in nobody's way.
 func TestWithoutAnAnswerRulesPassByDefault(t *testing.T) {
 	c := testkit.Cluster(t)
