@@ -35,6 +35,8 @@ type Report struct {
 	Labels map[string]string
 	// Problems are sorted by source and text, so that equal problems make equal reports.
 	Problems []Problem
+	// Changed says that Features or Labels differ from those of the report before.
+	Changed bool
 	// Took is how long each source that ran now took.
 	Took map[string]time.Duration
 }
@@ -70,6 +72,9 @@ type entry struct {
 	features, labels bool
 	last             Result
 	good             bool
+	// labelsFound are those that were checked last, labelsFit those of them that a Node can have.
+	labelsFound, labelsFit map[string]string
+	labelsRefused          []error
 	// busy is closed by the goroutine of a run that was given up; nil if there is none.
 	busy chan struct{}
 }
@@ -95,21 +100,21 @@ func rank(s Source) int {
 	return 0
 }
 
-// Run runs the sources of the given names again, or all without names, and with them every Deriver; the report is of all
-// sources. It returns when each has ended or is over its time, or when ctx is done.
+// Run runs the sources of the given names again, or all without names, and the Derivers if one of those found something new;
+// the report is of all sources. It returns when each has ended or is over its time, or when ctx is done.
 func (r *Runner) Run(ctx context.Context, names ...string) *Report {
 	report := &Report{Took: map[string]time.Duration{}}
 	found := emptyFeatures()
 	for _, e := range r.sources {
 		_, derives := e.Source.(Deriver)
-		if derives || len(names) == 0 || slices.Contains(names, e.Name()) {
+		if derives && (report.Changed || !e.good) || len(names) == 0 || slices.Contains(names, e.Name()) {
 			start := time.Now()
 			result, err := r.discover(ctx, e, &found)
 			report.Took[e.Name()] = time.Since(start)
 			if err != nil {
 				report.Problems = append(report.Problems, Problem{Source: e.Name(), Err: err, Stale: e.good})
 			} else {
-				e.last, e.good = withoutBadLabels(result), true
+				report.Changed = e.take(e.checkLabels(result)) || report.Changed
 			}
 		}
 		for _, err := range e.last.Problems {
@@ -123,6 +128,17 @@ func (r *Runner) Run(ctx context.Context, names ...string) *Report {
 		return strings.Compare(a.String(), b.String())
 	})
 	return report
+}
+
+// take remembers a result, and reports whether it is new. Of equal ones the older is kept, so that what was handed out stays
+// the same maps, and comparing them again costs nothing.
+func (e *entry) take(result Result) bool {
+	if e.good && sameMap(e.last.Labels, result.Labels) && SameFeatures(&e.last.Features, &result.Features) {
+		e.last.Problems = result.Problems
+		return false
+	}
+	e.last, e.good = result, true
+	return true
 }
 
 // discover runs one source in a goroutine of its own: a read of a hung device cannot be interrupted, only left behind. A
@@ -176,22 +192,31 @@ func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Feat
 	}
 }
 
-// withoutBadLabels drops the labels that no Node can have, such as one made of a serial number with a slash in it, and says
-// so: the API server would refuse them together with all the others.
-func withoutBadLabels(r Result) Result {
-	problems := r.Problems
-	labels := make(map[string]string, len(r.Labels))
-	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
-		value := r.Labels[name]
+// checkLabels drops the labels that no Node can have, such as one made of a serial number with a slash in it, and says so:
+// the API server would refuse them together with all the others. Checking costs more than finding, so labels that are the
+// same as those before are not checked again.
+func (e *entry) checkLabels(r Result) Result {
+	if e.labelsFit == nil || !sameMap(e.labelsFound, r.Labels) {
+		e.labelsFound = r.Labels
+		e.labelsFit, e.labelsRefused = validLabels(r.Labels)
+	}
+	r.Labels = e.labelsFit
+	r.Problems = append(slices.Clip(r.Problems), e.labelsRefused...)
+	return r
+}
+
+func validLabels(found map[string]string) (fit map[string]string, refused []error) {
+	fit = make(map[string]string, len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		value := found[name]
 		why := append(validation.IsQualifiedName(name), validation.IsValidLabelValue(value)...)
 		if len(why) == 0 {
-			labels[name] = value
+			fit[name] = value
 			continue
 		}
-		problems = append(problems[:len(problems):len(problems)], fmt.Errorf("label %.200q with value %.200q is left out: %s", name, value, why[0]))
+		refused = append(refused, fmt.Errorf("label %.200q with value %.200q is left out: %s", name, value, why[0]))
 	}
-	r.Labels, r.Problems = labels, problems
-	return r
+	return fit, refused
 }
 
 func call(ctx context.Context, s Source, h host.Host, found *nfdv1alpha1.Features) (Result, error) {

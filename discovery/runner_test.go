@@ -258,3 +258,56 @@ func TestLabelThatNoNodeCanHaveCostsNoOther(t *testing.T) {
 		}
 	}
 }
+
+func TestReportSaysWhetherItIsNew(t *testing.T) {
+	value := "1"
+	src := &fake{name: "a", find: func(context.Context) (Result, error) {
+		r := NewResult()
+		r.Attributes("a.attribute", map[string]string{"x": value})
+		r.Instances("a.instance", []map[string]string{{"y": value}})
+		return r, nil
+	}}
+	derived := 0
+	d := counted{deriver{&fake{name: "custom"}}, &derived}
+	r := NewRunner(host.Host{}, []Source{src, finds("b", "l", "1"), d}, Everything)
+	for i, step := range []struct {
+		value   string
+		names   []string
+		changed bool
+		derived int // so far
+	}{
+		{value: "1", changed: true, derived: 1},
+		{value: "1", names: []string{"a"}, derived: 1},
+		{value: "2", names: []string{"b"}, derived: 1},
+		{value: "2", names: []string{"a"}, changed: true, derived: 2},
+		{value: "2", names: []string{"custom"}, derived: 3},
+		{value: "2", derived: 4},
+	} {
+		value = step.value
+		report := r.Run(t.Context(), step.names...)
+		if report.Changed != step.changed || derived != step.derived {
+			t.Errorf("step %d: changed %t, derived %d times, want %t and %d", i, report.Changed, derived, step.changed, step.derived)
+		}
+	}
+}
+
+// counted counts how often it derives.
+type counted struct {
+	deriver
+	times *int
+}
+
+func (c counted) Derive(ctx context.Context, h host.Host, found *nfdv1alpha1.Features) (Result, error) {
+	*c.times++
+	return c.deriver.Derive(ctx, h, found)
+}
+
+func TestRefusedLabelIsReportedEachTime(t *testing.T) {
+	r := NewRunner(host.Host{}, []Source{finds("a", "no/such/label", "1")}, Everything)
+	for i := range 2 {
+		report := r.Run(t.Context())
+		if len(report.Problems) != 1 || len(report.Labels) != 0 {
+			t.Errorf("run %d: labels %v and problems %v, want none and one", i, report.Labels, report.Problems)
+		}
+	}
+}

@@ -68,19 +68,6 @@ func wrongLabel(name, value string) string {
 	return ""
 }
 
-// sameContent compares without building anything: it runs after every discovery.
-func sameContent(a, b publish.Content) bool {
-	sameAttributes := func(a, b map[string]string) bool { return maps.Equal(a, b) }
-	return maps.Equal(a.Labels, b.Labels) &&
-		maps.EqualFunc(a.Features.Flags, b.Features.Flags, func(a, b nfdv1alpha1.FlagFeatureSet) bool {
-			return maps.Equal(a.Elements, b.Elements)
-		}) &&
-		maps.EqualFunc(a.Features.Attributes, b.Features.Attributes, func(a, b nfdv1alpha1.AttributeFeatureSet) bool {
-			return sameAttributes(a.Elements, b.Elements)
-		}) &&
-		maps.EqualFunc(a.Features.Instances, b.Features.Instances, func(a, b nfdv1alpha1.InstanceFeatureSet) bool {
-			return slices.EqualFunc(a.Elements, b.Elements, func(a, b nfdv1alpha1.InstanceFeature) bool {
-				return sameAttributes(a.Attributes, b.Attributes)
-			})
-		})
+func sameContent(a, b *publish.Content) bool {
+	return maps.Equal(a.Labels, b.Labels) && discovery.SameFeatures(&a.Features, &b.Features)
 }

@@ -17,6 +17,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/custom"
 	"github.com/assay-project/assay/discovery/damp"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/publish"
@@ -40,6 +41,7 @@ type worker struct {
 	damper   damp.Damper
 	held     []string      // what the damper holds back
 	release  time.Duration // until the damper may let something go; 0 holds nothing
+	leftOut  []string      // what of the last report could not be published, and why
 	last     publish.Content
 	found    bool // last is what was handed on
 
@@ -267,6 +269,9 @@ func (w *worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []s
 		w.log.Warn("some events are not heard; polling goes on", "error", err)
 	}
 	w.covered = h.Covered(w.host)
+	if h.Files() { // of which custom rules are made
+		w.covered = append(w.covered, custom.Name)
+	}
 	w.log.Debug("listening", "sources that are not polled", w.covered)
 	names, events := make(chan string), make(chan []string)
 	running.Go(func() { watch.Debounce(ctx, clock.RealClock{}, names, events) })
@@ -288,13 +293,15 @@ func (w *worker) discover(ctx context.Context, names ...string) (publish.Content
 	report := w.runner.Run(ctx, names...)
 	took := time.Since(start)
 	w.metrics.discovered(took)
-	c, problems := w.content(report)
-	c = w.damp(time.Now(), c)
-	for _, p := range report.Problems {
-		problems = append(problems, p.String())
+	if w.found && !report.Changed && w.release == 0 {
+		w.report(report.Problems)
+		return w.last, false
 	}
-	w.report(problems)
-	if w.found && sameContent(w.last, c) {
+	var c publish.Content
+	c, w.leftOut = w.content(report)
+	c = w.damp(time.Now(), c)
+	w.report(report.Problems)
+	if w.found && sameContent(&w.last, &c) {
 		return w.last, false
 	}
 	w.log.Debug("discovered", "took", took, "sources", names)
@@ -317,9 +324,13 @@ func (w *worker) damp(now time.Time, c publish.Content) publish.Content {
 }
 
 // report logs each problem once, until it has gone and come back.
-func (w *worker) report(problems []string) {
-	now := make(map[string]bool, len(problems))
-	for _, text := range problems {
+func (w *worker) report(problems []discovery.Problem) {
+	texts := slices.Clone(w.leftOut)
+	for _, p := range problems {
+		texts = append(texts, p.String())
+	}
+	now := make(map[string]bool, len(texts))
+	for _, text := range texts {
 		now[text] = true
 		if !w.problems[text] {
 			w.log.Warn(text)

@@ -77,6 +77,9 @@ func Open(targets []Target) (*Host, []error) {
 	return h, errs
 }
 
+// Files reports whether the targets are watched.
+func (h *Host) Files() bool { return h.files != nil }
+
 // Covered returns the sources of a host of which every change is heard, so that they need no polling.
 func (h *Host) Covered(of host.Host) []string {
 	return h.covered(initialUserNamespace(), SameNetwork(of))

@@ -17,6 +17,9 @@ func Open([]Target) (*Host, []error) {
 	return &Host{}, []error{errors.New("events of the host are heard on Linux only")}
 }
 
+// Files is false.
+func (*Host) Files() bool { return false }
+
 // Covered is nothing.
 func (*Host) Covered(host.Host) []string { return nil }
 
