@@ -31,7 +31,7 @@ build: ## Build the programs into bin/
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: test
-test: test-unit test-race test-integration ## Run all tests: unit tests first, then those that need a control plane
+test: test-unit test-race test-integration test-chart ## Run all tests: unit tests first, then those that need a control plane
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go

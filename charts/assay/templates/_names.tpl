@@ -23,8 +23,8 @@
 
 {{/* What selects the pods of a part; it never changes, since selectors cannot. */}}
 {{- define "assay.selector" -}}
-app.kubernetes.io/name: {{ include "assay.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "assay.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
@@ -38,15 +38,15 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{/* metadata of an object in the namespace: call with root, component and, if it differs, name. */}}
 {{- define "assay.metadata" -}}
-name: {{ default (printf "%s-%s" (include "assay.fullname" .root) .component) .name }}
-namespace: {{ include "assay.namespace" .root }}
+name: {{ default (printf "%s-%s" (include "assay.fullname" .root) .component) .name | quote }}
+namespace: {{ include "assay.namespace" .root | quote }}
 labels:
   {{- include "assay.labels" . | nindent 2 }}
 {{- end -}}
 
 {{/* metadata of an object of the cluster. */}}
 {{- define "assay.clusterMetadata" -}}
-name: {{ default (printf "%s-%s" (include "assay.fullname" .root) .component) .name }}
+name: {{ default (printf "%s-%s" (include "assay.fullname" .root) .component) .name | quote }}
 labels:
   {{- include "assay.labels" . | nindent 2 }}
 {{- end -}}
@@ -64,6 +64,6 @@ labels:
 {{- define "assay.subject" -}}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "assay.serviceAccountName" . }}
-    namespace: {{ include "assay.namespace" .root }}
+    name: {{ include "assay.serviceAccountName" . | quote }}
+    namespace: {{ include "assay.namespace" .root | quote }}
 {{- end -}}

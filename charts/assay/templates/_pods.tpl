@@ -2,7 +2,7 @@
 
 {{/* The first half of a pod's spec. */}}
 {{- define "assay.podSpec" -}}
-serviceAccountName: {{ include "assay.serviceAccountName" . }}
+serviceAccountName: {{ include "assay.serviceAccountName" . | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with concat (.root.Values.imagePullSecrets | default list) ((.root.Values.global | default dict).imagePullSecrets | default list) | uniq }}
@@ -14,7 +14,7 @@ imagePullSecrets:
 {{- $class = include "assay.fullname" .root }}
 {{- end }}
 {{- with $class }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .values.dnsPolicy }}
 dnsPolicy: {{ . }}

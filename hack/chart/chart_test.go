@@ -1,0 +1,374 @@
+package chart
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the rendered charts to testdata")
+
+func newReader(text string) *bufio.Reader { return bufio.NewReader(strings.NewReader(text)) }
+
+// versions are the versions of Kubernetes that the chart is for: from the oldest one to the one that the tests run.
+var versions = []string{"v1.28.0", "v1.29.15", "v1.30.14", "v1.31.0", "v1.32.0", "v1.33.0", "v1.34.0-eks-abc123", "v1.35.0+k3s1", "v1.36.3"}
+
+// TestRenders compares what each directory of testdata renders to with what it did before. The definitions are left out:
+// they are copies.
+func TestRenders(t *testing.T) {
+	for _, dir := range cases(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			files := mustRender(t, readValues(t, filepath.Join(dir, "values.yaml")))
+			var out bytes.Buffer
+			for _, object := range objects(t, files) {
+				if object["kind"] == "CustomResourceDefinition" {
+					continue
+				}
+				text, err := yaml.Marshal(object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&out, "---\n%s", text)
+			}
+			fmt.Fprintf(&out, "--- # NOTES.txt\n%s", commented(files["assay/templates/NOTES.txt"]))
+			golden := filepath.Join(dir, "rendered.yaml")
+			if *update {
+				if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(filepath.Clean(golden))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), out.String()); diff != "" {
+				t.Errorf("rendered (-want +got); go test -update accepts it:\n%s", diff)
+			}
+		})
+	}
+}
+
+func cases(t *testing.T) []string {
+	t.Helper()
+	dirs, err := filepath.Glob("testdata/*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	return dirs
+}
+
+func commented(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
+		out.WriteString("# " + line)
+	}
+	return out.String()
+}
+
+func TestLintsStrictly(t *testing.T) {
+	for _, dir := range cases(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			result := lint.RunAll(chartDir, readValues(t, filepath.Join(dir, "values.yaml")), "assay-system")
+			for _, message := range result.Messages {
+				if message.Severity > support.InfoSev {
+					t.Error(message)
+				}
+			}
+		})
+	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	for name, test := range map[string]struct{ values, want string }{
+		"Misspelt":        {`{worker: {toleration: []}}`, "/worker"},
+		"MisspeltAtRoot":  {`{controler: {}}`, "controler"},
+		"WrongType":       {`{controller: {replicaCount: two}}`, "/controller/replicaCount"},
+		"NoSuchPolicy":    {`{webhook: {failurePolicy: Deny}}`, "/webhook/failurePolicy"},
+		"TooManyAtOnce":   {`{controller: {nfdApiParallelism: 101}}`, "/controller/nfdApiParallelism"},
+		"NoSuchPort":      {`{worker: {port: 70000}}`, "/worker/port"},
+		"TextForBool":     {`{hardened: "yes"}`, "/hardened"},
+		"PercentTooLarge": {`{scheduler: {percentageOfNodesToScore: 101}}`, "/scheduler/percentageOfNodesToScore"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want one that says where: %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestObjectsAreWhatKubernetesKnows decodes each object strictly: a field that its kind does not have is an error.
+func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	for _, version := range versions {
+		for _, dir := range cases(t) {
+			t.Run(version+"/"+filepath.Base(dir), func(t *testing.T) {
+				files, err := render(t, load(t), rendering{release: "1", namespace: "n", kubernetes: version, values: readValues(t, filepath.Join(dir, "values.yaml"))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen := map[string]bool{}
+				for _, object := range objects(t, files) {
+					id := identity(object)
+					if seen[id] {
+						t.Errorf("%s: there are two", id)
+					}
+					seen[id] = true
+					if group, _, _ := strings.Cut(object["apiVersion"].(string), "/"); group == "cert-manager.io" || group == "monitoring.coreos.com" {
+						continue // not of Kubernetes
+					}
+					data, err := yaml.Marshal(object)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, _, err := decoder.Decode(data, nil, nil); err != nil {
+						t.Errorf("%s: %v", id, err)
+					}
+				}
+				if old := version < "v1.30"; seen["ValidatingAdmissionPolicy//assay-node-bound-publishing"] && old {
+					t.Error("a policy for a cluster that has none")
+				}
+			})
+		}
+	}
+}
+
+func identity(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	return fmt.Sprintf("%v/%s/%v", object["kind"], namespace, metadata["name"])
+}
+
+// TestPodsMeetRestricted evaluates pods by the code of Pod Security admission. The worker has to see its host: it may mount
+// its directories, and nothing else.
+func TestPodsMeetRestricted(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range cases(t) {
+		for _, object := range objects(t, mustRender(t, readValues(t, filepath.Join(dir, "values.yaml")))) {
+			meta, spec := pod(t, object)
+			if spec == nil {
+				continue
+			}
+			t.Run(filepath.Base(dir)+"/"+identity(object), func(t *testing.T) {
+				var broken []string
+				for _, result := range evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, meta, spec) {
+					if !result.Allowed {
+						broken = append(broken, result.ForbiddenReason+": "+result.ForbiddenDetail)
+					}
+				}
+				want := 0
+				if object["kind"] == "DaemonSet" {
+					want = 2 // host path volumes: once as baseline forbids them, once as restricted does
+				}
+				for _, reason := range broken {
+					if want == 0 || !strings.Contains(reason, "hostPath") {
+						t.Error(reason)
+					}
+				}
+				checkMounts(t, spec)
+			})
+		}
+	}
+}
+
+// checkMounts sees that every mount is for reading only, and that no token is mounted but the one that says so.
+func checkMounts(t *testing.T, spec *corev1.PodSpec) {
+	t.Helper()
+	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+		t.Error("a token is mounted by itself")
+	}
+	hosts := 0
+	for _, volume := range spec.Volumes {
+		if volume.HostPath != nil {
+			hosts++
+		}
+	}
+	if hosts > 8 {
+		t.Errorf("%d directories of the host are mounted", hosts)
+	}
+	for _, container := range spec.Containers {
+		for _, mount := range container.VolumeMounts {
+			if !mount.ReadOnly {
+				t.Errorf("%s: %s can be written", container.Name, mount.MountPath)
+			}
+		}
+		if container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: no request or limit of memory", container.Name)
+		}
+	}
+}
+
+// pod returns the pod that an object makes, if any.
+func pod(t *testing.T, object map[string]any) (*metav1.ObjectMeta, *corev1.PodSpec) {
+	t.Helper()
+	type template struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     corev1.PodSpec    `json:"spec"`
+	}
+	var out struct {
+		Spec struct {
+			Template *template `json:"template"`
+		} `json:"spec"`
+	}
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch object["kind"] {
+	case "DaemonSet", "Deployment", "Job":
+		if err := yaml.Unmarshal(data, &out); err != nil {
+			t.Fatal(err)
+		}
+		return &out.Spec.Template.Metadata, &out.Spec.Template.Spec
+	case "Pod":
+		var p template
+		if err := yaml.Unmarshal(data, &p); err != nil {
+			t.Fatal(err)
+		}
+		return &p.Metadata, &p.Spec
+	}
+	return nil, nil
+}
+
+// TestRolesAreNarrow sees that nobody may do everything, and that Secrets are within reach of one namespace only.
+func TestRolesAreNarrow(t *testing.T) {
+	for _, dir := range cases(t) {
+		for _, object := range objects(t, mustRender(t, readValues(t, filepath.Join(dir, "values.yaml")))) {
+			kind, _ := object["kind"].(string)
+			if kind != "Role" && kind != "ClusterRole" {
+				continue
+			}
+			rules, _ := object["rules"].([]any)
+			for _, rule := range rules {
+				text, err := yaml.Marshal(rule)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, wrong := range []string{"'*'", "escalate", "impersonate", "bind", "nodes/proxy", "pods/exec"} {
+					if strings.Contains(string(text), wrong) {
+						t.Errorf("%s: %s: a rule with %s:\n%s", filepath.Base(dir), identity(object), wrong, text)
+					}
+				}
+				if kind == "ClusterRole" && strings.Contains(string(text), "secrets") {
+					t.Errorf("%s: %s reaches all Secrets:\n%s", filepath.Base(dir), identity(object), text)
+				}
+			}
+		}
+	}
+}
+
+// TestWorksAsSubChart renders it below a parent that gives it another name, as operators do.
+func TestWorksAsSubChart(t *testing.T) {
+	child := load(t)
+	parent := &chartv2.Chart{Metadata: &chartv2.Metadata{
+		APIVersion: chartv2.APIVersionV2, Name: "operator", Version: "1.0.0",
+		Dependencies: []*chartv2.Dependency{{Name: "assay", Alias: "node-feature-discovery", Version: child.Metadata.Version, Condition: "nfd.enabled"}},
+	}}
+	parent.AddDependency(child)
+	files, err := render(t, parent, rendering{release: "op", namespace: "operators", kubernetes: "v1.36.3", values: set(t, `
+nfd: {enabled: true}
+global: {imagePullSecrets: [{name: everywhere}], unknown: {key: value}}
+node-feature-discovery:
+  enabled: true
+  enableNodeFeatureApi: true
+  worker: {config: null, serviceAccount: {name: node-feature-discovery, create: false}}
+  master: {serviceAccount: {name: node-feature-discovery, create: true}}
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, object := range objects(t, files) {
+		if kind := object["kind"]; kind == "DaemonSet" || kind == "Deployment" || kind == "ServiceAccount" || kind == "ValidatingAdmissionPolicy" {
+			names = append(names, identity(object))
+		}
+	}
+	slices.Sort(names)
+	want := []string{
+		"DaemonSet/operators/op-node-feature-discovery-worker",
+		"Deployment/operators/op-node-feature-discovery-controller",
+		"Deployment/operators/op-node-feature-discovery-webhook",
+		"ServiceAccount/operators/node-feature-discovery",
+		"ServiceAccount/operators/op-node-feature-discovery-cleanup",
+		"ServiceAccount/operators/op-node-feature-discovery-webhook",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+func TestPartsCanBeLeftOut(t *testing.T) {
+	for name, test := range map[string]struct{ values, part string }{
+		"Worker":      {`{worker: {enable: false}}`, "component: worker"},
+		"Controller":  {`{master: {enable: false}}`, "component: controller"},
+		"Webhook":     {`{webhook: {enabled: false}}`, "component: webhook"},
+		"Definitions": {`{crds: {install: false}}`, "kind: CustomResourceDefinition"},
+		"Policies":    {`{policies: {install: false}}`, "kind: ValidatingAdmissionPolicy"},
+		"Cleanup":     {`{postDeleteCleanup: false}`, "post-delete"},
+		"Test":        {`{tests: {enable: false}}`, "hook: test"},
+		"Scheduler":   {`{}`, "component: scheduler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := mustRender(t, set(t, test.values))
+			for _, file := range slices.Sorted(maps.Keys(files)) {
+				if strings.HasSuffix(file, ".yaml") && strings.Contains(files[file], test.part) {
+					t.Errorf("%s has %q", file, test.part)
+				}
+			}
+		})
+	}
+}
+
+// TestCopiesAreCurrent compares the chart's definitions with those that the rest of the project uses.
+func TestCopiesAreCurrent(t *testing.T) {
+	for _, dir := range []string{"crds", "policies"} {
+		originals, err := filepath.Glob("../../api/" + dir + "/*.yaml")
+		if err != nil || len(originals) == 0 {
+			t.Fatalf("no originals of %s: %v", dir, err)
+		}
+		for _, original := range originals {
+			want, err := os.ReadFile(filepath.Clean(original))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(filepath.Join(chartDir, "files", dir, filepath.Base(original)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(bytes.TrimPrefix(want, []byte("---\n")), got) {
+				t.Errorf("%s differs from the chart's copy: run make chart", original)
+			}
+		}
+	}
+}

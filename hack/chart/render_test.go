@@ -1,0 +1,134 @@
+package chart
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+	kyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// chartDir is where the chart lies, seen from here.
+const chartDir = "../../charts/assay"
+
+// rendering is what to render, and for which cluster.
+type rendering struct {
+	release, namespace string
+	kubernetes         string
+	values             map[string]any
+}
+
+// render renders a chart as helm install does, and returns its files by name.
+func render(t *testing.T, c *chartv2.Chart, r rendering) (map[string]string, error) {
+	t.Helper()
+	capabilities := common.DefaultCapabilities.Copy()
+	version, err := common.ParseKubeVersion(r.kubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities.KubeVersion = *version
+	if err := util.ProcessDependencies(c, r.values); err != nil {
+		t.Fatal(err)
+	}
+	options := common.ReleaseOptions{Name: r.release, Namespace: r.namespace, Revision: 1, IsInstall: true}
+	values, err := chartutil.ToRenderValues(c, r.values, options, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(c, values)
+}
+
+func load(t *testing.T) *chartv2.Chart {
+	t.Helper()
+	c, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// mustRender renders the chart for a current cluster.
+func mustRender(t *testing.T, values map[string]any) map[string]string {
+	t.Helper()
+	files, err := render(t, load(t), rendering{release: "assay", namespace: "assay-system", kubernetes: "v1.36.3", values: values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// objects returns the objects in rendered files, in the order of the files' names.
+func objects(t *testing.T, files map[string]string) []map[string]any {
+	t.Helper()
+	var out []map[string]any
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		for _, document := range documents(t, files[name]) {
+			var object map[string]any
+			if err := yaml.UnmarshalStrict(document, &object); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, document)
+			}
+			if object != nil {
+				out = append(out, object)
+			}
+		}
+	}
+	return out
+}
+
+func documents(t *testing.T, text string) [][]byte {
+	t.Helper()
+	var out [][]byte
+	reader := kyaml.NewYAMLReader(newReader(text))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(bytes.TrimSpace(document)) > 0 {
+			out = append(out, document)
+		}
+	}
+}
+
+// readValues reads a file of values.
+func readValues(t *testing.T, path string) map[string]any {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Clean(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// set parses values as they follow --set: a map from a path to a value.
+func set(t *testing.T, text string) map[string]any {
+	t.Helper()
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
