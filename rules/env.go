@@ -29,6 +29,9 @@ func (e *evaluation) Element(feature, element string) (expr.Value, bool) {
 		return expr.OfText(v), ok
 	}
 	v, ok := elementOf(e.lookup(feature), element)
+	if e.program.opt.Strict && v.Kind() == expr.Bool {
+		return expr.Value{}, false // to NFD's references a flag is nothing
+	}
 	if ok && v.Kind() == expr.String && e.masks(element) {
 		return expr.OfMasked(), true
 	}
