@@ -177,16 +177,13 @@ func TestTheLastGoodResultOutlivesAManager(t *testing.T) {
 func (w *world) kept(object string, want bool) {
 	w.Helper()
 	testkit.Eventually(w, fmt.Sprintf("kept result of %s: %t", object, want), func(ctx context.Context) error {
-		var list corev1.ConfigMapList
-		if err := w.List(ctx, &list, client.InNamespace(w.namespace)); err != nil {
+		m := &corev1.ConfigMap{}
+		err := w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "assay-kept-rules"}, m)
+		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		found := false
-		for i := range list.Items {
-			found = found || strings.HasSuffix(list.Items[i].Name, "-"+object)
-		}
-		if found != want {
-			return fmt.Errorf("%d ConfigMaps", len(list.Items))
+		if found := len(m.BinaryData[object]) > 0; found != want {
+			return fmt.Errorf("%d are kept", len(m.BinaryData))
 		}
 		return nil
 	})

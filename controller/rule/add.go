@@ -100,6 +100,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		tally:    opt.Tally,
 		census:   opt.Census,
 		compiler: c,
+		keeper:   keeper{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: opt.Namespace},
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rule-status").

@@ -170,7 +170,7 @@ func (c *compiler) compile(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule
 	r.errors, r.warnings = whole.located(found.Errors), found.Warnings
 	r.hash, r.origins, r.standing = whole.hash(set), whole.origins, true
 	if len(whole.refs) > 0 {
-		r.good = &kept{Spec: whole.keep, Hash: r.hash, Origins: r.origins}
+		r.good = &kept{UID: obj.UID, Spec: whole.keep, Hash: r.hash, Origins: r.origins}
 	}
 	if !found.OK() {
 		log.Info("rules with mistakes are left out", "mistakes", len(found.Errors))

@@ -30,6 +30,7 @@ type reporter struct {
 	tally    *registry.Tally
 	census   *registry.Census
 	compiler *compiler
+	keeper   keeper
 	said     sync.Map // UID and condition -> what was said of it in an Event
 }
 
@@ -38,7 +39,7 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	var obj nfdv1alpha1.NodeFeatureRule
 	if err := s.client.Get(ctx, req.NamespacedName, &obj); err != nil {
 		if apierrors.IsNotFound(err) {
-			return ctrl.Result{}, s.keep(ctx, req.Name, nil, nil)
+			return ctrl.Result{}, s.keeper.keep(ctx, req.Name, nil)
 		}
 		return ctrl.Result{}, err
 	}
@@ -46,8 +47,12 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if known == nil || known.generation != obj.Generation || known.uid != obj.UID {
 		return ctrl.Result{}, nil // the compiler is about to, and tells
 	}
-	if err := s.keep(ctx, obj.Name, &obj, known); err != nil {
-		return ctrl.Result{}, fmt.Errorf("keep what the object last came to: %w", err)
+	var keep *kept
+	if known.unresolved != nil {
+		keep = known.good
+	}
+	if err := s.keeper.keep(ctx, obj.Name, keep); err != nil {
+		return ctrl.Result{}, err
 	}
 	if !s.census.Complete(ctx, s.client) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
