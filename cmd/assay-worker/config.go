@@ -3,8 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,6 +104,11 @@ func (c *config) read(r *reader, data []byte) {
 		}),
 		"sources": section(c.sources()),
 	})
+	for _, pattern := range slices.Sorted(maps.Keys(c.local.FilePrefixes)) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			r.errs = append(r.errs, fmt.Errorf("%s: sources.local.filePrefixes: %q is no pattern of file names; write one such as driver-*", r.origin, pattern))
+		}
+	}
 	c.readWhiteList(r, whiteList)
 	c.readOwners(r, owners, noOwners)
 }
@@ -132,6 +140,7 @@ func (c *config) sources() fields {
 			"hooksEnabled": flagValue(&c.local.HooksEnabled),
 			"hookTimeout":  duration(&c.local.HookTimeout),
 			"strict":       flagValue(&c.local.Strict),
+			"filePrefixes": textListMap(&c.local.FilePrefixes),
 		}),
 		"fake": section(fields{
 			"labels":            textMap(&c.fake.Labels),

@@ -40,6 +40,10 @@ func TestConfigurationMistakesHaveAPlace(t *testing.T) {
 			"f: line 5, column 19: core.labelWhiteList: error parsing regexp: missing closing ]: `[`",
 			`f: line 6, column 14: core.ownerRefs: unknown owner "cluster": write node, pod, ds or none`,
 		}, nil},
+		"WrongPattern": {"sources: {local: {filePrefixes: {'[': [a], 'b*': [b]}}}\n",
+			[]string{`f: sources.local.filePrefixes: "[" is no pattern of file names; write one such as driver-*`}, nil},
+		"WrongForms": {"sources: {pci: {deviceLabelForms: [vendor]}}\n",
+			[]string{`f: line 1, column 35: sources.pci.deviceLabelForms[0]: got "vendor", want a list of texts`}, nil},
 		"Misspelt": {"core:\n  sleepIntervall: 5s\n  NOPUBLISH: true\n  xyzzy: 1\n", nil, []string{
 			"f: line 2, column 3: core.sleepIntervall: unknown, and ignored; did you mean sleepInterval?",
 			"f: line 3, column 3: core.NOPUBLISH: write noPublish",

@@ -220,6 +220,25 @@ func textMap(dst *map[string]string) func(*reader, *yaml.Node, string) {
 	}
 }
 
+func textListMap(dst *map[string][]string) func(*reader, *yaml.Node, string) {
+	return func(r *reader, n *yaml.Node, path string) {
+		if isNull(n) {
+			return
+		}
+		if n.Kind != yaml.MappingNode {
+			r.fail(n, path, "a mapping of lists of texts")
+			return
+		}
+		m := map[string][]string{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			list := []string{}
+			texts(&list)(r, n.Content[i+1], join(path, n.Content[i].Value))
+			m[n.Content[i].Value] = list
+		}
+		*dst = m
+	}
+}
+
 func textMaps(dst *[]map[string]string) func(*reader, *yaml.Node, string) {
 	return func(r *reader, n *yaml.Node, path string) {
 		if isNull(n) {

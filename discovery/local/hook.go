@@ -85,7 +85,7 @@ func (s *Source) runHook(ctx context.Context, path string, out *elements) {
 		out.problem(fmt.Errorf("hook %s: %w", path, err))
 		return
 	}
-	out.parse(path, stdout.buffer.Bytes())
+	s.parse(out, path, stdout.buffer.Bytes())
 }
 
 // bounded keeps what is written to it up to a bound; the rest is thrown away, and the writer is told to stop. The buffer

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"strings"
 	"time"
 
@@ -37,6 +38,9 @@ type Config struct {
 	Directory string
 	// Strict refuses files that anybody but root owns or can write. Otherwise those draw a problem and are read.
 	Strict bool
+	// FilePrefixes says what a file may speak of: a pattern of names of files or hooks (see path.Match) to the beginnings of
+	// the names in them; an empty one is all. What no pattern that matches a file allows is left out. nil allows everything.
+	FilePrefixes map[string][]string
 	// HooksEnabled runs the programs of HooksDirectory, an absolute path of this process.
 	HooksEnabled   bool
 	HooksDirectory string
@@ -127,8 +131,8 @@ func (s *Source) readFiles(h host.Host, out *elements) error {
 	return nil
 }
 
-func (s *Source) readFile(h host.Host, path string, out *elements) {
-	info, err := h.Stat(path)
+func (s *Source) readFile(h host.Host, file string, out *elements) {
+	info, err := h.Stat(file)
 	if err != nil {
 		out.problem(err)
 		return
@@ -138,20 +142,34 @@ func (s *Source) readFile(h host.Host, path string, out *elements) {
 	}
 	if why := writable(info); why != "" {
 		if s.config.Strict {
-			out.problem(fmt.Errorf("/%s: refused: %s", path, why))
+			out.problem(fmt.Errorf("/%s: refused: %s", file, why))
 			return
 		}
-		out.problem(fmt.Errorf("/%s: %s: whoever that is can label this node", path, why))
+		out.problem(fmt.Errorf("/%s: %s: whoever that is can label this node", file, why))
 	}
-	data, err := h.ReadPrefix(path, MaxFileSize+1)
+	data, err := h.ReadPrefix(file, MaxFileSize+1)
 	if err == nil && len(data) > MaxFileSize {
-		err = fmt.Errorf("/%s: %w of %d bytes; left out", path, host.ErrTooLarge, MaxFileSize)
+		err = fmt.Errorf("/%s: %w of %d bytes; left out", file, host.ErrTooLarge, MaxFileSize)
 	}
 	if err != nil {
 		out.problem(err)
 		return
 	}
-	out.parse("/"+path, data)
+	s.parse(out, "/"+file, data)
+}
+
+// parse reads what a file says, or a hook printed, as far as it may speak of it.
+func (s *Source) parse(out *elements, origin string, data []byte) {
+	out.prefixes = nil
+	if s.config.FilePrefixes != nil {
+		out.prefixes = []string{}
+		for pattern, prefixes := range s.config.FilePrefixes {
+			if ok, _ := path.Match(pattern, path.Base(origin)); ok { // a wrong pattern matches nothing
+				out.prefixes = append(out.prefixes, prefixes...)
+			}
+		}
+	}
+	out.parse(origin, data)
 }
 
 // writable says who else than root can change a file; empty if nobody.

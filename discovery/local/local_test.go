@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -122,6 +123,31 @@ func TestFeatureFiles(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestFileSpeaksOnlyOfWhatItMay(t *testing.T) {
+	files := map[string]string{
+		"gpu-driver": "gpu.example.com/driver=550\nnode-role=admin\n",
+		"nic.conf":   "nic-speed=100\n# +no-feature\ngpu.example.com/driver=1\n",
+		"other":      "x=1\n",
+		"ours":       "anything=true\n",
+	}
+	got := discover(t, files, func(c *Config) {
+		c.FilePrefixes = map[string][]string{"gpu-*": {"gpu.example.com/"}, "nic.conf": {"nic-", "nic."}, "ours": {""}, "[": {""}}
+	})
+	want := result{
+		Labels:   map[string]string{"gpu.example.com/driver": "550", "nic-speed": "100", "anything": "true"},
+		Features: map[string]string{"gpu.example.com/driver": "550", "nic-speed": "100", "anything": "true"},
+		Problems: []string{
+			"/features.d/gpu-driver:2: node-role is left out: sources.local.filePrefixes does not let this file speak of it",
+			"/features.d/nic.conf:3: gpu.example.com/driver is left out: sources.local.filePrefixes does not let this file speak of it",
+			"/features.d/other:1: x is left out: sources.local.filePrefixes does not let this file speak of it",
+		},
+	}
+	got.Problems = slices.DeleteFunc(got.Problems, func(p string) bool { return strings.Contains(p, "can label this node") })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

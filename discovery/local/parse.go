@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 type elements struct {
 	labels, features map[string]string
 	from             map[string]string // where a name was last given
+	prefixes         []string          // of the names that this file may give; nil are all
 	problems         []error
 	now              time.Time
 }
@@ -70,6 +72,10 @@ func (e *elements) add(where, line string, noFeature, noLabel bool) {
 	}
 	if name == "" {
 		e.problem(fmt.Errorf("%s: %q has no name before the =", where, line))
+		return
+	}
+	if e.prefixes != nil && !slices.ContainsFunc(e.prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+		e.problem(fmt.Errorf("%s: %s is left out: sources.local.filePrefixes does not let this file speak of it", where, name))
 		return
 	}
 	if before, twice := e.from[name]; twice && !sameFile(before, where) {
