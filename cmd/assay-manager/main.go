@@ -44,7 +44,7 @@ func newCommand() *cobra.Command {
 func longFlags(args []string) []string {
 	out := make([]string, len(args))
 	for i, arg := range args {
-		if len(arg) > 2 && arg[0] == '-' && arg[1] != '-' && arg[2] != '=' {
+		if len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && arg != "-h" {
 			arg = "-" + arg
 		}
 		out[i] = arg

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// parse runs the controller's command line up to the point where it would talk to a cluster.
+func parse(t *testing.T, file string, args ...string) (*controllerFlags, []string, *cobra.Command) {
+	t.Helper()
+	f := &controllerFlags{}
+	cmd := &cobra.Command{Use: "controller"}
+	f.register(cmd.Flags())
+	path := filepath.Join(t.TempDir(), "nfd-master.conf")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.ParseFlags(longFlags(append([]string{"-config=" + path}, args...))); err != nil {
+		t.Fatal(err)
+	}
+	return f, retiredWarnings(cmd), cmd
+}
+
+// nfdConfig has every key that NFD's master knows.
+const nfdConfig = `
+noPublish: true
+extraLabelNs: [added.kubernetes.io, "other.example.com"]
+denyLabelNs: ["*.denied.com"]
+enableTaints: true
+labelWhiteList: "^cpu-"
+resyncPeriod: "2h"
+leaderElection: {leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 4s}
+nfdApiParallelism: 3
+informerPageSize: 50
+klog: {v: "4"}
+restrictions:
+  nodeFeatureNamespaceSelector: {matchLabels: {trusted: "yes"}, matchExpressions: [{key: env, operator: In, values: [a, b]}]}
+  disableLabels: true
+  disableExtendedResources: true
+  disableAnnotations: true
+  denyNodeFeatureLabels: true
+  allowOverwrite: false
+`
+
+func TestUnderstandsTheConfigurationOfNFD(t *testing.T) {
+	f, _, _ := parse(t, nfdConfig)
+	s, warnings, err := f.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(warnings, "\n"); len(warnings) != 2 || !strings.Contains(text, "informerPageSize") || !strings.Contains(text, "klog") {
+		t.Errorf("warnings are %q", warnings)
+	}
+	c := f.config(s)
+	got := map[string]any{
+		"dry run": c.DryRun, "extra": c.Rules.Keys.ExtraNamespaces, "deny": c.Rules.Keys.DenyNamespaces, "taints": c.Policy.Taints,
+		"whitelist": c.Rules.Keys.LabelWhiteList.String(), "resync": c.Resync, "parallel": c.Parallel,
+		"trusted": c.Sources.Namespaces.Matches(labels.Set{"trusted": "yes", "env": "b"}), "stranger": c.Sources.Namespaces.Matches(labels.Set{"trusted": "yes"}),
+		"no labels": c.Disable.Labels, "no resources": c.Disable.ExtendedResources, "no annotations": c.Disable.Annotations,
+		"third parties' labels": !c.Sources.IgnoreLabels, "keeps foreign": c.Policy.KeepForeign, "lease": time.Duration(s.LeaderElection.LeaseDuration),
+	}
+	want := map[string]any{
+		"dry run": true, "extra": []string{"added.kubernetes.io", "other.example.com"}, "deny": []string{"*.denied.com"}, "taints": true,
+		"whitelist": "^cpu-", "resync": 2 * time.Hour, "parallel": 3, "trusted": true, "stranger": false,
+		"no labels": true, "no resources": true, "no annotations": true, "third parties' labels": false, "keeps foreign": true, "lease": 30 * time.Second,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestDefaultsAreThoseOfNFD(t *testing.T) {
+	f, _, _ := parse(t, "")
+	s, warnings, err := f.load()
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	c := f.config(s)
+	if c.Policy.Taints || c.Policy.KeepForeign || c.DryRun || c.Parallel != 10 || c.Resync != time.Hour || c.Grace != 10*time.Minute || c.Policy.Keys == nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestFlagsWinOverOptionsAndThoseOverTheFile(t *testing.T) {
+	f, _, _ := parse(t, "resyncPeriod: 1m\nenableTaints: true\ndenyLabelNs: [a]\nnfdApiParallelism: 7\n",
+		"-options", `{"resyncPeriod":"2m","nfdApiParallelism":8}`, "-resync-period=3m", "-enable-taints=false", "-deny-label-ns", "b, c",
+		"-feature-gates=NodeFeatureAPI=true,DisableAutoPrefix=true,NodeFeatureGroupAPI=false")
+	s, warnings, err := f.load()
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	c := f.config(s)
+	if diff := cmp.Diff([]any{3 * time.Minute, false, []string{"b", "c"}, 8, true, true, false},
+		[]any{c.Resync, c.Policy.Taints, c.Rules.Keys.DenyNamespaces, c.Parallel, c.Rules.Keys.DisableAutoPrefix, c.Policy.Record.Bare, c.Groups}); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestWrongConfigurationIsRefusedWithItsPlace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file string
+		want []string
+	}{
+		"Garbage":        {"\x00\x01", []string{"control characters"}},
+		"NotYAML":        {"a: [\nb", []string{"line "}},
+		"NotAMapping":    {"- a\n", []string{":1:1: the configuration: must be keys with values, not a list"}},
+		"ManyAtOnce":     {"noPublish: maybe\nresyncPeriod: soon\nnfdApiParallelism: many\n", []string{`:1:12: noPublish: must be true or false, not "maybe"`, `:2:15: resyncPeriod: "soon" is no duration`, `:3:20: nfdApiParallelism: must be a whole number, not "many"`}},
+		"Regexp":         {"labelWhiteList: \"(\"\n", []string{":1:17: labelWhiteList: error parsing regexp"}},
+		"List":           {"restrictions:\n  disableLabels: [true]\n", []string{":2:18: restrictions.disableLabels: must be true or false, not a list"}},
+		"Selector":       {"restrictions:\n  nodeFeatureNamespaceSelector: {matchLabel: {a: b}}\n", []string{":2:33: restrictions.nodeFeatureNamespaceSelector: must be a label selector"}},
+		"Operator":       {"restrictions:\n  nodeFeatureNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}\n", []string{"Like"}},
+		"Twice":          {"noPublish: true\nNOPUBLISH: false\n", []string{":2:1: NOPUBLISH: is there twice"}},
+		"Zero":           {"nfdApiParallelism: 0\n", []string{"nfdApiParallelism is 0; it must be at least 1"}},
+		"LeaderElection": {"leaderElection: {leaseDuration: 5s}\n", []string{"leaderElection: leaseDuration must exceed"}},
+		"Mask":           {"maskSecrets: perhaps\n", []string{"always, sensitive or never"}},
+		"Loop":           {"a: &a [*a]\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, _, _ := parse(t, tc.file)
+			_, _, err := f.load()
+			if tc.want == nil {
+				return // survived
+			}
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error is\n%v\nwhich lacks %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestUnknownKeysAndRetiredFlagsOnlyWarn(t *testing.T) {
+	f, retired, _ := parse(t, "noPublish: false\nautoDefaultNs: true\nrestrictions: {disableTaints: true, nosuch: 1}\nenableNodeFeatureApi: true\n",
+		"-enable-nodefeature-api", "-featurerules-controller=true", "-resource-labels=a,b", "-ca-file=/x", "-logtostderr")
+	if len(retired) != 5 {
+		t.Errorf("flags: %q", retired)
+	}
+	_, warnings, err := f.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(warnings, "\n")
+	for _, want := range []string{"autoDefaultNs has no effect", "restrictions.disableTaints has no effect", ":3:37: restrictions.nosuch is not known", "enableNodeFeatureApi"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("warnings are\n%s\nwhich lack %q", text, want)
+		}
+	}
+}
+
+func TestAMissingFileIsEmptyOnlyWhereItIsTheDefault(t *testing.T) {
+	f := &ruleFlags{configFile: filepath.Join(t.TempDir(), "none")}
+	if _, _, err := f.load(); err == nil {
+		t.Error("a file that was asked for may be missing")
+	}
+	if f.configFile = defaultConfigFile; true {
+		if _, err := os.Stat(defaultConfigFile); err == nil {
+			t.Skip("there is one on this machine")
+		}
+		if _, _, err := f.load(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func FuzzConfiguration(f *testing.F) {
+	f.Add(nfdConfig)
+	f.Add("a: &a {b: *a}")
+	f.Add("restrictions: [")
+	f.Fuzz(func(t *testing.T, text string) {
+		r := &reader{origin: "fuzz"}
+		s := defaults()
+		r.read([]byte(text), s)
+		if len(r.errs) == 0 {
+			(&controllerFlags{}).config(s)
+		}
+	})
+}

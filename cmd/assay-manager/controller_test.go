@@ -1,0 +1,259 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
+)
+
+// replica is a controller in a process of its own.
+type replica struct {
+	*exec.Cmd
+	health string
+	log    *safeBuffer
+	ended  chan error
+}
+
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// startController starts a controller, and waits until it is ready.
+func startController(t *testing.T, c *cluster.Cluster, namespace string, args ...string) *replica {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{health: freeAddress(t), log: &safeBuffer{}, ended: make(chan error, 1)}
+	r.Cmd = exec.Command(program, append([]string{"controller", "-kubeconfig=" + c.Kubeconfig, "-namespace=" + namespace,
+		"-port=" + port(r.health), "-metrics-port=0", "-v=1"}, args...)...)
+	r.Env = append(os.Environ(), asManager+"=1")
+	r.Stdout, r.Stderr = r.log, r.log
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { r.ended <- r.Wait() }()
+	t.Cleanup(func() {
+		r.end(syscall.SIGKILL)
+		if t.Failed() {
+			t.Logf("log of a controller:\n%s", r.log)
+		}
+	})
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		_, err := get(t.Context(), "http://"+r.health+"/readyz")
+		if err == nil {
+			return r
+		}
+		select {
+		case ended := <-r.ended:
+			r.ended <- ended
+			t.Fatalf("a controller has ended: %v", ended)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a controller is not ready: %v", err)
+		}
+	}
+}
+
+// end ends the process by a signal, and returns how it ended.
+func (r *replica) end(signal os.Signal) error {
+	_ = r.Process.Signal(signal)
+	err := <-r.ended
+	r.ended <- err
+	return err
+}
+
+// labelled waits until a label of a Node has a value; "" for none.
+func labelled(t *testing.T, k client.Client, node, label, value string) *corev1.Node {
+	t.Helper()
+	n := &corev1.Node{}
+	testkit.Eventually(t, label+"="+value, func(ctx context.Context) error {
+		if err := k.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
+			return err
+		}
+		if got, there := n.Labels[label]; got != value || there != (value != "") {
+			return fmt.Errorf("labels are %v", n.Labels)
+		}
+		return nil
+	})
+	return n
+}
+
+func ruleWith(t *testing.T, k client.Client, name, label string) {
+	t.Helper()
+	testkit.Create(t, k, &nfdv1alpha1.NodeFeatureRule{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{Name: "r", Labels: map[string]string{label: "1"}}}},
+	})
+}
+
+func TestASecondReplicaTakesOverWithoutAFlap(t *testing.T) {
+	for name, how := range map[string]struct {
+		signal syscall.Signal
+		within time.Duration
+	}{"AfterAnEnd": {syscall.SIGTERM, 5 * time.Second}, "AfterDeath": {syscall.SIGKILL, 20 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			c := testkit.Cluster(t)
+			k := testkit.Client(t, c.User)
+			namespace := testkit.Namespace(t, k)
+			node := testkit.Node(t, k, "n1")
+			ruleWith(t, k, "a", "vendor.io/a")
+			args := []string{"-enable-leader-election", "-options", "leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 500ms}"}
+			first := startController(t, c, namespace, args...)
+			before := labelled(t, k, node.Name, "vendor.io/a", "1")
+			second := startController(t, c, namespace, args...) // ready, although it does not lead
+			if strings.Contains(second.log.String(), "node written") {
+				t.Error("the standby has written")
+			}
+			watcher, err := k.Watch(t.Context(), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node.Name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer watcher.Stop()
+
+			died := time.Now()
+			if err := first.end(how.signal); how.signal == syscall.SIGTERM && err != nil {
+				t.Errorf("asked to end: %v", err)
+			}
+			ruleWith(t, k, "b", "vendor.io/b")
+			after := labelled(t, k, node.Name, "vendor.io/b", "1")
+			if took := time.Since(died); took > how.within {
+				t.Errorf("the second took over after %s, not within %s", took, how.within)
+			}
+			for {
+				e := <-watcher.ResultChan()
+				n := e.Object.(*corev1.Node)
+				if n.Labels["vendor.io/a"] != "1" {
+					t.Errorf("label missing at %s", n.ResourceVersion)
+				}
+				if n.ResourceVersion != before.ResourceVersion && n.ResourceVersion != after.ResourceVersion {
+					t.Errorf("a write that nothing asked for: %s, neither %s nor %s", n.ResourceVersion, before.ResourceVersion, after.ResourceVersion)
+				}
+				if n.ResourceVersion == after.ResourceVersion {
+					return
+				}
+			}
+		})
+	}
+}
+
+func TestConfigurationIsFollowed(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	namespace := testkit.Namespace(t, k)
+	node := testkit.Node(t, k, "n1")
+	ruleWith(t, k, "a", "vendor.io/a")
+	ruleWith(t, k, "b", "other.io/b")
+	file := filepath.Join(t.TempDir(), "nfd-master.conf")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(r *replica, text string) {
+		t.Helper()
+		testkit.Eventually(t, "log line "+text, func(context.Context) error {
+			if !strings.Contains(r.log.String(), text) {
+				return errors.New("not there")
+			}
+			return nil
+		})
+	}
+	write("denyLabelNs: [vendor.io]\nnosuch: 1\n")
+	r := startController(t, c, namespace, "-config="+file, "-crd-controller")
+	labelled(t, k, node.Name, "other.io/b", "1")
+	labelled(t, k, node.Name, "vendor.io/a", "")
+	says(r, "nosuch is not known")
+	says(r, "crd-controller has no effect")
+
+	write("denyLabelNs: {\n")
+	says(r, "the last good one is kept")
+	write("denyLabelNs: [other.io]\nremovalGracePeriod: 0s\n")
+	labelled(t, k, node.Name, "vendor.io/a", "1")
+	labelled(t, k, node.Name, "other.io/b", "")
+	if err := r.end(syscall.SIGTERM); err != nil {
+		t.Errorf("asked to end: %v", err)
+	}
+}
+
+func TestAWrongConfigurationIsNotStartedWith(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "nfd-master.conf")
+	if err := os.WriteFile(file, []byte("noPublish: [1]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := newController()
+	cmd.SetArgs([]string{"--config=" + file})
+	cmd.SetOut(io.Discard)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), ":1:12: noPublish") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestPruneRemovesWhatOneInstanceWrote(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	namespace := testkit.Namespace(t, k)
+	node := testkit.Node(t, k, "n1")
+	ruleWith(t, k, "a", "vendor.io/a")
+	blue := startController(t, c, namespace, "-instance=blue")
+	labelled(t, k, node.Name, "vendor.io/a", "1")
+	if err := blue.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	prune := func(instance string) {
+		t.Helper()
+		f := &pruneFlags{kubeconfig: c.Kubeconfig, namespace: namespace, instance: instance}
+		if err := f.run(t.Context(), io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prune("")
+	labelled(t, k, node.Name, "vendor.io/a", "1")
+	prune("blue")
+	n := labelled(t, k, node.Name, "vendor.io/a", "")
+	for key := range n.Annotations {
+		if strings.Contains(key, nfdv1alpha1.BookkeepingNamespace) {
+			t.Errorf("annotation %s stays", key)
+		}
+	}
+}
