@@ -43,7 +43,7 @@ func TestConfigurationMistakesHaveAPlace(t *testing.T) {
 		"WrongPattern": {"sources: {local: {filePrefixes: {'[': [a], 'b*': [b]}}}\n",
 			[]string{`f: sources.local.filePrefixes: "[" is no pattern of file names; write one such as driver-*`}, nil},
 		"WrongForms": {"sources: {pci: {deviceLabelForms: [vendor]}}\n",
-			[]string{`f: line 1, column 35: sources.pci.deviceLabelForms[0]: got "vendor", want a list of texts`}, nil},
+			[]string{`f: line 1, column 36: sources.pci.deviceLabelForms[0]: got "vendor", want a list of texts`}, nil},
 		"Misspelt": {"core:\n  sleepIntervall: 5s\n  NOPUBLISH: true\n  xyzzy: 1\n", nil, []string{
 			"f: line 2, column 3: core.sleepIntervall: unknown, and ignored; did you mean sleepInterval?",
 			"f: line 3, column 3: core.NOPUBLISH: write noPublish",
