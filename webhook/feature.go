@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -42,15 +42,13 @@ const (
 )
 
 func (o *Options) reviewFeature(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
-	object, old, err := decode[nfdv1alpha1.NodeFeature](req)
+	object, err := decodeOne[nfdv1alpha1.NodeFeature](req.Object.Raw)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode the NodeFeature: %w", err)
 	}
-	if object == nil && len(req.OldObject.Raw) > 0 && string(req.OldObject.Raw) != "null" { // a deletion
-		old = &nfdv1alpha1.NodeFeature{}
-		if err := utiljson.Unmarshal(req.OldObject.Raw, old); err != nil {
-			return nil, fmt.Errorf("decode the old NodeFeature: %w", err)
-		}
+	old, err := previous(req)
+	if err != nil {
+		return nil, fmt.Errorf("decode the old NodeFeature: %w", err)
 	}
 	v := &verdict{errs: o.Publishing.check(req, object, old)}
 	if object == nil || object.DeletionTimestamp != nil {
@@ -67,6 +65,16 @@ func (o *Options) reviewFeature(_ context.Context, req *admissionv1.AdmissionReq
 	}
 	v.errs = append(v.errs, c.errs...)
 	return v, nil
+}
+
+// previous returns the metadata of the object that is replaced or deleted; nil if there is none. All nodes write their features
+// through here, and what they said before is not read again.
+func previous(req *admissionv1.AdmissionRequest) (*nfdv1alpha1.NodeFeature, error) {
+	meta, err := decodeOne[metav1.PartialObjectMetadata](req.OldObject.Raw)
+	if meta == nil || err != nil {
+		return nil, err
+	}
+	return &nfdv1alpha1.NodeFeature{ObjectMeta: meta.ObjectMeta}, nil
 }
 
 // contents collects what is wrong with what is published.

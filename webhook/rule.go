@@ -90,21 +90,25 @@ func (o *Options) rules(object, old *nfdv1alpha1.NodeFeatureRule, settings lint.
 
 // decode returns the object of a request and, of an update, its predecessor; both are nil for a deletion.
 func decode[T any](req *admissionv1.AdmissionRequest) (object, old *T, err error) {
-	if len(req.Object.Raw) == 0 || string(req.Object.Raw) == "null" {
-		return nil, nil, nil
-	}
-	object = new(T)
-	if err := utiljson.Unmarshal(req.Object.Raw, object); err != nil {
+	if object, err = decodeOne[T](req.Object.Raw); err != nil {
 		return nil, nil, fmt.Errorf("decode the %s: %w", req.Kind.Kind, err)
 	}
-	if req.Operation != admissionv1.Update || len(req.OldObject.Raw) == 0 || string(req.OldObject.Raw) == "null" {
+	if object == nil || req.Operation != admissionv1.Update {
 		return object, nil, nil
 	}
-	old = new(T)
-	if err := utiljson.Unmarshal(req.OldObject.Raw, old); err != nil {
-		return object, nil, nil // an old object that we cannot read grants no exception
+	if old, err = decodeOne[T](req.OldObject.Raw); err != nil {
+		return object, nil, nil //nolint:nilerr // an old object that we cannot read grants no exception
 	}
 	return object, old, nil
+}
+
+// decodeOne returns an object, or nil if there is none.
+func decodeOne[T any](raw []byte) (*T, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	object := new(T)
+	return object, utiljson.Unmarshal(raw, object)
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }

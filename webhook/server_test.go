@@ -356,6 +356,21 @@ func BenchmarkReview(b *testing.B) {
 	}
 }
 
+// What a large server publishes, written again with one change.
+func BenchmarkReviewFeature(b *testing.B) {
+	manifest := read(b, "../test/hosts/server/nodefeature.yaml")
+	req := update(b, string(manifest), string(manifest))
+	s := newServer(b, nil)
+	if got := s.Review(context.Background(), req); !got.Allowed {
+		b.Fatal(got.Result)
+	}
+	b.SetBytes(int64(len(req.Object.Raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Review(context.Background(), req)
+	}
+}
+
 func benchmarkReview(b *testing.B, rule string) {
 	var rules []string
 	for i := range 100 {
