@@ -55,6 +55,7 @@ func TestScheduling(t *testing.T) {
 		{"PreemptionNeverEvictsForAMissingFeature", w.preemption},
 		{"PolicyAppliesToItsNamespaceOnly", w.policy},
 		{"PodsWithoutTheMarkerNeverReachTheExtender", w.marker},
+		{"ShippedPoliciesDoWhatTheirLanguageAllows", w.policies},
 		{"AFailingExtenderHoldsPodsOrLetsThemThroughAsConfigured", w.failing},
 	} {
 		t.Run(test.name, test.run)

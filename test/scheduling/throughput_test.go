@@ -51,6 +51,8 @@ func BenchmarkThroughput(b *testing.B) {
 		{"AskForNothing", "sampled", pods, nil},
 		{"Required", "sampled", pods, []func(*corev1.Pod){requires("AVX")}},
 		{"RequiredAndPreferred", "sampled", pods, []func(*corev1.Pod){requires("AVX"), prefers("Rare")}},
+		{"AskForNothingAgain", "sampled", pods, nil},
+		{"RequiredAgain", "sampled", pods, []func(*corev1.Pod){requires("AVX")}},
 		{"WithoutExtenderAgain", "none", pods, nil},
 		{"RareOn2NodesSampled", "sampled", 100, []func(*corev1.Pod){requires("Rare")}},
 		{"RareOn2NodesFull", "full", 100, []func(*corev1.Pod){requires("Rare")}},
@@ -81,7 +83,7 @@ func (w *world) measure(b *testing.B, scheduler string, n int, change ...func(*c
 		b.Fatal(err)
 	}
 	defer func() { watch.Stop() }()
-	before := w.answers.Load()
+	before, spent := w.answers.Load(), w.spent.Load()
 	start := time.Now()
 	var g errgroup.Group
 	g.SetLimit(16)
@@ -117,6 +119,7 @@ loop:
 	}
 	b.ReportMetric(float64(len(placed))/last.Sub(start).Seconds(), "pods/s")
 	b.ReportMetric(float64(w.answers.Load()-before)/float64(n), "requests/pod")
+	b.ReportMetric(float64(w.spent.Load()-spent)/1000/float64(n), "µs-in-extender/pod")
 	b.ReportMetric(float64(n-len(placed)), "not-placed")
 	b.ReportMetric(0, "ns/op")
 	if err := w.api.DeleteAllOf(b.Context(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(0)); err != nil {

@@ -49,9 +49,10 @@ type world struct {
 	api   client.WithWatch
 	proxy *proxy
 	view  *fleet.View
-	// direct is the address of the extender itself, answers how many it has given.
-	direct  string
-	answers atomic.Int64
+	// direct is the address of the extender itself, answers how many it has given, and spent how long it took for them in
+	// nanoseconds.
+	direct         string
+	answers, spent atomic.Int64
 }
 
 // newWorld starts a cluster with n nodes, n0, n1, …, all of which have the flag AVX. Nothing else runs: no
@@ -103,7 +104,7 @@ func (w *world) startExtender(t testing.TB, n int) {
 	follower := follow.New(w.view, follow.Options{Gather: feed.Gather{Namespace: ownNamespace}})
 	server, err := extender.New(&extender.Decider{View: w.view, Asks: known}, extender.Options{
 		Addr:    "127.0.0.1:0",
-		Observe: func(string, string, time.Duration) { w.answers.Add(1) },
+		Observe: func(_, _ string, took time.Duration) { w.answers.Add(1); w.spent.Add(int64(took)) },
 		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 			var pod corev1.Pod
 			return &pod, w.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)

@@ -1,0 +1,91 @@
+//go:build linux
+
+package scheduling
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/internal/testkit"
+)
+
+// install creates a MutatingAdmissionPolicy with its binding until the end of the test.
+func (w *world) install(t *testing.T, name string) {
+	t.Helper()
+	policy, binding, _ := bytes.Cut(policies.Scheduling(name), []byte("\n---\n"))
+	for _, part := range []struct {
+		data []byte
+		into client.Object
+	}{
+		{policy, &admissionregistrationv1.MutatingAdmissionPolicy{}},
+		{binding, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}},
+	} {
+		if err := yaml.UnmarshalStrict(part.data, part.into); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Create(t, w.api, part.into)
+	}
+}
+
+// policies: the shipped policies do what the webhook does, as far as their language goes.
+func (w *world) policies(t *testing.T) {
+	w.install(t, policies.PodScheduler)
+	ns := w.namespace(t, map[string]string{assayv1alpha1.SchedulerLabel: strict})
+	testkit.Eventually(t, "a pod gets the scheduler of its namespace", func(ctx context.Context) error {
+		p := newPod(ns, "asks", "", requires("AVX"))
+		if err := w.api.Create(ctx, p, client.DryRunAll); err != nil {
+			return err
+		}
+		if p.Spec.SchedulerName != strict {
+			return fmt.Errorf("it is %q", p.Spec.SchedulerName)
+		}
+		return nil
+	})
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"asks for nothing":     {newPod(ns, "p", ""), corev1.DefaultSchedulerName},
+		"has a scheduler":      {newPod(ns, "p", "mine", requires("AVX")), "mine"},
+		"of another namespace": {newPod(w.namespace(t, nil), "p", "", requires("AVX")), corev1.DefaultSchedulerName},
+	} {
+		w.createDry(t, test.pod)
+		if test.pod.Spec.SchedulerName != test.want {
+			t.Errorf("a pod that %s: got %q, want %q", name, test.pod.Spec.SchedulerName, test.want)
+		}
+	}
+	w.install(t, policies.PodMarker)
+	other := w.namespace(t, nil)
+	testkit.Eventually(t, "a pod gets the marker", func(ctx context.Context) error {
+		p := newPod(other, "asks", "", requires("AVX"), requests(corev1.ResourceCPU, "1"))
+		if err := w.api.Create(ctx, p, client.DryRunAll); err != nil {
+			return err
+		}
+		r := p.Spec.Containers[0].Resources
+		if q := r.Limits[assayv1alpha1.MarkerResource]; q.Value() != 1 || r.Requests.Cpu().Value() != 1 {
+			return fmt.Errorf("its resources are %v", r)
+		}
+		return nil
+	})
+	plain := newPod(other, "p", "")
+	w.createDry(t, plain)
+	if len(plain.Spec.Containers[0].Resources.Limits) > 0 {
+		t.Errorf("a pod that asks for nothing gets %v", plain.Spec.Containers[0].Resources.Limits)
+	}
+}
+
+func (w *world) createDry(t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	if err := w.api.Create(t.Context(), p, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+}
