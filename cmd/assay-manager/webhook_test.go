@@ -87,7 +87,7 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 		Args: append([]string{
 			"webhook", "--kubeconfig=" + user.Kubeconfig, "--namespace=" + namespace, "--owner-cluster-role=" + role,
 			"--webhook-url=https://" + p.serve, "--webhook-port=" + port(p.serve),
-			"--port=" + port(p.health), "--metrics-port=" + port(p.metrics), "--failure-policy=Fail",
+			"--port=" + port(p.health), "--metrics-port=" + port(p.metrics), "--failure-policy=Fail", "--shutdown-delay=0s",
 		}, args...),
 		Ready: func(ctx context.Context) error {
 			_, err := get(ctx, "http://"+p.health+"/readyz")
@@ -250,7 +250,7 @@ func TestRotationLosesNoRequest(t *testing.T) {
 // A replica that is told to end is unready at once, and answers until nobody can ask it any more.
 func TestEndingLosesNoRequest(t *testing.T) {
 	c := testkit.Cluster(t)
-	p := startWebhook(t, c, "--shutdown-delay=4s")
+	p := startWebhook(t, c, "--shutdown-delay=8s")
 	k := testkit.Client(t, c.User)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Terminate(context.WithoutCancel(t.Context()), p.name) }()
