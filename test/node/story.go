@@ -28,8 +28,9 @@ const (
 type story struct {
 	*machine
 	chart  string
-	before *corev1.Node // without Assay
-	notes  []string     // of the step that runs
+	before *corev1.Node      // without Assay
+	labels map[string]string // that come without a rule
+	notes  []string          // of the step that runs
 }
 
 func (s *story) note(format string, args ...any) {
@@ -54,9 +55,11 @@ var steps = []step{
 	{"rules can be applied without the webhook", withoutWebhook},
 	{"helm upgrade, and no label flaps", upgrade},
 	{"the second scheduler places pods by features", schedule},
+	{"no part lacks a permission", permitted},
 	{"helm rollback, and no label flaps", rollback},
 	{"memory at work", memory},
 	{"helm uninstall leaves the Node as it was", uninstall},
+	{"take-over from Node Feature Discovery and hand-back, and no label flaps", takeOver},
 }
 
 func asSkipped(err error, skip *skipped) bool { return errors.As(err, skip) }
@@ -136,13 +139,13 @@ func labelled(ctx context.Context, s *story) error {
 			return fmt.Errorf("label %s is %q, want %q", key, got, value)
 		}
 	}
-	n := 0
-	for key := range node.Labels {
+	s.labels = map[string]string{}
+	for key, value := range node.Labels {
 		if strings.HasPrefix(key, featureNS) {
-			n++
+			s.labels[key] = value
 		}
 	}
-	s.note("%d labels, among them those of this kernel and distribution", n)
+	s.note("%d labels, among them those of this kernel and distribution", len(s.labels))
 	return nil
 }
 

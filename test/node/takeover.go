@@ -1,0 +1,161 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/assay-project/assay/test/cluster"
+)
+
+// predecessor is what Node Feature Discovery's chart leaves in its namespace, as far as taking over from it is concerned: a
+// DaemonSet that owns the NodeFeature of each node.
+const predecessor = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: nfd-worker, namespace: ` + namespace + `, labels: {app.kubernetes.io/name: node-feature-discovery}}
+spec:
+  selector: {matchLabels: {role: nfd-worker}}
+  template:
+    metadata: {labels: {role: nfd-worker}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {name: pause, image: "` + pauseImage + `", imagePullPolicy: Never}
+`
+
+// takeOver installs beside Node Feature Discovery, removes it, and uninstalls in turn, and no label may go away.
+//
+// It stands for two releases that share a cluster. What the other one does is written by hand here, in its form.
+func takeOver(ctx context.Context, s *story) error {
+	labels := s.labels
+	if err := s.pretend(ctx, labels); err != nil {
+		return fmt.Errorf("write what Node Feature Discovery writes: %w", err)
+	}
+	return s.watched(ctx, func() error {
+		if _, err := s.helm(ctx, append([]string{"install", release, s.chart, "--take-ownership", "--set=postDeleteCleanup=false"}, s.values()...)...); err != nil {
+			return err
+		}
+		if err := s.ownedByNode(ctx); err != nil {
+			return err
+		}
+		if _, err := s.Kubectl(ctx, "delete", "daemonset", "nfd-worker", "-n", namespace, "--cascade=foreground"); err != nil {
+			return err
+		}
+		if err := s.ownedByNode(ctx); err != nil {
+			return fmt.Errorf("after the predecessor is gone: %w", err)
+		}
+		if _, err := s.helm(ctx, "test", release, "--namespace="+namespace, "--timeout=60s"); err != nil {
+			return err
+		}
+		if _, err := s.helm(ctx, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout=90s"); err != nil {
+			return err
+		}
+		node, err := s.node(ctx)
+		if err != nil {
+			return err
+		}
+		if node.Annotations[recordAnnotation] == "" {
+			return errors.New("the record of what was written is gone, so nobody can take over")
+		}
+		return nil
+	})
+}
+
+// recordAnnotation is where both keep which labels they have written.
+const recordAnnotation = "nfd.node.kubernetes.io/feature-labels"
+
+// pretend writes what Node Feature Discovery would have: definitions without an owner, an object per node, labels and their
+// record on the Node.
+func (s *story) pretend(ctx context.Context, labels map[string]string) error {
+	definitions, err := filepath.Glob(filepath.Join(s.chart, "files", "crds", "nfd.*.yaml"))
+	if err != nil {
+		return err
+	}
+	if _, err := s.Kubectl(ctx, "delete", "crd", "-l", "app.kubernetes.io/part-of=assay", "--wait"); err != nil {
+		return err
+	}
+	for _, file := range definitions {
+		if _, err := s.Kubectl(ctx, "create", "-f", file); err != nil {
+			return err
+		}
+	}
+	if _, err := s.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "nodefeatures.nfd.k8s-sigs.io"); err != nil {
+		return err
+	}
+	if _, err := s.KubectlInput(ctx, predecessor, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	owner, err := s.client.AppsV1().DaemonSets(namespace).Get(ctx, "nfd-worker", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	plain := map[string]string{}
+	for key, value := range labels {
+		plain[strings.TrimPrefix(key, featureNS)] = value
+	}
+	object, err := json.Marshal(map[string]any{
+		"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeature",
+		"metadata": map[string]any{
+			"name": nodeName, "namespace": namespace, "labels": map[string]string{"nfd.node.kubernetes.io/node-name": nodeName},
+			"ownerReferences": []map[string]any{{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner.Name, "uid": owner.UID}},
+		},
+		"spec": map[string]any{"labels": plain, "features": map[string]any{}},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := s.KubectlInput(ctx, string(object), "create", "-f", "-"); err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"labels":      labels,
+		"annotations": map[string]string{recordAnnotation: strings.Join(slices.Sorted(maps.Keys(plain)), ",")},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = s.client.CoreV1().Nodes().Patch(ctx, nodeName, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// ownedByNode waits until the NodeFeature belongs to the Node, and to nobody else.
+func (s *story) ownedByNode(ctx context.Context) error {
+	return cluster.WaitFor(ctx, "the NodeFeature's owner", func(ctx context.Context) error {
+		out, err := s.Kubectl(ctx, "get", "nodefeature", nodeName, "-n", namespace, "-o", "jsonpath={.metadata.ownerReferences[*].kind}")
+		if apierrors.IsNotFound(err) || err != nil {
+			return err
+		}
+		if out != "Node" {
+			return fmt.Errorf("it is %q", out)
+		}
+		return nil
+	})
+}
+
+// permitted looks for what a part wanted to do and may not, in all that the pods have logged.
+func permitted(ctx context.Context, s *story) error {
+	for _, component := range []string{"worker", "controller", "webhook", "scheduler"} {
+		out, err := s.Kubectl(ctx, "logs", "-n", namespace, "-l", "app.kubernetes.io/component="+component, "--prefix", "--tail=-1", "--all-containers")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "forbidden") || strings.Contains(line, "cannot list") {
+				return errors.New(strings.TrimSpace(line))
+			}
+		}
+	}
+	return nil
+}
