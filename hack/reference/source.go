@@ -7,9 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -21,28 +19,21 @@ type source struct {
 
 func load(root, dir string) (*source, error) {
 	s := &source{set: token.NewFileSet()}
-	packages, err := parser.ParseDir(s.set, filepath.Join(root, dir), func(info fs.FileInfo) bool {
-		return !strings.HasSuffix(info.Name(), "_test.go")
-	}, parser.ParseComments)
+	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range packages {
-		for _, name := range slices.Sorted(mapKeys(p.Files)) {
-			s.files = append(s.files, p.Files[name])
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
 		}
+		file, err := parser.ParseFile(s.set, name, nil, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		s.files = append(s.files, file)
 	}
 	return s, nil
-}
-
-func mapKeys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // limitsOf are the packages whose limits a user can meet, and the limits of each.

@@ -153,11 +153,11 @@ func show(o *rules.Outcome, page string) (string, error) {
 	for _, r := range o.Rules() {
 		switch {
 		case r.Matched:
-			out.Matched = append(out.Matched, r.Ref.String())
+			out.Matched = append(out.Matched, r.String())
 		case r.Skipped != "":
-			out.Skipped = append(out.Skipped, r.Ref.String()+": "+r.Skipped)
+			out.Skipped = append(out.Skipped, r.String()+": "+r.Skipped)
 		case r.Err != nil:
-			out.Errors = append(out.Errors, r.Ref.String()+": "+r.Err.Error())
+			out.Errors = append(out.Errors, r.String()+": "+r.Err.Error())
 		}
 	}
 	return out.print(page)

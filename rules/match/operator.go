@@ -64,12 +64,12 @@ func Operators() []Doc {
 
 // count says in words how many arguments an operator takes.
 func (o operator) count() string {
-	switch {
-	case o.max == 0:
+	switch o.max {
+	case 0:
 		return "no value"
-	case o.max == unbounded:
+	case unbounded:
 		return "at least one value"
-	case o.max == 1:
+	case 1:
 		return "exactly one value"
 	}
 	return fmt.Sprintf("exactly %d values", o.max)
