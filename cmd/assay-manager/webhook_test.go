@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,6 +59,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	cluster       *cluster.Cluster
 	name          string
+	namespace     string
 	health, serve string // addresses
 	metrics       string
 }
@@ -68,6 +70,7 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 	p := &process{cluster: c, name: "webhook-" + strings.ToLower(t.Name()), health: freeAddress(t), serve: freeAddress(t), metrics: freeAddress(t)}
 	k := testkit.Client(t, c.User)
 	namespace := testkit.Namespace(t, k)
+	p.namespace = namespace
 	user, role := webhookUser(t, c, namespace)
 	program, err := os.Executable()
 	if err != nil {
@@ -331,6 +334,34 @@ func TestWithoutAnAnswerRulesPassByDefault(t *testing.T) {
 	if err := k.Create(t.Context(), object(t, broken), client.DryRunAll); err != nil {
 		t.Error(err)
 	}
+}
+
+// With the ClusterRole of the chart goes what the webhook has made itself.
+func TestUninstallingLeavesNothing(t *testing.T) {
+	c := testkit.Cluster(t)
+	p := startWebhook(t, c)
+	k := testkit.Client(t, c.User)
+	if err := c.Terminate(t.Context(), p.name); err != nil {
+		t.Fatal(err)
+	}
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := k.Get(t.Context(), client.ObjectKey{Name: webhook.ConfigurationName}, config); err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: config.OwnerReferences[0].Name}}
+	if err := k.Delete(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the configuration and the Secret are gone", func(ctx context.Context) error {
+		if err := k.Get(ctx, client.ObjectKeyFromObject(config), config); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the configuration is there: %w", err)
+		}
+		var secrets corev1.SecretList
+		if err := k.List(ctx, &secrets, client.InNamespace(p.namespace)); err != nil || len(secrets.Items) > 0 {
+			return fmt.Errorf("%d Secrets are there: %w", len(secrets.Items), err)
+		}
+		return nil
+	})
 }
 
 // A certificate that nobody renews makes the replica unready while there is still time, and a new file makes it ready again.
