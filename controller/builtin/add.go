@@ -49,16 +49,15 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	return mgr.Add(&reporter{loader: l, client: mgr.GetClient(), live: mgr.GetAPIReader()})
 }
 
-// validGauge is 1 while what the directory holds is in force.
-func validGauge() prometheus.Gauge {
+// validGauge is 1 while what the directory holds is in force. It is of the process: managers may follow one another in it.
+var validGauge = sync.OnceValue(func() prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "assay_builtin_rules_valid",
 		Help: "1 if the built-in rules in force are those in the directory; 0 if those have mistakes.",
 	})
-	// Registered twice only where a test starts two managers in one process; the first one counts for both.
-	_ = ctrlmetrics.Registry.Register(g)
+	ctrlmetrics.Registry.MustRegister(g)
 	return g
-}
+})
 
 // loader keeps the rules of the directory in the registry.
 type loader struct {

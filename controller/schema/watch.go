@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,8 +23,17 @@ type Watch struct {
 	Changed func(context.Context)
 
 	failed bool
-	gauge  prometheus.Gauge
 }
+
+// missingFields is of the process: managers may follow one another in it.
+var missingFields = sync.OnceValue(func() prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "assay_schema_missing_fields",
+		Help: "Fields of NodeFeatureRule that the API server drops, because another chart has installed the definition.",
+	})
+	ctrlmetrics.Registry.MustRegister(g)
+	return g
+})
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*Watch) NeedLeaderElection() bool { return false }
@@ -62,15 +72,7 @@ func (w *Watch) Look(ctx context.Context) (changed bool) {
 	}
 	w.failed = false
 	missing := w.Guard.Missing()
-	if w.gauge == nil {
-		w.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "assay_schema_missing_fields",
-			Help: "Fields of NodeFeatureRule that the API server drops, because another chart has installed the definition.",
-		})
-		// Registered twice only where a test starts two managers in one process; the first one counts for both.
-		_ = ctrlmetrics.Registry.Register(w.gauge)
-	}
-	w.gauge.Set(float64(len(missing)))
+	missingFields().Set(float64(len(missing)))
 	switch {
 	case changed && len(missing) > 0:
 		log.Info("WARNING: the definition of NodeFeatureRule is not Assay's; the API server drops fields of rules without a word",
