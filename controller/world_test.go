@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +49,10 @@ func newWorld(t *testing.T) *world {
 	c := testkit.Cluster(t)
 	w := &world{T: t, WithWatch: testkit.Client(t, c.User), user: c.User}
 	w.namespace = testkit.Namespace(t, w)
+	// Those about Nodes and rules lie in the default namespace, and would be taken for this test's.
+	if err := w.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
@@ -110,6 +115,17 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
+// What is logged outside of any reconciler goes to one logger of the process, which can be set once; it writes to the manager
+// that was started last.
+var (
+	current      atomic.Pointer[journal]
+	setGlobalLog = sync.OnceFunc(func() { logf.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(latest{}, nil))) })
+)
+
+type latest struct{}
+
+func (latest) Write(p []byte) (int, error) { return current.Load().Write(p) }
+
 // start runs a manager until the test ends or stop is called. By default it is as the program without any flag.
 func (w *world) start(options ...func(*controller.Config)) *manager {
 	w.Helper()
@@ -130,7 +146,8 @@ func (w *world) start(options ...func(*controller.Config)) *manager {
 		w.Fatal(err)
 	}
 	log := logr.FromSlogHandler(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	logf.SetLogger(log)
+	current.Store(m.log)
+	setGlobalLog()
 	sameNames := true
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme: scheme, Cache: controller.Cache(w.namespace), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
@@ -144,7 +161,7 @@ func (w *world) start(options ...func(*controller.Config)) *manager {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- mgr.Start(logf.IntoContext(ctx, log)) }()
+	go func() { done <- mgr.Start(ctx) }()
 	m.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
