@@ -25,6 +25,7 @@ import (
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/controller/request"
 	"github.com/assay-project/assay/controller/rule"
 	"github.com/assay-project/assay/controller/schema"
 	"github.com/assay-project/assay/internal/feed"
@@ -49,6 +50,8 @@ type Config struct {
 	Resync time.Duration
 	// Groups switches NodeFeatureGroups on.
 	Groups bool
+	// Scheduling reports on what pods ask for, and tells schedulers when features of nodes change.
+	Scheduling bool
 	// Orphans says what happens to the NodeFeatures of departed nodes.
 	Orphans orphan.Options
 	// DefaultTemplate, Version and SchemaEvery: see rule.Options.
@@ -117,7 +120,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 				Registry: reg, Tally: tally, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,
 				Keys: &c.Rules.Keys, Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Watchdog: watchdog,
-				Clock: clock.RealClock{}, Parallel: c.Parallel,
+				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling,
 			})
 		},
 		func() error {
@@ -125,6 +128,15 @@ func Add(mgr ctrl.Manager, c Config) error {
 				return nil
 			}
 			return group.Add(mgr, group.Options{Rules: c.Rules, View: view, Census: census, NodesChanged: nodesChanged})
+		},
+		func() error {
+			if !c.Scheduling {
+				return nil
+			}
+			gather := feed.Gather{
+				Namespace: c.Sources.Namespace, Keys: c.Rules.Keys, IgnoreLabels: c.Sources.IgnoreLabels, Record: c.Policy.Record,
+			}
+			return request.Add(mgr, request.Options{Gather: gather, Rules: c.Rules, Pods: true})
 		},
 		func() error { return orphan.Add(mgr, c.Orphans) },
 		func() error { return health(mgr, reg, watchdog) },

@@ -122,6 +122,7 @@ func defaults() *settings {
 const (
 	gateBare       = "DisableAutoPrefix"
 	gateGroups     = "NodeFeatureGroupAPI"
+	gateScheduling = "FeatureScheduling"
 	gateNodeFeatur = "NodeFeatureAPI"
 )
 
@@ -203,7 +204,7 @@ func (s *settings) failTaint() (*corev1.Taint, error) {
 func (s *settings) unknownGates() (warnings []string) {
 	for _, name := range sortedKeys(s.FeatureGates) {
 		switch name {
-		case gateBare, gateGroups:
+		case gateBare, gateGroups, gateScheduling:
 		case gateNodeFeatur:
 			if !s.FeatureGates[name] {
 				warnings = append(warnings, "feature gate NodeFeatureAPI cannot be switched off: there is no other way any more")
@@ -242,6 +243,7 @@ func (f *controllerFlags) config(s *settings) controller.Config {
 		Version:         build.Version(),
 		BuiltInRules:    s.BuiltInRules,
 		Groups:          s.FeatureGates[gateGroups],
+		Scheduling:      s.FeatureGates[gateScheduling],
 		Orphans: orphan.Options{
 			Interval: time.Duration(s.GcInterval), Grace: time.Duration(s.GcGracePeriod),
 		},

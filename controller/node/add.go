@@ -50,6 +50,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Parallel is how many nodes are worked on at once.
 	Parallel int
+	// Nudge tells schedulers, by an annotation, that the features of a node have changed.
+	Nudge bool
 }
 
 // Add registers the controller. What it watches, and why:
@@ -62,6 +64,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	r := &Reconciler{
 		client:   mgr.GetClient(),
 		live:     mgr.GetAPIReader(),
+		nudges:   opt.Nudge,
 		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		clock:    opt.Clock,
 		registry: opt.Registry,
@@ -93,6 +96,11 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	if opt.Sources.Namespaces != nil {
 		b = b.WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.nodesOfNamespace),
 			builder.WithPredicates(predicate.LabelChangedPredicate{}))
+	}
+	if err := mgr.Add(&confirmations{
+		live: r.live, namespace: opt.Sources.Namespace, breaker: opt.Breaker, metrics: r.metrics, confirmed: opt.Registry.Touch,
+	}); err != nil {
+		return err
 	}
 	return b.Complete(r)
 }

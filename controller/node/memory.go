@@ -27,6 +27,7 @@ type memo struct {
 	outcome    *rules.Outcome // of the last pass; nil: there was none
 	generation int64          // of the program that was last carried out in full
 	written    string         // resourceVersion of the last write
+	nudged     time.Time      // when schedulers were last told of changed features
 	refusals   map[string]refusal
 
 	seen     map[client.ObjectKey]bool // the objects that counted with the last pass

@@ -13,6 +13,7 @@ import (
 // the product of the two is what kills a Prometheus.
 type metrics struct {
 	requests, updates, failures, held prometheus.Counter
+	waiting                           prometheus.Gauge
 	errors                            prometheus.Counter
 	labels, resources, taints         prometheus.Counter
 	evaluation                        prometheus.Histogram
@@ -40,7 +41,11 @@ func newMetrics() *metrics {
 			Buckets: prometheus.ExponentialBuckets(1e-6, 10, 6), // one node takes a microsecond warm, some milliseconds cold
 		}),
 	}
+	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "assay_removals_waiting_nodes", Help: "Nodes whose removals are held back by the budget.",
+	})
 	for _, c := range []prometheus.Collector{
+		m.waiting,
 		m.requests, m.updates, m.failures, m.held, m.labels, m.resources, m.taints, m.errors, m.evaluation,
 	} {
 		ctrlmetrics.Registry.MustRegister(c)

@@ -22,6 +22,7 @@ import (
 type Reconciler struct {
 	client   client.Client
 	live     client.Reader // asks the API server, not the cache
+	nudges   bool          // schedulers are told of changed features
 	events   record.EventRecorder
 	clock    clock.PassiveClock
 	registry *registry.Registry
@@ -78,8 +79,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	in := r.merge.Input(&node, features)
 	r.view.Put(in)
 	outcome := r.eval(linked, in, before)
-	wish := r.plan(&node, outcome)
+	generation, due := r.nudge(&node, features, known)
+	wish := r.plan(&node, outcome, generation)
 	p, again := r.guard(ctx, &node, wish, known, linked.Generation, held)
+	if due > 0 {
+		again = sooner(again, due)
+	}
 	if !r.dryRun {
 		err = r.apply(ctx, &node, p, known)
 	}
@@ -100,8 +105,8 @@ func (r *Reconciler) eval(linked *registry.Linked, in rules.Input, before *rules
 // plan turns an outcome into changes. A node that a rule has failed keeps what it has, and says so: in an annotation, which
 // is the one thing that is written, since somebody who looks at the Node must see that its labels may be out of date; and with
 // a taint, if the administrator wants one.
-func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome) *plan.Plan {
-	want := plan.Desired{Taints: o.Taints()}
+func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome, generation string) *plan.Plan {
+	want := plan.Desired{Taints: o.Taints(), Generation: generation}
 	if !r.disable.Labels {
 		want.Labels = o.Labels()
 	}

@@ -38,6 +38,9 @@ type Desired struct {
 	// Failed says which rule forbids writing anything else on the Node. It goes into an annotation of Assay's own, which no
 	// rule can write and no record needs to list.
 	Failed string
+	// Generation changes with the features of the node; it goes into an annotation like Failed. Empty: the annotation stays as
+	// it is.
+	Generation string
 }
 
 // Policy says what a plan may do.
@@ -112,6 +115,9 @@ func Compute(state State, want Desired, policy Policy) *Plan {
 	p.compare(Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
 	p.compareTaints(want.Taints)
 	p.mark(assayv1alpha1.FailedAnnotation, want.Failed)
+	if want.Generation != "" {
+		p.mark(assayv1alpha1.FeaturesGenerationAnnotation, want.Generation)
+	}
 	slices.SortFunc(p.Steps, compareSteps)
 	slices.SortFunc(p.Left, compareSteps)
 	return p
