@@ -106,6 +106,9 @@ func parseOp(c *args.Compiler, path *field.Path, written string) (name string, i
 	if operators[name] == nil {
 		message := "unknown operator: one of " + strings.Join(operatorNames, ", ")
 		if hint := foreignOps[strings.ToLower(name)]; hint != "" {
+			if inverted {
+				hint = strings.TrimPrefix("!"+hint, "!!")
+			}
 			message = "unknown operator: write " + hint
 		}
 		c.Refuse(path, written, "%s", message)
@@ -117,7 +120,8 @@ func parseOp(c *args.Compiler, path *field.Path, written string) (name string, i
 // foreignOps are operators that others have, and what to write instead.
 var foreignOps = map[string]string{
 	"ne": "!eq", "ge": "!lt", "le": "!gt", "in": "one-of", "notin": "!one-of", "inregexp": "contains",
-	"exists": "!is-none", "doesnotexist": "is-none", "==": "eq", "!=": "!eq", "<": "lt", ">": "gt",
+	"exists": "!is-none", "doesnotexist": "is-none", "=": "eq", "==": "eq", "<": "lt", ">": "gt", "<=": "!gt", ">=": "!lt",
+	"equals": "eq", "equal": "eq", "regex": "contains", "regexp": "contains", "match": "matches",
 }
 
 // String returns the operator as its author wrote it.

@@ -117,6 +117,9 @@ func TestRefusals(t *testing.T) {
 	}{
 		"EmptyOp":           {`{op: "", args: {value: 1}}`, []string{"conditions[0].op: empty op: quote it"}},
 		"BangAlone":         {`{op: "!", args: {value: 1}}`, []string{"conditions[0].op: empty op: quote it"}},
+		"OpOfElsewhere":     {`{op: equals, args: {values: [1, 2]}}`, []string{"conditions[0].op: unknown operator: write eq"}},
+		"InvertedElsewhere": {`{op: "!=", args: {values: [1, 2]}}`, []string{"conditions[0].op: unknown operator: write !eq"}},
+		"InvertedTwice":     {`{op: "!>=", args: {values: [1, 2]}}`, []string{"conditions[0].op: unknown operator: write lt"}},
 		"TwoBangs":          {`{op: "!!eq", args: {values: [1, 2]}}`, []string{"conditions[0].op: unknown operator: one of"}},
 		"ForeignOperator":   {`{op: ge, args: {values: [1, 2]}}`, []string{"conditions[0].op: unknown operator: write !lt"}},
 		"UnknownArgument":   {`{op: is-true, args: {value: 1, x: 2}}`, []string{"conditions[0].args.x: is-true has no such argument: value"}},
