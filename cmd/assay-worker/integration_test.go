@@ -40,7 +40,10 @@ func start(t *testing.T, args ...string) *logged {
 	ctx, cancel := context.WithCancel(context.Background())
 	code := make(chan int, 1)
 	log := &logged{}
-	go func() { code <- run(ctx, append(args, "-port=0", "-host-paths=native"), io.Discard, log) }()
+	// The sandbox would be that of all tests.
+	go func() {
+		code <- run(ctx, append(args, "-port=0", "-host-paths=native", "-sandbox=off"), io.Discard, log)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if got := <-code; got != exitOK {
