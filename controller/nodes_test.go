@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -442,6 +444,60 @@ func TestMassRemovalIsHeld(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestAConfirmedRemovalGoesOn(t *testing.T) {
+	w := newWorld(t)
+	w.rule("copy", copies)
+	var published []*nfdv1alpha1.NodeFeature
+	for i := range 3 {
+		name := fmt.Sprintf("n%d", i)
+		w.node(name)
+		published = append(published, w.publish(w.namespace, "vendor-"+name, name, M{"a": "1"}, nil))
+	}
+	manager := &appsv1.Deployment{}
+	w.apply(manager, fmt.Sprintf(`{metadata: {namespace: %s, name: manager, annotations: {%s: "2001-02-03T04:05:06Z"}},
+	  spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`,
+		w.namespace, node.ConfirmAnnotation))
+	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 0, 0, time.Hour })
+	for i := range published {
+		w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})
+	}
+	for _, f := range published {
+		if err := w.Delete(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range published {
+		w.event(fmt.Sprintf("n%d", i), "RemovalHeld")
+		w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})
+	}
+	change(w, manager, func(d *appsv1.Deployment) {
+		d.Annotations[node.ConfirmAnnotation] = time.Now().UTC().Format(time.RFC3339)
+	})
+	for i := range published {
+		w.labels(fmt.Sprintf("n%d", i), M{"a": ""})
+	}
+}
+
+func TestAFlappingLabelIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	f := w.publish(w.namespace, "n1", "n1", M{"a": "0", "other": "0"}, nil)
+	w.rule("copy", copies)
+	w.start()
+	w.labels("n1", M{"a": "0"})
+	set := func(key, value string) {
+		t.Helper()
+		change(w, f, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Features.Attributes["test.attr"].Elements[key] = value })
+	}
+	for _, value := range []string{"1", "2"} { // changes two and three, which are immediate
+		set("a", value)
+		w.labels("n1", M{"a": value})
+	}
+	set("a", "3")
+	set("other", "1")
+	w.labels("n1", M{"a": "2", "other": "1"})
 }
 
 func TestAMassRemovalByARuleIsNotHeld(t *testing.T) {

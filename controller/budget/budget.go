@@ -87,11 +87,16 @@ func (b *Breaker) Confirm() []string {
 	return nodes
 }
 
-// Held is how many nodes are held back.
-func (b *Breaker) Held() int {
+// Held is how many nodes are held back, and since when the first of them.
+func (b *Breaker) Held() (nodes int, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.wishes)
+	for _, at := range b.wishes {
+		if since.IsZero() || at.Before(since) {
+			since = at
+		}
+	}
+	return len(b.wishes), since
 }
 
 func (b *Breaker) limit(nodes int) int {
