@@ -55,7 +55,7 @@ func TestANodeThatIsNoLongerSelectedLosesTheLabels(t *testing.T) {
 
 func TestAFailedNodeKeepsItsLabelsAndTheOthersGoOn(t *testing.T) {
 	w := newWorld(t)
-	for _, name := range []string{"n1", "n2"} {
+	for _, name := range []string{"rejected-1", "rejected-2"} {
 		w.node(name)
 		w.publish(w.namespace, name, name, M{"memory": "64"}, nil)
 	}
@@ -63,28 +63,28 @@ func TestAFailedNodeKeepsItsLabelsAndTheOthersGoOn(t *testing.T) {
 	  actions: [{op: fail, args: {msg: "{node} has {@test.attr.memory} GiB"}}]}]}`)
 	label := w.rule("label", `{rules: [{name: l, labels: {example.com/version: one}}]}`)
 	w.start()
-	w.labels("n1", M{"example.com/version": "one"})
-	w.labels("n2", M{"example.com/version": "one"})
-	n1 := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "n1"}}
+	w.labels("rejected-1", M{"example.com/version": "one"})
+	w.labels("rejected-2", M{"example.com/version": "one"})
+	n1 := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rejected-1"}}
 	change(w, n1, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Features.Attributes["test.attr"].Elements["memory"] = "16" })
-	node := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, "annotation", func(n *corev1.Node) bool {
+	node := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rejected-1"}}, "annotation", func(n *corev1.Node) bool {
 		return n.Annotations[assayv1alpha1.FailedAnnotation] != ""
 	})
-	if got := node.Annotations[assayv1alpha1.FailedAnnotation]; got != "checks/memory-floor: n1 has 16 GiB" {
+	if got := node.Annotations[assayv1alpha1.FailedAnnotation]; got != "checks/memory-floor: rejected-1 has 16 GiB" {
 		t.Errorf("annotation says %q", got)
 	}
 	w.setRule(label, `{rules: [{name: l, labels: {example.com/version: two}}]}`)
-	w.labels("n2", M{"example.com/version": "two"})
-	w.labels("n1", M{"example.com/version": "one"})
-	if message := w.event("n1", "NodeRejected"); !strings.Contains(message, "n1 has 16 GiB") {
+	w.labels("rejected-2", M{"example.com/version": "two"})
+	w.labels("rejected-1", M{"example.com/version": "one"})
+	if message := w.event("rejected-1", "NodeRejected"); !strings.Contains(message, "rejected-1 has 16 GiB") {
 		t.Errorf("event says %q", message)
 	}
-	w.condition(r, nfdv1alpha1.ConditionRejecting, metav1.ConditionTrue, "1 nodes are kept as they were", "first n1", "n1 has 16 GiB")
+	w.condition(r, nfdv1alpha1.ConditionRejecting, metav1.ConditionTrue, "1 nodes are kept as they were", "first rejected-1", "rejected-1 has 16 GiB")
 	if got := gauge(t, "assay_nodes_failed"); got < 1 {
 		t.Errorf("assay_nodes_failed is %v", got)
 	}
 	change(w, n1, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Features.Attributes["test.attr"].Elements["memory"] = "64" })
-	w.labels("n1", M{"example.com/version": "two"})
+	w.labels("rejected-1", M{"example.com/version": "two"})
 	becomes(w, node, "no annotation", func(n *corev1.Node) bool { return n.Annotations[assayv1alpha1.FailedAnnotation] == "" })
 	w.condition(r, nfdv1alpha1.ConditionRejecting, metav1.ConditionFalse)
 }
@@ -236,22 +236,22 @@ func TestTheAPIServerAloneHoldsRangeEnumAndOneWay(t *testing.T) {
 func TestASecretIsNowhere(t *testing.T) {
 	const word = "hunter2"
 	w := newWorld(t)
-	w.node("n1")
-	w.publish(w.namespace, "n1", "n1", M{"serial": word, "text": "x"}, nil)
+	w.node("secret-1")
+	w.publish(w.namespace, "secret-1", "secret-1", M{"serial": word, "text": "x"}, nil)
 	w.apply(&corev1.Secret{}, fmt.Sprintf(`{metadata: {namespace: %s, name: rules}, stringData: {good: %q, bad: %q, broken: "hunter2: ["}}`, w.namespace,
 		`[{name: good, labels: {example.com/listed: "1"}, conditions: [{op: eq, args: {values: ["{@test.attr.serial}", hunter2]}}]},
 		  {name: refused, labels: {"bad key hunter2": x, example.com/y: "hunter2/ /"}, vars: {v: hunter2}},
 		  {name: fails, labels: {example.com/f: "{@test.attr.serial + 1}"}, actions: [{op: event, args: {reason: Said, msg: "hunter2 {@test.attr.serial}"}}]}]`,
 		`[{name: bad, labels: {example.com/z: "{hunter2"}, conditions: [{op: matches, args: {value: x, regex: "[hunter2"}}]}, {name: worse, labels: {"{hunter2": x}}]`))
 	sensitive := []*nfdv1alpha1.NodeFeatureRule{
-		w.rule("conditions", `{sensitive: true, rules: [{name: c, labels: {example.com/c: "1"}, conditions: [{op: gt, args: {values: ["{@test.attr.serial}", 5]}}]}]}`),
-		w.rule("regexp", `{sensitive: true, rules: [{name: r, conditions: [{op: matches, args: {value: "{@test.attr.serial}", regex: "[hunter2"}}]}]}`),
-		w.rule("actions", `{sensitive: true, rules: [{name: a, actions: [{op: log, args: {msg: hunter2}}, {op: event, args: {reason: Told, msg: hunter2}}]}]}`),
-		w.rule("literal", `{sensitive: true, rules: [{name: l, labels: {"bad key hunter2": x, example.com/l: "hunter2/ /"}, annotations: {example.com/ok: fine}}]}`),
-		w.rule("good", `{rulesFrom: [{secretKeyRef: {name: rules, key: good}}]}`),
-		w.rule("bad", `{rulesFrom: [{secretKeyRef: {name: rules, key: bad}}]}`),
-		w.rule("broken", `{rulesFrom: [{secretKeyRef: {name: rules, key: broken}}]}`),
-		w.rule("fail", `{sensitive: true, priority: 0, nodeSelector: {matchLabels: {example.com/reject: "true"}}, rules: [{name: f, actions: [{op: fail, args: {msg: hunter2}}]}]}`),
+		w.rule("secret-conditions", `{sensitive: true, rules: [{name: c, labels: {example.com/c: "1"}, conditions: [{op: gt, args: {values: ["{@test.attr.serial}", 5]}}]}]}`),
+		w.rule("secret-regexp", `{sensitive: true, rules: [{name: r, conditions: [{op: matches, args: {value: "{@test.attr.serial}", regex: "[hunter2"}}]}]}`),
+		w.rule("secret-actions", `{sensitive: true, rules: [{name: a, actions: [{op: log, args: {msg: hunter2}}, {op: event, args: {reason: Told, msg: hunter2}}]}]}`),
+		w.rule("secret-literal", `{sensitive: true, rules: [{name: l, labels: {"bad key hunter2": x, example.com/l: "hunter2/ /"}, annotations: {example.com/ok: fine}}]}`),
+		w.rule("secret-good", `{rulesFrom: [{secretKeyRef: {name: rules, key: good}}]}`),
+		w.rule("secret-bad", `{rulesFrom: [{secretKeyRef: {name: rules, key: bad}}]}`),
+		w.rule("secret-broken", `{rulesFrom: [{secretKeyRef: {name: rules, key: broken}}]}`),
+		w.rule("secret-fail", `{sensitive: true, priority: 0, nodeSelector: {matchLabels: {example.com/reject: "true"}}, rules: [{name: f, actions: [{op: fail, args: {msg: hunter2}}]}]}`),
 	}
 	dir := t.TempDir()
 	text := `{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeatureRule, metadata: {name: builtin}, spec: {sensitive: true, rules: [{name: b, conditions: [{op: eq, args: {values: ["{node}", hunter2]}}], labels: {example.com/b: "1"}}]}}`
@@ -259,16 +259,16 @@ func TestASecretIsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := w.start(func(c *controller.Config) { c.BuiltInRules = dir })
-	w.labels("n1", M{"example.com/listed": "1", "example.com/c": ""})
+	w.labels("secret-1", M{"example.com/listed": "1", "example.com/c": ""})
 	w.condition(sensitive[1], nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.rules[0]")
 	w.condition(sensitive[6], nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "ReferenceUnreadable")
 	w.condition(sensitive[5], nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse)
 	w.condition(sensitive[4], nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse)
-	w.event("n1", "Told")
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	w.event("secret-1", "Told")
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "secret-1"}}
 	change(w, n, func(n *corev1.Node) { n.Labels["example.com/reject"] = "true" })
 	becomes(w, n, "annotation", func(n *corev1.Node) bool { return n.Annotations[assayv1alpha1.FailedAnnotation] != "" })
-	w.event("n1", "NodeRejected")
+	w.event("secret-1", "NodeRejected")
 	w.condition(sensitive[7], nfdv1alpha1.ConditionRejecting, metav1.ConditionTrue)
 
 	var events corev1.EventList
