@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,6 +211,27 @@ spec:
 		}
 		return nil
 	})
+}
+
+func TestAnErrorLosesNoNode(t *testing.T) {
+	for _, code := range []int{http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusConflict} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			w := newWorld(t)
+			w.node("bad")
+			w.node("good")
+			w.rule("r", `{rules: [{name: r, labels: {a: "1"}}]}`)
+			var left atomic.Int32
+			left.Store(4)
+			w.startWith(&traffic{fails: func(r *http.Request) int {
+				if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodes/bad") && left.Add(-1) >= 0 {
+					return code
+				}
+				return 0
+			}})
+			w.labels("good", M{"a": "1"})
+			w.labels("bad", M{"a": "1"})
+		})
+	}
 }
 
 func TestWritesTaintsOnlyIfEnabled(t *testing.T) {

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -61,6 +62,8 @@ type traffic struct {
 	next http.RoundTripper
 	mu   sync.Mutex
 	list []string
+	// fails says which requests fail, and with which status; nil: none.
+	fails func(*http.Request) int
 }
 
 func (c *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -68,6 +71,11 @@ func (c *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.mu.Lock()
 		c.list = append(c.list, r.Method+" "+r.URL.Path)
 		c.mu.Unlock()
+	}
+	if c.fails != nil {
+		if code := c.fails(r); code != 0 {
+			return &http.Response{StatusCode: code, Request: r, Body: io.NopCloser(strings.NewReader("made to fail")), Header: http.Header{}}, nil
+		}
 	}
 	return c.next.RoundTrip(r)
 }
@@ -129,13 +137,19 @@ func (latest) Write(p []byte) (int, error) { return current.Load().Write(p) }
 // start runs a manager until the test ends or stop is called. By default it is as the program without any flag.
 func (w *world) start(options ...func(*controller.Config)) *manager {
 	w.Helper()
+	return w.startWith(&traffic{}, options...)
+}
+
+// startWith is start with requests that go through t.
+func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *manager {
+	w.Helper()
 	config := controller.Config{
 		Sources: node.Sources{Namespace: w.namespace}, Grace: node.DefaultGrace, Budget: budget.Default, Parallel: 4,
 	}
 	for _, option := range options {
 		option(&config)
 	}
-	m := &manager{log: &journal{}, traffic: &traffic{}}
+	m := &manager{log: &journal{}, traffic: t}
 	rest := w.user.RESTConfig()
 	rest.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		m.traffic.next = next

@@ -1,0 +1,156 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/feed"
+)
+
+// cached is a cache that holds these NodeFeatures.
+type cached struct {
+	client.Client
+	features []feed.NodeFeature
+}
+
+func (c *cached) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	into.(*feed.NodeFeatureList).Items = c.features
+	return nil
+}
+
+// server is an API server that has these NodeFeatures, or is away.
+type server struct {
+	client.Reader
+	features map[string]bool // namespace/name
+	away     error
+}
+
+func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if s.away != nil {
+		return s.away
+	}
+	if !s.features[key.String()] {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodefeatures"}, key.Name)
+	}
+	into.SetNamespace(key.Namespace)
+	into.SetLabels(map[string]string{nfdv1alpha1.NodeNameLabel: "n"})
+	return nil
+}
+
+func published(namespace, name string) feed.NodeFeature {
+	return feed.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n"},
+	}}
+}
+
+// What a cache lacks is no evidence: a list may have been cut short.
+func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		object string
+		server server
+		want   error
+	}{
+		"WorkersObjectIsThere":      {"own/n", server{features: map[string]bool{"own/n": true}}, errStale},
+		"ThirdPartysObjectIsThere":  {"vendor/x", server{features: map[string]bool{"own/n": true, "vendor/x": true}}, errStale},
+		"WorkersObjectIsGone":       {"own/n", server{features: map[string]bool{"vendor/x": true}}, nil},
+		"ThirdPartysObjectIsGone":   {"vendor/x", server{features: map[string]bool{"own/n": true}}, nil},
+		"NobodyKnows":               {"own/n", server{away: errors.New("away")}, errors.New("away")},
+		"NobodyKnowsOfThirdParties": {"vendor/x", server{away: errors.New("away")}, errors.New("away")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := []feed.NodeFeature{published("own", "n"), published("vendor", "x")}
+			cache := &cached{features: all}
+			clock := clocktesting.NewFakePassiveClock(time.Now())
+			r := &Reconciler{
+				client: cache, live: &tc.server, clock: clock, grace: time.Minute,
+				sources: Sources{Namespace: "own"}, merge: feed.Gather{Namespace: "own"},
+			}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+			known := &memo{stranger: true}
+			if _, _, err := r.gather(t.Context(), node, known); err != nil {
+				t.Fatal(err)
+			}
+			cache.features = nil
+			for _, f := range all {
+				if f.Publisher() != tc.object {
+					cache.features = append(cache.features, f)
+				}
+			}
+			list, held, err := r.gather(t.Context(), node, known)
+			if (err == nil) != (tc.want == nil) || err != nil && err.Error() != tc.want.Error() {
+				t.Fatalf("error %v, want %v", err, tc.want)
+			}
+			if err != nil {
+				return
+			}
+			if own := tc.object == "own/n"; own != (held == time.Minute) || own != (len(list) == 2) {
+				t.Errorf("%d objects count, held for %s", len(list), held)
+			}
+			clock.SetTime(clock.Now().Add(time.Minute))
+			if list, held, err := r.gather(t.Context(), node, known); err != nil || held != 0 || len(list) != 1 {
+				t.Errorf("after the grace period: %d objects, held for %s, %v", len(list), held, err)
+			}
+		})
+	}
+}
+
+func TestTheFirstPassAsksForTheWorkersObject(t *testing.T) {
+	r := &Reconciler{
+		client: &cached{}, live: &server{features: map[string]bool{"own/n": true}}, clock: clocktesting.NewFakePassiveClock(time.Now()),
+		sources: Sources{Namespace: "own"}, merge: feed.Gather{Namespace: "own"},
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	if _, _, err := r.gather(t.Context(), node, &memo{stranger: true}); !errors.Is(err, errStale) {
+		t.Errorf("error %v: the cache was believed", err)
+	}
+}
+
+func TestWatchdogBarksAtAPassThatHangs(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	w := NewWatchdog(clock)
+	end := w.begin("n")
+	if err := w.Check(nil); err != nil {
+		t.Error(err)
+	}
+	clock.SetTime(clock.Now().Add(2 * stuckAfter))
+	if err := w.Check(nil); err == nil {
+		t.Error("silent")
+	}
+	end()
+	if err := w.Check(nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDamperLetsGoOnceItIsQuiet(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	d := newDamper(clock)
+	for i := range flapLimit {
+		if _, held := d.held("n", "label a"); held {
+			t.Fatalf("held after %d changes", i)
+		}
+		d.changed("n", []string{"label a"})
+		clock.SetTime(clock.Now().Add(time.Second))
+	}
+	wait, held := d.held("n", "label a")
+	if !held || wait != flapWindow-time.Second {
+		t.Errorf("held %v, for %s", held, wait)
+	}
+	if _, held := d.held("n", "label b"); held {
+		t.Error("another key is held")
+	}
+	clock.SetTime(clock.Now().Add(wait))
+	if _, held := d.held("n", "label a"); held {
+		t.Error("held although it is quiet")
+	}
+}
