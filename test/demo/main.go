@@ -188,6 +188,10 @@ func (d *demo) applyRules(ctx context.Context) error {
 	if err := d.showLabels(ctx); err != nil {
 		return err
 	}
+	// The status follows the labels within a second; shown before, its columns would be empty.
+	if _, err := d.cluster.Kubectl(ctx, "wait", "nodefeaturerules", "--all", "--for=jsonpath={.status.matchedNodes}=1", "--timeout=30s"); err != nil {
+		return err
+	}
 	return d.show(ctx, "get", "nodefeaturerules")
 }
 
