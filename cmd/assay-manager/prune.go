@@ -20,6 +20,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/builtin"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -30,6 +31,9 @@ const (
 	// pruneParallel is how many Nodes are written at once: enough to be done with 5,000 in half a minute.
 	pruneParallel = 10
 )
+
+// keptConfigMap is where the controller keeps rules that cannot be resolved; see controller/rule.
+const keptConfigMap = "assay-kept-rules"
 
 // pruneFlags are the flags of prune.
 type pruneFlags struct {
@@ -87,11 +91,8 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range f.leases {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
-		if err := client.IgnoreNotFound(c.Delete(ctx, lease)); err != nil {
-			return err
-		}
+	if err := f.own(ctx, c); err != nil {
+		return err
 	}
 	if f.keepFeatures {
 		return nil
@@ -101,6 +102,22 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	return err
+}
+
+// own deletes what the controller keeps in its own namespace.
+func (f *pruneFlags) own(ctx context.Context, c client.Client) error {
+	var objects []client.Object
+	for _, name := range f.leases {
+		objects = append(objects, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}})
+	}
+	for _, name := range []string{builtin.ConfigMapName, keptConfigMap} {
+		objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}})
+	}
+	var errs []error
+	for _, object := range objects {
+		errs = append(errs, client.IgnoreNotFound(c.Delete(ctx, object)))
+	}
+	return errors.Join(errs...)
 }
 
 // pruner undoes what Assay has written.
