@@ -31,6 +31,10 @@ import (
 // cleanUpTime bounds what a test's clean-up may take; the test's own context has ended by then.
 const cleanUpTime = 30 * time.Second
 
+// turn gives back the turn that this process has, which it does by ending. It is kept because the lock lasts as long as the
+// open file: what nobody refers to is closed by the garbage collector.
+var turn func()
+
 // shared attaches this process to the shared control plane, waits for its turn, and cleans up what others left.
 var shared = sync.OnceValues(func() (*cluster.Cluster, error) {
 	// If `go test` is killed, so shall be this program, and then what it has started.
@@ -41,7 +45,7 @@ var shared = sync.OnceValues(func() (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.TakeTurn(); err != nil { // given back when this process ends
+	if turn, err = c.TakeTurn(); err != nil {
 		return nil, err
 	}
 	return c, c.Clean(context.Background())
