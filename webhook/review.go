@@ -44,18 +44,36 @@ func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	review, err := decodeReview(body)
+	review, response, err := s.answer(ctx, w, body)
 	if err != nil {
 		s.fail(w, err, start)
 		return
 	}
-	response := s.Review(ctx, review.Request)
 	w.Header().Set("Content-Type", "application/json")
 	err = json.NewEncoder(w).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 	if err != nil {
 		s.opts.Report(fmt.Errorf("answer a review: %w", err))
 	}
 	s.opts.Observe(s.kind(review.Request), result(response), time.Since(start))
+}
+
+// answer reviews what is in a body when its turn comes.
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, body []byte) (*admissionv1.AdmissionReview, *admissionv1.AdmissionResponse, error) {
+	if err := s.turns.Acquire(ctx, 1); err != nil {
+		return nil, nil, overloaded(w)
+	}
+	defer s.turns.Release(1)
+	review, err := decodeReview(body)
+	if err != nil {
+		return nil, nil, err
+	}
+	return review, s.Review(ctx, review.Request), nil
+}
+
+// overloaded is the answer to whom nobody could attend to in time.
+func overloaded(w http.ResponseWriter) error {
+	w.Header().Set("Retry-After", "1")
+	return &httpError{http.StatusServiceUnavailable, "too many reviews at once"}
 }
 
 // Review answers one request. It does not panic, whatever is in the request.
@@ -108,8 +126,7 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		next := min(r.ContentLength-int64(len(body)), readChunk)
 		if err := s.slots.Acquire(ctx, next+reviewCost); err != nil {
 			release()
-			w.Header().Set("Retry-After", "1")
-			return nil, nil, &httpError{http.StatusServiceUnavailable, "too many reviews at once"}
+			return nil, nil, overloaded(w)
 		}
 		held += next + reviewCost
 		body = slices.Grow(body, int(next))

@@ -13,6 +13,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,8 @@ const (
 	reviewCost = 128 << 10
 	// readChunk is how much of a body is read at a time. Nearly all reviews are smaller.
 	readChunk = 256 << 10
+	// minTurns is how many reviews are under way at least: one that is long must not make all others wait.
+	minTurns = 2
 	// readTimeout bounds how long a client may take to send a review, headers included.
 	readTimeout = 5 * time.Second
 	// writeTimeout bounds waiting, reviewing and answering. The longest timeout that a webhook configuration can have is 30 s.
@@ -95,8 +98,9 @@ type Options struct {
 type Server struct {
 	opts      Options
 	reviewers map[resource]reviewer
-	slots     *semaphore.Weighted
-	addr      atomic.Value // string
+	slots     *semaphore.Weighted // memory of bodies
+	turns     *semaphore.Weighted // reviews under way: more of them than processors would only make all of them late
+	addr      atomic.Value        // string
 }
 
 // New returns a server that does not listen yet.
@@ -117,6 +121,7 @@ func New(o Options) (*Server, error) {
 		o.Report = func(error) {}
 	}
 	s := &Server{opts: o, slots: semaphore.NewWeighted(maxInFlight)}
+	s.turns = semaphore.NewWeighted(int64(max(minTurns, runtime.GOMAXPROCS(0))))
 	s.reviewers = reviewers(&s.opts)
 	return s, nil
 }

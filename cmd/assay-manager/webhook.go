@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -20,6 +21,15 @@ import (
 // defaultShutdownDelay is how long a replica that ends goes on answering: kube-proxy and API servers need a moment to learn
 // that it is no longer an endpoint.
 const defaultShutdownDelay = 5 * time.Second
+
+// What the garbage collector is told unless the environment says otherwise.
+const (
+	// webhookGCPercent: a review leaves two megabytes of garbage on top of little that stays. Collecting half as often makes
+	// it a sixth cheaper.
+	webhookGCPercent = 200
+	// webhookMemoryLimit is three quarters of what the chart gives the webhook, above which it collects as often as it must.
+	webhookMemoryLimit = 192 << 20
+)
 
 // webhookFlags are the flags of the webhook.
 type webhookFlags struct {
@@ -64,6 +74,12 @@ func newWebhook() *cobra.Command {
 			options, err := f.options()
 			if err != nil {
 				return err
+			}
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(webhookGCPercent)
+			}
+			if os.Getenv("GOMEMLIMIT") == "" {
+				debug.SetMemoryLimit(webhookMemoryLimit)
 			}
 			return runAdmission(ctrl.SetupSignalHandler(), f, options)
 		},
