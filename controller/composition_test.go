@@ -17,6 +17,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/template"
+	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules/compose"
 )
@@ -296,4 +297,26 @@ func TestEditingAnObjectWithAMissingBaseKeepsWhatItGave(t *testing.T) {
 	w.rule("r", `{basedOn: [{name: nope}], rules: [{name: own, labels: {example.com/own: two}}]}`)
 	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "BaseMissing")
 	w.labels("n1", M{"example.com/own": ""})
+}
+
+func TestTheDefaultTemplateMayComeLater(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	r := w.rule("r", `{rules: [{name: r, labels: {example.com/r: "1"}}]}`)
+	m := w.start(func(c *controller.Config) { c.DefaultTemplate = "defaults" })
+	// What it holds may restrict the rules, so they wait for it.
+	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "BaseMissing", "default template defaults")
+	w.condition(r, nfdv1alpha1.ConditionAccepted, metav1.ConditionUnknown)
+	if list := m.requests("PATCH", "/nodes/"); len(list) > 0 {
+		t.Errorf("nodes were written: %q", list)
+	}
+	defaults := w.template("defaults", `{rules: [{name: "*", annotations: {example.com/owner: platform}}]}`)
+	w.labels("n1", M{"example.com/r": "1"})
+	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionTrue)
+	change(w, defaults, func(o *assayv1alpha1.NodeFeatureRuleTemplate) {
+		o.Spec.Rules[0].Annotations = M{"example.com/owner": "others"}
+	})
+	becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, "annotation", func(n *corev1.Node) bool {
+		return n.Annotations["example.com/owner"] == "others"
+	})
 }

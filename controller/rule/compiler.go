@@ -151,6 +151,10 @@ func (c *compiler) compile(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule
 		log.Info("rules are refused", "reason", r.refused.reason)
 		return r, nil, nil
 	}
+	// Before anything else: what a newer version refers to may be nothing that this one knows.
+	if r.refused = c.tooOld(&obj.Spec); r.refused != nil {
+		return r, nil, nil
+	}
 	whole, err := c.resolve(ctx, obj)
 	r.refs = whole.refs
 	r.sensitive = r.sensitive || whole.sensitive

@@ -74,7 +74,7 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *report, sum registry.Summar
 	s.ObservedGeneration = obj.Generation
 	s.MatchedNodes = ptr.To(sum.Matched)
 	s.EffectiveHash = known.hash
-	s.Origins = known.origins
+	s.Origins = known.origins[:min(len(known.origins), maxOrigins)]
 	put := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: kind, Status: status, Reason: reason, Message: cut(message), ObservedGeneration: obj.Generation,
@@ -166,6 +166,9 @@ func (s *reporter) unsaid(obj *nfdv1alpha1.NodeFeatureRule, kind string, now *me
 }
 
 const (
+	// maxOrigins is how many origins a status lists. An object can have thousands, and etcd takes 1.5 MiB; `assay explain` knows
+	// all of them.
+	maxOrigins = 512
 	// maxStatusErrors is how many mistakes a condition spells out. The command line and the webhook show all of them.
 	maxStatusErrors = 10
 	// maxMessage is how long the API server lets the message of a condition be.
