@@ -33,7 +33,8 @@ func (p *Policy) LabelName(name string) Verdict {
 	if extra := contains(p.ExtraNamespaces, namespace); !extra {
 		if reserved(namespace) && !within(namespace, nfdv1alpha1.FeatureLabelNamespace) && !within(namespace, nfdv1alpha1.ProfileLabelNamespace) {
 			return refuse(v.Key, BadNamespace, fmt.Sprintf("labels may not be in the namespace %q", namespace),
-				adviseNamespace(base)+" or allow the namespace with -extra-label-ns")
+				fmt.Sprintf("write %s/%s, a namespace of your own, or allow the namespace with -extra-label-ns",
+					nfdv1alpha1.FeatureLabelNamespace, clip(base)))
 		}
 		if denied := p.deniedBy(namespace); denied != "" {
 			return refuse(v.Key, Denied, fmt.Sprintf("the namespace %q is denied by %q", namespace, denied), adviseNamespace(base))
