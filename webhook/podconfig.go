@@ -1,11 +1,14 @@
 package webhook
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
@@ -90,4 +93,30 @@ func core(ops []admissionregistrationv1.OperationType, group string, resources .
 		Operations: ops,
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources},
 	}
+}
+
+// MutatingConfigurations is the part of a client that InstallScheduling needs.
+type MutatingConfigurations interface {
+	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*admissionregistrationv1.MutatingWebhookConfiguration, error)
+}
+
+// InstallScheduling is Install for the configurations of pods and workloads.
+func InstallScheduling(ctx context.Context, pods MutatingConfigurations, workloads Configurations, o ConfigurationOptions) error {
+	mutating, validating := SchedulingConfigurations(o)
+	force := true
+	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force}
+	data, err := json.Marshal(mutating)
+	if err != nil {
+		return err
+	}
+	if _, err := pods.Patch(ctx, SchedulingConfigurationName, types.ApplyPatchType, data, options); err != nil {
+		return fmt.Errorf("apply the webhook configuration for pods: %w", err)
+	}
+	if data, err = json.Marshal(validating); err != nil {
+		return err
+	}
+	if _, err := workloads.Patch(ctx, SchedulingConfigurationName, types.ApplyPatchType, data, options); err != nil {
+		return fmt.Errorf("apply the webhook configuration for workloads: %w", err)
+	}
+	return nil
 }

@@ -52,10 +52,14 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	}
 	log := ctrl.Log.WithName("webhook")
 	a := &admission{cache: mgr.GetCache()}
+	f.more = f.installer(client)
 	if a.keeper, err = f.newKeeper(ctx, f.namespace, client, log, a.answers); err != nil {
 		return err
 	}
 	if err := lookups(ctx, a.cache, f, &options); err != nil {
+		return err
+	}
+	if err := f.review(mgr, f.namespace, f.instance, &options); err != nil {
 		return err
 	}
 	newAdmissionMetrics(a.keeper).attach(&options)

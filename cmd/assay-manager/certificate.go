@@ -38,6 +38,8 @@ type certificateFlags struct {
 	servicePort          int32
 	failurePolicy, owner string
 	life, authorityLife  time.Duration
+	// more makes further webhook configurations; nil: there are none.
+	more func(context.Context, webhook.ConfigurationOptions) error
 }
 
 func (f *certificateFlags) register(flags *pflag.FlagSet) {
@@ -154,6 +156,11 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) error {
 	config.CABundle = bundle
 	if err := webhook.Install(ctx, p.client, config); err != nil {
 		return err
+	}
+	if p.flags.more != nil {
+		if err := p.flags.more(ctx, config); err != nil {
+			return err
+		}
 	}
 	if !p.installed {
 		p.installed = true

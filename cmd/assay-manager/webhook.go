@@ -36,6 +36,7 @@ type webhookFlags struct {
 	processFlags
 	ruleFlags
 	certificateFlags
+	schedulingFlags
 	webhookPort        int
 	strictAdmission    bool
 	nodeWarnings       bool
@@ -51,6 +52,7 @@ func (f *webhookFlags) register(flags *pflag.FlagSet) {
 	f.processFlags.register(flags)
 	f.ruleFlags.register(flags)
 	f.certificateFlags.register(flags)
+	f.schedulingFlags.register(flags)
 	flags.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the webhook")
 	flags.BoolVar(&f.strictAdmission, "strict-admission", false, "refuse what NFD would accept and then drop, instead of warning")
 	flags.BoolVar(&f.nodeWarnings, "node-warnings", true, "warn of rules that match no node, or taint all; keeps the features of all nodes in memory")
@@ -114,7 +116,7 @@ func (f *webhookFlags) options() (o webhook.Options, err error) {
 		Namespace: f.namespace, AllNamespaces: f.bindAll,
 		Workers: []string{f.user(f.worker)}, Managers: []string{f.user(f.controller)},
 	}
-	return o, f.certificateFlags.check()
+	return o, f.check()
 }
 
 // user is the name that the API server gives a ServiceAccount.

@@ -1,0 +1,87 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/webhook"
+)
+
+// What --scheduling needs besides what the webhook needs anyway.
+func schedulingRole(name string) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{
+			APIGroups: []string{assayv1alpha1.GroupName}, Verbs: []string{"list", "watch"},
+			Resources: []string{"nodefeaturerequests", "nodefeatureschedulingpolicies"},
+		},
+		{
+			APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: []string{"create", "patch"},
+			Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+		},
+	}}
+}
+
+func TestWebhookReviewsPodsIfAsked(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	role := schedulingRole("webhook-scheduling-test")
+	testkit.Create(t, k, role)
+	testkit.Create(t, k, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:authenticated"}},
+	})
+	t.Cleanup(func() {
+		for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
+			_, err := c.Kubectl(context.WithoutCancel(t.Context()), "delete", kind, webhook.SchedulingConfigurationName, "--ignore-not-found")
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	startWebhook(t, c, "--scheduling")
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "test-", Labels: map[string]string{assayv1alpha1.SchedulerLabel: "assay"},
+	}}
+	testkit.Create(t, k, ns)
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}
+	meta := func(required string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: ns.Name, Name: "x", Labels: map[string]string{"app": "x"},
+			Annotations: map[string]string{assayv1alpha1.RequiredFeaturesAnnotation: required},
+		}
+	}
+	testkit.Eventually(t, "a pod gets the scheduler of its namespace", func(ctx context.Context) error {
+		p := &corev1.Pod{ObjectMeta: meta("matchFeatures: [{feature: cpu.cpuid}]"), Spec: spec}
+		if err := k.Create(ctx, p, client.DryRunAll); err != nil {
+			return err
+		}
+		if p.Spec.SchedulerName != "assay" || p.Annotations[assayv1alpha1.RequirementHashAnnotation] == "" {
+			return fmt.Errorf("it is %q, the annotations are %v", p.Spec.SchedulerName, p.Annotations)
+		}
+		return nil
+	})
+	err := k.Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "x"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: meta("matchFeatures: 7"), Spec: spec},
+		},
+	}, client.DryRunAll)
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.metadata.annotations[assay.dev/required-features]") {
+		t.Errorf("got %v, want a refusal with the path", err)
+	}
+}
