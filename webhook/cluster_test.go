@@ -72,7 +72,7 @@ func serve(t *testing.T, c *cluster.Cluster, life time.Duration) *certs.SelfSign
 	err = cluster.WaitFor(t.Context(), "the webhook to be asked", func(ctx context.Context) error {
 		err := create(ctx, c, ruleYAML(`{rules: [{name: probe, labels: {a: "{nope}"}}]}`))
 		if !apierrors.IsInvalid(err) {
-			return fmt.Errorf("a broken rule is not refused yet: %v", err)
+			return fmt.Errorf("a broken rule is not refused yet: %w", err)
 		}
 		return nil
 	})

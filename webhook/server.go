@@ -144,7 +144,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.opts.ClientCAs != nil {
 		tlsConfig.ClientCAs, tlsConfig.ClientAuth = s.opts.ClientCAs, tls.RequireAndVerifyClientCert
 	}
-	listener, err := net.Listen("tcp", s.opts.Addr)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opts.Addr)
 	if err != nil {
 		return err
 	}
@@ -195,8 +195,7 @@ func (s *Server) Answers(ctx context.Context) error {
 	}
 	transport := &http.Transport{
 		DisableKeepAlives: true,
-		// Whether it answers is the question here, not who it is.
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // the question is whether it answers, not who it is
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+addr+HealthPath, nil)
 	if err != nil {

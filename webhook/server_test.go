@@ -331,7 +331,7 @@ func FuzzReview(f *testing.F) {
 	}
 	h := newServer(f, nil).Handler()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r := httptest.NewRequest("POST", webhook.ReviewPath, bytes.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, webhook.ReviewPath, bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
@@ -392,7 +392,7 @@ func benchmarkReview(b *testing.B, rule string) {
 	b.ReportAllocs()
 	for b.Loop() {
 		start := time.Now()
-		r := httptest.NewRequest("POST", webhook.ReviewPath, bytes.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, webhook.ReviewPath, bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)

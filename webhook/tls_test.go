@@ -77,7 +77,7 @@ func listen(t *testing.T, change func(*webhook.Options)) (*webhook.Server, *x509
 func ask(s *webhook.Server, config *tls.Config) error {
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
 	body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"}}`
-	resp, err := (&http.Client{Transport: transport}).Post("https://"+s.Addr()+webhook.ReviewPath, "application/json", strings.NewReader(body)) //nolint:noctx // as short as the test
+	resp, err := (&http.Client{Transport: transport}).Post("https://"+s.Addr()+webhook.ReviewPath, "application/json", strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	for name, start := range starts {
 		for range 100 {
 			waiting++
-			conn, err := tls.Dial("tcp", s.Addr(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}) //nolint:noctx // on this machine
+			conn, err := tls.Dial("tcp", s.Addr(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
 			if err != nil {
 				t.Fatal(err)
 			}

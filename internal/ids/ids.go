@@ -159,7 +159,7 @@ func parseFile(path string) (devices, classes table, err error) {
 	if err != nil {
 		return table{}, table{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	devices, classes, err = parse(io.LimitReader(f, maxFile))
 	if err != nil {
 		return table{}, table{}, fmt.Errorf("%s: %w", path, err)
