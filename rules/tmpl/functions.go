@@ -73,9 +73,14 @@ var leftOut = []LeftOut{
 		Instead: "use an expiry time in a feature file",
 	},
 	{
-		Names:   []string{"env", "expandenv", "getHostByName", "osBase", "osClean", "osDir", "osExt", "osIsAbs"},
+		Names:   []string{"env", "expandenv", "getHostByName"},
 		Why:     "it reads the environment of the controller and not of the node",
 		Instead: "publish the value as a feature",
+	},
+	{
+		Names:   []string{"osBase", "osClean", "osDir", "osExt", "osIsAbs"},
+		Why:     "it depends on the operating system of the controller",
+		Instead: "use base, clean, dir, ext or isAbs",
 	},
 	{
 		Names: []string{"bcrypt", "htpasswd", "derivePassword", "encryptAES", "decryptAES", "genPrivateKey", "genCA", "genCAWithKey",
