@@ -13,6 +13,8 @@ import (
 // start runs, and the kernel maps 16 pages for each that is touched. What is needed again is mapped again from the page
 // cache, which takes less than a microsecond. A worker is idle nearly always, on every node, so it should weigh what being
 // idle needs. Failure changes nothing but that.
+//
+// A position-independent program is left alone: its read-only pages may hold addresses that were written when it was loaded.
 func forgetCode() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -31,8 +33,12 @@ func forgetCode() {
 		from, to, _ := strings.Cut(f[0], "-")
 		start, err1 := strconv.ParseUint(from, 16, 64)
 		end, err2 := strconv.ParseUint(to, 16, 64)
-		if err1 == nil && err2 == nil && start < end {
+		if err1 == nil && err2 == nil && start < end && end <= fixedAddresses {
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(start), uintptr(end-start), unix.MADV_DONTNEED)
 		}
 	}
 }
+
+// fixedAddresses is above the addresses that linkers give programs that are not position-independent; the kernel maps
+// others far higher.
+const fixedAddresses = 1 << 32

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -47,7 +48,8 @@ type worker struct {
 
 	publishing publishing
 	sandboxed  bool
-	trimmed    time.Time
+	trimmed    time.Time   // used by the publisher's goroutine only
+	untrimmed  atomic.Bool // a trim was left out
 }
 
 func newWorker(opt *options, log *slog.Logger) (*worker, error) {
@@ -210,6 +212,9 @@ func (w *worker) loop(ctx context.Context, events <-chan []string) {
 			names, due = nothing, false
 		case <-again:
 			names, due = w.poll(), true
+			if w.untrimmed.Swap(false) {
+				giveBack()
+			}
 		case event := <-events:
 			names = w.affected(ctx, event)
 			due = names == nil
@@ -390,14 +395,17 @@ func (w *worker) observe(e publish.Event) {
 
 // trimInterval is the least time between two trims: on a node where pods come and go all the time they must not cost more
 // than the discoveries.
-const trimInterval = time.Second
+const trimInterval = 250 * time.Millisecond
 
 // trim gives back the memory that a discovery and a publication took, for the worker has nothing to do now.
 func (w *worker) trim(now time.Time) {
-	if now.Sub(w.trimmed) >= trimInterval {
-		w.trimmed = now
-		giveBack()
+	if now.Sub(w.trimmed) < trimInterval {
+		w.untrimmed.Store(true)
+		return
 	}
+	w.trimmed = now
+	w.untrimmed.Store(false)
+	giveBack()
 }
 
 func giveBack() {
