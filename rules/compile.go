@@ -133,6 +133,9 @@ func regexpFault(err error) string {
 // rule compiles one rule. What it returns may only be used if no error was added to the report.
 func (c *compiler) rule(path *field.Path, index int, in *nfdv1alpha1.Rule) *rule {
 	r := &rule{ref: Ref{Object: c.object, Rule: in.Name, Index: index}, keys: &c.opt.Keys}
+	if index < len(c.opt.Bases) {
+		r.ref.Base = c.opt.Bases[index]
+	}
 	if in.Name == "" {
 		c.report.add(field.Required(path.Child("name"), "a rule needs a name, which messages call it by"))
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	// BuiltIn marks rules that the administrator installed with the controller: their priority is not bounded, and the
 	// default scope does not apply to them.
 	BuiltIn bool
+	// Bases are the templates that the rules of the object came from, by their index; "" for its own. May be shorter.
+	Bases []string
 	// Custom marks rules of the worker's configuration, which produce labels and vars only.
 	Custom bool
 }

@@ -251,16 +251,16 @@ func (w *world) program(list []nfdv1alpha1.NodeFeatureRule) (*rules.Program, err
 	var sets []*rules.RuleSet
 	var errs []error
 	for i := range list {
-		spec := &list[i].Spec
+		spec, opt := &list[i].Spec, w.opt
 		if len(spec.BasedOn) > 0 {
 			whole, err := compose.Assemble(compose.Document{Name: list[i].Name, Spec: spec}, lookup)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", list[i].Name, err))
 				continue
 			}
-			spec = whole.Spec
+			spec, opt.Bases = whole.Spec, whole.RuleBases()
 		}
-		set, report := rules.CompileSpec(list[i].Name, spec, w.opt)
+		set, report := rules.CompileSpec(list[i].Name, spec, opt)
 		sets = append(sets, set)
 		for _, e := range report.Errors {
 			errs = append(errs, fmt.Errorf("%s: %s", list[i].Name, e.Error()))

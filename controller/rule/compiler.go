@@ -170,7 +170,9 @@ func (c *compiler) compile(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule
 	if r.refused = c.tooOld(whole.spec); r.refused != nil {
 		return r, nil, nil
 	}
-	set, found := rules.CompileSpec(obj.Name, whole.spec, c.registry.Options())
+	opt := c.registry.Options()
+	opt.Bases = whole.bases
+	set, found := rules.CompileSpec(obj.Name, whole.spec, opt)
 	r.errors, r.warnings = whole.located(found.Errors), found.Warnings
 	r.hash, r.origins, r.standing = whole.hash(set), whole.origins, true
 	if len(whole.refs) > 0 {

@@ -65,8 +65,7 @@ type resolved struct {
 	sensitive bool                             // some of it comes from a Secret
 	refs      []ref
 	origins   []nfdv1alpha1.RuleOrigin
-	sources   []compose.Source // of each rule, if it is based on something
-	main      string
+	bases     []string // of each rule, the template that it came from; nil if the object is based on nothing
 }
 
 // resolve gathers what an object refers to. The error is a *problem if that is the user's affair. The result holds the
@@ -129,7 +128,7 @@ func (c *compiler) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRul
 	if err != nil {
 		return compositionProblem(err)
 	}
-	out.spec, out.origins, out.sources, out.main = whole.Spec, whole.Origins(), whole.Rules, whole.Main
+	out.spec, out.origins, out.bases = whole.Spec, whole.Origins(), whole.RuleBases()
 	return nil
 }
 
@@ -265,7 +264,7 @@ var ruleIndex = regexp.MustCompile(`^spec\.rules\[(\d+)\]`)
 
 // located tells of mistakes in rules that come from templates which template that is: their place in the object says nothing.
 func (r *resolved) located(errs field.ErrorList) field.ErrorList {
-	if r.sources == nil {
+	if r.bases == nil {
 		return errs
 	}
 	out := make(field.ErrorList, len(errs))
@@ -276,11 +275,11 @@ func (r *resolved) located(errs field.ErrorList) field.ErrorList {
 			continue
 		}
 		n, err2 := strconv.Atoi(m[1])
-		if err2 != nil || n >= len(r.sources) || len(r.sources[n].From) == 0 || r.sources[n].From[0] == r.main {
+		if err2 != nil || n >= len(r.bases) || r.bases[n] == "" {
 			continue
 		}
 		e := *err
-		e.Field = fmt.Sprintf("rule %q of %s%s", r.sources[n].Rule, r.sources[n].From[0], err.Field[len(m[0]):])
+		e.Field = fmt.Sprintf("rule %q of %s%s", r.spec.Rules[n].Name, r.bases[n], err.Field[len(m[0]):])
 		out[i] = &e
 	}
 	return out

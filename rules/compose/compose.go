@@ -88,6 +88,18 @@ func (a *Assembled) Origins() []nfdv1alpha1.RuleOrigin {
 	return out
 }
 
+// RuleBases says of each rule of Spec, by position, which template it came from; "" for those that the main document has
+// written itself, be it in part.
+func (a *Assembled) RuleBases() []string {
+	out := make([]string, len(a.Rules))
+	for i, s := range a.Rules {
+		if len(s.From) > 0 && s.From[0] != a.Main {
+			out[i] = s.From[0]
+		}
+	}
+	return out
+}
+
 // Lookup returns the spec of the template of that name, or nil if there is none.
 type Lookup func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error)
 
