@@ -70,8 +70,12 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, verifyInterval, f.timeout, true, func(ctx context.Context) (bool, error) {
-		nodes, last = verify(ctx, c, f.namespace, plan.Record{Instance: f.instance})
-		return last == nil, nil
+		n, err := verify(ctx, c, f.namespace, plan.Record{Instance: f.instance})
+		if ctx.Err() != nil {
+			return false, nil // that time is up is no news about the cluster
+		}
+		nodes, last = n, err
+		return err == nil, nil
 	})
 	if err != nil && last != nil {
 		return nodes, last

@@ -27,7 +27,6 @@ type options struct {
 	keep    bool
 	dir     string
 	stage   string
-	only    string
 	shell   string
 }
 

@@ -1,0 +1,147 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/testkit"
+)
+
+// written makes a Node as the controller leaves one, beside what others have written.
+func written(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	node := testkit.Node(t, c, name)
+	before := node.DeepCopy()
+	node.Labels = map[string]string{"feature.node.kubernetes.io/ours": "1", "example.com/ours": "1", "feature.node.kubernetes.io/foreign": "1"}
+	node.Annotations = map[string]string{
+		nfdv1alpha1.FeatureLabelsAnnotation:     "example.com/ours,ours",
+		nfdv1alpha1.ExtendedResourcesAnnotation: "example.com/slots",
+		nfdv1alpha1.TaintsAnnotation:            "example.com/ours=:NoSchedule",
+		"assay.dev/features-generation":         "7",
+		"example.com/foreign":                   "1",
+	}
+	node.Spec.Taints = []corev1.Taint{{Key: "example.com/ours", Effect: "NoSchedule"}, {Key: "example.com/foreign", Effect: "NoSchedule"}}
+	if err := c.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	before = node.DeepCopy()
+	node.Status.Capacity = corev1.ResourceList{"example.com/slots": resource.MustParse("2"), "example.com/other": resource.MustParse("1")}
+	node.Status.Allocatable = node.Status.Capacity
+	if err := c.Status().Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPruneLeavesWhatOthersWrote(t *testing.T) {
+	cluster := testkit.Cluster(t)
+	c := testkit.Client(t, cluster.User)
+	namespace := testkit.Namespace(t, c)
+	written(t, c, "pruned-1")
+	written(t, c, "pruned-2")
+	for _, name := range []string{"pruned-1", "third-party"} {
+		testkit.Create(t, c, &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "pruned-1"},
+		}})
+	}
+	for _, name := range []string{leaseName, "foreign"} {
+		testkit.Create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}})
+	}
+
+	var out bytes.Buffer
+	f := &pruneFlags{kubeconfig: cluster.Kubeconfig, namespace: namespace, leases: []string{leaseName, "never-was"}}
+	for range 2 { // the second time there is nothing to do
+		if err := f.run(t.Context(), &out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "removed what was written on 2 nodes\nremoved 1 NodeFeatures\nremoved what was written on 0 nodes\nremoved 0 NodeFeatures\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"pruned-1", "pruned-2"} {
+		checkPruned(t, c, name)
+	}
+	for object, wanted := range map[client.Object]bool{
+		&nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Name: "third-party"}}: true,
+		&nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Name: "pruned-1"}}:    false,
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}}:        true,
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}}:        false,
+	} {
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: object.GetName()}, object)
+		if there := err == nil; there != wanted || err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("%T %s: there is %t, want %t (%v)", object, object.GetName(), there, wanted, err)
+		}
+	}
+}
+
+func checkPruned(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	var node corev1.Node
+	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"feature.node.kubernetes.io/foreign": "1"}, node.Labels); diff != "" {
+		t.Errorf("%s: labels (-want +got):\n%s", name, diff)
+	}
+	delete(node.Annotations, "node.alpha.kubernetes.io/ttl") // Kubernetes' own
+	if diff := cmp.Diff(map[string]string{"example.com/foreign": "1"}, node.Annotations); diff != "" {
+		t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
+	}
+	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "example.com/foreign" {
+		t.Errorf("%s: taints are %v, want the foreign one", name, node.Spec.Taints)
+	}
+	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
+		if _, there := list["example.com/slots"]; there || len(list) != 1 {
+			t.Errorf("%s: resources are %v, want the foreign one", name, list)
+		}
+	}
+}
+
+func TestVerifyNamesWhatIsMissing(t *testing.T) {
+	cluster := testkit.Cluster(t)
+	c := testkit.Client(t, cluster.User)
+	namespace := testkit.Namespace(t, c)
+	written(t, c, "verified")
+	node := testkit.Node(t, c, "bare")
+	for _, name := range []string{"verified", node.Name} {
+		var n corev1.Node
+		if err := c.Get(t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
+			t.Fatal(err)
+		}
+		before := n.DeepCopy()
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		if err := c.Status().Patch(t.Context(), &n, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish := func(name string) {
+		testkit.Create(t, c, &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: name},
+		}})
+	}
+	publish("verified")
+	f := &verifyFlags{kubeconfig: cluster.Kubeconfig, namespace: namespace, timeout: 2 * time.Second}
+	check := func(want string) {
+		t.Helper()
+		if _, err := f.run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+	check("1 of 2 nodes are not as they should be: bare (no NodeFeature: look at the worker there)")
+	publish("bare")
+	check("bare (a NodeFeature and no labels: look at the controller)")
+}
