@@ -136,7 +136,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 			gather := feed.Gather{
 				Namespace: c.Sources.Namespace, Keys: c.Rules.Keys, IgnoreLabels: c.Sources.IgnoreLabels, Record: c.Policy.Record,
 			}
-			return request.Add(mgr, request.Options{Gather: gather, Rules: c.Rules, Pods: true})
+			return request.Add(mgr, request.Options{Gather: gather, Namespaces: c.Sources.Namespaces, Rules: c.Rules, Pods: true})
 		},
 		func() error { return orphan.Add(mgr, c.Orphans) },
 		func() error { return health(mgr, reg, watchdog) },

@@ -29,7 +29,6 @@ import (
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
-	"github.com/assay-project/assay/rules/plan"
 )
 
 // extenderFlags are the flags of the extender. Those that it shares with the controller must have the same values, or pods
@@ -76,6 +75,12 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	settings, _, err := f.load()
+	if err != nil {
+		return err
+	}
+	// What counts for the controller counts here.
+	same := (&controllerFlags{processFlags: processFlags{namespace: f.namespace}, ruleFlags: f.ruleFlags}).config(settings)
 	rest, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err
@@ -95,8 +100,10 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	}
 	view, known := fleet.New(), asks.New(compile)
 	follower := follow.New(view, follow.Options{
-		Gather: feed.Gather{Namespace: f.namespace, Keys: compile.Keys, Record: plan.Record{Instance: f.instance}},
-		Rules:  compile, Leases: f.leases,
+		Gather: feed.Gather{
+			Namespace: f.namespace, Keys: compile.Keys, IgnoreLabels: same.Sources.IgnoreLabels, Record: same.Policy.Record,
+		},
+		Namespaces: same.Sources.Namespaces, Rules: compile, Leases: f.leases,
 	})
 	options, err := f.serving(mgr)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -40,6 +41,8 @@ const (
 type Options struct {
 	// Gather says how what rules are given is put together, as of controller/node.
 	Gather feed.Gather
+	// Namespaces chooses the namespaces whose NodeFeatures count, as of controller/node; nil: all of them.
+	Namespaces labels.Selector
 	// Rules are the settings that rules are compiled under.
 	Rules rules.Options
 	// Pods has running pods watched, to tell of those whose node has lost what they ask for.
@@ -64,7 +67,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	view, known := fleet.New(), asks.New(opt.Rules)
 	changed := make(chan event.GenericEvent, 1)
 	watch := newWatch(view, known, recorder(mgr))
-	follower := follow.New(view, follow.Options{Gather: opt.Gather, Rules: opt.Rules, OnChange: func(node string) {
+	follower := follow.New(view, follow.Options{Gather: opt.Gather, Namespaces: opt.Namespaces, Rules: opt.Rules, OnChange: func(node string) {
 		watch.touch(node)
 		select {
 		case changed <- event.GenericEvent{Object: &assayv1alpha1.NodeFeatureRequest{}}:

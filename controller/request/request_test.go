@@ -12,10 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -27,7 +30,7 @@ import (
 )
 
 // start runs the controllers until the test ends.
-func start(t *testing.T, c *cluster.Cluster) {
+func start(t *testing.T, c *cluster.Cluster, o request.Options) {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
@@ -36,11 +39,14 @@ func start(t *testing.T, c *cluster.Cluster) {
 			t.Fatal(err)
 		}
 	}
-	mgr, err := ctrl.NewManager(c.RESTConfig(), ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	sameNames := true // each test has a manager of its own
+	mgr, err := ctrl.NewManager(c.RESTConfig(), ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &sameNames},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := request.Add(mgr, request.Options{Pods: true}); err != nil {
+	if err := request.Add(mgr, o); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -111,7 +117,7 @@ func TestStatusAndLostFeatures(t *testing.T) {
 		Spec:       corev1.PodSpec{NodeName: "req-a", Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
 	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { return api.Create(ctx, pod) })
-	start(t, c)
+	start(t, c, request.Options{Pods: true})
 
 	reaches := func(obj client.Object, status func() assayv1alpha1.RequestStatus, want string) {
 		t.Helper()
@@ -152,4 +158,34 @@ func TestStatusAndLostFeatures(t *testing.T) {
 		}
 		return fmt.Errorf("there is none among %d", len(list.Items))
 	})
+}
+
+func TestOnlyTrustedNamespacesCount(t *testing.T) {
+	c := testkit.Cluster(t)
+	api := testkit.Client(t, c.User)
+	ns := testkit.Namespace(t, api)
+	testkit.Node(t, api, "trust-a")
+	testkit.Create(t, api, features("trust-a", ns, "AMX"))
+	req := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}}
+	req.Spec.Required = &assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "cpu.cpuid"}}}
+	testkit.Create(t, api, req)
+	start(t, c, request.Options{Namespaces: labels.SelectorFromSet(labels.Set{"trusted": "yes"})})
+	matches := func(want int32) {
+		t.Helper()
+		testkit.Eventually(t, fmt.Sprintf("%d nodes match", want), func(ctx context.Context) error {
+			if err := api.Get(ctx, client.ObjectKeyFromObject(req), req); err != nil {
+				return err
+			}
+			if n := req.Status.MatchingNodes; n == nil || *n != want {
+				return fmt.Errorf("the status is %s", state(req.Status))
+			}
+			return nil
+		})
+	}
+	matches(0)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"trusted":"yes"}}}`))
+	if err := api.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, patch); err != nil {
+		t.Fatal(err)
+	}
+	matches(1)
 }

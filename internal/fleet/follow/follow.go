@@ -5,13 +5,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,6 +32,8 @@ const settle = 50 * time.Millisecond
 type Options struct {
 	// Gather says how what rules are given is put together, as of the controller.
 	Gather feed.Gather
+	// Namespaces chooses the namespaces whose NodeFeatures count besides Assay's own, by their labels; nil: all of them.
+	Namespaces labels.Selector
 	// Rules are the settings of the controller.
 	Rules rules.Options
 	// Leases says that publishers keep a Lease of their NodeFeature's name in Assay's namespace: features count as seen when
@@ -53,6 +55,7 @@ type Follower struct {
 	features map[string]map[types.NamespacedName]*feed.NodeFeature // by node
 	of       map[types.NamespacedName]string                       // the node of each
 	renewed  map[string]int64                                      // by name of the Lease
+	trusted  map[string]bool                                       // namespaces, if only some count
 
 	rules     map[string]*nfdv1alpha1.NodeFeatureRule
 	compiled  map[string]compiled
@@ -69,7 +72,7 @@ type compiled struct {
 func New(v *fleet.View, opt Options) *Follower {
 	return &Follower{
 		view: v, opt: opt, nodes: map[string]*corev1.Node{}, features: map[string]map[types.NamespacedName]*feed.NodeFeature{},
-		of: map[types.NamespacedName]string{}, renewed: map[string]int64{}, rules: map[string]*nfdv1alpha1.NodeFeatureRule{},
+		of: map[types.NamespacedName]string{}, renewed: map[string]int64{}, trusted: map[string]bool{}, rules: map[string]*nfdv1alpha1.NodeFeatureRule{},
 		compiled: map[string]compiled{}, templates: map[string]*assayv1alpha1.NodeFeatureRuleTemplate{}, dirty: make(chan struct{}, 1),
 	}
 }
@@ -93,6 +96,12 @@ func (f *Follower) watches() map[client.Object]toolscache.ResourceEventHandler {
 	}
 	if f.opt.Leases {
 		out[&coordinationv1.Lease{}] = On(f.putLease, func(*coordinationv1.Lease) {})
+	}
+	if f.opt.Namespaces != nil {
+		out[&corev1.Namespace{}] = On(
+			func(n *corev1.Namespace) { f.trust(n.Name, f.opt.Namespaces.Matches(labels.Set(n.Labels))) },
+			func(n *corev1.Namespace) { f.trust(n.Name, false) },
+		)
 	}
 	return out
 }
@@ -233,6 +242,24 @@ func (f *Follower) detach(key types.NamespacedName, node string) {
 	f.update(node)
 }
 
+// trust notes whether the NodeFeatures of a namespace count.
+func (f *Follower) trust(namespace string, yes bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.trusted[namespace] == yes {
+		return
+	}
+	if f.trusted[namespace] = yes; !yes {
+		delete(f.trusted, namespace)
+	}
+	for key, node := range f.of {
+		if key.Namespace == namespace {
+			f.update(node)
+			f.changed(node)
+		}
+	}
+}
+
 func (f *Follower) putLease(l *coordinationv1.Lease) {
 	if l.Spec.RenewTime == nil || l.Namespace != f.opt.Gather.Namespace {
 		return
@@ -264,7 +291,12 @@ func (f *Follower) update(name string) {
 	if n == nil || !f.started {
 		return
 	}
-	list := slices.Collect(maps.Values(f.features[name]))
+	var list []*feed.NodeFeature
+	for _, nf := range f.features[name] {
+		if f.opt.Namespaces == nil || nf.Namespace == f.opt.Gather.Namespace || f.trusted[nf.Namespace] {
+			list = append(list, nf)
+		}
+	}
 	f.opt.Gather.Sort(list)
 	in := f.opt.Gather.Input(n, list)
 	f.view.Put(fleet.Node{Input: in, Labels: n.Labels, Annotations: n.Annotations, Seen: f.seen(n)})
