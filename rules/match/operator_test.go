@@ -213,7 +213,13 @@ func TestLiteralsReplaceAutomata(t *testing.T) {
 	}
 }
 
+// underRace is set where the race detector runs.
+var underRace bool
+
 func TestEvalDoesNotAllocate(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector allocates")
+	}
 	node := benchFacts(t, "node-0")
 	matchers, _ := benchMatchers(t, "rules-100")
 	n := testing.AllocsPerRun(100, func() {
