@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -212,7 +213,7 @@ func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, tak
 	if t == nil {
 		return nil
 	}
-	all := map[string]string{}
+	var all map[string]string
 	for _, data := range e.templateRuns(r) {
 		data, err := e.unmasked(data)
 		if err != nil {
@@ -222,10 +223,13 @@ func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, tak
 		if err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}
-		for k, v := range values {
-			all[k] = v
+		if all == nil {
+			all = values
+			continue
 		}
+		maps.Copy(all, values)
 	}
+	e.result.outputs = slices.Grow(e.result.outputs, len(all))
 	for _, name := range sortedKeys(all) {
 		take(name, all[name])
 	}
