@@ -9,8 +9,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/assay-project/assay/api/crds"
 	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/webhook"
 )
 
 const chartDir = "charts/assay"
@@ -36,6 +39,15 @@ func chart() error {
 	if err := copies("policies", policies.FileNames(), policies.All(policies.Names{})); err != nil {
 		return err
 	}
+	if err := copies("scheduling", []string{policies.PodMarker + ".yaml", policies.PodScheduler + ".yaml"}, map[string][]byte{
+		policies.PodMarker + ".yaml":    policies.Scheduling(policies.PodMarker),
+		policies.PodScheduler + ".yaml": policies.Scheduling(policies.PodScheduler),
+	}); err != nil {
+		return err
+	}
+	if err := webhooks(); err != nil {
+		return err
+	}
 	data, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {
 		return err
@@ -52,6 +64,20 @@ func chart() error {
 		return err
 	}
 	return os.WriteFile("docs/values.md", root.markdown(), 0o644)
+}
+
+// webhooks writes the configurations for pods and workloads that the webhook makes itself unless its certificate is given.
+func webhooks() error {
+	mutating, validating := webhook.SchedulingConfigurations(webhook.ConfigurationOptions{Namespace: "assay-system", Service: "assay-webhook"})
+	files := map[string][]byte{}
+	for name, object := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
+		data, err := yaml.Marshal(object)
+		if err != nil {
+			return err
+		}
+		files[name] = data
+	}
+	return copies("webhooks", []string{"mutating.yaml", "validating.yaml"}, files)
 }
 
 // copies makes a directory of the chart hold exactly these files.

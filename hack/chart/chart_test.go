@@ -109,6 +109,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"NoSuchPort":      {`{worker: {port: 70000}}`, "/worker/port"},
 		"TextForBool":     {`{hardened: "yes"}`, "/hardened"},
 		"PercentTooLarge": {`{scheduler: {percentageOfNodesToScore: 101}}`, "/scheduler/percentageOfNodesToScore"},
+		"TaintNoEffect":   {`{controller: {failTaint: "example.com/a=b"}}`, "/controller/failTaint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})
@@ -155,6 +156,9 @@ func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
 				}
 				if old := version < "v1.30"; seen["ValidatingAdmissionPolicy//assay-node-bound-publishing"] && old {
 					t.Error("a policy for a cluster that has none")
+				}
+				if old := version < "v1.36"; seen["MutatingAdmissionPolicy//assay-pod-scheduler"] && old {
+					t.Error("a mutating policy for a cluster that has none")
 				}
 			})
 		}
@@ -338,6 +342,7 @@ func TestPartsCanBeLeftOut(t *testing.T) {
 		"Cleanup":     {`{postDeleteCleanup: false}`, "post-delete"},
 		"Test":        {`{tests: {enable: false}}`, "hook: test"},
 		"Scheduler":   {`{}`, "component: scheduler"},
+		"Scheduling":  {`{scheduler: {enabled: true}, webhook: {certManager: {enabled: true}}}`, "kind: Mutating"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := mustRender(t, set(t, test.values))
@@ -352,8 +357,8 @@ func TestPartsCanBeLeftOut(t *testing.T) {
 
 // TestCopiesAreCurrent compares the chart's definitions with those that the rest of the project uses.
 func TestCopiesAreCurrent(t *testing.T) {
-	for _, dir := range []string{"crds", "policies"} {
-		originals, err := filepath.Glob("../../api/" + dir + "/*.yaml")
+	for dir, source := range map[string]string{"crds": "crds", "policies": "policies", "scheduling": "policies/scheduling"} {
+		originals, err := filepath.Glob("../../api/" + source + "/*.yaml")
 		if err != nil || len(originals) == 0 {
 			t.Fatalf("no originals of %s: %v", dir, err)
 		}

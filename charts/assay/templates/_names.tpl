@@ -21,6 +21,11 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
+{{/*
+The Lease of the second scheduler. It is the same whatever the release is called: by it `assay doctor` sees whether one runs.
+*/}}
+{{- define "assay.schedulerLease" -}}assay-scheduler{{- end -}}
+
 {{/* What selects the pods of a part; it never changes, since selectors cannot. */}}
 {{- define "assay.selector" -}}
 app.kubernetes.io/name: {{ include "assay.name" .root | quote }}

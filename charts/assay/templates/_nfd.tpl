@@ -69,6 +69,9 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- $args := list -}}
 {{- if $c.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
+{{- with $c.failTaint }}{{ $args = append $args (printf "--fail-taint=%s" .) }}{{ end -}}
+{{- if $c.builtInRules }}{{ $args = append $args "--built-in-rules=/etc/assay/rules" }}{{ end -}}
+{{- if and .Values.scheduling.enabled (not (hasKey (.Values.featureGates | default dict) "FeatureScheduling")) }}{{ $args = append $args "--feature-gates=FeatureScheduling=true" }}{{ end -}}
 {{- with $c.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
 {{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
 {{- with $c.nfdApiParallelism }}{{ $args = append $args (printf "--nfd-api-parallelism=%d" (int .)) }}{{ end -}}
@@ -80,6 +83,20 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- define "assay.taints" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- if or $c.enableTaints ($c.config | default dict).enableTaints -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether the controller puts taints on Nodes for any reason, "true" or nothing. */}}
+{{- define "assay.writesTaints" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- if or (include "assay.taints" .) $c.failTaint ($c.config | default dict).failTaint -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether the controller looks at pods that ask for features, "true" or nothing. The gate wins over the switch. */}}
+{{- define "assay.followsPods" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- $config := ($c.config | default dict).featureGates | default dict -}}
+{{- $default := ternary true (get $config "FeatureScheduling") .Values.scheduling.enabled -}}
+{{- if dig "FeatureScheduling" $default (.Values.featureGates | default dict) -}}true{{- end -}}
 {{- end -}}
 
 {{/* What was set and means nothing here: one line each, for the notes. */}}
@@ -112,6 +129,11 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 - master.config.{{ $key }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* "true" if the cluster has MutatingAdmissionPolicies. */}}
+{{- define "assay.mutatingPolicies" -}}
+{{- if semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version -}}true{{- end -}}
 {{- end -}}
 
 {{/* "true" if the admission policies are installed: they are wanted, the cluster has them, and can tell who is who. */}}

@@ -1,0 +1,134 @@
+package chart
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestRightsFollowTheValues asks of roles what they allow: with what is switched on, and without it.
+func TestRightsFollowTheValues(t *testing.T) {
+	const off = `{}`
+	type right struct{ role, group, resource, name, verb string }
+	for name, test := range map[string]struct {
+		values  string
+		right   right
+		allowed bool
+	}{
+		"TaintsOfRules":       {`{controller: {enableTaints: true}}`, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, true},
+		"TaintsOfFailedNodes": {`{controller: {failTaint: "a.b/c=d:NoSchedule"}}`, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, true},
+		"TaintsInTheConfiguration": {
+			`{master: {config: {failTaint: "a.b/c=d:NoSchedule"}}}`, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, true,
+		},
+		"NoTaints":              {off, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, false},
+		"ConfirmsRemovals":      {off, right{"Role/assay-controller", "apps", "deployments", "", "list"}, true},
+		"FollowsPods":           {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
+		"FollowsPodsByGate":     {`{featureGates: {FeatureScheduling: true}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
+		"FollowsPodsByConfig":   {`{controller: {config: {featureGates: {FeatureScheduling: true}}}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
+		"GateWins":              {`{scheduling: {enabled: true}, featureGates: {FeatureScheduling: false}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, false},
+		"NoPods":                {off, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, false},
+		"ReviewsRequests":       {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook", "assay.dev", "nodefeaturerequests", "", "watch"}, true},
+		"ReviewNeedsFeatures":   {`{scheduling: {enabled: true}, webhook: {nodeWarnings: false}}`, right{"ClusterRole/assay-webhook", "nfd.k8s-sigs.io", "nodefeatures", "", "list"}, true},
+		"WebhookForPods":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
+		"WebhookForWorkloads":   {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
+		"NoOtherWebhook":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "other", "patch"}, false},
+		"NoWebhookForPods":      {off, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
+		"GivenCertificateKeeps": {`{scheduling: {enabled: true}, webhook: {certManager: {enabled: true}}}`, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := test.right
+			rules := roles(t, objects(t, mustRender(t, set(t, test.values))))[r.role]
+			if rules == nil {
+				t.Fatalf("there is no %s", r.role)
+			}
+			if got := allows(rules, r.group, r.resource, r.name, r.verb); got != test.allowed {
+				t.Errorf("%s: may %s %s/%s %s: %t, want %t", r.role, r.verb, r.group, r.resource, r.name, got, test.allowed)
+			}
+		})
+	}
+}
+
+// TestSchedulerMayHoldItsLease renders releases of several names: the Lease in the scheduler's configuration is always the one
+// that `assay doctor` looks for, that its role allows, and that is removed with the release.
+func TestSchedulerMayHoldItsLease(t *testing.T) {
+	const lease = "assay-scheduler"
+	for name, r := range map[string]rendering{
+		"Default":    {release: "assay", namespace: "assay-system"},
+		"OtherName":  {release: "nfd", namespace: "kube-features"},
+		"Number":     {release: "1", namespace: "2"},
+		"LongName":   {release: strings.Repeat("release-", 6), namespace: "n"},
+		"Overridden": {release: "x", namespace: "y", values: map[string]any{"fullnameOverride": "features", "namespaceOverride": "elsewhere"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.kubernetes = "v1.36.3"
+			if r.values == nil {
+				r.values = map[string]any{}
+			}
+			r.values["scheduler"] = map[string]any{"enabled": true}
+			files, err := render(t, load(t), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var config struct {
+				LeaderElection struct{ ResourceName, ResourceNamespace string }
+			}
+			namespace := ""
+			all := objects(t, files)
+			for _, object := range all {
+				data, _ := object["data"].(map[string]any)
+				if text, ok := data["config.yaml"].(string); ok {
+					if err := yaml.Unmarshal([]byte(text), &config); err != nil {
+						t.Fatal(err)
+					}
+					namespace, _ = object["metadata"].(map[string]any)["namespace"].(string)
+				}
+			}
+			if got := config.LeaderElection; got.ResourceName != lease || got.ResourceNamespace != namespace {
+				t.Errorf("the scheduler takes Lease %s/%s, want %s/%s", got.ResourceNamespace, got.ResourceName, namespace, lease)
+			}
+			may := map[string]bool{}
+			for role, rules := range roles(t, all) {
+				for _, verb := range []string{"update", "delete"} {
+					if strings.HasPrefix(role, "Role/") && allows(rules, "coordination.k8s.io", "leases", lease, verb) {
+						may[role[strings.LastIndex(role, "-")+1:]+" "+verb] = true
+					}
+				}
+			}
+			if !may["scheduler update"] || !may["cleanup delete"] || len(may) != 2 {
+				t.Errorf("who may do what with the Lease: %v", may)
+			}
+		})
+	}
+}
+
+// roles returns the rules of roles by kind and name.
+func roles(t *testing.T, all []map[string]any) map[string][]rbacv1.PolicyRule {
+	t.Helper()
+	out := map[string][]rbacv1.PolicyRule{}
+	for _, object := range all {
+		kind, _ := object["kind"].(string)
+		if kind != "Role" && kind != "ClusterRole" {
+			continue
+		}
+		data, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal(data, &role); err != nil {
+			t.Fatal(err)
+		}
+		out[kind+"/"+role.Name] = role.Rules
+	}
+	return out
+}
+
+func allows(rules []rbacv1.PolicyRule, group, resource, name, verb string) bool {
+	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb) &&
+			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, name))
+	})
+}
