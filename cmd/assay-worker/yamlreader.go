@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/typo"
 )
 
 const (
@@ -120,7 +122,7 @@ func (r *reader) guess(key *yaml.Node, path string, known fields) (string, bool)
 			r.warnf(key, "%s: write %s", join(path, key.Value), name)
 			return name, true
 		}
-		if d := editDistance(strings.ToLower(name), strings.ToLower(key.Value), distance); d < distance {
+		if d := typo.Distance(strings.ToLower(name), strings.ToLower(key.Value), distance); d < distance {
 			best, distance = name, d
 		}
 	}
@@ -346,28 +348,4 @@ func short(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
-// editDistance counts the letters to insert, delete or replace between two texts, up to a limit.
-func editDistance(a, b string, limit int) int {
-	if d := len(a) - len(b); d > limit || -d > limit {
-		return limit + 1
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -65,7 +65,7 @@ func (w *shapeWalker) walk(n *yaml.Node, t reflect.Type, path string) {
 	if t == rawJSON || isNull(n) {
 		return
 	}
-	want := ""
+	var want string
 	switch t.Kind() {
 	case reflect.Struct:
 		if _, custom := reflect.New(t).Interface().(json.Unmarshaler); custom {
@@ -131,12 +131,7 @@ func (w *shapeWalker) fields(n *yaml.Node, t reflect.Type, path string) {
 
 // didYouMean suggests the name that a misspelt one is nearest to.
 func didYouMean(name string, known []string) string {
-	best, distance := "", 3 // two slips, not more: beyond that it is another word
-	for _, k := range known {
-		if d := typo.Distance(strings.ToLower(name), strings.ToLower(k), distance); d < distance {
-			best, distance = k, d
-		}
-	}
+	best := typo.NearestFold(name, known, 3) // two slips, not more: beyond that it is another word
 	for _, k := range known {
 		if best == "" && len(name) > 2 && strings.HasPrefix(k, name) {
 			best = k

@@ -1,9 +1,10 @@
 package lint
 
 import (
-	"slices"
 	"sort"
 	"strings"
+
+	"github.com/assay-project/assay/rules/typo"
 )
 
 // knownFeature is what Assay's own sources publish under one name.
@@ -139,7 +140,7 @@ func nearest(s string, names []string) string {
 		if digits(name) != digits(s) {
 			continue // versions of one thing are near each other, but not typos
 		}
-		if d := distance(s, name, bestDistance); d < bestDistance && d*4 <= len(name) {
+		if d := typo.Distance(s, name, bestDistance); d < bestDistance && d*4 <= len(name) {
 			best, bestDistance = name, d
 		}
 	}
@@ -148,7 +149,7 @@ func nearest(s string, names []string) string {
 
 // sameButTypo reports whether a name differs from a known one so little that it cannot be a name of its own.
 func sameButTypo(s, known string) bool {
-	return squash(s) == squash(known) || len(known) >= 6 && distance(s, known, 2) == 1
+	return squash(s) == squash(known) || len(known) >= 6 && typo.Distance(s, known, 2) == 1
 }
 
 // squash removes what people get wrong about a name without thinking: case, separators, the plural.
@@ -164,32 +165,6 @@ func digits(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// distance is the number of letters to insert, remove or change (Levenshtein), or limit if it is not below it.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diagonal, row[j] = row[j], min(cost, row[j]+1, row[j-1]+1)
-		}
-		if slices.Min(row) >= limit {
-			return limit
-		}
-	}
-	return min(row[len(b)], limit)
 }
 
 func hasAnyPrefix(s string, prefixes []string) bool {

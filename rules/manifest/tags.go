@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/typo"
 )
 
 // tagged says why a value that begins with an exclamation mark is not what it looks like. YAML reads !eq as a tag on an empty
@@ -72,54 +74,21 @@ func didYouMeanField(name string, n *yaml.Node) string {
 	for i := 0; i < len(n.Content); i += 2 {
 		have = append(have, n.Content[i].Value)
 	}
-	if near := nearest(name, have); near != "" {
+	if near := Nearest(name, have); near != "" {
 		return fmt.Sprintf("; did you write %s?", near)
 	}
 	return ""
 }
 
 func didYouMean(name string, known []string) string {
-	if near := nearest(name, known); near != "" {
+	if near := Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
 	return ""
 }
 
-// nearest returns the known name that a misspelt one is nearest to, if that is near enough: two slips, and not more than a
-// third of the name.
-func nearest(name string, known []string) string {
-	best, least := "", min(3, len(name)/3+2)
-	for _, k := range known {
-		if d := slips(strings.ToLower(name), strings.ToLower(k)); d < least {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// Nearest returns the known name that somebody may have meant, empty if none is near.
-func Nearest(name string, known []string) string { return nearest(name, known) }
-
-// slips is the Levenshtein distance of two words.
-func slips(a, b string) int {
-	if len(a)-len(b) > 3 || len(b)-len(a) > 3 {
-		return 4
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+// Nearest returns the known name that a misspelt one is nearest to, if that is near enough: two slips, and not more than a
+// third of the name. It is empty if none is.
+func Nearest(name string, known []string) string {
+	return typo.NearestFold(name, known, min(3, len(name)/3+2))
 }

@@ -108,11 +108,5 @@ func nearest(op string, all []string) string {
 	if len(op) > 2*len("DoesNotExist") {
 		return ""
 	}
-	best, distance := "", 1+len(op)/3
-	for _, o := range all {
-		if d := typo.Distance(lower, strings.ToLower(o), distance); d < distance {
-			best, distance = o, d
-		}
-	}
-	return best
+	return typo.NearestFold(op, all, 1+len(op)/3)
 }

@@ -1,6 +1,8 @@
 // Package typo finds what somebody meant to write.
 package typo
 
+import "strings"
+
 // maxLength is how long a name may be to be looked at. What is longer than any name that exists is no slip of the fingers, and
 // the cost of a comparison grows with the square of the length.
 const maxLength = 128
@@ -38,6 +40,18 @@ func Nearest(name string, known []string, limit int) string {
 	best := ""
 	for _, k := range known {
 		if d := Distance(name, k, limit); d < limit {
+			best, limit = k, d
+		}
+	}
+	return best
+}
+
+// NearestFold is Nearest for names in which case does not count.
+func NearestFold(name string, known []string, limit int) string {
+	best := ""
+	lower := strings.ToLower(name)
+	for _, k := range known {
+		if d := Distance(lower, strings.ToLower(k), limit); d < limit {
 			best, limit = k, d
 		}
 	}

@@ -24,3 +24,12 @@ func TestNearestPrefersTheClosestAndThenTheFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestNearestFoldIgnoresCase(t *testing.T) {
+	known := []string{"matchFeatures", "MatchAny"}
+	for name, want := range map[string]string{"MATCHFEATURE": "matchFeatures", "matchany": "MatchAny", "labels": ""} {
+		if got := NearestFold(name, known, 3); got != want {
+			t.Errorf("NearestFold(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
