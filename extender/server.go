@@ -125,7 +125,8 @@ func (s *Server) Handler() http.Handler {
 
 // Run listens and answers until the context ends. Then it is not ready any more, and lets requests under way finish.
 func (s *Server) Run(ctx context.Context) error {
-	listener, err := net.Listen("tcp", s.opts.Addr)
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", s.opts.Addr)
 	if err != nil {
 		return err
 	}

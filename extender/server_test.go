@@ -296,7 +296,7 @@ func TestLetsRequestsUnderWayFinish(t *testing.T) {
 		if err != nil {
 			break
 		}
-		conn.Close()
+		_ = conn.Close()
 	}
 	close(let)
 	if got := <-code; got != 200 {
@@ -345,7 +345,7 @@ func TestExplains(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		if resp.StatusCode == 200 {
+		if resp.StatusCode == http.StatusOK {
 			if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
 				t.Fatal(err)
 			}
@@ -400,7 +400,12 @@ func BenchmarkServer(b *testing.B) {
 			ctx, cancel := context.WithCancel(context.Background())
 			done := make(chan error, 1)
 			go func() { done <- s.Run(ctx) }()
-			defer func() { cancel(); <-done }()
+			defer func() {
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}()
 			for s.Addr() == "" {
 				time.Sleep(time.Millisecond)
 			}

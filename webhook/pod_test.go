@@ -125,7 +125,12 @@ func TestPodsAndWorkloadsOnARealAPIServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 	testkit.Eventually(t, "the webhook answers", server.Answers)
 	mutating, validating := webhook.SchedulingConfigurations(webhook.ConfigurationOptions{
 		Namespace: "assay-system", URL: "https://" + server.Addr(), CABundle: bundle,

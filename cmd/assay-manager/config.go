@@ -33,16 +33,16 @@ type settings struct {
 	LabelWhiteList    pattern
 	ResyncPeriod      duration
 	LeaderElection    leaderElection
-	NfdApiParallelism int
+	NfdApiParallelism int //nolint:staticcheck // the names are the keys of the file, as NFD spells them
 	Restrictions      restrictions
 
 	InformerPageSize     ignored
 	Klog                 ignored
 	AutoDefaultNs        ignored
-	EnableNodeFeatureApi ignored
+	EnableNodeFeatureApi ignored //nolint:staticcheck // see NfdApiParallelism
 	ResourceLabels       ignored
 	FeatureRulesController,
-	NodeFeatureApi ignored
+	NodeFeatureApi ignored //nolint:staticcheck // see NfdApiParallelism
 
 	// RemovalGracePeriod is how long labels outlive their worker's NodeFeature.
 	RemovalGracePeriod duration

@@ -68,7 +68,7 @@ func startController(t *testing.T, c *cluster.Cluster, namespace string, args ..
 	}
 	go func() { r.ended <- r.Wait() }()
 	t.Cleanup(func() {
-		r.end(syscall.SIGKILL)
+		_ = r.end(syscall.SIGKILL)
 		if t.Failed() {
 			t.Logf("log of a controller:\n%s", r.log)
 		}

@@ -72,7 +72,7 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	err = wait.PollUntilContextTimeout(ctx, verifyInterval, f.timeout, true, func(ctx context.Context) (bool, error) {
 		n, err := verify(ctx, c, f.namespace, plan.Record{Instance: f.instance})
 		if ctx.Err() != nil {
-			return false, nil // that time is up is no news about the cluster
+			return false, nil //nolint:nilerr // that time is up is no news about the cluster
 		}
 		nodes, last = n, err
 		return err == nil, nil

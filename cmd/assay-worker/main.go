@@ -27,8 +27,9 @@ const (
 func main() {
 	tune()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }
 
 // tune makes the runtime small, unless the environment says otherwise: one thread runs Go code, since a worker is idle.

@@ -95,8 +95,9 @@ func (m *metrics) nothingToPublish() {
 }
 
 // listen opens the port, so that a port in use is an error of the start, and returns what serves it until ctx is done.
-func (m *metrics) listen(port int) (func(context.Context), error) {
-	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
+func (m *metrics) listen(ctx context.Context, port int) (func(context.Context), error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("serve metrics: %w", err)
 	}

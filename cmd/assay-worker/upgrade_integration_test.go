@@ -131,7 +131,7 @@ func managedFields(t *testing.T, c client.Client, namespace, name string) string
 	}
 	var all strings.Builder
 	for _, f := range nf.ManagedFields {
-		all.Write(f.FieldsV1.Raw)
+		all.WriteString(f.FieldsV1.GetRawString())
 	}
 	return all.String()
 }

@@ -106,7 +106,7 @@ func (w *worker) run(ctx context.Context, stdout io.Writer) error {
 	defer cancel()
 
 	if w.opt.port != 0 {
-		serve, err := w.metrics.listen(w.opt.port)
+		serve, err := w.metrics.listen(ctx, w.opt.port)
 		if err != nil {
 			return err
 		}

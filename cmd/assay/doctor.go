@@ -122,9 +122,9 @@ func (d *checkup) rules(ctx context.Context) error {
 		switch {
 		case len(r.Status.Conditions) == 0 || r.Status.ObservedGeneration != r.Generation:
 			d.say(false, "rule %s: no controller has looked at it; does it run?", r.Name)
-		case says(r.Status.Conditions, nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse):
+		case isFalse(r.Status.Conditions, nfdv1alpha1.ConditionAccepted):
 			d.say(false, "rule %s is refused: %s", r.Name, why(r.Status.Conditions, nfdv1alpha1.ConditionAccepted))
-		case says(r.Status.Conditions, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse):
+		case isFalse(r.Status.Conditions, nfdv1alpha1.ConditionHealthy):
 			d.say(false, "rule %s fails: %s", r.Name, why(r.Status.Conditions, nfdv1alpha1.ConditionHealthy))
 		default:
 			fine++
@@ -174,9 +174,9 @@ func (d *checkup) status(what string, generation int64, s *assayv1alpha1.Request
 	switch {
 	case len(s.Conditions) == 0 || s.ObservedGeneration != generation:
 		d.say(false, "%s: no controller has looked at it", what)
-	case says(s.Conditions, nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse):
+	case isFalse(s.Conditions, nfdv1alpha1.ConditionAccepted):
 		d.say(false, "%s is not understood: %s", what, why(s.Conditions, nfdv1alpha1.ConditionAccepted))
-	case says(s.Conditions, assayv1alpha1.ConditionSatisfiable, metav1.ConditionFalse):
+	case isFalse(s.Conditions, assayv1alpha1.ConditionSatisfiable):
 		d.say(false, "%s: %s", what, why(s.Conditions, assayv1alpha1.ConditionSatisfiable))
 	default:
 		d.say(true, "%s", what)
@@ -251,8 +251,8 @@ func marked(p *corev1.Pod) bool {
 	return false
 }
 
-func says(list []metav1.Condition, kind string, status metav1.ConditionStatus) bool {
-	return meta.IsStatusConditionPresentAndEqual(list, kind, status)
+func isFalse(list []metav1.Condition, kind string) bool {
+	return meta.IsStatusConditionFalse(list, kind)
 }
 
 func why(list []metav1.Condition, kind string) string {

@@ -60,8 +60,8 @@ func (d *damper) changed(node string, keys []string) {
 		}
 	}
 	for _, key := range keys {
-		times := append(record[key], now)
-		record[key] = times[max(0, len(times)-flapLimit):]
+		record[key] = append(record[key], now)
+		record[key] = record[key][max(0, len(record[key])-flapLimit):]
 	}
 }
 

@@ -149,11 +149,11 @@ func (c *compiler) compile(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule
 	}
 	if r.refused = c.refuses(obj, last); r.refused != nil {
 		log.Info("rules are refused", "reason", r.refused.reason)
-		return r, nil, nil
+		return r, nil, nil //nolint:nilerr // what is wrong with the rules goes into their status
 	}
 	// Before anything else: what a newer version refers to may be nothing that this one knows.
 	if r.refused = c.tooOld(&obj.Spec); r.refused != nil {
-		return r, nil, nil
+		return r, nil, nil //nolint:nilerr // what is wrong with the rules goes into their status
 	}
 	whole, err := c.resolve(ctx, obj)
 	r.refs = whole.refs
@@ -168,7 +168,7 @@ func (c *compiler) compile(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule
 		return nil, nil, err
 	}
 	if r.refused = c.tooOld(whole.spec); r.refused != nil {
-		return r, nil, nil
+		return r, nil, nil //nolint:nilerr // what is wrong with the rules goes into their status
 	}
 	opt := c.registry.Options()
 	opt.Bases = whole.bases

@@ -255,7 +255,7 @@ func (c *compiler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *problem {
 	}
 	have, err := version.ParseGeneric(c.opt.Version)
 	if err != nil || have.AtLeast(need) {
-		return nil // a build without a version is a developer's, and newer than all releases
+		return nil //nolint:nilerr // a build without a version is a developer's, and newer than all releases
 	}
 	return &problem{reasonVersion, fmt.Sprintf("the rules need Assay %s, and this is %s", need, have)}
 }

@@ -37,7 +37,7 @@ func (s *start) Start(ctx context.Context) error {
 	}
 	s.compileAll(ctx)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // to be stopped is no mistake
 	}
 	s.compiler.registry.Ready()
 	logf.FromContext(ctx).Info("rules are ready")

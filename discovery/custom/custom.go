@@ -17,8 +17,9 @@ import (
 const Name = "custom"
 
 const (
-	// MaxFiles bounds the files of custom.d, and MaxFileSize each of them: it is a ConfigMap's size.
-	MaxFiles    = 256
+	// MaxFiles bounds the files of custom.d.
+	MaxFiles = 256
+	// MaxFileSize bounds each of them, in bytes: it is a ConfigMap's size.
 	MaxFileSize = 1 << 20
 )
 

@@ -33,7 +33,7 @@ func execute(ctx context.Context, path string, stdout, stderr io.Writer) error {
 	_ = killGroup(cmd.Process.Pid)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return fmt.Errorf("failed with %s", exit)
+		return fmt.Errorf("failed with %w", exit)
 	}
 	return err
 }

@@ -66,7 +66,7 @@ func TestFeatureFiles(t *testing.T) {
 	}{
 		"NameIsTrueAndValueIsVerbatim": {
 			files:  m{"a": "one\n  two=2=3 \n# a comment\n\nvendor.io/three = x\n"},
-			labels: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"}, features: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"},
+			labels: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"}, features: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"}, //nolint:gocritic // the blank stays
 		},
 		"DirectivesHoldForTheNextLineOnly": {
 			files:  m{"a": "# +no-feature\nlabel=1\n# +no-label\nfeature=1\nboth=1\n"},

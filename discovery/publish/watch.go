@@ -101,7 +101,7 @@ func (w *watcher) stream(ctx context.Context) error {
 // ended tells the usual end of a watch from an interruption.
 func (w *watcher) ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil || isEOF(err) {
-		return nil
+		return nil //nolint:nilerr // the usual end
 	}
 	return fmt.Errorf("watch NodeFeature: %w", err)
 }

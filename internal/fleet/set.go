@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"encoding/json"
-	"math/bits"
 	"slices"
 	"sync/atomic"
 
@@ -203,16 +202,6 @@ func (s *set) reason(lacks string) uint8 {
 	s.holders = append(s.holders, 0)
 	s.byText[lacks] = r
 	return r
-}
-
-// eachNode calls f with the numbers of the nodes that have what is asked for.
-func (s *set) eachNode(f func(int32)) {
-	for w, word := range s.bits {
-		for word != 0 {
-			f(int32(w*64 + bits.TrailingZeros64(word))) //nolint:gosec // see number
-			word &= word - 1
-		}
-	}
 }
 
 // set returns the set of a requirement, and makes it if there is none. It needs the lock.

@@ -33,7 +33,7 @@ const cleanUpTime = 30 * time.Second
 
 // turn gives back the turn that this process has, which it does by ending. It is kept because the lock lasts as long as the
 // open file: what nobody refers to is closed by the garbage collector.
-var turn func()
+var turn func() //nolint:unused // to be kept is its use
 
 // shared attaches this process to the shared control plane, waits for its turn, and cleans up what others left.
 var shared = sync.OnceValues(func() (*cluster.Cluster, error) {

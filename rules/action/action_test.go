@@ -90,7 +90,7 @@ func (r *recorder) AppendAnnotation(name, value string, unique bool) error {
 func (r *recorder) SetTaints(list []corev1.Taint) error {
 	r.lines = append(r.lines, fmt.Sprintf("taints %d", len(list)))
 	for _, t := range list {
-		r.say("taint %s", t.ToString())
+		_ = r.say("taint %s", t.ToString())
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (r *recorder) run(t *testing.T, phase nfdv1alpha1.Phase, text string) error
 	t.Helper()
 	list, c := compile(t, phase, text)
 	if len(c.Errors) > 0 {
-		return fmt.Errorf("refused: %v", c.Errors.ToAggregate())
+		return fmt.Errorf("refused: %w", c.Errors.ToAggregate())
 	}
 	for _, a := range list {
 		if err := a.Run(r, r); err != nil {

@@ -3,6 +3,7 @@ package compose
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -275,8 +276,9 @@ rules:
 		"f.yaml:8:72: spec.rules[0].matchFeatures[0].matchExpressions[anything].values: unknown field; did you mean value?",
 		"f.yaml:9:3: spec.rules[0].completelyDifferent: unknown field",
 	}
-	if got := len(err.(Errors)); got != len(want) {
-		t.Errorf("%d errors, want %d", got, len(want))
+	var list Errors
+	if errors.As(err, &list); len(list) != len(want) {
+		t.Errorf("%d errors, want %d", len(list), len(want))
 	}
 	for _, w := range want {
 		if !strings.Contains(err.Error(), w) {

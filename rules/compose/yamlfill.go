@@ -112,7 +112,7 @@ func (m *merger) combine(dst *yaml.Node, at int, src *yaml.Node, path string, ho
 	if have.Kind != src.Kind && dst.Content[at].Value != "loop" { // a loop is a list or an expression
 		return typeConflict(path, m.document)
 	}
-	take := false
+	var take bool
 	switch how {
 	case atomic:
 		take = len(have.Content) == 0 && (have.Kind != yaml.ScalarNode || have.Value == "")

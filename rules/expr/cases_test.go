@@ -3,6 +3,7 @@ package expr
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -151,8 +152,8 @@ func TestKubernetesCases(t *testing.T) {
 			}
 			got, err := text.Format(m)
 			if tc.Missing != nil {
-				e, ok := err.(*Error)
-				if !ok || !e.Missing || e.Message != *tc.Missing {
+				var e *Error
+				if !errors.As(err, &e) || !e.Missing || e.Message != *tc.Missing {
 					t.Errorf("%q: got %q, %v, want missing: %s", tc.Text, got, err, *tc.Missing)
 				}
 				return

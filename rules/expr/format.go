@@ -43,7 +43,7 @@ func parseFormat(spec string) (*format, bool) {
 			return nil, false
 		}
 	}
-	if len(spec) == 1 && strings.Contains("dxXobs", spec) {
+	if len(spec) == 1 && strings.ContainsRune("dxXobs", rune(spec[0])) {
 		f.verb, spec = spec[0], ""
 	}
 	if spec != "" || f.width > maxWidth {

@@ -56,7 +56,7 @@ type Map interface {
 	Keys() []string // sorted; shared, not to be modified
 }
 
-// OfBool, OfInt, OfText, OfList and OfMap make values. A nil List or Map makes an empty one.
+// OfBool returns true or false.
 func OfBool(b bool) Value {
 	if b {
 		return Value{kind: Bool, num: 1}
@@ -70,7 +70,7 @@ func OfInt(n int64) Value { return Value{kind: Int, num: n} }
 // OfText returns a text.
 func OfText(s string) Value { return Value{kind: String, text: s} }
 
-// OfList returns a list.
+// OfList returns a list, an empty one for nil.
 func OfList(l List) Value {
 	if l == nil {
 		l = Values(nil)
@@ -78,7 +78,7 @@ func OfList(l List) Value {
 	return Value{kind: ListKind, list: l}
 }
 
-// OfMap returns a map.
+// OfMap returns a map, an empty one for nil.
 func OfMap(m Map) Value {
 	if m == nil {
 		m = Texts(nil)

@@ -24,7 +24,7 @@ const MaxQuantity = math.MaxInt64 / 1000
 // for every computed label of every node, and apimachinery's costs two regexps.
 func faultOfKey(key string) string {
 	name := key
-	for i := 0; i < len(key); i++ {
+	for i := range len(key) {
 		if key[i] != '/' {
 			continue
 		}
@@ -50,7 +50,7 @@ func faultOfNamespace(namespace string) string {
 	case len(namespace) > maxNamespace:
 		return fmt.Sprintf("the namespace has %d characters, at most %d are allowed", len(namespace), maxNamespace)
 	}
-	for i := 0; i < len(namespace); i++ {
+	for i := range len(namespace) {
 		c := namespace[i]
 		first := i == 0 || namespace[i-1] == '.'
 		last := i == len(namespace)-1 || namespace[i+1] == '.'
@@ -66,7 +66,7 @@ func faultOfNamespace(namespace string) string {
 // faultOfWord checks the letters of a name or of a label's value: alphanumeric at both ends, and between them '-', '_' or
 // '.' as well.
 func faultOfWord(word string) string {
-	for i := 0; i < len(word); i++ {
+	for i := range len(word) {
 		c := word[i]
 		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' {
 			continue
@@ -93,7 +93,7 @@ func describe(s string, i int) string {
 }
 
 func (p *Policy) checkLabelValue(v *Verdict, value string) {
-	fault := ""
+	var fault string
 	if len(value) > maxLabelValue {
 		fault = fmt.Sprintf("it has %d characters, at most %d are allowed", len(value), maxLabelValue)
 	} else {

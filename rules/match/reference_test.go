@@ -22,7 +22,6 @@ import (
 // it is used, no columns, no sets of bits, no literals.
 type reference struct {
 	strict bool
-	want   bool
 }
 
 func (r reference) eval(terms []Term, f *nfdv1alpha1.Features) (ok bool, matched []FeatureElements, failed bool) {

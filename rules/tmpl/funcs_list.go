@@ -10,23 +10,23 @@ var listFunctions = []function{
 	{"first", 1, 1, -1, func(c *call) value { return c.end(0) }},
 	{"last", 1, 1, -1, func(c *call) value { return c.end(-1) }},
 	{"rest", 1, 1, -1, func(c *call) value {
-		items := c.items(0)
+		items := c.items()
 		return listOf(items[min(1, len(items)):])
 	}},
 	{"initial", 1, 1, -1, func(c *call) value {
-		items := c.items(0)
+		items := c.items()
 		return listOf(items[:max(len(items)-1, 0)])
 	}},
-	{"append", 2, 2, -1, func(c *call) value { return listOf(append(c.items(0), c.args[1])) }},
-	{"prepend", 2, 2, -1, func(c *call) value { return listOf(slices.Insert(c.items(0), 0, c.args[1])) }},
+	{"append", 2, 2, -1, func(c *call) value { return listOf(append(c.items(), c.args[1])) }},
+	{"prepend", 2, 2, -1, func(c *call) value { return listOf(slices.Insert(c.items(), 0, c.args[1])) }},
 	{"reverse", 1, 1, -1, func(c *call) value {
-		items := c.items(0)
+		items := c.items()
 		slices.Reverse(items)
 		return listOf(items)
 	}},
 	{"uniq", 1, 1, -1, func(c *call) value {
 		var out []value
-		for _, item := range c.items(0) {
+		for _, item := range c.items() {
 			if !c.holds(out, item) {
 				out = append(out, item)
 			}
@@ -35,7 +35,7 @@ var listFunctions = []function{
 	}},
 	{"without", 1, -1, -1, func(c *call) value {
 		var out []value
-		for _, item := range c.items(0) {
+		for _, item := range c.items() {
 			if !c.holds(c.args[1:], item) {
 				out = append(out, item)
 			}
@@ -43,7 +43,7 @@ var listFunctions = []function{
 		return listOf(out)
 	}},
 	{"compact", 1, 1, -1, func(c *call) value {
-		return listOf(slices.DeleteFunc(c.items(0), func(v value) bool { return !v.truth() }))
+		return listOf(slices.DeleteFunc(c.items(), func(v value) bool { return !v.truth() }))
 	}},
 	{"has", 2, 2, -1, func(c *call) value {
 		if c.args[1].kind == kindNil {
@@ -68,9 +68,9 @@ var listFunctions = []function{
 	}},
 }
 
-// items is a copy of a list argument.
-func (c *call) items(i int) []value {
-	v := c.list(i)
+// items is a copy of the first argument, a list.
+func (c *call) items() []value {
+	v := c.list(0)
 	n, _ := v.length()
 	out := c.make(n)
 	for j := range n {

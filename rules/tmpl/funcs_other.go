@@ -15,26 +15,26 @@ import (
 )
 
 var patternFunctions = []function{
-	{"regexMatch", 2, 2, 0, func(c *call) value { return boolean(c.regexp(0, 1).MatchString(c.str(1))) }},
-	{"regexFind", 2, 2, 0, func(c *call) value { return text(c.regexp(0, 1).FindString(c.str(1))) }},
+	{"regexMatch", 2, 2, 0, func(c *call) value { return boolean(c.regexp().MatchString(c.str(1))) }},
+	{"regexFind", 2, 2, 0, func(c *call) value { return text(c.regexp().FindString(c.str(1))) }},
 	{"regexFindAll", 3, 3, 0, func(c *call) value {
-		re, s := c.regexp(0, 1), c.str(1)
+		re, s := c.regexp(), c.str(1)
 		return c.texts(re.FindAllString(s, c.limited(c.int(2), s)))
 	}},
-	{"regexReplaceAll", 3, 3, 0, func(c *call) value { return c.replaced(c.regexp(0, 1).ReplaceAllString) }},
-	{"regexReplaceAllLiteral", 3, 3, 0, func(c *call) value { return c.replaced(c.regexp(0, 1).ReplaceAllLiteralString) }},
+	{"regexReplaceAll", 3, 3, 0, func(c *call) value { return c.replaced(c.regexp().ReplaceAllString) }},
+	{"regexReplaceAllLiteral", 3, 3, 0, func(c *call) value { return c.replaced(c.regexp().ReplaceAllLiteralString) }},
 	{"regexSplit", 3, 3, 0, func(c *call) value {
-		re, s := c.regexp(0, 1), c.str(1)
+		re, s := c.regexp(), c.str(1)
 		return c.texts(re.Split(s, c.limited(c.int(2), s)))
 	}},
 	{"regexQuoteMeta", 1, 1, -1, func(c *call) value { return text(regexp.QuoteMeta(c.str(0))) }},
 }
 
-// regexp is the pattern of an argument, compiled with the rule if it is literal. Matching takes time in proportion to
-// the pattern and the subject, which is counted here.
-func (c *call) regexp(pattern, subject int) *regexp.Regexp {
-	p := c.str(pattern)
-	c.s.work(c.at, len(c.str(subject))*(len(p)/8+1))
+// regexp is the pattern that the first argument is, compiled with the rule if it is literal. Matching the second argument takes
+// time in proportion to both, which is counted here.
+func (c *call) regexp() *regexp.Regexp {
+	p := c.str(0)
+	c.s.work(c.at, len(c.str(1))*(len(p)/8+1))
 	if re := c.s.t.regexps[p]; re != nil {
 		return re
 	}

@@ -30,7 +30,8 @@ func (c *compiler) follow(pipe *parse.PipeNode) position {
 	if len(pipe.Cmds) != 1 || len(pipe.Cmds[0].Args) != 1 {
 		return position{}
 	}
-	from, path := c.dot, []string(nil)
+	from := c.dot
+	var path []string
 	switch n := pipe.Cmds[0].Args[0].(type) {
 	case *parse.DotNode:
 		return c.dot

@@ -64,7 +64,7 @@ func ParseStrict(s string) (V, error) {
 	}
 
 	var v V
-	for i := 0; i < 3; i++ {
+	for i := range 3 {
 		number, rest, more := strings.Cut(core, ".")
 		if number == "" || digits(number) != len(number) {
 			return V{}, fmt.Errorf("version %q: %q is no number", s, number)

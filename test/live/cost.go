@@ -39,7 +39,7 @@ func (b *bench) printIdle(ctx context.Context, idle time.Duration) error {
 	case <-time.After(idle):
 	}
 	used := b.cpuTime() - before
-	fmt.Printf("\nworker idle for %s: %s of CPU, %s a minute\n", idle, used, (used * time.Duration(time.Minute) / idle).Round(10*time.Microsecond))
+	fmt.Printf("\nworker idle for %s: %s of CPU, %s a minute\n", idle, used, time.Duration(float64(used)/idle.Minutes()).Round(10*time.Microsecond))
 	return b.printCost("after that")
 }
 

@@ -39,7 +39,7 @@ func mtu(name string, size int) func(bool) error {
 
 // ip runs the program of that name, of iproute2.
 func ip(args ...string) error {
-	out, err := exec.Command("ip", args...).CombinedOutput()
+	out, err := exec.Command("ip", args...).CombinedOutput() //nolint:noctx // it takes milliseconds, and undoing must work after the end
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(err, exec.ErrNotFound), unix.Geteuid() != 0:

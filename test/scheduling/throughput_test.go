@@ -127,8 +127,11 @@ loop:
 	}
 	testkit.Eventually(b, "the pods are gone", func(ctx context.Context) error {
 		var list corev1.PodList
-		if err := w.api.List(ctx, &list, client.InNamespace(ns)); err != nil || len(list.Items) > 0 {
-			return fmt.Errorf("%d are left (%v)", len(list.Items), err)
+		if err := w.api.List(ctx, &list, client.InNamespace(ns)); err != nil {
+			return err
+		}
+		if len(list.Items) > 0 {
+			return fmt.Errorf("%d are left", len(list.Items))
 		}
 		return nil
 	})

@@ -15,11 +15,12 @@ import (
 // locator says where a document is, whoever asks: an absolute path, https://…, cluster:NAME, or - for standard input.
 type locator string
 
+const stdin locator = "-"
+
 const (
-	stdin         locator = "-"
-	clusterScheme         = "cluster:"
-	fileScheme            = "file://"
-	httpsScheme           = "https://"
+	clusterScheme = "cluster:"
+	fileScheme    = "file://"
+	httpsScheme   = "https://"
 )
 
 var scheme = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*):`)

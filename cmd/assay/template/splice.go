@@ -146,9 +146,10 @@ func scalar(text []byte, at int, value string) (from, to int, ok bool) {
 		return 0, 0, false
 	case rest[0] == '"':
 		for i := 1; i < len(rest); i++ {
-			if rest[i] == '\\' {
+			switch rest[i] {
+			case '\\':
 				i++
-			} else if rest[i] == '"' {
+			case '"':
 				return at, at + i + 1, true
 			}
 		}
