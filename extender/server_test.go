@@ -403,7 +403,7 @@ func BenchmarkServer(b *testing.B) {
 			defer func() {
 				cancel()
 				if err := <-done; err != nil {
-					t.Error(err)
+					b.Error(err)
 				}
 			}()
 			for s.Addr() == "" {
