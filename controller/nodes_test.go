@@ -54,6 +54,36 @@ func TestMergesInTheOrderOfNFD(t *testing.T) {
 	})
 }
 
+// TestWhatTheNodeSaysOfItselfCounts is about the features that no worker publishes: the kubelet is upgraded, and declares more.
+func TestWhatTheNodeSaysOfItselfCounts(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	kubelet := func(version string, declared ...string) {
+		change(w, n, func(n *corev1.Node) { n.Spec.ProviderID = "aws:///a/i-1" })
+		before := n.DeepCopy()
+		n.Status.NodeInfo.KubeletVersion, n.Status.NodeInfo.BootID = version, "boot-of-"+version
+		n.Status.DeclaredFeatures = declared
+		if err := w.Status().Patch(w.Context(), n, client.MergeFrom(before)); err != nil {
+			w.Fatal(err)
+		}
+	}
+	kubelet("v1.35.1")
+	w.publish(w.namespace, "forger", "n1", nil, nil)
+	forger := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "forger"}}
+	change(w, forger, func(f *nfdv1alpha1.NodeFeature) {
+		f.Spec.Features.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{"kubernetes.node": {Elements: M{"kubelet_version": "v9"}}}
+	})
+	w.rule("facts", `{rules: [
+		{name: version, labelsTemplate: "kubelet={{range .kubernetes.node}}{{if eq .Name \"kubelet_version\"}}{{.Value}}{{end}}{{end}}",
+		 matchFeatures: [{feature: kubernetes.node, matchExpressions: {kubelet_version: {op: Exists}}}]},
+		{name: provider, labels: {cloud: aws}, matchFeatures: [{feature: kubernetes.provider, matchExpressions: {name: {op: In, value: [aws]}}}]},
+		{name: declared, labels: {resize: "1"}, matchFeatures: [{feature: kubernetes.declaredfeature, matchExpressions: {Resize: {op: Exists}}}]}]}`)
+	w.start()
+	w.labels("n1", M{"kubelet": "v1.35.1", "cloud": "aws", "resize": ""})
+	kubelet("v1.36.3", "Resize")
+	w.labels("n1", M{"kubelet": "v1.36.3", "cloud": "aws", "resize": "1"})
+}
+
 func TestRulesWinOverRequestedLabels(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")

@@ -9,6 +9,7 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/nodefacts"
 )
 
 // evalFlags are the flags of eval.
@@ -143,7 +144,7 @@ func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, e
 	if err != nil {
 		return rules.Input{}, err
 	}
-	node := rules.Node{Name: name}
+	node, known := rules.Node{Name: name}, (*facts.Facts)(nil)
 	if f.metadata != "" {
 		data, err := input.Read(f.metadata, cmd.InOrStdin())
 		if err != nil {
@@ -153,10 +154,10 @@ func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, e
 		if err != nil {
 			return rules.Input{}, err
 		}
-		node = nodeOf(object)
+		node, known = nodeOf(object), nodefacts.Of(object, in)
 		if f.node != "" {
 			node.Name = f.node
 		}
 	}
-	return manifest.Gather(node, list, f.Namespace, &opt.Keys, in), nil
+	return rules.Gather{Namespace: f.Namespace, Keys: &opt.Keys, Interner: in}.Input(node, known, list), nil
 }

@@ -140,7 +140,7 @@ func (f *exprFlags) input(cmd *cobra.Command) (rules.Input, error) {
 			return in, err
 		}
 		opt := rules.Options{}
-		in = manifest.Gather(rules.Node{Name: name}, list, "", &opt.Keys, interner)
+		in = rules.Gather{Keys: &opt.Keys, Interner: interner}.Input(rules.Node{Name: name}, nil, list)
 	}
 	if f.metadata != "" {
 		data, err := input.Read(f.metadata, cmd.InOrStdin())

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/nodefacts"
 )
 
 // worldFlags say where a command looks: at a cluster, or at files that were taken from one.
@@ -237,11 +238,11 @@ func (w *world) names() []string {
 
 // input is everything that rules are given of a node.
 func (w *world) input(name string) rules.Input {
-	node := rules.Node{Name: name}
+	node, known := rules.Node{Name: name}, (*facts.Facts)(nil)
 	if object := w.nodes[name]; object != nil {
-		node = nodeOf(object)
+		node, known = nodeOf(object), nodefacts.Of(object, w.interner)
 	}
-	return manifest.Gather(node, w.published[name], w.own, &w.opt.Keys, w.interner)
+	return rules.Gather{Namespace: w.own, Keys: &w.opt.Keys, Interner: w.interner}.Input(node, known, w.published[name])
 }
 
 // program compiles rules together with what they are based on. Rules that are wrong are left out, as in the cluster; the

@@ -24,6 +24,7 @@ import (
 	"github.com/assay-project/assay/controller/registry"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/nodefacts"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -137,7 +138,7 @@ func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
 var relevant = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return before.UID != after.UID ||
+		return before.UID != after.UID || !nodefacts.Same(before, after) ||
 			!maps.Equal(before.Labels, after.Labels) ||
 			!maps.Equal(before.Annotations, after.Annotations) ||
 			!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
@@ -192,10 +193,9 @@ func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
 func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
-		n.Spec = corev1.NodeSpec{Taints: n.Spec.Taints, ProviderID: n.Spec.ProviderID}
-		n.Status = corev1.NodeStatus{
-			Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable, NodeInfo: n.Status.NodeInfo,
-		}
+		taints, capacity, allocatable := n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable
+		n.Spec, n.Status = nodefacts.Part(n)
+		n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable = taints, capacity, allocatable
 	}
 	return obj, nil
 }

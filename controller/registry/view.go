@@ -30,10 +30,13 @@ func NewView(changed func()) *View {
 func (v *View) Put(in rules.Input) {
 	v.mu.Lock()
 	old, known := v.nodes[in.Node.Name]
+	same := known && old.Facts.Same(in.Facts)
+	if same {
+		in.Facts = old.Facts // others hold on to it already
+	}
 	v.nodes[in.Node.Name] = in
 	v.mu.Unlock()
-	// Equal facts are one pointer: the interner sees to that.
-	if !known || old.Facts != in.Facts || !maps.Equal(old.Node.Labels, in.Node.Labels) {
+	if !same || !maps.Equal(old.Node.Labels, in.Node.Labels) {
 		v.changed()
 	}
 }

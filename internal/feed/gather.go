@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -10,8 +9,8 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/nodefacts"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -33,44 +32,33 @@ func (g Gather) Own(f *NodeFeature) bool {
 	return f.Namespace == g.Namespace && f.Name == f.NodeName()
 }
 
-// Sort puts NodeFeatures of one node in the order of their merging, the last one winning: Assay's own namespace first, then
-// by name, then by namespace, as NFD does it.
+// Sort puts NodeFeatures of one node in the order of their merging, the last one winning.
 func (g Gather) Sort(list []*NodeFeature) {
-	slices.SortFunc(list, func(a, b *NodeFeature) int {
-		if own := a.Namespace == g.Namespace; own != (b.Namespace == g.Namespace) {
-			if own {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
-	})
+	order := rules.Gather{Namespace: g.Namespace}
+	slices.SortFunc(list, func(a, b *NodeFeature) int { return order.Compare(a.Namespace, a.Name, b.Namespace, b.Name) })
 }
 
-// Input returns what rules are given of a node with these NodeFeatures, which must be sorted. Those that could not be read,
-// or are about to go, must not be among them.
+// Input returns what rules are given of a node with these NodeFeatures: what the Node itself says included. Those that could
+// not be read, or are about to go, must not be among them.
 func (g Gather) Input(node *corev1.Node, features []*NodeFeature) rules.Input {
-	in := rules.Input{Node: rules.Node{
+	list := make([]rules.Published, len(features))
+	for i, f := range features {
+		list[i] = rules.Published{Namespace: f.Namespace, Name: f.Name, Facts: f.Spec.Features.Facts, Labels: f.Spec.Labels}
+		if g.IgnoreLabels && !g.Own(f) {
+			list[i].Labels = nil
+		}
+	}
+	all := rules.Gather{Namespace: g.Namespace, Keys: &g.Keys, Interner: interner}
+	return all.Input(g.Node(node), nodefacts.Of(node, interner), list)
+}
+
+// Node returns what rules are given of the metadata of a Node: what others have written there.
+func (g Gather) Node(node *corev1.Node) rules.Node {
+	return rules.Node{
 		Name:        node.Name,
 		Labels:      g.foreign(node.Labels, node.Annotations[g.Record.Labels()]),
 		Annotations: g.foreign(node.Annotations, node.Annotations[g.Record.Annotations()]),
-	}}
-	all := make([]*facts.Facts, 0, len(features))
-	for _, f := range features {
-		all = append(all, f.Spec.Features.Facts)
-		in.Publishers = append(in.Publishers, rules.Publisher{Name: f.Publisher(), Facts: f.Spec.Features.Facts})
-		if g.IgnoreLabels && !g.Own(f) {
-			continue
-		}
-		for name, value := range f.Spec.Labels {
-			if in.Labels == nil {
-				in.Labels = map[string]string{}
-			}
-			in.Labels[g.Keys.Qualify(name)] = value
-		}
 	}
-	in.Facts = facts.Merge(interner, all...)
-	return in
 }
 
 // foreign leaves out the keys that Assay has written itself, and its record of them: a rule that selects nodes by what rules

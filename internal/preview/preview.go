@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/nodefacts"
 )
 
 const (
@@ -149,7 +150,7 @@ func (n *Nodes) Published(feature string) (published, ok bool) {
 	if len(n.published) == 0 || len(n.published) >= maxPublished {
 		return false, false
 	}
-	if n.published[feature] {
+	if n.published[feature] || nodefacts.Has(feature) {
 		return true, true
 	}
 	for _, set := range n.sets {
@@ -216,7 +217,6 @@ func (n *Nodes) inputOf(at *node) *rules.Input {
 		for _, f := range at.features {
 			list = append(list, f)
 		}
-		n.gather.Sort(list)
 		in := n.gather.Input(at.object, list)
 		at.input = &in
 	}

@@ -171,7 +171,7 @@ func TestPublished(t *testing.T) {
 	n.PutFeature(nil, f)
 	n.RemoveFeature(f)
 	n.PutRules("early", compile(t, "early", `{phase: early, rules: [{name: e, actions: [{op: set-feature, args: {feature: site.gpu, element: present, value: "true"}}]}]}`))
-	for feature, want := range map[string]bool{"vendor.gauge": true, "site.gpu": true, "vendor.other": false} {
+	for feature, want := range map[string]bool{"vendor.gauge": true, "kubernetes.node": true, "site.gpu": true, "vendor.other": false} {
 		if got, ok := n.Published(feature); !ok || got != want {
 			t.Errorf("%s: %v, %v", feature, got, ok)
 		}

@@ -2,11 +2,9 @@ package manifest
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,18 +13,10 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/keys"
 )
 
-// Published is what one NodeFeature says of a node. Bare features have no name, and no node.
-type Published struct {
-	// Node that is described.
-	Node            string
-	Namespace, Name string
-	Facts           *facts.Facts
-	// Labels are asked for without a rule.
-	Labels map[string]string
-}
+// Published is what one NodeFeature says of a node.
+type Published = rules.Published
 
 // wire is a NodeFeature, a List of them, bare features, or a spec.
 type wire struct {
@@ -129,35 +119,6 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	}
 	p.Facts = f
 	return []Published{p}, nil
-}
-
-// Gather merges what is published about one node in NFD's order: the manager's own namespace first, then by name, then by
-// namespace, the last one winning. What has no name keeps its place before all others.
-func Gather(node rules.Node, list []Published, own string, policy *keys.Policy, in *facts.Interner) rules.Input {
-	list = slices.Clone(list)
-	rank := func(p Published) int {
-		if p.Namespace == own {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(list, func(a, b Published) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
-	})
-	input := rules.Input{Node: node}
-	all := make([]*facts.Facts, 0, len(list))
-	for _, p := range list {
-		all = append(all, p.Facts)
-		input.Publishers = append(input.Publishers, rules.Publisher{Name: p.Namespace + "/" + p.Name, Facts: p.Facts})
-		for name, value := range p.Labels {
-			if input.Labels == nil {
-				input.Labels = map[string]string{}
-			}
-			input.Labels[policy.Qualify(name)] = value
-		}
-	}
-	input.Facts = facts.Merge(in, all...)
-	return input
 }
 
 // Publish returns what a NodeFeature, or a document of bare features, says.

@@ -10,7 +10,6 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -127,7 +126,7 @@ func TestMergesInNFDsOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := manifest.Gather(rules.Node{Name: "n"}, list, "own", &keys.Policy{}, nil)
+	in := rules.Gather{Namespace: "own"}.Input(rules.Node{Name: "n"}, nil, list)
 	want := map[string]string{"x": "last", "y": "middle", "z": "first"}
 	if diff := cmp.Diff(want, in.Facts.Feature("a.b").Attributes.Map()); diff != "" {
 		t.Error(diff)

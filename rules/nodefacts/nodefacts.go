@@ -2,6 +2,7 @@
 package nodefacts
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,10 +22,34 @@ const (
 	DeclaredFeature = "kubernetes.declaredfeature"
 )
 
-// Of returns the facts of a Node; in may be nil. It reads spec.providerID, status.nodeInfo and status.declaredFeatures, so
-// that a cache may drop the rest. Machine, system and boot IDs are identities and stay private. The Node is not modified.
+// Has reports whether a feature, in lower case, is one of the domain.
+func Has(feature string) bool {
+	return feature == NodeFeature || feature == ProviderFeature || feature == DeclaredFeature
+}
+
+// Of returns the facts of a Node; in may be nil. It reads what Part returns, so that a cache may drop the rest. Machine, system and boot IDs are identities and stay private. The Node is not modified.
 func Of(node *corev1.Node, in *facts.Interner) *facts.Facts {
 	return facts.New(Features(node), in)
+}
+
+// Part returns those parts of a Node that Of reads. They share with the Node.
+func Part(node *corev1.Node) (corev1.NodeSpec, corev1.NodeStatus) {
+	return corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
+		corev1.NodeStatus{NodeInfo: public(&node.Status.NodeInfo), DeclaredFeatures: node.Status.DeclaredFeatures}
+}
+
+// Same reports whether the facts of two Nodes are the same, without making them.
+func Same(a, b *corev1.Node) bool {
+	return a.Spec.ProviderID == b.Spec.ProviderID && public(&a.Status.NodeInfo) == public(&b.Status.NodeInfo) &&
+		slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures)
+}
+
+// public leaves out identities and what changes from one moment to the next.
+func public(info *corev1.NodeSystemInfo) corev1.NodeSystemInfo {
+	return corev1.NodeSystemInfo{
+		KernelVersion: info.KernelVersion, OSImage: info.OSImage, ContainerRuntimeVersion: info.ContainerRuntimeVersion,
+		KubeletVersion: info.KubeletVersion, OperatingSystem: info.OperatingSystem, Architecture: info.Architecture,
+	}
 }
 
 // Features returns the features of a Node. Values are the Node's, but for the version of the container runtime, which

@@ -74,3 +74,43 @@ func TestNodesOfOneKindShareTheirFacts(t *testing.T) {
 		t.Error("equal sets of two nodes are two")
 	}
 }
+
+// TestACacheMayKeepThePartAlone guards what caches rely on: the part says all that the Node does, and a change is noticed.
+func TestACacheMayKeepThePartAlone(t *testing.T) {
+	full := func() *corev1.Node {
+		n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "kind://k/n1", Unschedulable: true}}
+		n.Status.DeclaredFeatures = []string{"PodLevelResources"}
+		n.Status.NodeInfo = corev1.NodeSystemInfo{
+			MachineID: "m", SystemUUID: "u", BootID: "b", KernelVersion: "6.1.0", OSImage: "Debian", ContainerRuntimeVersion: "containerd://2.1.4",
+			KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
+		}
+		return n
+	}
+	kept := &corev1.Node{}
+	kept.Spec, kept.Status = nodefacts.Part(full())
+	if diff := cmp.Diff(nodefacts.Features(full()), nodefacts.Features(kept)); diff != "" {
+		t.Errorf("the part says something else (-node +part):\n%s", diff)
+	}
+	for name, tt := range map[string]struct {
+		change func(*corev1.Node)
+		same   bool
+	}{
+		"nothing":           {func(*corev1.Node) {}, true},
+		"reboot":            {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" }, true},
+		"heartbeat":         {func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}} }, true},
+		"kubelet upgraded":  {func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.37.0" }, false},
+		"feature declared":  {func(n *corev1.Node) { n.Status.DeclaredFeatures = append(n.Status.DeclaredFeatures, "X") }, false},
+		"provider assigned": {func(n *corev1.Node) { n.Spec.ProviderID = "kind://k/n2" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := full()
+			tt.change(n)
+			if got := nodefacts.Same(full(), n); got != tt.same {
+				t.Errorf("same is %t, want %t", got, tt.same)
+			}
+			if equal := cmp.Equal(nodefacts.Features(full()), nodefacts.Features(n)); equal != tt.same {
+				t.Errorf("features are the same: %t, want %t", equal, tt.same)
+			}
+		})
+	}
+}

@@ -133,7 +133,7 @@ func (r *Runner) eval(t *Test) (*rules.Outcome, []string, error) {
 	if t.settings.Node != "" {
 		node.Name = t.settings.Node
 	}
-	in := manifest.Gather(node, list, "assay-system", &opt.Keys, r.interner)
+	in := rules.Gather{Namespace: "assay-system", Keys: &opt.Keys, Interner: r.interner}.Input(node, nil, list)
 	return r.cache.Eval(compiled.Program, in, nil), compiled.problems, nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/nodefacts"
 )
 
 // settle is how long changes of rules are gathered: applying a directory of them links once.
@@ -297,7 +298,6 @@ func (f *Follower) update(name string) {
 			list = append(list, nf)
 		}
 	}
-	f.opt.Gather.Sort(list)
 	in := f.opt.Gather.Input(n, list)
 	f.view.Put(fleet.Node{Input: in, Labels: n.Labels, Annotations: n.Annotations, Seen: f.seen(n)})
 }
@@ -369,10 +369,11 @@ func (f *Follower) compile(r *nfdv1alpha1.NodeFeatureRule) *rules.RuleSet {
 func SlimNode(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
-		n.Spec = corev1.NodeSpec{}
-		n.Status = corev1.NodeStatus{Conditions: slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		conditions := slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type != corev1.NodeReady
-		})}
+		})
+		n.Spec, n.Status = nodefacts.Part(n)
+		n.Status.Conditions = conditions
 	}
 	return obj, nil
 }
