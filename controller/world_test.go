@@ -300,8 +300,9 @@ func becomes[T client.Object](w *world, object T, what string, ok func(T) bool) 
 	}
 }
 
-// patience is how long a test waits for what a user would call "in seconds".
-const patience = 15 * time.Second
+// patience is how long a test waits for what a user would call "in seconds", on a machine of two cores that does other work
+// too. A test that passes never waits for it.
+const patience = time.Minute
 
 // labels waits until a node has these of our labels; "" stands for a label that must not be there.
 func (w *world) labels(name string, want map[string]string) *corev1.Node {
