@@ -1,49 +1,24 @@
 package rules_test
 
 import (
-	"compress/gzip"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/test/bench"
 )
-
-// benchFile reads one of the files in test/bench.
-func benchFile(b testing.TB, name string, into any) {
-	b.Helper()
-	f, err := os.Open(filepath.Join("..", "test", "bench", name+".json.gz"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		b.Fatal(err)
-	}
-	data, err := io.ReadAll(z)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		b.Fatal(err)
-	}
-}
 
 func benchNode(b testing.TB, name string, in *facts.Interner) rules.Input {
 	var obj nfdv1alpha1.NodeFeature
-	benchFile(b, name, &obj)
+	bench.Read(b, name, &obj)
 	return rules.Input{Node: rules.Node{Name: obj.Name}, Facts: facts.New(&obj.Spec.Features, in)}
 }
 
 func benchProgram(b testing.TB, n int) *rules.Program {
 	var list nfdv1alpha1.NodeFeatureRuleList
-	benchFile(b, fmt.Sprintf("rules-%d", n), &list)
+	bench.Read(b, fmt.Sprintf("rules-%d", n), &list)
 	var sets []*rules.RuleSet
 	for i := range list.Items {
 		set, report := rules.Compile(&list.Items[i], rules.Options{})
@@ -88,7 +63,7 @@ func BenchmarkEvalSeen(b *testing.B) {
 // BenchmarkEvalChanged evaluates 100 rules again after one attribute of the node has changed. NFD takes 3.1 ms.
 func BenchmarkEvalChanged(b *testing.B) {
 	var obj nfdv1alpha1.NodeFeature
-	benchFile(b, "node-0", &obj)
+	bench.Read(b, "node-0", &obj)
 	in := facts.NewInterner()
 	node := rules.Node{Name: obj.Name}
 	inputs := [2]rules.Input{{Node: node, Facts: facts.New(&obj.Spec.Features, in)}}

@@ -12,6 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/test/bench"
 )
 
 // TestCacheAgreesWithEval lets the features of nodes change at random and compares what a cache that has seen it all says
@@ -40,7 +41,7 @@ func TestCacheAgreesWithEval(t *testing.T) {
 
 func nodeFeatures(t *testing.T, name string) *nfdv1alpha1.Features {
 	var obj nfdv1alpha1.NodeFeature
-	benchFile(t, name, &obj)
+	bench.Read(t, name, &obj)
 	return &obj.Spec.Features
 }
 

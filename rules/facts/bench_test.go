@@ -1,43 +1,25 @@
 package facts
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/test/bench"
 )
 
 // benchNode reads the features of one of the synthetic servers.
 func benchNode(t testing.TB, name string) []byte {
 	t.Helper()
-	file, err := os.Open(filepath.Join("..", "..", "test", "bench", name+".json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var object struct {
 		Spec struct {
 			Features json.RawMessage `json:"features"`
 		} `json:"spec"`
 	}
-	if err := json.Unmarshal(raw, &object); err != nil {
-		t.Fatal(err)
-	}
+	bench.Read(t, name, &object)
 	return object.Spec.Features
 }
 

@@ -1,37 +1,17 @@
 package match
 
 import (
-	"compress/gzip"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/test/bench"
 )
-
-// readBench reads one of the files of test/bench.
-func readBench(t testing.TB, name string, into any) {
-	t.Helper()
-	file, err := os.Open(filepath.Join("..", "..", "test", "bench", name+".json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(z).Decode(into); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func benchFacts(t testing.TB, name string) *facts.Facts {
 	t.Helper()
 	var node nfdv1alpha1.NodeFeature
-	readBench(t, name, &node)
+	bench.Read(t, name, &node)
 	return facts.New(&node.Spec.Features, nil)
 }
 
@@ -39,7 +19,7 @@ func benchFacts(t testing.TB, name string) *facts.Facts {
 func benchMatchers(t testing.TB, name string) (matchers []*Matcher, terms [][]Term) {
 	t.Helper()
 	var list nfdv1alpha1.NodeFeatureRuleList
-	readBench(t, name, &list)
+	bench.Read(t, name, &list)
 	add := func(m nfdv1alpha1.FeatureMatcher) {
 		terms = append(terms, termsOf(m))
 		matchers = append(matchers, compile(t, terms[len(terms)-1], Options{}))

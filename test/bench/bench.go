@@ -1,0 +1,29 @@
+// Package bench holds the nodes and rules that benchmarks measure with, so that all of them measure the same.
+package bench
+
+import (
+	"compress/gzip"
+	"embed"
+	"encoding/json"
+	"testing"
+)
+
+//go:embed *.json.gz
+var files embed.FS
+
+// Read decodes one of the files of this directory: node-0, node-1 and node-4 are NodeFeatures, rules-10, rules-100 and
+// rules-500 lists of NodeFeatureRules.
+func Read(t testing.TB, name string, into any) {
+	t.Helper()
+	file, err := files.Open(name + ".json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(z).Decode(into); err != nil {
+		t.Fatal(err)
+	}
+}
