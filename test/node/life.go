@@ -131,10 +131,23 @@ func upgrade(ctx context.Context, s *story) error {
 	return s.watched(ctx, func() error {
 		_, err := s.helm(ctx, append([]string{"upgrade", release, s.chart}, s.values(
 			"controller.replicaCount=2", "worker.config.core.logLevel=debug", "worker.labels.changed=yes", "controller.enableTaints=true",
-			"scheduler.enabled=true",
+			"scheduler.enabled=true", "scheduling.enabled=true", "scheduling.policies.podScheduler=true",
+			"controller.failTaint=example.com/rejected=true:NoSchedule", "controller.builtInRules.site\\.yaml="+escapeCommas(builtIn),
 		)...)...)
 		return err
 	})
+}
+
+// builtIn is a rule of the administrator's own. It gives no label: with the rollback it goes, and no label may.
+const builtIn = `apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: site}
+spec: {rules: [{name: site, annotations: {built-in: "true"}}]}
+`
+
+// escapeCommas is for --set, where a comma ends a value.
+func escapeCommas(text string) string {
+	return strings.NewReplacer(",", `\,`, "{", `\{`, "}", `\}`).Replace(text)
 }
 
 func rollback(ctx context.Context, s *story) error {
@@ -195,6 +208,49 @@ func schedule(ctx context.Context, s *story) error {
 		return err
 	}
 	_, err = s.Kubectl(ctx, "delete", "pod", "-n", "default", "wants-kernel", "wants-more", "--wait")
+	return err
+}
+
+const request = `
+apiVersion: assay.dev/v1alpha1
+kind: NodeFeatureRequest
+metadata: {name: kernel, namespace: default}
+spec:
+  required:
+    matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Exists}}}]
+`
+
+// ask leaves it to admission to find the scheduler of a pod, and to the controller to count nodes.
+func ask(ctx context.Context, s *story) error {
+	if _, err := s.Kubectl(ctx, "label", "namespace", "default", "assay.dev/scheduler=assay"); err != nil {
+		return err
+	}
+	if _, err := s.Kubectl(ctx, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "assay-scheduling"); err != nil {
+		return err
+	}
+	if _, err := s.KubectlInput(ctx, request+"---"+pod("asks", "", "kernel.version", "major"), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if _, err := s.Kubectl(ctx, "wait", "pod/asks", "-n", "default", "--for=condition=Ready", "--timeout=60s"); err != nil {
+		return err
+	}
+	asks, err := s.client.CoreV1().Pods("default").Get(ctx, "asks", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if asks.Spec.SchedulerName != "assay" || asks.Annotations["assay.dev/requirement-hash"] == "" {
+		return fmt.Errorf("the pod has the scheduler %s and the annotations %v", asks.Spec.SchedulerName, asks.Annotations)
+	}
+	if _, err := s.Kubectl(ctx, "wait", "nodefeaturerequest/kernel", "-n", "default", "--for=jsonpath={.status.matchingNodes}=1", "--timeout=60s"); err != nil {
+		return err
+	}
+	if _, err := s.Kubectl(ctx, "wait", "node/"+nodeName, `--for=jsonpath={.metadata.annotations.feature\.node\.kubernetes\.io/built-in}=true`, "--timeout=60s"); err != nil {
+		return fmt.Errorf("the built-in rule: %w", err)
+	}
+	if _, err := s.Kubectl(ctx, "label", "namespace", "default", "assay.dev/scheduler-"); err != nil {
+		return err
+	}
+	_, err = s.Kubectl(ctx, "delete", "-n", "default", "pod/asks", "nodefeaturerequest/kernel", "--wait")
 	return err
 }
 

@@ -58,6 +58,7 @@ var steps = []step{
 	{"the API server is killed and comes back", restartAPIServer},
 	{"helm upgrade, and no label flaps", upgrade},
 	{"the second scheduler places pods by features", schedule},
+	{"admission finds the scheduler of pods that ask, and requests are counted", ask},
 	{"no part lacks a permission", permitted},
 	{"helm rollback, and no label flaps", rollback},
 	{"memory at work", memory},
