@@ -56,7 +56,8 @@ type NodeFeatureRuleSpec struct {
 	// +kubebuilder:validation:MaxLength=255
 	Description *string `json:"description,omitempty"`
 	// Phase says when the rules are evaluated: early sees features only; preprocess sees the Node's metadata as well; both
-	// may derive features and variables, and write nothing on the Node. main is everything else, and the default.
+	// may derive features and variables. On the Node early writes nothing, and preprocess only what the actions
+	// set-attribute, extend-attribute and del-attribute do. main, the default, writes there and derives no features.
 	// +optional
 	Phase *Phase `json:"phase,omitempty"`
 	// Priority orders the objects of one phase: 0 to 9999, higher first, 0 if absent. Where two rules write the same key,
