@@ -240,16 +240,10 @@ func TestPruneRemovesWhatOneInstanceWrote(t *testing.T) {
 	if err := blue.end(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	prune := func(instance string) {
-		t.Helper()
-		f := &pruneFlags{kubeconfig: c.Kubeconfig, namespace: namespace, instance: instance}
-		if err := f.run(t.Context(), io.Discard); err != nil {
-			t.Fatal(err)
-		}
-	}
-	prune("")
+	where := []string{"--kubeconfig=" + c.Kubeconfig, "--namespace=" + namespace}
+	prune(t, io.Discard, where...)
 	labelled(t, k, node.Name, "vendor.io/a", "1")
-	prune("blue")
+	prune(t, io.Discard, append(where, "--instance=blue")...)
 	n := labelled(t, k, node.Name, "vendor.io/a", "")
 	for key := range n.Annotations {
 		if strings.Contains(key, nfdv1alpha1.BookkeepingNamespace) {

@@ -37,9 +37,8 @@ const keptConfigMap = "assay-kept-rules"
 
 // pruneFlags are the flags of prune.
 type pruneFlags struct {
+	ruleFlags
 	kubeconfig, namespace string
-	instance              string
-	bare                  bool
 	keepFeatures          bool
 	leases                []string
 }
@@ -47,8 +46,7 @@ type pruneFlags struct {
 func (f *pruneFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
-	flags.StringVar(&f.instance, "instance", "", "the controller's --instance")
-	flags.BoolVar(&f.bare, "disable-auto-prefix", false, "the controller's --disable-auto-prefix")
+	f.ruleFlags.register(flags) // what the controller's are: they say how the record on a Node is read
 	flags.BoolVar(&f.keepFeatures, "keep-features", false, "leave the workers' NodeFeatures")
 	flags.StringSliceVar(&f.leases, "leases", []string{leaseName}, "Leases in --namespace to delete as well: those of the controller and of a second scheduler")
 }
@@ -71,6 +69,10 @@ func newPrune() *cobra.Command {
 }
 
 func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
+	opt, err := f.options()
+	if err != nil {
+		return err
+	}
 	config, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err
@@ -83,7 +85,7 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := &pruner{client: c, policy: plan.Policy{Record: plan.Record{Instance: f.instance, Bare: f.bare}, Taints: true}}
+	p := &pruner{client: c, policy: plan.Policy{Record: plan.Record{Instance: f.instance, Bare: opt.Keys.DisableAutoPrefix}, Taints: true}}
 	nodes, err := p.nodes(ctx)
 	if _, err := fmt.Fprintf(out, "removed what was written on %d nodes\n", nodes); err != nil {
 		return err

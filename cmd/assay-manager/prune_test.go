@@ -5,11 +5,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +50,48 @@ func written(t *testing.T, c client.Client, name string) {
 	}
 }
 
+// prune runs the command with flags as somebody types them.
+func prune(t *testing.T, out io.Writer, args ...string) {
+	t.Helper()
+	f, flags := &pruneFlags{}, pflag.NewFlagSet("prune", pflag.ContinueOnError)
+	f.register(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.run(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPruneReadsTheRecordAsTheController is about names without a namespace, which mean another key if none is added.
+func TestPruneReadsTheRecordAsTheController(t *testing.T) {
+	cluster := testkit.Cluster(t)
+	c := testkit.Client(t, cluster.User)
+	namespace := testkit.Namespace(t, c)
+	config := filepath.Join(t.TempDir(), "nfd-master.conf")
+	if err := os.WriteFile(config, []byte("featureGates: {DisableAutoPrefix: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, flag := range map[string]string{"flag": "--disable-auto-prefix", "gate": "--feature-gates=DisableAutoPrefix=true", "file": "--config=" + config} {
+		t.Run(name, func(t *testing.T) {
+			node := testkit.Node(t, c, "bare-"+name)
+			before := node.DeepCopy()
+			node.Labels = map[string]string{"ours": "1", "feature.node.kubernetes.io/ours": "foreign"}
+			node.Annotations = map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "ours"}
+			if err := c.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
+				t.Fatal(err)
+			}
+			prune(t, io.Discard, "--kubeconfig="+cluster.Kubeconfig, "--namespace="+namespace, flag)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[string]string{"feature.node.kubernetes.io/ours": "foreign"}, node.Labels); diff != "" {
+				t.Errorf("labels (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestPruneLeavesWhatOthersWrote(t *testing.T) {
 	cluster := testkit.Cluster(t)
 	c := testkit.Client(t, cluster.User)
@@ -62,11 +108,8 @@ func TestPruneLeavesWhatOthersWrote(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	f := &pruneFlags{kubeconfig: cluster.Kubeconfig, namespace: namespace, leases: []string{leaseName, "never-was"}}
 	for range 2 { // the second time there is nothing to do
-		if err := f.run(t.Context(), &out); err != nil {
-			t.Fatal(err)
-		}
+		prune(t, &out, "--kubeconfig="+cluster.Kubeconfig, "--namespace="+namespace, "--leases="+leaseName+",never-was")
 	}
 	want := "removed what was written on 2 nodes\nremoved 1 NodeFeatures\nremoved what was written on 0 nodes\nremoved 0 NodeFeatures\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
