@@ -12,6 +12,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/convert"
+	"github.com/assay-project/assay/rules/manifest"
 )
 
 // fixFiles rewrites what is safe to rewrite in rules. Files without anything to fix are not touched; of others the comments
@@ -79,25 +80,13 @@ func rulesIn(top *yaml.Node) *yaml.Node {
 	if top.Kind == yaml.SequenceNode {
 		return nil // the worker's own rules, which may have short forms
 	}
-	switch value := yamlChild(top, "kind"); {
+	switch value := manifest.Field(top, "kind"); {
 	case value == nil:
 		return nil
 	case value.Value == "NodeFeatureGroup":
-		return yamlChild(yamlChild(top, "spec"), "featureGroupRules")
+		return manifest.Field(manifest.Field(top, "spec"), "featureGroupRules")
 	case value.Value == "NodeFeatureRule" || value.Value == "NodeFeatureRuleTemplate":
-		return yamlChild(yamlChild(top, "spec"), "rules")
-	}
-	return nil
-}
-
-func yamlChild(n *yaml.Node, name string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			return n.Content[i+1]
-		}
+		return manifest.Field(manifest.Field(top, "spec"), "rules")
 	}
 	return nil
 }

@@ -106,21 +106,22 @@ func position(n *yaml.Node) Position { return Position{Line: n.Line, Column: n.C
 
 // describe fills in what the document says of itself.
 func (d *Document) describe() {
-	d.APIVersion = text(child(d.Root, "apiVersion"))
-	d.Kind = text(child(d.Root, "kind"))
-	d.Name = text(child(child(d.Root, "metadata"), "name"))
+	d.APIVersion = text(Field(d.Root, "apiVersion"))
+	d.Kind = text(Field(d.Root, "kind"))
+	d.Name = text(Field(Field(d.Root, "metadata"), "name"))
 }
 
 // Child returns the value of a field of the document's object, nil if it has none.
 func (d *Document) Child(names ...string) *yaml.Node {
 	n := d.Root
 	for _, name := range names {
-		n = child(n, name)
+		n = Field(n, name)
 	}
 	return n
 }
 
-func child(n *yaml.Node, name string) *yaml.Node {
+// Field returns the value of a field of a mapping, nil if it has none or is no mapping.
+func Field(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
 	}
