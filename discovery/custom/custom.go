@@ -19,7 +19,7 @@ const Name = "custom"
 const (
 	// MaxFiles bounds the files of custom.d.
 	MaxFiles = 256
-	// MaxFileSize bounds each of them, in bytes: it is a ConfigMap's size.
+	// MaxFileSize bounds a file of custom.d, in bytes: it is a ConfigMap's size.
 	MaxFileSize = 1 << 20
 )
 
