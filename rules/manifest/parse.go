@@ -144,7 +144,7 @@ func (p *parser) chunk(c chunk) {
 func (p *parser) document(n *yaml.Node, prefix string) {
 	d := &Document{Root: n, file: p.file, prefix: prefix, bad: map[*yaml.Node]bool{}}
 	d.describe()
-	items := child(n, "items")
+	items := Field(n, "items")
 	if strings.HasSuffix(d.Kind, "List") && items != nil && items.Kind == yaml.SequenceNode && prefix == "" {
 		for i, item := range items.Content {
 			p.document(item, fmt.Sprintf("items[%d].", i))
