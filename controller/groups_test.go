@@ -135,7 +135,7 @@ func TestMassDeletionOfOrphansIsHeld(t *testing.T) {
 	}
 	w.start(func(c *controller.Config) {
 		c.Orphans.Interval, c.Orphans.Grace = time.Minute, 0
-		c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 2, 0, 2*time.Second
+		c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 2, 0, 5*time.Second
 	})
 	var counts []int
 	testkit.Eventually(t, "all deletions", func(ctx context.Context) error {

@@ -464,7 +464,7 @@ func TestMassRemovalIsHeld(t *testing.T) {
 		w.node(name)
 		published = append(published, w.publish(w.namespace, "vendor-"+name, name, M{"a": "1"}, nil))
 	}
-	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 3, 0.05, 3*time.Second })
+	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 3, 0.05, 5*time.Second })
 	for i := range nodes {
 		w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})
 	}

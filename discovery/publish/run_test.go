@@ -28,7 +28,7 @@ func running(t *testing.T, s *server, clock *clocktesting.FakeClock) (chan<- Con
 // expect waits for the next event that holds.
 func expect(t *testing.T, events <-chan Event, what string, holds func(Event) bool) {
 	t.Helper()
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		select {
 		case e := <-events:
 			if holds(e) {

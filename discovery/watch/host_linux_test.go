@@ -33,7 +33,7 @@ func watching(t *testing.T, targets ...Target) <-chan string {
 
 func expect(t *testing.T, names <-chan string, want string) {
 	t.Helper()
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		select {
 		case name := <-names:
 			if name == want {
