@@ -11,32 +11,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/suite"
 )
 
 var update = flag.Bool("update", false, "write what comes out as what is expected; read the diff")
-
-// expectation is outcome.yaml of a case.
-type expectation struct {
-	Labels            map[string]string `json:"labels,omitempty"`
-	Annotations       map[string]string `json:"annotations,omitempty"`
-	ExtendedResources map[string]string `json:"extendedResources,omitempty"`
-	Vars              map[string]string `json:"vars,omitempty"`
-	Taints            []corev1.Taint    `json:"taints,omitempty"`
-	Matched           []string          `json:"matched,omitempty"`
-	Skipped           []string          `json:"skipped,omitempty"`
-	Rejected          []string          `json:"rejected,omitempty"`
-	Errors            []string          `json:"errors,omitempty"`
-	Conflicts         []string          `json:"conflicts,omitempty"`
-	Events            []string          `json:"events,omitempty"`
-	Log               []string          `json:"log,omitempty"`
-	Failed            string            `json:"failed,omitempty"`
-}
 
 // settings is options.yaml of a case; everything in it is optional.
 type settings struct {
@@ -120,7 +103,7 @@ func documents(t *testing.T, file string) [][]byte {
 	return out
 }
 
-func (c *testCase) run(t *testing.T) (*expectation, string) {
+func (c *testCase) run(t *testing.T) (*suite.Expectation, string) {
 	opt := rules.Options{
 		Strict: c.settings.Strict, DefaultScope: c.settings.DefaultScope, DefaultNodeScope: c.settings.NodeScope,
 		IgnoreFail: c.settings.IgnoreFail, Mask: rules.Masking{Mode: rules.MaskMode(c.settings.Mask)},
@@ -165,7 +148,7 @@ func (c *testCase) run(t *testing.T) (*expectation, string) {
 	for name, other := range map[string]*rules.Outcome{
 		"first": first, "again": cache.Eval(program, in, nil), "unchanged": cache.Eval(program, in, first),
 	} {
-		if diff := cmp.Diff(expect(outcome), expect(other)); diff != "" {
+		if diff := cmp.Diff(suite.Expect(outcome), suite.Expect(other)); diff != "" {
 			t.Errorf("%s through a cache differs: %s", name, diff)
 		}
 	}
@@ -176,42 +159,7 @@ func (c *testCase) run(t *testing.T) (*expectation, string) {
 			t.Errorf("trace of %s does not say why it does not match", trace.Ref)
 		}
 	}
-	return expect(outcome), report.String()
-}
-
-func expect(o *rules.Outcome) *expectation {
-	e := &expectation{
-		Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources(), Vars: o.Vars(), Taints: o.Taints(),
-	}
-	for _, r := range o.Rules() {
-		switch {
-		case r.Matched:
-			e.Matched = append(e.Matched, r.Ref.String())
-		case r.Skipped != "":
-			e.Skipped = append(e.Skipped, r.Ref.String()+": "+r.Skipped)
-		case r.Err != nil:
-			e.Errors = append(e.Errors, r.Ref.String()+": "+r.Err.Error())
-		}
-		if r.Partial != nil {
-			e.Errors = append(e.Errors, r.Ref.String()+": in part: "+r.Partial.Error())
-		}
-	}
-	for _, r := range o.Rejected() {
-		e.Rejected = append(e.Rejected, strings.TrimSpace(r.Ref.String()+" "+string(r.Kind)+" "+r.Key+": "+r.Reason))
-	}
-	for _, c := range o.Conflicts() {
-		e.Conflicts = append(e.Conflicts, string(c.Kind)+" "+c.Key+": "+c.Kept.String()+" over "+c.Lost.String())
-	}
-	for _, ev := range o.Events() {
-		e.Events = append(e.Events, ev.Ref.String()+" "+ev.Type+" "+ev.Reason+": "+ev.Message)
-	}
-	for _, m := range o.Messages() {
-		e.Log = append(e.Log, m.Ref.String()+" "+m.Level+": "+m.Text)
-	}
-	if o.Failed != nil {
-		e.Failed = o.Failed.String() + ": " + o.Failed.Message
-	}
-	return e
+	return suite.Expect(outcome), report.String()
 }
 
 // compare compares with a file of the case, which is absent if it would be empty.

@@ -11,6 +11,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/suite"
 )
 
 // FuzzCompile compiles whatever a user could write, and evaluates what is left of it: nothing may panic, what was accepted
@@ -67,7 +68,7 @@ func text(r *rules.Report) string {
 
 func outcome(t *testing.T, o *rules.Outcome) string {
 	t.Helper()
-	data, err := json.Marshal(expect(o))
+	data, err := json.Marshal(suite.Expect(o))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/suite"
 	"github.com/assay-project/assay/test/bench"
 )
 
@@ -31,7 +32,7 @@ func TestCacheAgreesWithEval(t *testing.T) {
 				input := rules.Input{Node: rules.Node{Name: fmt.Sprint("node-", which)}, Facts: facts.New(features[which], in)}
 				before[which] = cache.Eval(program, input, before[which])
 				fresh := program.Eval(input)
-				if diff := cmp.Diff(expect(fresh), expect(before[which])); diff != "" {
+				if diff := cmp.Diff(suite.Expect(fresh), suite.Expect(before[which])); diff != "" {
 					t.Fatalf("step %d (-fresh +cached):\n%s", step, diff)
 				}
 			}
