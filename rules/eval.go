@@ -101,6 +101,7 @@ type evaluation struct {
 	runs     [][]match.FeatureElements // what each of its matchers matched
 	local    map[string]expr.Value     // variables that the rule itself has given so far
 	partial  error                     // what could not be evaluated for some instance
+	chosen   facts.Source              // what its publishers have published, if it names any; nil: not merged yet
 }
 
 // remembered returns the rule's result, from memory if it depends on nothing but features that were seen before.
@@ -165,7 +166,7 @@ func (e *evaluation) run(r *rule) *result {
 func (e *evaluation) begin(r *rule) {
 	e.rule, e.ruleBudget = r, min(RuleBudget, e.nodeBudget)
 	e.item, e.elements, e.runs, e.local, e.result = expr.Value{}, nil, nil, nil, nil
-	e.partial = nil
+	e.partial, e.chosen = nil, nil
 }
 
 // notMatched is the result of every rule that does not match.
@@ -270,12 +271,16 @@ func (e *evaluation) conditionsHold(r *rule) (bool, error) {
 	return true, nil
 }
 
-// sourceFor is what the rules of a set see: everything, or only what the publishers they trust have published.
+// sourceFor is what the rules of a set see: everything, or only what the publishers they trust have published, which is
+// merged once a rule.
 func (e *evaluation) sourceFor(s *RuleSet) facts.Source {
 	if s.sources == nil {
 		return e.src
 	}
-	return s.sources.choose(e)
+	if e.chosen == nil {
+		e.chosen = s.sources.choose(e)
+	}
+	return e.chosen
 }
 
 // showMatched makes what rules have produced so far visible to matchers as rule.matched.
