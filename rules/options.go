@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"sort"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -82,10 +81,3 @@ func (r *Report) add(errs ...*field.Error) { r.Errors = append(r.Errors, errs...
 
 // OK reports whether there were no errors.
 func (r *Report) OK() bool { return len(r.Errors) == 0 }
-
-// Worst returns at most n warnings, the worst first; equal ones keep the order of the fields.
-func (r *Report) Worst(n int) []Warning {
-	out := append([]Warning(nil), r.Warnings...)
-	sort.SliceStable(out, func(i, j int) bool { return out[i].Rank < out[j].Rank })
-	return out[:min(n, len(out))]
-}
