@@ -99,7 +99,9 @@ func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err er
 	return append(out, `},"Error":""}`...), failed, err
 }
 
-// Prioritize appends the answer to a prioritize request: a HostPriorityList. On an error nothing is appended.
+// Prioritize appends the answer to a prioritize request: a HostPriorityList. Nodes that score nothing are left out of it, and
+// so are all if they score the same: kube-scheduler adds nothing for a node that is not named, and reading 500 scores that
+// decide nothing costs it more than to place the pod. On an error nothing is appended.
 func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 	before := len(out)
 	var a args
@@ -107,23 +109,31 @@ func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 		return out, err
 	}
 	ask, problem := d.memo.of(d.Asks, &a.pod)
-	score := func([]byte) int64 { return 0 }
-	if ask != nil && problem == nil && len(ask.Preferred) > 0 {
-		j := d.View.Judge(&request.Ask{Preferred: ask.Preferred}, 0)
-		defer j.End()
-		score = j.Score
+	if ask == nil || problem != nil || len(ask.Preferred) == 0 {
+		return append(out, `[]`...), eachName(a.nodeNames, func(span) {})
 	}
+	j := d.View.Judge(&request.Ask{Preferred: ask.Preferred}, 0)
+	defer j.End()
 	out = append(out, '[')
+	var lowest, highest int64 = fleet.MaxScore, 0
 	err := eachName(a.nodeNames, func(name span) {
+		score := j.Score(name.bare())
+		lowest, highest = min(lowest, score), max(highest, score)
+		if score == 0 {
+			return
+		}
 		if out[len(out)-1] != '[' {
 			out = append(out, ',')
 		}
 		out = append(append(out, `{"Host":`...), name...)
 		out = append(out, `,"Score":`...)
-		out = append(strconv.AppendInt(out, score(name.bare()), 10), '}')
+		out = append(strconv.AppendInt(out, score, 10), '}')
 	})
 	if err != nil {
 		return out[:before], err
+	}
+	if lowest >= highest {
+		out = out[:before+1]
 	}
 	return append(out, ']'), nil
 }

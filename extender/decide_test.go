@@ -233,22 +233,35 @@ func TestPodsThatAskForNothingAreLetThrough(t *testing.T) {
 }
 
 func TestPrioritizeAddsUpWeights(t *testing.T) {
-	names := []string{"n1", "n2", "zz"}
-	p := pod("ml", map[string]string{"assay.dev/feature-request": "amx"}, nil)
-	answer, err := decider(t).Prioritize(body(t, extenderv1.ExtenderArgs{Pod: p, NodeNames: &names}), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got extenderv1.HostPriorityList
-	if err := json.Unmarshal(answer, &got); err != nil {
-		t.Fatal(err)
-	}
-	// n1 has 30 of 40: 7.5, rounded.
-	want := extenderv1.HostPriorityList{{Host: "n1", Score: 8}, {Host: "n2", Score: 10}, {Host: "zz", Score: 0}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	for name, test := range map[string]struct {
+		labels map[string]string
+		names  []string
+		want   extenderv1.HostPriorityList
+	}{
+		// n1 has 30 of 40: 7.5, rounded. A node without any of it is left out.
+		"some have it":         {prefersAMX, []string{"n1", "n2", "zz"}, extenderv1.HostPriorityList{{Host: "n1", Score: 8}, {Host: "n2", Score: 10}}},
+		"all have the same":    {prefersAMX, []string{"n2"}, extenderv1.HostPriorityList{}},
+		"none has it":          {prefersAMX, []string{"yy", "zz"}, extenderv1.HostPriorityList{}},
+		"nothing is preferred": {nil, []string{"n1", "n2"}, extenderv1.HostPriorityList{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := body(t, extenderv1.ExtenderArgs{Pod: pod("ml", test.labels, nil), NodeNames: &test.names})
+			answer, err := decider(t).Prioritize(request, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := extenderv1.HostPriorityList{}
+			if err := json.Unmarshal(answer, &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
+
+var prefersAMX = map[string]string{"assay.dev/feature-request": "amx"}
 
 func TestPreemptDropsNodesWithoutTheFeature(t *testing.T) {
 	args := extenderv1.ExtenderPreemptionArgs{
