@@ -24,10 +24,11 @@ import (
 	"github.com/assay-project/assay/controller/group"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/orphan"
-	"github.com/assay-project/assay/controller/registry"
 	"github.com/assay-project/assay/controller/request"
 	"github.com/assay-project/assay/controller/rule"
 	"github.com/assay-project/assay/controller/schema"
+	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
@@ -93,10 +94,10 @@ func Cache(namespace string) cache.Options {
 func Add(mgr ctrl.Manager, c Config) error {
 	statusChanged := make(chan event.GenericEvent, statusBuffer)
 	rulesChanged, nodesChanged := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
-	reg := registry.New(c.Rules)
-	tally := registry.NewTally(func(object string) { offer(statusChanged, object) })
-	census := registry.NewCensus(tally)
-	view := registry.NewView(func() { offer(nodesChanged, "all") })
+	reg := assembly.NewRegistry(c.Rules)
+	counts := tally.New(func(object string) { offer(statusChanged, object) })
+	census := tally.NewCensus(counts)
+	view := tally.NewView(func() { offer(nodesChanged, "all") })
 	reg.OnChange(func() { offer(rulesChanged, "all") })
 	watchdog := node.NewWatchdog(clock.RealClock{})
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
@@ -110,14 +111,14 @@ func Add(mgr ctrl.Manager, c Config) error {
 		},
 		func() error {
 			return rule.Add(mgr, rule.Options{
-				Registry: reg, Tally: tally, Census: census, Changed: statusChanged, Namespace: c.Sources.Namespace,
+				Registry: reg, Tally: counts, Census: census, Changed: statusChanged, Namespace: c.Sources.Namespace,
 				DefaultTemplate: c.DefaultTemplate, Version: c.Version,
 				Schema: schema.New(mgr.GetAPIReader()), SchemaEvery: c.SchemaEvery,
 			})
 		},
 		func() error {
 			return node.Add(mgr, node.Options{
-				Registry: reg, Tally: tally, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,
+				Registry: reg, Tally: counts, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,
 				Keys: &c.Rules.Keys, Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Watchdog: watchdog,
 				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling,
@@ -161,7 +162,7 @@ const healthPatience = 100 * time.Millisecond
 
 // health adds checks that tell the truth: alive is a manager of which no pass hangs, ready is one whose caches are filled and
 // whose rules are compiled, be it the leader or not.
-func health(mgr ctrl.Manager, reg *registry.Registry, watchdog *node.Watchdog) error {
+func health(mgr ctrl.Manager, reg *assembly.Registry, watchdog *node.Watchdog) error {
 	if err := mgr.AddHealthzCheck("passes", watchdog.Check); err != nil {
 		return err
 	}

@@ -6,13 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-
-	"github.com/assay-project/assay/controller/registry"
 )
 
 // Options of the controller.
@@ -21,7 +20,7 @@ type Options struct {
 	Dir string
 	// Namespace is the manager's own, where the status is written.
 	Namespace string
-	Registry  *registry.Registry
+	Registry  *assembly.Registry
 	// Every is how often the directory is looked at; 0: DefaultEvery.
 	Every time.Duration
 }

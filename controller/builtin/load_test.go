@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -87,7 +87,7 @@ func TestLoad(t *testing.T) {
 
 func TestLastGoodRulesStay(t *testing.T) {
 	dir := t.TempDir()
-	reg := registry.New(rules.Options{})
+	reg := assembly.NewRegistry(rules.Options{})
 	l := &loader{opt: Options{Dir: dir, Registry: reg}, valid: prometheus.NewGauge(prometheus.GaugeOpts{}), changed: make(chan struct{}, 1)}
 	inForce := func() (names []string) {
 		for _, s := range reg.Sets() {

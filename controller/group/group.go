@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -44,9 +44,9 @@ const (
 // Options of the controller.
 type Options struct {
 	Rules rules.Options
-	View  *registry.View
+	View  *tally.View
 	// Census says when the view shows all nodes.
-	Census *registry.Census
+	Census *tally.Census
 	// NodesChanged delivers an event whenever a node has other features.
 	NodesChanged <-chan event.GenericEvent
 }

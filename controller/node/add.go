@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/nodefacts"
@@ -30,10 +31,10 @@ import (
 
 // Options of the controller.
 type Options struct {
-	Registry *registry.Registry
-	Tally    *registry.Tally
+	Registry *assembly.Registry
+	Tally    *tally.Tally
 	// View is shown what the rules are given of each node.
-	View *registry.View
+	View *tally.View
 	// RulesChanged delivers an event whenever all nodes have to be looked at again.
 	RulesChanged <-chan event.GenericEvent
 	Sources      Sources
@@ -125,7 +126,7 @@ func (settled) Delete(context.Context, event.DeleteEvent, workqueue.TypedRateLim
 // Generic implements handler.EventHandler.
 func (s settled) Generic(ctx context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	for _, req := range s.r.allNodes(ctx) {
-		q.AddAfter(req, registry.Settle)
+		q.AddAfter(req, assembly.Settle)
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
@@ -25,8 +26,8 @@ type Reconciler struct {
 	nudges   bool          // schedulers are told of changed features
 	events   record.EventRecorder
 	clock    clock.PassiveClock
-	registry *registry.Registry
-	tally    *registry.Tally
+	registry *assembly.Registry
+	tally    *tally.Tally
 	sources  Sources
 	merge    feed.Gather
 	policy   plan.Policy
@@ -39,7 +40,7 @@ type Reconciler struct {
 	watchdog *Watchdog
 	metrics  *metrics
 	memory   *memory
-	view     *registry.View
+	view     *tally.View
 }
 
 // Disable leaves kinds of outputs out.
@@ -96,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-func (r *Reconciler) eval(linked *registry.Linked, in rules.Input, before *rules.Outcome) *rules.Outcome {
+func (r *Reconciler) eval(linked *assembly.Linked, in rules.Input, before *rules.Outcome) *rules.Outcome {
 	start := r.clock.Now()
 	defer func() { r.metrics.evaluation.Observe(r.clock.Since(start).Seconds()) }()
 	return linked.Cache.Eval(linked.Program, in, before)

@@ -20,8 +20,9 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/registry"
 	"github.com/assay-project/assay/controller/schema"
+	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/internal/assembly"
 )
 
 // statusBuffer is how many objects may wait for their status to be looked at before a reporter has to wait itself.
@@ -29,10 +30,10 @@ const statusBuffer = 1024
 
 // Options of the controller.
 type Options struct {
-	Registry *registry.Registry
-	Tally    *registry.Tally
+	Registry *assembly.Registry
+	Tally    *tally.Tally
 	// Census says when the counts of the tally mean something.
-	Census *registry.Census
+	Census *tally.Census
 	// Changed delivers the names of objects whose summary in the tally has changed.
 	Changed <-chan event.GenericEvent
 	// Namespace is the manager's own: the one of Secrets and ConfigMaps that rules refer to.

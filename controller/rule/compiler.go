@@ -14,7 +14,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -24,7 +24,7 @@ import (
 type compiler struct {
 	client   client.Client
 	live     client.Reader
-	registry *registry.Registry
+	registry *assembly.Registry
 	opt      Options
 	compiled func(name string)
 

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/registry"
+	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -27,8 +27,8 @@ import (
 type reporter struct {
 	client   client.Client
 	events   record.EventRecorder
-	tally    *registry.Tally
-	census   *registry.Census
+	tally    *tally.Tally
+	census   *tally.Census
 	compiler *compiler
 	keeper   keeper
 	said     sync.Map // UID and condition -> what was said of it in an Event
@@ -69,7 +69,7 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 }
 
 // status is what an object's status should be. It is a function of its arguments; times of transitions are kept.
-func status(obj *nfdv1alpha1.NodeFeatureRule, known *report, sum registry.Summary) nfdv1alpha1.NodeFeatureRuleStatus {
+func status(obj *nfdv1alpha1.NodeFeatureRule, known *report, sum tally.Summary) nfdv1alpha1.NodeFeatureRuleStatus {
 	s := *obj.Status.DeepCopy()
 	s.ObservedGeneration = obj.Generation
 	s.MatchedNodes = ptr.To(sum.Matched)

@@ -1,5 +1,5 @@
-// Package registry holds the compiled rules of the cluster.
-package registry
+// Package assembly puts the rules of a cluster together.
+package assembly
 
 import (
 	"sync"
@@ -28,9 +28,9 @@ type Linked struct {
 	Generation int64
 }
 
-// New returns an empty registry for rules that are compiled under these options. It is not ready: until Ready is called,
+// NewRegistry returns an empty registry for rules that are compiled under these options. It is not ready: until Ready is called,
 // Program returns nil, so that a start with half of the rules cannot remove what the other half gives.
-func New(opt rules.Options) *Registry {
+func NewRegistry(opt rules.Options) *Registry {
 	return &Registry{opt: opt, sets: map[string]*rules.RuleSet{}}
 }
 
@@ -59,6 +59,26 @@ func (r *Registry) Remove(name string) {
 		_, ok := r.sets[name]
 		delete(r.sets, name)
 		return ok
+	})
+}
+
+// Replace adds the rules of several objects, in place of those they had, and drops those of others, as one change: when a
+// template that many objects are based on is edited, nodes are evaluated once and not once for each object, and never with
+// the new template in one object and the old one in another.
+func (r *Registry) Replace(put []*rules.RuleSet, remove []string) {
+	r.update(func() bool {
+		changed := false
+		for _, set := range put {
+			old := r.sets[set.Name]
+			r.sets[set.Name] = set
+			changed = changed || old == nil || old.Hash() != set.Hash()
+		}
+		for _, name := range remove {
+			_, ok := r.sets[name]
+			delete(r.sets, name)
+			changed = changed || ok
+		}
+		return changed
 	})
 }
 

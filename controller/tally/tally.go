@@ -1,4 +1,5 @@
-package registry
+// Package tally knows what rules do on the nodes, as far as they have been looked at.
+package tally
 
 import (
 	"fmt"
@@ -56,8 +57,8 @@ type Summary struct {
 // maxConflicts is how many conflicts a status names: enough to see what is going on, few enough to read.
 const maxConflicts = 10
 
-// NewTally returns an empty tally that calls changed with the name of each object whose summary may have changed.
-func NewTally(changed func(object string)) *Tally {
+// New returns an empty tally that calls changed with the name of each object whose summary may have changed.
+func New(changed func(object string)) *Tally {
 	return &Tally{nodes: map[string]*contribution{}, objects: map[string]*counts{}, changed: changed}
 }
 
