@@ -8,7 +8,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 MODULE  := github.com/assay-project/assay
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X $(MODULE)/internal/build.version=$(VERSION) -X $(MODULE)/internal/build.commit=$(COMMIT) -X main.version=$(VERSION)
+LDFLAGS := -s -w -X $(MODULE)/internal/build.version=$(VERSION) -X $(MODULE)/internal/build.commit=$(COMMIT)
 
 # Pinned tools, each in a module of its own so that none raises a version that Assay itself uses. `go tool` compiles them
 # once and keeps the binary in Go's build cache, by version.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/internal/build"
 )
 
 const (
@@ -42,7 +43,7 @@ func clusterConfig(opt *options) (*publish.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}
-	c.UserAgent = "assay-worker/" + version
+	c.UserAgent = "assay-worker/" + build.Version()
 	return c, nil
 }
 

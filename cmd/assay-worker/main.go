@@ -12,10 +12,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
-)
 
-// version is set by the build.
-var version = "v0.0.0-dev"
+	"github.com/assay-project/assay/internal/build"
+)
 
 const (
 	// defaultGCPercent trades a little CPU, of which a worker needs next to none, for memory on every node.
@@ -61,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return exitUsage // the flag package has said why
 	case opt.showVersion:
-		_, _ = fmt.Fprintln(stdout, "assay-worker", version)
+		_, _ = fmt.Fprintln(stdout, "assay-worker version", build.String())
 		return exitOK
 	}
 	log := opt.logger(stderr)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/internal/build"
 )
 
 // buckets are the bounds of the discovery histogram in seconds. NFD's start where a whole discovery has ended here.
@@ -162,7 +163,7 @@ func (m *metrics) write(w io.Writer) error {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 	}
 	head("nfd_worker_build_info", "gauge", "Version of the worker.")
-	fmt.Fprintf(&b, "nfd_worker_build_info{version=%q,goversion=%q} 1\n", version, runtime.Version())
+	fmt.Fprintf(&b, "nfd_worker_build_info{version=%q,goversion=%q} 1\n", build.Version(), runtime.Version())
 	const duration = "nfd_worker_feature_discovery_duration_seconds"
 	head(duration, "histogram", "Time that a discovery took.")
 	total := uint64(0)

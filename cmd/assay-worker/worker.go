@@ -23,6 +23,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/discovery/watch"
+	"github.com/assay-project/assay/internal/build"
 )
 
 // worker is the daemon: one goroutine that discovers, one that publishes, and the HTTP server beside them.
@@ -95,7 +96,7 @@ func (w *worker) use(c *config, warnings []string) {
 
 // run discovers and publishes until ctx is done; once only with -oneshot.
 func (w *worker) run(ctx context.Context, stdout io.Writer) error {
-	w.log.Info("assay-worker starts", "version", version, "node", w.node)
+	w.log.Info("assay-worker starts", "version", build.Version(), "node", w.node)
 	if w.opt.oneshot {
 		return w.once(ctx, stdout)
 	}
@@ -366,7 +367,7 @@ func (w *worker) publisher() (*publish.Publisher, error) {
 	return publish.New(client, publish.Options{
 		Namespace: namespace(w.opt),
 		Identify:  id.identify,
-		Version:   version,
+		Version:   build.Version(),
 		Owners:    w.config.owners,
 		MaxBytes:  w.config.maxFeatureBytes,
 		Observe:   w.observe,

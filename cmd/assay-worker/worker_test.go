@@ -219,7 +219,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 	}
 	_, text := get("/metrics")
 	for _, want := range []string{
-		`nfd_worker_build_info{version="v0.0.0-dev"`,
+		`nfd_worker_build_info{version="devel"`,
 		`nfd_worker_feature_discovery_duration_seconds_bucket{node="n1",le="0.005"} 1`,
 		`nfd_worker_feature_discovery_duration_seconds_count{node="n1"} 1`,
 		`assay_worker_publish_total{change="created"} 1`,

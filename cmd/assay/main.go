@@ -86,7 +86,7 @@ Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a 
 	add(cmd, groupLook, newScan(), newCapture())
 	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
 		newWhy(), newSchedulerConfig(), newDoctor())
-	cmd.AddCommand(newDocs())
+	cmd.AddCommand(newVersion(), newDocs())
 	explainArguments(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())

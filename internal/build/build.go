@@ -55,7 +55,10 @@ func revision(settings []debug.BuildSetting) string {
 	return found + dirty
 }
 
+// Platform is what the program was compiled for, such as linux/amd64.
+func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
+
 // String is one line for --version and for the first line of a log: version, commit, Go version and platform.
 func String() string {
-	return Version() + " (" + Commit() + ", " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + ")"
+	return Version() + " (" + Commit() + ", " + runtime.Version() + " " + Platform() + ")"
 }

@@ -19,7 +19,7 @@ import (
 const version = "v0.0.0-test"
 
 // stamp tells the programs their version.
-const stamp = "-s -w -X main.version=" + version + " -X github.com/assay-project/assay/internal/build.version=" + version
+const stamp = "-s -w -X github.com/assay-project/assay/internal/build.version=" + version
 
 // imageDir holds the archives of images, binDir programs; both under the directory of the run.
 const (

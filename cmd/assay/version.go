@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/internal/build"
+)
+
+// versionInfo is what a program can say of its own making, for a report of a bug.
+type versionInfo struct {
+	Version   string `json:"version"`
+	Commit    string `json:"commit"`
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
+}
+
+func newVersion() *cobra.Command {
+	output := ""
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Say which build this is",
+		Example: `  assay version
+  assay version -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output == "text" {
+				fmt.Fprintln(cmd.OutOrStdout(), "assay version", build.String())
+				return nil
+			}
+			return printObject(cmd.OutOrStdout(), output, versionInfo{build.Version(), build.Commit(), runtime.Version(), build.Platform()})
+		},
+	}
+	outputFlag(cmd, &output, "text", "json", "yaml")
+	return cmd
+}
