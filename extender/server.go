@@ -229,8 +229,10 @@ func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc
 		}
 		// What cannot be relied on is not told: an answer that is wrong is worse than none, and what then happens is what
 		// the administrator chose with ignorable.
-		if s.opts.Ready != nil && s.opts.Ready() != nil {
-			err = errUnready
+		if s.opts.Ready != nil {
+			if why := s.opts.Ready(); why != nil {
+				err = fmt.Errorf("%w: %w", errUnreliable, why)
+			}
 		}
 		if err == nil {
 			err = decide(b)
@@ -252,8 +254,11 @@ func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc
 	}
 }
 
+// errUnreliable is the answer while Options.Ready says no.
+var errUnreliable = errors.New("assay extender: answers cannot be relied on")
+
 func status(err error) int {
-	if errors.Is(err, errUnready) {
+	if errors.Is(err, errUnready) || errors.Is(err, errUnreliable) {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadRequest

@@ -34,6 +34,9 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if err != nil {
 		return err
 	}
+	// Not a matter of readiness: what the webhook knows of nodes makes warnings, and no webhook at all makes none.
+	log := ctrl.Log.WithName("webhook")
+	monitor(ctx, config, 0, log)
 	scheme, err := controller.Scheme()
 	if err != nil {
 		return err
@@ -50,7 +53,6 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if err != nil {
 		return err
 	}
-	log := ctrl.Log.WithName("webhook")
 	a := &admission{cache: mgr.GetCache()}
 	f.more = f.installer(client)
 	if a.keeper, err = f.newKeeper(ctx, f.namespace, client, log, a.answers); err != nil {

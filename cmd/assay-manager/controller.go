@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -103,6 +104,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
+	alive := monitor(ctx, rest, 0, ctrl.Log.WithName("controller"))
 	scheme, err := controller.Scheme()
 	if err != nil {
 		return err
@@ -126,7 +128,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
-	if err := controller.Add(mgr, config); err != nil {
+	if err := errors.Join(controller.Add(mgr, config), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

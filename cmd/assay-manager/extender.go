@@ -29,6 +29,7 @@ import (
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/internal/pulse"
 )
 
 // extenderFlags are the flags of the extender. Those that it shares with the controller must have the same values, or pods
@@ -40,6 +41,7 @@ type extenderFlags struct {
 	tokenFile                            string
 	tokenReview, leases                  bool
 	allowed                              []string
+	watchPatience                        time.Duration
 }
 
 func (f *extenderFlags) register(flags *pflag.FlagSet) {
@@ -55,6 +57,8 @@ func (f *extenderFlags) register(flags *pflag.FlagSet) {
 		"names of certificates or users of tokens that may ask; empty: all that are authenticated")
 	flags.BoolVar(&f.leases, "publisher-leases", false,
 		"take features for seen when the Lease of their NodeFeature's name was renewed, rather than while the Node is ready")
+	flags.DurationVar(&f.watchPatience, "watch-patience", pulse.DefaultPatience,
+		"how long watches of the API server may be interrupted before questions are refused")
 	f.ruleFlags.register(flags)
 }
 
@@ -85,6 +89,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	alive := monitor(ctx, rest, f.watchPatience, ctrl.Log.WithName("extender"))
 	scheme, err := controller.Scheme()
 	if err != nil {
 		return err
@@ -109,6 +114,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	options.Ready = both(options.Ready, alive.Check)
 	f.measure(&options, view)
 	server, err := extender.New(&extender.Decider{View: view, Asks: known}, options)
 	if err != nil {
@@ -203,7 +209,7 @@ func (f *extenderFlags) measure(o *extender.Options, view *fleet.View) {
 		Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3},
 	}, []string{"verb", "result"})
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(took,
+	registry.MustRegister(took, watchStalls, watchClosed,
 		gauge("assay_extender_nodes", "Nodes that are known.", view.Len),
 		gauge("assay_extender_requirements", "Distinct requirements that are kept up to date.", view.Requirements),
 		gauge("assay_extender_synced", "Whether nodes and rules are known, so that answers can be relied on.", func() int {
