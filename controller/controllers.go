@@ -26,9 +26,9 @@ import (
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/controller/request"
 	"github.com/assay-project/assay/controller/rule"
-	"github.com/assay-project/assay/controller/schema"
 	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
@@ -55,7 +55,7 @@ type Config struct {
 	Scheduling bool
 	// Orphans says what happens to the NodeFeatures of departed nodes.
 	Orphans orphan.Options
-	// DefaultTemplate, Version and SchemaEvery: see rule.Options.
+	// DefaultTemplate and Version: see assembly.Options. SchemaEvery: see live.Options.
 	DefaultTemplate string
 	Version         string
 	SchemaEvery     time.Duration
@@ -94,7 +94,16 @@ func Cache(namespace string) cache.Options {
 func Add(mgr ctrl.Manager, c Config) error {
 	statusChanged := make(chan event.GenericEvent, statusBuffer)
 	rulesChanged, nodesChanged := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
-	reg := assembly.NewRegistry(c.Rules)
+	assembled, err := live.Add(mgr, live.Options{
+		Assembly: assembly.Options{
+			Rules: c.Rules, Namespace: c.Sources.Namespace, DefaultTemplate: c.DefaultTemplate, Version: c.Version,
+		},
+		BuiltIn: c.BuiltInRules, SchemaEvery: c.SchemaEvery,
+	})
+	if err != nil {
+		return err
+	}
+	reg := assembled.Registry()
 	counts := tally.New(func(object string) { offer(statusChanged, object) })
 	census := tally.NewCensus(counts)
 	view := tally.NewView(func() { offer(nodesChanged, "all") })
@@ -107,13 +116,11 @@ func Add(mgr ctrl.Manager, c Config) error {
 	}
 	for _, add := range []func() error{
 		func() error {
-			return builtin.Add(mgr, builtin.Options{Dir: c.BuiltInRules, Namespace: c.Sources.Namespace, Registry: reg})
+			return builtin.Add(mgr, assembled.BuiltIn(), c.Sources.Namespace)
 		},
 		func() error {
 			return rule.Add(mgr, rule.Options{
-				Registry: reg, Tally: counts, Census: census, Changed: statusChanged, Namespace: c.Sources.Namespace,
-				DefaultTemplate: c.DefaultTemplate, Version: c.Version,
-				Schema: schema.New(mgr.GetAPIReader()), SchemaEvery: c.SchemaEvery,
+				Rules: assembled, Tally: counts, Census: census, Changed: statusChanged, Namespace: c.Sources.Namespace,
 			})
 		},
 		func() error {

@@ -17,7 +17,7 @@ import (
 	"github.com/assay-project/assay/api/crds"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
-	schemaguard "github.com/assay-project/assay/controller/schema"
+	schemaguard "github.com/assay-project/assay/internal/assembly/schema"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )

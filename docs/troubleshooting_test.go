@@ -15,10 +15,10 @@ var (
 	metric = regexp.MustCompile(`\b(?:nfd|assay)_(?:master|worker|webhook|extender|certificate|removals|builtin|gc|controller)_\w+`)
 )
 
-// TestTroubleshootingKnowsAllReasons compares the page with the reasons of conditions in the code of the rule controller.
+// TestTroubleshootingKnowsAllReasons compares the page with the reasons of conditions in the code.
 func TestTroubleshootingKnowsAllReasons(t *testing.T) {
 	page := read(t, "troubleshooting.md")
-	found := reason.FindAllStringSubmatch(sources(t, "../controller/rule"), -1)
+	found := reason.FindAllStringSubmatch(sources(t, "../controller/rule")+sources(t, "../internal/assembly"), -1)
 	if len(found) == 0 {
 		t.Fatal("no reasons were found; where are they now?")
 	}
@@ -31,7 +31,7 @@ func TestTroubleshootingKnowsAllReasons(t *testing.T) {
 
 // TestTroubleshootingNamesRealMetrics guards against metrics that were renamed.
 func TestTroubleshootingNamesRealMetrics(t *testing.T) {
-	code := sources(t, "../cmd") + sources(t, "../controller") + sources(t, "../webhook") + sources(t, "../extender")
+	code := sources(t, "../cmd") + sources(t, "../controller") + sources(t, "../webhook") + sources(t, "../extender") + sources(t, "../internal")
 	names := metric.FindAllString(read(t, "troubleshooting.md"), -1)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {

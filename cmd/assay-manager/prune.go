@@ -21,6 +21,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/builtin"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -31,9 +32,6 @@ const (
 	// pruneParallel is how many Nodes are written at once: enough to be done with 5,000 in half a minute.
 	pruneParallel = 10
 )
-
-// keptConfigMap is where the controller keeps rules that cannot be resolved; see controller/rule.
-const keptConfigMap = "assay-kept-rules"
 
 // pruneFlags are the flags of prune.
 type pruneFlags struct {
@@ -112,7 +110,7 @@ func (f *pruneFlags) own(ctx context.Context, c client.Client) error {
 	for _, name := range f.leases {
 		objects = append(objects, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}})
 	}
-	for _, name := range []string{builtin.ConfigMapName, keptConfigMap} {
+	for _, name := range []string{builtin.ConfigMapName, assembly.KeptName} {
 		objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}})
 	}
 	var errs []error

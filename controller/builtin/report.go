@@ -1,3 +1,4 @@
+// Package builtin reports on the rules that are built in.
 package builtin
 
 import (
@@ -6,13 +7,17 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly/directory"
 )
 
 // ConfigMapName is the ConfigMap that says which built-in rules are in force, for people and for `assay rules list`. It is
@@ -53,7 +58,43 @@ type Shown struct {
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec `json:"spec,omitempty"`
 }
 
-func show(s *Set) string {
+// Add has the leader report, in a ConfigMap, on the rules that are built in.
+func Add(mgr ctrl.Manager, built *directory.Directory, namespace string) error {
+	if built == nil {
+		return nil
+	}
+	return mgr.Add(&reporter{rules: built, namespace: namespace, client: mgr.GetClient(), live: mgr.GetAPIReader()})
+}
+
+// reporter writes the ConfigMap.
+type reporter struct {
+	rules     *directory.Directory
+	namespace string
+	client    client.Client
+	live      client.Reader
+}
+
+// retry is how long after a failure it is tried again.
+const retry = 10 * time.Second
+
+// Start implements manager.Runnable. It runs on the leader only.
+func (r *reporter) Start(ctx context.Context) error {
+	for {
+		wait := (<-chan time.Time)(nil)
+		if err := r.report(ctx); err != nil && ctx.Err() == nil {
+			logf.FromContext(ctx).Error(err, "report on the built-in rules")
+			wait = time.After(retry)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wait:
+		case <-r.rules.Changed():
+		}
+	}
+}
+
+func show(s *directory.Set) string {
 	list := make([]Shown, len(s.Objects))
 	for i, o := range s.Objects {
 		list[i] = Shown{Name: o.Rule.Name, File: o.File, Spec: masked(&o.Rule.Spec)}
@@ -82,7 +123,7 @@ func masked(spec *nfdv1alpha1.NodeFeatureRuleSpec) *nfdv1alpha1.NodeFeatureRuleS
 }
 
 // data is what the ConfigMap says.
-func data(latest, inForce *Set) map[string]string {
+func data(latest, inForce *directory.Set) map[string]string {
 	out := map[string]string{KeyStatus: StatusLoaded, KeyDigest: inForce.Digest, KeyRules: show(inForce)}
 	if n := len(latest.Problems); n > 0 {
 		out[KeyStatus] = StatusFailed
@@ -97,12 +138,12 @@ func data(latest, inForce *Set) map[string]string {
 
 // report writes the ConfigMap if it says something else.
 func (r *reporter) report(ctx context.Context) error {
-	latest, inForce := r.loader.state()
+	latest, inForce := r.rules.State()
 	want := data(latest, inForce)
 	m := &corev1.ConfigMap{}
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.loader.opt.Namespace, Name: ConfigMapName}, m)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: ConfigMapName}, m)
 	if apierrors.IsNotFound(err) {
-		m.ObjectMeta = metav1.ObjectMeta{Namespace: r.loader.opt.Namespace, Name: ConfigMapName}
+		m.ObjectMeta = metav1.ObjectMeta{Namespace: r.namespace, Name: ConfigMapName}
 		m.Data = want
 		return r.client.Create(ctx, m)
 	}

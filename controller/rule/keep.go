@@ -1,67 +1,23 @@
 package rule
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/internal/assembly"
 )
 
-// kept is what an object last came to. It is kept as long as the object cannot be resolved: a manager that restarts meanwhile
-// would otherwise take its labels away.
-//
-// A finalizer on templates that are in use would be the other way. It was not taken: it makes `kubectl delete -f directory`
-// hang, depending on the order of the files, and the removal of Assay's definitions too once no manager runs that could take
-// it off; and it does not help against the other ways to lose a base, an edit that a pin refuses or a cycle. So a template may
-// go at any time: nothing is lost on nodes, Resolved=False and an Event on each object that is based on it say so, and the
-// labels go with the object itself.
-//
-// Rules from Secrets are not kept: they are read again.
-type kept struct {
-	UID     types.UID                        `json:"uid"` // an object of the same name may be another
-	Spec    *nfdv1alpha1.NodeFeatureRuleSpec `json:"spec"`
-	Hash    string                           `json:"hash"`
-	Origins []nfdv1alpha1.RuleOrigin         `json:"origins,omitempty"`
-}
-
-const (
-	// keptName is the ConfigMap of the manager's namespace that holds them, one key an object: compressed JSON. One of a fixed
-	// name, so that the manager need not be allowed to write others.
-	keptName = "assay-kept-rules"
-	// maxKept bounds what one of them is decompressed to, in bytes.
-	maxKept = 4 * compose.MaxResult
-	// maxKeptTogether is how many bytes they may have together; a ConfigMap holds 1 MiB. Objects beyond it are not kept.
-	maxKeptTogether = 900 << 10
-)
-
-// restore reads what was kept of an object; nil if there is nothing.
-func (c *compiler) restore(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*kept, error) {
-	var m corev1.ConfigMap
-	err := c.live.Get(ctx, client.ObjectKey{Namespace: c.opt.Namespace, Name: keptName}, &m)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if k := unpack(m.BinaryData[obj.Name]); k != nil && k.UID == obj.UID {
-		return k, nil
-	}
-	return nil, nil
-}
+// maxKeptTogether is how many bytes what is kept may have together; a ConfigMap holds 1 MiB. Objects beyond it are not kept.
+const maxKeptTogether = 900 << 10
 
 // keeper writes the ConfigMap. It is safe for concurrent use.
 type keeper struct {
@@ -78,7 +34,7 @@ type keeper struct {
 
 // keep sees to it that an object is kept, or, without anything to keep, that it is not. It asks the API server for nothing as
 // long as there is nothing to do.
-func (k *keeper) keep(ctx context.Context, object string, what *kept) error {
+func (k *keeper) keep(ctx context.Context, object string, what *assembly.Kept) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.load(ctx); err != nil {
@@ -94,7 +50,7 @@ func (k *keeper) keep(ctx context.Context, object string, what *kept) error {
 	if k.have[object] == version {
 		return nil
 	}
-	data := what.pack()
+	data := what.Pack()
 	total := len(data)
 	for name, n := range k.size {
 		if name != object {
@@ -114,7 +70,7 @@ func (k *keeper) load(ctx context.Context) error {
 		return nil
 	}
 	k.have, k.size, k.there = map[string]string{}, map[string]int{}, false
-	key := client.ObjectKey{Namespace: k.namespace, Name: keptName}
+	key := client.ObjectKey{Namespace: k.namespace, Name: assembly.KeptName}
 	head := &metav1.PartialObjectMetadata{}
 	head.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	var m corev1.ConfigMap
@@ -128,7 +84,7 @@ func (k *keeper) load(ctx context.Context) error {
 	k.there = err == nil
 	for object, data := range m.BinaryData {
 		version := ""
-		if old := unpack(data); old != nil {
+		if old := assembly.Unpack(data); old != nil {
 			version = string(old.UID) + " " + old.Hash
 		}
 		k.have[object], k.size[object] = version, len(data)
@@ -157,7 +113,7 @@ func (k *keeper) sweep(ctx context.Context) error {
 
 // write sets one key, or removes it if there are no data.
 func (k *keeper) write(ctx context.Context, object string, data []byte, version string) error {
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: keptName}}
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: assembly.KeptName}}
 	var err error
 	switch {
 	case k.there:
@@ -182,29 +138,4 @@ func (k *keeper) write(ctx context.Context, object string, data []byte, version 
 	}
 	k.have[object], k.size[object] = version, len(data)
 	return nil
-}
-
-func (k *kept) pack() []byte {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	_ = json.NewEncoder(z).Encode(k) // into memory, of types that were decoded from JSON
-	_ = z.Close()
-	return b.Bytes()
-}
-
-// unpack returns nil if that is not what pack has made: somebody has edited it, and nobody can know what was in it.
-func unpack(data []byte) *kept {
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil
-	}
-	text, err := io.ReadAll(io.LimitReader(z, maxKept+1))
-	if err != nil || len(text) > maxKept {
-		return nil
-	}
-	var k kept
-	if json.Unmarshal(text, &k) != nil || k.Spec == nil {
-		return nil
-	}
-	return &k
 }

@@ -20,18 +20,20 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/rules"
 )
 
 // reporter writes the status of NodeFeatureRules.
 type reporter struct {
-	client   client.Client
-	events   record.EventRecorder
-	tally    *tally.Tally
-	census   *tally.Census
-	compiler *compiler
-	keeper   keeper
-	said     sync.Map // UID and condition -> what was said of it in an Event
+	client client.Client
+	events record.EventRecorder
+	tally  *tally.Tally
+	census *tally.Census
+	rules  *live.Rules
+	keeper keeper
+	said   sync.Map // UID and condition -> what was said of it in an Event
 }
 
 // Reconcile writes what became of an object's rules, if that has changed.
@@ -43,13 +45,13 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		}
 		return ctrl.Result{}, err
 	}
-	known := s.compiler.report(obj.Name)
-	if known == nil || known.generation != obj.Generation || known.uid != obj.UID {
-		return ctrl.Result{}, nil // the compiler is about to, and tells
+	known := s.rules.Object(obj.Name)
+	if known == nil || known.Generation != obj.Generation || known.UID != obj.UID {
+		return ctrl.Result{}, nil // it is about to be assembled, which is told
 	}
-	var keep *kept
-	if known.unresolved != nil {
-		keep = known.good
+	var keep *assembly.Kept
+	if known.Unresolved != nil {
+		keep = known.Good
 	}
 	if err := s.keeper.keep(ctx, obj.Name, keep); err != nil {
 		return ctrl.Result{}, err
@@ -69,12 +71,12 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 }
 
 // status is what an object's status should be. It is a function of its arguments; times of transitions are kept.
-func status(obj *nfdv1alpha1.NodeFeatureRule, known *report, sum tally.Summary) nfdv1alpha1.NodeFeatureRuleStatus {
+func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum tally.Summary) nfdv1alpha1.NodeFeatureRuleStatus {
 	s := *obj.Status.DeepCopy()
 	s.ObservedGeneration = obj.Generation
 	s.MatchedNodes = ptr.To(sum.Matched)
-	s.EffectiveHash = known.hash
-	s.Origins = known.origins[:min(len(known.origins), maxOrigins)]
+	s.EffectiveHash = known.Hash
+	s.Origins = known.Origins[:min(len(known.Origins), maxOrigins)]
 	put := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: kind, Status: status, Reason: reason, Message: cut(message), ObservedGeneration: obj.Generation,
@@ -88,23 +90,23 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *report, sum tally.Summary) 
 		put(kind, status, reason, message)
 	}
 	switch {
-	case known.unresolved != nil && !known.standing:
+	case known.Unresolved != nil && known.Set == nil:
 		put(nfdv1alpha1.ConditionAccepted, metav1.ConditionUnknown, "NotResolved", "the rules are looked at once everything they refer to is there")
-	case known.refused != nil:
-		set(nfdv1alpha1.ConditionAccepted, false, known.refused.reason, known.refused.message)
-	case len(known.errors) > 0:
-		set(nfdv1alpha1.ConditionAccepted, false, "Invalid", errorsText(known.errors, known.sensitive))
+	case known.Refused != nil:
+		set(nfdv1alpha1.ConditionAccepted, false, known.Refused.Reason, known.Refused.Message)
+	case len(known.Errors) > 0:
+		set(nfdv1alpha1.ConditionAccepted, false, "Invalid", errorsText(known.Errors, known.Sensitive))
 	default:
-		text := warningsText(known.warnings, known.sensitive)
-		if known.suspicion != "" {
-			text = strings.TrimPrefix(text+"; warning: "+known.suspicion, "; ")
+		text := warningsText(known.Warnings, known.Sensitive)
+		if known.Suspicion != "" {
+			text = strings.TrimPrefix(text+"; warning: "+known.Suspicion, "; ")
 		}
 		set(nfdv1alpha1.ConditionAccepted, true, "Compiled", text)
 	}
-	if known.unresolved == nil {
+	if known.Unresolved == nil {
 		set(nfdv1alpha1.ConditionResolved, true, "Resolved", "")
 	} else {
-		set(nfdv1alpha1.ConditionResolved, false, known.unresolved.reason, known.unresolved.message)
+		set(nfdv1alpha1.ConditionResolved, false, known.Unresolved.Reason, known.Unresolved.Message)
 	}
 	if sum.Failing == 0 {
 		set(nfdv1alpha1.ConditionHealthy, true, "Evaluated", "")

@@ -1,4 +1,4 @@
-package builtin
+package directory
 
 import (
 	"os"
@@ -88,7 +88,7 @@ func TestLoad(t *testing.T) {
 func TestLastGoodRulesStay(t *testing.T) {
 	dir := t.TempDir()
 	reg := assembly.NewRegistry(rules.Options{})
-	l := &loader{opt: Options{Dir: dir, Registry: reg}, valid: prometheus.NewGauge(prometheus.GaugeOpts{}), changed: make(chan struct{}, 1)}
+	l := &Directory{path: dir, registry: reg, valid: prometheus.NewGauge(prometheus.GaugeOpts{}), changed: make(chan struct{}, 1)}
 	inForce := func() (names []string) {
 		for _, s := range reg.Sets() {
 			names = append(names, s.Name)
@@ -102,7 +102,7 @@ func TestLastGoodRulesStay(t *testing.T) {
 		if diff := cmp.Diff(want, inForce()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
-		if latest, _ := l.state(); len(latest.Problems) != problems {
+		if latest, _ := l.State(); len(latest.Problems) != problems {
 			t.Errorf("%s: problems are %q", what, latest.Problems)
 		}
 	}
@@ -115,22 +115,4 @@ func TestLastGoodRulesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	step("directory gone", nil, []string{"builtin:next"}, 1)
-}
-
-func TestStatusShowsNothingSensitive(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, map[string]string{"a.yaml": strings.NewReplacer("priority: 20000", "sensitive: true",
-		"labels:", `conditions: [{op: eq, args: {values: ["{node}", hunter2]}}], labels:`).Replace(good)})
-	set := Load(dir, rules.Options{})
-	if len(set.Problems) > 0 {
-		t.Fatal(set.Problems)
-	}
-	for key, value := range data(set, set) {
-		if strings.Contains(value, "hunter2") {
-			t.Errorf("%s is %s", key, value)
-		}
-	}
-	if text := data(set, set)[KeyRules]; !strings.Contains(text, `"owner"`) || !strings.Contains(text, "a.yaml") {
-		t.Errorf("rules are %s", text)
-	}
 }

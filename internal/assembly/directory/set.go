@@ -1,8 +1,4 @@
-// Package builtin keeps the rules of a directory in force.
-//
-// Built-in rules are the administrator's: they are no objects, so that nobody who may write NodeFeatureRules can edit or
-// delete them, and their priority is not bounded, so that they can have the last word, or the first.
-package builtin
+package directory
 
 import (
 	"crypto/sha256"

@@ -7,13 +7,10 @@ package schema
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -131,52 +128,4 @@ func lacking(path string, own, served map[string]any) (out []string) {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// Dropped returns which of the missing fields an object has lost, as far as anybody can know: kubectl records what it was
-// given in an annotation, which the API server does not cut. Neither managedFields nor an audit log would help, because both
-// are written after the cut.
-func Dropped(rule *nfdv1alpha1.NodeFeatureRule, missing []string) (out []string) {
-	text := rule.Annotations[corev1.LastAppliedConfigAnnotation]
-	if text == "" || len(missing) == 0 {
-		return nil
-	}
-	var given map[string]any
-	if json.Unmarshal([]byte(text), &given) != nil {
-		return nil
-	}
-	for _, path := range missing {
-		if mentions(given, strings.Split(path, ".")) {
-			out = append(out, path)
-		}
-	}
-	return out
-}
-
-// mentions reports whether a value has something at a path, whose steps are names, with [] after those of lists.
-func mentions(value any, path []string) bool {
-	if len(path) == 0 {
-		return value != nil
-	}
-	fields, ok := value.(map[string]any)
-	if !ok {
-		return false
-	}
-	name, list := strings.CutSuffix(path[0], "[]")
-	if !list {
-		return mentions(fields[name], path[1:])
-	}
-	items, _ := fields[name].([]any)
-	return slices.ContainsFunc(items, func(item any) bool { return mentions(item, path[1:]) })
-}
-
-// Unrestricted returns the names of the rules that would match every node: under a definition that drops conditions, nobody
-// can tell whether they are meant to.
-func Unrestricted(spec *nfdv1alpha1.NodeFeatureRuleSpec) (names []string) {
-	for i := range spec.Rules {
-		if r := &spec.Rules[i]; len(r.MatchFeatures) == 0 && len(r.MatchAny) == 0 && len(r.Conditions) == 0 {
-			names = append(names, r.Name)
-		}
-	}
-	return names
 }

@@ -1,4 +1,4 @@
-package rule
+package assembly
 
 import (
 	"context"
@@ -11,15 +11,12 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
@@ -42,19 +39,20 @@ const (
 	maxReferencedBytes = 1 << 20               // what a Secret or a ConfigMap can hold
 )
 
-type refKind string
+// RefKind is a kind of objects that rules can refer to.
+type RefKind string
 
 // What rules can refer to.
 const (
-	templateRef  refKind = "NodeFeatureRuleTemplate"
-	secretRef    refKind = "Secret"
-	configMapRef refKind = "ConfigMap"
+	TemplateRef  RefKind = "NodeFeatureRuleTemplate"
+	SecretRef    RefKind = "Secret"
+	ConfigMapRef RefKind = "ConfigMap"
 )
 
-// ref is something that rules refer to, whether it exists or not.
-type ref struct {
-	kind refKind
-	name string
+// Ref is something that rules refer to, whether it exists or not.
+type Ref struct {
+	Kind RefKind
+	Name string
 }
 
 // resolved is a spec that refers to nothing any more.
@@ -63,31 +61,31 @@ type resolved struct {
 	keep      *nfdv1alpha1.NodeFeatureRuleSpec // the same without what comes from Secrets
 	versions  []string                         // of those Secrets
 	sensitive bool                             // some of it comes from a Secret
-	refs      []ref
+	refs      []Ref
 	origins   []nfdv1alpha1.RuleOrigin
 	bases     []string // of each rule, the template that it came from; nil if the object is based on nothing
 }
 
-// resolve gathers what an object refers to. The error is a *problem if that is the user's affair. The result holds the
+// resolve gathers what an object refers to. The error is a *Problem if that is the user's affair. The result holds the
 // references in any case.
-func (c *compiler) resolve(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*resolved, error) {
+func (a *Assembler) resolve(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*resolved, error) {
 	out := &resolved{spec: &obj.Spec}
-	if err := c.assemble(ctx, obj, out); err != nil {
+	if err := a.assemble(ctx, obj, out); err != nil {
 		return out, err
 	}
-	return out, c.fetch(ctx, out)
+	return out, a.fetch(ctx, out)
 }
 
 // fetch puts what lies in ConfigMaps and Secrets into a spec that has no bases.
-func (c *compiler) fetch(ctx context.Context, out *resolved) error {
-	if err := c.templatesFrom(ctx, out); err != nil {
+func (a *Assembler) fetch(ctx context.Context, out *resolved) error {
+	if err := a.templatesFrom(ctx, out); err != nil {
 		return err
 	}
 	out.keep = out.spec
-	if err := c.rulesFrom(ctx, out); err != nil {
+	if err := a.rulesFrom(ctx, out); err != nil {
 		return err
 	}
-	return c.templatesFrom(ctx, out) // of the rules that came from Secrets
+	return a.templatesFrom(ctx, out) // of the rules that came from Secrets
 }
 
 // hash identifies what came out, for people. What lies in a Secret is not in it: anybody who reads the status could test
@@ -101,25 +99,25 @@ func (r *resolved) hash(set *rules.RuleSet) string {
 }
 
 // assemble combines the object with its bases, and with the template that the administrator has put below all objects.
-func (c *compiler) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out *resolved) error {
+func (a *Assembler) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out *resolved) error {
 	layers := []compose.Document{{Name: obj.Name, Spec: &obj.Spec}}
 	lookup := func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
-		out.refs = append(out.refs, ref{templateRef, name})
-		var t assayv1alpha1.NodeFeatureRuleTemplate
-		if err := c.client.Get(ctx, client.ObjectKey{Name: name}, &t); err != nil {
-			return nil, client.IgnoreNotFound(err)
+		out.refs = append(out.refs, Ref{TemplateRef, name})
+		spec, err := a.source.Template(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
 		}
-		return &t.Spec, nil
+		return spec, err
 	}
-	if c.opt.DefaultTemplate != "" {
-		spec, err := lookup(c.opt.DefaultTemplate)
+	if a.opt.DefaultTemplate != "" {
+		spec, err := lookup(a.opt.DefaultTemplate)
 		if err != nil {
 			return err
 		}
 		if spec == nil {
-			return &problem{reasonBase, "the default template " + c.opt.DefaultTemplate + " does not exist"}
+			return &Problem{reasonBase, "the default template " + a.opt.DefaultTemplate + " does not exist"}
 		}
-		layers = append(layers, compose.Document{Name: c.opt.DefaultTemplate, Template: true, Spec: spec})
+		layers = append(layers, compose.Document{Name: a.opt.DefaultTemplate, Template: true, Spec: spec})
 	}
 	if len(obj.Spec.BasedOn) == 0 && len(layers) == 1 {
 		return nil
@@ -143,23 +141,23 @@ func compositionProblem(err error) error {
 	)
 	switch {
 	case errors.As(err, &missing):
-		return &problem{reasonBase, err.Error()}
+		return &Problem{reasonBase, err.Error()}
 	case errors.As(err, &digest):
-		return &problem{reasonDigest, err.Error()}
+		return &Problem{reasonDigest, err.Error()}
 	case errors.As(err, &cycle):
-		return &problem{reasonCycle, err.Error()}
+		return &Problem{reasonCycle, err.Error()}
 	case errors.As(err, &order):
-		return &problem{reasonOrder, err.Error()}
+		return &Problem{reasonOrder, err.Error()}
 	case errors.As(err, &value):
-		return &problem{reasonConflict, err.Error()}
+		return &Problem{reasonConflict, err.Error()}
 	case errors.As(err, &limit):
-		return &problem{reasonLimit, err.Error()}
+		return &Problem{reasonLimit, err.Error()}
 	}
 	return err
 }
 
 // rulesFrom appends the rules that lie in Secrets. What comes out is sensitive: neither status nor Events may repeat it.
-func (c *compiler) rulesFrom(ctx context.Context, out *resolved) error {
+func (a *Assembler) rulesFrom(ctx context.Context, out *resolved) error {
 	if len(out.spec.RulesFrom) == 0 {
 		return nil
 	}
@@ -171,19 +169,19 @@ func (c *compiler) rulesFrom(ctx context.Context, out *resolved) error {
 			continue
 		}
 		key := from.SecretKeyRef
-		out.refs = append(out.refs, ref{secretRef, key.Name})
-		var secret corev1.Secret
-		if err := c.referenced(ctx, secretRef, key.Name, &secret); err != nil {
-			return err
+		out.refs = append(out.refs, Ref{SecretRef, key.Name})
+		secret, err := a.source.Secret(ctx, key.Name)
+		if err != nil {
+			return a.unreadable(SecretRef, key.Name, err)
 		}
 		out.versions = append(out.versions, string(secret.UID)+" "+secret.ResourceVersion)
 		text, ok := secret.Data[key.Key]
 		if !ok {
-			return &problem{reasonMissing, fmt.Sprintf("Secret %s has no key %s", key.Name, key.Key)}
+			return &Problem{reasonMissing, fmt.Sprintf("Secret %s has no key %s", key.Name, key.Key)}
 		}
 		var more []nfdv1alpha1.Rule
 		if err := yaml.UnmarshalStrict(text, &more); err != nil || len(text) > maxReferencedBytes {
-			return &problem{reasonUnreadable, fmt.Sprintf("key %s of Secret %s does not hold a YAML list of rules", key.Key, key.Name)}
+			return &Problem{reasonUnreadable, fmt.Sprintf("key %s of Secret %s does not hold a YAML list of rules", key.Key, key.Name)}
 		}
 		spec.Rules = append(spec.Rules, more...)
 	}
@@ -192,7 +190,7 @@ func (c *compiler) rulesFrom(ctx context.Context, out *resolved) error {
 }
 
 // templatesFrom puts the text of templates that lie in ConfigMaps into the rules.
-func (c *compiler) templatesFrom(ctx context.Context, out *resolved) error {
+func (a *Assembler) templatesFrom(ctx context.Context, out *resolved) error {
 	external := func(r nfdv1alpha1.Rule) bool { return r.LabelsTemplateFrom != nil || r.VarsTemplateFrom != nil }
 	if !slices.ContainsFunc(out.spec.Rules, external) {
 		return nil
@@ -202,10 +200,10 @@ func (c *compiler) templatesFrom(ctx context.Context, out *resolved) error {
 	out.spec = &spec
 	for i := range spec.Rules {
 		r := &spec.Rules[i]
-		if err := c.templateFrom(ctx, out, &r.LabelsTemplate, &r.LabelsTemplateFrom); err != nil {
+		if err := a.templateFrom(ctx, out, &r.LabelsTemplate, &r.LabelsTemplateFrom); err != nil {
 			return err
 		}
-		if err := c.templateFrom(ctx, out, &r.VarsTemplate, &r.VarsTemplateFrom); err != nil {
+		if err := a.templateFrom(ctx, out, &r.VarsTemplate, &r.VarsTemplateFrom); err != nil {
 			return err
 		}
 	}
@@ -213,51 +211,49 @@ func (c *compiler) templatesFrom(ctx context.Context, out *resolved) error {
 }
 
 // templateFrom fetches one template. A rule that has both is left to Compile, which refuses it.
-func (c *compiler) templateFrom(ctx context.Context, out *resolved, text *string, from **nfdv1alpha1.TemplateSource) error {
+func (a *Assembler) templateFrom(ctx context.Context, out *resolved, text *string, from **nfdv1alpha1.TemplateSource) error {
 	if *from == nil || (*from).ConfigMapKeyRef == nil || *text != "" {
 		return nil
 	}
 	key := (*from).ConfigMapKeyRef
-	out.refs = append(out.refs, ref{configMapRef, key.Name})
-	var cm corev1.ConfigMap
-	if err := c.referenced(ctx, configMapRef, key.Name, &cm); err != nil {
-		return err
+	out.refs = append(out.refs, Ref{ConfigMapRef, key.Name})
+	cm, err := a.source.ConfigMap(ctx, key.Name)
+	if err != nil {
+		return a.unreadable(ConfigMapRef, key.Name, err)
 	}
 	found, ok := cm.Data[key.Key]
 	if !ok {
-		return &problem{reasonMissing, fmt.Sprintf("ConfigMap %s has no key %s", key.Name, key.Key)}
+		return &Problem{reasonMissing, fmt.Sprintf("ConfigMap %s has no key %s", key.Name, key.Key)}
 	}
 	*text, *from = found, nil
 	return nil
 }
 
-// referenced reads an object of the manager's namespace from the API server: only the metadata of these is cached, since
-// most of them are none of Assay's business.
-func (c *compiler) referenced(ctx context.Context, kind refKind, name string, into client.Object) error {
-	err := c.live.Get(ctx, client.ObjectKey{Namespace: c.opt.Namespace, Name: name}, into)
+// unreadable says of something that rules refer to why it cannot be had, if that is anybody's affair who reads a status.
+func (a *Assembler) unreadable(kind RefKind, name string, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
-		return &problem{reasonMissing, fmt.Sprintf("%s %s does not exist in namespace %s", kind, name, c.opt.Namespace)}
+		return &Problem{reasonMissing, fmt.Sprintf("%s %s does not exist in namespace %s", kind, name, a.opt.Namespace)}
 	case apierrors.IsForbidden(err):
-		return &problem{reasonUnreadable, fmt.Sprintf("the manager may not read %s %s in namespace %s", kind, name, c.opt.Namespace)}
+		return &Problem{reasonUnreadable, fmt.Sprintf("the manager may not read %s %s in namespace %s", kind, name, a.opt.Namespace)}
 	}
 	return err
 }
 
 // tooOld refuses rules that need a newer Assay.
-func (c *compiler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *problem {
+func (a *Assembler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *Problem {
 	if spec.MinimumVersion == nil {
 		return nil
 	}
 	need, err := version.ParseGeneric(*spec.MinimumVersion)
 	if err != nil {
-		return &problem{reasonVersion, fmt.Sprintf("minimumVersion %q is no version", *spec.MinimumVersion)}
+		return &Problem{reasonVersion, fmt.Sprintf("minimumVersion %q is no version", *spec.MinimumVersion)}
 	}
-	have, err := version.ParseGeneric(c.opt.Version)
+	have, err := version.ParseGeneric(a.opt.Version)
 	if err != nil || have.AtLeast(need) {
 		return nil //nolint:nilerr // a build without a version is a developer's, and newer than all releases
 	}
-	return &problem{reasonVersion, fmt.Sprintf("the rules need Assay %s, and this is %s", need, have)}
+	return &Problem{reasonVersion, fmt.Sprintf("the rules need Assay %s, and this is %s", need, have)}
 }
 
 var ruleIndex = regexp.MustCompile(`^spec\.rules\[(\d+)\]`)

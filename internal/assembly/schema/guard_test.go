@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/assay-project/assay/api/crds"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
 // definition is our own, without some fields.
@@ -67,29 +66,4 @@ func yamlMap(t *testing.T, text string) map[string]any {
 		t.Fatal(err)
 	}
 	return out
-}
-
-func TestDropped(t *testing.T) {
-	missing := []string{"spec.phase", "spec.rules[].conditions"}
-	for name, test := range map[string]struct {
-		applied string
-		want    []string
-	}{
-		"NotAppliedByKubectl": {},
-		"PlainRule":           {applied: `{"spec":{"rules":[{"name":"a","labels":{"b":"c"}}]}}`},
-		"OneOfSeveralRules":   {applied: `{"spec":{"rules":[{"name":"a"},{"name":"b","conditions":[]}]}}`, want: missing[1:]},
-		"Settings":            {applied: `{"spec":{"phase":"early","rules":[]}}`, want: missing[:1]},
-		"Null":                {applied: `{"spec":{"phase":null}}`},
-		"NoJSON":              {applied: `{`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rule := &nfdv1alpha1.NodeFeatureRule{}
-			if test.applied != "" {
-				rule.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": test.applied}
-			}
-			if diff := cmp.Diff(test.want, Dropped(rule, missing)); diff != "" {
-				t.Errorf("dropped (-want +got):\n%s", diff)
-			}
-		})
-	}
 }

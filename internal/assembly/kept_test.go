@@ -1,4 +1,4 @@
-package rule
+package assembly
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestKeptComesBackAsItWas(t *testing.T) {
-	want := &kept{
+	want := &Kept{
 		UID: "1234", Hash: "tree:sha256:00",
 		Spec: &nfdv1alpha1.NodeFeatureRuleSpec{
 			RulesFrom: []nfdv1alpha1.RulesSource{{SecretKeyRef: &nfdv1alpha1.KeyRef{Name: "s", Key: "k"}}},
@@ -20,7 +20,7 @@ func TestKeptComesBackAsItWas(t *testing.T) {
 		},
 		Origins: []nfdv1alpha1.RuleOrigin{{Rule: "r", From: "site"}},
 	}
-	if diff := cmp.Diff(want, unpack(want.pack())); diff != "" {
+	if diff := cmp.Diff(want, Unpack(want.Pack())); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 }
@@ -47,7 +47,7 @@ func TestWhatNobodyKeptIsNotUsed(t *testing.T) {
 		"OfAnotherKind": compress([]byte(`{"spec":[1]}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := unpack(data); got != nil {
+			if got := Unpack(data); got != nil {
 				t.Errorf("%+v was taken", got)
 			}
 		})

@@ -1,0 +1,151 @@
+// Package assembly puts the rules of a cluster together.
+//
+// What an object of rules comes to depends on more than the object: on what it is based on, on the template that an
+// administrator has put below all objects, on Secrets and ConfigMaps, on what the API server may have dropped of it, and, as
+// long as something of that is missing, on what it came to last. Whoever evaluates rules asks here, so that all come to the
+// same. Nothing here knows how a cluster is read: package live keeps the rules of a running one.
+package assembly
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+)
+
+// Options say how rules are put together. All who do so for one cluster need the same.
+type Options struct {
+	// Rules are the settings that rules are compiled under.
+	Rules rules.Options
+	// Namespace is Assay's own: the one of Secrets and ConfigMaps that rules refer to.
+	Namespace string
+	// DefaultTemplate is the name of a NodeFeatureRuleTemplate that every object is based on besides its own bases; empty:
+	// none.
+	DefaultTemplate string
+	// Version is the version of this program, which a rule's minimumVersion is compared with. One that is no version
+	// understands everything.
+	Version string
+	// Missing returns the fields of a NodeFeatureRule that the API server drops, because another chart has installed the
+	// definition; nil: none.
+	Missing func() []string
+}
+
+// Source is where rules and what they refer to is looked up: Secrets and ConfigMaps in Assay's own namespace. What does not
+// exist, or must not be read, is an error as the API server has it.
+type Source interface {
+	Template(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error)
+	Secret(ctx context.Context, name string) (*corev1.Secret, error)
+	ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error)
+}
+
+// Assembler puts objects together. It is safe for concurrent use if its Source is.
+type Assembler struct {
+	opt    Options
+	source Source
+}
+
+// New returns an Assembler that looks things up in a source.
+func New(opt Options, source Source) *Assembler { return &Assembler{opt: opt, source: source} }
+
+// Object is what became of an object with rules. It is immutable.
+type Object struct {
+	UID        types.UID
+	Generation int64
+	Sensitive  bool
+
+	// Refused is why nothing of it is used; nil: it is.
+	Refused *Problem
+	// Unresolved is what it refers to and cannot be had; nil: nothing.
+	Unresolved *Problem
+	// Suspicion is what may be wrong with it, although nobody can know.
+	Suspicion string
+	// Errors are the mistakes in rules that are left out, Warnings what is legal and probably not meant.
+	Errors   field.ErrorList
+	Warnings []rules.Warning
+
+	// Set is what is in force; nil: nothing. Spec is what that was compiled from, shared with whoever gave the object; Hash
+	// identifies it to people, and Origins says where its rules come from.
+	Set     *rules.RuleSet
+	Spec    *nfdv1alpha1.NodeFeatureRuleSpec
+	Hash    string
+	Origins []nfdv1alpha1.RuleOrigin
+
+	// Good is what to keep of it should something that it refers to go; nil: it refers to nothing.
+	Good *Kept
+	// Refs is everything that it refers to, whether it exists or not: when that changes, it comes to something else.
+	Refs []Ref
+}
+
+// Problem is a reason and a message of a condition.
+type Problem struct{ Reason, Message string }
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Message }
+
+// Assemble resolves what an object refers to, and compiles the whole. If something cannot be resolved, what was in force last
+// stays: that of this very object, not of another one of its name. Last is what Assemble returned for this name before, or nil.
+//
+// An error is none of the object: the source could not be asked.
+func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, last *Object) (*Object, error) {
+	out := &Object{
+		UID: obj.UID, Generation: obj.Generation, Sensitive: ptr.Deref(obj.Spec.Sensitive, false), Suspicion: a.suspicion(),
+	}
+	if last != nil && last.UID != obj.UID {
+		last = nil
+	}
+	if out.Refused = a.refuses(obj, last); out.Refused != nil {
+		return out, nil
+	}
+	// Before anything else: what a newer version refers to may be nothing that this one knows.
+	if out.Refused = a.tooOld(&obj.Spec); out.Refused != nil {
+		return out, nil
+	}
+	whole, err := a.resolve(ctx, obj)
+	out.Refs = whole.refs
+	out.Sensitive = out.Sensitive || whole.sensitive
+	if missing := (*Problem)(nil); errors.As(err, &missing) {
+		out.Unresolved = missing
+		return out, a.stand(ctx, obj, out, last)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if out.Refused = a.tooOld(whole.spec); out.Refused != nil {
+		return out, nil
+	}
+	opt := a.opt.Rules
+	opt.Bases = whole.bases
+	set, found := rules.CompileSpec(obj.Name, whole.spec, opt)
+	out.Errors, out.Warnings = whole.located(found.Errors), found.Warnings
+	out.Set, out.Spec, out.Hash, out.Origins = set, whole.spec, whole.hash(set), whole.origins
+	if len(whole.refs) > 0 {
+		out.Good = &Kept{UID: obj.UID, Spec: whole.keep, Hash: out.Hash, Origins: out.Origins}
+	}
+	return out, nil
+}
+
+// stand lets what was in force last stay: what this process knows of, or what another one has kept.
+func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out, last *Object) error {
+	if last != nil {
+		out.Set, out.Spec, out.Good, out.Hash, out.Origins = last.Set, last.Spec, last.Good, last.Hash, last.Origins
+		return nil
+	}
+	good, err := a.restore(ctx, obj)
+	if good == nil || err != nil {
+		return err
+	}
+	whole := &resolved{spec: good.Spec}
+	if err := a.fetch(ctx, whole); err != nil {
+		return nil //nolint:nilerr // what it needs is gone as well; the condition says what the object itself lacks
+	}
+	out.Set, _ = rules.CompileSpec(obj.Name, whole.spec, a.opt.Rules)
+	out.Spec, out.Good, out.Hash, out.Origins = whole.spec, good, good.Hash, good.Origins
+	out.Sensitive = out.Sensitive || whole.sensitive
+	return nil
+}
