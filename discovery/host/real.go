@@ -69,10 +69,6 @@ func (f *realFS) local(name string) string {
 
 // Open opens a file; links are followed inside the tree. It does not wait for the other end of a pipe.
 func (f *realFS) Open(name string) (fs.File, error) {
-	return f.open(name)
-}
-
-func (f *realFS) open(name string) (*os.File, error) {
 	file, err := openWithoutLinks(f.local(name))
 	if !errors.Is(err, syscall.ELOOP) {
 		return file, err
@@ -81,16 +77,16 @@ func (f *realFS) open(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.OpenFile(f.local(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return openFollowing(f.local(name))
 }
 
 func (f *realFS) ReadDirNames(name string, max int) ([]string, error) {
-	dir, err := f.open(name)
+	dir, err := f.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = dir.Close() }()
-	names, err := dir.Readdirnames(max + 1)
+	names, err := dir.(interface{ Readdirnames(int) ([]string, error) }).Readdirnames(max + 1)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -107,8 +103,11 @@ func (f *realFS) ReadLink(name string) (string, error) {
 }
 
 func (f *realFS) Stat(name string) (fs.FileInfo, error) {
-	name, err := f.Resolve(name)
-	if err != nil {
+	info, err := statWithoutLinks(f.local(name))
+	if !errors.Is(err, syscall.ELOOP) {
+		return info, err
+	}
+	if name, err = f.Resolve(name); err != nil {
 		return nil, err
 	}
 	return os.Lstat(f.local(name))
