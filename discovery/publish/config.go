@@ -176,11 +176,20 @@ func under(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
+// A dead connection under an idle watch must be found, but a worker that wakes up to look costs CPU on every node: a ping is
+// 0.3 ms, which every 30 s is most of what an idle worker may use. So the kernel asks the other end (keepAlive), which costs
+// this process nothing; the bookmarks that an API server sends once a minute show that the server behind a load balancer is
+// there too; and only if those fail to come is there a ping.
 const (
-	// pingAfter and pingTimeout find a dead connection under an idle watch, which TCP would not miss for hours.
-	pingAfter   = 30 * time.Second
+	// pingAfter is longer than the minute between two bookmarks, so that one may be late.
+	pingAfter   = 150 * time.Second
 	pingTimeout = 15 * time.Second
+	// deadAfter is how long the other end may leave what was sent, or what the kernel asked, without an acknowledgement.
+	deadAfter = 45 * time.Second
 )
+
+// keepAlive asks after 30 s of silence, and three times within deadAfter.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // transport returns what sends requests.
 func (c *Config) transport() (http.RoundTripper, error) {
@@ -213,7 +222,7 @@ func (c *Config) transport() (http.RoundTripper, error) {
 			Proxy:               proxy,
 			TLSClientConfig:     conf,
 			TLSHandshakeTimeout: 10 * time.Second,
-			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: keepAlive, Control: limitSilence}).DialContext,
 			ForceAttemptHTTP2:   true,
 			MaxIdleConns:        2,
 			IdleConnTimeout:     90 * time.Second,
