@@ -9,6 +9,8 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -37,61 +39,107 @@ func extenderRole(name string) *rbacv1.ClusterRole {
 	}}
 }
 
-func TestExtenderAnswersWithTheRightsItNeeds(t *testing.T) {
-	c := testkit.Cluster(t)
+// asking is an extender in a process of its own, with the rights that it needs and no more.
+type asking struct {
+	cluster       *cluster.Cluster
+	name, address string
+}
+
+// startExtender starts an extender, and waits until it is ready. Through is the address of the API server, if not its own.
+func startExtender(t *testing.T, c *cluster.Cluster, through string, env []string, args ...string) *asking {
+	t.Helper()
+	e := &asking{cluster: c, name: "extender-" + strings.ToLower(t.Name()), address: freeAddress(t)}
 	k := testkit.Client(t, c.User)
-	user, err := c.NewUser("extender-test")
+	user, err := c.NewUser(e.name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	role := extenderRole("extender-test")
+	role := extenderRole(e.name)
 	testkit.Create(t, k, role)
 	testkit.Create(t, k, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "extender-test"}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: e.name}},
 	})
-	testkit.Node(t, k, "extender-node")
+	kubeconfig := user.Kubeconfig
+	if through != "" {
+		kubeconfig = redirected(t, kubeconfig, c.RESTConfig().Host, "https://"+through)
+	}
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
-	if err := c.Run(t.Context(), cluster.Program{
-		Name: "extender", Path: program, Env: []string{asManager + "=1"},
-		Args: []string{"extender", "--kubeconfig=" + user.Kubeconfig, "--address=" + address},
+	err = c.Run(t.Context(), cluster.Program{
+		Name: e.name, Path: program, Env: append([]string{asManager + "=1"}, env...),
+		Args: append([]string{"extender", "--kubeconfig=" + kubeconfig, "--address=" + e.address}, args...),
 		Ready: func(ctx context.Context) error {
-			_, err := get(ctx, "http://"+address+"/readyz")
+			_, err := get(ctx, "http://"+e.address+"/readyz")
 			return err
 		},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	names := []string{"extender-node", "stranger"}
-	question, err := json.Marshal(extenderv1.ExtenderArgs{
-		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Annotations: map[string]string{
-			assayv1alpha1.RequiredFeaturesAnnotation: `conditions: [{op: eq, args: {values: ["{node.name}", extender-node]}}]`,
-		}}},
-		NodeNames: &names,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post("http://"+address+"/filter", "application/json", bytes.NewReader(question))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.Log(e.name))
+		}
+		if err := c.Terminate(context.WithoutCancel(t.Context()), e.name); err != nil {
+			t.Errorf("it does not end when asked to: %v", err)
+		}
+	})
+	return e
+}
+
+// redirected copies a kubeconfig with another address of the server.
+func redirected(t *testing.T, kubeconfig, from, to string) string {
+	t.Helper()
+	data, err := os.ReadFile(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got extenderv1.ExtenderFilterResult
-	if err := errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close()); err != nil {
+	out := bytes.ReplaceAll(data, []byte(from), []byte(to))
+	if bytes.Equal(data, out) {
+		t.Fatalf("%s does not name %s", kubeconfig, from)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, out, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got.NodeNames == nil || len(*got.NodeNames) != 1 || (*got.NodeNames)[0] != "extender-node" || got.Error != "" {
-		t.Errorf("got %+v", got)
+	return path
+}
+
+// filter asks which of the nodes have what an annotation of a pod requires.
+func (e *asking) filter(required string, names ...string) (got extenderv1.ExtenderFilterResult, err error) {
+	question, err := json.Marshal(extenderv1.ExtenderArgs{
+		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Annotations: map[string]string{
+			assayv1alpha1.RequiredFeaturesAnnotation: required,
+		}}},
+		NodeNames: &names,
+	})
+	if err != nil {
+		return got, err
 	}
-	if text, err := get(t.Context(), "http://"+address+"/metrics"); err != nil || !bytes.Contains([]byte(text), []byte("assay_extender_nodes 1")) {
+	resp, err := http.Post("http://"+e.address+"/filter", "application/json", bytes.NewReader(question))
+	if err != nil {
+		return got, err
+	}
+	err = errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close())
+	if err == nil && got.NodeNames == nil {
+		err = errors.New("NodeNames is null")
+	}
+	return got, err
+}
+
+func TestExtenderAnswersWithTheRightsItNeeds(t *testing.T) {
+	c := testkit.Cluster(t)
+	testkit.Node(t, testkit.Client(t, c.User), "extender-node")
+	e := startExtender(t, c, "", nil)
+	got, err := e.filter(`conditions: [{op: eq, args: {values: ["{node.name}", extender-node]}}]`, "extender-node", "stranger")
+	if err != nil || len(*got.NodeNames) != 1 || (*got.NodeNames)[0] != "extender-node" || got.Error != "" {
+		t.Errorf("got %+v (%v)", got, err)
+	}
+	if text, err := get(t.Context(), "http://"+e.address+"/metrics"); err != nil || !strings.Contains(text, "assay_extender_nodes 1") {
 		t.Errorf("metrics: %v\n%s", err, text)
-	}
-	if err := c.Terminate(t.Context(), "extender"); err != nil {
-		t.Errorf("it does not end when asked to: %v", err)
 	}
 }
