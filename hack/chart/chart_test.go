@@ -20,19 +20,19 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/hack/chart/schemas"
 )
 
 var update = flag.Bool("update", false, "write the rendered charts to testdata")
 
 func newReader(text string) *bufio.Reader { return bufio.NewReader(strings.NewReader(text)) }
-
-// versions are the versions of Kubernetes that the chart is for: from the oldest one to the one that the tests run.
-var versions = []string{"v1.28.0", "v1.29.15", "v1.30.14", "v1.31.0", "v1.32.0", "v1.33.0", "v1.34.0-eks-abc123", "v1.35.0+k3s1", "v1.36.3"}
 
 // TestRenders compares what each directory of testdata renders to with what it did before. The definitions are left out:
 // they are copies.
@@ -120,7 +120,8 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestObjectsAreWhatKubernetesKnows decodes each object strictly: a field that its kind does not have is an error.
+// TestObjectsAreWhatKubernetesKnows compares each object with the schema that each version of Kubernetes publishes of its kind: a
+// kind or a field that the version does not have is an error. They are decoded strictly as well, which looks into quantities.
 func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
@@ -129,10 +130,14 @@ func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
 		}
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-	for _, version := range versions {
+	for _, source := range schemas.Sources {
+		known, err := schemas.Load(source)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, dir := range cases(t) {
-			t.Run(version+"/"+filepath.Base(dir), func(t *testing.T) {
-				files, err := render(t, load(t), rendering{release: "1", namespace: "n", kubernetes: version, values: readValues(t, filepath.Join(dir, "values.yaml"))})
+			t.Run(source.Version+"/"+filepath.Base(dir), func(t *testing.T) {
+				files, err := render(t, load(t), rendering{release: "1", namespace: "n", kubernetes: source.Version, values: readValues(t, filepath.Join(dir, "values.yaml"))})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -143,8 +148,12 @@ func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
 						t.Errorf("%s: there are two", id)
 					}
 					seen[id] = true
-					if group, _, _ := strings.Cut(object["apiVersion"].(string), "/"); group == "cert-manager.io" || group == "monitoring.coreos.com" {
+					kind := schema.FromAPIVersionAndKind(object["apiVersion"].(string), object["kind"].(string))
+					if kind.Group == "cert-manager.io" || kind.Group == "monitoring.coreos.com" {
 						continue // not of Kubernetes
+					}
+					if err := known.Validate(kind, asJSON(t, object)); err != nil {
+						t.Errorf("%s: %v", id, err)
 					}
 					data, err := yaml.Marshal(object)
 					if err != nil {
@@ -154,13 +163,56 @@ func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
 						t.Errorf("%s: %v", id, err)
 					}
 				}
-				if old := version < "v1.30"; seen["ValidatingAdmissionPolicy//assay-node-bound-publishing"] && old {
-					t.Error("a policy for a cluster that has none")
-				}
-				if old := version < "v1.36"; seen["MutatingAdmissionPolicy//assay-pod-scheduler"] && old {
-					t.Error("a mutating policy for a cluster that has none")
-				}
 			})
+		}
+	}
+}
+
+// TestSchemasRefuse sees that the schemas tell what a version has from what it has not.
+func TestSchemasRefuse(t *testing.T) {
+	for name, test := range map[string]struct{ object, refusedBefore string }{
+		"UnknownField":      {`{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {port: []}}`, "v9"},
+		"UnknownBelowList":  {`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: b, imagePullSecret: c}]}}`, "v9"},
+		"WrongType":         {`{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: "1", selector: {}, template: {}}}`, "v9"},
+		"MissingField":      {`{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 1}}`, "v9"},
+		"NoSuchKind":        {`{apiVersion: policy/v1beta1, kind: PodDisruptionBudget, metadata: {name: a}}`, "v9"},
+		"KindOfAnother":     {`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: a}}`, "v1.36"},
+		"IntOrString":       {`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a}, spec: {maxUnavailable: 1, minAvailable: 10%}}`, ""},
+		"FieldOfAllPresent": {`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostUsers: false, containers: [{name: b}]}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, source := range schemas.Sources {
+				known, err := schemas.Load(source)
+				if err != nil {
+					t.Fatal(err)
+				}
+				object := set(t, test.object)
+				err = known.Validate(schema.FromAPIVersionAndKind(object["apiVersion"].(string), object["kind"].(string)), asJSON(t, object))
+				if refused := source.Version < test.refusedBefore; refused != (err != nil) {
+					t.Errorf("%s: got error %v", source.Version, err)
+				}
+			}
+		})
+	}
+}
+
+// TestTakesVersionsAsProvidersWriteThem renders for clusters whose version says who made them.
+func TestTakesVersionsAsProvidersWriteThem(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.30.0":                "",
+		"v1.34.0-eks-abc123":     "",
+		"v1.35.0+k3s1":           "",
+		"v1.33.5-gke.1201000":    "",
+		"v1.36.0-alpha.1":        "",
+		"v1.29.15":               "kubeVersion",
+		"v1.29.15-eks-113cf36":   "kubeVersion",
+		"v1.28.15+rke2r1":        "kubeVersion",
+		"v1.30.0-rc.1":           "",
+		"v1.31.0-gke.1+variant2": "",
+	} {
+		_, err := render(t, load(t), rendering{release: "a", namespace: "n", kubernetes: version, values: map[string]any{}})
+		if got := fmt.Sprint(err); (err != nil) != (want != "") || !strings.Contains(got, want) && want != "" {
+			t.Errorf("%s: got error %v, want one about %q", version, err, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -40,6 +41,9 @@ func render(t *testing.T, c *chartv2.Chart, r rendering) (map[string]string, err
 		t.Fatal(err)
 	}
 	capabilities.KubeVersion = *version
+	if want := c.Metadata.KubeVersion; want != "" && !util.IsCompatibleRange(want, version.Version) {
+		return nil, fmt.Errorf("kubeVersion: the chart is for %s, not for %s", want, version.Version)
+	}
 	if err := util.ProcessDependencies(c, r.values); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +93,26 @@ func objects(t *testing.T, files map[string]string) []map[string]any {
 		}
 	}
 	return out
+}
+
+// asJSON is an object as encoding/json decodes it.
+func asJSON(t *testing.T, object map[string]any) any {
+	t.Helper()
+	var out any
+	convert(t, object, &out)
+	return out
+}
+
+// convert decodes an object into its type.
+func convert(t *testing.T, object map[string]any, into any) {
+	t.Helper()
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, into); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func documents(t *testing.T, text string) [][]byte {

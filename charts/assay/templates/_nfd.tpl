@@ -136,9 +136,9 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version -}}true{{- end -}}
 {{- end -}}
 
-{{/* "true" if the admission policies are installed: they are wanted, the cluster has them, and can tell who is who. */}}
+{{/* "true" if the admission policies are installed: they are wanted, and can tell who is who. */}}
 {{- define "assay.policies" -}}
 {{- $worker := include "assay.serviceAccountName" (dict "root" . "component" "worker" "values" .Values.worker) -}}
 {{- $controller := include "assay.serviceAccountName" (dict "root" . "component" "controller" "values" (include "assay.controller" . | fromYaml)) -}}
-{{- if and .Values.policies.install (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) (ne $worker $controller) -}}true{{- end -}}
+{{- if and .Values.policies.install (ne $worker $controller) -}}true{{- end -}}
 {{- end -}}
