@@ -78,11 +78,31 @@ PLATFORMS ?= linux/amd64,linux/arm64
 images: ## Build the container images as OCI archives in dist/ (PLATFORMS=linux/amd64 for one platform, IMAGES=assay-worker for one image)
 	go run -C hack/images . -root $(CURDIR) -out $(CURDIR)/dist -version '$(VERSION)' -commit '$(COMMIT)' -ldflags '$(LDFLAGS)' -platforms '$(PLATFORMS)' $(IMAGES)
 
+.PHONY: release
+release: ## Make all files of a release of this commit in dist/VERSION (VERSION=v1.2.3, SIGNING_KEY=FILE; see docs/release.md)
+	go run ./hack/release -out dist/$(VERSION) -version '$(VERSION)' -platforms '$(PLATFORMS)' $(if $(SIGNING_KEY),-key '$(SIGNING_KEY)')
+
+.PHONY: verify-release
+verify-release: ## Verify the files of a release (DIST=dist/v1.2.3 KEY=assay.pub)
+	go run ./hack/release verify -key '$(KEY)' '$(DIST)'
+
+.PHONY: reproduce
+reproduce: ## Make the release twice, the second time without a build cache, and compare (VERSION=v1.2.3; QUICK=1 shares the cache)
+	hack/reproduce '$(VERSION)'
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities that the programs can reach (DB=URL for another database than vuln.go.dev)
+	@DB='$(DB)' hack/vulncheck
+
 .PHONY: chart
 chart: ## Generate the chart's copies, schema, values.md and the kustomize base, and check the chart
 	go run ./charts/generate
 	$(HELM) lint --strict charts/assay
 	$(HELM) template assay charts/assay --namespace assay-system --skip-tests --no-hooks | go run ./charts/generate -base hack/kustomize/base
+
+.PHONY: chart-schemas
+chart-schemas: ## Extract the schemas that the chart is validated with from the sources of Kubernetes (downloads 120 MB)
+	go run -C hack/chart ./schemas/extract schemas
 
 .PHONY: test-chart
 test-chart: ## Test the images and the chart: its templates, schema and rendering (the first time compiles Helm: 2 minutes)

@@ -51,7 +51,7 @@ func main() {
 func run(args []string) error {
 	fs := flag.NewFlagSet("images", flag.ExitOnError)
 	fs.Usage = func() {
-		fmt.Fprintln(fs.Output(), "usage: images [flags] [NAME...]\n       images [flags] pack REFERENCE PROGRAM\n\nflags:")
+		fmt.Fprintln(fs.Output(), "usage: images [flags] [NAME...]\n       images [flags] pack REFERENCE PROGRAM\n       images [flags] sbom NAME PROGRAM\n\nflags:")
 		fs.PrintDefaults()
 	}
 	opt := options{}
@@ -76,11 +76,17 @@ func run(args []string) error {
 	if err := os.MkdirAll(opt.out, 0o755); err != nil {
 		return err
 	}
-	if fs.Arg(0) == "pack" {
+	switch fs.Arg(0) {
+	case "pack":
 		if fs.NArg() != 3 {
 			return fmt.Errorf("pack needs a reference and the path of a static program")
 		}
 		return opt.pack(fs.Arg(1), fs.Arg(2))
+	case "sbom":
+		if fs.NArg() != 3 {
+			return fmt.Errorf("sbom needs a name and the path of a program")
+		}
+		return writeSBOM(filepath.Join(opt.out, fs.Arg(1)+".spdx.json"), fs.Arg(2), component{Name: fs.Arg(1)}, opt)
 	}
 	chosen, err := choose(fs.Args())
 	if err != nil {
