@@ -130,6 +130,10 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.serve(ctx, listener)
+}
+
+func (s *Server) serve(ctx context.Context, listener net.Listener) (err error) {
 	s.addr.Store(listener.Addr().String())
 	srv := &http.Server{
 		Handler:           s.Handler(),
