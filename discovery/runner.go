@@ -75,6 +75,8 @@ type entry struct {
 	// labelsFound are those that were checked last, labelsFit those of them that a Node can have.
 	labelsFound, labelsFit map[string]string
 	labelsRefused          []error
+	// glance is what a Glancer saw just before its last discovery; nil if that failed.
+	glance *Result
 	// busy is closed by the goroutine of a run that was given up; nil if there is none.
 	busy chan struct{}
 }
@@ -103,18 +105,30 @@ func rank(s Source) int {
 // Run runs the sources of the given names again, or all without names, and the Derivers if one of those found something new;
 // the report is of all sources. It returns when each has ended or is over its time, or when ctx is done.
 func (r *Runner) Run(ctx context.Context, names ...string) *Report {
+	return r.run(ctx, names, false)
+}
+
+// Poll is Run for when no event has told of a change: it leaves out those Glancers that see nothing new.
+func (r *Runner) Poll(ctx context.Context, names ...string) *Report {
+	return r.run(ctx, names, true)
+}
+
+func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
 	report := &Report{Took: map[string]time.Duration{}}
 	found := emptyFeatures()
 	for _, e := range r.sources {
 		_, derives := e.Source.(Deriver)
 		if derives && (report.Changed || !e.good) || len(names) == 0 || slices.Contains(names, e.Name()) {
 			start := time.Now()
-			result, err := r.discover(ctx, e, &found)
+			o := r.discover(ctx, e, &found, poll)
 			report.Took[e.Name()] = time.Since(start)
-			if err != nil {
-				report.Problems = append(report.Problems, Problem{Source: e.Name(), Err: err, Stale: e.good})
-			} else {
-				report.Changed = e.take(e.checkLabels(result)) || report.Changed
+			switch {
+			case o.err != nil:
+				e.glance = nil
+				report.Problems = append(report.Problems, Problem{Source: e.Name(), Err: o.err, Stale: e.good})
+			case !o.same:
+				e.glance = o.glance
+				report.Changed = e.take(e.checkLabels(o.result)) || report.Changed
 			}
 		}
 		for _, err := range e.last.Problems {
@@ -144,13 +158,13 @@ func (e *entry) take(result Result) bool {
 // discover runs one source in a goroutine of its own: a read of a hung device cannot be interrupted, only left behind. A
 // source that was left behind is not started again before it has come back, so there is never more than one goroutine for
 // each source.
-func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Features) (Result, error) {
+func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Features, poll bool) outcome {
 	if e.busy != nil {
 		select {
 		case <-e.busy:
 			e.busy = nil
 		default:
-			return Result{}, errors.New("still waits for an earlier read")
+			return outcome{err: errors.New("still waits for an earlier read")}
 		}
 	}
 	timeout := r.timeout
@@ -160,14 +174,11 @@ func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Feat
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 	defer cancel()
 
-	type outcome struct {
-		result Result
-		err    error
-	}
 	done := make(chan outcome, 1)
 	busy := make(chan struct{})
 	// What a Deriver sees must not change under it if it is left behind: found is merged into later.
 	seen := cloneFeatures(found, e.Source)
+	before := e.glance
 	go func() {
 		defer close(busy)
 		var o outcome
@@ -177,6 +188,10 @@ func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Feat
 			}
 			done <- o
 		}()
+		o.glance, o.same = glance(ctx, e.Source, r.host.WithContext(ctx), before)
+		if o.same = o.same && poll; o.same {
+			return
+		}
 		o.result, o.err = call(ctx, e.Source, r.host.WithContext(ctx), seen)
 	}()
 	select {
@@ -185,11 +200,38 @@ func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Feat
 			// The source went on to its end with reads that the deadline refused: what it found is not whole.
 			o.err = context.Cause(ctx)
 		}
-		return o.result, o.err
+		return o
 	case <-ctx.Done():
 		e.busy = busy
-		return Result{}, context.Cause(ctx)
+		return outcome{err: context.Cause(ctx)}
 	}
+}
+
+// outcome is what came of running one source.
+type outcome struct {
+	result Result
+	err    error
+	// glance is what a Glancer saw before, and same whether that was enough: then there is no result.
+	glance *Result
+	same   bool
+}
+
+// glance looks at what may have changed, and reports whether it has not. It comes before the discovery, so that what changes
+// in between is seen by the next one.
+func glance(ctx context.Context, s Source, h host.Host, before *Result) (*Result, bool) {
+	g, ok := s.(Glancer)
+	if !ok {
+		return nil, false
+	}
+	now, ok := g.Glance(ctx, h)
+	if !ok {
+		return nil, false
+	}
+	return &now, before != nil && SameFeatures(&before.Features, &now.Features) && sameProblems(before.Problems, now.Problems)
+}
+
+func sameProblems(a, b []error) bool {
+	return slices.EqualFunc(a, b, func(a, b error) bool { return a.Error() == b.Error() })
 }
 
 // checkLabels drops the labels that no Node can have, such as one made of a serial number with a slash in it, and says so:

@@ -28,6 +28,15 @@ type Deriver interface {
 	Derive(ctx context.Context, h host.Host, found *nfdv1alpha1.Features) (Result, error)
 }
 
+// Glancer is a Source of which little can change without an event of the kernel, and which can look at that little at a
+// fraction of the cost of a discovery. A poll of an idle machine is then some dozens of system calls, not thousands.
+type Glancer interface {
+	Source
+	// Glance returns what may have changed, in whatever features describe it: a Runner only compares them with those of the
+	// poll before. It returns false if nothing less than a discovery can tell.
+	Glance(ctx context.Context, h host.Host) (Result, bool)
+}
+
 // Prioritized is a Source whose labels win over those of sources of a lower priority. A Source without the method has
 // priority BuiltinPriority.
 type Prioritized interface {

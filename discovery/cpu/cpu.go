@@ -93,6 +93,19 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	return r, nil
 }
 
+// Glance reads what an administrator or a daemon sets: which CPUs are in use, and how fast they may be. Frequencies are
+// nearly always set for all CPUs alike, so the first policy speaks for the hundreds there may be.
+func (*Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
+	r := discovery.NewResult()
+	seen := map[string]string{}
+	for _, err := range discovery.ReadOptional(h, devicesDir, seen,
+		"online", "smt/active", "intel_pstate/status", "intel_pstate/no_turbo", "cpufreq/policy0/scaling_governor") {
+		r.Problem(err)
+	}
+	r.Attributes(Name, seen)
+	return r, true
+}
+
 // cpuid publishes capabilities: those of the CPUID instruction on x86, those that the kernel announces to programs in the
 // auxiliary vector elsewhere.
 func (s *Source) cpuid(r *discovery.Result, facts host.CPUFacts, info Info) {

@@ -72,6 +72,14 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	return r, nil
 }
 
+// Glance reads whether SELinux enforces its policy. The kernel announces modules that come and go, and the rest is settled
+// when the machine boots.
+func (s *Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
+	r := discovery.NewResult()
+	selinux(&r, h)
+	return r, true
+}
+
 func (s *Source) version(r *discovery.Result, release string) {
 	v := ParseVersion(release)
 	r.Attributes(VersionFeature, v)

@@ -57,7 +57,10 @@ type Config struct {
 }
 
 // Source reads feature files and runs hooks.
-type Source struct{ config Config }
+type Source struct {
+	config Config
+	expiry time.Time // when the first of the lines that hold for a while ceases to; zero if there are none
+}
 
 // New returns the source.
 func New(config Config) *Source {
@@ -106,7 +109,35 @@ func (s *Source) Discover(ctx context.Context, h host.Host) (discovery.Result, e
 	result.Attributes(PlainFeature, out.features)
 	result.Labels = maps.Clone(out.labels)
 	result.Problems = out.problems
+	s.expiry = out.expiry
 	return result, nil
+}
+
+// Glance describes the feature files without reading them, and looks at the clock. What hooks print can change at any time.
+func (s *Source) Glance(ctx context.Context, h host.Host) (discovery.Result, bool) {
+	if s.config.HooksEnabled || !s.expiry.IsZero() && !s.config.Now().Before(s.expiry) {
+		return discovery.Result{}, false
+	}
+	if s.config.Files != nil {
+		h = s.config.Files.WithContext(ctx)
+	}
+	r := discovery.NewResult()
+	names, err := h.ReadDir(s.config.Directory)
+	if len(names) > MaxFiles {
+		return r, false // this many are a mistake, which a discovery reports
+	}
+	r.Problem(host.Present(err))
+	seen := make(map[string]string, len(names))
+	for _, name := range names {
+		info, err := h.Stat(s.config.Directory + "/" + name)
+		if err != nil {
+			r.Problem(err)
+			continue
+		}
+		seen[name] = fmt.Sprint(info.Size(), info.Mode(), info.ModTime().UnixNano())
+	}
+	r.Attributes(Name, seen)
+	return r, true
 }
 
 func (s *Source) readFiles(h host.Host, out *elements) error {

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -279,4 +280,39 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestPollSeesFilesAndTheirExpiry(t *testing.T) {
+	root, now := t.TempDir(), noon
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, "features.d", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(root, "features.d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write("a", "# +expiry-time=2026-01-01T12:05:00Z\nsoon\n# +expiry-time=2026-01-01T13:00:00Z\nlater\n")
+	own := host.Real(host.Paths{Root: root})
+	src := New(Config{Directory: "features.d", Files: &own, Now: func() time.Time { return now }})
+	r := discovery.NewRunner(host.Host{}, []discovery.Source{src}, discovery.Everything)
+	poll := func(changed bool, want ...string) {
+		t.Helper()
+		report := r.Poll(t.Context())
+		if got := slices.Sorted(maps.Keys(report.Labels)); report.Changed != changed || !slices.Equal(got, want) {
+			t.Errorf("changed %t, labels %v, want %t, %v", report.Changed, got, changed, want)
+		}
+	}
+	poll(true, "later", "soon")
+	poll(false, "later", "soon")
+	now = noon.Add(5 * time.Minute)
+	poll(true, "later")
+	poll(false, "later")
+	write("b", "new\n")
+	poll(true, "later", "new")
+	write("b", "other\n")
+	poll(true, "later", "other")
+	now = noon.Add(time.Hour)
+	poll(true, "other")
 }

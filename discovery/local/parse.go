@@ -16,6 +16,7 @@ type elements struct {
 	prefixes         []string          // of the names that this file may give; nil are all
 	problems         []error
 	now              time.Time
+	expiry           time.Time // the first one of those lines that hold now; zero if all hold for ever
 }
 
 func (e *elements) problem(err error) { e.problems = append(e.problems, err) }
@@ -60,8 +61,16 @@ func (e *elements) parse(origin string, data []byte) {
 		}
 		if expiry.IsZero() || e.now.Before(expiry) {
 			e.add(where, line, noFeature, noLabel)
+			e.expires(expiry)
 		}
 		noFeature, noLabel = false, false
+	}
+}
+
+// expires takes note of the end of a line; zero is never.
+func (e *elements) expires(at time.Time) {
+	if !at.IsZero() && (e.expiry.IsZero() || at.Before(e.expiry)) {
+		e.expiry = at
 	}
 }
 

@@ -47,6 +47,16 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	return r, nil
 }
 
+// Glance reads what an administrator or a hypervisor sets. Huge pages of a NUMA node are part of those of the machine.
+func (Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
+	r := discovery.NewResult()
+	total(&r, h)
+	swap(&r, h)
+	hugePages(&r, h)
+	transparentHugePages(&r, h)
+	return r, true
+}
+
 // numa counts the NUMA nodes, see Documentation/ABI/stable/sysfs-devices-node. A kernel without NUMA has no such bus.
 func numa(r *discovery.Result, h host.Host) {
 	nodes, err := h.ReadDir("sys/bus/node/devices")

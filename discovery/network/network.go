@@ -24,27 +24,31 @@ const (
 const classDir = "sys/class/net"
 
 // Source discovers network interfaces.
-type Source struct{}
+type Source struct {
+	dirs map[string]string // without links, by name of the interface, as they were found last
+}
 
 // New returns the source.
-func New() Source { return Source{} }
+func New() *Source { return &Source{} }
 
 // Name is "network".
-func (Source) Name() string { return Name }
+func (*Source) Name() string { return Name }
 
 // Discover reads the interfaces of the network namespace that sysfs was mounted in.
-func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
+func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
 	names, err := discovery.ListDevices(h, classDir)
 	if err != nil {
 		return r, err
 	}
 	devices, virtual := []map[string]string{}, []map[string]string{}
+	s.dirs = make(map[string]string, len(names))
 	for _, name := range names {
-		if name == "bonding_masters" {
-			continue // a file of the bonding driver among the interfaces
+		if name == bondingMasters {
+			continue
 		}
 		dir := h.Resolve(classDir + "/" + name)
+		s.dirs[name] = dir
 		physical, err := h.Exists(dir + "/device")
 		r.Problem(err)
 
@@ -67,6 +71,36 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	r.Instances(VirtualFeature, virtual)
 	return r, nil
 }
+
+// Glance looks which interfaces there are, and at their links. It is for a worker that hears of devices but not of links,
+// since it lives in a network namespace of its own, as pods do. An MTU that is set is left to the next discovery.
+func (s *Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
+	r := discovery.NewResult()
+	names, err := discovery.ListDevices(h, classDir)
+	r.Problem(err)
+	links := make(map[string]string, 2*len(names))
+	for _, name := range names {
+		if name == bondingMasters {
+			continue
+		}
+		dir, known := s.dirs[name]
+		if !known {
+			return r, false
+		}
+		// What has no link has no speed either, and asking a driver for it may take a while.
+		link := map[string]string{}
+		discovery.ReadOptional(h, dir, link, "operstate")
+		if link["operstate"] == "up" {
+			discovery.ReadOptional(h, dir, link, "speed")
+		}
+		links[name] = link["operstate"] + " " + link["speed"]
+	}
+	r.Attributes(Name, links)
+	return r, true
+}
+
+// bondingMasters is a file of the bonding driver among the interfaces.
+const bondingMasters = "bonding_masters"
 
 func readInto(r *discovery.Result, h host.Host, dir string, iface map[string]string, names ...string) {
 	for _, err := range discovery.ReadOptional(h, dir, iface, names...) {

@@ -61,6 +61,14 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	return r, nil
 }
 
+// Glance reads what an upgrade changes. What the firmware says of the hardware is settled when the machine boots.
+func (Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
+	r := discovery.NewResult()
+	osRelease(&r, h)
+	r.Attributes(NameFeature, map[string]string{"nodename": h.System.NodeName()})
+	return r, true
+}
+
 // tpm looks for a trusted platform module, see Documentation/ABI/stable/sysfs-class-tpm. The kernel numbers them; the first
 // is the one that measured the boot. The major version is known since Linux 5.6.
 func tpm(r *discovery.Result, h host.Host) {

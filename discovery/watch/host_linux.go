@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,6 +81,12 @@ func Open(targets []Target) (*Host, []error) {
 // Files reports whether the targets are watched.
 func (h *Host) Files() bool { return h.files != nil }
 
+// Devices reports whether the kernel's events of devices, modules, CPUs and memory are heard: it sends them only to those
+// who listen in the initial user namespace (uevent_net_broadcast_untagged).
+func (h *Host) Devices() bool {
+	return initialUserNamespace() && slices.ContainsFunc(h.inputs, func(in input) bool { return in.name == kernelEvents })
+}
+
 // Covered returns the sources of a host of which every change is heard, so that they need no polling.
 func (h *Host) Covered(of host.Host) []string {
 	return h.covered(initialUserNamespace(), SameNetwork(of))
@@ -89,7 +96,6 @@ func (h *Host) covered(privileged, sameNetwork bool) []string {
 	var sources []string
 	for _, in := range h.inputs {
 		switch {
-		// The kernel tells of devices only those who listen in the initial user namespace (uevent_net_broadcast_untagged).
 		case in.name == kernelEvents && privileged:
 			sources = append(sources, deviceSources...)
 		case in.name == networkLinks && sameNetwork:

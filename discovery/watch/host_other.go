@@ -20,6 +20,9 @@ func Open([]Target) (*Host, []error) {
 // Files is false.
 func (*Host) Files() bool { return false }
 
+// Devices is false.
+func (*Host) Devices() bool { return false }
+
 // Covered is nothing.
 func (*Host) Covered(host.Host) []string { return nil }
 
