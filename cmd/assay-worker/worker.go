@@ -38,6 +38,7 @@ type worker struct {
 	runner   *discovery.Runner
 	sources  []string        // names of those that the runner may run
 	covered  []string        // names of those whose changes are heard
+	glances  bool            // events tell what a Glancer does not look at
 	polls    int             // since everything was discovered last
 	problems map[string]bool // reported already, so that they are logged once and not at each discovery
 	damper   damp.Damper
@@ -173,7 +174,7 @@ func (w *worker) republish(ctx context.Context) error {
 
 // once discovers and publishes once.
 func (w *worker) once(ctx context.Context, stdout io.Writer) error {
-	c, _ := w.discover(ctx)
+	c, _ := w.discover(ctx, false)
 	if w.opt.output != "" {
 		if err := export(stdout, w.opt.output, w.node, namespace(w.opt), c); err != nil {
 			return err
@@ -194,8 +195,9 @@ func (w *worker) once(ctx context.Context, stdout io.Writer) error {
 func (w *worker) loop(ctx context.Context, events <-chan []string) {
 	var names []string // none are all
 	var again <-chan time.Time
+	glance := false
 	for due := true; ; {
-		if c, changed := w.discover(ctx, names...); changed && ctx.Err() == nil {
+		if c, changed := w.discover(ctx, glance, names...); changed && ctx.Err() == nil {
 			forgetCode() // the code of the sources, before that of publishing is mapped
 			w.publishing.hand(c)
 		}
@@ -210,15 +212,16 @@ func (w *worker) loop(ctx context.Context, events <-chan []string) {
 		case <-ctx.Done():
 			return
 		case <-quiet:
-			names, due = nothing, false
+			names, due, glance = nothing, false, false
 		case <-again:
 			names, due = w.poll(), true
+			glance = w.glances && names != nil
 			if w.untrimmed.Swap(false) {
 				giveBack()
 			}
 		case event := <-events:
 			names = w.affected(ctx, event)
-			due = names == nil
+			due, glance = names == nil, false
 			w.log.Debug("something happened", "sources", event)
 		}
 	}
@@ -274,7 +277,7 @@ func (w *worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []s
 	for _, err := range errs {
 		w.log.Warn("some events are not heard; polling goes on", "error", err)
 	}
-	w.covered = h.Covered(w.host)
+	w.covered, w.glances = h.Covered(w.host), h.Devices()
 	if h.Files() { // of which custom rules are made
 		w.covered = append(w.covered, custom.Name)
 	}
@@ -292,11 +295,16 @@ func (w *worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []s
 	return events
 }
 
-// discover runs the named sources, or all, and reports whether the result is new.
-func (w *worker) discover(ctx context.Context, names ...string) (publish.Content, bool) {
+// discover runs the named sources, or all, and reports whether the result is new. A glance leaves out sources of which
+// nothing has changed that an event would not have told.
+func (w *worker) discover(ctx context.Context, glance bool, names ...string) (publish.Content, bool) {
 	start := time.Now()
 	w.metrics.discovering()
-	report := w.runner.Run(ctx, names...)
+	run := w.runner.Run
+	if glance {
+		run = w.runner.Poll
+	}
+	report := run(ctx, names...)
 	took := time.Since(start)
 	w.metrics.discovered(took)
 	if w.found && !report.Changed && w.release == 0 {
