@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,7 +19,10 @@ import (
 // Authenticator names the user of a bearer token. An error means that the token is not valid, or that nobody knows.
 type Authenticator func(ctx context.Context, token string) (user string, err error)
 
-var errUnauthenticated = errors.New("show a client certificate or a bearer token")
+var (
+	errUnauthenticated = errors.New("show a client certificate or a bearer token")
+	errBadToken        = errors.New("nobody knows it")
+)
 
 // authenticated lets those through who may ask. Without a certificate of its own the server listens on a loopback address,
 // where whoever can reach it is in the same pod.
@@ -29,11 +33,13 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, err := s.user(r)
 		if err != nil {
+			s.opts.Refused(fmt.Errorf("%s: %w", r.RemoteAddr, err))
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, err.Error(), http.StatusUnauthorized)
+			http.Error(w, errUnauthenticated.Error(), http.StatusUnauthorized) // why, is nothing for strangers
 			return
 		}
 		if len(s.opts.Allowed) > 0 && !slices.Contains(s.opts.Allowed, user) {
+			s.opts.Refused(fmt.Errorf("%s: %q is not among those who may ask", r.RemoteAddr, user))
 			http.Error(w, "this user may not ask here", http.StatusForbidden)
 			return
 		}
@@ -52,9 +58,21 @@ func (s *Server) user(r *http.Request) (string, error) {
 	}
 	user, err := s.opts.Authenticate(r.Context(), token)
 	if err != nil {
-		return "", errUnauthenticated // why, is nothing for strangers
+		return "", fmt.Errorf("the bearer token is not good: %w", err)
 	}
 	return user, nil
+}
+
+// handshakes hands on what net/http says of failed TLS handshakes.
+type handshakes struct{ refused func(error) }
+
+// Write implements io.Writer for a log.Logger, which calls it once a line.
+func (h handshakes) Write(line []byte) (int, error) {
+	// Those who hang up before they have said anything are port scanners and probes of load balancers.
+	if text := strings.TrimSpace(string(line)); strings.Contains(text, "TLS handshake error") && !strings.HasSuffix(text, ": EOF") {
+		h.refused(errors.New(strings.TrimPrefix(text, "http: ")))
+	}
+	return len(line), nil
 }
 
 // StaticToken returns an Authenticator that knows one token, which read returns anew each time: a mounted Secret changes. Who
@@ -67,7 +85,7 @@ func StaticToken(user string, read func() (string, error)) Authenticator {
 		}
 		have, need := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(strings.TrimSpace(want)))
 		if strings.TrimSpace(want) == "" || subtle.ConstantTimeCompare(have[:], need[:]) != 1 {
-			return "", errUnauthenticated
+			return "", errBadToken
 		}
 		return user, nil
 	}
@@ -105,7 +123,7 @@ func Reviewed(review func(context.Context, *authenticationv1.TokenReview) error,
 			return "", err
 		}
 		if !tr.Status.Authenticated {
-			return "", errUnauthenticated
+			return "", errBadToken
 		}
 		mu.Lock()
 		defer mu.Unlock()

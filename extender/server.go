@@ -68,6 +68,9 @@ type Options struct {
 	// Observe is told of every answer: the question ("filter", …), the result ("ok", "error", "refused") and how long it
 	// took, waiting included. Nil ignores it.
 	Observe func(verb, result string, took time.Duration)
+	// Refused is told why somebody may not ask: a handshake that failed, no or foreign credentials. Whoever asks is not told
+	// as much. Nil ignores it.
+	Refused func(error)
 }
 
 // Server answers over HTTP.
@@ -91,6 +94,9 @@ func New(d *Decider, o Options) (*Server, error) {
 	}
 	if o.Observe == nil {
 		o.Observe = func(string, string, time.Duration) {}
+	}
+	if o.Refused == nil {
+		o.Refused = func(error) {}
 	}
 	return &Server{opts: o, decider: d, slots: semaphore.NewWeighted(maxInFlight)}, nil
 }
@@ -142,7 +148,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) (err error) {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          log.New(io.Discard, "", 0), // failed handshakes of port scanners are nobody's news
+		ErrorLog:          log.New(handshakes{s.opts.Refused}, "", 0),
 	}
 	done := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {

@@ -116,9 +116,11 @@ func question(t testing.TB) []byte {
 func TestAsksWhoAsks(t *testing.T) {
 	ours, foreign := newAuthority(t), newAuthority(t)
 	serving := ours.sign(t, "extender", time.Now().Add(time.Hour))
+	refusals := make(chan string, 10)
 	addr, _ := serve(t, decider(t), extender.Options{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
 		ClientCAs:      ours.pool(),
+		Refused:        func(err error) { refusals <- err.Error() },
 		Authenticate:   extender.StaticToken("prometheus", func() (string, error) { return "secret\n", nil }),
 		Allowed:        []string{"system:kube-scheduler", "prometheus"},
 		Metrics:        http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }),
@@ -131,18 +133,19 @@ func TestAsksWhoAsks(t *testing.T) {
 		path  string
 		max   uint16
 		want  int
+		log   string
 	}{
 		"scheduler":           {cert: ptr(ours.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: 200},
-		"another user":        {cert: ptr(ours.sign(t, "system:node:n1", hour)), path: "/filter", want: 403},
-		"expired certificate": {cert: ptr(ours.sign(t, "system:kube-scheduler", time.Now().Add(-time.Hour))), path: "/filter", want: refused},
-		"foreign certificate": {cert: ptr(foreign.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: refused},
-		"nobody":              {path: "/filter", want: 401},
-		"nobody's metrics":    {path: "/metrics", want: 401},
-		"nobody's features":   {path: "/v1/nodes/n1/features", want: 401},
+		"another user":        {cert: ptr(ours.sign(t, "system:node:n1", hour)), path: "/filter", want: 403, log: `"system:node:n1" is not among those who may ask`},
+		"expired certificate": {cert: ptr(ours.sign(t, "system:kube-scheduler", time.Now().Add(-time.Hour))), path: "/filter", want: refused, log: "certificate has expired"},
+		"foreign certificate": {cert: ptr(foreign.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: refused, log: "signed by unknown authority"},
+		"nobody":              {path: "/filter", want: 401, log: "show a client certificate or a bearer token"},
+		"nobody's metrics":    {path: "/metrics", want: 401, log: "show a client certificate or a bearer token"},
+		"nobody's features":   {path: "/v1/nodes/n1/features", want: 401, log: "show a client certificate or a bearer token"},
 		"nobody's health":     {path: "/healthz", want: 200},
 		"token":               {token: "secret", path: "/metrics", want: 200},
-		"wrong token":         {token: "guess", path: "/metrics", want: 401},
-		"old TLS":             {path: "/healthz", max: tls.VersionTLS12, want: refused},
+		"wrong token":         {token: "guess", path: "/metrics", want: 401, log: "the bearer token is not good: nobody knows it"},
+		"old TLS":             {path: "/healthz", max: tls.VersionTLS12, want: refused, log: "unsupported versions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &tls.Config{RootCAs: ours.pool(), MaxVersion: test.max} //nolint:gosec // on purpose
@@ -169,6 +172,13 @@ func TestAsksWhoAsks(t *testing.T) {
 			}
 			if got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
+			}
+			if test.log == "" {
+				if len(refusals) > 0 {
+					t.Errorf("the administrator reads %q", <-refusals)
+				}
+			} else if text := <-refusals; !strings.Contains(text, test.log) {
+				t.Errorf("the administrator reads %q, want %q", text, test.log)
 			}
 		})
 	}
