@@ -31,7 +31,7 @@ build: ## Build the programs into bin/
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: test
-test: test-unit test-race test-integration test-chart ## Run all tests: unit tests first, then those that need a control plane
+test: test-unit test-race test-integration test-chart test-node ## Run all tests: unit tests first, then those that need a control plane
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go
@@ -109,6 +109,7 @@ test-chart: ## Test the images and the chart: its templates, schema and renderin
 	@echo "== images and chart"
 	@go test -C hack/images ./...
 	@go test -C hack/chart ./...
+	@go test -C hack/helm3 ./...
 
 .PHONY: test-node
 test-node: ## Install the chart on a real node: kubelet and containerd in namespaces of their own (Linux, root; skipped elsewhere)
