@@ -144,7 +144,7 @@ func (e *evaluation) run(r *rule) *result {
 		return &result{partial: e.partial}
 	}
 	e.result = &result{matched: true, rejected: r.rejected, partial: e.partial}
-	if n := len(r.vars) + len(r.labels) + len(r.annotations) + len(r.resources); n > 0 && r.loop == nil {
+	if n := r.assignments(); n > 0 && r.loop == nil && r.varsTemplate == nil && r.labelsTemplate == nil {
 		e.result.outputs = make([]output, 0, n)
 	}
 	before := e.ruleBudget

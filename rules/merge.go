@@ -65,7 +65,8 @@ type lateOutput struct {
 
 // claim is who gave a key its value.
 type claim struct {
-	rule     *rule // nil: a NodeFeature
+	key      string // empty: nobody any more
+	rule     *rule  // nil: a NodeFeature
 	how      string
 	priority int32
 }
@@ -80,26 +81,73 @@ func (c claim) ref() Ref {
 // keyspace is one of the maps that outputs go into.
 type keyspace struct {
 	values map[string]string
-	claims map[string]claim
+	claims []claim
+	// at finds a claim by its key. It is made for the first key that two rules write: usually there is none, and a second
+	// map costs as much as the first.
+	at map[string]int
 }
 
 func newKeyspace(size int) *keyspace {
 	if size == 0 {
 		return &keyspace{}
 	}
-	return &keyspace{values: make(map[string]string, size), claims: make(map[string]claim, size)}
+	return &keyspace{values: make(map[string]string, size), claims: make([]claim, 0, size)}
 }
 
-func (k *keyspace) set(key, value string, c claim) {
-	if k.values == nil {
-		k.values, k.claims = map[string]string{}, map[string]claim{}
+// held returns the claim on a key, while results are merged.
+func (k *keyspace) held(key string) (c claim, taken bool) {
+	if _, taken = k.values[key]; !taken {
+		return claim{}, false
 	}
-	k.values[key], k.claims[key] = value, c
+	return k.claims[k.place(key)], true
+}
+
+// place is where the claim on a key is that is taken.
+func (k *keyspace) place(key string) int {
+	if k.at == nil {
+		k.at = make(map[string]int, len(k.claims))
+		for i := range k.claims {
+			k.at[k.claims[i].key] = i
+		}
+	}
+	return k.at[key]
+}
+
+// find returns the claim on a key. Unlike held it changes nothing, so outcomes may be asked by several at once.
+func (k *keyspace) find(key string) (claim, bool) {
+	i := slices.IndexFunc(k.claims, func(c claim) bool { return c.key == key && key != "" })
+	if i < 0 {
+		return claim{}, false
+	}
+	return k.claims[i], true
+}
+
+func (k *keyspace) set(value string, c claim) {
+	if _, taken := k.values[c.key]; !taken {
+		k.add(value, c)
+		return
+	}
+	k.claims[k.place(c.key)], k.values[c.key] = c, value
+}
+
+// add is set for a key that is not taken.
+func (k *keyspace) add(value string, c claim) {
+	if k.values == nil {
+		k.values = map[string]string{}
+	}
+	if k.at != nil {
+		k.at[c.key] = len(k.claims)
+	}
+	k.claims, k.values[c.key] = append(k.claims, c), value
 }
 
 func (k *keyspace) unset(key string) {
+	if _, taken := k.values[key]; !taken {
+		return
+	}
+	k.claims[k.place(key)].key = ""
+	delete(k.at, key)
 	delete(k.values, key)
-	delete(k.claims, key)
 }
 
 // merger collects the results of all rules.
@@ -159,7 +207,7 @@ func (m *merger) request(o *Outcome) {
 			m.rejected = append(m.rejected, Rejection{Kind: KindLabel, Key: name, Reason: reason})
 			continue
 		}
-		m.spaces[KindLabel].set(verdict.Key, value, claim{how: requestedBy, priority: lowestPriority})
+		m.spaces[KindLabel].set(value, claim{key: verdict.Key, how: requestedBy, priority: lowestPriority})
 	}
 }
 
@@ -191,8 +239,8 @@ func withRef(list []Rejection, ref Ref) []Rejection {
 // apply carries out one output, unless a rule of higher priority keeps the key. Among equals the later one has its way.
 func (m *merger) apply(out *output, r *rule) {
 	space := m.spaces[out.kind]
-	mine := claim{r, out.how, r.set.priority}
-	held, taken := space.claims[out.key]
+	mine := claim{out.key, r, out.how, r.set.priority}
+	held, taken := space.held(out.key)
 	switch out.op {
 	case opDelete:
 		if taken && held.priority <= mine.priority {
@@ -201,18 +249,22 @@ func (m *merger) apply(out *output, r *rule) {
 		return
 	case opAppend, opAppendUnique:
 		mine.priority = max(held.priority, mine.priority)
-		space.set(out.key, appendItem(space.values[out.key], out.value, out.op == opAppendUnique), mine)
+		space.set(appendItem(space.values[out.key], out.value, out.op == opAppendUnique), mine)
+		return
+	}
+	if !taken {
+		space.add(out.value, mine)
 		return
 	}
 	kept, lost := mine, held
-	if taken && held.priority > mine.priority {
+	if held.priority > mine.priority {
 		kept, lost = held, mine
 	}
-	if taken && held.rule != nil && held.rule.set != r.set && space.values[out.key] != out.value {
+	if held.rule != nil && held.rule.set != r.set && space.values[out.key] != out.value {
 		m.conflicts = append(m.conflicts, Conflict{out.kind, out.key, kept.ref(), lost.ref()})
 	}
 	if kept == mine {
-		space.set(out.key, out.value, mine)
+		space.set(out.value, mine)
 	}
 }
 

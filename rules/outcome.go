@@ -167,7 +167,7 @@ func (o *Outcome) Origin(kind Kind, key string) (Origin, bool) {
 	if space == nil {
 		return Origin{}, false
 	}
-	c, ok := space.claims[key]
+	c, ok := space.find(key)
 	return Origin{Ref: c.ref(), How: c.how}, ok
 }
 

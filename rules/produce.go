@@ -229,7 +229,7 @@ func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, tak
 		}
 		maps.Copy(all, values)
 	}
-	e.result.outputs = slices.Grow(e.result.outputs, len(all))
+	e.result.outputs = slices.Grow(e.result.outputs, len(all)+r.assignments())
 	for _, name := range sortedKeys(all) {
 		take(name, all[name])
 	}

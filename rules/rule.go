@@ -44,6 +44,11 @@ type rule struct {
 	pure           bool // depends on nothing but reads
 }
 
+// assignments is how many outputs a rule has besides those of templates and actions.
+func (r *rule) assignments() int {
+	return len(r.vars) + len(r.labels) + len(r.annotations) + len(r.resources)
+}
+
 // assignment gives a key a value.
 type assignment struct {
 	kind       Kind

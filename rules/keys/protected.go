@@ -62,22 +62,34 @@ var protectedBareKeys = map[string]string{
 // protectedBy returns why a key is protected; empty if it is not.
 func (p *Policy) protectedBy(key string) string {
 	namespace, _ := Split(key)
-	if namespace == "" {
-		if why := protectedBareKeys[key]; why != "" {
-			return why
+	if why := protectedAlways(namespace, key); why != "" {
+		return why
+	}
+	for _, entry := range p.Protected {
+		if entry == key || covers(entry, namespace) {
+			return "the administrator protects " + entry
 		}
-	} else if why := protectedKeys[key]; why != "" {
+	}
+	return ""
+}
+
+// protectedAlways returns why a key is protected whatever the policy says; empty if it is not.
+func protectedAlways(namespace, key string) string {
+	switch {
+	case namespace == "":
+		return protectedBareKeys[key]
+	case namespace == nfdv1alpha1.FeatureLabelNamespace:
+		return "" // where most keys are, and nothing below applies
+	case !reserved(namespace) && !within(namespace, assayv1alpha1.GroupName):
+		return "" // vendors' own
+	}
+	if why := protectedKeys[key]; why != "" {
 		return why
 	}
 	for i := range protectedNamespaces {
 		entry := &protectedNamespaces[i]
 		if namespace == entry.namespace || entry.below && within(namespace, entry.namespace) {
 			return entry.why
-		}
-	}
-	for _, entry := range p.Protected {
-		if entry == key || covers(entry, namespace) {
-			return "the administrator protects " + entry
 		}
 	}
 	return ""

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
 // Lengths in bytes that the API server takes (apimachinery's validation of qualified names and label values).
@@ -28,8 +30,10 @@ func faultOfKey(key string) string {
 		if key[i] != '/' {
 			continue
 		}
-		if fault := faultOfNamespace(key[:i]); fault != "" {
-			return fault
+		if namespace := key[:i]; namespace != nfdv1alpha1.FeatureLabelNamespace { // that of nearly all keys, and sound
+			if fault := faultOfNamespace(namespace); fault != "" {
+				return fault
+			}
 		}
 		name = key[i+1:]
 		break

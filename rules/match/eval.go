@@ -235,7 +235,9 @@ func (e *evaluation) column(x *expression, c *facts.Column, left, hits bitset, s
 			problems++
 		}
 	}
-	c.Mark(marks, hits)
+	if !marks.empty() {
+		c.Mark(marks, hits)
+	}
 	if problems == 0 {
 		return nil
 	}
