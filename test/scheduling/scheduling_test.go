@@ -56,6 +56,7 @@ func TestScheduling(t *testing.T) {
 		{"PolicyAppliesToItsNamespaceOnly", w.policy},
 		{"PodsWithoutTheMarkerNeverReachTheExtender", w.marker},
 		{"ShippedPoliciesDoWhatTheirLanguageAllows", w.policies},
+		{"SchedulersShowTheirCertificatesAndAreToldWhatIsWrongWithThem", w.certificates},
 		{"AFailingExtenderHoldsPodsOrLetsThemThroughAsConfigured", w.failing},
 	} {
 		t.Run(test.name, test.run)

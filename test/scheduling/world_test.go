@@ -46,9 +46,10 @@ const ownNamespace = "assay-system"
 // world is a cluster of many nodes without kubelets, an extender, and a proxy in front of it that counts and can break.
 type world struct {
 	*cluster.Cluster
-	api   client.WithWatch
-	proxy *proxy
-	view  *fleet.View
+	api     client.WithWatch
+	proxy   *proxy
+	view    *fleet.View
+	decider *extender.Decider
 	// direct is the address of the extender itself, answers how many it has given, and spent how long it took for them in
 	// nanoseconds.
 	direct         string
@@ -102,7 +103,8 @@ func (w *world) startExtender(t testing.TB, n int) {
 	}
 	known := asks.New(rules.Options{})
 	follower := follow.New(w.view, follow.Options{Gather: feed.Gather{Namespace: ownNamespace}})
-	server, err := extender.New(&extender.Decider{View: w.view, Asks: known}, extender.Options{
+	w.decider = &extender.Decider{View: w.view, Asks: known}
+	server, err := extender.New(w.decider, extender.Options{
 		Addr:    "127.0.0.1:0",
 		Observe: func(_, _ string, took time.Duration) { w.answers.Add(1); w.spent.Add(int64(took)) },
 		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
