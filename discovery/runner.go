@@ -64,6 +64,8 @@ type Runner struct {
 	host    host.Host
 	sources []*entry
 	timeout time.Duration
+	// last is what was reported last: as long as nothing has changed it need not be put together again.
+	last *Report
 }
 
 // entry is a source with its selection and what it found last.
@@ -115,12 +117,11 @@ func (r *Runner) Poll(ctx context.Context, names ...string) *Report {
 
 func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
 	report := &Report{Took: map[string]time.Duration{}}
-	found := emptyFeatures()
-	for _, e := range r.sources {
+	for i, e := range r.sources {
 		_, derives := e.Source.(Deriver)
 		if derives && (report.Changed || !e.good) || len(names) == 0 || slices.Contains(names, e.Name()) {
 			start := time.Now()
-			o := r.discover(ctx, e, &found, poll)
+			o := r.discover(ctx, e, r.sources[:i], poll)
 			report.Took[e.Name()] = time.Since(start)
 			switch {
 			case o.err != nil:
@@ -134,10 +135,13 @@ func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
 		for _, err := range e.last.Problems {
 			report.Problems = append(report.Problems, Problem{Source: e.Name(), Err: err})
 		}
-		merge(&found, &e.last.Features)
 	}
-	report.Features = r.published()
-	report.Labels = r.labels()
+	if report.Changed || r.last == nil {
+		report.Features, report.Labels = r.published(), r.labels()
+	} else {
+		report.Features, report.Labels = r.last.Features, r.last.Labels
+	}
+	r.last = report
 	slices.SortStableFunc(report.Problems, func(a, b Problem) int {
 		return strings.Compare(a.String(), b.String())
 	})
@@ -158,7 +162,7 @@ func (e *entry) take(result Result) bool {
 // discover runs one source in a goroutine of its own: a read of a hung device cannot be interrupted, only left behind. A
 // source that was left behind is not started again before it has come back, so there is never more than one goroutine for
 // each source.
-func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Features, poll bool) outcome {
+func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll bool) outcome {
 	if e.busy != nil {
 		select {
 		case <-e.busy:
@@ -176,8 +180,7 @@ func (r *Runner) discover(ctx context.Context, e *entry, found *nfdv1alpha1.Feat
 
 	done := make(chan outcome, 1)
 	busy := make(chan struct{})
-	// What a Deriver sees must not change under it if it is left behind: found is merged into later.
-	seen := cloneFeatures(found, e.Source)
+	seen := seenBy(e.Source, earlier)
 	before := e.glance
 	go func() {
 		defer close(busy)
@@ -301,16 +304,16 @@ func priority(s Source) int {
 
 func emptyFeatures() nfdv1alpha1.Features { return NewResult().Features }
 
-// cloneFeatures copies the outer maps for a Deriver; other sources do not look.
-func cloneFeatures(f *nfdv1alpha1.Features, s Source) *nfdv1alpha1.Features {
+// seenBy returns what a Deriver sees of the sources before it; other sources do not look.
+func seenBy(s Source, earlier []*entry) *nfdv1alpha1.Features {
 	if _, ok := s.(Deriver); !ok {
 		return nil
 	}
-	return &nfdv1alpha1.Features{
-		Flags:      maps.Clone(f.Flags),
-		Attributes: maps.Clone(f.Attributes),
-		Instances:  maps.Clone(f.Instances),
+	found := emptyFeatures()
+	for _, e := range earlier {
+		merge(&found, &e.last.Features)
 	}
+	return &found
 }
 
 // merge adds the features of one source to those of others. Sources have domains of their own, so sets of one name meet
