@@ -149,11 +149,11 @@ func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
 					}
 					seen[id] = true
 					kind := schema.FromAPIVersionAndKind(object["apiVersion"].(string), object["kind"].(string))
-					if kind.Group == "cert-manager.io" || kind.Group == "monitoring.coreos.com" {
-						continue // not of Kubernetes
-					}
 					if err := known.Validate(kind, asJSON(t, object)); err != nil {
 						t.Errorf("%s: %v", id, err)
+					}
+					if !scheme.Recognizes(kind) {
+						continue // of an operator
 					}
 					data, err := yaml.Marshal(object)
 					if err != nil {
@@ -177,6 +177,7 @@ func TestSchemasRefuse(t *testing.T) {
 		"MissingField":      {`{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 1}}`, "v9"},
 		"NoSuchKind":        {`{apiVersion: policy/v1beta1, kind: PodDisruptionBudget, metadata: {name: a}}`, "v9"},
 		"KindOfAnother":     {`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: a}}`, "v1.36"},
+		"UnknownOfOperator": {`{apiVersion: monitoring.coreos.com/v1, kind: PodMonitor, metadata: {name: a}, spec: {selector: {}, endpoints: []}}`, "v9"},
 		"IntOrString":       {`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a}, spec: {maxUnavailable: 1, minAvailable: 10%}}`, ""},
 		"FieldOfAllPresent": {`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostUsers: false, containers: [{name: b}]}}`, ""},
 	} {

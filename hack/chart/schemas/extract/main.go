@@ -1,4 +1,5 @@
-// Command extract writes the files of package schemas from the modules of Kubernetes, which it has the go command download.
+// Command extract writes the files of package schemas from modules of Kubernetes and of operators, which it has the go command
+// download.
 package main
 
 import (
@@ -8,12 +9,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/assay-project/assay/hack/chart/schemas"
 )
@@ -29,16 +32,17 @@ func run() error {
 	if len(os.Args) != 2 {
 		return errors.New("say into which directory")
 	}
+	dir := os.Args[1]
 	found := map[string]bool{}
 	for _, source := range schemas.Sources {
-		extract, err := from(source)
+		extract, err := fromOpenAPI(source)
 		if err != nil {
 			return fmt.Errorf("Kubernetes %s: %w", source.Version, err)
 		}
 		for kind := range extract.Kinds {
 			found[kind] = true
 		}
-		if err := write(filepath.Join(os.Args[1], source.Version+".json.gz"), extract); err != nil {
+		if err := write(dir, extract); err != nil {
 			return err
 		}
 	}
@@ -47,15 +51,31 @@ func run() error {
 			return fmt.Errorf("no version has %s", kind)
 		}
 	}
+	for _, operator := range schemas.Operators {
+		extract, err := fromDefinitions(operator)
+		if err != nil {
+			return fmt.Errorf("%s: %w", operator.Module, err)
+		}
+		if err := write(dir, extract); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// from reads the definitions that the kinds need out of a module.
-func from(source schemas.Source) (*schemas.Extract, error) {
+// fromOpenAPI reads what the kinds need out of the OpenAPI document of a version of Kubernetes.
+func fromOpenAPI(source schemas.Source) (*schemas.Extract, error) {
 	var document struct {
 		Definitions map[string]map[string]any `json:"definitions"`
 	}
-	if err := openAPI(source, &document); err != nil {
+	err := open(source, func(files fs.FS) error {
+		data, err := fs.ReadFile(files, "api/openapi-spec/swagger.json")
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(data, &document)
+	})
+	if err != nil {
 		return nil, err
 	}
 	wanted := map[string]bool{}
@@ -79,10 +99,46 @@ func from(source schemas.Source) (*schemas.Extract, error) {
 	return out, nil
 }
 
-// openAPI reads the document in a module's archive. The go command has compared the archive with what is known of it in the
-// checksum database; here it is compared with what it was when it was chosen.
-func openAPI(source schemas.Source, into any) error {
-	module := "k8s.io/kubernetes@" + source.Version
+// fromDefinitions reads the schemas in an operator's CustomResourceDefinitions.
+func fromDefinitions(operator schemas.Operator) (*schemas.Extract, error) {
+	out := &schemas.Extract{Source: operator.Source, Kinds: map[string]string{}, Definitions: map[string]map[string]any{}}
+	return out, open(operator.Source, func(files fs.FS) error {
+		for kind, path := range operator.Files {
+			data, err := fs.ReadFile(files, path)
+			if err != nil {
+				return err
+			}
+			var definition struct {
+				Spec struct {
+					Versions []struct {
+						Name   string
+						Schema struct {
+							Root map[string]any `json:"openAPIV3Schema"`
+						}
+					}
+				}
+			}
+			if err := yaml.Unmarshal(data, &definition); err != nil {
+				return err
+			}
+			for _, version := range definition.Spec.Versions {
+				if version.Name == kind.Version {
+					out.Kinds[kind.String()] = kind.Kind
+					out.Definitions[kind.Kind] = strict(version.Schema.Root)
+				}
+			}
+			if out.Kinds[kind.String()] == "" {
+				return fmt.Errorf("%s has no version %s", path, kind.Version)
+			}
+		}
+		return nil
+	})
+}
+
+// open opens the archive of a module. The go command has compared it with what is known of it in the checksum database; here it
+// is compared with what it was when it was chosen.
+func open(source schemas.Source, read func(fs.FS) error) error {
+	module := source.Module + "@" + source.Version
 	out, err := exec.Command("go", "mod", "download", "-json", module).Output()
 	var downloaded struct{ Zip, Sum, Error string }
 	if err := errors.Join(json.Unmarshal(out, &downloaded), err); err != nil {
@@ -96,12 +152,11 @@ func openAPI(source schemas.Source, into any) error {
 		return err
 	}
 	defer func() { _ = archive.Close() }()
-	f, err := archive.Open(module + "/api/openapi-spec/swagger.json")
+	files, err := fs.Sub(archive, module)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }()
-	return json.NewDecoder(f).Decode(into)
+	return read(files)
 }
 
 // reach copies a definition, and all that it refers to.
@@ -109,7 +164,7 @@ func reach(from, into map[string]map[string]any, name string) {
 	if into[name] != nil {
 		return
 	}
-	into[name] = strict(name, from[name])
+	into[name] = named(name, from[name])
 	references(into[name], func(next string) { reach(from, into, next) })
 }
 
@@ -130,46 +185,50 @@ func references(node any, see func(string)) {
 	}
 }
 
-// strict turns a definition of OpenAPI 2 into a JSON schema that accepts no field but those it lists, without documentation.
-func strict(name string, definition map[string]any) map[string]any {
+// named is a definition of Kubernetes. Two say less of themselves than API servers accept.
+func named(name string, definition map[string]any) map[string]any {
 	switch name[strings.LastIndexByte(name, '.')+1:] {
 	case "IntOrString":
-		return map[string]any{"type": []any{"integer", "string"}}
+		return intOrString()
 	case "Quantity":
 		return map[string]any{"type": []any{"number", "string"}}
 	}
-	out := plain(definition)
-	if _, ok := out["properties"]; ok {
-		out["additionalProperties"] = false
-	}
-	return out
+	return strict(definition)
 }
 
-// plain is a schema without what does not matter to validation.
-func plain(node map[string]any) map[string]any {
+func intOrString() map[string]any { return map[string]any{"type": []any{"integer", "string"}} }
+
+// strict turns a schema of OpenAPI into a JSON schema that accepts no field but those it lists, without documentation.
+func strict(node map[string]any) map[string]any {
+	if node["x-kubernetes-int-or-string"] == true {
+		return intOrString()
+	}
 	out := map[string]any{}
 	for key, value := range node {
 		switch key {
-		case "$ref", "type", "format", "required", "enum":
+		case "$ref", "type", "format", "required", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems":
 			out[key] = value
 		case "items", "additionalProperties":
 			if below, ok := value.(map[string]any); ok {
-				value = plain(below)
+				value = strict(below)
 			}
 			out[key] = value
 		case "properties":
 			properties := map[string]any{}
 			for name, below := range value.(map[string]any) {
-				properties[name] = plain(below.(map[string]any))
+				properties[name] = strict(below.(map[string]any))
 			}
 			out[key] = properties
 		}
+	}
+	if out["properties"] != nil && node["x-kubernetes-preserve-unknown-fields"] != true {
+		out["additionalProperties"] = false
 	}
 	return out
 }
 
 // write writes a file that is the same each time: encoding/json sorts keys, and gzip is given no time.
-func write(path string, extract *schemas.Extract) error {
+func write(dir string, extract *schemas.Extract) error {
 	data, err := json.Marshal(extract)
 	if err != nil {
 		return err
@@ -186,6 +245,6 @@ func write(path string, extract *schemas.Extract) error {
 		return err
 	}
 	fmt.Printf("%s: %d kinds, %d definitions, %d kB (%d kB unpacked)\n",
-		filepath.Base(path), len(extract.Kinds), len(extract.Definitions), packed.Len()/1000, len(data)/1000)
-	return os.WriteFile(path, packed.Bytes(), 0o644)
+		extract.Source.File(), len(extract.Kinds), len(extract.Definitions), packed.Len()/1000, len(data)/1000)
+	return os.WriteFile(filepath.Join(dir, extract.Source.File()), packed.Bytes(), 0o644)
 }
