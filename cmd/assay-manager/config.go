@@ -34,9 +34,10 @@ type settings struct {
 	ResyncPeriod      duration
 	LeaderElection    leaderElection
 	NfdApiParallelism int //nolint:staticcheck // the names are the keys of the file, as NFD spells them
-	Restrictions      restrictions
+	// InformerPageSize is how many NodeFeatures an API server that cannot stream them lists at once; 0: all.
+	InformerPageSize int
+	Restrictions     restrictions
 
-	InformerPageSize     ignored
 	Klog                 ignored
 	AutoDefaultNs        ignored
 	EnableNodeFeatureApi ignored //nolint:staticcheck // see NfdApiParallelism
@@ -166,6 +167,9 @@ func (s *settings) equal(other *settings) bool {
 func (s *settings) check() (errs []error) {
 	if s.NfdApiParallelism < 1 {
 		errs = append(errs, fmt.Errorf("nfdApiParallelism is %d; it must be at least 1", s.NfdApiParallelism))
+	}
+	if s.InformerPageSize < 0 {
+		errs = append(errs, fmt.Errorf("informerPageSize is %d; it must not be negative", s.InformerPageSize))
 	}
 	if s.RemovalBudget.Nodes < 0 || s.RemovalBudget.Share < 0 || s.RemovalBudget.Share > 1 {
 		errs = append(errs, errors.New("removalBudget: nodes must not be negative, and share lies between 0 and 1"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/feed"
 )
 
 // leaseName is NFD's, so that the two never write at the same time while one takes over from the other.
@@ -31,7 +33,11 @@ func newController() *cobra.Command {
 			for _, w := range retiredWarnings(cmd) {
 				log.Info("warning: " + w)
 			}
-			return f.run(ctrl.SetupSignalHandler(), log)
+			ctx := ctrl.SetupSignalHandler()
+			if f.prune {
+				return f.pruneNodes(ctx, cmd.OutOrStdout())
+			}
+			return f.run(ctx, log)
 		},
 	}
 	f.register(cmd.Flags())
@@ -64,6 +70,11 @@ func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
 		s, warnings = change.settings, change.warnings
 		log.Info("the configuration has changed; starting anew with it")
 	}
+}
+
+// pruneNodes is what NFD's master does with the flag -prune: Nodes alone, under this controller's name and settings.
+func (f *controllerFlags) pruneNodes(ctx context.Context, out io.Writer) error {
+	return (&pruneFlags{ruleFlags: f.ruleFlags, kubeconfig: f.kubeconfig, namespace: f.namespace, nodesOnly: true}).run(ctx, out)
 }
 
 // loaded is a configuration that was read and is good.
@@ -109,10 +120,14 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
+	caches := controller.Cache(f.namespace)
+	if s.InformerPageSize > 0 {
+		caches.NewInformer = feed.Paged(int64(s.InformerPageSize))
+	}
 	again := true // after a change of the configuration, with the same names
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                  scheme,
-		Cache:                   controller.Cache(f.namespace),
+		Cache:                   caches,
 		Controller:              ctrlconfig.Controller{SkipNameValidation: &again},
 		Metrics:                 metricsserver.Options{BindAddress: address(f.metricsPort)},
 		HealthProbeBindAddress:  address(f.port),

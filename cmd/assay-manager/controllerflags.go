@@ -15,12 +15,15 @@ type controllerFlags struct {
 	processFlags
 	ruleFlags
 	leaderElection bool
+	prune          bool
 }
 
 func (f *controllerFlags) register(flags *pflag.FlagSet) {
 	f.processFlags.register(flags)
 	f.ruleFlags.register(flags)
 	flags.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas write at a time")
+
+	flags.BoolVar(&f.prune, "prune", false, "remove from all Nodes what was written there, and end; the command prune does more")
 
 	f.toggle(flags, "enable-taints", "let rules create taints", toBool(func(s *settings) *bool { return &s.EnableTaints }))
 	f.toggle(flags, "no-publish", "evaluate and report, and write nothing on Nodes", toBool(func(s *settings) *bool { return &s.NoPublish }))
@@ -34,6 +37,11 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 		s.NfdApiParallelism, err = strconv.Atoi(text)
 		return err
 	})
+	f.setting(flags, "informer-page-size", "how many NodeFeatures an API server before 1.34 is asked for at once; 0: all (default 0)",
+		func(s *settings, text string) (err error) {
+			s.InformerPageSize, err = strconv.Atoi(text)
+			return err
+		})
 	f.setting(flags, "default-template", "NodeFeatureRuleTemplate that every rule is based on",
 		toText(func(s *settings) *string { return &s.DefaultTemplate }))
 	f.setting(flags, "built-in-rules", "directory of rules that are always in force",
@@ -59,8 +67,6 @@ var retired = map[string]string{
 	"verify-node-name":        "workers talk to the API server only",
 	"grpc-health":             "health is served on --port",
 	"metrics":                 "use --metrics-port",
-	"informer-page-size":      "objects are streamed, not paged",
-	"prune":                   "use the command prune",
 	"logtostderr":             "the log always goes to standard error",
 	"alsologtostderr":         "the log always goes to standard error",
 	"stderrthreshold":         "the log always goes to standard error",

@@ -39,6 +39,7 @@ type pruneFlags struct {
 	kubeconfig, namespace string
 	keepFeatures          bool
 	leases                []string
+	nodesOnly             bool // not a flag of this command; see controllerFlags.pruneNodes
 }
 
 func (f *pruneFlags) register(flags *pflag.FlagSet) {
@@ -88,7 +89,7 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if _, err := fmt.Fprintf(out, "removed what was written on %d nodes\n", nodes); err != nil {
 		return err
 	}
-	if err != nil {
+	if err != nil || f.nodesOnly {
 		return err
 	}
 	if err := f.own(ctx, c); err != nil {

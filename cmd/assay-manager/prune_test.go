@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -128,6 +129,34 @@ func TestPruneLeavesWhatOthersWrote(t *testing.T) {
 		if there := err == nil; there != wanted || err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("%T %s: there is %t, want %t (%v)", object, object.GetName(), there, wanted, err)
 		}
+	}
+}
+
+// TestFlagOfNFDPrunesNodesAlone is about what NFD's chart runs when it is uninstalled: the master with -prune.
+func TestFlagOfNFDPrunesNodesAlone(t *testing.T) {
+	cluster := testkit.Cluster(t)
+	c := testkit.Client(t, cluster.User)
+	namespace := testkit.Namespace(t, c)
+	written(t, c, "flag-1")
+	feature := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+		Name: "flag-1", Namespace: namespace, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "flag-1"},
+	}}
+	testkit.Create(t, c, feature)
+	f, cmd := &controllerFlags{}, &cobra.Command{}
+	f.register(cmd.Flags())
+	if err := cmd.ParseFlags(longFlags([]string{"-prune", "-enable-taints", "-kubeconfig=" + cluster.Kubeconfig, "-namespace=" + namespace})); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := f.pruneNodes(t.Context(), &out); err != nil || !f.prune {
+		t.Fatalf("prune is %t: %v", f.prune, err)
+	}
+	if got := out.String(); got != "removed what was written on 1 nodes\n" {
+		t.Errorf("it says %q", got)
+	}
+	checkPruned(t, c, "flag-1")
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(feature), feature); err != nil {
+		t.Errorf("the NodeFeature: %v", err)
 	}
 }
 

@@ -43,6 +43,36 @@ given the same one: the webhook must not let pass what the controller then refus
     name: {{ include "assay.fullname" . }}-manager
 {{- end -}}
 
+{{/* Rules that are built in, where whoever evaluates rules reads them. */}}
+{{- define "assay.rulesMount" -}}
+{{- if (include "assay.controller" . | fromYaml).builtInRules }}
+- {name: rules, mountPath: /etc/assay/rules, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "assay.rulesVolume" -}}
+{{- if (include "assay.controller" . | fromYaml).builtInRules }}
+- name: rules
+  configMap:
+    name: {{ include "assay.fullname" . }}-rules
+{{- end }}
+{{- end -}}
+
+{{/* What whoever evaluates rules may do in Assay's own namespace: read what rules refer to, and what they last came to. */}}
+{{- define "assay.referenceRights" -}}
+- apiGroups: [""]
+  resources: [configmaps, secrets]
+  verbs: [get, list, watch]
+{{- end -}}
+
+{{/* And in the cluster: see whether the definition of rules is Assay's. */}}
+{{- define "assay.definitionRights" -}}
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [get]
+  resourceNames: [nodefeaturerules.nfd.k8s-sigs.io]
+{{- end -}}
+
 {{/* It is read at the start, so pods start anew when it changes. */}}
 {{- define "assay.configChecksum" -}}
 checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
@@ -58,6 +88,7 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- with $c.labelWhiteList }}{{ $args = append $args (printf "--label-whitelist=%s" .) }}{{ end -}}
 {{- with $c.defaultScope }}{{ $args = append $args (printf "--default-scope=%s" .) }}{{ end -}}
 {{- with $c.defaultNodeScope }}{{ $args = append $args (printf "--default-node-scope=%s" .) }}{{ end -}}
+{{- if $c.builtInRules }}{{ $args = append $args "--built-in-rules=/etc/assay/rules" }}{{ end -}}
 {{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
 {{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
 {{- range $name, $on := .Values.featureGates | default dict }}{{ $args = append $args (printf "--feature-gates=%s=%t" $name $on) }}{{ end -}}
@@ -70,7 +101,6 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- $args := list -}}
 {{- if $c.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
 {{- with $c.failTaint }}{{ $args = append $args (printf "--fail-taint=%s" .) }}{{ end -}}
-{{- if $c.builtInRules }}{{ $args = append $args "--built-in-rules=/etc/assay/rules" }}{{ end -}}
 {{- if and .Values.scheduling.enabled (not (hasKey (.Values.featureGates | default dict) "FeatureScheduling")) }}{{ $args = append $args "--feature-gates=FeatureScheduling=true" }}{{ end -}}
 {{- with $c.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
 {{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
@@ -124,7 +154,7 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if (.Values.tls | default dict).enable }}
 - tls: there is no connection between worker and master any more
 {{- end }}
-{{- range $key := list "klog" "informerPageSize" "autoDefaultNs" "resourceLabels" "featureRulesController" "enableNodeFeatureApi" }}
+{{- range $key := list "klog" "autoDefaultNs" "resourceLabels" "featureRulesController" "enableNodeFeatureApi" }}
 {{- if hasKey $config $key }}
 - master.config.{{ $key }}
 {{- end }}
