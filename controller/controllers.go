@@ -63,6 +63,23 @@ type Config struct {
 	BuiltInRules string
 }
 
+// Assembly says how rules are put together, for whoever else evaluates them.
+func (c Config) Assembly() live.Options {
+	return live.Options{
+		Assembly: assembly.Options{
+			Rules: c.Rules, Namespace: c.Sources.Namespace, DefaultTemplate: c.DefaultTemplate, Version: c.Version,
+		},
+		BuiltIn: c.BuiltInRules, SchemaEvery: c.SchemaEvery,
+	}
+}
+
+// Gather says how what rules are given of a node is put together, for whoever else evaluates them.
+func (c Config) Gather() feed.Gather {
+	return feed.Gather{
+		Namespace: c.Sources.Namespace, Keys: c.Rules.Keys, IgnoreLabels: c.Sources.IgnoreLabels, Record: c.Policy.Record,
+	}
+}
+
 // Scheme holds the kinds that the manager works with, NodeFeatures in their cached form.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
@@ -94,12 +111,7 @@ func Cache(namespace string) cache.Options {
 func Add(mgr ctrl.Manager, c Config) error {
 	statusChanged := make(chan event.GenericEvent, statusBuffer)
 	rulesChanged, nodesChanged := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
-	assembled, err := live.Add(mgr, live.Options{
-		Assembly: assembly.Options{
-			Rules: c.Rules, Namespace: c.Sources.Namespace, DefaultTemplate: c.DefaultTemplate, Version: c.Version,
-		},
-		BuiltIn: c.BuiltInRules, SchemaEvery: c.SchemaEvery,
-	})
+	assembled, err := live.Add(mgr, c.Assembly())
 	if err != nil {
 		return err
 	}
@@ -126,7 +138,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 		func() error {
 			return node.Add(mgr, node.Options{
 				Registry: reg, Tally: counts, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,
-				Keys: &c.Rules.Keys, Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace,
+				Gather: c.Gather(), Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Watchdog: watchdog,
 				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling,
 			})
@@ -141,10 +153,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 			if !c.Scheduling {
 				return nil
 			}
-			gather := feed.Gather{
-				Namespace: c.Sources.Namespace, Keys: c.Rules.Keys, IgnoreLabels: c.Sources.IgnoreLabels, Record: c.Policy.Record,
-			}
-			return request.Add(mgr, request.Options{Gather: gather, Namespaces: c.Sources.Namespaces, Rules: c.Rules, Pods: true})
+			return request.Add(mgr, request.Options{Gather: c.Gather(), Namespaces: c.Sources.Namespaces, Rules: reg, Pods: true})
 		},
 		func() error { return orphan.Add(mgr, c.Orphans) },
 		func() error { return health(mgr, reg, watchdog) },

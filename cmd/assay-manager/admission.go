@@ -42,7 +42,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 		return err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Cache: admissionCache(),
+		Scheme: scheme, Cache: admissionCache(f.namespace),
 		Metrics:                metricsserver.Options{BindAddress: address(f.metricsPort)},
 		HealthProbeBindAddress: address(f.port),
 	})
@@ -58,10 +58,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if a.keeper, err = f.newKeeper(ctx, f.namespace, client, log, a.answers); err != nil {
 		return err
 	}
-	if err := lookups(ctx, a.cache, f, &options); err != nil {
-		return err
-	}
-	if err := f.review(mgr, f.namespace, f.instance, &options); err != nil {
+	if err := f.lookUp(ctx, mgr, &options); err != nil {
 		return err
 	}
 	newAdmissionMetrics(a.keeper).attach(&options)

@@ -42,10 +42,6 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 			s.InformerPageSize, err = strconv.Atoi(text)
 			return err
 		})
-	f.setting(flags, "default-template", "NodeFeatureRuleTemplate that every rule is based on",
-		toText(func(s *settings) *string { return &s.DefaultTemplate }))
-	f.setting(flags, "built-in-rules", "directory of rules that are always in force",
-		toText(func(s *settings) *string { return &s.BuiltInRules }))
 	f.setting(flags, "fail-taint", "taint of nodes that the action fail keeps as they were: KEY=VALUE:EFFECT",
 		toText(func(s *settings) *string { return &s.FailTaint }))
 	retire(flags)

@@ -26,6 +26,7 @@ import (
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/asks"
+	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
@@ -75,16 +76,11 @@ func newExtender() *cobra.Command {
 }
 
 func (f *extenderFlags) run(ctx context.Context) error {
-	compile, err := f.ruleFlags.options()
-	if err != nil {
-		return err
-	}
 	settings, _, err := f.load()
 	if err != nil {
 		return err
 	}
-	// What counts for the controller counts here.
-	same := (&controllerFlags{processFlags: processFlags{namespace: f.namespace}, ruleFlags: f.ruleFlags}).config(settings)
+	same := f.likeController(settings, f.namespace)
 	rest, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err
@@ -103,12 +99,13 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	view, known := fleet.New(), asks.New(compile)
+	assembled, err := live.Add(mgr, same.Assembly())
+	if err != nil {
+		return err
+	}
+	view, known := fleet.New(), asks.New(same.Rules)
 	follower := follow.New(view, follow.Options{
-		Gather: feed.Gather{
-			Namespace: f.namespace, Keys: compile.Keys, IgnoreLabels: same.Sources.IgnoreLabels, Record: same.Policy.Record,
-		},
-		Namespaces: same.Sources.Namespaces, Rules: compile, Leases: f.leases,
+		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Leases: f.leases,
 	})
 	options, err := f.serving(mgr)
 	if err != nil {
@@ -142,12 +139,15 @@ func (f *extenderFlags) run(ctx context.Context) error {
 
 // extenderCache says what the extender keeps of the objects it watches.
 func extenderCache(namespace string) cache.Options {
+	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:          {Transform: follow.SlimNode},
 			&feed.NodeFeature{}:     {Transform: feed.Slim},
-			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{namespace: {}}},
+			&coordinationv1.Lease{}: {Namespaces: own},
+			&corev1.Secret{}:        {Namespaces: own},
+			&corev1.ConfigMap{}:     {Namespaces: own},
 		},
 	}
 }

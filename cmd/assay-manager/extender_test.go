@@ -21,6 +21,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly/schema"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -36,8 +37,21 @@ func extenderRole(name string) *rbacv1.ClusterRole {
 			APIGroups: []string{assayv1alpha1.GroupName}, Verbs: watch,
 			Resources: []string{"nodefeaturerequests", "nodefeatureschedulingpolicies", "nodefeatureruletemplates"},
 		},
+		definitionRule,
 	}}
 }
+
+// What everybody needs who puts rules together: to see whether the definition of rules is Assay's, and, in Assay's own
+// namespace, to read what they refer to.
+var (
+	definitionRule = rbacv1.PolicyRule{
+		APIGroups: []string{schema.Kind.Group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"},
+		ResourceNames: []string{schema.Definition},
+	}
+	referencesRule = rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: []string{"get", "list", "watch"},
+	}
+)
 
 // asking is an extender in a process of its own, with the rights that it needs and no more.
 type asking struct {
@@ -48,18 +62,30 @@ type asking struct {
 // startExtender starts an extender, and waits until it is ready. Through is the address of the API server, if not its own.
 func startExtender(t *testing.T, c *cluster.Cluster, through string, env []string, args ...string) *asking {
 	t.Helper()
+	return startExtenderIn(t, c, testkit.Namespace(t, testkit.Client(t, c.User)), through, env, args...)
+}
+
+// startExtenderIn starts an extender whose own namespace is a certain one.
+func startExtenderIn(t *testing.T, c *cluster.Cluster, namespace, through string, env []string, args ...string) *asking {
+	t.Helper()
 	e := &asking{cluster: c, name: "extender-" + strings.ToLower(t.Name()), address: freeAddress(t)}
 	k := testkit.Client(t, c.User)
 	user, err := c.NewUser(e.name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: e.name}}
 	role := extenderRole(e.name)
 	testkit.Create(t, k, role)
 	testkit.Create(t, k, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: e.name}},
+		Subjects:   subjects,
+	})
+	own := metav1.ObjectMeta{Namespace: namespace, Name: e.name}
+	testkit.Create(t, k, &rbacv1.Role{ObjectMeta: own, Rules: []rbacv1.PolicyRule{referencesRule}})
+	testkit.Create(t, k, &rbacv1.RoleBinding{
+		ObjectMeta: own, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: e.name},
 	})
 	kubeconfig := user.Kubeconfig
 	if through != "" {
@@ -71,7 +97,7 @@ func startExtender(t *testing.T, c *cluster.Cluster, through string, env []strin
 	}
 	err = c.Run(t.Context(), cluster.Program{
 		Name: e.name, Path: program, Env: append([]string{asManager + "=1"}, env...),
-		Args: append([]string{"extender", "--kubeconfig=" + kubeconfig, "--address=" + e.address}, args...),
+		Args: append([]string{"extender", "--kubeconfig=" + kubeconfig, "--address=" + e.address, "--namespace=" + namespace}, args...),
 		Ready: func(ctx context.Context) error {
 			_, err := get(ctx, "http://"+e.address+"/readyz")
 			return err

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -53,6 +54,10 @@ func (f *ruleFlags) register(flags *pflag.FlagSet) {
 		toText(func(s *settings) *string { return &s.DefaultScope }))
 	f.setting(flags, "default-node-scope", "scope of nodes without the label assay.dev/scope",
 		toText(func(s *settings) *string { return &s.DefaultNodeScope }))
+	f.setting(flags, "default-template", "NodeFeatureRuleTemplate that every rule is based on",
+		toText(func(s *settings) *string { return &s.DefaultTemplate }))
+	f.setting(flags, "built-in-rules", "directory of rules that are always in force",
+		toText(func(s *settings) *string { return &s.BuiltInRules }))
 	f.toggle(flags, "allow-fail", "let the action fail keep a node as it is (default true)",
 		toBool(func(s *settings) *bool { return &s.AllowFail }))
 	f.toggle(flags, "disable-auto-prefix", "leave names without a namespace as they are",
@@ -93,6 +98,11 @@ func (f *ruleFlags) ruleOptions(s *settings) rules.Options {
 		DefaultScope: s.DefaultScope, DefaultNodeScope: s.DefaultNodeScope, IgnoreFail: !s.AllowFail,
 		Mask: rules.Masking{Mode: rules.MaskMode(s.MaskSecrets), Elements: s.MaskedElements},
 	}
+}
+
+// likeController is how the controller of a namespace is configured: what counts for it counts for all who evaluate rules.
+func (f *ruleFlags) likeController(s *settings, namespace string) controller.Config {
+	return (&controllerFlags{processFlags: processFlags{namespace: namespace}, ruleFlags: *f}).config(s)
 }
 
 func toBool(at func(*settings) *bool) func(*settings, string) error {

@@ -9,22 +9,26 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/preview"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
-	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/webhook"
 )
 
-// lookups gives the webhook what it looks up while somebody waits, from caches that are filled once the manager starts.
-func lookups(ctx context.Context, c cache.Cache, f *webhookFlags, o *webhook.Options) error {
+// lookUp gives the webhook what it looks up while somebody waits, from caches that are filled once the manager starts. Rules
+// it evaluates as the controller does.
+func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.Options) error {
+	c := mgr.GetCache()
 	o.Templates = templates(c)
 	o.Publishing.LabelPrefixes = labelPrefixes(c)
 	for _, object := range []client.Object{&assayv1alpha1.NodeFeatureRuleTemplate{}, namespaceMetadata()} {
@@ -32,24 +36,39 @@ func lookups(ctx context.Context, c cache.Cache, f *webhookFlags, o *webhook.Opt
 			return err
 		}
 	}
-	if !f.nodeWarnings {
+	if !f.nodeWarnings && !f.scheduling {
 		return nil
 	}
-	w := &watcher{cache: c, options: o.Rules, templates: o.Templates}
-	w.nodes = preview.New(o.Rules, feed.Gather{
-		Namespace: f.namespace, Keys: o.Rules.Keys, Record: plan.Record{Instance: f.instance, Bare: o.Rules.Keys.DisableAutoPrefix},
-	}, w.synced)
-	o.Cluster = nodes{w.nodes}
-	return w.watch(ctx)
+	settings, _, err := f.load()
+	if err != nil {
+		return err
+	}
+	same := f.likeController(settings, f.namespace)
+	assembled, err := live.Add(mgr, same.Assembly())
+	if err != nil {
+		return err
+	}
+	if f.nodeWarnings {
+		w := &watcher{cache: c, registry: assembled.Registry()}
+		w.nodes = preview.New(same.Gather(), assembled.Registry(), w.synced)
+		o.Cluster = nodes{w.nodes}
+		if err := w.watch(ctx); err != nil {
+			return err
+		}
+	}
+	return f.review(mgr, same, assembled, o)
 }
 
 // admissionCache says what the webhook keeps of the objects it watches.
-func admissionCache() cache.Options {
+func admissionCache(namespace string) cache.Options {
+	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:      {Transform: node.Slim},
 			&feed.NodeFeature{}: {Transform: feed.Slim},
+			&corev1.Secret{}:    {Namespaces: own},
+			&corev1.ConfigMap{}: {Namespaces: own},
 		},
 	}
 }
@@ -98,16 +117,18 @@ func (n nodes) Preview(ctx context.Context, set *rules.RuleSet) (p webhook.Previ
 type watcher struct {
 	cache         cache.Cache
 	nodes         *preview.Nodes
-	options       rules.Options
-	templates     compose.Lookup
+	registry      *assembly.Registry
 	registrations []toolscache.ResourceEventHandlerRegistration
 	done          atomic.Bool
 }
 
-// synced says whether every object that existed at the start was told.
+// synced says whether every object that existed at the start was told, and the rules are put together.
 func (w *watcher) synced() bool {
 	if w.done.Load() {
 		return true
+	}
+	if w.registry.Program() == nil {
+		return false
 	}
 	for _, r := range w.registrations {
 		if !r.HasSynced() {
@@ -137,11 +158,6 @@ func (w *watcher) watch(ctx context.Context) error {
 			},
 			func(object any) { w.nodes.RemoveFeature(object.(*feed.NodeFeature)) },
 		},
-		{
-			&nfdv1alpha1.NodeFeatureRule{},
-			func(old, object any) { w.putRule(old, object.(*nfdv1alpha1.NodeFeatureRule)) },
-			func(object any) { w.nodes.PutRules(object.(*nfdv1alpha1.NodeFeatureRule).Name, nil) },
-		},
 	} {
 		informer, err := w.cache.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -163,23 +179,4 @@ func (w *watcher) watch(ctx context.Context) error {
 		w.registrations = append(w.registrations, r)
 	}
 	return nil
-}
-
-// putRule compiles an object of the cluster. A template that changes later counts when the object changes next: what is
-// previewed is a hint, and the controller decides.
-func (w *watcher) putRule(old any, object *nfdv1alpha1.NodeFeatureRule) {
-	if before, ok := old.(*nfdv1alpha1.NodeFeatureRule); ok && before.Generation == object.Generation {
-		return // its status was written
-	}
-	spec := &object.Spec
-	if len(spec.BasedOn) > 0 {
-		out, err := compose.Assemble(compose.Document{Name: object.Name, Spec: spec}, w.templates)
-		if err != nil {
-			w.nodes.PutRules(object.Name, nil)
-			return
-		}
-		spec = out.Spec
-	}
-	set, _ := rules.CompileSpec(object.Name, spec, w.options)
-	w.nodes.PutRules(object.Name, set)
 }

@@ -10,14 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/asks"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/admit"
-	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -42,24 +41,16 @@ func (f *schedulingFlags) installer(c kubernetes.Interface) func(context.Context
 	}
 }
 
-// review gives the webhook what it looks up about pods and nodes.
-func (f *schedulingFlags) review(mgr ctrl.Manager, namespace, instance string, o *webhook.Options) error {
+// review gives the webhook what it looks up about pods and nodes. Same is how the controller is configured.
+func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assembled *live.Rules, o *webhook.Options) error {
 	if !f.scheduling {
 		return nil
 	}
 	view, known := fleet.New(), asks.New(o.Rules)
-	exact := &labelCache{reader: mgr.GetCache(), opt: o.Rules}
 	follower := follow.New(view, follow.Options{
-		Gather: feed.Gather{
-			Namespace: namespace, Keys: o.Rules.Keys, Record: plan.Record{Instance: instance, Bare: o.Rules.Keys.DisableAutoPrefix},
-		},
-		Rules: o.Rules,
-		OnChange: func(node string) {
-			if node == "" {
-				exact.current.Store(nil)
-			}
-		},
+		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(),
 	})
+	exact := &labelCache{registry: assembled.Registry()}
 	o.Scheduling = &webhook.Scheduling{
 		Asks: known, View: view, Labels: exact.labels, Settings: admit.Settings{Marker: f.marker},
 		Namespace: func(name string) map[string]string {
@@ -70,6 +61,9 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, namespace, instance string, o
 			return ns.Labels
 		},
 	}
+	if same.Disable.Labels || same.DryRun || same.Policy.KeepForeign {
+		o.Scheduling.Labels = func() admit.Labels { return nil } // a rule that matches is no promise of its label
+	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if err := follow.Asks(ctx, mgr.GetCache(), known); err != nil {
 			return err
@@ -77,31 +71,34 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, namespace, instance string, o
 		if err := follower.Sync(ctx, mgr.GetCache()); err != nil {
 			return err
 		}
-		exact.ready.Store(true)
 		return follower.Run(ctx)
 	}))
 }
 
 // labelCache knows which requirements are the same as a label, until rules change.
 type labelCache struct {
-	reader  client.Reader
-	opt     rules.Options
-	ready   atomic.Bool
-	current atomic.Pointer[admit.Labels]
+	registry *assembly.Registry
+	known    atomic.Pointer[knownLabels]
+}
+
+type knownLabels struct {
+	generation int64
+	labels     admit.Labels
 }
 
 func (l *labelCache) labels() admit.Labels {
-	if known := l.current.Load(); known != nil {
-		return *known
-	}
-	if !l.ready.Load() {
+	linked := l.registry.Program()
+	if linked == nil {
 		return nil // of half of the rules, a label might seem to be written by one alone
 	}
-	var list nfdv1alpha1.NodeFeatureRuleList
-	if err := l.reader.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil
+	if known := l.known.Load(); known != nil && known.generation == linked.Generation {
+		return known.labels
 	}
-	found := admit.LabelsOf(list.Items, l.opt)
-	l.current.Store(&found)
+	var list []admit.Rules
+	for _, r := range l.registry.All() {
+		list = append(list, admit.Rules(r))
+	}
+	found := admit.LabelsOf(list, l.registry.Options())
+	l.known.Store(&knownLabels{linked.Generation, found})
 	return found
 }

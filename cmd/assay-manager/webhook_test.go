@@ -131,6 +131,7 @@ func webhookUser(t *testing.T, c *cluster.Cluster, namespace string) (user *clus
 			{APIGroups: []string{""}, Resources: []string{"namespaces", "nodes"}, Verbs: read},
 			{APIGroups: []string{nfdv1alpha1.GroupName}, Resources: []string{"nodefeatures", "nodefeaturerules"}, Verbs: read},
 			{APIGroups: []string{assayv1alpha1.GroupName}, Resources: []string{"nodefeatureruletemplates"}, Verbs: read},
+			definitionRule,
 		},
 	}
 	meta := metav1.ObjectMeta{Name: "webhook", Namespace: namespace}
@@ -140,7 +141,7 @@ func webhookUser(t *testing.T, c *cluster.Cluster, namespace string) (user *clus
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cluster.Name},
 	})
 	testkit.Create(t, k, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update"}}, referencesRule,
 	}})
 	testkit.Create(t, k, &rbacv1.RoleBinding{
 		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},

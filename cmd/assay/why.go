@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/rules"
 )
 
 // whyFlags are the flags of assay why.
@@ -107,7 +108,7 @@ func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Dec
 		}
 		view.Put(n)
 	}
-	view.SetProgram(program)
+	view.SetProgram(program, rules.NewCache())
 	view.SetSynced()
 	known, err := f.asks(cmd.Context(), c, w)
 	return &extender.Decider{View: view, Asks: known}, err

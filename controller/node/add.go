@@ -24,7 +24,6 @@ import (
 	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
-	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/nodefacts"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -41,8 +40,9 @@ type Options struct {
 	Policy       plan.Policy
 	// FailTaint is put on nodes that a fail action keeps as they were, whether rules may create taints or not; nil: none.
 	FailTaint *corev1.Taint
-	Keys      *keys.Policy
-	Disable   Disable
+	// Gather says how what rules are given is put together.
+	Gather  feed.Gather
+	Disable Disable
 	// DryRun evaluates and reports, and writes nothing on Nodes.
 	DryRun bool
 	// Grace is how long what a vanished worker published goes on counting; 0: not at all, as in NFD.
@@ -72,9 +72,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		registry: opt.Registry,
 		tally:    opt.Tally,
 		sources:  opt.Sources,
-		merge: feed.Gather{
-			Namespace: opt.Sources.Namespace, Keys: *opt.Keys, IgnoreLabels: opt.Sources.IgnoreLabels, Record: opt.Policy.Record,
-		},
+		merge:    opt.Gather,
 		policy:   opt.Policy,
 		taint:    opt.FailTaint,
 		disable:  opt.Disable,

@@ -21,6 +21,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/asks"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
@@ -43,8 +44,8 @@ type Options struct {
 	Gather feed.Gather
 	// Namespaces chooses the namespaces whose NodeFeatures count, as of controller/node; nil: all of them.
 	Namespaces labels.Selector
-	// Rules are the settings that rules are compiled under.
-	Rules rules.Options
+	// Rules are those of the cluster.
+	Rules *assembly.Registry
 	// Pods has running pods watched, to tell of those whose node has lost what they ask for.
 	Pods bool
 }
@@ -58,13 +59,13 @@ type Reconciler struct {
 
 // Add registers the controllers. What they watch, and why:
 //
-//   - Nodes, NodeFeatures, rules, through a fleet.View of their own: which nodes have what.
+//   - Nodes, NodeFeatures, and changes of the rules, through a fleet.View of their own: which nodes have what.
 //   - NodeFeatureRequests and policies: what is asked for.
 //   - if asked for, Pods that run: what they asked for when they were placed may no longer be there.
 //
 // Every replica follows the nodes, so that a new leader knows them; only the leader writes.
 func Add(mgr ctrl.Manager, opt Options) error {
-	view, known := fleet.New(), asks.New(opt.Rules)
+	view, known := fleet.New(), asks.New(opt.Rules.Options())
 	changed := make(chan event.GenericEvent, 1)
 	watch := newWatch(view, known, recorder(mgr))
 	follower := follow.New(view, follow.Options{Gather: opt.Gather, Namespaces: opt.Namespaces, Rules: opt.Rules, OnChange: func(node string) {
@@ -88,7 +89,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 			return err
 		}
 	}
-	r := &Reconciler{client: mgr.GetClient(), view: view, rules: opt.Rules}
+	r := &Reconciler{client: mgr.GetClient(), view: view, rules: opt.Rules.Options()}
 	requests, policies := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		return spread(ctx, changed, requests, policies)

@@ -24,8 +24,10 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/request"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -46,6 +48,8 @@ func start(t *testing.T, c *cluster.Cluster, o request.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Rules = assembly.NewRegistry(rules.Options{})
+	o.Rules.Ready() // there are none
 	if err := request.Add(mgr, o); err != nil {
 		t.Fatal(err)
 	}

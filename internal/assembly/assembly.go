@@ -69,10 +69,9 @@ type Object struct {
 	Errors   field.ErrorList
 	Warnings []rules.Warning
 
-	// Set is what is in force; nil: nothing. Spec is what that was compiled from, shared with whoever gave the object; Hash
-	// identifies it to people, and Origins says where its rules come from.
-	Set     *rules.RuleSet
-	Spec    *nfdv1alpha1.NodeFeatureRuleSpec
+	// Rules are what is in force, without a Set if nothing is. Their Spec may be that of the object itself. Hash identifies
+	// them to people, and Origins says where they come from.
+	Rules
 	Hash    string
 	Origins []nfdv1alpha1.RuleOrigin
 
@@ -123,7 +122,7 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	opt.Bases = whole.bases
 	set, found := rules.CompileSpec(obj.Name, whole.spec, opt)
 	out.Errors, out.Warnings = whole.located(found.Errors), found.Warnings
-	out.Set, out.Spec, out.Hash, out.Origins = set, whole.spec, whole.hash(set), whole.origins
+	out.Rules, out.Hash, out.Origins = Rules{set, whole.spec}, whole.hash(set), whole.origins
 	if len(whole.refs) > 0 {
 		out.Good = &Kept{UID: obj.UID, Spec: whole.keep, Hash: out.Hash, Origins: out.Origins}
 	}
@@ -132,10 +131,11 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 
 // stand lets what was in force last stay: what this process knows of, or what another one has kept.
 func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out, last *Object) error {
-	if last != nil {
-		out.Set, out.Spec, out.Good, out.Hash, out.Origins = last.Set, last.Spec, last.Good, last.Hash, last.Origins
+	if last != nil && last.Set != nil {
+		out.Rules, out.Good, out.Hash, out.Origins = last.Rules, last.Good, last.Hash, last.Origins
 		return nil
 	}
+	out.Refs = append(out.Refs, Ref{ConfigMapRef, KeptName}) // which another process may write any moment
 	good, err := a.restore(ctx, obj)
 	if good == nil || err != nil {
 		return err
@@ -144,8 +144,8 @@ func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule,
 	if err := a.fetch(ctx, whole); err != nil {
 		return nil //nolint:nilerr // what it needs is gone as well; the condition says what the object itself lacks
 	}
-	out.Set, _ = rules.CompileSpec(obj.Name, whole.spec, a.opt.Rules)
-	out.Spec, out.Good, out.Hash, out.Origins = whole.spec, good, good.Hash, good.Origins
+	set, _ := rules.CompileSpec(obj.Name, whole.spec, a.opt.Rules)
+	out.Rules, out.Good, out.Hash, out.Origins = Rules{set, whole.spec}, good, good.Hash, good.Origins
 	out.Sensitive = out.Sensitive || whole.sensitive
 	return nil
 }

@@ -1,22 +1,34 @@
-// Package assembly puts the rules of a cluster together.
 package assembly
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 )
 
-// Registry holds one RuleSet for each object that has rules, and links them into a program. It is safe for concurrent use.
+// Rules are those of one object, as they are in force.
+type Rules struct {
+	// Set is what Spec was compiled into, without the rules that have mistakes.
+	Set  *rules.RuleSet
+	Spec *nfdv1alpha1.NodeFeatureRuleSpec
+}
+
+// Registry holds the rules that are in force, and links them into a program. It is safe for concurrent use.
 type Registry struct {
 	opt rules.Options
 
 	mu      sync.Mutex
-	sets    map[string]*rules.RuleSet
-	builtIn []*rules.RuleSet
+	objects map[string]Rules
+	builtIn []Rules
 	linked  *Linked
-	changed func()
+	ready   chan struct{} // closed once there is a program
+	changed []func()
 }
 
 // Linked is the program at one point in time.
@@ -28,54 +40,36 @@ type Linked struct {
 	Generation int64
 }
 
-// NewRegistry returns an empty registry for rules that are compiled under these options. It is not ready: until Ready is called,
-// Program returns nil, so that a start with half of the rules cannot remove what the other half gives.
+// NewRegistry returns an empty registry for rules that are compiled under these options. It is not ready: until Ready is
+// called, Program returns nil, so that a start with half of the rules cannot remove what the other half gives.
 func NewRegistry(opt rules.Options) *Registry {
-	return &Registry{opt: opt, sets: map[string]*rules.RuleSet{}}
+	return &Registry{opt: opt, objects: map[string]Rules{}, ready: make(chan struct{})}
 }
 
 // Options that the rules are compiled under.
 func (r *Registry) Options() rules.Options { return r.opt }
 
-// OnChange has f called, outside of any lock, whenever the program has changed.
+// OnChange has f called, outside of any lock, whenever the program has changed, besides others that want to know.
 func (r *Registry) OnChange(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.changed = f
-}
-
-// Put adds the rules of an object, in place of those it had. The same rules again change nothing.
-func (r *Registry) Put(set *rules.RuleSet) {
-	r.update(func() bool {
-		old := r.sets[set.Name]
-		r.sets[set.Name] = set
-		return old == nil || old.Hash() != set.Hash()
-	})
-}
-
-// Remove drops the rules of an object.
-func (r *Registry) Remove(name string) {
-	r.update(func() bool {
-		_, ok := r.sets[name]
-		delete(r.sets, name)
-		return ok
-	})
+	r.changed = append(r.changed, f)
 }
 
 // Replace adds the rules of several objects, in place of those they had, and drops those of others, as one change: when a
 // template that many objects are based on is edited, nodes are evaluated once and not once for each object, and never with
-// the new template in one object and the old one in another.
-func (r *Registry) Replace(put []*rules.RuleSet, remove []string) {
+// the new template in one object and the old one in another. The same rules again change nothing.
+func (r *Registry) Replace(put []Rules, remove []string) {
 	r.update(func() bool {
 		changed := false
-		for _, set := range put {
-			old := r.sets[set.Name]
-			r.sets[set.Name] = set
-			changed = changed || old == nil || old.Hash() != set.Hash()
+		for _, next := range put {
+			old := r.objects[next.Set.Name].Set
+			r.objects[next.Set.Name] = next
+			changed = changed || old == nil || old.Hash() != next.Set.Hash()
 		}
 		for _, name := range remove {
-			_, ok := r.sets[name]
-			delete(r.sets, name)
+			_, ok := r.objects[name]
+			delete(r.objects, name)
 			changed = changed || ok
 		}
 		return changed
@@ -83,9 +77,9 @@ func (r *Registry) Replace(put []*rules.RuleSet, remove []string) {
 }
 
 // PutBuiltIn replaces all rules that are built in.
-func (r *Registry) PutBuiltIn(sets []*rules.RuleSet) {
+func (r *Registry) PutBuiltIn(list []Rules) {
 	r.update(func() bool {
-		r.builtIn = sets
+		r.builtIn = list
 		return true
 	})
 }
@@ -97,8 +91,19 @@ func (r *Registry) Ready() {
 			return false
 		}
 		r.linked = &Linked{Cache: rules.NewCache()}
+		close(r.ready)
 		return true
 	})
+}
+
+// Wait returns once there is a program, or an error when the context ends before.
+func (r *Registry) Wait(ctx context.Context) error {
+	select {
+	case <-r.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stopped before the rules were put together: %w", context.Cause(ctx))
+	}
 }
 
 // Program returns the current program, or nil while the registry is not ready.
@@ -114,43 +119,42 @@ func (r *Registry) Program() *Linked {
 	return r.linked
 }
 
-// Sets returns the compiled objects by name, built-in ones included.
-func (r *Registry) Sets() []*rules.RuleSet {
+// All returns what is in force, the built-in rules first and the others by name.
+func (r *Registry) All() []Rules {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all()
-}
-
-func (r *Registry) all() []*rules.RuleSet {
-	out := make([]*rules.RuleSet, 0, len(r.sets)+len(r.builtIn))
-	out = append(out, r.builtIn...)
-	for _, s := range r.sets {
-		out = append(out, s)
+	out := slices.Clone(r.builtIn)
+	for _, name := range slices.Sorted(maps.Keys(r.objects)) {
+		out = append(out, r.objects[name])
 	}
 	return out
 }
 
 // link is called with the lock held. Link sorts, so the order of the map does not matter.
 func (r *Registry) link() {
+	sets := make([]*rules.RuleSet, 0, len(r.objects)+len(r.builtIn))
+	for _, o := range r.builtIn {
+		sets = append(sets, o.Set)
+	}
+	for _, o := range r.objects {
+		sets = append(sets, o.Set)
+	}
 	next := *r.linked
-	next.Program = rules.Link(r.opt, r.all()...)
+	next.Program = rules.Link(r.opt, sets...)
 	r.linked = &next
 }
 
-// update changes the sets; the program is linked when it is next asked for, so that a start with 500 objects links once.
+// update changes the rules; the program is linked when it is next asked for, so that a start with 500 objects links once.
 func (r *Registry) update(change func() bool) {
 	r.mu.Lock()
 	changed := change()
 	if changed && r.linked != nil {
 		r.linked = &Linked{Cache: r.linked.Cache, Generation: r.linked.Generation + 1}
 	}
-	notify := r.changed
-	if r.linked == nil {
-		notify = nil
-	}
+	ready := r.linked != nil
 	r.mu.Unlock()
-	if changed && notify != nil {
-		notify()
+	if changed && ready {
+		r.Touch()
 	}
 }
 
@@ -163,7 +167,7 @@ func (r *Registry) Touch() {
 	r.mu.Lock()
 	notify := r.changed
 	r.mu.Unlock()
-	if notify != nil {
-		notify()
+	for _, f := range notify {
+		f()
 	}
 }

@@ -153,11 +153,12 @@ func (v *View) Remove(name string) {
 	}
 }
 
-// SetProgram replaces the rules whose products requirements may read as rule.matched.
-func (v *View) SetProgram(p *rules.Program) {
+// SetProgram replaces the rules whose products requirements may read as rule.matched, and the memory of their results, which
+// others who evaluate the same rules may share.
+func (v *View) SetProgram(p *rules.Program, results *rules.Cache) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.program, v.cache = p, rules.NewCache()
+	v.program, v.cache = p, results
 	if len(v.chained) > 0 {
 		v.produce(func(i int32) { v.judgeAll(v.chained, i) })
 	}

@@ -1,6 +1,6 @@
 // Package preview says what a rule would do on the nodes of the cluster as they are now.
 //
-// It is told of nodes, features and rules as they change, and keeps one input a node; a preview then evaluates the rules that
+// It is told of nodes and features as they change, and keeps one input a node; a preview then evaluates the rules that
 // are asked about with the very code that the controller runs. What it is not told yet, it does not guess.
 package preview
 
@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/nodefacts"
@@ -27,14 +28,13 @@ const (
 
 // Nodes are the nodes of a cluster. It is safe for concurrent use.
 type Nodes struct {
-	opt    rules.Options
 	gather feed.Gather
+	rules  *assembly.Registry
 	synced func() bool
 
 	mu        sync.Mutex
 	nodes     map[string]*node
 	published map[string]bool // lower case, as rules are compared; names stay, since "ever" is the question
-	sets      map[string]*rules.RuleSet
 }
 
 // node is what is known of one node. It may be known by its features before it is known itself.
@@ -44,13 +44,10 @@ type node struct {
 	input    *rules.Input // nil: something has changed
 }
 
-// New returns no nodes yet. The options are those that rules are compiled under. Synced says whether every object that
-// existed at the start was put; until then nothing is answered.
-func New(opt rules.Options, gather feed.Gather, synced func() bool) *Nodes {
-	return &Nodes{
-		opt: opt, gather: gather, synced: synced,
-		nodes: map[string]*node{}, published: map[string]bool{}, sets: map[string]*rules.RuleSet{},
-	}
+// New returns no nodes yet. The rules are those of the cluster, which matter where others read what they produce. Synced says
+// whether every object that existed at the start was put; until then nothing is answered.
+func New(gather feed.Gather, rules *assembly.Registry, synced func() bool) *Nodes {
+	return &Nodes{gather: gather, rules: rules, synced: synced, nodes: map[string]*node{}, published: map[string]bool{}}
 }
 
 // PutNode adds a Node or replaces what is known of it. The object is kept, and must not be changed.
@@ -100,18 +97,6 @@ func (n *Nodes) RemoveFeature(object *feed.NodeFeature) {
 	n.removeFeature(object)
 }
 
-// PutRules adds the rules of an object of the cluster, or replaces them; nil forgets them. They matter where other rules read
-// what they produce.
-func (n *Nodes) PutRules(name string, set *rules.RuleSet) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if set == nil {
-		delete(n.sets, name)
-		return
-	}
-	n.sets[name] = set
-}
-
 func (n *Nodes) removeFeature(object *feed.NodeFeature) {
 	at := n.nodes[object.NodeName()]
 	if at == nil {
@@ -153,8 +138,8 @@ func (n *Nodes) Published(feature string) (published, ok bool) {
 	if n.published[feature] || nodefacts.Has(feature) {
 		return true, true
 	}
-	for _, set := range n.sets {
-		if slices.Contains(set.Derives(), feature) {
+	for _, other := range n.rules.All() {
+		if slices.Contains(other.Set.Derives(), feature) {
 			return true, true
 		}
 	}
@@ -192,9 +177,9 @@ func (n *Nodes) snapshot(set *rules.RuleSet) (program *rules.Program, inputs []*
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	sets := []*rules.RuleSet{set}
-	for name, other := range n.sets {
-		if name != set.Name && (set.ReadsOthers() || other.Early()) {
-			sets = append(sets, other)
+	for _, other := range n.rules.All() {
+		if other.Set.Name != set.Name && (set.ReadsOthers() || other.Set.Early()) {
+			sets = append(sets, other.Set)
 		}
 	}
 	names := make([]string, 0, len(n.nodes))
@@ -208,7 +193,7 @@ func (n *Nodes) snapshot(set *rules.RuleSet) (program *rules.Program, inputs []*
 	for _, name := range names[:min(all, maxNodes)] {
 		inputs = append(inputs, n.inputOf(n.nodes[name]))
 	}
-	return rules.Link(n.opt, sets...), inputs, all
+	return rules.Link(n.rules.Options(), sets...), inputs, all
 }
 
 func (n *Nodes) inputOf(at *node) *rules.Input {

@@ -12,14 +12,26 @@ import (
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/preview"
 	"github.com/assay-project/assay/rules"
 )
 
-func newNodes() *preview.Nodes {
-	return preview.New(rules.Options{}, feed.Gather{Namespace: "assay-system"}, func() bool { return true })
+// world is nodes, and the rules of their cluster.
+type world struct {
+	*preview.Nodes
+	rules *assembly.Registry
 }
+
+func newNodes() *world {
+	w := &world{rules: assembly.NewRegistry(rules.Options{})}
+	w.Nodes = preview.New(feed.Gather{Namespace: "assay-system"}, w.rules, func() bool { return true })
+	w.rules.Ready()
+	return w
+}
+
+func (w *world) PutRules(set *rules.RuleSet) { w.rules.Replace([]assembly.Rules{{Set: set}}, nil) }
 
 func node(name string, labels map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -69,22 +81,22 @@ func TestCount(t *testing.T) {
 	}
 	tests := map[string]struct {
 		reason string
-		change func(*preview.Nodes)
+		change func(*world)
 		rule   string
 		want   want
 	}{
 		"CountsByIndex": {rule: gpuRule, want: want{map[int]int{1: 2}, 3, 3, true}},
 		"NodesThatPublishedNothingDoNotCount": {
 			reason: "their worker has just not started",
-			change: func(n *preview.Nodes) { n.PutNode(node("n9", nil)) },
+			change: func(n *world) { n.PutNode(node("n9", nil)) },
 			rule:   gpuRule, want: want{map[int]int{1: 2}, 3, 3, true},
 		},
 		"FeaturesWithoutANodeDoNotCount": {
-			change: func(n *preview.Nodes) { n.RemoveNode("n1") },
+			change: func(n *world) { n.RemoveNode("n1") },
 			rule:   gpuRule, want: want{map[int]int{1: 1}, 2, 2, true},
 		},
 		"NothingIsSaidOfAnEmptyCluster": {
-			change: func(n *preview.Nodes) {
+			change: func(n *world) {
 				for _, name := range []string{"n1", "n2", "n3"} {
 					n.RemoveNode(name)
 				}
@@ -92,11 +104,11 @@ func TestCount(t *testing.T) {
 			rule: gpuRule,
 		},
 		"WhatChangesCounts": {
-			change: func(n *preview.Nodes) { n.PutFeature(nil, published(t, "assay-system", "n3", "n3", withGPU)) },
+			change: func(n *world) { n.PutFeature(nil, published(t, "assay-system", "n3", "n3", withGPU)) },
 			rule:   gpuRule, want: want{map[int]int{1: 3}, 3, 3, true},
 		},
 		"AnObjectThatIsAboutAnotherNodeNowLeavesTheFirst": {
-			change: func(n *preview.Nodes) {
+			change: func(n *world) {
 				n.PutFeature(published(t, "assay-system", "n1", "n1", withGPU), published(t, "assay-system", "n1", "n3", withGPU))
 			},
 			rule: gpuRule, want: want{map[int]int{1: 2}, 2, 2, true},
@@ -105,13 +117,13 @@ func TestCount(t *testing.T) {
 			rule: `{nodeSelector: {matchLabels: {pool: a}}, rules: [{name: all, labels: {a: "1"}}]}`, want: want{map[int]int{0: 1}, 3, 3, true},
 		},
 		"WhatOtherRulesProduceCounts": {
-			change: func(n *preview.Nodes) { n.PutRules("other", compile(t, "other", gpuRule)) },
+			change: func(n *world) { n.PutRules(compile(t, "other", gpuRule)) },
 			rule:   `{rules: [{name: after, labels: {z: "1"}, matchFeatures: [{feature: rule.matched, matchExpressions: {gpu: {op: Exists}}}]}]}`,
 			want:   want{map[int]int{0: 2}, 3, 3, true},
 		},
 		"WhatEarlyRulesMakeUpCounts": {
-			change: func(n *preview.Nodes) {
-				n.PutRules("early", compile(t, "early", `{phase: early, rules: [{name: e, matchFeatures: [{feature: kernel.loadedmodule, `+
+			change: func(n *world) {
+				n.PutRules(compile(t, "early", `{phase: early, rules: [{name: e, matchFeatures: [{feature: kernel.loadedmodule, `+
 					`matchExpressions: {nvidia: {op: Exists}}}], actions: [{op: set-feature, args: {feature: site.gpu, element: present, value: "true"}}]}]}`))
 			},
 			rule: `{rules: [{name: main, labels: {z: "1"}, matchFeatures: [{feature: site.gpu, matchExpressions: {present: {op: Exists}}}]}]}`,
@@ -143,7 +155,7 @@ func TestCount(t *testing.T) {
 }
 
 func TestNothingIsGuessed(t *testing.T) {
-	n := preview.New(rules.Options{}, feed.Gather{}, func() bool { return false })
+	n := preview.New(feed.Gather{}, assembly.NewRegistry(rules.Options{}), func() bool { return false })
 	n.PutNode(node("n1", nil))
 	n.PutFeature(nil, published(t, "a", "n1", "n1", withGPU))
 	if _, _, _, ok := n.Count(t.Context(), compile(t, "r", gpuRule)); ok {
@@ -152,7 +164,7 @@ func TestNothingIsGuessed(t *testing.T) {
 	if _, ok := n.Published("kernel.config"); ok {
 		t.Error("known before everything was told")
 	}
-	n = newNodes()
+	n = newNodes().Nodes
 	n.PutNode(node("n1", nil))
 	n.PutFeature(nil, published(t, "a", "n1", "n1", withGPU))
 	ended, cancel := context.WithCancel(t.Context())
@@ -170,7 +182,7 @@ func TestPublished(t *testing.T) {
 	f := published(t, "gpu", "n1", "n1", `{flags: {Vendor.Gauge: {elements: {a: {}}}}}`)
 	n.PutFeature(nil, f)
 	n.RemoveFeature(f)
-	n.PutRules("early", compile(t, "early", `{phase: early, rules: [{name: e, actions: [{op: set-feature, args: {feature: site.gpu, element: present, value: "true"}}]}]}`))
+	n.PutRules(compile(t, "early", `{phase: early, rules: [{name: e, actions: [{op: set-feature, args: {feature: site.gpu, element: present, value: "true"}}]}]}`))
 	for feature, want := range map[string]bool{"vendor.gauge": true, "kubernetes.node": true, "site.gpu": true, "vendor.other": false} {
 		if got, ok := n.Published(feature); !ok || got != want {
 			t.Errorf("%s: %v, %v", feature, got, ok)

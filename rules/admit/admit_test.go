@@ -20,14 +20,15 @@ import (
 
 const amx = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]"
 
-// rule is a NodeFeatureRule of one rule, in YAML.
-func rule(t *testing.T, text string) nfdv1alpha1.NodeFeatureRule {
+// object is a NodeFeatureRule of YAML, as it is in force.
+func object(t *testing.T, text string) admit.Rules {
 	t.Helper()
 	var out nfdv1alpha1.NodeFeatureRule
 	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {
 		t.Fatal(err)
 	}
-	return out
+	set, _ := rules.Compile(&out, rules.Options{})
+	return admit.Rules{Set: set, Spec: &out.Spec}
 }
 
 func ask(t *testing.T, required string) *request.Ask {
@@ -40,7 +41,7 @@ func ask(t *testing.T, required string) *request.Ask {
 }
 
 func labels(t *testing.T) admit.Labels {
-	return admit.LabelsOf([]nfdv1alpha1.NodeFeatureRule{rule(t, `
+	return admit.LabelsOf([]admit.Rules{object(t, `
 spec: {rules: [{name: amx, labels: {amx: "true"}, matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]}]}
 `)}, rules.Options{})
 }
@@ -183,14 +184,16 @@ func TestLabelsOfCountsOnlyWhatIsExact(t *testing.T) {
 		"written twice": {[]string{
 			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, labels: {amx: "no"}}]}`,
 		}, false},
+		"left out":  {[]string{`spec: {rules: [{name: r, labels: {amx: "true"}, extendedResources: {a: "{nobody}"}, ` + matchers + `}]}`}, false},
+		"sensitive": {[]string{`spec: {sensitive: true, rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, false},
 		"perhaps by a template": {[]string{
 			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, labelsTemplate: "amx=no"}]}`,
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var list []nfdv1alpha1.NodeFeatureRule
+			var list []admit.Rules
 			for _, text := range test.rules {
-				list = append(list, rule(t, text))
+				list = append(list, object(t, text))
 			}
 			if _, got := admit.LabelsOf(list, rules.Options{})[key]; got != test.want {
 				t.Errorf("got %t, want %t", got, test.want)

@@ -17,12 +17,19 @@ import (
 // Labels says which requirements are exactly the same as labels of a Node, by their keys.
 type Labels map[request.Key][]corev1.NodeSelectorRequirement
 
-// LabelsOf finds, among rules, those that write a label on exactly the nodes that meet their matchers. A requirement with
+// Rules are those of one object as they are in force: a spec that refers to nothing any more, and what it was compiled into.
+type Rules struct {
+	Set  *rules.RuleSet
+	Spec *nfdv1alpha1.NodeFeatureRuleSpec
+}
+
+// LabelsOf finds, among all rules of a cluster, those that write a label on exactly the nodes that meet their matchers. A requirement with
 // the same matchers is then the label, which every scheduler and autoscaler understands and looks at before it samples nodes.
 //
 // A rule counts only if nothing else decides: it applies to all nodes, sees all features, has no loop and no actions, its label
-// is literal, and no other rule seems to write the same one. Where that is not certain the requirement is left to the extender.
-func LabelsOf(list []nfdv1alpha1.NodeFeatureRule, opt rules.Options) Labels {
+// is literal, and no other rule seems to write the same one. An object with mistakes does not count, nor does a sensitive one,
+// whose conditions nobody shall guess. Where that is not certain the requirement is left to the extender.
+func LabelsOf(list []Rules, opt rules.Options) Labels {
 	writers := map[string]int{}
 	var computed strings.Builder // texts that may come to names of labels
 	for i := range list {
@@ -36,8 +43,8 @@ func LabelsOf(list []nfdv1alpha1.NodeFeatureRule, opt rules.Options) Labels {
 	}
 	out := Labels{}
 	for i := range list {
-		spec := &list[i].Spec
-		if !universal(spec, opt) {
+		spec := list[i].Spec
+		if !universal(spec, opt) || list[i].Set.Len() != len(spec.Rules) {
 			continue
 		}
 		for j := range spec.Rules {
@@ -64,7 +71,8 @@ func LabelsOf(list []nfdv1alpha1.NodeFeatureRule, opt rules.Options) Labels {
 // universal reports whether an object's rules are evaluated on every node with everything that is known of it.
 func universal(s *nfdv1alpha1.NodeFeatureRuleSpec, opt rules.Options) bool {
 	return s.NodeSelector == nil && s.Scope == nil && opt.DefaultScope == "" && s.FeatureSources == nil &&
-		len(s.BasedOn) == 0 && len(s.RulesFrom) == 0 && (s.Phase == nil || *s.Phase == nfdv1alpha1.PhaseMain)
+		len(s.BasedOn) == 0 && len(s.RulesFrom) == 0 && (s.Phase == nil || *s.Phase == nfdv1alpha1.PhaseMain) &&
+		(s.Sensitive == nil || !*s.Sensitive)
 }
 
 // label returns the term that selects the nodes on which a rule writes a label.

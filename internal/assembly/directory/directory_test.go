@@ -90,8 +90,8 @@ func TestLastGoodRulesStay(t *testing.T) {
 	reg := assembly.NewRegistry(rules.Options{})
 	l := &Directory{path: dir, registry: reg, valid: prometheus.NewGauge(prometheus.GaugeOpts{}), changed: make(chan struct{}, 1)}
 	inForce := func() (names []string) {
-		for _, s := range reg.Sets() {
-			names = append(names, s.Name)
+		for _, o := range reg.All() {
+			names = append(names, o.Set.Name)
 		}
 		return names
 	}

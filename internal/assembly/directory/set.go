@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 )
@@ -43,10 +44,10 @@ type Object struct {
 }
 
 // Compiled returns the compiled objects.
-func (s *Set) Compiled() []*rules.RuleSet {
-	out := make([]*rules.RuleSet, len(s.Objects))
-	for i := range s.Objects {
-		out[i] = s.Objects[i].set
+func (s *Set) Compiled() []assembly.Rules {
+	out := make([]assembly.Rules, len(s.Objects))
+	for i, o := range s.Objects {
+		out[i] = assembly.Rules{Set: o.set, Spec: &o.Rule.Spec}
 	}
 	return out
 }

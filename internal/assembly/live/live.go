@@ -16,7 +16,6 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/directory"
 	"github.com/assay-project/assay/internal/assembly/schema"
-	"github.com/assay-project/assay/rules"
 )
 
 // Options say which rules there are, and how they are put together.
@@ -101,7 +100,7 @@ func (r *Rules) refresh(ctx context.Context, names ...string) error {
 // others.
 func (r *Rules) refreshLocked(ctx context.Context, names []string) error {
 	var (
-		put    []*rules.RuleSet
+		put    []assembly.Rules
 		remove []string
 		done   []string
 		faults []error
@@ -113,7 +112,7 @@ func (r *Rules) refreshLocked(ctx context.Context, names []string) error {
 			continue
 		}
 		if next != nil && next.Set != nil {
-			put = append(put, next.Set)
+			put = append(put, next.Rules)
 		} else {
 			remove = append(remove, name)
 		}

@@ -2,7 +2,6 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -17,17 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
-	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/nodefacts"
 )
-
-// settle is how long changes of rules are gathered: applying a directory of them links once.
-const settle = 50 * time.Millisecond
 
 // Options say what counts.
 type Options struct {
@@ -35,8 +28,8 @@ type Options struct {
 	Gather feed.Gather
 	// Namespaces chooses the namespaces whose NodeFeatures count besides Assay's own, by their labels; nil: all of them.
 	Namespaces labels.Selector
-	// Rules are the settings of the controller.
-	Rules rules.Options
+	// Rules are those of the cluster, which pods may ask for what they produce; nil: there are none.
+	Rules *assembly.Registry
 	// Leases says that publishers keep a Lease of their NodeFeature's name in Assay's namespace: features count as seen when
 	// it was renewed. Otherwise they count as seen as long as the Node is ready.
 	Leases bool
@@ -58,24 +51,25 @@ type Follower struct {
 	renewed  map[string]int64                                      // by name of the Lease
 	trusted  map[string]bool                                       // namespaces, if only some count
 
-	rules     map[string]*nfdv1alpha1.NodeFeatureRule
-	compiled  map[string]compiled
-	templates map[string]*assayv1alpha1.NodeFeatureRuleTemplate
-	dirty     chan struct{}
-}
-
-type compiled struct {
-	rule *nfdv1alpha1.NodeFeatureRule
-	set  *rules.RuleSet
+	dirty chan struct{} // holds an element if the rules may have changed
 }
 
 // New returns a Follower that follows nothing yet.
 func New(v *fleet.View, opt Options) *Follower {
-	return &Follower{
+	f := &Follower{
 		view: v, opt: opt, nodes: map[string]*corev1.Node{}, features: map[string]map[types.NamespacedName]*feed.NodeFeature{},
-		of: map[types.NamespacedName]string{}, renewed: map[string]int64{}, trusted: map[string]bool{}, rules: map[string]*nfdv1alpha1.NodeFeatureRule{},
-		compiled: map[string]compiled{}, templates: map[string]*assayv1alpha1.NodeFeatureRuleTemplate{}, dirty: make(chan struct{}, 1),
+		of: map[types.NamespacedName]string{}, renewed: map[string]int64{}, trusted: map[string]bool{},
+		dirty: make(chan struct{}, 1),
 	}
+	if opt.Rules != nil {
+		opt.Rules.OnChange(func() {
+			select {
+			case f.dirty <- struct{}{}:
+			default: // they are linked soon anyway
+			}
+		})
+	}
+	return f
 }
 
 // NeedLeaderElection says that every replica follows.
@@ -86,14 +80,6 @@ func (f *Follower) watches() map[client.Object]toolscache.ResourceEventHandler {
 	out := map[client.Object]toolscache.ResourceEventHandler{
 		&corev1.Node{}:      On(f.putNode, func(n *corev1.Node) { f.dropNode(n.Name) }),
 		&feed.NodeFeature{}: On(f.putFeature, f.dropFeature),
-		&nfdv1alpha1.NodeFeatureRule{}: On(
-			func(r *nfdv1alpha1.NodeFeatureRule) { f.changeRules(func() { f.rules[r.Name] = r }) },
-			func(r *nfdv1alpha1.NodeFeatureRule) { f.changeRules(func() { delete(f.rules, r.Name) }) }),
-		&assayv1alpha1.NodeFeatureRuleTemplate{}: On(
-			func(t *assayv1alpha1.NodeFeatureRuleTemplate) { f.changeTemplates(func() { f.templates[t.Name] = t }) },
-			func(t *assayv1alpha1.NodeFeatureRuleTemplate) {
-				f.changeTemplates(func() { delete(f.templates, t.Name) })
-			}),
 	}
 	if f.opt.Leases {
 		out[&coordinationv1.Lease{}] = On(f.putLease, func(*coordinationv1.Lease) {})
@@ -148,6 +134,11 @@ func (f *Follower) Sync(ctx context.Context, c cache.Cache) error {
 	if err := Watch(ctx, c, f.watches()); err != nil {
 		return err
 	}
+	if f.opt.Rules != nil {
+		if err := f.opt.Rules.Wait(ctx); err != nil {
+			return err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.started = true
@@ -159,7 +150,7 @@ func (f *Follower) Sync(ctx context.Context, c cache.Cache) error {
 	return nil
 }
 
-// Run links changed rules until the context ends.
+// Run shows the View rules that have changed until the context ends.
 func (f *Follower) Run(ctx context.Context) error {
 	for {
 		select {
@@ -170,7 +161,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(settle):
+		case <-time.After(assembly.Settle):
 		}
 		f.mu.Lock()
 		f.link()
@@ -302,67 +293,12 @@ func (f *Follower) update(name string) {
 	f.view.Put(fleet.Node{Input: in, Labels: n.Labels, Annotations: n.Annotations, Seen: f.seen(n)})
 }
 
-func (f *Follower) changeRules(change func()) {
-	f.mu.Lock()
-	change()
-	f.mu.Unlock()
-	select {
-	case f.dirty <- struct{}{}:
-	default: // they are linked soon anyway
-	}
-}
-
-func (f *Follower) changeTemplates(change func()) {
-	f.changeRules(func() {
-		change()
-		for name, r := range f.rules {
-			if len(r.Spec.BasedOn) > 0 || len(r.Spec.RulesFrom) > 0 {
-				delete(f.compiled, name)
-			}
-		}
-	})
-}
-
-// link compiles what has changed. It needs the lock.
+// link shows the View the rules that are in force. It needs the lock.
 func (f *Follower) link() {
-	if !f.started {
-		return
+	if f.opt.Rules != nil {
+		linked := f.opt.Rules.Program()
+		f.view.SetProgram(linked.Program, linked.Cache)
 	}
-	var sets []*rules.RuleSet
-	for name, r := range f.rules {
-		c := f.compiled[name]
-		if c.rule == nil || c.rule.UID != r.UID || c.rule.Generation != r.Generation {
-			c = compiled{rule: r, set: f.compile(r)}
-			f.compiled[name] = c
-		}
-		sets = append(sets, c.set)
-	}
-	for name := range f.compiled {
-		if f.rules[name] == nil {
-			delete(f.compiled, name)
-		}
-	}
-	slices.SortFunc(sets, func(a, b *rules.RuleSet) int { return cmp.Compare(a.Name, b.Name) })
-	f.view.SetProgram(rules.Link(f.opt.Rules, sets...))
-}
-
-// compile compiles rules with what they are based on. What is broken is left out; the controller and the webhook say why.
-func (f *Follower) compile(r *nfdv1alpha1.NodeFeatureRule) *rules.RuleSet {
-	whole := r
-	if len(r.Spec.BasedOn) > 0 || len(r.Spec.RulesFrom) > 0 {
-		out, err := compose.Assemble(compose.Document{Name: r.Name, Spec: &r.Spec}, func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
-			if t := f.templates[name]; t != nil {
-				return &t.Spec, nil
-			}
-			return nil, nil
-		})
-		whole = &nfdv1alpha1.NodeFeatureRule{ObjectMeta: r.ObjectMeta} // it waits for its bases
-		if err == nil {
-			whole.Spec = *out.Spec
-		}
-	}
-	set, _ := rules.Compile(whole, f.opt.Rules)
-	return set
 }
 
 // SlimNode drops what nobody here reads from a Node on its way into a cache.
