@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +53,50 @@ func hierarchies() ([]string, error) {
 	return dirs, nil
 }
 
+// v2Controllers are those that bound a pod.
+var v2Controllers = []string{"cpu", "cpuset", "memory", "pids"}
+
+// controlFile lists the controllers that children of the root of cgroup v2 have.
+const controlFile = cgroupRoot + "/cgroup.subtree_control"
+
+// enabledControllers are those of cgroup v2 that are on for the children of the root.
+func enabledControllers() []string {
+	has, err := os.ReadFile(controlFile)
+	if err != nil {
+		return nil // cgroup v1
+	}
+	return strings.Fields(string(has))
+}
+
+// enableControllers switches on those that the kubelet wants its root to have: what bounds a pod, and huge pages if there are
+// any. It fails in a container whose own processes are in what it sees as the root (cgroup-v2.rst, "No Internal Process
+// Constraint").
+func enableControllers() error {
+	on := slices.Clone(v2Controllers)
+	if has, err := os.ReadFile(cgroupRoot + "/cgroup.controllers"); err == nil && slices.Contains(strings.Fields(string(has)), "hugetlb") {
+		on = append(on, "hugetlb")
+	}
+	return os.WriteFile(controlFile, []byte("+"+strings.Join(on, " +")), 0o644)
+}
+
+// restoreControllers switches off what was on not before. The kubelet switches on all there are.
+func restoreControllers(before []string) error {
+	var errs []error
+	for _, controller := range enabledControllers() {
+		if !slices.Contains(before, controller) {
+			errs = append(errs, os.WriteFile(controlFile, []byte("-"+controller), 0o644))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // makeCgroups makes the cgroup that the kubelet puts all pods into.
 func makeCgroups(name string) error {
+	if !isV1() {
+		if err := enableControllers(); err != nil {
+			return err
+		}
+	}
 	dirs, err := hierarchies()
 	if err != nil {
 		return err

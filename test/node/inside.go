@@ -44,6 +44,8 @@ func inside(ctx context.Context, opt options) error {
 			say(step.name)
 		case asSkipped(err, &skip):
 			say(step.name + ": SKIPPED: " + skip.why)
+		case ctx.Err() != nil:
+			return errInterrupted
 		default:
 			fmt.Printf("  FAILED   %s: %v\n", step.name, err)
 			s.explain(ctx)

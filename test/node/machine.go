@@ -137,6 +137,7 @@ state = "/run/containerd"
     bin_dir = "`+cniDir+`"
     conf_dir = "`+m.path("cni")+`"
   [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "`+snapshotter(m.dir)+`"
     default_runtime_name = "runc"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"

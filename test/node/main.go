@@ -3,8 +3,9 @@
 // Command node installs the chart on a real node, and looks at what a user would see.
 //
 // It needs root and Linux, and builds everything else: Kubernetes, Helm and Assay's images from Go modules; containerd, runc
-// and the CNI plugins are Debian's packages. All of it runs in network, mount and process namespaces of its own, which end
-// with the program, and in a cgroup of its own, which is removed.
+// and the CNI plugins are Debian's packages, which are used as they are installed, or downloaded and not installed. All of it
+// runs in network, mount and process namespaces of its own, which end with the program, and in a cgroup of its own, which is
+// removed. What it needs of the machine is tried before anything is built.
 package main
 
 import (
@@ -14,7 +15,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/assay-project/assay/test/cluster"
@@ -22,31 +22,35 @@ import (
 
 // options are what the command line says; the inner program is given the same.
 type options struct {
-	require bool
-	install bool
-	keep    bool
-	dir     string
-	stage   string
-	shell   string
+	require  bool
+	download bool
+	keep     bool
+	shell    string
+	// What the program tells itself.
+	dir      string // of the run
+	packages string // unpacked ones
+	stage    string
 }
 
 func main() {
 	opt := options{}
 	flag.BoolVar(&opt.require, "require", false, "fail where the test cannot run, and do not skip it")
-	flag.BoolVar(&opt.install, "install", true, "install missing Debian packages")
+	flag.BoolVar(&opt.download, "download", true, "download missing Debian packages")
 	flag.BoolVar(&opt.keep, "keep", false, "keep the logs also after a success")
 	flag.StringVar(&opt.shell, "run", "", "`command` for sh, to be run in place of the tests, with kubectl and helm in its path")
 	flag.StringVar(&opt.dir, "dir", "", "set by the program itself")
+	flag.StringVar(&opt.packages, "packages", "", "set by the program itself")
 	flag.StringVar(&opt.stage, "stage", "", "set by the program itself")
 	flag.Parse()
-	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
+	_ = cluster.EndWithParent(syscall.SIGTERM)                                  // without it only a comfort is missing
+	_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin") // su leaves them out
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, opt)
 	stop()
 	var skip skipped
 	switch {
 	case errors.As(err, &skip) && !opt.require:
-		fmt.Println("SKIPPED: the real-node test cannot run here:", err)
+		fmt.Printf("SKIPPED: the real-node test cannot run here:\n  %v\n", err)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "node:", err)
 		os.Exit(1)
@@ -62,8 +66,10 @@ func run(ctx context.Context, opt options) error {
 	switch opt.stage {
 	case "":
 		return outside(ctx, opt)
+	case stageProbe:
+		return asProbe(ctx, opt)
 	case stageInit:
-		return asInit(opt)
+		return asInit(ctx, opt)
 	case stageTest:
 		return inside(ctx, opt)
 	}
@@ -71,28 +77,28 @@ func run(ctx context.Context, opt options) error {
 }
 
 // outside prepares what needs the machine's network and caches, and runs the rest in namespaces of its own.
-func outside(ctx context.Context, opt options) error {
-	if err := check(); err != nil {
-		return err
-	}
-	if err := packages(ctx, opt.install); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "assay-node-")
+func outside(ctx context.Context, opt options) (err error) {
+	sweep(os.TempDir())
+	dir, unlock, err := makeRunDir()
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	opt.dir = dir
-	if err := build(ctx, dir); err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	err = isolated(ctx, opt)
-	if cleanUp := removeCgroups(cgroupName(dir)); cleanUp != nil {
-		err = errors.Join(err, cleanUp)
-	}
-	if err != nil || opt.keep {
-		fmt.Println("the logs are in", filepath.Join(dir, "cluster", "log"))
+	defer cleanUp(opt, enabledControllers(), &err)
+	if err := check(ctx, opt); err != nil {
 		return err
 	}
-	return os.RemoveAll(dir)
+	if opt.packages, err = packages(ctx, opt.download); err != nil {
+		return err
+	}
+	if opt.packages != "" {
+		if err := probe(ctx, opt).skip(); err != nil {
+			return err
+		}
+	}
+	if err := build(ctx, dir); err != nil {
+		return err
+	}
+	return isolated(ctx, opt)
 }

@@ -3,95 +3,145 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// needed maps each program to the Debian package that has it.
-var needed = []struct{ program, pkg string }{
-	{"containerd", "containerd"},
-	{"ctr", "containerd"},
-	{"runc", "runc"},
-	{"iptables", "iptables"},
-	{"conntrack", "conntrack"},
-	{"ip", "iproute2"},
-	{cniDir + "/bridge", "containernetworking-plugins"},
-	{cniDir + "/host-local", "containernetworking-plugins"},
-}
+// What a run takes; with less the kubelet would take no pods, or the kernel would kill at random.
+const (
+	diskNeeded   = 1 << 30 // images twice, packed and unpacked, and etcd
+	memoryNeeded = 3 << 29 // the control plane 0.6 GB, the node 0.3 GB, pods 0.3 GB
+)
 
-// cniDir is where Debian has the CNI plugins.
-const cniDir = "/usr/lib/cni"
-
-// check says what this machine lacks that cannot be installed.
-func check() error {
-	var missing []string
+// check says what this machine lacks, all of it at once: first what can be seen from here, then what has to be tried.
+func check(ctx context.Context, opt options) error {
 	if os.Geteuid() != 0 {
-		missing = append(missing, "it needs root, to make namespaces and run containers")
+		return missing{"it needs root, to make namespaces and run containers"}.skip()
 	}
-	if fs, err := cgroups(); err != nil {
-		missing = append(missing, err.Error())
-	} else if fs == unix.CGROUP2_SUPER_MAGIC && os.Getenv("ASSAY_NODE_CGROUP2") == "" {
-		missing = append(missing, "this machine has cgroup v2, on which the test was never tried; set ASSAY_NODE_CGROUP2=1 to try")
+	var lacks missing
+	if names := missingCapabilities(); len(names) > 0 {
+		lacks = append(lacks, "root lacks the capabilities "+strings.Join(names, ", ")+" here (docker run has --privileged)")
 	}
-	for _, controller := range []string{"memory", "cpu", "cpuset", "pids"} {
-		if _, err := os.Stat(filepath.Join(cgroupRoot, controller)); err != nil && isV1() {
-			missing = append(missing, "there is no cgroup controller "+controller)
-		}
+	lacks = append(lacks, missingControllers()...)
+	// The kubelet reads from there which processes the kernel has killed, and does not start without it.
+	if file, err := os.Open("/dev/kmsg"); err != nil {
+		lacks = append(lacks, "the kernel's log cannot be read: "+err.Error())
+	} else {
+		_ = file.Close()
 	}
-	if len(missing) > 0 {
-		return skipped{strings.Join(missing, "; ")}
+	lacks = append(lacks, missingRoom(opt.dir)...)
+	if len(lacks) == 0 {
+		lacks = probe(ctx, opt)
 	}
-	return nil
+	return lacks.skip()
 }
 
-// packages installs what is missing, if it may and can.
-func packages(ctx context.Context, install bool) error {
-	var missing []string
-	for _, n := range needed {
-		if _, err := exec.LookPath(n.program); err != nil {
-			missing = append(missing, n.pkg)
-		}
-	}
-	if len(missing) == 0 {
+// missing is what a machine lacks, a sentence each.
+type missing []string
+
+// skip is the error that skips the test; nil if nothing is missing.
+func (m missing) skip() error {
+	if len(m) == 0 {
 		return nil
 	}
-	list := strings.Join(missing, ", ")
-	if !install {
-		return skipped{"these Debian packages are missing: " + list}
-	}
-	if _, err := exec.LookPath("apt-get"); err != nil {
-		return skipped{"these programs' packages are missing, and there is no apt-get to install them: " + list}
-	}
-	fmt.Println("node: installing Debian packages:", list)
-	// The packages would start their daemons; a policy that says no is Debian's way to prevent it (policy-rc.d).
-	const policy = "/usr/sbin/policy-rc.d"
-	if _, err := os.Stat(policy); errors.Is(err, os.ErrNotExist) {
-		if err := os.WriteFile(policy, []byte("#!/bin/sh\nexit 101\n"), 0o755); err != nil {
-			return err
+	return skipped{strings.Join(m, "\n  ")}
+}
+
+// missingRoom says whether there is enough disk and memory.
+func missingRoom(dir string) missing {
+	var lacks missing
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err == nil {
+		free := fs.Bavail * uint64(fs.Bsize)
+		// The kubelet counts in parts of a hundred, and is told to evict at one.
+		if free < diskNeeded || fs.Bavail < fs.Blocks/50 {
+			lacks = append(lacks, fmt.Sprintf("%s has %d MB left, and %d MB and 2 %% are needed; TMPDIR names another place", os.TempDir(), free>>20, diskNeeded>>20))
 		}
-		defer func() { _ = os.Remove(policy) }()
 	}
-	for _, args := range [][]string{
-		{"update", "-q"},
-		append([]string{"install", "-q", "-y", "--no-install-recommends"}, missing...),
-	} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return skipped{fmt.Sprintf("apt-get %s: %v: %s", args[0], err, lastLine(out))}
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return lacks
+	}
+	for line := range strings.Lines(string(data)) {
+		var kb uint64
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kb); n == 1 && kb<<10 < memoryNeeded {
+			lacks = append(lacks, fmt.Sprintf("%d MB of memory are available, and %d MB are needed", kb>>10, memoryNeeded>>20))
 		}
+	}
+	return lacks
+}
+
+// capabilities are those that the test and the runtime use themselves, and those that a container gets unless its pod says
+// otherwise: nobody can give what he does not have.
+var capabilities = map[string]int{
+	"CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN, "CAP_NET_ADMIN": unix.CAP_NET_ADMIN,
+	"CAP_AUDIT_WRITE": unix.CAP_AUDIT_WRITE, "CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE,
+	"CAP_FOWNER": unix.CAP_FOWNER, "CAP_FSETID": unix.CAP_FSETID, "CAP_KILL": unix.CAP_KILL, "CAP_MKNOD": unix.CAP_MKNOD,
+	"CAP_NET_BIND_SERVICE": unix.CAP_NET_BIND_SERVICE, "CAP_NET_RAW": unix.CAP_NET_RAW, "CAP_SETFCAP": unix.CAP_SETFCAP,
+	"CAP_SETGID": unix.CAP_SETGID, "CAP_SETPCAP": unix.CAP_SETPCAP, "CAP_SETUID": unix.CAP_SETUID, "CAP_SYS_CHROOT": unix.CAP_SYS_CHROOT,
+}
+
+// missingCapabilities are those that this process does not have (capabilities(7), CapEff in proc(5)).
+func missingCapabilities() []string {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return nil
+	}
+	lines := bufio.NewScanner(bytes.NewReader(status))
+	for lines.Scan() {
+		text, ok := strings.CutPrefix(lines.Text(), "CapEff:")
+		if !ok {
+			continue
+		}
+		has, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for name, bit := range capabilities {
+			if has&(1<<bit) == 0 {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
 	}
 	return nil
 }
 
-func lastLine(out []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return lines[len(lines)-1]
+// missingControllers says which parts of cgroups that bound a pod are not there.
+func missingControllers() missing {
+	fs, err := cgroups()
+	if err != nil {
+		return missing{err.Error()}
+	}
+	if fs == unix.CGROUP2_SUPER_MAGIC {
+		has, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
+		if err != nil {
+			return missing{err.Error()}
+		}
+		on := strings.Fields(string(has))
+		lacks := slices.DeleteFunc(slices.Clone(v2Controllers), func(c string) bool { return slices.Contains(on, c) })
+		if len(lacks) > 0 {
+			return missing{fmt.Sprintf("cgroup v2 at %s lacks the controllers %s (docker run has --cgroupns=host)", cgroupRoot, strings.Join(lacks, ", "))}
+		}
+		return nil
+	}
+	lacks := slices.DeleteFunc([]string{"cpu", "cpuacct", "cpuset", "devices", "memory", "pids"}, func(c string) bool {
+		_, err := os.Stat(filepath.Join(cgroupRoot, c))
+		return err == nil
+	})
+	if len(lacks) > 0 {
+		return missing{fmt.Sprintf("cgroup v1 at %s lacks the controllers %s", cgroupRoot, strings.Join(lacks, ", "))}
+	}
+	return nil
 }

@@ -18,8 +18,9 @@ import (
 // The program starts itself twice: as the first process of new namespaces, and below it as the test. The first one does
 // nothing but collect orphans, among them those that containers leave: who waits for children of its own cannot do that.
 const (
-	stageInit = "init"
-	stageTest = "test"
+	stageProbe = "probe"
+	stageInit  = "init"
+	stageTest  = "test"
 )
 
 // isolated runs the test in new network, mount and process namespaces. When the first process in them ends, the kernel ends
@@ -28,29 +29,36 @@ func isolated(ctx context.Context, opt options) error {
 	runtime.LockOSThread() // the parent-death signal comes when this thread ends (prctl(2))
 	cmd := again(opt, stageInit)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+		Cloneflags: namespaces,
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	if err := cmd.Start(); err != nil {
-		return skipped{fmt.Sprintf("this machine gives no namespaces: %v", err)}
+		return fmt.Errorf("make namespaces: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })()
-	if err := cmd.Wait(); err != nil {
+	err := cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return errInterrupted
+	case err != nil:
 		return errors.New("the test failed")
 	}
 	return nil
 }
 
+// errInterrupted is the end of a test that somebody ended.
+var errInterrupted = errors.New("interrupted")
+
 // again is the program with the same options, for another stage.
 func again(opt options, stage string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", "-stage="+stage, "-dir="+opt.dir, "-run="+opt.shell) //nolint:noctx // told to end by signals
+	cmd := exec.Command("/proc/self/exe", "-stage="+stage, "-dir="+opt.dir, "-packages="+opt.packages, "-run="+opt.shell) //nolint:noctx // told to end by signals
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd
 }
 
 // asInit is the first process of the namespaces.
-func asInit(opt options) error {
-	if err := mounts(opt.dir); err != nil {
+func asInit(ctx context.Context, opt options) error {
+	if err := mounts(opt); err != nil {
 		return fmt.Errorf("prepare the mount namespace: %w", err)
 	}
 	runtime.LockOSThread()
@@ -59,6 +67,7 @@ func asInit(opt options) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })()
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
@@ -85,8 +94,11 @@ var sysctls = map[string]string{
 }
 
 // mounts keeps what happens here from the rest of the machine.
-func mounts(dir string) error {
+func mounts(opt options) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := overlay(opt.packages); err != nil {
 		return err
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
@@ -116,7 +128,7 @@ func mounts(dir string) error {
 		if _, err := os.Stat(target); err != nil {
 			continue // a kernel without it
 		}
-		file := filepath.Join(dir, "sysctl", filepath.FromSlash(key))
+		file := filepath.Join(opt.dir, "sysctl", filepath.FromSlash(key))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
 		}

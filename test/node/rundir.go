@@ -1,0 +1,88 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names of directories for temporary files: of runs, which are removed, and of logs, which are left after a failure.
+const (
+	runPrefix  = "assay-node-run-"
+	logsPrefix = "assay-node-logs-"
+)
+
+// makeRunDir makes a directory that is locked for as long as this process lives.
+func makeRunDir() (dir string, unlock func(), err error) {
+	if dir, err = os.MkdirTemp("", runPrefix); err != nil {
+		return "", nil, err
+	}
+	lock, err := os.Open(dir)
+	if err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, func() { _ = lock.Close() }, nil
+}
+
+// newDir is how young a directory may be that is not locked yet.
+const newDir = time.Minute
+
+// sweep removes what runs have left that were killed: their processes and mounts have gone with their namespaces, files and
+// cgroups have not. What cannot be removed stays.
+func sweep(temp string) {
+	dirs, err := filepath.Glob(filepath.Join(temp, runPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		lock, err := os.Open(dir)
+		if err != nil {
+			continue
+		}
+		info, err := lock.Stat()
+		if err == nil && time.Since(info.ModTime()) > newDir && unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = removeCgroups(cgroupName(dir))
+			_ = os.RemoveAll(dir)
+		}
+		_ = lock.Close()
+	}
+}
+
+// cleanUp removes what the run has left, and adds to its error what could not be removed. Logs stay after a failure, or if
+// they were asked for.
+func cleanUp(opt options, controllers []string, err *error) {
+	failed := *err != nil && !errors.Is(*err, errInterrupted) && !errors.As(*err, new(skipped))
+	if failed || opt.keep {
+		if logs, ok := keepLogs(opt.dir); ok {
+			fmt.Println("node: the logs are in", logs)
+		}
+	}
+	if left := errors.Join(removeCgroups(cgroupName(opt.dir)), restoreControllers(controllers), os.RemoveAll(opt.dir)); left != nil {
+		*err = errors.Join(*err, fmt.Errorf("clean up: %w", left))
+	}
+}
+
+// keepLogs moves the logs of programs and pods out of the directory of a run, if there are any yet.
+func keepLogs(dir string) (string, bool) {
+	if _, err := os.Stat(filepath.Join(dir, "cluster/log")); errors.Is(err, fs.ErrNotExist) {
+		return "", false
+	}
+	to, err := os.MkdirTemp("", logsPrefix)
+	if err != nil {
+		return "", false
+	}
+	for from, name := range map[string]string{"cluster/log": "programs", "podlogs": "pods"} {
+		_ = os.Rename(filepath.Join(dir, from), filepath.Join(to, name)) // there may be no pods yet
+	}
+	return to, true
+}
