@@ -2,7 +2,6 @@ package extender_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -289,41 +288,6 @@ func TestPreemptDropsNodesWithoutTheFeature(t *testing.T) {
 	if _, err := decider(t).Preempt(body(t, whole), nil); err == nil {
 		t.Error("whole victims are accepted")
 	}
-}
-
-// FuzzDecider feeds bodies to all three questions: whatever is sent, the filter's answer is JSON, and it names no node that the
-// request does not name.
-func FuzzDecider(f *testing.F) {
-	names := []string{"n1", "n2"}
-	f.Add(body(f, extenderv1.ExtenderArgs{Pod: pod("batch", nil, nil), NodeNames: &names}))
-	f.Add([]byte(`{"Pod":{"metadata":{"namespace":"batch","labels":{"a":"\u0041"}}},"NodeNames":["\"","n2"]}`))
-	f.Add([]byte(`{"NodeNameToMetaVictims":{"n2":null}}`))
-	d := decider(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		answer, _, err := d.Filter(data, nil, nil)
-		_, _ = d.Prioritize(data, nil)
-		_, _ = d.Preempt(data, nil)
-		var asked extenderv1.ExtenderArgs
-		if json.Unmarshal(data, &asked) != nil {
-			return
-		}
-		var got extenderv1.ExtenderFilterResult
-		if parse := json.Unmarshal(answer, &got); parse != nil {
-			t.Fatalf("%v: %s", errors.Join(parse, err), answer)
-		}
-		if err != nil {
-			return
-		}
-		known := map[string]bool{}
-		for _, name := range *asked.NodeNames {
-			known[name] = true
-		}
-		for _, name := range *got.NodeNames {
-			if !known[name] {
-				t.Errorf("%q was not asked about", name)
-			}
-		}
-	})
 }
 
 // BenchmarkFilter answers what kube-scheduler sends: a pod that requires something that every tenth node has.
