@@ -36,10 +36,10 @@ func CompileCheck(opt rules.Options) Check {
 	}
 }
 
-// check compiles the object together with what it is based on.
-func (o *Options) check(object *nfdv1alpha1.NodeFeatureRule, template bool) *verdict {
+// check compiles the object together with what it is based on. Below is the template that all such objects are based on.
+func (o *Options) check(object *nfdv1alpha1.NodeFeatureRule, template bool, below string) *verdict {
 	v := &verdict{}
-	whole, own, complete := v.assemble(object, template, o.Templates)
+	whole, own, complete := v.assemble(object, template, below, o.Templates)
 	found := o.Check(whole)
 	if complete {
 		v.set = found.Set
@@ -81,9 +81,9 @@ const unknownName = "unknown name"
 // assemble returns the object with its bases, and how the paths of what Compile finds in it translate to paths in the object
 // itself. Bases that are missing, or are not what they were pinned to, are warned about, since objects may be applied in any
 // order; a circle of bases is an error. In both cases, and without lookup, it returns the object as it is.
-func (v *verdict) assemble(object *nfdv1alpha1.NodeFeatureRule, template bool, lookup compose.Lookup) (whole *nfdv1alpha1.NodeFeatureRule, own func(string) (string, bool), complete bool) {
+func (v *verdict) assemble(object *nfdv1alpha1.NodeFeatureRule, template bool, below string, lookup compose.Lookup) (whole *nfdv1alpha1.NodeFeatureRule, own func(string) (string, bool), complete bool) {
 	same := func(path string) (string, bool) { return path, true }
-	if len(object.Spec.BasedOn) == 0 {
+	if len(object.Spec.BasedOn) == 0 && below == "" {
 		return object, same, len(object.Spec.RulesFrom) == 0
 	}
 	if lookup == nil {
@@ -97,7 +97,7 @@ func (v *verdict) assemble(object *nfdv1alpha1.NodeFeatureRule, template bool, l
 			return stored(name)
 		}
 	}
-	out, err := compose.Assemble(compose.Document{Name: object.Name, Template: template, Spec: &object.Spec}, lookup)
+	out, err := compose.AssembleOver(compose.Document{Name: object.Name, Template: template, Spec: &object.Spec}, below, lookup)
 	if err != nil {
 		path := field.NewPath("spec", "basedOn")
 		if missing, digest := new(*compose.MissingError), new(*compose.DigestError); errors.As(err, missing) || errors.As(err, digest) {
@@ -129,7 +129,7 @@ func (v *verdict) assemble(object *nfdv1alpha1.NodeFeatureRule, template bool, l
 		}
 		i, ok := index[out.Spec.Rules[n].Name]
 		return fmt.Sprintf("spec.rules[%d]%s", i, m[2]), ok
-	}, true
+	}, len(out.Spec.RulesFrom) == 0
 }
 
 func names(bases []nfdv1alpha1.Base) string {

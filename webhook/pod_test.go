@@ -89,7 +89,8 @@ func scheduling(t *testing.T) *webhook.Scheduling {
 	if err := yaml.Unmarshal([]byte(amxRule), &rule); err != nil {
 		t.Fatal(err)
 	}
-	exact := admit.LabelsOf([]nfdv1alpha1.NodeFeatureRule{rule}, rules.Options{})
+	set, _ := rules.Compile(&rule, rules.Options{})
+	exact := admit.LabelsOf([]admit.Rules{{Set: set, Spec: &rule.Spec}}, rules.Options{})
 	return &webhook.Scheduling{
 		Asks: known, View: view, Labels: func() admit.Labels { return exact },
 		Namespace: func(name string) map[string]string {

@@ -19,7 +19,7 @@ func (o *Options) reviewRule(ctx context.Context, req *admissionv1.AdmissionRequ
 	if err != nil || object == nil {
 		return &verdict{}, err
 	}
-	v := o.rules(object, old, o.Lint)
+	v := o.rules(object, old, o.Lint, o.DefaultTemplate)
 	if len(v.errs) == 0 && o.Cluster != nil && object.DeletionTimestamp == nil {
 		o.aboutNodes(ctx, v, object)
 	}
@@ -39,7 +39,7 @@ func (o *Options) reviewTemplate(_ context.Context, req *admissionv1.AdmissionRe
 		}
 		return &nfdv1alpha1.NodeFeatureRule{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 	}
-	return o.rules(asRule(object), asRule(old), settings), nil
+	return o.rules(asRule(object), asRule(old), settings, ""), nil
 }
 
 // reviewGroup checks the rules of a group as rules that produce variables only.
@@ -61,7 +61,7 @@ func (o *Options) reviewGroup(_ context.Context, req *admissionv1.AdmissionReque
 		}
 		return r
 	}
-	v := o.rules(asRule(object), asRule(old), o.Lint)
+	v := o.rules(asRule(object), asRule(old), o.Lint, "")
 	const from, to = "spec.rules[", "spec.featureGroupRules["
 	for _, e := range v.errs { // they are copies, see check
 		e.Field = strings.Replace(e.Field, from, to, 1)
@@ -73,10 +73,10 @@ func (o *Options) reviewGroup(_ context.Context, req *admissionv1.AdmissionReque
 }
 
 // rules reviews rules, and of an update what is new in it.
-func (o *Options) rules(object, old *nfdv1alpha1.NodeFeatureRule, settings lint.Options) *verdict {
-	v := o.check(object, settings.Template)
+func (o *Options) rules(object, old *nfdv1alpha1.NodeFeatureRule, settings lint.Options, below string) *verdict {
+	v := o.check(object, settings.Template, below)
 	if len(v.errs) > 0 && old != nil {
-		v.ratchet(&object.Spec, &old.Spec, o.check(old, settings.Template).errs)
+		v.ratchet(&object.Spec, &old.Spec, o.check(old, settings.Template, below).errs)
 	}
 	if old != nil && isTrue(old.Spec.Sensitive) && !isTrue(object.Spec.Sensitive) {
 		v.errs = append(v.errs, field.Forbidden(field.NewPath("spec", "sensitive"),

@@ -72,6 +72,8 @@ type Options struct {
 	// Templates finds what rules are based on; nil finds nothing, and leaves to the controller what depends on it. It must
 	// be quick: a cache, not the API server.
 	Templates compose.Lookup
+	// DefaultTemplate is the template that every NodeFeatureRule is based on; empty: none.
+	DefaultTemplate string
 	// Strict refuses what NFD would accept and then drop at run time. Otherwise it is warned about.
 	Strict bool
 	// Lint are the settings of the warnings.

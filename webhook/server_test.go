@@ -141,24 +141,26 @@ func TestBases(t *testing.T) {
 		"loop":   `{basedOn: [{name: r}], rules: []}`,
 		"broken": `{rules: [{name: bad, labels: {a: "{"}}]}`,
 	}
-	s := newServer(t, func(o *webhook.Options) {
-		o.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
-			text, ok := templates[name]
-			if !ok {
-				return nil, nil
-			}
-			spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
-			return spec, yaml.Unmarshal([]byte(text), spec)
+	lookup := func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+		text, ok := templates[name]
+		if !ok {
+			return nil, nil
 		}
-	})
+		spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
+		return spec, yaml.Unmarshal([]byte(text), spec)
+	}
 	uses := `rules: [{name: uses, labels: {c: "{site}"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]`
-	tests := map[string]struct{ spec, kind, refused, warned string }{
-		"AVariableOfABaseIsKnown": {spec: `{basedOn: [{name: site}], ` + uses + `}`},
-		"WithoutTheBaseItIsNot":   {spec: `{` + uses + `}`, refused: "spec.rules[0].labels[c]"},
-		"AMissingBaseIsWarned":    {spec: `{basedOn: [{name: later}], ` + uses + `}`, warned: "missing base later"},
-		"APinThatDoesNotFit":      {spec: `{basedOn: [{name: site, digest: "sha256:` + strings.Repeat("0", 64) + `"}], ` + uses + `}`, warned: "digest"},
-		"ACircleIsRefused":        {spec: `{basedOn: [{name: loop}], rules: []}`, kind: "NodeFeatureRuleTemplate", refused: "cycle"},
-		"AMistakeOfABaseIsWarned": {spec: `{basedOn: [{name: broken}], rules: []}`, warned: "basedOn"},
+	tests := map[string]struct{ below, spec, kind, refused, warned string }{
+		"AVariableBelowAllIsKnown": {below: "site", spec: `{` + uses + `}`},
+		"NothingIsBelowTemplates":  {below: "broken", spec: `{rules: [{name: r, labels: {a: b}}]}`, kind: "NodeFeatureRuleTemplate"},
+		"AMistakeBelowIsWarned":    {below: "broken", spec: `{rules: [{name: r, labels: {a: b}}]}`, warned: "basedOn"},
+		"NothingBelowIsWarned":     {below: "later", spec: `{` + uses + `}`, warned: "the default template later does not exist"},
+		"AVariableOfABaseIsKnown":  {spec: `{basedOn: [{name: site}], ` + uses + `}`},
+		"WithoutTheBaseItIsNot":    {spec: `{` + uses + `}`, refused: "spec.rules[0].labels[c]"},
+		"AMissingBaseIsWarned":     {spec: `{basedOn: [{name: later}], ` + uses + `}`, warned: "missing base later"},
+		"APinThatDoesNotFit":       {spec: `{basedOn: [{name: site, digest: "sha256:` + strings.Repeat("0", 64) + `"}], ` + uses + `}`, warned: "digest"},
+		"ACircleIsRefused":         {spec: `{basedOn: [{name: loop}], rules: []}`, kind: "NodeFeatureRuleTemplate", refused: "cycle"},
+		"AMistakeOfABaseIsWarned":  {spec: `{basedOn: [{name: broken}], rules: []}`, warned: "basedOn"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -166,6 +168,7 @@ func TestBases(t *testing.T) {
 			if tc.kind != "" {
 				manifest = strings.Replace(strings.Replace(manifest, "NodeFeatureRule", tc.kind, 1), "nfd.k8s-sigs.io", "assay.dev", 1)
 			}
+			s := newServer(t, func(o *webhook.Options) { o.Templates, o.DefaultTemplate = lookup, tc.below })
 			got := s.Review(context.Background(), request(t, []byte(manifest)))
 			if got.Allowed != (tc.refused == "") {
 				t.Fatalf("allowed %v: %+v, %v", got.Allowed, got.Result, got.Warnings)
@@ -173,7 +176,7 @@ func TestBases(t *testing.T) {
 			if !got.Allowed && !strings.Contains(got.Result.Message, tc.refused) {
 				t.Errorf("want %q in %s", tc.refused, got.Result.Message)
 			}
-			if all := strings.Join(got.Warnings, "\n"); !strings.Contains(all, tc.warned) {
+			if all := strings.Join(got.Warnings, "\n"); tc.warned == "" && len(tc.below) > 0 && all != "" || !strings.Contains(all, tc.warned) {
 				t.Errorf("want a warning with %q in %q", tc.warned, all)
 			}
 		})

@@ -93,9 +93,11 @@ func newWebhook() *cobra.Command {
 // options are those of the webhook that flags alone decide.
 func (f *webhookFlags) options() (o webhook.Options, err error) {
 	o.Addr, o.Strict = fmt.Sprintf(":%d", f.webhookPort), f.strictAdmission
-	if o.Rules, err = f.ruleFlags.options(); err != nil {
+	settings, _, err := f.load()
+	if err != nil {
 		return o, err
 	}
+	o.Rules, o.DefaultTemplate = f.ruleOptions(settings), settings.DefaultTemplate
 	o.Check = webhook.CompileCheck(o.Rules)
 	if o.Lint.IDs, err = ids.Load(f.pciIDs, f.usbIDs); err != nil {
 		return o, err

@@ -100,7 +100,9 @@ func (r *resolved) hash(set *rules.RuleSet) string {
 
 // assemble combines the object with its bases, and with the template that the administrator has put below all objects.
 func (a *Assembler) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out *resolved) error {
-	layers := []compose.Document{{Name: obj.Name, Spec: &obj.Spec}}
+	if len(obj.Spec.BasedOn) == 0 && a.opt.DefaultTemplate == "" {
+		return nil
+	}
 	lookup := func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 		out.refs = append(out.refs, Ref{TemplateRef, name})
 		spec, err := a.source.Template(ctx, name)
@@ -109,20 +111,7 @@ func (a *Assembler) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 		}
 		return spec, err
 	}
-	if a.opt.DefaultTemplate != "" {
-		spec, err := lookup(a.opt.DefaultTemplate)
-		if err != nil {
-			return err
-		}
-		if spec == nil {
-			return &Problem{reasonBase, "the default template " + a.opt.DefaultTemplate + " does not exist"}
-		}
-		layers = append(layers, compose.Document{Name: a.opt.DefaultTemplate, Template: true, Spec: spec})
-	}
-	if len(obj.Spec.BasedOn) == 0 && len(layers) == 1 {
-		return nil
-	}
-	whole, err := compose.AssembleLayers(layers, lookup)
+	whole, err := compose.AssembleOver(compose.Document{Name: obj.Name, Spec: &obj.Spec}, a.opt.DefaultTemplate, lookup)
 	if err != nil {
 		return compositionProblem(err)
 	}

@@ -109,6 +109,21 @@ func Assemble(main Document, get Lookup) (*Assembled, error) {
 	return AssembleLayers([]Document{main}, get)
 }
 
+// AssembleOver is Assemble with the template of a name below the document and all of its bases; empty: none.
+func AssembleOver(main Document, template string, get Lookup) (*Assembled, error) {
+	if template == "" {
+		return Assemble(main, get)
+	}
+	spec, err := get(template)
+	if err != nil {
+		return nil, err
+	}
+	if spec == nil {
+		return nil, &MissingError{Base: template}
+	}
+	return AssembleLayers([]Document{main, {Name: template, Template: true, Spec: spec}}, get)
+}
+
 // AssembleLayers is Assemble with further documents below the first one, each with bases of its own: the template that a
 // cluster applies to every rule, and so on. The first is the main document. A layer comes after everything above it, so
 // it never contradicts the order of bases that users wrote.

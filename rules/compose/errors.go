@@ -8,10 +8,15 @@ import (
 // MissingError says that a base does not exist.
 type MissingError struct {
 	Base string // what was asked for
-	From string // the document that asked for it
+	From string // the document that asked for it; empty: it is below all of them
 }
 
-func (e *MissingError) Error() string { return "missing base " + e.Base }
+func (e *MissingError) Error() string {
+	if e.From == "" {
+		return "the default template " + e.Base + " does not exist"
+	}
+	return "missing base " + e.Base
+}
 
 // CycleError says that a document is based on itself.
 type CycleError struct {
