@@ -43,8 +43,30 @@ func clusterConfig(opt *options) (*publish.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}
-	c.UserAgent = "assay-worker/" + build.Version()
+	c.UserAgent, c.Connected = "assay-worker/"+build.Version(), forgetCode
 	return c, nil
+}
+
+// connection is the way to the API server. A configuration that is read again nearly never changes it, and a connection that
+// is there need not be made again. The zero value is none.
+type connection struct {
+	config *publish.Config
+	client *publish.Client
+}
+
+// to returns a client, and the file of its token; empty outside a pod.
+func (c *connection) to(opt *options) (client *publish.Client, tokenFile string, err error) {
+	now, err := clusterConfig(opt)
+	if err != nil {
+		return nil, "", err
+	}
+	if c.client == nil || !now.Same(c.config) {
+		if c.client, err = publish.NewClient(now); err != nil {
+			return nil, "", err
+		}
+		c.config = now
+	}
+	return c.client, now.TokenFile, nil
 }
 
 // identify reads the claims of the bound token; what they do not say comes from the flags and the environment, and the UID

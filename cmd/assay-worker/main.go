@@ -9,39 +9,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/assay-project/assay/internal/build"
 )
 
-const (
-	// defaultGCPercent trades a little CPU, of which a worker needs next to none, for memory on every node.
-	defaultGCPercent = 40
-	// defaultMemoryLimit makes the collector work harder beyond what a large server needs; it refuses nothing.
-	defaultMemoryLimit = 48 << 20
-)
-
 func main() {
 	tune()
+	forgetCode() // that of the packages' initialisation
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
-}
-
-// tune makes the runtime small, unless the environment says otherwise: one thread runs Go code, since a worker is idle.
-func tune() {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1)
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(defaultGCPercent)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(defaultMemoryLimit)
-	}
 }
 
 // Exit codes.
@@ -69,6 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	w, err := newWorker(opt, log)
 	if err == nil {
+		forgetCode() // that of reading flags and configuration
 		err = w.run(ctx, stdout)
 	}
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,9 +48,10 @@ type worker struct {
 	found    bool // last is what was handed on
 
 	publishing publishing
+	connection connection
 	sandboxed  bool
 	trimmed    time.Time   // used by the publisher's goroutine only
-	untrimmed  atomic.Bool // a trim was left out
+	untrimmed  atomic.Bool // a trim was put off
 }
 
 func newWorker(opt *options, log *slog.Logger) (*worker, error) {
@@ -142,6 +142,7 @@ func (p *publishing) stop() {
 // hand passes the latest content on, in place of one that has not been taken yet.
 func (p *publishing) hand(c publish.Content) {
 	if p.contents == nil {
+		giveBack()
 		return
 	}
 	select {
@@ -216,9 +217,6 @@ func (w *worker) loop(ctx context.Context, events <-chan []string) {
 		case <-again:
 			names, due = w.poll(), true
 			glance = w.glances && names != nil
-			if w.untrimmed.Swap(false) {
-				giveBack()
-			}
 		case event := <-events:
 			names = w.affected(ctx, event)
 			due, glance = names == nil, false
@@ -360,18 +358,14 @@ func (w *worker) report(problems []discovery.Problem) {
 
 // publisher connects to the cluster. It does not talk to it yet.
 func (w *worker) publisher() (*publish.Publisher, error) {
-	cfg, err := clusterConfig(w.opt)
+	client, token, err := w.connection.to(w.opt)
 	if errors.Is(err, publish.ErrNoCluster) {
 		return nil, fmt.Errorf("%w; give -kubeconfig, or -no-publish", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	client, err := publish.NewClient(cfg)
-	if err != nil {
-		return nil, err
-	}
-	id := &identity{client: client, token: cfg.TokenFile, log: w.log, fallback: w.node}
+	id := &identity{client: client, token: token, log: w.log, fallback: w.node}
 	return publish.New(client, publish.Options{
 		Namespace: namespace(w.opt),
 		Identify:  id.identify,
@@ -385,7 +379,7 @@ func (w *worker) publisher() (*publish.Publisher, error) {
 // observe logs and counts what the publisher does.
 func (w *worker) observe(e publish.Event) {
 	w.metrics.published(e)
-	if e.Change != publish.Unchanged && e.Err == nil {
+	if e.Change != "" && e.Err == nil {
 		w.trim(time.Now())
 	}
 	switch {
@@ -406,18 +400,15 @@ func (w *worker) observe(e publish.Event) {
 // than the discoveries.
 const trimInterval = 250 * time.Millisecond
 
-// trim gives back the memory that a discovery and a publication took, for the worker has nothing to do now.
+// trim gives back the memory that a discovery and a publication took, for the worker has nothing to do now; a little later if
+// it just did.
 func (w *worker) trim(now time.Time) {
 	if now.Sub(w.trimmed) < trimInterval {
-		w.untrimmed.Store(true)
+		if !w.untrimmed.Swap(true) {
+			time.AfterFunc(trimInterval, func() { w.untrimmed.Store(false); giveBack() })
+		}
 		return
 	}
 	w.trimmed = now
-	w.untrimmed.Store(false)
 	giveBack()
-}
-
-func giveBack() {
-	debug.FreeOSMemory()
-	forgetCode()
 }

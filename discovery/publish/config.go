@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -39,6 +40,16 @@ type Config struct {
 	Proxy string
 	// UserAgent is sent with each request.
 	UserAgent string
+	// Connected is called when a connection has been made, from any goroutine; may be nil. The code for that is large, and a
+	// worker needs it only then.
+	Connected func()
+}
+
+// Same reports whether both lead to the same server as the same user.
+func (c *Config) Same(other *Config) bool {
+	a, b := *c, *other
+	a.Connected, b.Connected = nil, nil
+	return reflect.DeepEqual(a, b)
 }
 
 // serviceAccountDir is where the kubelet mounts a pod's credentials.
@@ -194,6 +205,9 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interv
 // transport returns what sends requests.
 func (c *Config) transport() (http.RoundTripper, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.Insecure} //nolint:gosec // the user's own wish
+	if c.Connected != nil {
+		conf.VerifyConnection = func(tls.ConnectionState) error { c.Connected(); return nil }
+	}
 	if len(c.CA) > 0 {
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(c.CA) {

@@ -22,8 +22,9 @@ const (
 	ueventGroup = 1
 	// receiveBuffer holds a burst of events: a NIC that creates 126 functions sends about 1,000 of 300 bytes.
 	receiveBuffer = 1 << 20
-	// messageSize is larger than any message: a uevent has at most 2 KiB of fields, a link message a few KiB.
-	messageSize = 32 << 10
+	// messageSize is larger than a uevent, which has at most 2 KiB of fields, and holds some dozens of file events. A link
+	// message may have more; of that only the head is looked at.
+	messageSize = 8 << 10
 )
 
 // Names of inputs.
