@@ -7,11 +7,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // printCost prints the memory of the worker, see proc_pid_status(5).
@@ -30,17 +33,59 @@ func (b *bench) printCost(when string) error {
 	return nil
 }
 
-// printIdle prints what the worker does while nothing happens.
+// printIdle prints what the worker does while nothing happens. That begins with its first look after the last event: until
+// then it has work.
 func (b *bench) printIdle(ctx context.Context, idle time.Duration) error {
+	if err := wait(ctx, sleepInterval+time.Second); err != nil {
+		return err
+	}
+	requests, err := b.requests(ctx)
+	if err != nil {
+		return err
+	}
 	before := b.cpuTime()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(idle):
+	if err := wait(ctx, idle); err != nil {
+		return err
 	}
 	used := b.cpuTime() - before
-	fmt.Printf("\nworker idle for %s: %s of CPU, %s a minute\n", idle, used, time.Duration(float64(used)/idle.Minutes()).Round(10*time.Microsecond))
+	after, err := b.requests(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nworker idle for %s: %s of CPU, %s a minute; %d requests about NodeFeatures\n",
+		idle, used, time.Duration(float64(used)/idle.Minutes()).Round(10*time.Microsecond), after-requests)
 	return b.printCost("after that")
+}
+
+// requests is how many requests about NodeFeatures the API server has answered, anybody's, as its metrics have it.
+func (b *bench) requests(ctx context.Context) (int, error) {
+	c, err := rest.HTTPClientFor(b.RESTConfig())
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.RESTConfig().Host+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	sum := 0
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		line := lines.Text()
+		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `resource="nodefeatures"`) {
+			continue
+		}
+		n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("metrics of the API server: %w", err)
+		}
+		sum += int(n)
+	}
+	return sum, lines.Err()
 }
 
 // cpuTime is how long threads of the worker were on a CPU, see proc_pid_schedstat(5): in nanoseconds, where /proc/PID/stat

@@ -99,6 +99,9 @@ func (b *bench) events() []func(round int) event {
 // plainConfig is the worker's configuration most of the time.
 const plainConfig = "core: {sleepInterval: 60s}\n"
 
+// sleepInterval is that of plainConfig.
+const sleepInterval = time.Minute
+
 func (b *bench) file(name, text string) func(bool) error {
 	return func(on bool) error {
 		if on {

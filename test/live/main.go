@@ -38,11 +38,12 @@ const (
 func main() {
 	bin := flag.String("bin", "bin", "`directory` of assay-worker and assay-manager")
 	rounds := flag.Int("rounds", 5, "how often each event happens")
+	storm := flag.Int("storm", 10, "how many times the configuration changes in a storm of other events")
 	idle := flag.Duration("idle", 0, "how long to watch an idle worker, such as 5m")
 	flag.Parse()
 	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *bin, *rounds, *idle)
+	err := run(ctx, *bin, *rounds, *storm, *idle)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "live:", err)
@@ -58,7 +59,7 @@ type bench struct {
 	worker int    // process ID
 }
 
-func run(ctx context.Context, bin string, rounds int, idle time.Duration) error {
+func run(ctx context.Context, bin string, rounds, storm int, idle time.Duration) error {
 	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Progress: os.Stderr})
 	if err != nil {
 		return err
@@ -75,11 +76,18 @@ func run(ctx context.Context, bin string, rounds int, idle time.Duration) error 
 	if err := b.printCost("after the first discovery"); err != nil {
 		return err
 	}
-	if err := b.printEvents(ctx, rounds); err != nil {
-		return fmt.Errorf("%w\n%s\n%s", err, c.Log("assay-worker"), c.Log("assay-manager"))
+	if rounds > 0 {
+		if err := b.printEvents(ctx, rounds); err != nil {
+			return fmt.Errorf("%w\n%s\n%s", err, c.Log("assay-worker"), c.Log("assay-manager"))
+		}
+		if err := b.printCost("after these events"); err != nil {
+			return err
+		}
 	}
-	if err := b.printCost("after these events"); err != nil {
-		return err
+	if storm > 0 {
+		if err := b.printStorm(ctx, storm); err != nil {
+			return fmt.Errorf("%w\n%s", err, c.Log("assay-worker"))
+		}
 	}
 	if idle > 0 {
 		return b.printIdle(ctx, idle)
