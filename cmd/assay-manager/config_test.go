@@ -90,6 +90,14 @@ func TestDefaultsAreThoseOfNFD(t *testing.T) {
 	}
 }
 
+// The chart's probes and monitors name these ports.
+func TestPortsOfHealthAndMetrics(t *testing.T) {
+	f, _, _ := parse(t, "")
+	if f.port != 8080 || f.metricsPort != 8081 {
+		t.Errorf("health is on port %d and metrics on %d, want 8080 and 8081", f.port, f.metricsPort)
+	}
+}
+
 func TestFlagsWinOverOptionsAndThoseOverTheFile(t *testing.T) {
 	f, _, _ := parse(t, "resyncPeriod: 1m\nenableTaints: true\ndenyLabelNs: [a]\nnfdApiParallelism: 7\n",
 		"-options", `{"resyncPeriod":"2m","nfdApiParallelism":8}`, "-resync-period=3m", "-enable-taints=false", "-deny-label-ns", "b, c",

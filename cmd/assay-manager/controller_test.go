@@ -17,8 +17,10 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -169,6 +171,36 @@ func TestASecondReplicaTakesOverWithoutAFlap(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	namespace := testkit.Namespace(t, k)
+	node := testkit.Node(t, k, "n1")
+	ruleWith(t, k, "a", "vendor.io/a")
+	r := startController(t, c, namespace,
+		"-enable-leader-election", "-options", "leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 200ms}")
+	labelled(t, k, node.Name, "vendor.io/a", "1")
+	other := "somebody-else"
+	testkit.Eventually(t, "the lease taken", func(ctx context.Context) error {
+		lease := &coordinationv1.Lease{}
+		if err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: leaseName}, lease); err != nil {
+			return err
+		}
+		lease.Spec.HolderIdentity = &other
+		lease.Spec.LeaseDurationSeconds = ptr.To(int32(3600))
+		return k.Update(ctx, lease) // fails if the holder was quicker
+	})
+	select {
+	case err := <-r.ended:
+		r.ended <- err
+		if err == nil {
+			t.Error("it has ended as if all were well: nothing would tell a kubelet from an end that was asked for")
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it goes on without the lease")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -191,6 +192,32 @@ func TestCustomRulesOfEveryNotation(t *testing.T) {
 	labels, failed := p.Labels("n1", &features.Features)
 	want := map[string]string{"custom-legacy": "true", "shorthand": "true", "ge": "6", "chain": "true"}
 	if diff := cmp.Diff(want, labels); diff != "" || len(failed) > 0 {
+		t.Error(diff, failed)
+	}
+}
+
+// A worker writes a NodeFeature, and never a Node.
+func TestCustomRulesGiveLabelsAlone(t *testing.T) {
+	features := discovery.NewResult()
+	features.Flags("kernel.loadedmodule", []string{"e1000"})
+	p, errs := engine{}.Compile([]custom.Document{{Origin: "conf", Data: []byte(`
+- name: everything
+  labels: {found: "true"}
+  annotations: {told: "true"}
+  extendedResources: {slots: "2"}
+  taints: [{key: example.com/found, effect: NoSchedule}]
+  matchFeatures:
+  - feature: kernel.loadedmodule
+    matchExpressions: {e1000: {op: Exists}}
+`)}})
+	said := fmt.Sprint(errs)
+	for _, want := range []string{"annotations", "extendedResources", "taints"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("nobody is told that %s mean nothing here; said is %s", want, said)
+		}
+	}
+	labels, failed := p.Labels("n1", &features.Features)
+	if diff := cmp.Diff(map[string]string{"found": "true"}, labels); diff != "" || len(failed) > 0 {
 		t.Error(diff, failed)
 	}
 }
