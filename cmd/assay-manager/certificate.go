@@ -123,9 +123,18 @@ func (f *certificateFlags) ownerReference(ctx context.Context, client kubernetes
 	if f.owner == "" {
 		return nil, nil
 	}
-	role, err := client.RbacV1().ClusterRoles().Get(ctx, f.owner, metav1.GetOptions{})
+	owner, err := clusterRole(ctx, client, f.owner)
 	if err != nil {
 		return nil, fmt.Errorf("--owner-cluster-role: %w", err)
+	}
+	return owner, nil
+}
+
+// clusterRole returns a reference to a ClusterRole as an owner.
+func clusterRole(ctx context.Context, client kubernetes.Interface, name string) (*metav1.OwnerReference, error) {
+	role, err := client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
 	}
 	return &metav1.OwnerReference{
 		APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID,

@@ -31,6 +31,7 @@ func schedulingRole(name string) *rbacv1.ClusterRole {
 			APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: []string{"create", "patch"},
 			Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
 		},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"get"}, ResourceNames: []string{name}},
 	}}
 }
 
@@ -52,7 +53,7 @@ func TestWebhookReviewsPodsIfAsked(t *testing.T) {
 			}
 		}
 	})
-	startWebhook(t, c, "--scheduling")
+	p := startWebhook(t, c, "--scheduling", "--scheduling-cluster-role="+role.Name)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "test-", Labels: map[string]string{assayv1alpha1.SchedulerLabel: "assay"},
 	}}
@@ -83,5 +84,20 @@ func TestWebhookReviewsPodsIfAsked(t *testing.T) {
 	}, client.DryRunAll)
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.metadata.annotations[assay.dev/required-features]") {
 		t.Errorf("got %v, want a refusal with the path", err)
+	}
+
+	// When the chart switches scheduling off, the role is removed.
+	if err := k.Delete(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the configurations are gone with their owner", func(ctx context.Context) error {
+		out, err := c.Kubectl(ctx, "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name")
+		if err != nil || strings.Contains(out, webhook.SchedulingConfigurationName) {
+			return fmt.Errorf("there are %s (%w)", out, err)
+		}
+		return nil
+	})
+	if _, err := get(t.Context(), "http://"+p.health+"/readyz"); err != nil {
+		t.Errorf("the webhook has not survived it: %v", err)
 	}
 }
