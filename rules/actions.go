@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,6 +61,22 @@ func (e *evaluation) act(r *rule) error {
 type effects struct {
 	e   *evaluation
 	how string
+}
+
+// pay takes the steps that an effect costs beyond the one of its action.
+func (f *effects) pay(steps int) error {
+	if steps > 0 && !f.e.Spend(steps) {
+		return expr.ErrBudget
+	}
+	return nil
+}
+
+// leaveOut says once of an action that a part of what it does is left out.
+func (f *effects) leaveOut(format string, args ...any) {
+	r := Rejection{Kind: KindAction, Key: f.how, Reason: fmt.Sprintf(format, args...)}
+	if !slices.Contains(f.e.result.rejected, r) {
+		f.e.reject(r)
+	}
 }
 
 func (f *effects) output(o output) error {
@@ -142,7 +159,16 @@ func (f *effects) SetVar(name string, value expr.Value) error {
 	if value.Kind() == expr.Masked {
 		return errMasked
 	}
-	f.e.setVariable(name, value, f.how)
+	return f.setVariable(name, value)
+}
+
+// setVariable pays for the text that a variable is kept as for others.
+func (f *effects) setVariable(name string, value expr.Value) error {
+	text := value.String()
+	if err := f.pay(len(text) / bytesPerStep); err != nil {
+		return err
+	}
+	f.e.setVariable(name, value, text, f.how)
 	return nil
 }
 
@@ -156,8 +182,10 @@ func (f *effects) ExtendVar(name string, value expr.Value, unique bool) error {
 	if !ok {
 		return fmt.Errorf("the variable %s is %s, and only a list can be extended", name, old.Kind())
 	}
-	f.e.setVariable(name, extended, f.how)
-	return nil
+	if n := extended.Len(); n > expr.MaxItems {
+		return fmt.Errorf("the variable %s is extended to more than %d items", name, expr.MaxItems)
+	}
+	return f.setVariable(name, extended)
 }
 
 // UnsetVar implements action.Effects.
@@ -174,12 +202,20 @@ func (f *effects) Fail(message string) error {
 
 // Log implements action.Effects.
 func (f *effects) Log(level, message string) error {
+	if len(f.e.result.messages) == MaxSaid {
+		f.leaveOut("a rule may log %d lines about a node at most", MaxSaid)
+		return nil
+	}
 	f.e.result.messages = append(f.e.result.messages, Message{Level: level, Text: f.e.withheld(message)})
 	return nil
 }
 
 // Event implements action.Effects.
 func (f *effects) Event(reason, message, eventType string) error {
+	if len(f.e.result.events) == MaxSaid {
+		f.leaveOut("a rule may make %d Events about a node at most", MaxSaid)
+		return nil
+	}
 	f.e.result.events = append(f.e.result.events, Event{Type: eventType, Reason: reason, Message: f.e.withheld(message)})
 	return nil
 }

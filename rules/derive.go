@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 
@@ -8,101 +9,176 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// derivation is a change to the features of a node that a rule of an early phase makes, for the rules after it. It is
-// applied once the rule has come through: its effects are all or nothing.
+// maxDerived is how long an element that is extended may get, in bytes: as long as one that a NodeFeature may hold (webhook).
+const maxDerived = 4 << 10
+
+// derivation is a change to a feature of a node that a rule of an early phase makes, for the rules after it. It is carried
+// out once the rule has come through: its effects are all or nothing.
 type derivation struct {
 	feature string
-	// change makes the new feature of the old one, which may be nil.
-	change func(old *facts.Feature) *facts.Feature
+	change  func(*draft) error
 }
 
 // derive records a change. Names of features are lower-case, since that is how matchFeatures looks them up.
-func (f *effects) derive(feature string, change func(*facts.Feature) *facts.Feature) error {
+func (f *effects) derive(feature string, change func(*draft) error) error {
 	f.e.result.derived = append(f.e.result.derived, derivation{strings.ToLower(feature), change})
 	return nil
 }
 
-func (d derivation) apply(e *evaluation) { e.src.Set(d.feature, d.change(e.src.Feature(d.feature))) }
+// derive carries out the changes of a rule. Those of one feature are made to one copy of it: an action in a loop must not
+// copy a feature of thousands of elements for each item.
+func (e *evaluation) derive(list []derivation) error {
+	drafts := map[string]*draft{}
+	for _, change := range list {
+		d := drafts[change.feature]
+		if d == nil {
+			d = &draft{old: e.src.Feature(change.feature)}
+			drafts[change.feature] = d
+		}
+		if err := change.change(d); err != nil {
+			return fmt.Errorf("%s: %w", change.feature, err)
+		}
+	}
+	for _, name := range sortedKeys(drafts) {
+		e.src.Set(name, drafts[name].feature())
+	}
+	return nil
+}
+
+// draft is a feature that is being changed.
+type draft struct {
+	old *facts.Feature // nil: there is none, or it was taken away
+	// What takes the place of the old feature's; nil: nothing yet.
+	flags      *facts.Flags
+	attributes map[string]string
+	instances  []map[string]string
+}
+
+// feature is what has become of it; nil: it is gone, or never was.
+func (d *draft) feature() *facts.Feature {
+	if d.flags == nil && d.attributes == nil && d.instances == nil {
+		return d.old
+	}
+	next := facts.Feature{}
+	if d.old != nil {
+		next = *d.old
+	}
+	if d.flags != nil {
+		next.Flags = d.flags
+	}
+	if d.attributes != nil {
+		next.Attributes = facts.NewAttributes(d.attributes)
+	}
+	if d.instances != nil {
+		next.Instances = facts.NewInstances(d.instances)
+	}
+	return &next
+}
+
+// writable is the attributes, to be changed.
+func (d *draft) writable() map[string]string {
+	if d.attributes == nil {
+		d.attributes = map[string]string{}
+		if d.old != nil {
+			maps.Copy(d.attributes, d.old.Attributes.Map())
+		}
+	}
+	return d.attributes
+}
+
+// unset takes an element away, if there is one.
+func (d *draft) unset(element string) {
+	flags := d.flags
+	if flags == nil && d.old != nil {
+		flags = d.old.Flags
+	}
+	if flags.Has(element) {
+		d.flags = facts.NewFlags(without(flags.Names(), element)...)
+	}
+	if d.attributes != nil || d.old != nil {
+		delete(d.writable(), element)
+	}
+}
+
+// each calls change with the instances that have all the attributes of match. Instances cannot be made up, so there may be
+// none.
+func (d *draft) each(match map[string]string, change func(map[string]string) error) error {
+	if d.instances == nil && d.old != nil {
+		d.instances = d.old.Instances.Select(nil)
+	}
+	for _, instance := range d.instances {
+		if !has(instance, match) {
+			continue
+		}
+		if err := change(instance); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // SetFeature implements action.Effects.
 func (f *effects) SetFeature(feature, element, value string) error {
-	return f.changeAttributes(feature, func(m map[string]string) { m[element] = value })
+	return f.derive(feature, func(d *draft) error {
+		d.writable()[element] = value
+		return nil
+	})
 }
 
 // ExtendFeature implements action.Effects.
 func (f *effects) ExtendFeature(feature, element, value string, unique bool) error {
-	return f.changeAttributes(feature, func(m map[string]string) { m[element] = action.Append(m[element], value, unique) })
+	return f.derive(feature, func(d *draft) error { return extend(d.writable(), element, value, unique) })
+}
+
+// extend adds to a list that is written as text, as far as it may get.
+func extend(m map[string]string, name, value string, unique bool) error {
+	if m[name] = action.Append(m[name], value, unique); len(m[name]) > maxDerived {
+		return fmt.Errorf("%s is extended to more than %d bytes", name, maxDerived)
+	}
+	return nil
 }
 
 // UnsetFeature implements action.Effects.
 func (f *effects) UnsetFeature(feature, element string) error {
-	if element == "" {
-		return f.derive(feature, func(*facts.Feature) *facts.Feature { return nil })
-	}
-	return f.derive(feature, func(old *facts.Feature) *facts.Feature {
-		if old == nil {
+	return f.derive(feature, func(d *draft) error {
+		if element == "" {
+			*d = draft{}
 			return nil
 		}
-		next := *old
-		if old.Flags.Has(element) {
-			next.Flags = facts.NewFlags(without(old.Flags.Names(), element)...)
-		}
-		if _, ok := old.Attributes.Get(element); ok {
-			m := old.Attributes.Map()
-			delete(m, element)
-			next.Attributes = facts.NewAttributes(m)
-		}
-		return &next
-	})
-}
-
-func (f *effects) changeAttributes(feature string, change func(map[string]string)) error {
-	return f.derive(feature, func(old *facts.Feature) *facts.Feature {
-		next := facts.Feature{}
-		m := map[string]string{}
-		if old != nil {
-			next = *old
-			maps.Copy(m, old.Attributes.Map())
-		}
-		change(m)
-		next.Attributes = facts.NewAttributes(m)
-		return &next
+		d.unset(element)
+		return nil
 	})
 }
 
 // SetInstanceAttribute implements action.Effects.
 func (f *effects) SetInstanceAttribute(feature string, match map[string]string, name, value string) error {
-	return f.changeInstances(feature, match, func(m map[string]string) { m[name] = value })
+	return f.changeInstances(feature, match, func(m map[string]string) error {
+		m[name] = value
+		return nil
+	})
 }
 
 // ExtendInstanceAttribute implements action.Effects.
 func (f *effects) ExtendInstanceAttribute(feature string, match map[string]string, name, value string, unique bool) error {
-	return f.changeInstances(feature, match, func(m map[string]string) { m[name] = action.Append(m[name], value, unique) })
+	return f.changeInstances(feature, match, func(m map[string]string) error { return extend(m, name, value, unique) })
 }
 
 // DeleteInstanceAttribute implements action.Effects.
 func (f *effects) DeleteInstanceAttribute(feature string, match map[string]string, name string) error {
-	return f.changeInstances(feature, match, func(m map[string]string) { delete(m, name) })
+	return f.changeInstances(feature, match, func(m map[string]string) error {
+		delete(m, name)
+		return nil
+	})
 }
 
-// changeInstances changes the instances that have all the attributes of match. Instances cannot be made up, so there may be
-// none.
-func (f *effects) changeInstances(feature string, match map[string]string, change func(map[string]string)) error {
-	return f.derive(feature, func(old *facts.Feature) *facts.Feature {
-		if old == nil || old.Instances == nil {
-			return old
+// changeInstances looks at all instances for each change, and pays for it.
+func (f *effects) changeInstances(feature string, match map[string]string, change func(map[string]string) error) error {
+	if old := f.e.src.Feature(strings.ToLower(feature)); old != nil {
+		if err := f.pay(old.Instances.Len() / instancesPerStep); err != nil {
+			return err
 		}
-		list := make([]map[string]string, old.Instances.Len())
-		for i := range list {
-			list[i] = maps.Clone(old.Instances.Instance(i))
-			if has(list[i], match) {
-				change(list[i])
-			}
-		}
-		next := *old
-		next.Instances = facts.NewInstances(list)
-		return &next
-	})
+	}
+	return f.derive(feature, func(d *draft) error { return d.each(match, change) })
 }
 
 func has(m, wanted map[string]string) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/tmpl"
 )
 
 // Limits on the evaluation of one node. They count steps, not time, so that the same rules give the same result on every
@@ -20,6 +21,26 @@ const (
 	NodeBudget = 100_000
 	// RuleBudget is how many steps one rule may take, so that the worst of them leaves the others theirs.
 	RuleBudget = 20_000
+)
+
+// What a rule does besides computing costs steps too, as many as take about the same time.
+const (
+	// bytesPerStep is how much text is copied in a step: a variable that is extended in a loop is copied each time.
+	bytesPerStep = 64
+	// stepsPerOutput is what an item of a loop costs for each output.
+	stepsPerOutput = 2
+	// instancesPerStep is how many instances are looked at in a step.
+	instancesPerStep = 16
+)
+
+const (
+	// MaxSaid is how many log lines, and how many Events, a rule may ask for on one node: one for each item of the longest
+	// loop.
+	MaxSaid = 256
+	// MaxRejected is how many outputs that a rule asks for and does not get are named.
+	MaxRejected = 256
+	// MaxTaints is how many taints a rule may give a node, by its list and its actions together.
+	MaxTaints = 64
 )
 
 // Node is what rules may know of a node besides its features.
@@ -92,6 +113,7 @@ type evaluation struct {
 	vars    map[int]map[string]expr.Value // by set: variables keep their kinds within their object
 
 	nodeBudget, ruleBudget int
+	templates              tmpl.Spent // what the templates of the rule at hand have cost
 
 	// of the rule at hand
 	rule     *rule
@@ -154,10 +176,10 @@ func (e *evaluation) run(r *rule) *result {
 		return e.fail(r, err)
 	}
 	if e.result.matched {
-		e.keepVars(r)
-		for _, d := range e.result.derived {
-			d.apply(e)
+		if err := e.derive(e.result.derived); err != nil {
+			return e.fail(r, err)
 		}
+		e.keepVars(r)
 	}
 	return e.result
 }
@@ -166,7 +188,7 @@ func (e *evaluation) run(r *rule) *result {
 func (e *evaluation) begin(r *rule) {
 	e.rule, e.ruleBudget = r, min(RuleBudget, e.nodeBudget)
 	e.item, e.elements, e.runs, e.local, e.result = expr.Value{}, nil, nil, nil, nil
-	e.partial, e.chosen = nil, nil
+	e.partial, e.chosen, e.templates = nil, nil, tmpl.Spent{}
 }
 
 // notMatched is the result of every rule that does not match.

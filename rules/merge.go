@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // result is what one rule gives on one node. A result is immutable once it is in an Outcome, and may be shared by nodes.
@@ -185,6 +187,7 @@ func (o *Outcome) merge() merged {
 		}
 	}
 	m.resolveLate(o)
+	m.fit()
 	slices.SortStableFunc(m.conflicts, func(a, b Conflict) int {
 		return strings.Compare(string(a.Kind)+a.Key, string(b.Kind)+b.Key)
 	})
@@ -248,8 +251,13 @@ func (m *merger) apply(out *output, r *rule) {
 		}
 		return
 	case opAppend, opAppendUnique:
+		list, fits := appendItem(space.values[out.key], out.value, out.op == opAppendUnique)
+		if !fits {
+			m.overflow(out, r)
+			return
+		}
 		mine.priority = max(held.priority, mine.priority)
-		space.set(appendItem(space.values[out.key], out.value, out.op == opAppendUnique), mine)
+		space.set(list, mine)
 		return
 	}
 	if !taken {
@@ -268,15 +276,33 @@ func (m *merger) apply(out *output, r *rule) {
 	}
 }
 
-// appendItem adds an item to a list that is written as text, separated by commas.
-func appendItem(list, item string, unique bool) string {
+// overflow says once of a rule that a list is full.
+func (m *merger) overflow(out *output, r *rule) {
+	no := r.set.conceal(Rejection{
+		Ref: r.ref, Kind: out.kind, Key: out.raw, Reason: fmt.Sprintf("the list would be longer than %d bytes", keys.MaxAnnotationValue),
+	})
+	if n := len(m.rejected); n == 0 || m.rejected[n-1] != no {
+		m.rejected = append(m.rejected, no)
+	}
+}
+
+// appendItem adds an item to a list that is written as text, separated by commas, and reports whether it fits in: only
+// annotations are lists.
+func appendItem(list, item string, unique bool) (_ string, fits bool) {
 	if list == "" {
-		return item
+		return item, true
 	}
-	if unique && slices.Contains(strings.Split(list, ","), item) {
-		return list
+	if unique {
+		for old := range strings.SplitSeq(list, ",") {
+			if old == item {
+				return list, true
+			}
+		}
 	}
-	return list + "," + item
+	if len(list)+len(",")+len(item) > keys.MaxAnnotationValue {
+		return list, false
+	}
+	return list + "," + item, true
 }
 
 // taint adds a taint; one with the same key and effect is a claim on the same thing.
@@ -356,7 +382,7 @@ func (s *matchedState) add(r *rule, res *result) bool {
 			delete(s.priorities, out.raw)
 			continue
 		case opAppend, opAppendUnique:
-			s.values[out.raw] = appendItem(s.values[out.raw], out.value, out.op == opAppendUnique)
+			s.values[out.raw], _ = appendItem(s.values[out.raw], out.value, out.op == opAppendUnique)
 		default:
 			s.values[out.raw] = out.forBackreferences()
 		}

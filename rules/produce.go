@@ -26,6 +26,9 @@ func (e *evaluation) produce(r *rule) error {
 			return err
 		}
 		matched = true
+		if !e.Spend(stepsPerOutput * (r.assignments() + len(r.taints))) { // literal ones cost nothing else
+			return expr.ErrBudget
+		}
 		return e.produceOnce(r)
 	})
 	if !matched && err == nil {
@@ -77,9 +80,15 @@ func (e *evaluation) missing(kind Kind, key string, err error) bool {
 	return true
 }
 
-// reject records an output that is left out. The result may have been given the rule's own list, which is shared.
+// reject records an output that is left out. The result may have been given the rule's own list, which is shared. Who has
+// read MaxRejected of them knows what is wrong.
 func (e *evaluation) reject(r Rejection) {
-	e.result.rejected = append(slices.Clip(e.result.rejected), r)
+	if len(e.result.rejected) == len(e.rule.rejected) {
+		e.result.rejected = slices.Clip(e.result.rejected)
+	}
+	if len(e.result.rejected) < MaxRejected {
+		e.result.rejected = append(e.result.rejected, r)
+	}
 }
 
 // variable evaluates one variable.
@@ -95,7 +104,7 @@ func (e *evaluation) variable(a *assignment) error {
 	if err != nil {
 		return e.orMissing(KindVar, name, err)
 	}
-	e.setVariable(name, value, "vars")
+	e.setVariable(name, value, value.String(), "vars")
 	return nil
 }
 
@@ -109,12 +118,13 @@ func (e *evaluation) orMissing(kind Kind, key string, err error) error {
 }
 
 // setVariable gives a variable a value, for the rest of the rule, for later rules of the object, and for back-references.
-func (e *evaluation) setVariable(name string, value expr.Value, how string) {
+// The text is what others see.
+func (e *evaluation) setVariable(name string, value expr.Value, text, how string) {
 	if e.local == nil {
 		e.local = map[string]expr.Value{}
 	}
 	e.local[name] = value
-	e.result.outputs = append(e.result.outputs, output{kind: KindVar, key: name, raw: name, value: value.String(), how: how})
+	e.result.outputs = append(e.result.outputs, output{kind: KindVar, key: name, raw: name, value: text, how: how})
 }
 
 // unsetVariable takes a variable away, for the rest of the rule and for later rules of the object.
@@ -126,7 +136,7 @@ func (e *evaluation) unsetVariable(name string) {
 }
 
 func (e *evaluation) setVar(name, value string) {
-	e.setVariable(name, expr.OfText(value), "varsTemplate")
+	e.setVariable(name, expr.OfText(value), value, "varsTemplate")
 }
 
 // templateLabel takes a label from a template.
@@ -205,6 +215,10 @@ func (e *evaluation) addTaint(t corev1.Taint) {
 		e.reject(Rejection{Kind: KindTaint, Key: t.Key, Reason: e.shown(verdict.Message())})
 		return
 	}
+	if len(e.result.taints) == MaxTaints {
+		e.reject(Rejection{Kind: KindTaint, Key: t.Key, Reason: fmt.Sprintf("a rule may give a node %d taints at most", MaxTaints)})
+		return
+	}
 	e.result.taints = append(e.result.taints, t)
 }
 
@@ -219,7 +233,7 @@ func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, tak
 		if err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}
-		values, err := t.Expand(data, templateEnv{e})
+		values, err := t.ExpandWithin(&e.templates, data, templateEnv{e})
 		if err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}

@@ -90,7 +90,5 @@ func (e *evaluation) follow(r *rule, res *result) {
 			e.keepVar(r, out.key, expr.OfText(out.value))
 		}
 	}
-	for _, d := range res.derived {
-		d.apply(e)
-	}
+	_ = e.derive(res.derived) // it came through
 }

@@ -41,7 +41,8 @@ var limitsOf = []struct {
 	dir   string
 	names []string
 }{
-	{"rules", []string{"MaxRules", "MaxTerms", "MaxOutputs", "MaxPriority", "NodeBudget", "RuleBudget"}},
+	{"rules", []string{"MaxRules", "MaxTerms", "MaxOutputs", "MaxPriority", "NodeBudget", "RuleBudget", "MaxSaid", "MaxTaints",
+		"MaxLabels", "MaxAnnotations", "MaxResources", "MaxTaintTexts"}},
 	{"rules/match", []string{"MaxTerms", "MaxExpressions", "MaxValues", "MaxTextLength", "maxProgramSize", "maxVersionLength"}},
 	{"rules/expr", []string{"MaxText", "MaxNodes", "MaxExpressions", "MaxResult", "MaxItems", "maxValue", "maxDepth", "maxNumber", "maxFormat", "maxWidth", "maxShift"}},
 	{"rules/args", []string{"maxDepth"}},

@@ -142,8 +142,11 @@ func (a *Action) Run(env expr.Env, to Effects) error {
 	return missing
 }
 
+// steps is what an action costs beyond its expressions.
+const steps = 2
+
 func (a *Action) once(env expr.Env, to Effects) error {
-	if !env.Spend(1) {
+	if !env.Spend(steps) {
 		return expr.ErrBudget
 	}
 	return a.kind.run(a, env, to)

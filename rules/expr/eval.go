@@ -426,13 +426,17 @@ func (e evaluator) missing(n *node, message string) *Error {
 }
 
 func (e evaluator) spent(n *node) *Error {
-	return &Error{Column: column(e.source, n.pos), Message: ErrBudget.Error(), cause: ErrBudget}
+	return &Error{Column: e.column(n), Message: ErrBudget.Error(), cause: ErrBudget}
+}
+
+// column is where a part of the text is; the text itself, which is no expression, begins at 0.
+func (e evaluator) column(n *node) int {
+	if n == nil {
+		return 0
+	}
+	return column(e.source, n.pos)
 }
 
 func (e evaluator) tooLong(n *node) *Error {
-	pos := 0
-	if n != nil {
-		pos = n.pos
-	}
-	return &Error{Column: column(e.source, pos), Message: "the result is longer than " + strconv.Itoa(MaxResult) + " bytes"}
+	return &Error{Column: e.column(n), Message: "the result is longer than " + strconv.Itoa(MaxResult) + " bytes"}
 }

@@ -220,5 +220,8 @@ func (t *Text) Append(dst []byte, env Env) ([]byte, error) {
 			return dst[:start], e.tooLong(t.parts[0].node)
 		}
 	}
+	if !e.spend((len(dst) - start) / bytesPerStep) {
+		return dst[:start], e.spent(t.parts[0].node)
+	}
 	return dst, nil
 }

@@ -11,14 +11,14 @@ const (
 	// MaxLabels is how many labels or vars one expansion may give. The annotation that records a node's labels, and the
 	// Node itself, are read by every component of a cluster.
 	MaxLabels = 256
-	// MaxSteps is how many actions, iterations and function calls an expansion may take. 6,000 kernel options with ten
-	// actions each are 60,000.
+	// MaxSteps is how many actions, iterations and function calls the expansions of a rule may take on one node. 6,000 kernel
+	// options with ten actions each are 60,000.
 	MaxSteps = 200_000
 	// MaxDepth is how deep blocks and parentheses may nest; the parser is recursive, and so is the evaluation.
 	MaxDepth = 100
 	// MaxCalls is how deep templates may call templates.
 	MaxCalls = 20
-	// MaxBytes is how much memory the texts and lists that functions make may take in total.
+	// MaxBytes is how much memory the texts and lists that functions make may take in all expansions of a rule on one node.
 	MaxBytes = 512 << 10
 	// MaxPattern is the length of a regular expression in bytes, as in matchers.
 	MaxPattern = 1 << 10

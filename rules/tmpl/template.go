@@ -106,10 +106,22 @@ func (t *Template) Source() string { return t.source }
 
 // Expand runs the template on the elements that a matcher matched and returns the labels or vars that it wrote, one on a
 // line as key=value; a line without = is true. A nil env has no node and no vars. The error, if any, is an *ExpandError.
-func (t *Template) Expand(matched []match.FeatureElements, env Env) (_ map[string]string, err error) {
+func (t *Template) Expand(matched []match.FeatureElements, env Env) (map[string]string, error) {
+	return t.ExpandWithin(&Spent{}, matched, env)
+}
+
+// Spent is what expansions have cost so far; the zero Spent is nothing.
+type Spent struct{ steps, bytes int }
+
+// ExpandWithin is Expand with bounds that hold for all expansions together that are given the same Spent: a rule that loops
+// must not get them anew for each item.
+func (t *Template) ExpandWithin(spent *Spent, matched []match.FeatureElements, env Env) (_ map[string]string, err error) {
 	s := states.Get().(*state)
-	s.t, s.env, s.data.terms = t, env, matched
-	defer s.release()
+	s.t, s.env, s.data.terms, s.steps, s.bytes = t, env, matched, spent.steps, spent.bytes
+	defer func() {
+		*spent = Spent{s.steps, s.bytes}
+		s.release()
+	}()
 	defer func() {
 		if r := recover(); r != nil {
 			f, ok := r.(failure)
