@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,10 @@ import (
 
 // TestRightsFollowTheValues asks of roles what they allow: with what is switched on, and without it.
 func TestRightsFollowTheValues(t *testing.T) {
-	const off = `{}`
+	const (
+		off     = `{}`
+		service = `{scheduler: {enabled: true, useService: true}, extender: {enabled: true, certManager: {enabled: true}}}`
+	)
 	type right struct{ role, group, resource, name, verb string }
 	for name, test := range map[string]struct {
 		values  string
@@ -30,13 +34,22 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"FollowsPodsByConfig":   {`{controller: {config: {featureGates: {FeatureScheduling: true}}}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
 		"GateWins":              {`{scheduling: {enabled: true}, featureGates: {FeatureScheduling: false}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, false},
 		"NoPods":                {off, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, false},
-		"ReviewsRequests":       {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook", "assay.dev", "nodefeaturerequests", "", "watch"}, true},
+		"ReviewsRequests":       {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "assay.dev", "nodefeaturerequests", "", "watch"}, true},
 		"ReviewNeedsFeatures":   {`{scheduling: {enabled: true}, webhook: {nodeWarnings: false}}`, right{"ClusterRole/assay-webhook", "nfd.k8s-sigs.io", "nodefeatures", "", "list"}, true},
-		"WebhookForPods":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
-		"WebhookForWorkloads":   {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
-		"NoOtherWebhook":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "other", "patch"}, false},
+		"WebhookForPods":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
+		"WebhookForWorkloads":   {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
+		"NoOtherWebhook":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "other", "patch"}, false},
 		"NoWebhookForPods":      {off, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
-		"GivenCertificateKeeps": {`{scheduling: {enabled: true}, webhook: {certManager: {enabled: true}}}`, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
+		"ReadsWhatRulesReferTo": {off, right{"Role/assay-webhook", "", "secrets", "", "list"}, true},
+		"LooksAtNoNode":         {`{webhook: {nodeWarnings: false}}`, right{"Role/assay-webhook", "", "secrets", "", "list"}, false},
+		"ExtenderBesideIt":      {`{scheduler: {enabled: true}}`, right{"Role/assay-scheduler", "", "secrets", "", "list"}, true},
+		"SchedulerAlone":        {service, right{"Role/assay-scheduler", "", "secrets", "", "list"}, false},
+		"ExtenderBehindService": {service, right{"Role/assay-extender", "", "secrets", "", "list"}, true},
+		"ExtenderKnowsRules":    {service, right{"ClusterRole/assay-extender", "nfd.k8s-sigs.io", "nodefeaturerules", "", "watch"}, true},
+		"ExtenderWritesNothing": {service, right{"ClusterRole/assay-extender", "", "nodes", "", "patch"}, false},
+		"ReviewsTokens":         {`{extender: {enabled: true, certificateSecret: c, tokenReview: true}}`, right{"ClusterRole/assay-extender", "authentication.k8s.io", "tokenreviews", "", "create"}, true},
+		"ReviewsNoTokens":       {service, right{"ClusterRole/assay-extender", "authentication.k8s.io", "tokenreviews", "", "create"}, false},
+		"GivenCertificateKeeps": {`{scheduling: {enabled: true}, webhook: {certManager: {enabled: true}}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := test.right
@@ -48,6 +61,41 @@ func TestRightsFollowTheValues(t *testing.T) {
 				t.Errorf("%s: may %s %s/%s %s: %t, want %t", r.role, r.verb, r.group, r.resource, r.name, got, test.allowed)
 			}
 		})
+	}
+}
+
+// TestPodWebhooksGoWithScheduling renders what `helm upgrade` compares: the owner of the webhook configurations that are made at
+// run time is an object of the chart only while scheduling is on, and is what the webhook is told.
+func TestPodWebhooksGoWithScheduling(t *testing.T) {
+	const role = "assay-webhook-scheduling"
+	for values, want := range map[string]bool{
+		`{scheduling: {enabled: true}}`: true, `{}`: false,
+		`{scheduling: {enabled: true}, webhook: {enabled: false}}`: false,
+	} {
+		rendered := mustRender(t, set(t, values))
+		if got := roles(t, objects(t, rendered))["ClusterRole/"+role] != nil; got != want {
+			t.Errorf("%s: there is a role: %t, want %t", values, got, want)
+		}
+		if got := strings.Contains(strings.Join(slices.Collect(maps.Values(rendered)), "\n"), "- --scheduling-cluster-role="+role+"\n"); got != want {
+			t.Errorf("%s: the webhook is told: %t, want %t", values, got, want)
+		}
+	}
+}
+
+// TestExtenderNeedsCertificates: a release that could not start, or that would serve strangers, is not made.
+func TestExtenderNeedsCertificates(t *testing.T) {
+	for name, test := range map[string]struct{ values, want string }{
+		"NoneToServeWith": {`{extender: {enabled: true}}`, "set extender.certManager.enabled, or extender.certificateSecret"},
+		"NoneToShow": {
+			`{extender: {enabled: true, certificateSecret: c}, scheduler: {enabled: true, useService: true}}`,
+			"set extender.certManager.enabled, or extender.clientSecret",
+		},
+		"NoService": {`{scheduler: {enabled: true, useService: true}}`, "scheduler.useService needs extender.enabled"},
+	} {
+		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
 	}
 }
 

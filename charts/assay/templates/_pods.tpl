@@ -93,16 +93,16 @@ podAntiAffinity:
                 fieldPath: metadata.namespace
 {{- end -}}
 
-{{/* Probes of a container: call with values and the name of the port. */}}
+{{/* Probes of a container: call with values, the name of the port and, if it is not HTTP, its scheme. */}}
 {{- define "assay.probes" -}}
 startupProbe:
-  httpGet: {path: /healthz, port: {{ .port }}}
+  httpGet: {path: /healthz, port: {{ .port }}{{ with .scheme }}, scheme: {{ . }}{{ end }}}
   {{- toYaml .values.startupProbe | nindent 2 }}
 readinessProbe:
-  httpGet: {path: /readyz, port: {{ .port }}}
+  httpGet: {path: /readyz, port: {{ .port }}{{ with .scheme }}, scheme: {{ . }}{{ end }}}
   {{- toYaml .values.readinessProbe | nindent 2 }}
 livenessProbe:
-  httpGet: {path: /healthz, port: {{ .port }}}
+  httpGet: {path: /healthz, port: {{ .port }}{{ with .scheme }}, scheme: {{ . }}{{ end }}}
   {{- toYaml .values.livenessProbe | nindent 2 }}
 {{- end -}}
 

@@ -1,0 +1,34 @@
+{{/*
+What of the release has metrics: a YAML list of components, with the name of their port. That of the extender is read as schedulers
+ask it, with the certificate of those who may.
+*/}}
+{{- define "assay.monitored" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- if .Values.worker.enable }}
+- {name: worker, port: http}
+{{- end }}
+{{- if $c.enable }}
+- {name: controller, port: metrics}
+{{- end }}
+{{- if .Values.webhook.enabled }}
+- {name: webhook, port: metrics}
+{{- end }}
+{{- if and .Values.extender.enabled (include "assay.extenderClient" .) }}
+- {name: extender, port: https, client: {{ include "assay.extenderClient" . }}}
+{{- end }}
+{{- end -}}
+
+{{/* How the metrics of a part are read: call with root and a part of that list. */}}
+{{- define "assay.endpoint" -}}
+- port: {{ .part.port }}
+  path: /metrics
+  interval: {{ .root.Values.prometheus.scrapeInterval }}
+  {{- with .part.client }}
+  scheme: https
+  tlsConfig:
+    serverName: {{ include "assay.fullname" $.root }}-extender.{{ include "assay.namespace" $.root }}.svc
+    ca: {secret: {name: {{ . }}, key: ca.crt}}
+    cert: {secret: {name: {{ . }}, key: tls.crt}}
+    keySecret: {name: {{ . }}, key: tls.key}
+  {{- end }}
+{{- end -}}
