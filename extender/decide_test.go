@@ -211,6 +211,67 @@ func TestRefusesWithAReason(t *testing.T) {
 	}
 }
 
+// TestLimits asks at each limit, where it answers, and one beyond.
+func TestLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit   int
+		request func(n int) string
+		want    string
+	}{
+		"names": {50_000, func(n int) string {
+			return `{"Pod":{},"NodeNames":["n"` + strings.Repeat(`,"n"`, n-1) + `]}`
+		}, "more than 50000 nodes"},
+		"name": {253 * 6, func(n int) string {
+			return `{"Pod":{},"NodeNames":["` + strings.Repeat("n", n-2) + `"]}` // the quotes count
+		}, "no Node has such a name"},
+		"depth of the pod": {64, func(n int) string {
+			return `{"Pod":` + strings.Repeat(`{"a":`, n-1) + "[]" + strings.Repeat("}", n-1) + `,"NodeNames":["n"]}`
+		}, "not the JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := decider(t)
+			if got := filter(t, d, []byte(test.request(test.limit))); got.Error != "" || len(*got.NodeNames) == 0 {
+				t.Errorf("at the limit: %q, %d nodes", got.Error, len(*got.NodeNames))
+			}
+			if got := filter(t, d, []byte(test.request(test.limit+1))); !strings.Contains(got.Error, test.want) || len(*got.NodeNames) != 0 {
+				t.Errorf("beyond: %q, %d nodes, want %q", got.Error, len(*got.NodeNames), test.want)
+			}
+		})
+	}
+}
+
+func TestExplainSaysWhoAsksAndWhatIsStale(t *testing.T) {
+	d := decider(t)
+	d.Asks.PutPolicy(&assayv1alpha1.NodeFeatureSchedulingPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "fresh"},
+		Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
+			NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fresh": "yes"}},
+			StaleAfter: &metav1.Duration{Duration: time.Minute}, OnStale: assayv1alpha1.StaleReject,
+		},
+	})
+	d.Asks.PutNamespace("ml", map[string]string{"assay.dev/scheduling": "enabled"})
+	d.Asks.RemovePolicy("batch")
+	d.View.Seen("n2", 930)
+	p := pod("ml", map[string]string{"assay.dev/feature-request": "amx", "fresh": "yes"}, nil)
+	const stale = "its features are stale"
+	got := d.Explain(p, "n2")
+	if diff := cmp.Diff([]string{"NodeFeatureRequest ml/amx", "policy fresh"}, got.Asks); diff != "" {
+		t.Error(diff)
+	}
+	want := []fleet.Finding{
+		{Origin: "NodeFeatureRequest ml/amx", Met: true},
+		{Origin: "policy fresh", Lacks: stale, Why: "its features were last known 1m10s ago; at most 1m0s are allowed"},
+		{Origin: "NodeFeatureRequest ml/amx", Weight: 30, Met: true}, {Origin: "NodeFeatureRequest ml/amx", Weight: 10, Met: true},
+	}
+	if diff := cmp.Diff(want, got.Findings); diff != "" || got.Matching != 0 {
+		t.Errorf("%d match (-want +got):\n%s", got.Matching, diff)
+	}
+	alone := d.Explain(pod("ml", map[string]string{"fresh": "yes"}, nil), "")
+	if alone.Matching != 9 || len(alone.Asks) != 1 || len(alone.Missing) != 1 || !strings.Contains(alone.Missing[0].Reason, stale) {
+		t.Errorf("a pod of which only freshness is asked: %+v", alone)
+	}
+}
+
 func TestEscapedNamesAreFound(t *testing.T) {
 	got := filter(t, decider(t), []byte(`{"Pod":{"metadata":{"namespace":"batch"}},"NodeNames":["\u006e2","\u006e3"]}`))
 	if !cmp.Equal(*got.NodeNames, []string{"n2"}) || len(got.FailedAndUnresolvableNodes) != 1 {

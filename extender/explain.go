@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/rules/request"
 )
 
 // maxSample is how many nodes an explanation names for each reason.
@@ -59,14 +60,9 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 		out.Matching = len(names)
 		return out
 	}
-	for _, r := range ask.Required {
-		out.Asks = append(out.Asks, r.Origin)
-	}
-	for _, p := range ask.Preferred {
-		out.Asks = append(out.Asks, p.Origin)
-	}
-	out.Asks = slices.Compact(out.Asks)
-	j := d.View.Judge(ask, d.now())
+	out.Asks = origins(ask)
+	now := d.now()
+	j := d.View.Judge(ask, now)
 	missing := map[string]*Missing{}
 	for _, name := range names {
 		why, nobody := j.Check([]byte(name))
@@ -99,7 +95,26 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 		out.Nearest, out.Lacks = a.Nearest, a.Lacks
 	}
 	if node != "" {
-		out.Findings, _ = d.View.Explain(ask, node)
+		out.Findings, _ = d.View.Explain(ask, node, now)
+	}
+	return out
+}
+
+// origins says who asks, each once, in the order in which they are asked.
+func origins(ask *request.Ask) (out []string) {
+	add := func(origin string) {
+		if !slices.Contains(out, origin) {
+			out = append(out, origin)
+		}
+	}
+	for _, r := range ask.Required {
+		add(r.Origin)
+	}
+	if ask.StaleAfter > 0 {
+		add(ask.StaleOrigin)
+	}
+	for _, p := range ask.Preferred {
+		add(p.Origin)
 	}
 	return out
 }
@@ -114,12 +129,13 @@ func appendSample(list []string, name string) []string {
 // explain answers GET /v1/explain?pod=NAMESPACE/NAME[&node=NAME].
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	namespace, name, ok := strings.Cut(r.URL.Query().Get("pod"), "/")
-	if !ok || namespace == "" || name == "" || s.opts.Pod == nil {
-		fail(w, &httpError{http.StatusBadRequest, "ask for /v1/explain?pod=NAMESPACE/NAME"})
+	if !ok || namespace == "" || name == "" {
+		fail(w, &httpError{http.StatusBadRequest, "ask for /v1/explain?pod=NAMESPACE/NAME, with &node=NAME for one node in detail"})
 		return
 	}
-	if err := s.ready(); err != nil {
-		fail(w, &httpError{http.StatusServiceUnavailable, err.Error()})
+	node := r.URL.Query().Get("node")
+	if node != "" && !s.decider.View.Knows(node) {
+		fail(w, errNoNode)
 		return
 	}
 	pod, err := s.opts.Pod(r.Context(), namespace, name)
@@ -129,16 +145,18 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		fail(w, &httpError{http.StatusBadGateway, "the API server does not say"})
 	default:
-		writeJSON(w, s.decider.Explain(pod, r.URL.Query().Get("node")))
+		writeJSON(w, s.decider.Explain(pod, node))
 	}
 }
+
+var errNoNode = &httpError{http.StatusNotFound, "there is no such node"}
 
 // features answers GET /v1/nodes/{name}/features.
 func (s *Server) features(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "name")
 	in, produced, ok := s.decider.View.Input(name)
 	if !ok {
-		fail(w, &httpError{http.StatusNotFound, "there is no such node"})
+		fail(w, errNoNode)
 		return
 	}
 	writeJSON(w, map[string]any{"node": name, "features": in.Facts.Features(), "ruleMatched": produced})

@@ -22,6 +22,7 @@ import (
 	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/rules/request"
 )
 
 // ReasonFeaturesLost is the reason of the event on a pod whose node no longer has what the pod asked for.
@@ -84,7 +85,7 @@ func slimPod(obj any) (any, error) {
 	}
 	out := &corev1.Pod{}
 	out.Namespace, out.Name, out.UID, out.ResourceVersion = p.Namespace, p.Name, p.UID, p.ResourceVersion
-	out.Labels = p.Labels
+	out.CreationTimestamp, out.Labels = p.CreationTimestamp, p.Labels
 	out.Spec.NodeName = p.Spec.NodeName
 	for _, key := range []string{
 		assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.RequirementHashAnnotation,
@@ -171,26 +172,34 @@ func (w *watch) look() {
 	}
 }
 
-// lacks is what a pod asked for and its node does not have any more. What cannot be known counts as being there: a request
-// that has changed since the pod was created, or a node that is gone.
+// lacks is what a pod asked for and its node does not have. What cannot be known counts as being there: a request that has
+// changed since the pod was created, or a node that is gone. Features that are merely old count as being there as well.
 func (w *watch) lacks(p *corev1.Pod) string {
-	ask, problem := w.asks.Of(p.Namespace, p.Labels, p.Annotations)
-	if ask == nil || problem != nil || len(ask.Required) == 0 {
+	ask := w.asked(p)
+	if ask == nil {
 		return ""
 	}
-	if hash := p.Annotations[assayv1alpha1.RequirementHashAnnotation]; hash != "" && hash != ask.Hash() {
-		return ""
-	}
-	list, ok := w.view.Explain(ask, p.Spec.NodeName)
-	if !ok {
-		return ""
-	}
+	list, _ := w.view.Explain(&request.Ask{Required: ask.Required}, p.Spec.NodeName, 0)
 	for _, f := range list {
-		if f.Weight == 0 && !f.Met {
+		if !f.Met {
 			return f.Lacks
 		}
 	}
 	return ""
+}
+
+// asked is what a pod asked for when it was created, nil if that is nothing or not known. Admission has noted the hash of it.
+// Where admission was not asked, only what cannot have changed is known.
+func (w *watch) asked(p *corev1.Pod) *request.Ask {
+	hash := p.Annotations[assayv1alpha1.RequirementHashAnnotation]
+	if hash == "" {
+		return w.asks.Since(p.CreationTimestamp.Time, p.Namespace, p.Labels, p.Annotations)
+	}
+	ask, problem := w.asks.Of(p.Namespace, p.Labels, p.Annotations)
+	if problem != nil || hash != ask.Hash() {
+		return nil
+	}
+	return ask
 }
 
 // tell writes an event, once for each thing that is lost.
@@ -204,7 +213,7 @@ func (w *watch) tell(p *corev1.Pod, lacks string) {
 	}
 	w.mu.Unlock()
 	if lacks != "" && lacks != before {
-		w.events.Eventf(p, corev1.EventTypeWarning, ReasonFeaturesLost, "the pod asked for %s, which node %s does not have any more",
-			lacks, p.Spec.NodeName)
+		w.events.Eventf(p, corev1.EventTypeWarning, ReasonFeaturesLost, "node %s lacks %s, which the pod asked for; the pod goes on running",
+			p.Spec.NodeName, lacks)
 	}
 }

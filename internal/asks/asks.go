@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -24,7 +25,7 @@ type Asks struct {
 	opt rules.Options
 
 	mu         sync.RWMutex
-	requests   map[string]asked // by namespace/name
+	requests   map[string]named // by namespace/name
 	policies   []*request.Policy
 	namespaces map[string]map[string]string // labels by name
 
@@ -37,9 +38,16 @@ type asked struct {
 	problem *fleet.Reason
 }
 
+// named is what a NodeFeatureRequest asks for, and what is known of since when.
+type named struct {
+	asked
+	created time.Time
+	edited  bool
+}
+
 // New returns an Asks without any requests and policies.
 func New(opt rules.Options) *Asks {
-	return &Asks{opt: opt, requests: map[string]asked{}, namespaces: map[string]map[string]string{}}
+	return &Asks{opt: opt, requests: map[string]named{}, namespaces: map[string]map[string]string{}}
 }
 
 // Generation grows with each change: what Of returned holds as long as it stays the same.
@@ -49,7 +57,7 @@ func (a *Asks) Generation() uint64 { return a.generation.Load() }
 func (a *Asks) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
 	name := obj.Namespace + "/" + obj.Name
 	ask, report := request.Compile(&obj.Spec, field.NewPath("spec"), "NodeFeatureRequest "+name, a.opt)
-	out := asked{ask: ask}
+	out := named{asked: asked{ask: ask}, created: obj.CreationTimestamp.Time, edited: obj.Generation > 1}
 	if !report.OK() {
 		out.problem = problem("NodeFeatureRequest %s is invalid: %s", name, report.Errors[0])
 	}
@@ -110,6 +118,20 @@ func (a *Asks) Of(namespace string, labels, annotations map[string]string) (ask 
 	return out.ask, out.problem
 }
 
+// Since returns what a pod has certainly asked for since it was created, as far as its own metadata say; nil if nothing. A
+// request that is younger, or was edited at some time, does not count, nor do policies: whether they selected the pod then is
+// not known.
+func (a *Asks) Since(created time.Time, namespace string, labels, annotations map[string]string) *request.Ask {
+	own, _ := request.Annotations(annotations, field.NewPath("metadata"), a.opt)
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	r, ok := a.requests[namespace+"/"+labels[assayv1alpha1.FeatureRequestLabel]]
+	if !ok || r.edited || r.created.After(created) {
+		return own
+	}
+	return request.Join(own, r.ask)
+}
+
 // find needs the lock.
 func (a *Asks) find(namespace string, labels, annotations map[string]string) asked {
 	own, report := request.Annotations(annotations, field.NewPath("metadata"), a.opt)
@@ -123,7 +145,7 @@ func (a *Asks) find(namespace string, labels, annotations map[string]string) ask
 		case !ok:
 			return asked{problem: problem("NodeFeatureRequest %s/%s does not exist", namespace, name)}
 		case r.problem != nil:
-			return r
+			return r.asked
 		}
 		list = append(list, r.ask)
 	}

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -159,6 +162,26 @@ func TestStaleFactsAreRejectedIfAskedFor(t *testing.T) {
 	v.Seen("a", 1050)
 	if got := why(v, strict, 1061, "a")["a"]; got != "" {
 		t.Errorf("after a sign of life: %s", got)
+	}
+}
+
+func TestANodeWasSeenWhenItWasReadyLast(t *testing.T) {
+	changed, reported := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(1250, 0))
+	for name, test := range map[string]struct {
+		reason     string
+		conditions []corev1.NodeCondition
+		want       int64
+	}{
+		"no kubelet":  {"nobody has said otherwise", nil, 0},
+		"ready":       {"it is seen now", []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: changed}}, 0},
+		"gone":        {"its last report is older than the change", []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: reported, LastHeartbeatTime: changed}}, 1250},
+		"not ready":   {"it goes on reporting that it is not", []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: changed, LastHeartbeatTime: reported}}, 1000},
+		"no times":    {"never", []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}, 1},
+		"other kinds": {"only Ready counts", []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, LastTransitionTime: changed}}, 0},
+	} {
+		if got := fleet.LastReady(&corev1.Node{Status: corev1.NodeStatus{Conditions: test.conditions}}); got != test.want {
+			t.Errorf("%s: %s: got %d, want %d", name, test.reason, got, test.want)
+		}
 	}
 }
 

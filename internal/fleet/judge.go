@@ -26,8 +26,11 @@ type weighted struct {
 // MaxScore is the score of a node that has everything that is preferred: the largest an extender may give.
 const MaxScore = 10
 
+// lacksFresh is what a node lacks that has not been heard of for too long.
+const lacksFresh = "its features are stale"
+
 var (
-	staleReason   = newReason("its features are stale")
+	staleReason   = newReason(lacksFresh)
 	unknownReason = newReason("nothing is known of the node")
 )
 
@@ -120,10 +123,8 @@ func (j *Judge) Check(name []byte) (why *Reason, nobody bool) {
 			return &s.reasons[s.why[i]], j.nobody[k]
 		}
 	}
-	if j.oldest > 0 {
-		if seen := j.view.nodes[i].facts.Seen; seen != 0 && seen < j.oldest {
-			return &staleReason, false
-		}
+	if j.view.nodes[i].stale(j.oldest) {
+		return &staleReason, false
 	}
 	return nil, false
 }

@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/request"
@@ -113,8 +115,8 @@ type Finding struct {
 	Why   string `json:"why,omitempty"`
 }
 
-// Explain says what each requirement finds on a node; ok is false if there is no such node.
-func (v *View) Explain(ask *request.Ask, name string) (list []Finding, ok bool) {
+// Explain says what each requirement finds on a node, at a time in seconds since 1970; ok is false if there is no such node.
+func (v *View) Explain(ask *request.Ask, name string, now int64) (list []Finding, ok bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	i, ok := v.index[name]
@@ -136,10 +138,28 @@ func (v *View) Explain(ask *request.Ask, name string) (list []Finding, ok bool) 
 	for _, r := range ask.Required {
 		find(r, 0)
 	}
+	if ask.StaleAfter > 0 {
+		f := Finding{Origin: ask.StaleOrigin, Met: !n.stale(now - ask.StaleAfter)}
+		if !f.Met {
+			f.Lacks = lacksFresh
+			f.Why = fmt.Sprintf("its features were last known %s ago; at most %s are allowed", seconds(now-n.facts.Seen), seconds(ask.StaleAfter))
+		}
+		list = append(list, f)
+	}
 	for _, p := range ask.Preferred {
 		find(p.Requirement, p.Weight)
 	}
 	return list, true
+}
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
+
+// Knows reports whether there is a node of that name.
+func (v *View) Knows(name string) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	_, ok := v.index[name]
+	return ok
 }
 
 // Names returns the names of all nodes, sorted.

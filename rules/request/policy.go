@@ -37,7 +37,7 @@ func CompilePolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy, opt rules.Opt
 		case seconds < 1:
 			report.Errors = append(report.Errors, field.Invalid(path.Child("staleAfter"), stale.Duration.String(), "must be 1s or more"))
 		case obj.Spec.OnStale == assayv1alpha1.StaleReject && ask != nil:
-			ask.StaleAfter = seconds
+			ask.StaleAfter, ask.StaleOrigin = seconds, "policy "+obj.Name
 		}
 	}
 	if !report.OK() {

@@ -52,8 +52,9 @@ type Ask struct {
 	Required []*Requirement
 	// Preferred had better hold.
 	Preferred []Preference
-	// StaleAfter is the age in seconds from which features do not count as known; 0: never.
-	StaleAfter int64
+	// StaleAfter is the age in seconds from which features do not count as known; 0: never. StaleOrigin is who says so.
+	StaleAfter  int64
+	StaleOrigin string
 }
 
 // Compile compiles what one object asks for. Paths in the report begin with path. The Ask is nil if there are errors.
@@ -130,7 +131,7 @@ func Join(asks ...*Ask) *Ask {
 		}
 		out.Preferred = append(out.Preferred, a.Preferred...)
 		if a.StaleAfter > 0 && (out.StaleAfter == 0 || a.StaleAfter < out.StaleAfter) {
-			out.StaleAfter = a.StaleAfter
+			out.StaleAfter, out.StaleOrigin = a.StaleAfter, a.StaleOrigin
 		}
 	}
 	return out

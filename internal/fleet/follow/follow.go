@@ -30,8 +30,8 @@ type Options struct {
 	Namespaces labels.Selector
 	// Rules are those of the cluster, which pods may ask for what they produce; nil: there are none.
 	Rules *assembly.Registry
-	// Leases says that publishers keep a Lease of their NodeFeature's name in Assay's namespace: features count as seen when
-	// it was renewed. Otherwise they count as seen as long as the Node is ready.
+	// Leases says that publishers keep a Lease of their node's name in Assay's namespace: features count as seen when it was
+	// renewed. Those of nodes without one, and all of them otherwise, count as seen as long as the Node is ready.
 	Leases bool
 	// OnChange, if set, is called with the name of each node of which something has changed, and without one when it may be
 	// any node. It must be quick.
@@ -82,7 +82,7 @@ func (f *Follower) watches() map[client.Object]toolscache.ResourceEventHandler {
 		&feed.NodeFeature{}: On(f.putFeature, f.dropFeature),
 	}
 	if f.opt.Leases {
-		out[&coordinationv1.Lease{}] = On(f.putLease, func(*coordinationv1.Lease) {})
+		out[&coordinationv1.Lease{}] = On(f.putLease, f.dropLease)
 	}
 	if f.opt.Namespaces != nil {
 		out[&corev1.Namespace{}] = On(
@@ -264,17 +264,25 @@ func (f *Follower) putLease(l *coordinationv1.Lease) {
 	}
 }
 
+// dropLease forgets a Lease, so that a replica that has seen it says the same as one that has not.
+func (f *Follower) dropLease(l *coordinationv1.Lease) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l.Namespace != f.opt.Gather.Namespace {
+		return
+	}
+	delete(f.renewed, l.Name)
+	if n := f.nodes[l.Name]; n != nil {
+		f.view.Seen(l.Name, f.seen(n))
+	}
+}
+
 // seen is when the features of a node were last known to be true; 0: they are trusted.
 func (f *Follower) seen(n *corev1.Node) int64 {
 	if at, ok := f.renewed[n.Name]; ok && f.opt.Leases {
 		return at
 	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return max(c.LastHeartbeatTime.Unix(), 1)
-		}
-	}
-	return 0
+	return fleet.LastReady(n)
 }
 
 // update tells the View what is known of a node. It needs the lock.
