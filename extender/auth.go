@@ -6,12 +6,14 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/utils/clock"
 )
@@ -21,7 +23,7 @@ type Authenticator func(ctx context.Context, token string) (user string, err err
 
 var (
 	errUnauthenticated = errors.New("show a client certificate or a bearer token")
-	errBadToken        = errors.New("nobody knows it")
+	errBadToken        = errors.New("nobody knows the bearer token")
 )
 
 // authenticated lets those through who may ask. Without a certificate of its own the server listens on a loopback address,
@@ -33,13 +35,13 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, err := s.user(r)
 		if err != nil {
-			s.opts.Refused(fmt.Errorf("%s: %w", r.RemoteAddr, err))
+			s.opts.Refused(host(r.RemoteAddr), err)
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, errUnauthenticated.Error(), http.StatusUnauthorized) // why, is nothing for strangers
 			return
 		}
 		if len(s.opts.Allowed) > 0 && !slices.Contains(s.opts.Allowed, user) {
-			s.opts.Refused(fmt.Errorf("%s: %q is not among those who may ask", r.RemoteAddr, user))
+			s.opts.Refused(host(r.RemoteAddr), fmt.Errorf("%q is not among those who may ask", user))
 			http.Error(w, "this user may not ask here", http.StatusForbidden)
 			return
 		}
@@ -52,27 +54,44 @@ func (s *Server) user(r *http.Request) (string, error) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return r.TLS.PeerCertificates[0].Subject.CommonName, nil
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok || token == "" || s.opts.Authenticate == nil {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ") // RFC 7235: the case of the scheme does not matter
+	if !strings.EqualFold(scheme, "Bearer") || token == "" || s.opts.Authenticate == nil {
 		return "", errUnauthenticated
 	}
-	user, err := s.opts.Authenticate(r.Context(), token)
-	if err != nil {
-		return "", fmt.Errorf("the bearer token is not good: %w", err)
+	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
+	defer cancel()
+	user, err := s.opts.Authenticate(ctx, token)
+	if err != nil && !errors.Is(err, errBadToken) {
+		err = fmt.Errorf("the bearer token cannot be reviewed: %w", err)
 	}
-	return user, nil
+	return user, err
 }
 
-// handshakes hands on what net/http says of failed TLS handshakes.
-type handshakes struct{ refused func(error) }
-
-// Write implements io.Writer for a log.Logger, which calls it once a line.
-func (h handshakes) Write(line []byte) (int, error) {
-	// Those who hang up before they have said anything are port scanners and probes of load balancers.
-	if text := strings.TrimSpace(string(line)); strings.Contains(text, "TLS handshake error") && !strings.HasSuffix(text, ": EOF") {
-		h.refused(errors.New(strings.TrimPrefix(text, "http: ")))
+// host is an address without its port.
+func host(addr string) string {
+	if h, _, err := net.SplitHostPort(addr); err == nil {
+		return h
 	}
-	return len(line), nil
+	return addr
+}
+
+// complaints hands on what net/http says of its own accord: failed TLS handshakes, and the rest.
+type complaints struct {
+	refused func(from string, why error)
+	report  func(error)
+}
+
+// Write implements io.Writer for a log.Logger, which calls it once a message.
+func (c complaints) Write(message []byte) (int, error) {
+	text, handshake := strings.CutPrefix(strings.TrimSpace(string(message)), "http: TLS handshake error from ")
+	from, why, _ := strings.Cut(text, ": ")
+	switch {
+	case !handshake:
+		c.report(errors.New(text))
+	case why != "EOF": // those who hang up before they have said anything are port scanners and probes of load balancers
+		c.refused(host(from), fmt.Errorf("TLS handshake: %s", why))
+	}
+	return len(message), nil
 }
 
 // StaticToken returns an Authenticator that knows one token, which read returns anew each time: a mounted Secret changes. Who
@@ -97,9 +116,13 @@ const (
 	// tokenLife is how long a token that the API server found good stays so here: the time a deleted ServiceAccount can still
 	// ask.
 	tokenLife = time.Minute
+	// maxReviews is how many tokens the API server is asked about at once. Whoever reaches the port can show as many as he
+	// likes, and each would be a request there.
+	maxReviews = 4
 )
 
-// Reviewed returns an Authenticator that asks the API server, and remembers for a minute. A nil clock is the real one.
+// Reviewed returns an Authenticator that asks the API server, about few tokens at once, and remembers good ones for a minute.
+// A nil clock is the real one.
 func Reviewed(review func(context.Context, *authenticationv1.TokenReview) error, clk clock.PassiveClock) Authenticator {
 	if clk == nil {
 		clk = clock.RealClock{}
@@ -108,6 +131,7 @@ func Reviewed(review func(context.Context, *authenticationv1.TokenReview) error,
 		user  string
 		until time.Time
 	}
+	turns := semaphore.NewWeighted(maxReviews)
 	var mu sync.Mutex
 	tokens := map[[sha256.Size]byte]known{}
 	return func(ctx context.Context, token string) (string, error) {
@@ -118,6 +142,10 @@ func Reviewed(review func(context.Context, *authenticationv1.TokenReview) error,
 		if ok && clk.Now().Before(k.until) {
 			return k.user, nil
 		}
+		if err := turns.Acquire(ctx, 1); err != nil {
+			return "", errors.New("too many tokens are under review")
+		}
+		defer turns.Release(1)
 		tr := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 		if err := review(ctx, tr); err != nil {
 			return "", err

@@ -34,6 +34,10 @@ const (
 	requestCost = 64 << 10
 	// maxWait is how long a request may wait for its turn. kube-scheduler gives up after 5 s by default.
 	maxWait = 2 * time.Second
+	// maxInspections bounds how many explanations are under way, so that they take nothing from schedulers: each looks at all
+	// nodes. inspectTimeout bounds each of them, the look at the pod included.
+	maxInspections = 4
+	inspectTimeout = 10 * time.Second
 	// readTimeout bounds how long a client may take to send a request, headers included.
 	readTimeout = 5 * time.Second
 	// writeTimeout bounds waiting and answering, also for a client that does not read.
@@ -41,7 +45,8 @@ const (
 	idleTimeout  = 2 * time.Minute
 	// drainTimeout is how long requests under way may take when the server ends.
 	drainTimeout = 10 * time.Second
-	maxHeader    = 64 << 10
+	// maxHeader is far above what a scheduler sends; a bearer token has some two kilobytes.
+	maxHeader = 64 << 10
 )
 
 // Options say what a Server needs.
@@ -51,8 +56,9 @@ type Options struct {
 	// GetCertificate returns the serving certificate. Without it the server speaks plain HTTP to anybody who asks, which is
 	// for the loopback address of a pod that it shares with the scheduler alone; New refuses any other address.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAs sign the client certificates of those who may ask; nil: client certificates do not count.
-	ClientCAs *x509.CertPool
+	// ClientCAs returns who signs the client certificates of those who may ask. It is asked for every handshake, since
+	// authorities are replaced while servers run. Nil: client certificates do not count.
+	ClientCAs func() *x509.CertPool
 	// Authenticate names whoever shows a bearer token; nil: tokens do not count.
 	Authenticate Authenticator
 	// Allowed are the names of the users who may ask: the common names of certificates, or the users of tokens. Empty: anybody
@@ -68,16 +74,23 @@ type Options struct {
 	// Observe is told of every answer: the question ("filter", …), the result ("ok", "error", "refused") and how long it
 	// took, waiting included. Nil ignores it.
 	Observe func(verb, result string, took time.Duration)
-	// Refused is told why somebody may not ask: a handshake that failed, no or foreign credentials. Whoever asks is not told
-	// as much. Nil ignores it.
-	Refused func(error)
+	// ShutdownDelay is how long the server goes on answering after it was told to end, unready: whoever chooses a replica for
+	// a scheduler needs a moment to learn that this one is no choice any more. A question that finds nobody there is one that
+	// nobody answers, and where the extender is ignorable the pod is then placed without.
+	ShutdownDelay time.Duration
+	// Refused is told who may not ask and why: a handshake that failed, no or foreign credentials. From is an address without
+	// its port. Whoever asks is not told as much, and may ask as often as he likes. Nil ignores it.
+	Refused func(from string, why error)
+	// Report is told of failures that are nobody else's, such as a panic. Nil ignores them.
+	Report func(error)
 }
 
 // Server answers over HTTP.
 type Server struct {
 	opts     Options
 	decider  *Decider
-	slots    *semaphore.Weighted
+	slots    *semaphore.Weighted // memory of questions
+	inspects *semaphore.Weighted // explanations under way
 	draining atomic.Bool
 	addr     atomic.Value // string
 }
@@ -96,9 +109,14 @@ func New(d *Decider, o Options) (*Server, error) {
 		o.Observe = func(string, string, time.Duration) {}
 	}
 	if o.Refused == nil {
-		o.Refused = func(error) {}
+		o.Refused = func(string, error) {}
 	}
-	return &Server{opts: o, decider: d, slots: semaphore.NewWeighted(maxInFlight)}, nil
+	if o.Report == nil {
+		o.Report = func(error) {}
+	}
+	return &Server{
+		opts: o, decider: d, slots: semaphore.NewWeighted(maxInFlight), inspects: semaphore.NewWeighted(maxInspections),
+	}, nil
 }
 
 // Handler returns the server without its transport.
@@ -120,8 +138,10 @@ func (s *Server) Handler() http.Handler {
 			b.out, err = s.decider.Preempt(b.body, b.out)
 			return err
 		}))
-		r.Get("/v1/explain", s.explain)
-		r.Get("/v1/nodes/{name}/features", s.features)
+		if s.opts.Pod != nil {
+			r.Get("/v1/explain", s.inspect(s.explain))
+		}
+		r.Get("/v1/nodes/{name}/features", s.inspect(s.features))
 		if s.opts.Metrics != nil {
 			r.Method(http.MethodGet, "/metrics", s.opts.Metrics)
 		}
@@ -129,7 +149,8 @@ func (s *Server) Handler() http.Handler {
 	return r
 }
 
-// Run listens and answers until the context ends. Then it is not ready any more, and lets requests under way finish.
+// Run listens and answers until the context ends. Then it is not ready any more, answers for the ShutdownDelay, and lets
+// requests under way finish.
 func (s *Server) Run(ctx context.Context) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", s.opts.Addr)
@@ -148,11 +169,16 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) (err error) {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          log.New(handshakes{s.opts.Refused}, "", 0),
+		ErrorLog:          log.New(complaints{s.opts.Refused, s.opts.Report}, "", 0),
 	}
-	done := make(chan error, 1)
+	done, failed := make(chan error, 1), make(chan struct{})
+	defer close(failed)
 	stop := context.AfterFunc(ctx, func() {
 		s.draining.Store(true)
+		select {
+		case <-failed:
+		case <-time.After(s.opts.ShutdownDelay):
+		}
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		done <- srv.Shutdown(end)
@@ -161,18 +187,32 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) (err error) {
 	if s.opts.GetCertificate == nil {
 		err = srv.Serve(listener)
 	} else {
-		srv.TLSConfig = &tls.Config{
-			MinVersion: tls.VersionTLS13, GetCertificate: s.opts.GetCertificate, NextProtos: []string{"h2", "http/1.1"},
-		}
-		if s.opts.ClientCAs != nil {
-			srv.TLSConfig.ClientCAs, srv.TLSConfig.ClientAuth = s.opts.ClientCAs, tls.VerifyClientCertIfGiven
-		}
+		srv.TLSConfig = s.transport()
 		err = srv.ServeTLS(listener, "", "")
 	}
 	if !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-done
+}
+
+// transport returns the settings of TLS.
+func (s *Server) transport() *tls.Config {
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS13, GetCertificate: s.opts.GetCertificate, NextProtos: []string{"h2", "http/1.1"},
+	}
+	if s.opts.ClientCAs != nil {
+		c.ClientAuth = tls.VerifyClientCertIfGiven // whoever shows none may have a token
+		c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			now := c.Clone()
+			now.GetConfigForClient, now.ClientCAs = nil, s.opts.ClientCAs()
+			if now.ClientCAs == nil {
+				now.ClientCAs = x509.NewCertPool() // nobody; nil would be everybody whom the system trusts
+			}
+			return now, nil
+		}
+	}
+	return c
 }
 
 // Addr returns the address that the server listens on, empty before it does.
@@ -287,7 +327,7 @@ func (s *Server) admit(r *http.Request) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
 	defer cancel()
 	if s.slots.Acquire(ctx, cost) != nil {
-		return nil, &httpError{http.StatusServiceUnavailable, "too many requests at once"}
+		return nil, errBusy
 	}
 	return func() { s.slots.Release(cost) }, nil
 }
@@ -315,6 +355,24 @@ func (b *buffers) read(r *http.Request) error {
 	}
 }
 
+// inspect answers a question of a person, a few at a time, once there is something to tell.
+func (s *Server) inspect(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.ready(); err != nil {
+			fail(w, &httpError{http.StatusServiceUnavailable, err.Error()})
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), inspectTimeout)
+		defer cancel()
+		if s.inspects.Acquire(ctx, 1) != nil {
+			fail(w, errBusy)
+			return
+		}
+		defer s.inspects.Release(1)
+		answer(w, r.WithContext(ctx))
+	}
+}
+
 // httpError is an answer to what is no question of a scheduler.
 type httpError struct {
 	code int
@@ -322,6 +380,8 @@ type httpError struct {
 }
 
 func (e *httpError) Error() string { return e.text }
+
+var errBusy = &httpError{http.StatusServiceUnavailable, "too many requests at once"}
 
 var errTooLarge = &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("a request has at most %d bytes", maxBody)}
 

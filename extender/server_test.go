@@ -1,7 +1,9 @@
 package extender_test
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -18,10 +20,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -119,8 +123,8 @@ func TestAsksWhoAsks(t *testing.T) {
 	refusals := make(chan string, 10)
 	addr, _ := serve(t, decider(t), extender.Options{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
-		ClientCAs:      ours.pool(),
-		Refused:        func(err error) { refusals <- err.Error() },
+		ClientCAs:      ours.pool,
+		Refused:        func(_ string, why error) { refusals <- why.Error() },
 		Authenticate:   extender.StaticToken("prometheus", func() (string, error) { return "secret\n", nil }),
 		Allowed:        []string{"system:kube-scheduler", "prometheus"},
 		Metrics:        http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }),
@@ -128,24 +132,26 @@ func TestAsksWhoAsks(t *testing.T) {
 	hour := time.Now().Add(time.Hour)
 	const refused = -1 // in the handshake
 	for name, test := range map[string]struct {
-		cert  *tls.Certificate
-		token string
-		path  string
-		max   uint16
-		want  int
-		log   string
+		cert          *tls.Certificate
+		scheme, token string
+		path          string
+		max           uint16
+		want          int
+		log           string
 	}{
-		"scheduler":           {cert: ptr(ours.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: 200},
-		"another user":        {cert: ptr(ours.sign(t, "system:node:n1", hour)), path: "/filter", want: 403, log: `"system:node:n1" is not among those who may ask`},
-		"expired certificate": {cert: ptr(ours.sign(t, "system:kube-scheduler", time.Now().Add(-time.Hour))), path: "/filter", want: refused, log: "certificate has expired"},
-		"foreign certificate": {cert: ptr(foreign.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: refused, log: "signed by unknown authority"},
-		"nobody":              {path: "/filter", want: 401, log: "show a client certificate or a bearer token"},
-		"nobody's metrics":    {path: "/metrics", want: 401, log: "show a client certificate or a bearer token"},
-		"nobody's features":   {path: "/v1/nodes/n1/features", want: 401, log: "show a client certificate or a bearer token"},
-		"nobody's health":     {path: "/healthz", want: 200},
-		"token":               {token: "secret", path: "/metrics", want: 200},
-		"wrong token":         {token: "guess", path: "/metrics", want: 401, log: "the bearer token is not good: nobody knows it"},
-		"old TLS":             {path: "/healthz", max: tls.VersionTLS12, want: refused, log: "unsupported versions"},
+		"scheduler":            {cert: ptr(ours.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: 200},
+		"another user":         {cert: ptr(ours.sign(t, "system:node:n1", hour)), path: "/filter", want: 403, log: `"system:node:n1" is not among those who may ask`},
+		"expired certificate":  {cert: ptr(ours.sign(t, "system:kube-scheduler", time.Now().Add(-time.Hour))), path: "/filter", want: refused, log: "certificate has expired"},
+		"foreign certificate":  {cert: ptr(foreign.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: refused, log: "signed by unknown authority"},
+		"nobody":               {path: "/filter", want: 401, log: "show a client certificate or a bearer token"},
+		"nobody's metrics":     {path: "/metrics", want: 401, log: "show a client certificate or a bearer token"},
+		"nobody's features":    {path: "/v1/nodes/n1/features", want: 401, log: "show a client certificate or a bearer token"},
+		"nobody's health":      {path: "/healthz", want: 200},
+		"token":                {token: "secret", path: "/metrics", want: 200},
+		"scheme in lower case": {scheme: "bearer", token: "secret", path: "/metrics", want: 200},
+		"another scheme":       {scheme: "Basic", token: "secret", path: "/metrics", want: 401, log: "show a client certificate or a bearer token"},
+		"wrong token":          {token: "guess", path: "/metrics", want: 401, log: "nobody knows the bearer token"},
+		"old TLS":              {path: "/healthz", max: tls.VersionTLS12, want: refused, log: "unsupported versions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &tls.Config{RootCAs: ours.pool(), MaxVersion: test.max} //nolint:gosec // on purpose
@@ -163,7 +169,7 @@ func TestAsksWhoAsks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.token != "" {
-				req.Header.Set("Authorization", "Bearer "+test.token)
+				req.Header.Set("Authorization", cmp.Or(test.scheme, "Bearer")+" "+test.token)
 			}
 			got := refused
 			if resp, err := c.Do(req); err == nil {
@@ -208,6 +214,117 @@ func TestTokensAreReviewedOncePerMinute(t *testing.T) {
 	}
 }
 
+// Whoever reaches the port can show any number of tokens; the API server is not to be asked about all of them at once.
+func TestFewTokensAreReviewedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		let := make(chan struct{})
+		a := extender.Reviewed(func(_ context.Context, r *authenticationv1.TokenReview) error {
+			asked.Add(1)
+			<-let
+			r.Status.Authenticated = true
+			return nil
+		}, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var refused atomic.Int32
+		for i := range 100 {
+			go func() {
+				if _, err := a(ctx, fmt.Sprint("token ", i)); err != nil {
+					refused.Add(1)
+				}
+			}()
+		}
+		<-ctx.Done()
+		synctest.Wait()
+		if asked.Load() != 4 || refused.Load() != 96 {
+			t.Errorf("the API server was asked %d times, %d were refused meanwhile", asked.Load(), refused.Load())
+		}
+		close(let)
+		synctest.Wait()
+	})
+}
+
+// An authority is replaced while the server runs: who is signed for by the new one may ask at once, the old one counts no more.
+func TestTakesOverNewAuthorities(t *testing.T) {
+	old, next := newAuthority(t), newAuthority(t)
+	serving := old.sign(t, "extender", time.Now().Add(time.Hour))
+	var signers atomic.Pointer[x509.CertPool]
+	addr, _ := serve(t, decider(t), extender.Options{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
+		ClientCAs:      signers.Load,
+	})
+	ask := func(by *authority) bool {
+		cert := by.sign(t, "system:kube-scheduler", time.Now().Add(time.Hour))
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+			RootCAs: old.pool(), MinVersion: tls.VersionTLS13,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil },
+		}}}
+		resp, err := c.Post("https://"+addr+"/filter", "application/json", bytes.NewReader(question(t)))
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}
+	for _, step := range []struct {
+		name          string
+		signers       *x509.CertPool
+		byOld, byNext bool
+	}{{"none", nil, false, false}, {"old", old.pool(), true, false}, {"next", next.pool(), false, true}} {
+		signers.Store(step.signers)
+		if o, n := ask(old), ask(next); o != step.byOld || n != step.byNext {
+			t.Errorf("with %s: the old authority's is accepted: %t, the next one's: %t", step.name, o, n)
+		}
+	}
+}
+
+// A replica that is told to end is unready at once, and answers until nobody asks it any more.
+func TestAnswersForAWhileWhenToldToEnd(t *testing.T) {
+	const delay = 5 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		p, cancel, done := startSlowly(t, extender.Options{Addr: "127.0.0.1:0", ShutdownDelay: delay})
+		answered(t, p)
+		cancel()
+		start := time.Now()
+		synctest.Wait()
+		answered(t, p)
+		c := p.dial()
+		go func() { _, _ = io.WriteString(c, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n") }()
+		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("it is %+v, %v", resp, err)
+		}
+		c.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took < delay || took > delay+time.Second {
+			t.Errorf("it went on for %s, want %s", took, delay)
+		}
+	})
+}
+
+// What goes wrong inside is told, and hurts one request.
+func TestReportsAPanic(t *testing.T) {
+	reports := make(chan string, 1)
+	addr, _ := serve(t, decider(t), extender.Options{
+		Pod:    func(context.Context, string, string) (*corev1.Pod, error) { panic("of a test") },
+		Report: func(err error) { reports <- err.Error() },
+	})
+	if resp, err := http.Get("http://" + addr + "/v1/explain?pod=batch/p"); err == nil {
+		resp.Body.Close()
+		t.Errorf("the answer is %s", resp.Status)
+	}
+	if text := <-reports; !strings.Contains(text, "of a test") {
+		t.Errorf("the report is %q", text)
+	}
+	resp, err := http.Get("http://" + addr + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+}
+
 func TestServesPlainHTTPToItsOwnPodOnly(t *testing.T) {
 	for _, addr := range []string{":8888", "0.0.0.0:8888", "10.0.0.1:8888", "localhost:8888", ""} {
 		if _, err := extender.New(decider(t), extender.Options{Addr: addr}); err == nil {
@@ -218,9 +335,10 @@ func TestServesPlainHTTPToItsOwnPodOnly(t *testing.T) {
 
 func TestIsReadyOnlyWhenSynced(t *testing.T) {
 	d := decider(t)
-	full := d.View
 	d.View = fleet.New()
-	addr, _ := serve(t, d, extender.Options{})
+	addr, _ := serve(t, d, extender.Options{Pod: func(context.Context, string, string) (*corev1.Pod, error) {
+		return pod("batch", nil, nil), nil
+	}})
 	get := func(path string) int {
 		resp, err := http.Get("http://" + addr + path)
 		if err != nil {
@@ -243,7 +361,11 @@ func TestIsReadyOnlyWhenSynced(t *testing.T) {
 	if err := errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close()); err != nil || got.Error == "" {
 		t.Errorf("got %+v (%v), want an Error and no empty answer", got, err)
 	}
-	_ = full
+	for _, path := range []string{"/v1/nodes/n1/features", "/v1/explain?pod=batch/p"} {
+		if code := get(path); code != 503 {
+			t.Errorf("%s: %d before the nodes are known", path, code)
+		}
+	}
 	d.View.SetSynced()
 	if code := get("/readyz"); code != 200 {
 		t.Errorf("readyz is %d once the nodes are known", code)
@@ -267,6 +389,33 @@ func TestRefusesWhatIsTooLarge(t *testing.T) {
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusRequestEntityTooLarge {
 			t.Errorf("%s: %d", name, resp.StatusCode)
+		}
+	}
+}
+
+func TestReadsWhatIsAtTheLimit(t *testing.T) {
+	addr, _ := serve(t, decider(t), extender.Options{})
+	const limit = 4 << 20
+	head, tail := `{"Pod":{"a":"`, `"},"NodeNames":["n1"]}`
+	for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge} {
+		body := head + strings.Repeat("a", size-len(head)-len(tail)) + tail
+		for _, length := range []int64{int64(size), -1} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/filter", io.NopCloser(strings.NewReader(body)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.ContentLength = length
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				if want == http.StatusOK {
+					t.Errorf("%d bytes: %v", size, err)
+				}
+				continue // the connection was closed while sending
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("%d bytes, said to be %d: %d, want %d", size, length, resp.StatusCode, want)
+			}
 		}
 	}
 }
@@ -373,10 +522,12 @@ func TestExplains(t *testing.T) {
 		Node:     "n1",
 		Findings: []fleet.Finding{{Origin: "policy batch", Lacks: lacks, Why: lacks + " is missing"}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for path, want := range map[string]int{"/v1/explain?pod=batch/q": 404, "/v1/explain?pod=p": 400, "/v1/nodes/zz/features": 404} {
+	for path, want := range map[string]int{
+		"/v1/explain?pod=batch/q": 404, "/v1/explain?pod=p": 400, "/v1/explain?pod=batch/p&node=zz": 404, "/v1/nodes/zz/features": 404,
+	} {
 		if code := get(path, nil); code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}

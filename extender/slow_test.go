@@ -42,18 +42,25 @@ func (p *pipes) dial() net.Conn {
 	return client
 }
 
+// startSlowly runs a server in a bubble of time. It ends when cancel has been called, and says so by done.
+func startSlowly(t *testing.T, o extender.Options) (p *pipes, cancel context.CancelFunc, done <-chan error) {
+	t.Helper()
+	s, err := extender.New(decider(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Serve(ctx, p) }()
+	return p, cancel, ended
+}
+
 // serveSlowly runs a server in a bubble of time until the end of the function, and hands it the network.
 func serveSlowly(t *testing.T, options func(t *testing.T) extender.Options, f func(t *testing.T, p *pipes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := extender.New(decider(t), options(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- s.Serve(ctx, p) }()
+		p, cancel, done := startSlowly(t, options(t))
 		f(t, p)
 		cancel()
 		if err := <-done; err != nil {
@@ -168,7 +175,7 @@ func TestCutsOffClientsThatNeverShakeHands(t *testing.T) {
 func (a *authority) options(t *testing.T) extender.Options {
 	serving := a.sign(t, "extender", time.Now().Add(time.Hour))
 	return extender.Options{
-		Addr: "127.0.0.1:0", ClientCAs: a.pool(),
+		Addr: "127.0.0.1:0", ClientCAs: a.pool,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,7 +42,7 @@ type extenderFlags struct {
 	tokenFile                            string
 	tokenReview, leases                  bool
 	allowed                              []string
-	watchPatience                        time.Duration
+	watchPatience, shutdownDelay         time.Duration
 }
 
 func (f *extenderFlags) register(flags *pflag.FlagSet) {
@@ -51,15 +51,16 @@ func (f *extenderFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "address", "127.0.0.1:8888", "where to listen; without --tls-cert, a loopback address")
 	flags.StringVar(&f.certFile, "tls-cert", "", "file of the serving certificate; read again when it changes")
 	flags.StringVar(&f.keyFile, "tls-key", "", "file of its key")
-	flags.StringVar(&f.clientCA, "client-ca", "", "file of the authorities that sign the client certificates of schedulers")
+	flags.StringVar(&f.clientCA, "client-ca", "", "file of the authorities that sign the client certificates of schedulers; read again when it changes")
 	flags.BoolVar(&f.tokenReview, "token-review", false, "let the API server say whose bearer tokens are good")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file of a bearer token that is good; read anew each time")
 	flags.StringSliceVar(&f.allowed, "allowed-users", []string{"system:kube-scheduler"},
 		"names of certificates or users of tokens that may ask; empty: all that are authenticated")
 	flags.BoolVar(&f.leases, "publisher-leases", false,
-		"take features for seen when the Lease of their NodeFeature's name was renewed, rather than while the Node is ready")
+		"take features for seen when the Lease of their node's name in --namespace was renewed, rather than while the Node is ready; for publishers that keep one")
 	flags.DurationVar(&f.watchPatience, "watch-patience", pulse.DefaultPatience,
 		"how long watches of the API server may be interrupted before questions are refused")
+	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "how long to go on answering after a signal to end, unready")
 	f.ruleFlags.register(flags)
 }
 
@@ -155,7 +156,7 @@ func extenderCache(namespace string) cache.Options {
 // serving turns flags into the options of the server.
 func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, error) {
 	o := extender.Options{
-		Addr: f.address, Allowed: f.allowed,
+		Addr: f.address, Allowed: f.allowed, ShutdownDelay: f.shutdownDelay,
 		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 			var pod corev1.Pod
 			return &pod, mgr.GetAPIReader().Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
@@ -181,14 +182,11 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, error) {
 		})
 	}
 	if f.clientCA != "" {
-		data, err := os.ReadFile(f.clientCA)
+		signers, err := certs.NewAuthorities(f.clientCA, func(err error) { ctrl.Log.Error(err, "the authorities of client certificates cannot be renewed") })
 		if err != nil {
 			return o, fmt.Errorf("--client-ca: %w", err)
 		}
-		o.ClientCAs = x509.NewCertPool()
-		if !o.ClientCAs.AppendCertsFromPEM(data) {
-			return o, fmt.Errorf("--client-ca: %s holds no certificate", f.clientCA)
-		}
+		o.ClientCAs = signers.Pool
 	}
 	if f.certFile == "" {
 		return o, nil
@@ -208,8 +206,10 @@ func (f *extenderFlags) measure(o *extender.Options, view *fleet.View) {
 		Help:    "How long answers to schedulers take, waiting included.",
 		Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3},
 	}, []string{"verb", "result"})
+	log := ctrl.Log.WithName("extender")
+	refused := newRefusals(log, clock.RealClock{})
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(took, watchStalls, watchClosed,
+	registry.MustRegister(took, refused.count, watchStalls, watchClosed,
 		gauge("assay_extender_nodes", "Nodes that are known.", view.Len),
 		gauge("assay_extender_requirements", "Distinct requirements that are kept up to date.", view.Requirements),
 		gauge("assay_extender_synced", "Whether nodes and rules are known, so that answers can be relied on.", func() int {
@@ -219,6 +219,7 @@ func (f *extenderFlags) measure(o *extender.Options, view *fleet.View) {
 			return 0
 		}),
 	)
+	o.Refused, o.Report = refused.tell, func(err error) { log.Error(err, "the server complains") }
 	o.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	o.Observe = func(verb, result string, d time.Duration) { took.WithLabelValues(verb, result).Observe(d.Seconds()) }
 }

@@ -7,17 +7,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-
-	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -53,10 +55,16 @@ var (
 	}
 )
 
+// leasesRule is what --publisher-leases needs besides, in Assay's own namespace.
+var leasesRule = rbacv1.PolicyRule{
+	APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"},
+}
+
 // asking is an extender in a process of its own, with the rights that it needs and no more.
 type asking struct {
 	cluster       *cluster.Cluster
 	name, address string
+	ended         bool // by the test
 }
 
 // startExtender starts an extender, and waits until it is ready. Through is the address of the API server, if not its own.
@@ -83,7 +91,7 @@ func startExtenderIn(t *testing.T, c *cluster.Cluster, namespace, through string
 		Subjects:   subjects,
 	})
 	own := metav1.ObjectMeta{Namespace: namespace, Name: e.name}
-	testkit.Create(t, k, &rbacv1.Role{ObjectMeta: own, Rules: []rbacv1.PolicyRule{referencesRule}})
+	testkit.Create(t, k, &rbacv1.Role{ObjectMeta: own, Rules: []rbacv1.PolicyRule{referencesRule, leasesRule}})
 	testkit.Create(t, k, &rbacv1.RoleBinding{
 		ObjectMeta: own, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: e.name},
 	})
@@ -97,7 +105,9 @@ func startExtenderIn(t *testing.T, c *cluster.Cluster, namespace, through string
 	}
 	err = c.Run(t.Context(), cluster.Program{
 		Name: e.name, Path: program, Env: append([]string{asManager + "=1"}, env...),
-		Args: append([]string{"extender", "--kubeconfig=" + kubeconfig, "--address=" + e.address, "--namespace=" + namespace}, args...),
+		Args: append([]string{
+			"extender", "--kubeconfig=" + kubeconfig, "--address=" + e.address, "--namespace=" + namespace, "--shutdown-delay=0s",
+		}, args...),
 		Ready: func(ctx context.Context) error {
 			_, err := get(ctx, "http://"+e.address+"/readyz")
 			return err
@@ -110,7 +120,7 @@ func startExtenderIn(t *testing.T, c *cluster.Cluster, namespace, through string
 		if t.Failed() {
 			t.Log(c.Log(e.name))
 		}
-		if err := c.Terminate(context.WithoutCancel(t.Context()), e.name); err != nil {
+		if err := c.Terminate(context.WithoutCancel(t.Context()), e.name); err != nil && !e.ended {
 			t.Errorf("it does not end when asked to: %v", err)
 		}
 	})
@@ -137,12 +147,14 @@ func redirected(t *testing.T, kubeconfig, from, to string) string {
 
 // filter asks which of the nodes have what an annotation of a pod requires.
 func (e *asking) filter(required string, names ...string) (got extenderv1.ExtenderFilterResult, err error) {
-	question, err := json.Marshal(extenderv1.ExtenderArgs{
-		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Annotations: map[string]string{
-			assayv1alpha1.RequiredFeaturesAnnotation: required,
-		}}},
-		NodeNames: &names,
-	})
+	return e.ask(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Annotations: map[string]string{
+		assayv1alpha1.RequiredFeaturesAnnotation: required,
+	}}}, names...)
+}
+
+// ask asks which of the nodes a pod may run on.
+func (e *asking) ask(pod *corev1.Pod, names ...string) (got extenderv1.ExtenderFilterResult, err error) {
+	question, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &names})
 	if err != nil {
 		return got, err
 	}
@@ -167,5 +179,80 @@ func TestExtenderAnswersWithTheRightsItNeeds(t *testing.T) {
 	}
 	if text, err := get(t.Context(), "http://"+e.address+"/metrics"); err != nil || !strings.Contains(text, "assay_extender_nodes 1") {
 		t.Errorf("metrics: %v\n%s", err, text)
+	}
+}
+
+// Publishers that keep a Lease say by it how old their features are; a policy says from when on that is too old.
+func TestExtenderRejectsFeaturesWhoseLeaseIsOld(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	own := testkit.Namespace(t, k)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "test-", Labels: map[string]string{assayv1alpha1.SchedulingLabel: assayv1alpha1.SchedulingLabelEnabled},
+	}}
+	testkit.Create(t, k, ns)
+	testkit.Node(t, k, "leased")
+	testkit.Node(t, k, "without-lease")
+	testkit.Create(t, k, &assayv1alpha1.NodeFeatureSchedulingPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "fresh"},
+		Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
+			NamespaceSelector: &metav1.LabelSelector{}, StaleAfter: &metav1.Duration{Duration: time.Hour}, OnStale: assayv1alpha1.StaleReject,
+		},
+	})
+	renewed := func(ago time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time: time.Now().Add(-ago)} }
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "leased"}, Spec: coordinationv1.LeaseSpec{RenewTime: renewed(2 * time.Hour)},
+	}
+	testkit.Create(t, k, lease)
+	e := startExtenderIn(t, c, own, "", nil, "--publisher-leases")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "p"}}
+	becomes := func(what, want string) {
+		t.Helper()
+		testkit.Eventually(t, what, func(context.Context) error {
+			got, err := e.ask(pod, "leased", "without-lease")
+			if err != nil || got.FailedAndUnresolvableNodes["leased"] != want || got.FailedAndUnresolvableNodes["without-lease"] != "" {
+				return fmt.Errorf("got %+v (%w)", got, err)
+			}
+			return nil
+		})
+	}
+	const stale = "node feature requirement not met: its features are stale"
+	becomes("an old Lease counts", stale)
+	lease.Spec.RenewTime = renewed(0)
+	if err := k.Update(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	becomes("a renewed Lease counts", "")
+	lease.Spec.RenewTime = renewed(2 * time.Hour)
+	if err := k.Update(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	becomes("it is old again", stale)
+	if err := k.Delete(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	becomes("without a Lease the Node counts", "")
+}
+
+// A replica that is told to end is unready at once and goes on answering: until every scheduler knows, some still ask it.
+func TestExtenderThatEndsAnswersForAWhile(t *testing.T) {
+	c := testkit.Cluster(t)
+	testkit.Node(t, testkit.Client(t, c.User), "ending-node")
+	e := startExtender(t, c, "", nil, "--shutdown-delay=8s")
+	ended := make(chan error, 1)
+	e.ended = true
+	go func() { ended <- c.Terminate(context.WithoutCancel(t.Context()), e.name) }()
+	testkit.Eventually(t, "it is not ready", func(ctx context.Context) error {
+		if _, err := get(ctx, "http://"+e.address+"/readyz"); err == nil || !strings.Contains(err.Error(), "about to end") {
+			return fmt.Errorf("it says: %w", err)
+		}
+		return nil
+	})
+	got, err := e.filter(`conditions: [{op: eq, args: {values: ["{node.name}", ending-node]}}]`, "ending-node", "stranger")
+	if err != nil || len(*got.NodeNames) != 1 || got.Error != "" {
+		t.Errorf("got %+v (%v)", got, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -85,7 +85,7 @@ type journal struct {
 	text strings.Builder
 }
 
-func (j *journal) add(err error) {
+func (j *journal) add(_ string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	fmt.Fprintln(&j.text, err)
@@ -104,8 +104,11 @@ func (w *world) serveTLS(t *testing.T, ca *authority) (url string, refused *jour
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients := x509.NewCertPool()
-	clients.AddCert(ca.cert)
+	clients := func() *x509.CertPool {
+		pool := x509.NewCertPool()
+		pool.AddCert(ca.cert)
+		return pool
+	}
 	refused = &journal{}
 	server, err := extender.New(w.decider, extender.Options{
 		Addr: "127.0.0.1:0", ClientCAs: clients, Allowed: []string{"system:kube-scheduler"}, Refused: refused.add,
