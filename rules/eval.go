@@ -113,6 +113,7 @@ type evaluation struct {
 	vars    map[int]map[string]expr.Value // by set: variables keep their kinds within their object
 
 	nodeBudget, ruleBudget int
+	looked                 match.Work // what looking through features for the rule at hand has cost
 	templates              tmpl.Spent // what the templates of the rule at hand have cost
 
 	// of the rule at hand
@@ -188,7 +189,7 @@ func (e *evaluation) run(r *rule) *result {
 func (e *evaluation) begin(r *rule) {
 	e.rule, e.ruleBudget = r, min(RuleBudget, e.nodeBudget)
 	e.item, e.elements, e.runs, e.local, e.result = expr.Value{}, nil, nil, nil, nil
-	e.partial, e.chosen, e.templates = nil, nil, tmpl.Spent{}
+	e.partial, e.chosen, e.looked, e.templates = nil, nil, 0, tmpl.Spent{}
 }
 
 // notMatched is the result of every rule that does not match.
@@ -233,7 +234,7 @@ func (e *evaluation) matches(r *rule, src facts.Source) (bool, error) {
 		}
 	}
 	if r.features != nil {
-		res, err := r.features.Eval(src, want)
+		res, err := r.features.EvalWithin(&e.looked, src, want)
 		e.note(res.Errors)
 		if !res.OK || err != nil {
 			return false, err
@@ -254,7 +255,7 @@ func (e *evaluation) matches(r *rule, src facts.Source) (bool, error) {
 func (e *evaluation) matchesAny(r *rule, src facts.Source, want bool) (bool, error) {
 	found := false
 	for _, m := range r.any {
-		res, err := m.Eval(src, want)
+		res, err := m.EvalWithin(&e.looked, src, want)
 		e.note(res.Errors)
 		if err != nil {
 			return false, err

@@ -40,6 +40,15 @@ func entries(n int, key, value string) string {
 	return "{" + strings.TrimSuffix(b.String(), ",") + "}"
 }
 
+// patterns are regular expressions that need an automaton, and match nothing.
+var patterns = func() string {
+	var all []string
+	for i := range 200 {
+		all = append(all, fmt.Sprintf("'(e|l|el|[0-9]|-)*%d!'", i))
+	}
+	return strings.Join(all, ",")
+}()
+
 var kilobyte = strings.Repeat("x", 1000)
 
 var hostileRules = map[string]hostile{
@@ -63,6 +72,9 @@ var hostileRules = map[string]hostile{
 	"LiteralsInALoop":         {`{rules: [{name: greedy, loop: "{@big.thing}", vars: ` + entries(256, "v%d", "x") + `, labels: ` + entries(256, "l%d", "x") + `}]}`, "more than 20000 steps"},
 	"TemplateInALoop":         {`{rules: [{name: greedy, loop: "{@big.thing}", labelsTemplate: "{{range 50000}}{{end}}a=1", matchFeatures: [{feature: wide.thing}]}]}`, "more than 200000 steps"},
 	"TemplateForAlternatives": {`{rules: [{name: greedy, labelsTemplate: "{{range 50000}}{{end}}a=1", matchAny: [` + list(64, "{matchFeatures: [{feature: wide.thing}]}") + `]}]}`, "more than 200000 steps"},
+	"PatternsForAlternatives": {`{rules: [{name: greedy, matchAny: [` + list(60, "{matchFeatures: [{feature: wide.thing, matchName: {op: InRegexp, value: ["+patterns+"]}}]}") + `]}]}`, "write fewer or simpler patterns"},
+	"PatternsForInstances":    {`{rules: [{name: greedy, matchAny: [` + list(60, "{matchFeatures: [{feature: many.things, matchExpressions: {name: {op: InRegexp, value: ["+patterns+"]}}}]}") + `]}]}`, "write fewer or simpler patterns"},
+	"ElementsForAlternatives": {`{rules: [{name: greedy, labelsTemplate: "a=1", matchAny: [` + list(64, "{matchFeatures: [{feature: many.things, matchExpressions: {}}]}") + `]}]}`, "write fewer or simpler patterns"},
 	"MemoryOfTemplates":       {`{rules: [{name: greedy, loop: "{@big.thing}", labelsTemplate: "{{$x := repeat 60000 \"a\"}}a=1", matchFeatures: [{feature: wide.thing}]}]}`, "more than 524288 bytes"},
 }
 

@@ -43,7 +43,7 @@ var limitsOf = []struct {
 }{
 	{"rules", []string{"MaxRules", "MaxTerms", "MaxOutputs", "MaxPriority", "NodeBudget", "RuleBudget", "MaxSaid", "MaxTaints",
 		"MaxLabels", "MaxAnnotations", "MaxResources", "MaxTaintTexts"}},
-	{"rules/match", []string{"MaxTerms", "MaxExpressions", "MaxValues", "MaxTextLength", "maxProgramSize", "maxVersionLength"}},
+	{"rules/match", []string{"MaxTerms", "MaxExpressions", "MaxValues", "MaxTextLength", "maxProgramSize", "maxVersionLength", "MaxWork"}},
 	{"rules/expr", []string{"MaxText", "MaxNodes", "MaxExpressions", "MaxResult", "MaxItems", "maxValue", "maxDepth", "maxNumber", "maxFormat", "maxWidth", "maxShift"}},
 	{"rules/args", []string{"maxDepth"}},
 	{"rules/condition", []string{"maxRegex"}},

@@ -87,9 +87,11 @@ func BenchmarkEval(b *testing.B) {
 	for name, terms := range kinds {
 		b.Run(name, func(b *testing.B) {
 			m := compile(b, terms, Options{})
+			var work Work
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := m.Eval(node, false); err != nil {
+				work = 0
+				if _, err := m.EvalWithin(&work, node, false); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -98,10 +100,12 @@ func BenchmarkEval(b *testing.B) {
 	for _, name := range []string{"rules-10", "rules-100", "rules-500"} {
 		b.Run(name, func(b *testing.B) {
 			matchers, _ := benchMatchers(b, name)
+			var work Work
 			b.ReportAllocs()
 			for b.Loop() {
 				for _, m := range matchers {
-					if _, err := m.Eval(node, false); err != nil {
+					work = 0
+					if _, err := m.EvalWithin(&work, node, false); err != nil {
 						b.Fatal(err)
 					}
 				}

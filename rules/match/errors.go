@@ -1,6 +1,7 @@
 package match
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -31,6 +32,9 @@ func (e *EvalError) Error() string {
 	}
 	if e.Instance >= 0 {
 		where += " of instance " + strconv.Itoa(e.Instance)
+	}
+	if errors.Is(e.Err, errWork) {
+		return fmt.Sprintf("%s: %v", e.Feature, e.Err)
 	}
 	return fmt.Sprintf("%s is %s: %v", where, quote(e.Found), e.Err)
 }

@@ -13,6 +13,7 @@ type evaluation struct {
 	position int
 	strict   bool
 	want     bool
+	work     *Work
 
 	elements []Element
 	errors   []*EvalError
@@ -87,7 +88,7 @@ func (e *evaluation) element(x *expression, f *facts.Feature) (flag, attribute b
 	if f.Attributes != nil {
 		var exists bool
 		value, exists = f.Attributes.GetKey(x.key)
-		v := x.onAttribute(value, exists)
+		v := x.onAttribute(value, exists, e.work)
 		if v == bad {
 			return false, false, "", e.problem(x, -1, value)
 		}
@@ -107,7 +108,11 @@ func satisfied(x *expression, f *facts.Feature, flag, attribute bool) bool {
 
 // everyElement collects all flags and attributes, by name.
 func (e *evaluation) everyElement(f *facts.Feature) {
-	e.elements = make([]Element, 0, f.Flags.Len()+f.Attributes.Len())
+	n := f.Flags.Len() + f.Attributes.Len()
+	if !e.work.take(n * workPerElement) {
+		return
+	}
+	e.elements = make([]Element, 0, n)
 	_ = eachName(f, func(name string, isFlag bool, value string) error {
 		e.elements = append(e.elements, Element{Name: name, Value: value, HasValue: !isFlag})
 		return nil
@@ -152,7 +157,7 @@ func (e *evaluation) names(f *facts.Feature) (bool, error) {
 // namesTest is a test that finds out faster than one by one whether any of a sorted list of names passes, and that calls
 // none bad.
 type namesTest interface {
-	anyOf(sorted []string) bool
+	anyOf(sorted []string, work *Work) bool
 }
 
 func (e *evaluation) elementNames(f *facts.Feature) (bool, error) {
@@ -162,17 +167,17 @@ func (e *evaluation) elementNames(f *facts.Feature) (bool, error) {
 			return x.kind != absent && f.Flags.Len()+f.Attributes.Len() > 0, nil
 		}
 		if fast, ok := x.test.(namesTest); ok {
-			return fast.anyOf(f.Flags.Names()) || fast.anyOf(f.Attributes.Names()), nil
+			return fast.anyOf(f.Flags.Names(), e.work) || fast.anyOf(f.Attributes.Names(), e.work), nil
 		}
 	}
 	matched := false
 	err := eachName(f, func(name string, isFlag bool, value string) error {
-		switch x.onName(name) {
+		switch x.onName(name, e.work) {
 		case bad:
 			return e.problem(x, -1, name)
 		case yes:
 			matched = true
-			if e.want {
+			if e.want && e.work.take(workPerElement) {
 				e.elements = append(e.elements, Element{Name: name, Value: value, HasValue: !isFlag})
 			}
 		}
@@ -226,7 +231,7 @@ func (e *evaluation) column(x *expression, c *facts.Column, left, hits bitset, s
 	for i, v := range values {
 		verdict := yes
 		if x.kind == onValue {
-			verdict = x.test.check(v)
+			verdict = x.test.check(v, e.work)
 		}
 		switch verdict {
 		case yes:
@@ -249,7 +254,7 @@ func (e *evaluation) badValues(x *expression, c *facts.Column, left bitset) erro
 	values := c.Values()
 	rejected := make([]bool, len(values))
 	for i, v := range values {
-		rejected[i] = x.test.check(v) == bad
+		rejected[i] = x.test.check(v, e.work) == bad
 	}
 	for value, row := range c.Cells() {
 		if rejected[value] && left.has(row) {
@@ -266,7 +271,7 @@ func (e *evaluation) instanceNames(s *facts.Instances) (bool, error) {
 	hits := newBits(onStack[0][:], s.Len())
 	var problem *EvalError
 	for i, name := range s.Names() {
-		verdict := x.onName(name)
+		verdict := x.onName(name, e.work)
 		if verdict == no {
 			continue
 		}
@@ -298,7 +303,11 @@ func (e *evaluation) collect(s *facts.Instances, rows bitset) {
 	if !e.want {
 		return
 	}
-	e.elements = slices.Grow(e.elements, rows.count())
+	n := rows.count()
+	if !e.work.take(n * workPerElement) {
+		return
+	}
+	e.elements = slices.Grow(e.elements, n)
 	for i := range s.Len() {
 		if rows.has(i) {
 			e.elements = append(e.elements, Element{Instance: s.Row(i)})

@@ -69,11 +69,18 @@ func (m *Matcher) Warnings() []Warning { return m.warnings }
 func (m *Matcher) Len() int { return len(m.terms) }
 
 // Eval decides whether all terms hold, in their order, up to the first that does not. Without terms it holds. The elements
-// that satisfied them are collected if want is true; if not, Eval allocates nothing unless an evaluation fails.
+// that satisfied them are collected if want is true.
 //
 // The error is an *EvalError: an expression that cannot be evaluated on what the node has. The rule must then be left out,
 // because neither answer would be right.
 func (m *Matcher) Eval(src facts.Source, want bool) (Result, error) {
+	var work Work
+	return m.EvalWithin(&work, src, want)
+}
+
+// EvalWithin is Eval with a bound that holds for all evaluations together that are given the same Work. Unless elements are
+// wanted, or an evaluation fails, it allocates nothing.
+func (m *Matcher) EvalWithin(work *Work, src facts.Source, want bool) (Result, error) {
 	res := Result{OK: true, Failed: -1}
 	if want && len(m.terms) > 0 {
 		res.Matched = make([]FeatureElements, 0, len(m.terms))
@@ -84,8 +91,11 @@ func (m *Matcher) Eval(src facts.Source, want bool) (Result, error) {
 		if f == nil {
 			return Result{Failed: i, Errors: res.Errors}, nil
 		}
-		e := evaluation{term: t, position: i, strict: m.strict, want: want}
+		e := evaluation{term: t, position: i, strict: m.strict, want: want, work: work}
 		ok, err := e.eval(f)
+		if work.exhausted() {
+			return Result{Failed: i}, &EvalError{Term: i, Feature: t.feature, Instance: -1, Err: errWork}
+		}
 		res.Errors = append(res.Errors, e.errors...)
 		if err != nil {
 			return Result{Failed: i, Errors: res.Errors}, err
@@ -129,8 +139,8 @@ const (
 
 // test is what an operator asks of a value.
 type test interface {
-	// check must not allocate.
-	check(value string) verdict
+	// check must not allocate. It adds what it costs to the work, and may answer anything once that is beyond the bound.
+	check(value string, work *Work) verdict
 	// problem says why check called a value bad.
 	problem(value string) error
 }
@@ -166,15 +176,17 @@ func (e *expression) onFlag(exists bool) bool {
 }
 
 // onAttribute evaluates on an element that may be missing.
-func (e *expression) onAttribute(value string, exists bool) verdict {
+func (e *expression) onAttribute(value string, exists bool, work *Work) verdict {
 	if e.kind == onValue && exists {
-		return e.test.check(value)
+		return e.test.check(value, work)
 	}
 	return verdictOf(e.onFlag(exists))
 }
 
 // onName evaluates a matchName.
-func (e *expression) onName(name string) verdict { return e.onAttribute(name, true) }
+func (e *expression) onName(name string, work *Work) verdict {
+	return e.onAttribute(name, true, work)
+}
 
 // reads collects the features of terms.
 func reads(terms []term) []string {

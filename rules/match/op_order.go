@@ -86,7 +86,8 @@ func compileIntegers(c *compiler, path *field.Path, e *Expr, wanted []relation) 
 	return t
 }
 
-func (t *integers) check(value string) verdict {
+func (t *integers) check(value string, work *Work) verdict {
+	work.take(workPerValue)
 	n, ok := parseInteger(value)
 	if !ok {
 		return bad
@@ -167,7 +168,8 @@ const maxVersionLength = 128
 
 var errNotVersion = errors.New("not a version")
 
-func (t *versions) check(value string) verdict {
+func (t *versions) check(value string, work *Work) verdict {
+	work.take(workPerVersion)
 	if len(value) > maxVersionLength {
 		return bad
 	}

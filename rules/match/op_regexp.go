@@ -33,9 +33,9 @@ func compileInRegexp(c *compiler, path *field.Path, e *Expr) test {
 	return t
 }
 
-func (t *inRegexp) check(value string) verdict {
+func (t *inRegexp) check(value string, work *Work) verdict {
 	for i := range t.patterns {
-		if t.patterns[i].matches(value) {
+		if t.patterns[i].matches(value, work) {
 			return yes
 		}
 	}
@@ -45,7 +45,7 @@ func (t *inRegexp) check(value string) verdict {
 func (t *inRegexp) problem(string) error { return nil }
 
 // anyOf looks only at the part of the sorted names that can match an anchored pattern.
-func (t *inRegexp) anyOf(names []string) bool {
+func (t *inRegexp) anyOf(names []string, work *Work) bool {
 	for i := range t.patterns {
 		p := &t.patterns[i]
 		from := sort.SearchStrings(names, p.prefix)
@@ -53,7 +53,7 @@ func (t *inRegexp) anyOf(names []string) bool {
 			if !strings.HasPrefix(name, p.prefix) {
 				break
 			}
-			if p.matches(name) {
+			if p.matches(name, work) {
 				return true
 			}
 		}
@@ -70,6 +70,7 @@ type pattern struct {
 	literal string
 	form    form
 	re      *regexp.Regexp // nil unless form is automaton
+	perByte int            // what running it costs
 }
 
 // form says what a pattern compares.
@@ -83,7 +84,10 @@ const (
 	automaton
 )
 
-func (p *pattern) matches(value string) bool {
+func (p *pattern) matches(value string, work *Work) bool {
+	if !work.take(workPerValue + len(value)/bytesPerWork) {
+		return false
+	}
 	switch p.form {
 	case contains:
 		return strings.Contains(value, p.literal)
@@ -94,7 +98,8 @@ func (p *pattern) matches(value string) bool {
 	case equals:
 		return value == p.literal
 	}
-	return strings.HasPrefix(value, p.prefix) && strings.Contains(value, p.literal) && p.re.MatchString(value)
+	return strings.HasPrefix(value, p.prefix) && strings.Contains(value, p.literal) &&
+		work.take(workPerRun+p.perByte*len(value)) && p.re.MatchString(value)
 }
 
 // Patterns remembers regular expressions while the rules of an object are compiled: catalogues of devices repeat a few of them
@@ -124,7 +129,8 @@ func compilePattern(text string) ([]pattern, error) {
 	if err != nil {
 		return nil, notRegexp(err)
 	}
-	if n := programSize(tree); n > maxProgramSize {
+	size := programSize(tree)
+	if size > maxProgramSize {
 		return nil, fmt.Errorf("the regular expression takes more than %d steps: lower its repetition counts", maxProgramSize)
 	}
 	if list, ok := literals(trimLoose(tree)); ok {
@@ -138,7 +144,7 @@ func compilePattern(text string) ([]pattern, error) {
 	if err != nil {
 		return nil, notRegexp(err)
 	}
-	p := pattern{form: automaton, re: re}
+	p := pattern{form: automaton, re: re, perByte: workPerByte + size/stepsPerWork}
 	p.prefix, p.literal = required(tree)
 	return []pattern{p}, nil
 }

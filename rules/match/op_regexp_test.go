@@ -23,13 +23,13 @@ func FuzzPattern(f *testing.F) {
 		}
 		list := &inRegexp{patterns: patterns}
 		want := regexp.MustCompile(text).MatchString(value)
-		if got := list.check(value) == yes; got != want {
+		if got := list.check(value, new(Work)) == yes; got != want {
 			t.Errorf("%q on %q: %v, the automaton says %v", text, value, got, want)
 		}
 		names := []string{value, "~none", "~other"}
 		slices.Sort(names)
 		want = slices.ContainsFunc(names, regexp.MustCompile(text).MatchString)
-		if got := list.anyOf(names); got != want {
+		if got := list.anyOf(names, new(Work)); got != want {
 			t.Errorf("%q among %q: %v, the automaton says %v", text, names, got, want)
 		}
 	})

@@ -36,7 +36,8 @@ func newIn(want bool, values []string) *in {
 	return t
 }
 
-func (t *in) check(value string) verdict {
+func (t *in) check(value string, work *Work) verdict {
+	work.take(workPerValue)
 	if t.lookup != nil {
 		_, ok := t.lookup[value]
 		return verdictOf(ok == t.want)
@@ -52,10 +53,10 @@ func (t *in) check(value string) verdict {
 func (t *in) problem(string) error { return nil }
 
 // anyOf looks the values up among the names instead of the names among the values: there are far fewer.
-func (t *in) anyOf(names []string) bool {
+func (t *in) anyOf(names []string, work *Work) bool {
 	if !t.want {
 		for _, name := range names {
-			if t.check(name) == yes {
+			if t.check(name, work) == yes {
 				return true
 			}
 		}

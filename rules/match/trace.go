@@ -78,7 +78,7 @@ func (m *Matcher) traceTerm(src facts.Source, i int) TermTrace {
 	f := facts.Lookup(src, t.key)
 	trace.Found = f != nil
 	if f != nil {
-		e := evaluation{term: t, position: i, strict: m.strict}
+		e := evaluation{term: t, position: i, strict: m.strict, work: new(Work)}
 		ok, err := e.eval(f)
 		trace.Held = ok
 		if err != nil {
@@ -127,7 +127,7 @@ func reason(t *term, trace *TermTrace, f *facts.Feature) string {
 func expressionsHold(t *term, f *facts.Feature) bool {
 	alone := *t
 	alone.name = nil
-	e := evaluation{term: &alone}
+	e := evaluation{term: &alone, work: new(Work)}
 	ok, _ := e.eval(f)
 	return ok
 }
@@ -162,7 +162,7 @@ func traceExpression(t *term, x *expression, f *facts.Feature) ExprTrace {
 	trace := newTrace(x)
 	held := false
 	if f.Flags != nil || f.Attributes != nil {
-		e := evaluation{term: t}
+		e := evaluation{term: t, work: new(Work)}
 		flag, attribute, _, err := e.element(x, f)
 		held = err == nil && satisfied(x, f, flag, attribute)
 		if err != nil {
@@ -202,7 +202,7 @@ func traceInstances(t *term, x *expression, s *facts.Instances, trace *ExprTrace
 	}
 	left, hits := newBits(nil, s.Len()), newBits(nil, s.Len())
 	left.fill(s.Len())
-	e := evaluation{term: t}
+	e := evaluation{term: t, work: new(Work)}
 	_ = e.column(x, column, left, hits, nil)
 	left.keep(hits, x.kind == absent)
 	trace.Holding = left.count()
@@ -258,9 +258,10 @@ func traceName(t *term, f *facts.Feature) ExprTrace {
 	x := t.name
 	trace := newTrace(x)
 	all := 0
+	var work Work
 	note := func(name string) {
 		all++
-		switch x.onName(name) {
+		switch x.onName(name, &work) {
 		case yes:
 			trace.Held = true
 			if len(trace.Found) < maxFound {
