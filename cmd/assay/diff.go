@@ -62,13 +62,13 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	before, broken := w.program(w.rules)
+	before, broken := w.program(cmd.Context(), w.rules)
 	note(cmd, broken)
 	next, err := f.apply(cmd, w, files)
 	if err != nil {
 		return err
 	}
-	after, broken := w.program(next)
+	after, broken := w.program(cmd.Context(), next)
 	note(cmd, broken)
 	names := w.names()
 	if f.nodes != "" {

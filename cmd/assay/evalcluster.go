@@ -35,7 +35,7 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 		program = rules.Link(w.opt, set.sets...)
 	} else {
 		var broken error
-		program, broken = w.program(w.rules)
+		program, broken = w.program(cmd.Context(), w.rules)
 		note(cmd, broken)
 	}
 	how := traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: w.opt.Mask}

@@ -43,7 +43,7 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	program, broken := w.program(w.rules)
+	program, broken := w.program(cmd.Context(), w.rules)
 	note(cmd, broken)
 	in := w.input(args[0])
 	e := &explanation{

@@ -48,7 +48,7 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	program, broken := w.program(w.rules)
+	program, broken := w.program(cmd.Context(), w.rules)
 	note(cmd, broken)
 	policy := plan.Policy{Record: plan.Record{Instance: f.instance}, Taints: f.taints, Keys: &w.opt.Keys}
 	names := w.names()

@@ -98,7 +98,7 @@ func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Dec
 	if err != nil {
 		return nil, err
 	}
-	program, err := w.program(w.rules)
+	program, err := w.program(cmd.Context(), w.rules)
 	note(cmd, err)
 	view := fleet.New()
 	for _, name := range w.names() {

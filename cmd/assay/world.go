@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/nodefacts"
@@ -26,14 +24,16 @@ import (
 type worldFlags struct {
 	cluster.Flags
 	policyFlags
-	from []string
+	from            []string
+	defaultTemplate string
 }
 
 func (f *worldFlags) register(cmd *cobra.Command) {
 	f.Register(cmd.Flags())
 	f.policyFlags.register(cmd.Flags())
+	cmd.Flags().StringVar(&f.defaultTemplate, "default-template", "", "NodeFeatureRuleTemplate that every rule of the cluster is based on")
 	cmd.Flags().StringSliceVar(&f.from, "from", nil,
-		"look at files instead of a cluster: Nodes, NodeFeatures and NodeFeatureRules as kubectl get -o yaml prints them")
+		"look at files instead of a cluster: Nodes, NodeFeatures, NodeFeatureRules and what these refer to, as kubectl get -o yaml prints them")
 }
 
 // world is what a cluster holds: all that outcomes depend on.
@@ -46,6 +46,8 @@ type world struct {
 	rules     []nfdv1alpha1.NodeFeatureRule
 	builtIn   []nfdv1alpha1.NodeFeatureRule
 	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
+	below     string // the template below all rules
+	kept      store  // what rules refer to in the own namespace
 }
 
 // want says what of the world a command needs, so that it does not read a fleet to look at one node.
@@ -63,19 +65,22 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 	out := &world{
 		opt: opt, own: f.Namespace, interner: feed.Interner(),
 		nodes: map[string]*corev1.Node{}, published: map[string][]manifest.Published{},
-		templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{},
+		templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, below: f.defaultTemplate,
 	}
 	if len(f.from) > 0 {
-		return out, out.readFiles(f.from, w)
+		files := &filed{secrets: map[string]*corev1.Secret{}, configMaps: map[string]*corev1.ConfigMap{}}
+		out.kept = files
+		return out, out.readFiles(f.from, files, w)
 	}
 	c, err := f.Connect()
 	if err != nil {
 		return nil, err
 	}
+	out.kept = c
 	return out, out.readCluster(ctx, c, w)
 }
 
-func (w *world) readFiles(names []string, want want) error {
+func (w *world) readFiles(names []string, kept *filed, want want) error {
 	paths, err := input.Paths(names)
 	if err != nil {
 		return err
@@ -112,7 +117,7 @@ func (w *world) readFiles(names []string, want want) error {
 			return fmt.Errorf("%s:%s", c.file.Name, c.file.Problems[0])
 		}
 		for _, d := range c.file.Documents {
-			if err := w.document(d, selector); err != nil {
+			if err := w.document(d, kept, selector); err != nil {
 				return fmt.Errorf("%s: %w", c.file.Name, err)
 			}
 		}
@@ -136,8 +141,16 @@ func (w *world) publish(list []manifest.Published) {
 	}
 }
 
-func (w *world) document(d *manifest.Document, selector labels.Selector) error {
+func (w *world) document(d *manifest.Document, kept *filed, selector labels.Selector) error {
 	switch d.Kind {
+	case "Secret":
+		return kept.addSecret(d)
+	case "ConfigMap":
+		m, err := kept.addConfigMap(d)
+		if err == nil && m.Name == cluster.BuiltInName && m.Namespace == w.own {
+			w.builtIn = cluster.BuiltIn(m)
+		}
+		return err
 	case "Node":
 		node, err := manifest.DecodeNode(d)
 		if err == nil && selector.Matches(labels.Set(node.Labels)) {
@@ -243,37 +256,6 @@ func (w *world) input(name string) rules.Input {
 		node, known = nodeOf(object), nodefacts.Of(object, w.interner)
 	}
 	return rules.Gather{Namespace: w.own, Keys: &w.opt.Keys, Interner: w.interner}.Input(node, known, w.published[name])
-}
-
-// program compiles rules together with what they are based on. Rules that are wrong are left out, as in the cluster; the
-// error names them, for a note.
-func (w *world) program(list []nfdv1alpha1.NodeFeatureRule) (*rules.Program, error) {
-	lookup := func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
-	var sets []*rules.RuleSet
-	var errs []error
-	for i := range list {
-		spec, opt := &list[i].Spec, w.opt
-		if len(spec.BasedOn) > 0 {
-			whole, err := compose.Assemble(compose.Document{Name: list[i].Name, Spec: spec}, lookup)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", list[i].Name, err))
-				continue
-			}
-			spec, opt.Bases = whole.Spec, whole.RuleBases()
-		}
-		set, report := rules.CompileSpec(list[i].Name, spec, opt)
-		sets = append(sets, set)
-		for _, e := range report.Errors {
-			errs = append(errs, fmt.Errorf("%s: %s", list[i].Name, e.Error()))
-		}
-	}
-	for i := range w.builtIn {
-		opt := w.opt
-		opt.BuiltIn = true
-		set, _ := rules.Compile(&w.builtIn[i], opt)
-		sets = append(sets, set)
-	}
-	return rules.Link(w.opt, sets...), errors.Join(errs...)
 }
 
 // note prints what was left out.

@@ -153,11 +153,16 @@ type bare struct {
 
 // DecodeNode returns the Node that a document is.
 func DecodeNode(d *Document) (*corev1.Node, error) {
-	var node corev1.Node
-	if err := json.Unmarshal(compose.ToJSON(d.Root), &node); err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	node := &corev1.Node{}
+	return node, DecodeObject(d, node)
+}
+
+// DecodeObject reads an object of Kubernetes' own. Unlike Decode it says nothing of fields that it does not know.
+func DecodeObject(d *Document, out any) error {
+	if err := json.Unmarshal(compose.ToJSON(d.Root), out); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
-	return &node, nil
+	return nil
 }
 
 // Node reads the labels and annotations of a Node, as `kubectl get node NAME -o yaml` prints it.

@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
 )
@@ -43,6 +45,22 @@ func TestClusterStories(t *testing.T) {
 					"vendor_id": {Op: nfdv1alpha1.MatchIn, Value: nfdv1alpha1.MatchValue{"Intel"}},
 				},
 			}},
+		}}},
+	})
+	testkit.Create(t, client, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "rules", Namespace: namespace},
+		StringData: map[string]string{"r": `[{name: third, labels: {example.com/hidden: "true"}, conditions: [{op: eq, args: {values: ["{node}", n3]}}]}]`},
+	})
+	testkit.Create(t, client, &nfdv1alpha1.NodeFeatureRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "hidden"},
+		Spec: nfdv1alpha1.NodeFeatureRuleSpec{RulesFrom: []nfdv1alpha1.RulesSource{
+			{SecretKeyRef: &nfdv1alpha1.KeyRef{Name: "rules", Key: "r"}},
+		}},
+	})
+	testkit.Create(t, client, &assayv1alpha1.NodeFeatureRuleTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "below"},
+		Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{
+			Name: "below", Labels: map[string]string{"example.com/below": "true"},
 		}}},
 	})
 	nobody, err := c.NewUser("nobody")

@@ -207,17 +207,32 @@ func (c *Client) SampleFeatures(ctx context.Context) ([]feed.NodeFeature, error)
 	return page.Items, err
 }
 
-// builtInRules is the ConfigMap in which the controller says which rules are built into it. It is named here as well as in
+// ConfigMap returns one ConfigMap.
+func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	return get[corev1.ConfigMap](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps", name)
+}
+
+// Secret returns one Secret.
+func (c *Client) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	return get[corev1.Secret](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/secrets", name)
+}
+
+// BuiltInName is the ConfigMap in which the controller says which rules are built into it. It is named here as well as in
 // controller/builtin: to import that would double the time that this program takes to start.
-const builtInRules = "assay-builtin-rules"
+const BuiltInName = "assay-builtin-rules"
 
 // BuiltIn returns the rules that are built into the controller of a namespace. There are none if it does not say so, or if
 // one may not read it. Of sensitive ones only the names are known.
 func (c *Client) BuiltIn(ctx context.Context, namespace string) []nfdv1alpha1.NodeFeatureRule {
-	m, err := get[corev1.ConfigMap](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps", builtInRules)
+	m, err := c.ConfigMap(ctx, namespace, BuiltInName)
 	if err != nil {
 		return nil
 	}
+	return BuiltIn(m)
+}
+
+// BuiltIn returns the rules that the ConfigMap names.
+func BuiltIn(m *corev1.ConfigMap) []nfdv1alpha1.NodeFeatureRule {
 	var list []struct {
 		Name string                           `json:"name"`
 		Spec *nfdv1alpha1.NodeFeatureRuleSpec `json:"spec"`

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+// program puts rules together with what they refer to, as the controller does. Rules that are wrong are left out, as in the
+// cluster; the error names them, for a note.
+func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule) (*rules.Program, error) {
+	assembler := assembly.New(assembly.Options{
+		Rules: w.opt, Namespace: w.own, DefaultTemplate: w.below, Version: build.Version(),
+	}, w)
+	var sets []*rules.RuleSet
+	var errs []error
+	for i := range list {
+		object, err := assembler.Assemble(ctx, &list[i], nil)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", list[i].Name, err))
+			continue
+		}
+		if object.Set != nil {
+			sets = append(sets, object.Set)
+		}
+		for _, p := range []*assembly.Problem{object.Refused, object.Unresolved} {
+			if p != nil && object.Set == nil {
+				errs = append(errs, fmt.Errorf("%s: %w", list[i].Name, p))
+			}
+		}
+		for _, e := range object.Errors {
+			errs = append(errs, fmt.Errorf("%s: %s", list[i].Name, e.Error()))
+		}
+	}
+	for i := range w.builtIn {
+		opt := w.opt
+		opt.BuiltIn = true
+		set, _ := rules.Compile(&w.builtIn[i], opt)
+		sets = append(sets, set)
+	}
+	return rules.Link(w.opt, sets...), errors.Join(errs...)
+}
+
+// Template implements assembly.Source.
+func (w *world) Template(_ context.Context, name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+	if t := w.templates[name]; t != nil {
+		return t, nil
+	}
+	return nil, absent("nodefeatureruletemplates", name)
+}
+
+// store is where Secrets and ConfigMaps are: a cluster, or files.
+type store interface {
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
+}
+
+// Secret implements assembly.Source.
+func (w *world) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
+	out, err := w.kept.Secret(ctx, w.own, name)
+	if cluster.IsNotFound(err) {
+		return nil, absent("secrets", name)
+	}
+	return out, err
+}
+
+// ConfigMap implements assembly.Source. Whoever may not read what the controller keeps has to do without.
+func (w *world) ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
+	out, err := w.kept.ConfigMap(ctx, w.own, name)
+	if cluster.IsNotFound(err) || err != nil && name == assembly.KeptName {
+		return nil, absent("configmaps", name)
+	}
+	return out, err
+}
+
+func absent(resource, name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
+}
+
+// filed are the Secrets and ConfigMaps of files, by namespace and name.
+type filed struct {
+	secrets    map[string]*corev1.Secret
+	configMaps map[string]*corev1.ConfigMap
+}
+
+func (f *filed) addSecret(d *manifest.Document) error {
+	s := &corev1.Secret{Data: map[string][]byte{}}
+	if err := manifest.DecodeObject(d, s); err != nil {
+		return err
+	}
+	for key, text := range s.StringData { // as people write them; the API server does the same
+		s.Data[key] = []byte(text)
+	}
+	f.secrets[s.Namespace+"/"+s.Name] = s
+	return nil
+}
+
+func (f *filed) addConfigMap(d *manifest.Document) (*corev1.ConfigMap, error) {
+	m := &corev1.ConfigMap{}
+	if err := manifest.DecodeObject(d, m); err != nil {
+		return nil, err
+	}
+	f.configMaps[m.Namespace+"/"+m.Name] = m
+	return m, nil
+}
+
+// Secret implements store.
+func (f *filed) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+	if s := f.secrets[namespace+"/"+name]; s != nil {
+		return s, nil
+	}
+	return nil, absent("secrets", name)
+}
+
+// ConfigMap implements store.
+func (f *filed) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	if m := f.configMaps[namespace+"/"+name]; m != nil {
+		return m, nil
+	}
+	return nil, absent("configmaps", name)
+}
