@@ -25,8 +25,12 @@ type admission struct {
 	server   *webhook.Server
 	keeper   keeper
 	cache    cache.Cache
+	knows    func() error // why what is looked up is not known yet
 	draining atomic.Bool
 }
+
+// cacheWait is how long a probe waits for caches that are not filled. A kubelet gives up after a second and then knows no reason.
+const cacheWait = 500 * time.Millisecond
 
 // runAdmission serves until the context ends, and then until it is not asked any more.
 func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options) error {
@@ -58,7 +62,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if a.keeper, err = f.newKeeper(ctx, f.namespace, client, log, a.answers); err != nil {
 		return err
 	}
-	if err := f.lookUp(ctx, mgr, &options); err != nil {
+	if a.knows, err = f.lookUp(ctx, mgr, &options); err != nil {
 		return err
 	}
 	newAdmissionMetrics(a.keeper).attach(&options)
@@ -115,8 +119,13 @@ func (a *admission) answers(ctx context.Context) error {
 	if err := a.keeper.Ready(); err != nil {
 		return err
 	}
-	if !a.cache.WaitForCacheSync(ctx) {
-		return errors.New("the caches are not filled yet")
+	filled, cancel := context.WithTimeout(ctx, cacheWait)
+	defer cancel()
+	if !a.cache.WaitForCacheSync(filled) {
+		return errors.New("the caches are not filled yet: a role may be missing, which the log names then")
+	}
+	if err := a.knows(); err != nil {
+		return err
 	}
 	return a.server.Answers(ctx)
 }

@@ -25,39 +25,42 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// lookUp gives the webhook what it looks up while somebody waits, from caches that are filled once the manager starts. Rules
-// it evaluates as the controller does.
-func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.Options) error {
+// lookUp gives the webhook what it looks up while somebody waits, from caches that are filled once the manager starts, and
+// returns what says whether the webhook may be asked as far as they are concerned. Rules it evaluates as the controller does.
+func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.Options) (ready func() error, err error) {
 	c := mgr.GetCache()
 	o.Templates = templates(c)
 	o.Publishing.LabelPrefixes = labelPrefixes(c)
 	for _, object := range []client.Object{&assayv1alpha1.NodeFeatureRuleTemplate{}, namespaceMetadata()} {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if !f.nodeWarnings && !f.scheduling {
-		return nil
+		return always, nil
 	}
 	settings, _, err := f.load()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	same := f.likeController(settings, f.namespace)
 	assembled, err := live.Add(mgr, same.Assembly())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f.nodeWarnings {
 		w := &watcher{cache: c, registry: assembled.Registry()}
 		w.nodes = preview.New(same.Gather(), assembled.Registry(), w.synced)
 		o.Cluster = nodes{w.nodes}
 		if err := w.watch(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	return f.review(mgr, same, assembled, o)
 }
+
+// always is ready.
+func always() error { return nil }
 
 // admissionCache says what the webhook keeps of the objects it watches.
 func admissionCache(namespace string) cache.Options {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -51,10 +52,11 @@ func (f *schedulingFlags) installer(c kubernetes.Interface) func(context.Context
 	}
 }
 
-// review gives the webhook what it looks up about pods and nodes. Same is how the controller is configured.
-func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assembled *live.Rules, o *webhook.Options) error {
+// review gives the webhook what it looks up about pods and nodes, and returns what says whether it knows what pods ask for. Same
+// is how the controller is configured.
+func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assembled *live.Rules, o *webhook.Options) (ready func() error, err error) {
 	if !f.scheduling {
-		return nil
+		return always, nil
 	}
 	view, known := fleet.New(), asks.New(o.Rules)
 	follower := follow.New(view, follow.Options{
@@ -74,10 +76,18 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 	if same.Disable.Labels || same.DryRun || same.Policy.KeepForeign {
 		o.Scheduling.Labels = func() admit.Labels { return nil } // a rule that matches is no promise of its label
 	}
-	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+	var asked atomic.Bool
+	ready = func() error {
+		if !asked.Load() {
+			return errors.New("requests and policies are not known yet") // a pod would be let through as if it asked for nothing
+		}
+		return nil
+	}
+	return ready, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if err := follow.Asks(ctx, mgr.GetCache(), known); err != nil {
 			return err
 		}
+		asked.Store(true)
 		if err := follower.Sync(ctx, mgr.GetCache()); err != nil {
 			return err
 		}
