@@ -20,25 +20,17 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// What --scheduling needs besides what the webhook needs anyway.
-func schedulingRole(name string) *rbacv1.ClusterRole {
-	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{
-			APIGroups: []string{assayv1alpha1.GroupName}, Verbs: []string{"list", "watch"},
-			Resources: []string{"nodefeaturerequests", "nodefeatureschedulingpolicies"},
-		},
-		{
-			APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: []string{"create", "patch"},
-			Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
-		},
-		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"get"}, ResourceNames: []string{name}},
-	}}
+// schedulingRole is what --scheduling needs besides what the webhook needs anyway, as the chart renders it.
+func schedulingRole(t *testing.T) *rbacv1.ClusterRole {
+	t.Helper()
+	const name = "assay-webhook-scheduling"
+	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: fromChart[rbacv1.ClusterRole](t, "ClusterRole", name).Rules}
 }
 
 func TestWebhookReviewsPodsIfAsked(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
-	role := schedulingRole("webhook-scheduling-test")
+	role := schedulingRole(t)
 	testkit.Create(t, k, role)
 	testkit.Create(t, k, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
@@ -86,7 +78,7 @@ func TestWebhookReviewsPodsIfAsked(t *testing.T) {
 		t.Errorf("got %v, want a refusal with the path", err)
 	}
 
-	// When the chart switches scheduling off, the role is removed.
+	// When the chart switches scheduling off, an upgrade removes the role.
 	if err := k.Delete(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
