@@ -148,6 +148,34 @@ func TestHostileRulesAreBounded(t *testing.T) {
 	}
 }
 
+// TestHostileRequirementsAreBounded asks as a pod may: of each kind of node, while other pods wait.
+func TestHostileRequirementsAreBounded(t *testing.T) {
+	in := rules.Input{Node: rules.Node{Name: "node-1"}, Facts: hostileFacts()}
+	for name, feature := range map[string]string{"Names": "{feature: wide.thing, matchName: {op: InRegexp, value: [%s]}}", "Instances": "{feature: many.things, matchExpressions: {name: {op: InRegexp, value: [%s]}}}"} {
+		t.Run(name, func(t *testing.T) {
+			var alternatives []nfdv1alpha1.MatchAnyElem
+			text := "[" + list(64, "{matchFeatures: ["+fmt.Sprintf(feature, patterns)+"]}") + "]"
+			if err := yaml.UnmarshalStrict([]byte(text), &alternatives); err != nil {
+				t.Fatal(err)
+			}
+			q, report := rules.CompileRequirement(nil, nil, alternatives, nil, rules.Options{})
+			if q == nil {
+				t.Fatal(report.Errors)
+			}
+			const want = "write fewer or simpler patterns"
+			if ok, err := q.Eval(in, nil); ok || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, %v", ok, err)
+			}
+			if why := q.Why(in, nil); !strings.Contains(why, want) {
+				t.Errorf("it is explained by %q", why)
+			}
+			if lacks := q.Lacks(in, nil); lacks != "patterns that take too long to look for" {
+				t.Errorf("the event says %q", lacks)
+			}
+		})
+	}
+}
+
 // BenchmarkHostileRules prints what each of them takes.
 func BenchmarkHostileRules(b *testing.B) {
 	in := rules.Input{Node: rules.Node{Name: "node-1"}, Facts: hostileFacts()}

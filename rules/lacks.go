@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/match"
 )
 
 // ReadsMatched reports whether the answer depends on what rules have produced for the node.
@@ -22,17 +23,20 @@ func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 		return ""
 	case errors.Is(err, expr.ErrBudget):
 		return "a condition that takes too many steps"
+	case errors.Is(err, match.ErrWork):
+		return "patterns that take too long to look for"
 	}
+	e.looked = lookedForRequirement
 	r := q.rule
 	if r.features != nil {
-		if lacks := r.features.Lacks(e.src); lacks != "" {
+		if lacks := r.features.Lacks(&e.looked, e.src); lacks != "" {
 			return lacks
 		}
 	}
 	if len(r.any) > 0 {
 		first, open := "", false
 		for _, m := range r.any {
-			lacks := m.Lacks(e.src)
+			lacks := m.Lacks(&e.looked, e.src)
 			if lacks == "" {
 				open = true
 				break
@@ -77,12 +81,12 @@ func (q *Requirement) Unmet(in Input, matched map[string]string) int {
 	r := q.rule
 	n := 0
 	if r.features != nil {
-		n += r.features.Unmet(e.src)
+		n += r.features.Unmet(&e.looked, e.src)
 	}
 	if len(r.any) > 0 {
-		least := r.any[0].Unmet(e.src)
+		least := r.any[0].Unmet(&e.looked, e.src)
 		for _, m := range r.any[1:] {
-			least = min(least, m.Unmet(e.src))
+			least = min(least, m.Unmet(&e.looked, e.src))
 		}
 		n += least
 	}

@@ -8,6 +8,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/match"
 )
 
 // Requirement is a compiled set of matchers and conditions without outputs: what a pod asks of its node, or what the nodes of
@@ -38,6 +39,13 @@ func CompileRequirement(path *field.Path, terms nfdv1alpha1.FeatureMatcher, alte
 // Reads returns the names of the features that the requirement looks at, sorted.
 func (q *Requirement) Reads() []string { return q.rule.reads }
 
+// RequirementWork is how much of match.MaxWork a requirement may take on one node: everybody who may create a pod asks, of all
+// kinds of nodes at once, and the other pods wait.
+const RequirementWork = 1 << 22
+
+// lookedForRequirement is where its account begins.
+const lookedForRequirement match.Work = match.MaxWork - RequirementWork
+
 // PerNode reports whether the answer depends on the node's name or metadata, besides its features.
 func (q *Requirement) PerNode() bool { return q.rule.readsNode }
 
@@ -58,12 +66,13 @@ func (q *Requirement) Why(in Input, matched map[string]string) string {
 	case ok:
 		return ""
 	}
+	e.looked = lookedForRequirement
 	return e.whyNot(q.rule)
 }
 
 func (q *Requirement) evaluation(in Input, matched map[string]string) *evaluation {
 	p := &Program{opt: q.opt}
-	e := &evaluation{program: p, in: &in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget, ruleBudget: RuleBudget, rule: q.rule}
+	e := &evaluation{program: p, in: &in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget, ruleBudget: RuleBudget, rule: q.rule, looked: lookedForRequirement}
 	if matched != nil {
 		e.matched.values, e.matched.exists = matched, true
 		e.showMatched(e.src)
@@ -75,14 +84,14 @@ func (q *Requirement) evaluation(in Input, matched map[string]string) *evaluatio
 func (e *evaluation) whyNot(r *rule) string {
 	src := e.sourceFor(r.set)
 	if r.features != nil {
-		if why := r.features.Why(src); why != "" {
+		if why := r.features.WhyWithin(&e.looked, src); why != "" {
 			return why
 		}
 	}
 	if len(r.any) > 0 {
 		var reasons []string
 		for _, m := range r.any {
-			why := m.Why(src)
+			why := m.WhyWithin(&e.looked, src)
 			if why == "" {
 				reasons = nil
 				break

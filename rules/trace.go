@@ -66,6 +66,7 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 		}
 	}
 	if !res.matched && res.err == nil {
+		e.looked = 0
 		t.Why = e.whyNot(r)
 		if r.set.sensitive {
 			t.Why = "it does not match"

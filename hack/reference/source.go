@@ -41,7 +41,7 @@ var limitsOf = []struct {
 	dir   string
 	names []string
 }{
-	{"rules", []string{"MaxRules", "MaxTerms", "MaxOutputs", "MaxPriority", "NodeBudget", "RuleBudget", "MaxSaid", "MaxTaints",
+	{"rules", []string{"MaxRules", "MaxTerms", "MaxOutputs", "MaxPriority", "NodeBudget", "RuleBudget", "RequirementWork", "MaxSaid", "MaxTaints",
 		"MaxLabels", "MaxAnnotations", "MaxResources", "MaxTaintTexts"}},
 	{"rules/match", []string{"MaxTerms", "MaxExpressions", "MaxValues", "MaxTextLength", "maxProgramSize", "maxVersionLength", "MaxWork"}},
 	{"rules/expr", []string{"MaxText", "MaxNodes", "MaxExpressions", "MaxResult", "MaxItems", "maxValue", "maxDepth", "maxNumber", "maxFormat", "maxWidth", "maxShift"}},

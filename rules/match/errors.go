@@ -33,7 +33,7 @@ func (e *EvalError) Error() string {
 	if e.Instance >= 0 {
 		where += " of instance " + strconv.Itoa(e.Instance)
 	}
-	if errors.Is(e.Err, errWork) {
+	if errors.Is(e.Err, ErrWork) {
 		return fmt.Sprintf("%s: %v", e.Feature, e.Err)
 	}
 	return fmt.Sprintf("%s is %s: %v", where, quote(e.Found), e.Err)

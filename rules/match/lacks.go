@@ -4,9 +4,10 @@ import "github.com/assay-project/assay/rules/facts"
 
 // Lacks names the first thing that a term asks for and src does not have, in the words of the term: "cpu.cpuid/AMXBF16",
 // "kernel.version/major Ge \"6\"". It is empty if all terms hold. Unlike Why, it repeats nothing of what src holds.
-func (m *Matcher) Lacks(src facts.Source) string {
+// The work is bounded as in EvalWithin.
+func (m *Matcher) Lacks(work *Work, src facts.Source) string {
 	for i := range m.terms {
-		if t := m.traceTerm(src, i); !t.Held {
+		if t := m.traceTerm(work, src, i); !t.Held {
 			return t.lacks()
 		}
 	}
@@ -51,10 +52,10 @@ func (t *TermTrace) asks(x *ExprTrace) string {
 }
 
 // Unmet counts the expressions that do not hold, and terms that fail otherwise. It says how near src is, for hints.
-func (m *Matcher) Unmet(src facts.Source) int {
+func (m *Matcher) Unmet(work *Work, src facts.Source) int {
 	n := 0
 	for i := range m.terms {
-		t := m.traceTerm(src, i)
+		t := m.traceTerm(work, src, i)
 		if t.Held {
 			continue
 		}

@@ -94,7 +94,7 @@ func (m *Matcher) EvalWithin(work *Work, src facts.Source, want bool) (Result, e
 		e := evaluation{term: t, position: i, strict: m.strict, want: want, work: work}
 		ok, err := e.eval(f)
 		if work.exhausted() {
-			return Result{Failed: i}, &EvalError{Term: i, Feature: t.feature, Instance: -1, Err: errWork}
+			return Result{Failed: i}, &EvalError{Term: i, Feature: t.feature, Instance: -1, Err: ErrWork}
 		}
 		res.Errors = append(res.Errors, e.errors...)
 		if err != nil {

@@ -57,29 +57,35 @@ const maxFound = 8
 func (m *Matcher) Trace(src facts.Source) []TermTrace {
 	out := make([]TermTrace, len(m.terms))
 	for i := range m.terms {
-		out[i] = m.traceTerm(src, i)
+		out[i] = m.traceTerm(new(Work), src, i)
 	}
 	return out
 }
 
 // Why says in words why the first term that does not hold does not: "cpu.cpuid/AMXBF16 is missing". It is empty if all hold.
-func (m *Matcher) Why(src facts.Source) string {
+func (m *Matcher) Why(src facts.Source) string { return m.WhyWithin(new(Work), src) }
+
+// WhyWithin is Why within the bound on work.
+func (m *Matcher) WhyWithin(work *Work, src facts.Source) string {
 	for i := range m.terms {
-		if t := m.traceTerm(src, i); !t.Held {
+		if t := m.traceTerm(work, src, i); !t.Held {
 			return t.Reason
 		}
 	}
 	return ""
 }
 
-func (m *Matcher) traceTerm(src facts.Source, i int) TermTrace {
+func (m *Matcher) traceTerm(work *Work, src facts.Source, i int) TermTrace {
 	t := &m.terms[i]
 	trace := TermTrace{Feature: t.feature}
 	f := facts.Lookup(src, t.key)
 	trace.Found = f != nil
 	if f != nil {
-		e := evaluation{term: t, position: i, strict: m.strict, work: new(Work)}
+		e := evaluation{term: t, position: i, strict: m.strict, work: work}
 		ok, err := e.eval(f)
+		if work.exhausted() {
+			ok, err = false, ErrWork
+		}
 		trace.Held = ok
 		if err != nil {
 			trace.Error = err.Error()
@@ -88,20 +94,20 @@ func (m *Matcher) traceTerm(src facts.Source, i int) TermTrace {
 		f = &facts.Feature{}
 	}
 	for j := range t.expressions {
-		trace.Expressions = append(trace.Expressions, traceExpression(t, &t.expressions[j], f))
+		trace.Expressions = append(trace.Expressions, traceExpression(work, t, &t.expressions[j], f))
 	}
 	if t.name != nil {
-		x := traceName(t, f)
+		x := traceName(work, t, f)
 		trace.Name = &x
 	}
 	if !trace.Held {
-		trace.Reason = reason(t, &trace, f)
+		trace.Reason = reason(work, t, &trace, f)
 	}
 	return trace
 }
 
 // reason picks what most helps the author: an error, the feature, the first expression that does not hold by itself.
-func reason(t *term, trace *TermTrace, f *facts.Feature) string {
+func reason(work *Work, t *term, trace *TermTrace, f *facts.Feature) string {
 	switch {
 	case trace.Error != "":
 		return trace.Error
@@ -113,7 +119,7 @@ func reason(t *term, trace *TermTrace, f *facts.Feature) string {
 			return x.Reason
 		}
 	}
-	if len(trace.Expressions) > 1 && f.Instances.Len() > 0 && !expressionsHold(t, f) {
+	if len(trace.Expressions) > 1 && f.Instances.Len() > 0 && !expressionsHold(work, t, f) {
 		return fmt.Sprintf("no one of the %d instances of %s satisfies all expressions at once: %s",
 			f.Instances.Len(), t.feature, spread(trace.Expressions))
 	}
@@ -124,10 +130,10 @@ func reason(t *term, trace *TermTrace, f *facts.Feature) string {
 }
 
 // expressionsHold evaluates the expressions without matchName.
-func expressionsHold(t *term, f *facts.Feature) bool {
+func expressionsHold(work *Work, t *term, f *facts.Feature) bool {
 	alone := *t
 	alone.name = nil
-	e := evaluation{term: &alone, work: new(Work)}
+	e := evaluation{term: &alone, work: work}
 	ok, _ := e.eval(f)
 	return ok
 }
@@ -158,11 +164,11 @@ func newTrace(x *expression) ExprTrace {
 	return ExprTrace{Key: x.key.String(), Op: x.spec.Op, Value: x.spec.Value, Type: x.spec.Type}
 }
 
-func traceExpression(t *term, x *expression, f *facts.Feature) ExprTrace {
+func traceExpression(work *Work, t *term, x *expression, f *facts.Feature) ExprTrace {
 	trace := newTrace(x)
 	held := false
 	if f.Flags != nil || f.Attributes != nil {
-		e := evaluation{term: t, work: new(Work)}
+		e := evaluation{term: t, work: work}
 		flag, attribute, _, err := e.element(x, f)
 		held = err == nil && satisfied(x, f, flag, attribute)
 		if err != nil {
@@ -175,7 +181,7 @@ func traceExpression(t *term, x *expression, f *facts.Feature) ExprTrace {
 		trace.Exists = trace.Exists || f.Flags.HasKey(x.key)
 	}
 	if f.Instances != nil {
-		traceInstances(t, x, f.Instances, &trace)
+		traceInstances(work, t, x, f.Instances, &trace)
 	}
 	trace.Held = held || trace.Holding > 0
 	if !trace.Held {
@@ -185,7 +191,7 @@ func traceExpression(t *term, x *expression, f *facts.Feature) ExprTrace {
 }
 
 // traceInstances evaluates one expression by itself.
-func traceInstances(t *term, x *expression, s *facts.Instances, trace *ExprTrace) {
+func traceInstances(work *Work, t *term, x *expression, s *facts.Instances, trace *ExprTrace) {
 	trace.Instances = s.Len()
 	trace.Holding = s.Len()
 	column := s.Column(x.key)
@@ -202,7 +208,7 @@ func traceInstances(t *term, x *expression, s *facts.Instances, trace *ExprTrace
 	}
 	left, hits := newBits(nil, s.Len()), newBits(nil, s.Len())
 	left.fill(s.Len())
-	e := evaluation{term: t, work: new(Work)}
+	e := evaluation{term: t, work: work}
 	_ = e.column(x, column, left, hits, nil)
 	left.keep(hits, x.kind == absent)
 	trace.Holding = left.count()
@@ -254,14 +260,13 @@ func wanted(trace *ExprTrace) string {
 	return trace.Op + " " + quoteList(trace.Value)
 }
 
-func traceName(t *term, f *facts.Feature) ExprTrace {
+func traceName(work *Work, t *term, f *facts.Feature) ExprTrace {
 	x := t.name
 	trace := newTrace(x)
 	all := 0
-	var work Work
 	note := func(name string) {
 		all++
-		switch x.onName(name, &work) {
+		switch x.onName(name, work) {
 		case yes:
 			trace.Held = true
 			if len(trace.Found) < maxFound {

@@ -1,13 +1,13 @@
 package match
 
-import "fmt"
+import "errors"
 
-// MaxWork bounds what the terms of a rule may cost on one node: a tenth of a second at worst. Ten patterns that need an automaton,
+// MaxWork bounds what the terms of a rule may cost on one node: some tenths of a second at worst. Ten patterns that need an automaton,
 // over the names of 4,000 kernel options, take it all; words, and patterns that begin with one after a ^, cost next to nothing. A
 // rule may hold 256 patterns in each of 64 terms in each of 64 alternatives.
 const MaxWork = 1 << 25
 
-// What is counted: about three nanoseconds each. Like all budgets it counts and never measures, so that a rule which works on
+// What is counted: three to ten nanoseconds each. Like all budgets it counts and never measures, so that a rule which works on
 // one machine works on all.
 const (
 	// workPerValue is for comparing a value.
@@ -27,8 +27,8 @@ const (
 // them together.
 type Work int
 
-// errWork is why an evaluation was stopped.
-var errWork = fmt.Errorf("stopped: looking through what the node has takes more than %d steps; write fewer or simpler patterns", MaxWork)
+// ErrWork is what the error of an evaluation wraps that was stopped.
+var ErrWork = errors.New("stopped: it looks through more of what the node has than it may; write fewer or simpler patterns")
 
 // take adds to the work, and reports whether it is still within the bound.
 func (w *Work) take(n int) bool {
