@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -37,8 +38,9 @@ func newDoctor() *cobra.Command {
 		Short: "Say whether Assay works in a cluster, and what to do where it does not",
 		Long: `Say whether Assay works in a cluster, and what to do where it does not.
 
-It reads: nodes without features; rules, requests and policies that are refused, fail or that no node meets; pods that wait for
-a scheduler that does not run, or that would not look at the features they ask for. It changes nothing.`,
+It reads: nodes without features; Assay's own pods that are not ready; rules, requests and policies that are refused, fail or
+that no node meets; pods that wait for a scheduler that does not run, that cannot ask the extender, or that would not look at
+the features they ask for. It changes nothing.`,
 		Example: `  assay doctor
   assay doctor --context prod`,
 		Args: cobra.NoArgs,
@@ -62,7 +64,7 @@ a scheduler that does not run, or that would not look at the features they ask f
 }
 
 func (d *checkup) run(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{d.nodes, d.rules, d.requests, d.policies, d.schedulers} {
+	for _, check := range []func(context.Context) error{d.nodes, d.pods, d.rules, d.requests, d.policies, d.schedulers} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -108,6 +110,60 @@ func (d *checkup) nodes(ctx context.Context) error {
 	d.say(false, "%d of %s have no features: %s. Does the worker run there? See kubectl -n %s get pods -o wide",
 		len(without), plural(len(nodes), "node"), some(without), d.Namespace)
 	return nil
+}
+
+// ownPods selects the pods of the chart.
+const ownPods = "app.kubernetes.io/name=assay"
+
+// pods looks whether Assay's own pods are ready. There are none where it was installed otherwise.
+func (d *checkup) pods(ctx context.Context) error {
+	pods, err := d.c.PodsOf(ctx, d.Namespace, ownPods)
+	if err != nil {
+		d.say(false, "the pods of namespace %s cannot be read: %v", d.Namespace, err)
+		return nil
+	}
+	running := 0
+	for i := range pods {
+		p := &pods[i]
+		if p.Status.Phase == corev1.PodSucceeded || p.DeletionTimestamp != nil {
+			continue
+		}
+		if container, why := unready(p); why != "" {
+			d.say(false, "pod %s is not ready: %s. See kubectl -n %s logs %s%s", p.Name, why, d.Namespace, p.Name, container)
+			continue
+		}
+		running++
+	}
+	if running > 0 {
+		d.say(true, "%s of Assay, ready", plural(running, "pod"))
+	}
+	return nil
+}
+
+// unready says why a pod is not ready, and the flag by which kubectl finds the log of the container that is not.
+func unready(p *corev1.Pod) (container, why string) {
+	for _, c := range p.Status.ContainerStatuses {
+		switch {
+		case c.Ready:
+			continue
+		case c.State.Waiting != nil:
+			why = fmt.Sprintf("container %s waits: %s", c.Name, c.State.Waiting.Reason)
+		case c.State.Terminated != nil:
+			why = fmt.Sprintf("container %s has ended with code %d", c.Name, c.State.Terminated.ExitCode)
+		default:
+			why = fmt.Sprintf("container %s runs, and says that it is not", c.Name)
+		}
+		return " -c " + c.Name, why
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "", "it waits for a node: " + c.Message
+		}
+	}
+	if len(p.Status.ContainerStatuses) == 0 {
+		return "", "its containers have not started"
+	}
+	return "", ""
 }
 
 func (d *checkup) rules(ctx context.Context) error {
@@ -173,7 +229,7 @@ func (d *checkup) policies(ctx context.Context) error {
 func (d *checkup) status(what string, generation int64, s *assayv1alpha1.RequestStatus) {
 	switch {
 	case len(s.Conditions) == 0 || s.ObservedGeneration != generation:
-		d.say(false, "%s: no controller has looked at it", what)
+		d.say(false, "%s: no controller has looked at it; does it run with the feature gate FeatureScheduling (scheduling.enabled of the chart)?", what)
 	case isFalse(s.Conditions, nfdv1alpha1.ConditionAccepted):
 		d.say(false, "%s is not understood: %s", what, why(s.Conditions, nfdv1alpha1.ConditionAccepted))
 	case isFalse(s.Conditions, assayv1alpha1.ConditionSatisfiable):
@@ -202,13 +258,16 @@ func (d *checkup) schedulers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var orphans, unheard []string
+	var orphans, unheard, unasked []string
+	said := ""
 	for i := range pods {
 		p := &pods[i]
 		name := p.Namespace + "/" + p.Name
 		switch {
 		case p.Spec.SchedulerName == secondScheduler && !alive:
 			orphans = append(orphans, name)
+		case failure(p) != "" && (p.Spec.SchedulerName == secondScheduler || request.Asks(p.Labels, p.Annotations)):
+			unasked, said = append(unasked, name), failure(p)
 		case p.Spec.SchedulerName == corev1.DefaultSchedulerName && request.Asks(p.Labels, p.Annotations) && !marked(p):
 			unheard = append(unheard, name)
 		}
@@ -224,8 +283,11 @@ func (d *checkup) schedulers(ctx context.Context) error {
 			"(assay scheduler-config), nobody looks at what they ask for: set schedulerName: %s",
 			plural(len(unheard), "pod"), some(unheard), secondScheduler)
 	}
-	if len(orphans)+len(unheard) == 0 {
-		d.say(true, "no pod waits for a scheduler that would not look at its features")
+	if len(unasked) > 0 {
+		d.say(false, "waiting because the scheduler fails: %s, %s. It says: %s", plural(len(unasked), "pod"), some(unasked), said)
+	}
+	if len(orphans)+len(unheard)+len(unasked) == 0 {
+		d.say(true, "no pod waits for a scheduler that does not look at its features")
 	}
 	return nil
 }
@@ -234,11 +296,23 @@ func (d *checkup) schedulers(ctx context.Context) error {
 func (d *checkup) alive(leases []coordinationv1.Lease) bool {
 	for i := range leases {
 		l := &leases[i]
-		if l.Name == leaseName && l.Spec.RenewTime != nil && d.now.Sub(l.Spec.RenewTime.Time) < leaseLate {
+		// Whoever ends gives the Lease back: without a holder, and renewed just then.
+		if l.Name == leaseName && ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil &&
+			d.now.Sub(l.Spec.RenewTime.Time) < leaseLate {
 			return true
 		}
 	}
 	return false
+}
+
+// failure is what a scheduler says that could not even try to place a pod; empty if it could.
+func failure(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonSchedulerError {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // marked reports whether admission has marked a pod for an extender of the default scheduler.

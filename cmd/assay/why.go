@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,8 @@ func newWhy() *cobra.Command {
 		Long: `Say which nodes a pod may run on by their features, and what the others lack first, in the words of the scheduler's event.
 
 It looks at features alone: room, taints and all that a scheduler knows besides are not asked about. It evaluates here what the
-extender evaluates in the cluster; the extender itself need not run.`,
+extender evaluates in the cluster; the extender itself need not run. How old features are it judges by whether nodes are ready; of
+Leases, which an extender may look at (--publisher-leases), it knows nothing.`,
 		Example: `  assay why pod ml/train-0
   assay why pod ml/train-0 --node worker-7
   assay why pod ml/train-0 -o wide`,
@@ -50,7 +52,10 @@ extender evaluates in the cluster; the extender itself need not run.`,
 }
 
 func (f *whyFlags) run(cmd *cobra.Command, name string) error {
-	namespace, name := splitPod(name)
+	namespace, name, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, name = f.ContextNamespace(), namespace
+	}
 	c, err := f.Connect()
 	if err != nil {
 		return err
@@ -85,13 +90,6 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-func splitPod(name string) (namespace, pod string) {
-	if namespace, pod, ok := strings.Cut(name, "/"); ok {
-		return namespace, pod
-	}
-	return "default", name
-}
-
 // decider makes of the cluster what the extender knows of it.
 func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Decider, error) {
 	w, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
@@ -104,7 +102,7 @@ func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Dec
 	for _, name := range w.names() {
 		n := fleet.Node{Input: w.input(name)}
 		if object := w.nodes[name]; object != nil {
-			n.Labels, n.Annotations = object.Labels, object.Annotations
+			n.Labels, n.Annotations, n.Seen = object.Labels, object.Annotations, fleet.LastReady(object)
 		}
 		view.Put(n)
 	}
@@ -148,7 +146,7 @@ func printWhy(w io.Writer, e extender.Explanation) {
 		return
 	}
 	fmt.Fprintf(w, "Pod %s asks by %s.\n", e.Pod, strings.Join(e.Asks, ", "))
-	text := fmt.Sprintf("%d of %s have what is required", e.Matching, plural(e.Nodes, "node"))
+	text := fmt.Sprintf("%d of %d nodes have what is required", e.Matching, e.Nodes)
 	if e.Matching == 0 {
 		text = s.bad(text)
 	} else {
@@ -191,7 +189,7 @@ func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod) {
 	t := &table{}
 	t.add("NODE", "LACKS")
 	nodes := d.View.Names()
-	j := d.View.Judge(ask, 0)
+	j := d.View.Judge(ask, time.Now().Unix())
 	for _, name := range nodes {
 		lacks := "-"
 		if why, _ := j.Check([]byte(name)); why != nil {

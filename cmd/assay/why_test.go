@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -89,7 +90,16 @@ func runCommand(t *testing.T, kubeconfig string, args ...string) (out string, co
 }
 
 func TestWhyPod(t *testing.T) {
-	kubeconfig := fakeAPI(t, fakeCluster())
+	api := fakeCluster()
+	gone := fakeNode("c")
+	gone["status"] = object{"conditions": []any{object{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
+	api["/api/v1/nodes"] = list(fakeNode("a"), fakeNode("b"), gone)
+	api[assayAPI+"nodefeatureschedulingpolicies"] = list(object{
+		"metadata": object{"name": "fresh"}, "spec": object{"namespaceSelector": object{}, "staleAfter": "1m", "onStale": "Reject"},
+	})
+	api["/api/v1/namespaces"] = list(object{"metadata": object{"name": "batch", "labels": object{"assay.dev/scheduling": "enabled"}}})
+	api["/api/v1/namespaces/batch/pods/any"] = object{"metadata": object{"namespace": "batch", "name": "any"}}
+	kubeconfig := fakeAPI(t, api)
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -124,14 +134,43 @@ c     cpu.cpuid/AMX
 Node c:
   required  annotation assay.dev/required-features  not met: cpu.cpuid/AMX is missing
 `, 0},
+		"stale": {[]string{"batch/any", "--node", "c", "-o", "wide"}, `Pod batch/any asks by policy fresh.
+2 of 3 nodes have what is required: a, b
+1 node: node feature requirement not met: its features are stale
+    c
+
+Node c:
+  required  policy fresh  not met: its features were last known AGE ago; at most 1m0s are allowed
+
+NODE  LACKS
+a     -
+b     -
+c     its features are stale
+`, 0},
 		"plain": {[]string{"plain"}, "Pod default/plain asks for no features: all 3 nodes may take it.\n", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, code := runCommand(t, kubeconfig, append([]string{"why", "pod"}, test.args...)...)
+			out = regexp.MustCompile(`known \S+ ago`).ReplaceAllString(out, "known AGE ago")
 			if diff := cmp.Diff(test.want, out); diff != "" || code != test.code {
 				t.Errorf("exit code %d, want %d (-want +got):\n%s", code, test.code, diff)
 			}
 		})
+	}
+}
+
+func TestPodsAreLookedForWhereKubectlDoes(t *testing.T) {
+	kubeconfig := fakeAPI(t, fakeCluster())
+	text, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := strings.Replace(string(text), "context: {cluster: c}", "context: {cluster: c, namespace: ml}", 1)
+	if err := os.WriteFile(kubeconfig, []byte(in), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := runCommand(t, kubeconfig, "why", "pod", "possible"); code != 0 || !strings.HasPrefix(out, "Pod ml/possible asks") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -56,11 +57,24 @@ func (f *Flags) RegisterMost(flags *pflag.FlagSet) {
 	flags.StringVar(&f.timeout, "request-timeout", "", "how long one request may take, such as 30s")
 }
 
-// Connect returns a client. It does not talk to the API server yet.
-func (f *Flags) Connect() (*Client, error) {
+func (f *Flags) kubeconfig() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides)
+}
+
+// ContextNamespace is the namespace in which kubectl looks for what is named without one: that of the context, or "default".
+func (f *Flags) ContextNamespace() string {
+	namespace, _, err := f.kubeconfig().Namespace()
+	if err != nil {
+		return metav1.NamespaceDefault // Connect says what is wrong
+	}
+	return namespace
+}
+
+// Connect returns a client. It does not talk to the API server yet.
+func (f *Flags) Connect() (*Client, error) {
+	config, err := f.kubeconfig().ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
 			return nil, fmt.Errorf("which cluster? there is no kubeconfig: set $KUBECONFIG or give --kubeconfig FILE")
