@@ -15,7 +15,7 @@ import (
 //
 // Without evidence nothing is removed: a node whose worker has published nothing since this process started keeps what it
 // has until the grace period is over. Removals that no change of rules explains are subject to the budget. Keys that flap
-// are left alone until they are quiet, and so are values that the API server refused.
+// are left alone until they are quiet, and so are values that the API server refused, and keys that somebody else changes back.
 func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan, known *memo, generation int64, held time.Duration) (*plan.Plan, time.Duration) {
 	again := held
 	if held > 0 && known.own == nil && known.stranger {
@@ -29,13 +29,14 @@ func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan,
 		r.breaker.Withdraw(node.Name)
 	}
 	now := r.clock.Now()
-	return p.Without(func(s plan.Step) bool {
+	p = p.Without(func(s plan.Step) bool {
 		wait, refused := known.refuses(s, now)
 		if refused {
 			again = sooner(again, wait)
 		}
 		return refused
-	}), again
+	})
+	return r.settle(node, p, known, &again), again
 }
 
 // budget holds removals back once they come in masses.

@@ -30,6 +30,11 @@ type memo struct {
 	nudged     time.Time      // when schedulers were last told of changed features
 	refusals   map[string]refusal
 
+	left     map[string]bool    // what the last pass left out although it was wished for; nil: nothing
+	unsure   bool               // the last pass failed, so that it is not known what is on the Node
+	fixing   []plan.Step        // what this pass puts right
+	contests map[string]contest // kind and key -> how often somebody else has changed it
+
 	seen     map[client.ObjectKey]bool // the objects that counted with the last pass
 	own      *feed.NodeFeature         // the worker's object as last seen
 	lostAt   time.Time                 // since when it is gone; zero: it is there

@@ -88,6 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if !r.dryRun {
 		err = r.apply(ctx, &node, p, known)
+		known.passed(wish, p, r.clock.Now(), err)
 	}
 	if err == nil {
 		known.generation = linked.Generation

@@ -95,6 +95,9 @@ type Step struct {
 	taint                   corev1.Taint
 }
 
+// Recorded reports whether the record on the Node says that the key is ours.
+func (s Step) Recorded() bool { return s.ownedBefore }
+
 // Plan is the smallest change that gives a Node what is desired. It is immutable.
 type Plan struct {
 	// Steps are sorted by kind and key.
@@ -139,18 +142,25 @@ func (s Step) Takes() bool {
 
 // Without returns the plan without the steps that drop chooses: the keys stay as they are, and whose they are.
 func (p *Plan) Without(drop func(Step) bool) *Plan {
-	out := &Plan{Left: p.Left, state: p.state, policy: p.policy, owned: map[Kind]map[string]bool{}}
+	var kept, dropped []Step
+	for _, s := range p.Steps {
+		if drop(s) {
+			dropped = append(dropped, s)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	if len(dropped) == 0 {
+		return p
+	}
+	out := &Plan{Steps: kept, Left: p.Left, state: p.state, policy: p.policy, owned: map[Kind]map[string]bool{}}
 	for kind, set := range p.owned {
 		out.owned[kind] = make(map[string]bool, len(set))
 		for key := range set {
 			out.owned[kind][key] = true
 		}
 	}
-	for _, s := range p.Steps {
-		if !drop(s) {
-			out.Steps = append(out.Steps, s)
-			continue
-		}
+	for _, s := range dropped {
 		out.own(s.Kind, s.Key, s.ownedBefore)
 	}
 	return out

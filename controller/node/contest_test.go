@@ -1,0 +1,120 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// outcomeOf is what one rule gives.
+func outcomeOf(t *testing.T, rule nfdv1alpha1.Rule) *rules.Outcome {
+	t.Helper()
+	rule.Name = "r"
+	set, report := rules.CompileSpec("r", &nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{rule}}, rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors)
+	}
+	return rules.Link(rules.Options{}, set).Eval(rules.Input{})
+}
+
+// TestNobodyIsFoughtMoreThanThriceAnHour lets somebody change one key of a node every second, for four hours.
+func TestNobodyIsFoughtMoreThanThriceAnHour(t *testing.T) {
+	const label = "feature.node.kubernetes.io/a"
+	for name, tc := range map[string]struct {
+		rule nfdv1alpha1.Rule
+		undo func(*plan.State)
+		put  func(*plan.State)
+	}{
+		"ALabelThatIsChanged": {
+			nfdv1alpha1.Rule{Labels: map[string]string{"a": "ours"}},
+			func(s *plan.State) { s.Labels = map[string]string{label: "theirs"} },
+			func(s *plan.State) { s.Labels = map[string]string{label: "ours"} },
+		},
+		"ALabelThatIsRemoved": {
+			nfdv1alpha1.Rule{Labels: map[string]string{"a": ""}},
+			func(s *plan.State) { s.Labels = nil },
+			func(s *plan.State) { s.Labels = map[string]string{label: ""} },
+		},
+		"ATaint": {
+			nfdv1alpha1.Rule{Taints: []corev1.Taint{{Key: "example.com/a", Value: "ours", Effect: "NoSchedule"}}},
+			func(s *plan.State) { s.Taints = nil },
+			func(s *plan.State) {
+				s.Taints = []corev1.Taint{{Key: "example.com/a", Value: "ours", Effect: "NoSchedule"}}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakePassiveClock(time.Now())
+			events := record.NewFakeRecorder(100)
+			r := &Reconciler{clock: clock, events: events}
+			known := &memo{outcome: outcomeOf(t, tc.rule)}
+			o := known.outcome
+			state := plan.State{Annotations: map[string]string{
+				nfdv1alpha1.FeatureLabelsAnnotation: "a", nfdv1alpha1.TaintsAnnotation: "example.com/a=ours:NoSchedule",
+			}}
+			var writes []time.Time
+			for range 4 * 3600 {
+				clock.SetTime(clock.Now().Add(time.Second))
+				tc.undo(&state)
+				wished := plan.Compute(state, plan.Desired{Labels: o.Labels(), Taints: o.Taints()}, plan.Policy{Taints: true})
+				var again time.Duration
+				p := r.settle(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, wished, known, &again)
+				for _, s := range p.Steps {
+					if s.Op == plan.Add || s.Op == plan.Change {
+						writes = append(writes, clock.Now())
+						tc.put(&state)
+					}
+				}
+				if p.Empty() && again == 0 {
+					t.Fatal("the key is left alone for ever")
+				}
+				known.passed(wished, p, clock.Now(), nil)
+			}
+			if len(writes) < 10 {
+				t.Errorf("%d writes in four hours: it was given up", len(writes))
+			}
+			for i := contestLimit; i < len(writes); i++ {
+				if writes[i].Sub(writes[i-contestLimit]) < time.Hour {
+					t.Fatalf("four writes within %s", writes[i].Sub(writes[i-contestLimit]))
+				}
+			}
+			if n := len(events.Events); n == 0 || n > 20 {
+				t.Errorf("%d Events", n)
+			}
+		})
+	}
+}
+
+// What changes for another reason is no contest: neither new values, nor what could not be written before.
+func TestOwnChangesAreNoContest(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	r := &Reconciler{clock: clock, events: record.NewFakeRecorder(100)}
+	known := &memo{}
+	state := plan.State{Annotations: map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "a"}, Labels: map[string]string{}}
+	for i := range 20 {
+		o := outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"a": string(rune('a' + i))}})
+		for attempt := range 3 { // the first two fail
+			wished := plan.Compute(state, plan.Desired{Labels: o.Labels()}, plan.Policy{})
+			var again time.Duration
+			p := r.settle(&corev1.Node{}, wished, known, &again)
+			if len(p.Steps) != 1 {
+				t.Fatalf("value %d is left alone for %s", i, again)
+			}
+			known.outcome = o
+			if attempt < 2 {
+				known.passed(wished, p, clock.Now(), errConflict)
+				continue
+			}
+			known.passed(wished, p, clock.Now(), nil)
+			state.Labels = o.Labels()
+		}
+	}
+}
