@@ -56,7 +56,7 @@ type Reconciler struct {
 
 	mu       sync.Mutex
 	missing  map[client.ObjectKey]time.Time // since when the Node of an object has not been there
-	seen     map[string]bool                // Nodes that this process has seen
+	seen     map[client.ObjectKey]string    // the Node of an object that this process has seen
 	nameless map[client.ObjectKey]bool      // reported already
 }
 
@@ -71,7 +71,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		opt:      opt,
 		missing:  map[client.ObjectKey]time.Time{},
-		seen:     map[string]bool{},
+		seen:     map[client.ObjectKey]string{},
 		nameless: map[client.ObjectKey]bool{},
 	}
 	comesOrGoes := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -136,7 +136,7 @@ func (r *Reconciler) wait(key client.ObjectKey, f *feed.NodeFeature) time.Durati
 		r.missing[key] = now
 	}
 	wait := r.opt.Grace - now.Sub(since)
-	if !r.hadNode(f) {
+	if !r.hadNode(key, f) {
 		wait = max(wait, precede-now.Sub(f.CreationTimestamp.Time))
 	}
 	if wait <= 0 {
@@ -147,8 +147,8 @@ func (r *Reconciler) wait(key client.ObjectKey, f *feed.NodeFeature) time.Durati
 
 // hadNode reports whether it is known that the Node of an object once existed: it was seen, or owns the object, or a worker ran
 // on it.
-func (r *Reconciler) hadNode(f *feed.NodeFeature) bool {
-	if r.seen[f.NodeName()] || f.Annotations[nfdv1alpha1.WorkerVersionAnnotation] != "" {
+func (r *Reconciler) hadNode(key client.ObjectKey, f *feed.NodeFeature) bool {
+	if r.seen[key] == f.NodeName() || f.Annotations[nfdv1alpha1.WorkerVersionAnnotation] != "" {
 		return true
 	}
 	for _, o := range f.OwnerReferences {
@@ -206,7 +206,7 @@ func (r *Reconciler) found(key client.ObjectKey, node string) {
 	defer r.mu.Unlock()
 	delete(r.missing, key)
 	delete(r.nameless, key)
-	r.seen[node] = true
+	r.seen[key] = node
 	r.opt.Breaker.Withdraw(key.String())
 }
 
@@ -215,6 +215,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	defer r.mu.Unlock()
 	delete(r.missing, key)
 	delete(r.nameless, key)
+	delete(r.seen, key)
 	r.opt.Breaker.Withdraw(key.String())
 }
 
