@@ -14,8 +14,8 @@ import (
 )
 
 // ConfirmAnnotation on a Deployment of the manager's namespace lets removals go on that the budget holds back, if its value is
-// a time (RFC 3339) at which they were held already: one confirmation is good for what somebody has looked at, and not for
-// what comes after it.
+// a time (RFC 3339) at which they were held already, or a later one than it had when they began to be held, since the clock it
+// was taken from may be wrong: one confirmation is good for what somebody has looked at, and not for what comes after it.
 const ConfirmAnnotation = assayv1alpha1.GroupName + "/confirm-removals"
 
 // confirmPoll is how often it is looked for a confirmation, and only while something is held.
@@ -28,6 +28,9 @@ type confirmations struct {
 	breaker   *budget.Breaker
 	metrics   *metrics
 	confirmed func() // has all nodes looked at
+
+	first map[string]string // Deployment -> value when something began to be held; nil: nothing is
+	used  map[string]string // Deployment -> value that has confirmed something
 }
 
 // Start implements manager.Runnable.
@@ -40,14 +43,23 @@ func (c *confirmations) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		held, since := c.breaker.Held()
-		c.metrics.waiting.Set(float64(held))
-		if held == 0 || !c.given(ctx, since) {
-			continue
-		}
-		logf.FromContext(ctx).Info("an administrator has confirmed removals", "nodes", len(c.breaker.Confirm()))
-		c.confirmed()
+		c.look(ctx)
 	}
+}
+
+// look looks for a confirmation once.
+func (c *confirmations) look(ctx context.Context) {
+	held, since := c.breaker.Held()
+	c.metrics.waiting.Set(float64(held))
+	if held == 0 {
+		c.first = nil
+		return
+	}
+	if !c.given(ctx, since) {
+		return
+	}
+	logf.FromContext(ctx).Info("an administrator has confirmed removals", "nodes", len(c.breaker.Confirm()))
+	c.confirmed()
 }
 
 // given reports whether somebody has confirmed since something is held.
@@ -57,10 +69,22 @@ func (c *confirmations) given(ctx context.Context, since time.Time) bool {
 	if err := c.live.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
 		return false // not allowed, or away; removals go on by themselves after a while
 	}
+	values := map[string]string{}
 	for i := range list.Items {
-		at, err := time.Parse(time.RFC3339, list.Items[i].Annotations[ConfirmAnnotation])
+		values[list.Items[i].Name] = list.Items[i].Annotations[ConfirmAnnotation]
+	}
+	if c.first == nil {
+		c.first = values
+	}
+	for name, value := range values {
+		at, err := time.Parse(time.RFC3339, value)
+		if err != nil || value == c.used[name] {
+			continue
+		}
+		before, _ := time.Parse(time.RFC3339, c.first[name])
 		// The value has no fractions of a second.
-		if err == nil && !at.Before(since.Truncate(time.Second)) {
+		if !at.Before(since.Truncate(time.Second)) || at.After(before) {
+			c.used = values
 			return true
 		}
 	}
