@@ -40,10 +40,14 @@ func build(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("node: building Helm (the first time compiles it: some minutes)")
-	helm, err := output(ctx, root, "go", "tool", "-n", "-modfile=hack/chart/go.mod", "helm")
-	if err != nil {
-		return err
+	fmt.Println("node: building Helm 4 and 3 (the first time compiles them: some minutes)")
+	links := map[string]string{}
+	for name, module := range map[string]string{"helm": "hack/chart", "helm3": "hack/helm3"} {
+		path, err := output(ctx, root, "go", "tool", "-n", "-modfile="+module+"/go.mod", "helm")
+		if err != nil {
+			return err
+		}
+		links[name] = strings.TrimSpace(path)
 	}
 	bin, images := filepath.Join(dir, binDir), filepath.Join(dir, imageDir)
 	for _, d := range []string{bin, images} {
@@ -51,7 +55,6 @@ func build(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	links := map[string]string{"helm": strings.TrimSpace(helm)}
 	for name, path := range programs {
 		links[name] = path
 	}

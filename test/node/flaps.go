@@ -4,58 +4,119 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/assay-project/assay/test/cluster"
 )
 
-// flaps watches the labels of the Node and notes each that goes away or changes.
+// flaps watches the labels of the Node and notes each that goes away or changes. Until done is closed,
+// only its version may be read.
 type flaps struct {
-	mu     sync.Mutex
-	labels map[string]string
-	seen   []string
-	events int
-	stop   context.CancelFunc
+	ignore   string // labels that begin with this; "" is none
+	labels   map[string]string
+	version  atomic.Value // of the Node that was seen last
+	seen     []string
+	versions int  // of the Node that were looked at
+	away     bool // the API server was, for a while
+	done     chan struct{}
 }
 
-// watchLabels begins to watch.
-func (s *story) watchLabels(ctx context.Context) (*flaps, error) {
+// watched does something during which no label may go away or change, and says how many changes of the Node were looked at.
+func (s *story) watched(ctx context.Context, do func() error) error {
+	return s.watchedBut(ctx, "", do)
+}
+
+// watchedBut is watched without the labels whose names begin with ignore.
+func (s *story) watchedBut(ctx context.Context, ignore string, do func() error) error {
 	node, err := s.node(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	w, err := s.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", nodeName).String(), ResourceVersion: node.ResourceVersion,
-	})
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	f := &flaps{labels: node.Labels, stop: stop}
-	go func() {
-		defer w.Stop()
-		for event := range w.ResultChan() {
-			f.look(event)
+	f := &flaps{ignore: ignore, labels: node.Labels, done: make(chan struct{})}
+	f.version.Store(node.ResourceVersion)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go f.watch(watching, s)
+	done := do()
+	// What has been written so far is to be seen before the watch ends. A kubelet writes on, so this looks again and again.
+	caughtUp := cluster.WaitFor(ctx, "the watch of the Node", func(ctx context.Context) error {
+		node, err := s.node(ctx)
+		if err != nil {
+			return err
 		}
-	}()
-	return f, nil
+		if seen := f.version.Load(); seen != node.ResourceVersion {
+			return fmt.Errorf("it is at %s, and the Node at %s", seen, node.ResourceVersion)
+		}
+		return nil
+	})
+	stop()
+	<-f.done
+	if len(f.seen) > 0 {
+		return errors.Join(done, fmt.Errorf("labels flapped: %s", strings.Join(f.seen, "; ")))
+	}
+	if err := errors.Join(done, caughtUp); err != nil {
+		return err
+	}
+	also := ""
+	if f.away {
+		also = ", and after the API server was away"
+	}
+	s.note("none of %d labels went away or changed, in %d versions of the Node%s", len(f.labels), f.versions, also)
+	return nil
 }
 
-func (f *flaps) look(event watch.Event) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	node, ok := event.Object.(*corev1.Node)
-	if !ok {
-		f.seen = append(f.seen, fmt.Sprintf("the watch said %v", event.Object))
-		return
+// watch looks at every version of the Node until the context ends. When the API server goes away, it looks at
+// what there is when it is back.
+func (f *flaps) watch(ctx context.Context, s *story) {
+	defer close(f.done)
+	for ctx.Err() == nil {
+		_ = f.follow(ctx, s) // why a watch ends does not matter: the next one begins where it ended, or after a gap
+		if ctx.Err() != nil {
+			return
+		}
+		f.away = true
+		_ = cluster.WaitFor(ctx, "the Node", func(ctx context.Context) error {
+			node, err := s.node(ctx)
+			if err == nil {
+				f.look(node)
+			}
+			return err
+		})
 	}
-	f.events++
+}
+
+func (f *flaps) follow(ctx context.Context, s *story) error {
+	w, err := s.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", nodeName).String(), ResourceVersion: f.version.Load().(string),
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		node, ok := event.Object.(*corev1.Node)
+		if !ok {
+			return fmt.Errorf("the watch says %v", event.Object)
+		}
+		f.versions++
+		f.look(node)
+	}
+	return nil
+}
+
+// look compares labels with those of the version before.
+func (f *flaps) look(node *corev1.Node) {
 	for key, value := range f.labels {
+		if f.ignore != "" && strings.HasPrefix(key, f.ignore) {
+			continue
+		}
 		switch now, there := node.Labels[key]; {
 		case !there:
 			f.seen = append(f.seen, key+" went away")
@@ -64,15 +125,5 @@ func (f *flaps) look(event watch.Event) {
 		}
 	}
 	f.labels = node.Labels
-}
-
-// end ends the watch and fails if a label went away or changed.
-func (f *flaps) end() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stop()
-	if len(f.seen) > 0 {
-		return fmt.Errorf("labels flapped: %v", f.seen)
-	}
-	return nil
+	f.version.Store(node.ResourceVersion)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 )
 
@@ -28,6 +27,7 @@ func inside(ctx context.Context, opt options) error {
 	m, err := startMachine(ctx, opt.dir, say)
 	if m != nil {
 		defer m.Stop()
+		defer m.saveLogs()
 	}
 	if err != nil {
 		return err
@@ -35,28 +35,38 @@ func inside(ctx context.Context, opt options) error {
 	if opt.shell != "" {
 		return m.sh(opt.shell)
 	}
-	s := &story{machine: m}
+	s := &story{machine: m, transcript: &transcript{}}
+	if err := s.run(ctx); err != nil {
+		return err
+	}
+	sizes, err := m.imageSizes()
+	if err != nil {
+		return err
+	}
+	fmt.Println("\nfigures, of this machine:")
+	for _, figure := range append(s.figures, sizes...) {
+		fmt.Println(indent("  ", figure))
+	}
+	fmt.Printf("\nnode: %d steps passed, in %.0f s\n", len(steps), time.Since(began).Seconds())
+	return nil
+}
+
+// run goes through the story.
+func (s *story) run(ctx context.Context) error {
 	for _, step := range steps {
+		s.begin(step.name)
 		err := step.do(ctx, s)
-		var skip skipped
 		switch {
 		case err == nil:
-			say(step.name)
-		case asSkipped(err, &skip):
-			say(step.name + ": SKIPPED: " + skip.why)
+			s.end("ok")
 		case ctx.Err() != nil:
 			return errInterrupted
 		default:
-			fmt.Printf("  FAILED   %s: %v\n", step.name, err)
+			s.end("FAILED: " + err.Error())
 			s.explain(ctx)
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
-		for _, note := range s.notes {
-			fmt.Println("           " + note)
-		}
-		s.notes = nil
 	}
-	fmt.Printf("node: all of it took %.0f s\n", time.Since(began).Seconds())
 	return nil
 }
 
@@ -75,15 +85,4 @@ func (m *machine) env() []string {
 		"PATH=" + m.path(binDir) + ":" + os.Getenv("PATH"),
 		"HELM_CACHE_HOME=" + m.path("home"), "HELM_CONFIG_HOME=" + m.path("home"), "HELM_DATA_HOME=" + m.path("home"),
 	}
-}
-
-// helm runs Helm and returns what it prints.
-func (m *machine) helm(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, m.path(binDir+"/helm"), args...)
-	cmd.Env = append(os.Environ(), m.env()...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return string(out), fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return string(out), nil
 }

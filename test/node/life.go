@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -45,17 +43,15 @@ func brokenRule(ctx context.Context, s *story) error {
 	if waited := time.Since(began); waited > time.Second {
 		s.note("its configuration came %.1f s later", waited.Seconds())
 	}
-	_, err = s.KubectlInput(ctx, broken, "apply", "-f", "-")
+	out, err := s.showInput(ctx, broken, "kubectl", "apply", "-f", "-")
 	if err == nil {
 		return errors.New("it was accepted")
 	}
 	for _, want := range []string{"spec.rules[0].matchFeatures[0].matchExpressions[major].value[0]", "regular expression"} {
-		if !strings.Contains(err.Error(), want) {
+		if !strings.Contains(out, want) {
 			return fmt.Errorf("the refusal does not contain %q: %w", want, err)
 		}
 	}
-	_, reason, _ := strings.Cut(err.Error(), "exit status 1: ")
-	s.note("%s", strings.TrimSpace(reason))
 	return nil
 }
 
@@ -73,17 +69,21 @@ func onlyItself(ctx context.Context, s *story) error {
 		return errors.New("a NodeFeature of another node was accepted")
 	} else if !strings.Contains(err.Error(), "token names none") {
 		return fmt.Errorf("refused, but not by the policy: %w", err)
+	} else {
+		_, reason, _ := strings.Cut(err.Error(), "exit status 1: ")
+		s.note("with a worker's token: %s", strings.TrimSpace(reason))
 	}
 	for _, forbidden := range []string{"nodes", "secrets", "pods", "nodefeaturerules.nfd.k8s-sigs.io"} {
 		if _, err := s.Kubectl(ctx, append(as, "get", forbidden, "-n", namespace)...); err == nil {
 			return fmt.Errorf("the worker may read %s", forbidden)
 		}
 	}
+	s.note("nor may it read Nodes, Secrets, pods or rules")
 	return nil
 }
 
 func helmTest(ctx context.Context, s *story) error {
-	out, err := s.helm(ctx, "test", release, "--namespace="+namespace, "--timeout=60s")
+	out, err := s.show(ctx, "helm", "test", release, "--namespace="+namespace, "--timeout="+helmTimeout)
 	if err != nil {
 		return err
 	}
@@ -93,43 +93,29 @@ func helmTest(ctx context.Context, s *story) error {
 	return nil
 }
 
-// watched does something during which no label may go away or change.
-func (s *story) watched(ctx context.Context, do func() error) error {
-	watch, err := s.watchLabels(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(), watch.end())
-}
-
 func replaceWorker(ctx context.Context, s *story) error {
-	return s.watched(ctx, func() error {
-		if _, err := s.Kubectl(ctx, "delete", "pod", "-n", namespace, "-l", "app.kubernetes.io/component=worker"); err != nil {
-			return err
-		}
-		_, err := s.Kubectl(ctx, "rollout", "status", "-n", namespace, "daemonset/"+release+"-worker", "--timeout=60s")
-		return err
-	})
+	return s.watched(ctx, func() error { return s.newWorker(ctx) })
 }
 
 func withoutWebhook(ctx context.Context, s *story) error {
-	if _, err := s.Kubectl(ctx, "delete", "pod", "-n", namespace, "-l", "app.kubernetes.io/component=webhook", "--force", "--grace-period=0"); err != nil {
+	if _, err := s.show(ctx, "kubectl", "delete", "pod", "-n", namespace, "-l", "app.kubernetes.io/component=webhook", "--force", "--grace-period=0"); err != nil {
 		return err
 	}
-	second := strings.NewReplacer("name: linux", "name: second", "runs-linux", "second").Replace(rule)
-	if _, err := s.KubectlInput(ctx, second, "apply", "-f", "-"); err != nil {
+	if _, err := s.showInput(ctx, ruleNamed("second"), "kubectl", "apply", "-f", "-"); err != nil {
 		return err
 	}
 	if err := s.waitLabel(ctx, featureNS+"second"); err != nil {
 		return err
 	}
-	_, err := s.Kubectl(ctx, "rollout", "status", "-n", namespace, "deployment/"+release+"-webhook", "--timeout=60s")
-	return err
+	if _, err := s.show(ctx, "kubectl", "rollout", "status", "-n", namespace, "deployment/"+release+"-webhook", "--timeout="+helmTimeout); err != nil {
+		return err
+	}
+	return s.refuses(ctx)
 }
 
 func upgrade(ctx context.Context, s *story) error {
 	return s.watched(ctx, func() error {
-		_, err := s.helm(ctx, append([]string{"upgrade", release, s.chart}, s.values(
+		_, err := s.show(ctx, append([]string{"helm", "upgrade", release, chart, "--hide-notes"}, s.values(
 			"controller.replicaCount=2", "worker.config.core.logLevel=debug", "worker.labels.changed=yes", "controller.enableTaints=true",
 			"scheduler.enabled=true", "scheduling.enabled=true", "scheduling.policies.podScheduler=true",
 			"controller.failTaint=example.com/rejected=true:NoSchedule", "controller.builtInRules.site\\.yaml="+escapeCommas(builtIn),
@@ -152,7 +138,10 @@ func escapeCommas(text string) string {
 
 func rollback(ctx context.Context, s *story) error {
 	return s.watched(ctx, func() error {
-		_, err := s.helm(ctx, "rollback", release, "1", "--namespace="+namespace, "--wait", "--timeout=90s")
+		if _, err := s.show(ctx, "helm", "rollback", release, "1", "--namespace="+namespace, "--wait", "--timeout="+helmTimeout); err != nil {
+			return err
+		}
+		_, err := s.show(ctx, "helm", "history", release, "--namespace="+namespace)
 		return err
 	})
 }
@@ -181,13 +170,13 @@ spec:
 // schedule asks for what this node has, and for what no node has.
 func schedule(ctx context.Context, s *story) error {
 	began := time.Now()
-	if _, err := s.KubectlInput(ctx, pod("wants-kernel", "assay", "kernel.version", "major"), "apply", "-f", "-"); err != nil {
+	if _, err := s.showInput(ctx, pod("wants-kernel", "assay", "kernel.version", "major"), "kubectl", "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if _, err := s.Kubectl(ctx, "wait", "pod/wants-kernel", "-n", "default", "--for=condition=Ready", "--timeout=60s"); err != nil {
+	if _, err := s.show(ctx, "kubectl", "wait", "pod/wants-kernel", "-n", "default", "--for=condition=Ready", "--timeout="+helmTimeout); err != nil {
 		return err
 	}
-	s.note("a pod ran %.1f s after it was applied", time.Since(began).Seconds())
+	s.figure("a pod that asks for a feature ran %.1f s after it was applied", time.Since(began).Seconds())
 	if _, err := s.KubectlInput(ctx, pod("wants-more", "assay", "cpu.cpuid", "NOSUCHFLAG"), "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -222,16 +211,16 @@ spec:
 
 // ask leaves it to admission to find the scheduler of a pod, and to the controller to count nodes.
 func ask(ctx context.Context, s *story) error {
-	if _, err := s.Kubectl(ctx, "label", "namespace", "default", "assay.dev/scheduler=assay"); err != nil {
+	if _, err := s.show(ctx, "kubectl", "label", "namespace", "default", "assay.dev/scheduler=assay"); err != nil {
 		return err
 	}
 	if _, err := s.Kubectl(ctx, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "assay-scheduling"); err != nil {
 		return err
 	}
-	if _, err := s.KubectlInput(ctx, request+"---"+pod("asks", "", "kernel.version", "major"), "apply", "-f", "-"); err != nil {
+	if _, err := s.showInput(ctx, request+"---"+pod("asks", "", "kernel.version", "major"), "kubectl", "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if _, err := s.Kubectl(ctx, "wait", "pod/asks", "-n", "default", "--for=condition=Ready", "--timeout=60s"); err != nil {
+	if _, err := s.show(ctx, "kubectl", "wait", "pod/asks", "-n", "default", "--for=condition=Ready", "--timeout="+helmTimeout); err != nil {
 		return err
 	}
 	asks, err := s.client.CoreV1().Pods("default").Get(ctx, "asks", metav1.GetOptions{})
@@ -241,10 +230,10 @@ func ask(ctx context.Context, s *story) error {
 	if asks.Spec.SchedulerName != "assay" || asks.Annotations["assay.dev/requirement-hash"] == "" {
 		return fmt.Errorf("the pod has the scheduler %s and the annotations %v", asks.Spec.SchedulerName, asks.Annotations)
 	}
-	if _, err := s.Kubectl(ctx, "wait", "nodefeaturerequest/kernel", "-n", "default", "--for=jsonpath={.status.matchingNodes}=1", "--timeout=60s"); err != nil {
+	if _, err := s.show(ctx, "kubectl", "wait", "nodefeaturerequest/kernel", "-n", "default", "--for=jsonpath={.status.matchingNodes}=1", "--timeout="+helmTimeout); err != nil {
 		return err
 	}
-	if _, err := s.Kubectl(ctx, "wait", "node/"+nodeName, `--for=jsonpath={.metadata.annotations.feature\.node\.kubernetes\.io/built-in}=true`, "--timeout=60s"); err != nil {
+	if _, err := s.Kubectl(ctx, "wait", "node/"+nodeName, `--for=jsonpath={.metadata.annotations.feature\.node\.kubernetes\.io/built-in}=true`, "--timeout="+helmTimeout); err != nil {
 		return fmt.Errorf("the built-in rule: %w", err)
 	}
 	if _, err := s.Kubectl(ctx, "label", "namespace", "default", "assay.dev/scheduler-"); err != nil {
@@ -254,42 +243,9 @@ func ask(ctx context.Context, s *story) error {
 	return err
 }
 
-// memory reads what the programs use. It is reported, not judged: other machines have other hardware.
-func memory(_ context.Context, s *story) error {
-	statuses, err := filepath.Glob("/proc/[0-9]*/status")
-	if err != nil {
-		return err
-	}
-	var lines []string
-	for _, path := range statuses {
-		command, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if err != nil || !strings.HasPrefix(string(command), "/usr/bin/assay-") {
-			continue
-		}
-		status, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		args := strings.Split(string(command), "\x00")
-		line := filepath.Base(args[0])
-		if line == "assay-manager" {
-			line += " " + args[1]
-		}
-		for field := range strings.Lines(string(status)) {
-			if key, value, _ := strings.Cut(field, ":"); key == "VmRSS" || key == "VmHWM" {
-				line += fmt.Sprintf(" %s %s", key, strings.TrimSpace(value))
-			}
-		}
-		lines = append(lines, line)
-	}
-	slices.Sort(lines)
-	s.notes = append(s.notes, lines...)
-	return nil
-}
-
 // uninstall removes the release and compares the Node with what it was before.
 func uninstall(ctx context.Context, s *story) error {
-	if _, err := s.helm(ctx, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout=90s"); err != nil {
+	if _, err := s.show(ctx, "helm", "uninstall", release, "--namespace="+namespace, "--wait", "--timeout="+helmTimeout); err != nil {
 		return err
 	}
 	after, err := s.node(ctx)
@@ -315,7 +271,15 @@ func uninstall(ctx context.Context, s *story) error {
 	if len(left) > 0 {
 		return fmt.Errorf("the Node is not as it was: %s", strings.Join(left, ", "))
 	}
-	return s.gone(ctx)
+	s.note("labels, annotations, extended resources and taints of the Node are those from before the installation")
+	if err := s.gone(ctx, func(string) bool { return false }); err != nil {
+		return err
+	}
+	if _, err := s.Kubectl(ctx, "get", "nodefeaturerule", "linux"); err != nil {
+		return fmt.Errorf("the user's rule is gone: %w", err)
+	}
+	_, err = s.show(ctx, "kubectl", "get", "all,nodefeatures,nodefeaturerules", "-A")
+	return err
 }
 
 // resources are the names and amounts of a Node's extended resources; the kubelet's own change by themselves.
@@ -345,8 +309,8 @@ func difference(what string, before, after map[string]string) []string {
 	return out
 }
 
-// gone checks that of the release nothing is left but the definitions, and with them the rules, which are the user's.
-func (s *story) gone(ctx context.Context) error {
+// gone waits until of the release nothing is left but the definitions, and what stays, as KIND/NAMESPACE/NAME.
+func (s *story) gone(ctx context.Context, stays func(object string) bool) error {
 	return cluster.WaitFor(ctx, "the end of all that the release made", func(ctx context.Context) error {
 		var left []string
 		for _, kinds := range []string{
@@ -359,16 +323,15 @@ func (s *story) gone(ctx context.Context) error {
 			}
 			for line := range strings.Lines(out) {
 				line = strings.TrimSpace(line)
-				if parts := strings.Split(line, "/"); strings.HasPrefix(parts[2], release) || parts[1] == namespace && parts[2] != "default" && parts[2] != "kube-root-ca.crt" {
+				parts := strings.Split(line, "/")
+				ours := strings.HasPrefix(parts[2], release) || parts[1] == namespace && parts[2] != "default" && parts[2] != "kube-root-ca.crt"
+				if ours && !stays(line) {
 					left = append(left, line)
 				}
 			}
 		}
 		if len(left) > 0 {
 			return fmt.Errorf("still there: %s", strings.Join(left, ", "))
-		}
-		if _, err := s.Kubectl(ctx, "get", "nodefeaturerule", "linux"); err != nil {
-			return fmt.Errorf("the user's rule is gone: %w", err)
 		}
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,7 @@ const (
 // machine is a node with its control plane, and the programs to look at it with.
 type machine struct {
 	*cluster.Cluster
+	root   string // of the project
 	dir    string
 	client *kubernetes.Clientset
 }
@@ -44,6 +46,10 @@ func startMachine(ctx context.Context, dir string, say func(string)) (*machine, 
 	if err := makeCgroups(cgroupName(dir)); err != nil {
 		return nil, fmt.Errorf("cgroups: %w", err)
 	}
+	root, err := kube.Root()
+	if err != nil {
+		return nil, err
+	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Scheduler: true, ControllerManager: true, RunDir: filepath.Join(dir, "cluster"),
 		// Pods reach the API server by its Service, so it has to be more than a loopback address.
@@ -55,7 +61,7 @@ func startMachine(ctx context.Context, dir string, say func(string)) (*machine, 
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{Cluster: c, dir: dir}
+	m := &machine{Cluster: c, root: root, dir: dir}
 	if m.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
 		return m, err
 	}
@@ -67,6 +73,7 @@ func startMachine(ctx context.Context, dir string, say func(string)) (*machine, 
 		what  string
 		start func(context.Context) error
 	}{
+		{"the node has a file system of its own", m.disk},
 		{"containerd runs", m.containerd},
 		{"the images are imported", m.images},
 		{"kubelet runs", m.kubelet},
@@ -108,6 +115,25 @@ func (m *machine) write(name, text string) (string, error) {
 		return "", err
 	}
 	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+// diskDir is the node's file system: what pods and their logs take. It is small, so that it can be filled.
+const (
+	diskDir  = "disk"
+	diskSize = "64m"
+)
+
+// disk mounts the node's file system.
+func (m *machine) disk(context.Context) error {
+	if err := os.MkdirAll(m.path(diskDir), 0o755); err != nil {
+		return err
+	}
+	return unix.Mount("node", m.path(diskDir), "tmpfs", 0, "mode=0755,size="+diskSize)
+}
+
+// saveLogs copies the logs of pods to where they outlive the node's file system.
+func (m *machine) saveLogs() {
+	_ = os.CopyFS(m.path(diskDir+"/podlogs"), os.DirFS(m.path(diskDir+"/podlogs"))) // there may be none
 }
 
 func (m *machine) socket() string { return "/run/containerd/containerd.sock" }
@@ -194,7 +220,7 @@ func (m *machine) kubelet(ctx context.Context) error {
 		"staticPodPath":               "",
 		"readOnlyPort":                0,
 		"volumePluginDir":             m.path("volumeplugins"),
-		"podLogsDir":                  m.path("podlogs"),
+		"podLogsDir":                  m.path(diskDir + "/podlogs"),
 		"nodeStatusUpdateFrequency":   "5s",
 		"evictionHard":                map[string]any{"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
 		"imageGCHighThresholdPercent": 100, // what was imported cannot be pulled again
@@ -210,7 +236,7 @@ func (m *machine) kubelet(ctx context.Context) error {
 		Name: kube.Kubelet, Path: m.path(binDir + "/" + kube.Kubelet),
 		Args: []string{
 			"--config=" + file, "--kubeconfig=" + user.Kubeconfig, "--hostname-override=" + nodeName, "--node-ip=" + nodeIP,
-			"--root-dir=" + m.path("kubelet"), "--cert-dir=" + m.path("kubelet-pki"),
+			"--root-dir=" + m.path(diskDir+"/kubelet"), "--cert-dir=" + m.path("kubelet-pki"),
 		},
 		Ready: func(ctx context.Context) error {
 			_, err := m.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})

@@ -29,6 +29,7 @@ type options struct {
 	// What the program tells itself.
 	dir      string // of the run
 	packages string // unpacked ones
+	before   string // controllers of cgroup v2 that were on, separated by commas
 	stage    string
 }
 
@@ -40,8 +41,15 @@ func main() {
 	flag.StringVar(&opt.shell, "run", "", "`command` for sh, to be run in place of the tests, with kubectl and helm in its path")
 	flag.StringVar(&opt.dir, "dir", "", "set by the program itself")
 	flag.StringVar(&opt.packages, "packages", "", "set by the program itself")
+	flag.StringVar(&opt.before, "before", "", "set by the program itself")
 	flag.StringVar(&opt.stage, "stage", "", "set by the program itself")
 	flag.Parse()
+	if opt.stage == stageGuard {
+		if err := asGuard(opt); err != nil {
+			os.Exit(1) // nobody reads why
+		}
+		return
+	}
 	_ = cluster.EndWithParent(syscall.SIGTERM)                                  // without it only a comfort is missing
 	_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin") // su leaves them out
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -85,7 +93,13 @@ func outside(ctx context.Context, opt options) (err error) {
 	}
 	defer unlock()
 	opt.dir = dir
-	defer cleanUp(opt, enabledControllers(), &err)
+	controllers := enabledControllers()
+	endGuard, err := guard(opt, controllers)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	defer endGuard()
+	defer cleanUp(opt, controllers, &err)
 	if err := check(ctx, opt); err != nil {
 		return err
 	}

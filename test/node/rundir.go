@@ -5,9 +5,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,8 +41,8 @@ func makeRunDir() (dir string, unlock func(), err error) {
 // newDir is how young a directory may be that is not locked yet.
 const newDir = time.Minute
 
-// sweep removes what runs have left that were killed: their processes and mounts have gone with their namespaces, files and
-// cgroups have not. What cannot be removed stays.
+// sweep removes what runs have left that were killed together with their guards: their processes and mounts have gone with their
+// namespaces, files and cgroups have not. What cannot be removed stays.
 func sweep(temp string) {
 	dirs, err := filepath.Glob(filepath.Join(temp, runPrefix+"*"))
 	if err != nil {
@@ -67,9 +71,41 @@ func cleanUp(opt options, controllers []string, err *error) {
 			fmt.Println("node: the logs are in", logs)
 		}
 	}
-	if left := errors.Join(removeCgroups(cgroupName(opt.dir)), restoreControllers(controllers), os.RemoveAll(opt.dir)); left != nil {
+	if left := remove(opt.dir, controllers); left != nil {
 		*err = errors.Join(*err, fmt.Errorf("clean up: %w", left))
 	}
+}
+
+// remove removes the cgroup and the directory of a run whose processes end or have ended.
+func remove(dir string, controllers []string) error {
+	return errors.Join(removeCgroups(cgroupName(dir)), restoreControllers(controllers), os.RemoveAll(dir))
+}
+
+// guard starts a process that removes the directory and the cgroup of the run when this one is killed and cannot do that. The
+// function returned ends it.
+func guard(opt options, controllers []string) (end func(), err error) {
+	opt.before = strings.Join(controllers, ",")
+	cmd := again(opt, stageGuard)
+	// Of a session of its own it outlives what ends the group of this one; and nobody waits for it at a pipe.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = nil, nil, nil, &syscall.SysProcAttr{Setsid: true}
+	alive, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return func() { _ = alive.Close(); _ = cmd.Wait() }, nil
+}
+
+// asGuard is guard's other half. Standard input ends when the process at its other end does.
+func asGuard(opt options) error {
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if _, err := os.Stat(opt.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return remove(opt.dir, strings.FieldsFunc(opt.before, func(r rune) bool { return r == ',' }))
 }
 
 // keepLogs moves the logs of programs and pods out of the directory of a run, if there are any yet.

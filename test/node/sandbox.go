@@ -15,9 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The program starts itself twice: as the first process of new namespaces, and below it as the test. The first one does
-// nothing but collect orphans, among them those that containers leave: who waits for children of its own cannot do that.
+// The program starts itself as the first process of new namespaces, and below it as the test. The first one does nothing but
+// collect orphans, among them those that containers leave: who waits for children of its own cannot do that. Before, it starts
+// itself to try what it will need, and to clean up should it be killed.
 const (
+	stageGuard = "guard"
 	stageProbe = "probe"
 	stageInit  = "init"
 	stageTest  = "test"
@@ -51,7 +53,7 @@ var errInterrupted = errors.New("interrupted")
 
 // again is the program with the same options, for another stage.
 func again(opt options, stage string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", "-stage="+stage, "-dir="+opt.dir, "-packages="+opt.packages, "-run="+opt.shell) //nolint:noctx // told to end by signals
+	cmd := exec.Command("/proc/self/exe", "-stage="+stage, "-dir="+opt.dir, "-packages="+opt.packages, "-before="+opt.before, "-run="+opt.shell) //nolint:noctx // told to end by signals
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd
 }

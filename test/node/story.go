@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,26 +14,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/assay-project/assay/test/cluster"
-	"github.com/assay-project/assay/test/cluster/kube"
 )
 
 const (
+	// chart is the chart's directory, as a user in a clone names it.
+	chart     = "charts/assay"
 	namespace = "assay-system"
 	release   = "assay"
 	featureNS = "feature.node.kubernetes.io/"
+	// helmTimeout is how long Helm waits: many times what anything here takes.
+	helmTimeout = "180s"
 )
 
 // story is what the steps have in common.
 type story struct {
 	*machine
-	chart  string
+	*transcript
 	before *corev1.Node      // without Assay
 	labels map[string]string // that come without a rule
-	notes  []string          // of the step that runs
-}
-
-func (s *story) note(format string, args ...any) {
-	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
 
 // step is what a user does, and what then must be so.
@@ -45,33 +42,36 @@ type step struct {
 
 // steps is the story, in its order.
 var steps = []step{
-	{"helm install --wait", install},
+	{"helm install --wait, and the first label", install},
 	{"the Node has the features of this machine", labelled},
 	{"a rule labels the Node", goodRule},
-	{"the webhook refuses a broken rule", brokenRule},
+	{"the webhook refuses a broken rule, through its Service", brokenRule},
 	{"a node cannot publish for others", onlyItself},
 	{"helm test", helmTest},
 	{"labels outlive the worker's pod", replaceWorker},
-	{"rules can be applied without the webhook", withoutWebhook},
-	{"files of features become labels", featureFile},
+	{"rules can be applied while the webhook's pods are deleted", withoutWebhook},
+	{"files of features become labels; an hour of events leaves the worker's memory as it was", anHourOfEvents},
 	{"a deleted certificate is made anew", deleteCertificate},
+	{"a worker that may not read parts of /sys publishes the rest", unreadable},
+	{"the controller is killed in the middle of its work", killController},
+	{"the node's file system is full", fullDisk},
 	{"the API server is killed and comes back", restartAPIServer},
-	{"helm upgrade, and no label flaps", upgrade},
+	{"helm upgrade with other values, and no label flaps", upgrade},
 	{"the second scheduler places pods by features", schedule},
 	{"admission finds the scheduler of pods that ask, and requests are counted", ask},
 	{"no part lacks a permission", permitted},
 	{"helm rollback, and no label flaps", rollback},
+	{"a part that lacks a permission says which", notPermitted},
 	{"memory at work", memory},
 	{"helm uninstall leaves the Node as it was", uninstall},
-	{"take-over from Node Feature Discovery and hand-back, and no label flaps", takeOver},
+	{"take-over from Node Feature Discovery and hand-back with Helm 4, and no label flaps", takeOverWith("helm")},
+	{"the same with Helm 3", takeOverWith("helm3")},
 }
-
-func asSkipped(err error, skip *skipped) bool { return errors.As(err, skip) }
 
 // values are the chart's settings for this machine: where the images are, and nothing outside of the test's directory.
 func (s *story) values(more ...string) []string {
 	args := []string{
-		"--namespace=" + namespace, "--wait", "--timeout=90s",
+		"--namespace=" + namespace, "--wait", "--timeout=" + helmTimeout,
 		"--set=image.tag=" + version,
 		"--set=worker.featuresDir=" + s.path("features.d"),
 	}
@@ -81,12 +81,7 @@ func (s *story) values(more ...string) []string {
 	return args
 }
 
-func install(ctx context.Context, s *story) error {
-	root, err := kube.Root()
-	if err != nil {
-		return err
-	}
-	s.chart = filepath.Join(root, "charts", "assay")
+func install(ctx context.Context, s *story) (err error) {
 	if s.before, err = s.node(ctx); err != nil {
 		return err
 	}
@@ -94,16 +89,46 @@ func install(ctx context.Context, s *story) error {
 		return err
 	}
 	began := time.Now()
-	installed := make(chan error, 1)
+	label := make(chan time.Duration, 1)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
 	go func() {
-		_, err := s.helm(ctx, append([]string{"install", release, s.chart, "--create-namespace"}, s.values()...)...)
-		installed <- err
+		if s.waitLabel(watching, featureNS+"kernel-version.full") == nil {
+			label <- time.Since(began)
+		}
 	}()
-	if err := s.waitLabel(ctx, featureNS+"kernel-version.full"); err != nil {
-		return errors.Join(err, <-installed)
+	if _, err := s.show(ctx, append([]string{"helm", "install", release, chart, "--create-namespace"}, s.values()...)...); err != nil {
+		return err
 	}
-	s.note("first label after %.1f s", time.Since(began).Seconds())
-	return <-installed
+	took := time.Since(began)
+	if err := s.waitLabel(ctx, featureNS+"kernel-version.full"); err != nil {
+		return err
+	}
+	s.figure("first label %.1f s after helm install began; helm install --wait took %.1f s", (<-label).Seconds(), took.Seconds())
+	if err := s.allReady(ctx); err != nil {
+		return err
+	}
+	_, err = s.show(ctx, "kubectl", "get", "all,nodefeatures,nodefeaturerules", "-A")
+	return err
+}
+
+// allReady checks that every container of the release runs, is ready, and has never been started again.
+func (s *story) allReady(ctx context.Context) error {
+	pods, err := s.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + release})
+	if err != nil {
+		return err
+	}
+	if len(pods.Items) == 0 {
+		return errors.New("there are no pods")
+	}
+	for i := range pods.Items {
+		for _, container := range pods.Items[i].Status.ContainerStatuses {
+			if !container.Ready || container.RestartCount > 0 {
+				return fmt.Errorf("container %s of pod %s is ready: %t, restarts: %d", container.Name, pods.Items[i].Name, container.Ready, container.RestartCount)
+			}
+		}
+	}
+	return nil
 }
 
 func (s *story) node(ctx context.Context) (*corev1.Node, error) {
@@ -184,12 +209,13 @@ spec:
 
 func goodRule(ctx context.Context, s *story) error {
 	began := time.Now()
-	if _, err := s.KubectlInput(ctx, rule, "apply", "-f", "-"); err != nil {
+	if _, err := s.showInput(ctx, rule, "kubectl", "apply", "-f", "-"); err != nil {
 		return err
 	}
 	if err := s.waitLabel(ctx, featureNS+"runs-linux"); err != nil {
 		return err
 	}
-	s.note("%.2f s from apply to label", time.Since(began).Seconds())
-	return nil
+	s.figure("a rule's label %.1f s after kubectl apply began", time.Since(began).Seconds())
+	_, err := s.show(ctx, "kubectl", "get", "nodefeaturerules")
+	return err
 }

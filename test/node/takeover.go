@@ -35,42 +35,81 @@ spec:
       - {name: pause, image: "` + pauseImage + `", imagePullPolicy: Never}
 `
 
-// takeOver installs beside Node Feature Discovery, removes it, and uninstalls in turn, and no label may go away.
+// takeOverWith installs beside Node Feature Discovery, removes it, hands back and uninstalls in turn, and no label may go
+// away.
 //
 // It stands for two releases that share a cluster. What the other one does is written by hand here, in its form.
-func takeOver(ctx context.Context, s *story) error {
-	labels := s.labels
-	if err := s.pretend(ctx, labels); err != nil {
-		return fmt.Errorf("write what Node Feature Discovery writes: %w", err)
+func takeOverWith(helm string) func(context.Context, *story) error {
+	return func(ctx context.Context, s *story) error {
+		if err := s.pretend(ctx, s.labels); err != nil {
+			return fmt.Errorf("write what Node Feature Discovery writes: %w", err)
+		}
+		s.note("in %s are the objects and on the Node the labels and annotations of Node Feature Discovery", namespace)
+		return s.watched(ctx, func() error {
+			if err := s.takeOver(ctx, helm); err != nil {
+				return err
+			}
+			return s.handBack(ctx, helm)
+		})
 	}
-	return s.watched(ctx, func() error {
-		if _, err := s.helm(ctx, append([]string{"install", release, s.chart, "--take-ownership", "--set=postDeleteCleanup=false"}, s.values()...)...); err != nil {
-			return err
-		}
-		if err := s.ownedByNode(ctx); err != nil {
-			return err
-		}
-		if _, err := s.Kubectl(ctx, "delete", "daemonset", "nfd-worker", "-n", namespace, "--cascade=foreground"); err != nil {
-			return err
-		}
-		if err := s.ownedByNode(ctx); err != nil {
-			return fmt.Errorf("after the predecessor is gone: %w", err)
-		}
-		if _, err := s.helm(ctx, "test", release, "--namespace="+namespace, "--timeout=60s"); err != nil {
-			return err
-		}
-		if _, err := s.helm(ctx, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout=90s"); err != nil {
-			return err
-		}
-		node, err := s.node(ctx)
-		if err != nil {
-			return err
-		}
-		if node.Annotations[recordAnnotation] == "" {
-			return errors.New("the record of what was written is gone, so nobody can take over")
-		}
-		return nil
+}
+
+// takeOver does what docs/install.md says.
+func (s *story) takeOver(ctx context.Context, helm string) error {
+	if _, err := s.show(ctx, append([]string{helm, "install", release, chart, "--take-ownership", "--hide-notes"}, s.values()...)...); err != nil {
+		return err
+	}
+	if err := s.ownedByNode(ctx); err != nil {
+		return err
+	}
+	if _, err := s.show(ctx, "kubectl", "delete", "daemonset", "nfd-worker", "-n", namespace, "--cascade=foreground"); err != nil {
+		return err
+	}
+	if err := s.ownedByNode(ctx); err != nil {
+		return fmt.Errorf("after the predecessor is gone: %w", err)
+	}
+	s.note("the NodeFeature belongs to its Node, and has outlived the predecessor")
+	_, err := s.show(ctx, helm, "test", release, "--namespace="+namespace, "--timeout="+helmTimeout)
+	return err
+}
+
+// handBack is the way back. The other one finds its record, and objects that nobody keeps it from writing.
+func (s *story) handBack(ctx context.Context, helm string) error {
+	if _, err := s.show(ctx, append([]string{helm, "upgrade", release, chart, "--hide-notes"}, s.values("postDeleteCleanup=false")...)...); err != nil {
+		return err
+	}
+	if _, err := s.showInput(ctx, predecessor, "kubectl", "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if _, err := s.show(ctx, helm, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout="+helmTimeout); err != nil {
+		return err
+	}
+	node, err := s.node(ctx)
+	if err != nil {
+		return err
+	}
+	if node.Annotations[recordAnnotation] == "" {
+		return errors.New("the record of what was written is gone, so nobody can take over")
+	}
+	// Its NodeFeature is data, which the other one goes on with; so are its lease and what the controller had noted.
+	data := []string{"NodeFeature/", "Lease/", "ConfigMap/"}
+	err = s.gone(ctx, func(object string) bool {
+		return strings.Contains(object, "/nfd-worker") || slices.ContainsFunc(data, func(kind string) bool { return strings.HasPrefix(object, kind) })
 	})
+	if err != nil {
+		return err
+	}
+	owner, err := s.client.AppsV1().DaemonSets(namespace).Get(ctx, "nfd-worker", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	patch := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":%q,"uid":%q}]}}`, owner.Name, owner.UID)
+	if _, err := s.show(ctx, "kubectl", "patch", "nodefeature", nodeName, "-n", namespace, "--type=merge", "-p", patch); err != nil {
+		return err
+	}
+	// So that the next step finds what this one did.
+	_, err = s.Kubectl(ctx, "delete", "daemonset", "nfd-worker", "-n", namespace, "--cascade=foreground")
+	return err
 }
 
 // recordAnnotation is where both keep which labels they have written.
@@ -79,7 +118,7 @@ const recordAnnotation = "nfd.node.kubernetes.io/feature-labels"
 // pretend writes what Node Feature Discovery would have: definitions without an owner, an object per node, labels and their
 // record on the Node.
 func (s *story) pretend(ctx context.Context, labels map[string]string) error {
-	definitions, err := filepath.Glob(filepath.Join(s.chart, "files", "crds", "nfd.*.yaml"))
+	definitions, err := filepath.Glob(filepath.Join(s.root, chart, "files", "crds", "nfd.*.yaml"))
 	if err != nil {
 		return err
 	}
