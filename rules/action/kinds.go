@@ -108,6 +108,17 @@ var names = func() []string {
 	return list
 }()
 
+// Derivations returns the actions that change features, which other rules read then.
+func Derivations() []string {
+	var list []string
+	for _, k := range kindList {
+		if k.derives {
+			list = append(list, k.name)
+		}
+	}
+	return list
+}
+
 // Doc describes an action for the reference.
 type Doc struct {
 	Name, Says string

@@ -186,6 +186,16 @@ func TestLabelsOfCountsOnlyWhatIsExact(t *testing.T) {
 		}, false},
 		"left out":  {[]string{`spec: {rules: [{name: r, labels: {amx: "true"}, extendedResources: {a: "{nobody}"}, ` + matchers + `}]}`}, false},
 		"sensitive": {[]string{`spec: {sensitive: true, rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, false},
+		"features are changed": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`,
+			`spec: {phase: preprocess, rules: [{name: s, actions: [{op: set-feature, args: {feature: cpu.derived, element: a, value: b}}]}]}`,
+		}, false},
+		"labels are kept": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, actions: [{op: fail, args: {msg: no}}]}]}`,
+		}, false},
+		"something is logged": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, actions: [{op: log, args: {msg: hello}}]}]}`,
+		}, true},
 		"perhaps by a template": {[]string{
 			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, labelsTemplate: "amx=no"}]}`,
 		}, false},
@@ -197,6 +207,22 @@ func TestLabelsOfCountsOnlyWhatIsExact(t *testing.T) {
 			}
 			if _, got := admit.LabelsOf(list, rules.Options{})[key]; got != test.want {
 				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// A rule sees what the rules before it have produced, a requirement what all of them have: the same words, and another meaning.
+func TestLabelsOfLeavesOutWhatReadsTheProductsOfRules(t *testing.T) {
+	for name, matchers := range map[string]string{
+		"rule.matched":            `matchFeatures: [{feature: rule.matched, matchExpressions: {fast: {op: Exists}}}]`,
+		"rule.matched, or else":   `matchAny: [{matchFeatures: [{feature: Rule.Matched, matchExpressions: {fast: {op: Exists}}}]}]`,
+		"variable in a condition": `conditions: [{op: eq, args: {values: ["{rack}", "3"]}}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := []admit.Rules{object(t, `spec: {rules: [{name: v, vars: {rack: "3"}}, {name: r, labels: {late: "true"}, `+matchers+`}, {name: f, labels: {fast: "yes"}}]}`)}
+			if got := admit.LabelsOf(list, rules.Options{}); len(got) > 0 {
+				t.Errorf("got %v", got)
 			}
 		})
 	}

@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/action"
 	"github.com/assay-project/assay/rules/request"
 )
 
@@ -26,8 +28,9 @@ type Rules struct {
 // LabelsOf finds, among all rules of a cluster, those that write a label on exactly the nodes that meet their matchers. A requirement with
 // the same matchers is then the label, which every scheduler and autoscaler understands and looks at before it samples nodes.
 //
-// A rule counts only if nothing else decides: it applies to all nodes, sees all features, has no loop and no actions, its label
-// is literal, and no other rule seems to write the same one. An object with mistakes does not count, nor does a sensitive one,
+// A rule counts only if nothing else decides: it applies to all nodes, sees all features as they were published, has no loop and
+// no actions, reads nothing that other rules produce (it sees the rules before it, a requirement sees all of them), its label is
+// literal, and no other rule seems to write the same one. An object with mistakes does not count, nor does a sensitive one,
 // whose conditions nobody shall guess. Where that is not certain the requirement is left to the extender.
 func LabelsOf(list []Rules, opt rules.Options) Labels {
 	writers := map[string]int{}
@@ -35,6 +38,9 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 	for i := range list {
 		for j := range list[i].Spec.Rules {
 			r := &list[i].Spec.Rules[j]
+			if slices.ContainsFunc(r.Actions, decidesElsewhere) {
+				return nil
+			}
 			for name := range r.Labels {
 				writers[opt.Keys.Qualify(name)]++
 			}
@@ -68,6 +74,15 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 	return out
 }
 
+// decidesElsewhere reports whether an action has a say in the labels of other rules: it gives rules other features than requirements
+// see, or keeps all labels of a node as they are.
+func decidesElsewhere(a nfdv1alpha1.Action) bool {
+	return a.Op == "fail" || slices.Contains(derivations, a.Op)
+}
+
+// derivations are the actions that change features.
+var derivations = action.Derivations()
+
 // universal reports whether an object's rules are evaluated on every node with everything that is known of it.
 func universal(s *nfdv1alpha1.NodeFeatureRuleSpec, opt rules.Options) bool {
 	return s.NodeSelector == nil && s.Scope == nil && opt.DefaultScope == "" && s.FeatureSources == nil &&
@@ -84,10 +99,17 @@ func label(r *nfdv1alpha1.Rule, name, value string, opt rules.Options) (corev1.N
 	if strings.HasPrefix(value, "@") || strings.ContainsAny(name+value, "{}") {
 		return none, false
 	}
-	if !opt.Keys.Label(name, value).OK() {
+	if !opt.Keys.Label(name, value).OK() || !alone(r, opt) {
 		return none, false
 	}
 	return corev1.NodeSelectorRequirement{Key: name, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}, true
+}
+
+// alone reports whether a rule's matchers mean the same in a requirement: they read nothing that rules produce, neither
+// rule.matched nor variables, which a requirement does not know.
+func alone(r *nfdv1alpha1.Rule, opt rules.Options) bool {
+	req, report := rules.CompileRequirement(field.NewPath("rule"), r.MatchFeatures, r.MatchAny, r.Conditions, opt)
+	return req != nil && len(report.Warnings) == 0 && !req.ReadsMatched()
 }
 
 // texts returns everything in a rule that may compute names of labels.
