@@ -7,7 +7,9 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/rules/admit"
@@ -56,7 +58,7 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 	s := o.Scheduling
 	ask, problem := s.Asks.Of(req.Namespace, pod.Labels, pod.Annotations)
 	if problem != nil {
-		v.warn("metadata", lint.RankDefect, "%s", problem.Text)
+		o.warnOfAsk(v, pod.Annotations, field.NewPath("metadata"), problem)
 		return v, nil
 	}
 	if ask == nil {
@@ -93,7 +95,7 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 	ask, report := request.Annotations(meta.Annotations, path, o.Rules)
 	if !report.OK() {
 		if old, _, err := admit.Metadata(req.Kind.Kind, req.OldObject.Raw); err == nil && old != nil && sameAsks(meta.Annotations, old.Annotations) {
-			v.warn(path.String(), lint.RankDefect, "%s", report.Errors[0].Error())
+			v.warn(report.Errors[0].Field, lint.RankDefect, "%s", report.Errors[0].ErrorBody())
 			return v, nil
 		}
 		v.errs = report.Errors
@@ -103,12 +105,24 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 		v.warnings = append(v.warnings, lint.Warning(w))
 	}
 	if whole, problem := o.Scheduling.Asks.Of(req.Namespace, meta.Labels, meta.Annotations); problem != nil {
-		v.warn(path.String(), lint.RankDefect, "%s", problem.Text)
+		o.warnOfAsk(v, meta.Annotations, path, problem)
 	} else if whole != nil {
 		ask = whole
 	}
 	o.warnOfNodes(v, path.String(), ask)
 	return v, nil
+}
+
+// warnOfAsk warns of what keeps pods from any node, whatever the nodes have: mistakes of their annotations at their places, or
+// else what is wrong with the request that they name.
+func (o *Options) warnOfAsk(v *verdict, annotations map[string]string, path *field.Path, problem *fleet.Reason) {
+	if _, report := request.Annotations(annotations, path, o.Rules); !report.OK() {
+		for _, err := range report.Errors {
+			v.warn(err.Field, lint.RankDefect, "%s", err.ErrorBody())
+		}
+		return
+	}
+	v.warn(path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), lint.RankDefect, "%s", problem.Lacks)
 }
 
 // warnOfNodes warns if no node has what is required.

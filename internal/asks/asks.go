@@ -176,6 +176,7 @@ func problem(format string, args ...any) *fleet.Reason {
 		text = strings.ToValidUTF8(text[:maxProblem], "") + "…"
 	}
 	r := fleet.NewReason("node feature requirement not met: " + text)
+	r.Lacks = text
 	return &r
 }
 

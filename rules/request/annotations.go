@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -56,13 +57,33 @@ func decode(text string, into any, want string) error {
 	if len(text) > MaxAnnotation {
 		return fmt.Errorf("it has %d bytes; at most %d are read: put it into a NodeFeatureRequest", len(text), MaxAnnotation)
 	}
-	err := yaml.UnmarshalStrict([]byte(text), into)
-	if err == nil {
-		return nil
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		return fmt.Errorf("%s; it must be YAML with %s", plain(err.Error()), want)
 	}
-	message := err.Error()
+	return nil
+}
+
+// mismatch is what encoding/json says of a value of the wrong type. Where it knows the field it names the field's Go struct too.
+var mismatch = regexp.MustCompile(`cannot unmarshal (\w+) into Go (?:struct field \w+\.(\S+)|value) of type \S+`)
+
+// types are the types of JSON, in the words of YAML.
+var types = map[string]string{"array": "a list", "object": "a map", "string": "a text", "number": "a number", "bool": "true or false"}
+
+// plain takes from an error of the decoders what speaks of the decoders.
+func plain(message string) string {
 	for _, noise := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "json: ", "yaml: "} {
 		message = strings.ReplaceAll(message, noise, "")
 	}
-	return fmt.Errorf("it must be YAML with %s: %s", want, message)
+	found := mismatch.FindStringSubmatch(message)
+	if found == nil {
+		return message
+	}
+	what, is := found[2], types[found[1]]
+	if what == "" {
+		what = "it"
+	}
+	if is == "" {
+		is = "a " + found[1]
+	}
+	return what + " cannot be " + is
 }

@@ -33,17 +33,21 @@ func TestMistakesInAnnotationsHavePaths(t *testing.T) {
 		many.WriteString("- {weight: 1, matchFeatures: [{feature: a.b}]}\n")
 	}
 	for name, test := range map[string]struct{ required, preferred, want string }{
-		"no YAML":         {required: "a: [", want: at + "required-features]: Invalid value: it must be YAML"},
-		"a list":          {required: "- a", want: at + "required-features]: Invalid value: it must be YAML"},
-		"misspelt":        {required: "matchFeature: []", want: `unknown field "matchFeature"`},
-		"nothing":         {required: "{}", want: at + "required-features]: Required value: it asks for nothing"},
-		"operator":        {required: "matchFeatures: [{feature: a.b, matchExpressions: {c: {op: Exist}}}]", want: at + "required-features].matchFeatures[0].matchExpressions[c].op"},
-		"too long":        {required: strings.Repeat("#", request.MaxAnnotation+1), want: "put it into a NodeFeatureRequest"},
-		"weight of 0":     {preferred: "- {weight: 0, matchFeatures: [{feature: a.b}]}", want: at + "preferred-features][0].weight: Invalid value: 0"},
-		"weight of 101":   {preferred: "- {weight: 101, matchFeatures: [{feature: a.b}]}", want: at + "preferred-features][0].weight: Invalid value: 101"},
-		"no weight":       {preferred: "- {matchFeatures: [{feature: a.b}]}", want: at + "preferred-features][0].weight"},
-		"too many":        {preferred: many.String(), want: at + "preferred-features]: Too many"},
-		"aliases of YAML": {required: bomb(), want: "required-features]"},
+		"no YAML":           {required: "a: [", want: at + "required-features]: Invalid value: line 1: did not find expected node content; it must be YAML with matchFeatures"},
+		"a list":            {required: "- a", want: at + "required-features]: Invalid value: it cannot be a list; it must be YAML"},
+		"a word":            {required: "avx", want: at + "required-features]: Invalid value: it cannot be a text; it must be YAML"},
+		"a map":             {preferred: "weight: 1", want: at + "preferred-features]: Invalid value: it cannot be a map; it must be YAML with a list"},
+		"a number inside":   {required: "matchFeatures: 7", want: "Invalid value: matchFeatures cannot be a number; it must be YAML"},
+		"a weight in words": {preferred: "- {weight: much, matchFeatures: [{feature: a.b}]}", want: "Invalid value: weight cannot be a text; it must be YAML"},
+		"misspelt":          {required: "matchFeature: []", want: `unknown field "matchFeature"`},
+		"nothing":           {required: "{}", want: at + "required-features]: Required value: it asks for nothing"},
+		"operator":          {required: "matchFeatures: [{feature: a.b, matchExpressions: {c: {op: Exist}}}]", want: at + "required-features].matchFeatures[0].matchExpressions[c].op"},
+		"too long":          {required: strings.Repeat("#", request.MaxAnnotation+1), want: "put it into a NodeFeatureRequest"},
+		"weight of 0":       {preferred: "- {weight: 0, matchFeatures: [{feature: a.b}]}", want: at + "preferred-features][0].weight: Invalid value: 0"},
+		"weight of 101":     {preferred: "- {weight: 101, matchFeatures: [{feature: a.b}]}", want: at + "preferred-features][0].weight: Invalid value: 101"},
+		"no weight":         {preferred: "- {matchFeatures: [{feature: a.b}]}", want: at + "preferred-features][0].weight"},
+		"too many":          {preferred: many.String(), want: at + "preferred-features]: Too many"},
+		"aliases of YAML":   {required: bomb(), want: "required-features]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, got := annotations(t, test.required, test.preferred); !strings.Contains(got, test.want) {
@@ -60,6 +64,14 @@ func bomb() string {
 		out += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
 	}
 	return out
+}
+
+func TestTheLongestAnnotationIsRead(t *testing.T) {
+	text := "matchFeatures: [{feature: a.b, matchExpressions: {c: {op: Exists}}}]\n#"
+	text += strings.Repeat("x", request.MaxAnnotation-len(text))
+	if ask, got := annotations(t, text, ""); ask == nil {
+		t.Errorf("%d bytes are refused: %s", len(text), got)
+	}
 }
 
 func TestEqualRequirementsHaveOneKey(t *testing.T) {
