@@ -12,6 +12,7 @@ import (
 // looked up and how NFD's own documentation writes them in templates.
 type data struct {
 	terms []match.FeatureElements
+	asIs  bool           // texts may hold line breaks, as they may for NFD
 	found []foundFeature // of lookups in this expansion
 	all   dict           // the whole as maps, made when a template asks for it
 }
@@ -49,7 +50,7 @@ func (d *data) feature(domain, name string) (value, bool) {
 	if !ok {
 		return value{}, false
 	}
-	v := value{kind: kindList, ref: &list{elements: elements}}
+	v := value{kind: kindList, ref: &list{elements: elements, asIs: d.asIs}}
 	d.found = append(d.found, foundFeature{domain, name, v})
 	return v, true
 }

@@ -188,7 +188,7 @@ func (n *rangeStmt) exec(s *state, dot value) signal {
 		s.work(n.at, 64*len(keys))
 		for _, key := range keys {
 			entry, _ := v.entry(key)
-			if !once(text(key), entry) {
+			if !once(text(v.shown(key)), entry) {
 				break
 			}
 		}

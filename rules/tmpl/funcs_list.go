@@ -158,7 +158,10 @@ var dictFunctions = []function{
 	{"keys", 1, -1, -1, func(c *call) value {
 		var keys []string
 		for i := range c.args {
-			keys = append(keys, c.dict(i).keys()...)
+			d := c.dict(i)
+			for _, key := range d.keys() {
+				keys = append(keys, d.shown(key))
+			}
 		}
 		return c.texts(keys)
 	}},
@@ -187,7 +190,7 @@ func (c *call) choose(named bool) value {
 	for _, key := range d.keys() {
 		if names[key] == named {
 			c.s.take(c.at, 2*valueSize)
-			out[key], _ = d.entry(key)
+			out[d.shown(key)], _ = d.entry(key)
 		}
 	}
 	return dictOf(out)

@@ -144,7 +144,10 @@ var otherFunctions = []function{
 		if !ok {
 			c.fail("no earlier rule set %q", clip(c.str(0)))
 		}
-		return text(v)
+		if c.s.data.asIs {
+			return text(v)
+		}
+		return text(oneLine(v))
 	}},
 }
 

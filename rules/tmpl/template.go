@@ -117,7 +117,8 @@ type Spent struct{ steps, bytes int }
 // must not get them anew for each item.
 func (t *Template) ExpandWithin(spent *Spent, matched []match.FeatureElements, env Env) (_ map[string]string, err error) {
 	s := states.Get().(*state)
-	s.t, s.env, s.data.terms, s.steps, s.bytes = t, env, matched, spent.steps, spent.bytes
+	s.t, s.env, s.steps, s.bytes = t, env, spent.steps, spent.bytes
+	s.data.terms, s.data.asIs = matched, t.opt.Strict
 	defer func() {
 		*spent = Spent{s.steps, s.bytes}
 		s.release()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/assay-project/assay/rules/match"
 )
@@ -27,7 +28,7 @@ const (
 // once made.
 type value struct {
 	kind kind
-	num  uint64 // of kindBool, kindInt and kindFloat
+	num  uint64 // of kindBool, kindInt and kindFloat; of kindDict and kindElement a mark
 	str  string // of kindString
 	ref  any    // *list, dict, *match.Element or *data
 }
@@ -36,6 +37,7 @@ type value struct {
 type list struct {
 	items    []value
 	elements []match.Element
+	asIs     bool
 }
 
 type dict map[string]value
@@ -56,8 +58,29 @@ func dictOf(d dict) value        { return value{kind: kindDict, ref: d} }
 // domainOf is the map from the names of features to their elements.
 func domainOf(d dict) value { return value{kind: kindDict, num: isDomain, ref: d} }
 
-// isDomain marks the maps that hold lists of elements.
-const isDomain = 1
+const (
+	// isDomain marks the maps that hold lists of elements.
+	isDomain = 1
+	// isAsIs marks elements whose texts are taken as they are, line breaks and all.
+	isAsIs = 1
+)
+
+// oneLine is a text of a node in one line. Whoever publishes features may put a line break into them, and each line that a
+// template writes is a label: "1\nexample.com/trusted=true" in place of a serial number would be one more.
+func oneLine(s string) string {
+	if strings.IndexByte(s, '\n') < 0 {
+		return s
+	}
+	return strings.ReplaceAll(s, "\n", " ")
+}
+
+// of is a text of an element.
+func (v value) of(s string) value {
+	if v.num == isAsIs {
+		return text(s)
+	}
+	return text(oneLine(s))
+}
 
 func (v value) int() int64     { return int64(v.num) }
 func (v value) float() float64 { return math.Float64frombits(v.num) }
@@ -117,7 +140,11 @@ func (v value) length() (int, bool) {
 func (v value) item(i int) value {
 	l := v.ref.(*list)
 	if l.elements != nil {
-		return value{kind: kindElement, ref: &l.elements[i]}
+		v := value{kind: kindElement, ref: &l.elements[i]}
+		if l.asIs {
+			v.num = isAsIs
+		}
+		return v
 	}
 	return l.items[i]
 }
@@ -132,13 +159,13 @@ func (v value) entry(key string) (value, bool) {
 		e := v.ref.(*match.Element)
 		if e.Instance.Exists() {
 			s, ok := e.Instance.Get(key)
-			return text(s), ok
+			return v.of(s), ok
 		}
 		switch {
 		case key == "Name":
-			return text(e.Name), true
+			return v.of(e.Name), true
 		case key == "Value" && e.HasValue:
-			return text(e.Value), true
+			return v.of(e.Value), true
 		}
 		return value{}, false
 	case kindDict:
@@ -147,6 +174,14 @@ func (v value) entry(key string) (value, bool) {
 	}
 	out, ok := v.ref.(*data).tree()[key]
 	return out, ok
+}
+
+// shown is a key as templates see it: those of elements are texts of a node too.
+func (v value) shown(key string) string {
+	if v.kind == kindElement {
+		return v.of(key).str
+	}
+	return key
 }
 
 // keys are the keys of a map, sorted.
@@ -212,7 +247,7 @@ func (v value) native() any {
 		out := map[string]any{}
 		for _, key := range v.keys() {
 			entry, _ := v.entry(key)
-			out[key] = entry.native()
+			out[v.shown(key)] = entry.native()
 		}
 		return out
 	}
