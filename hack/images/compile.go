@@ -5,17 +5,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// compile builds a static program. Nothing of this machine goes into it: no paths, no state of a checkout.
-func compile(root, pkg, out, ldflags string, platform v1.Platform) error {
-	out, err := filepath.Abs(out)
+// compile builds a static program, or several if out ends in a slash. Nothing of this machine goes into it: no paths, no state of
+// a checkout.
+func compile(root, out, ldflags string, platform v1.Platform, packages ...string) error {
+	path, err := filepath.Abs(out)
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", out, pkg)
+	if strings.HasSuffix(out, "/") {
+		path += "/"
+	}
+	cmd := exec.Command("go", append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", path}, packages...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(),
 		"CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOWORK=off",
@@ -24,7 +29,7 @@ func compile(root, pkg, out, ldflags string, platform v1.Platform) error {
 	)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("compile %s for %s: %w", pkg, platform.String(), err)
+		return fmt.Errorf("compile %s for %s: %w", strings.Join(packages, " "), platform.String(), err)
 	}
 	return nil
 }

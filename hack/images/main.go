@@ -1,6 +1,7 @@
 // Command images builds Assay's container images: no Docker, no registry, the same bytes each time.
 //
-// An image is a static Go program on an empty base with certificate authorities and one unprivileged user. It is written as
+// An image is a static Go program on an empty base with certificate authorities and one unprivileged user; the full variant of the
+// worker's has a shell between them, in Go too. It is written as
 // an OCI image layout in a tar file (image-spec, image-layout.md), which `ctr images import`, `skopeo copy oci-archive:` and
 // `crane push` read. Beside it lies the list of what went into it, an SBOM per platform.
 package main
@@ -22,13 +23,26 @@ type component struct {
 	Name    string // of image and program
 	Package string // of the program, under the root of the project
 	About   string
+	Full    bool // whether it is the variant with a shell
+}
+
+// fullSuffix is at the end of the tag of such a variant, as Node Feature Discovery had it.
+const fullSuffix = "-full"
+
+// file is the name of what is written about it: a variant lies beside the image without a shell.
+func (c component) file() string {
+	if c.Full {
+		return c.Name + fullSuffix
+	}
+	return c.Name
 }
 
 // components lists the images that Assay is delivered as.
 var components = []component{
-	{"assay-worker", "./cmd/assay-worker", "Discovers the features of a node and publishes them"},
-	{"assay-manager", "./cmd/assay-manager", "Controller, admission webhook and scheduler extender of Assay"},
-	{"assay-cli", "./cmd/assay", "Command line of Assay"},
+	{Name: "assay-worker", Package: "./cmd/assay-worker", About: "Discovers the features of a node and publishes them"},
+	{Name: "assay-worker", Package: "./cmd/assay-worker", About: "Discovers the features of a node, with a shell for hooks that are scripts", Full: true},
+	{Name: "assay-manager", Package: "./cmd/assay-manager", About: "Controller, admission webhook and scheduler extender of Assay"},
+	{Name: "assay-cli", Package: "./cmd/assay", About: "Command line of Assay"},
 }
 
 // options are what the command line says.
@@ -86,7 +100,7 @@ func run(args []string) error {
 		if fs.NArg() != 3 {
 			return fmt.Errorf("sbom needs a name and the path of a program")
 		}
-		return writeSBOM(filepath.Join(opt.out, fs.Arg(1)+".spdx.json"), fs.Arg(2), component{Name: fs.Arg(1)}, opt)
+		return writeSBOM(filepath.Join(opt.out, fs.Arg(1)+".spdx.json"), component{Name: fs.Arg(1)}, opt, fs.Arg(2))
 	}
 	chosen, err := choose(fs.Args())
 	if err != nil {
@@ -94,7 +108,7 @@ func run(args []string) error {
 	}
 	for _, c := range chosen {
 		if err := opt.build(c); err != nil {
-			return fmt.Errorf("%s: %w", c.Name, err)
+			return fmt.Errorf("%s: %w", c.file(), err)
 		}
 	}
 	return nil
@@ -110,17 +124,25 @@ func (o options) build(c component) error {
 
 	variants := make([]variant, 0, len(o.platforms))
 	for _, platform := range o.platforms {
-		path := filepath.Join(dir, c.Name+"-"+platform.Architecture)
-		if err := compile(o.root, c.Package, path, o.ldflags, platform); err != nil {
+		v := variant{Platform: platform, Path: filepath.Join(dir, c.Name+"-"+platform.Architecture)}
+		if err := compile(o.root, v.Path, o.ldflags, platform, c.Package); err != nil {
 			return err
 		}
-		sbom := filepath.Join(o.out, fmt.Sprintf("%s-%s-%s.spdx.json", c.Name, platform.OS, platform.Architecture))
-		if err := writeSBOM(sbom, path, c, o); err != nil {
+		if c.Full {
+			if v.Shell, err = buildShell(filepath.Join(o.root, shellModule), filepath.Join(dir, platform.Architecture), platform); err != nil {
+				return err
+			}
+		}
+		sbom := filepath.Join(o.out, fmt.Sprintf("%s-%s-%s.spdx.json", c.file(), platform.OS, platform.Architecture))
+		if err := writeSBOM(sbom, c, o, append([]string{v.Path}, v.Shell.programs...)...); err != nil {
 			return err
 		}
-		variants = append(variants, variant{platform, path})
+		variants = append(variants, v)
 	}
 	reference := o.repository + "/" + c.Name + ":" + tag(o.version)
+	if c.Full {
+		reference += fullSuffix
+	}
 	return o.write(spec{
 		Reference: reference, Program: c.Name, Created: o.created, Fast: o.fast,
 		Annotations: map[string]string{
@@ -131,14 +153,14 @@ func (o options) build(c component) error {
 			"org.opencontainers.image.version":     o.version,
 			"org.opencontainers.image.revision":    o.commit,
 		},
-	}, variants, c.Name)
+	}, variants, c.file())
 }
 
 // pack makes an image of a program that exists already: in tests, those of Kubernetes.
 func (o options) pack(reference, program string) error {
 	name := reference[strings.LastIndexByte(reference, '/')+1:]
 	name, _, _ = strings.Cut(name, ":")
-	return o.write(spec{Reference: reference, Program: name, Created: o.created, Fast: o.fast}, []variant{{o.platforms[0], program}}, name)
+	return o.write(spec{Reference: reference, Program: name, Created: o.created, Fast: o.fast}, []variant{{Platform: o.platforms[0], Path: program}}, name)
 }
 
 // write writes the archive of an image and says what it is.
@@ -172,12 +194,12 @@ func choose(names []string) ([]component, error) {
 	for _, name := range names {
 		found := false
 		for _, c := range components {
-			if c.Name == name {
+			if c.file() == name {
 				chosen, found = append(chosen, c), true
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no image %q; there are assay-worker, assay-manager and assay-cli", name)
+			return nil, fmt.Errorf("no image %q; there are assay-worker, assay-worker-full, assay-manager and assay-cli", name)
 		}
 	}
 	return chosen, nil

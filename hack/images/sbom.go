@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
@@ -8,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 )
@@ -60,14 +61,22 @@ type (
 // noAssertion is SPDX for "nobody looked".
 const noAssertion = "NOASSERTION"
 
-// writeSBOM writes what the linker noted in a program (debug/buildinfo) about the modules in it, which is exact: a module
-// that go.mod names and nothing imports is not in it.
-func writeSBOM(path, program string, c component, o options) error {
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return err
+// writeSBOM writes what the linker noted in programs (debug/buildinfo) about the modules in them, which is exact: a module that
+// go.mod names and nothing imports is not in it. The first program is the component's own.
+func writeSBOM(path string, c component, o options, programs ...string) error {
+	var linked []debug.Module
+	var info *debug.BuildInfo
+	for _, program := range programs {
+		var err error
+		if info, err = buildinfo.ReadFile(program); err != nil {
+			return err
+		}
+		if program != programs[0] {
+			linked = append(linked, info.Main)
+		}
+		linked = append(linked, modules(info)...)
 	}
-	data, err := os.ReadFile(program)
+	data, err := os.ReadFile(programs[0])
 	if err != nil {
 		return err
 	}
@@ -87,7 +96,7 @@ func writeSBOM(path, program string, c component, o options) error {
 			{"SPDXRef-DOCUMENT", "DESCRIBES", main.ID},
 		},
 	}
-	for _, dep := range modules(info) {
+	for _, dep := range distinct(linked) {
 		doc.Packages = append(doc.Packages, module("golang", dep.Path, dep.Version))
 	}
 	for _, p := range doc.Packages[1:] {
@@ -100,7 +109,7 @@ func writeSBOM(path, program string, c component, o options) error {
 	return os.WriteFile(path, append(out, '\n'), 0o644)
 }
 
-// modules returns those that were linked, as they were replaced, sorted by path.
+// modules returns those that were linked, as they were replaced.
 func modules(info *debug.BuildInfo) []debug.Module {
 	var list []debug.Module
 	for _, dep := range info.Deps {
@@ -109,8 +118,16 @@ func modules(info *debug.BuildInfo) []debug.Module {
 		}
 		list = append(list, *dep)
 	}
-	sort.Slice(list, func(i, j int) bool { return list[i].Path < list[j].Path })
 	return list
+}
+
+// distinct returns each module once, sorted by path. Those without a version are of this project.
+func distinct(list []debug.Module) []debug.Module {
+	list = slices.DeleteFunc(slices.Clone(list), func(m debug.Module) bool { return m.Version == "" || m.Version == "(devel)" })
+	slices.SortFunc(list, func(a, b debug.Module) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Version, b.Version))
+	})
+	return slices.CompactFunc(list, func(a, b debug.Module) bool { return a.Path == b.Path && a.Version == b.Version })
 }
 
 // module describes a Go module. Its package URL (github.com/package-url/purl-spec) is what scanners look up.
