@@ -1,0 +1,90 @@
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/assay-project/assay/webhook"
+)
+
+// TestRequestsThatLackSomething reviews requests for each of our kinds whose objects are missing or are none: the API server never
+// sends them, and nobody else may make a review end in a panic. The server of these tests fails on any.
+func TestRequestsThatLackSomething(t *testing.T) {
+	objects := map[string]string{
+		"Nothing": "", "Null": "null", "Empty": "{}", "List": "[]", "Text": `"x"`, "Number": "7", "Cut": `{"metadata":{"na`,
+		"SpecIsAList": `{"spec":[]}`, "SpecIsNull": `{"metadata":null,"spec":null}`, "Deep": `{"spec":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}",
+		"RulesAreText": `{"spec":{"rules":"x"}}`, "NullRule": `{"spec":{"rules":[null]}}`, "NotUTF8": "{\"metadata\":{\"name\":\"\xff\"}}",
+	}
+	harmless := map[string]bool{"Nothing": true, "Null": true, "Empty": true, "SpecIsNull": true, "NotUTF8": true} // no rules at all
+	s := newServer(t, nil)
+	for kind, plural := range resources {
+		group := "assay.dev"
+		if kind == "NodeFeature" || kind == "NodeFeatureRule" || kind == "NodeFeatureGroup" {
+			group = "nfd.k8s-sigs.io"
+		}
+		for name, raw := range objects {
+			for _, op := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect, "Frobnicate"} {
+				for old, oldRaw := range map[string]string{"WithoutOld": "", "WithOld": raw} {
+					got := s.Review(context.Background(), &admissionv1.AdmissionRequest{
+						UID: "1", Operation: op, Name: "x", Namespace: "x",
+						Kind:     metav1.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: kind},
+						Resource: metav1.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: plural},
+						Object:   runtime.RawExtension{Raw: []byte(raw)}, OldObject: runtime.RawExtension{Raw: []byte(oldRaw)},
+					})
+					switch {
+					case got == nil || got.UID != "1" || !got.Allowed && (got.Result == nil || got.Result.Message == ""):
+						t.Errorf("%s %s %s %s: the answer is %+v", op, kind, name, old, got)
+					case op == admissionv1.Create && got.Allowed && kind == "NodeFeatureRule" && !harmless[name]:
+						t.Errorf("%s %s %s: it is allowed", op, kind, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestManyReviewsAtOnce asks ten thousand times at once. Each gets an answer: its review, or that there are too many.
+func TestManyReviewsAtOnce(t *testing.T) {
+	h := newServer(t, nil).Handler()
+	req := request(t, []byte(ruleYAML(`{rules: [{name: broken, labels: {a: "{nope}"}}]}`)))
+	body, err := json.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Request: req,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	codes := map[int]int{}
+	var wg sync.WaitGroup
+	for range 10_000 {
+		wg.Go(func() {
+			r := httptest.NewRequest(http.MethodPost, webhook.ReviewPath, bytes.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code == http.StatusOK && !strings.Contains(w.Body.String(), `"allowed":false`) {
+				t.Errorf("the broken rule is let through: %s", w.Body)
+			}
+			if w.Code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
+				t.Error("who is turned away is not told to come again")
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			codes[w.Code]++
+		})
+	}
+	wg.Wait()
+	if codes[http.StatusOK] == 0 || codes[http.StatusOK]+codes[http.StatusServiceUnavailable] != 10_000 {
+		t.Errorf("the answers are %v", codes)
+	}
+}
