@@ -63,6 +63,13 @@ func (w *world) policies(t *testing.T) {
 			t.Errorf("a pod that %s: got %q, want %q", name, test.pod.Spec.SchedulerName, test.want)
 		}
 	}
+	w.publish(t, "n410", "AVX", "ByPolicy")
+	chosen := newPod(ns, "chosen", "", requires("ByPolicy"))
+	w.create(t, chosen)
+	if node := w.placed(t, chosen); node != "n410" {
+		t.Errorf("the pod that got a scheduler runs on %s, want n410", node)
+	}
+
 	w.install(t, policies.PodMarker)
 	other := w.namespace(t, nil)
 	testkit.Eventually(t, "a pod gets the marker", func(ctx context.Context) error {
@@ -76,10 +83,20 @@ func (w *world) policies(t *testing.T) {
 		}
 		return nil
 	})
-	plain := newPod(other, "p", "")
-	w.createDry(t, plain)
-	if len(plain.Spec.Containers[0].Resources.Limits) > 0 {
-		t.Errorf("a pod that asks for nothing gets %v", plain.Spec.Containers[0].Resources.Limits)
+	before := w.proxy.count(marking).Load()
+	plain := newPod(other, "plain", "")
+	w.create(t, plain)
+	w.placed(t, plain)
+	if n := w.proxy.count(marking).Load() - before; n != 0 || len(plain.Spec.Containers[0].Resources.Limits) > 0 {
+		t.Errorf("a pod that asks for nothing gets %v, and makes %d requests", plain.Spec.Containers[0].Resources.Limits, n)
+	}
+	marked := newPod(other, "marked", "", requires("ByPolicy"))
+	w.create(t, marked)
+	if node := w.placed(t, marked); node != "n410" {
+		t.Errorf("the pod that got the marker runs on %s, want n410", node)
+	}
+	if w.proxy.count(marking).Load() == before {
+		t.Error("the pod that got the marker never reached the extender")
 	}
 }
 

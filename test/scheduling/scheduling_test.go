@@ -31,12 +31,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The names of the schedulers: one that waits for the extender, one that goes on without, one that asks it for pods with the
-// marker only.
+// The names of the schedulers: one that waits for the extender, one that goes on without, and the cluster's own, which asks it
+// for pods with the marker only.
 const (
 	strict  = "assay"
 	lenient = "assay-lenient"
-	marking = "marking"
+	marking = corev1.DefaultSchedulerName
 )
 
 func TestScheduling(t *testing.T) {
@@ -57,6 +57,7 @@ func TestScheduling(t *testing.T) {
 		{"PodsWithoutTheMarkerNeverReachTheExtender", w.marker},
 		{"ShippedPoliciesDoWhatTheirLanguageAllows", w.policies},
 		{"SchedulersShowTheirCertificatesAndAreToldWhatIsWrongWithThem", w.certificates},
+		{"SchedulersReadTheConfigurationsThatArePrintedForThem", w.printed},
 		{"AFailingExtenderHoldsPodsOrLetsThemThroughAsConfigured", w.failing},
 	} {
 		t.Run(test.name, test.run)
