@@ -148,6 +148,35 @@ func TestHostileRulesAreBounded(t *testing.T) {
 	}
 }
 
+// TestThousandsOfRules evaluates as many rules as twenty full objects hold, of which half match.
+func TestThousandsOfRules(t *testing.T) {
+	const objects, each, bound = 20, rules.MaxRules, 8 << 20
+	var sets []*rules.RuleSet
+	for i := range objects {
+		var all []string
+		for j := range each {
+			all = append(all, fmt.Sprintf(`{name: r%[2]d, labels: {"example.com/l%[1]d-%[2]d": "{n1}"}, matchFeatures: [{feature: big.thing, matchExpressions: {i: {op: In, value: ["%[3]d"]}}}]}`, i, j, j*2))
+		}
+		sets = append(sets, compileSpec(t, fmt.Sprintf("o%02d", i), "{rules: ["+strings.Join(all, ",")+"]}"))
+	}
+	program := rules.Link(rules.Options{}, sets...)
+	in := rules.Input{Node: rules.Node{Name: "node-7"}, Facts: hostileFacts()}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	o := program.Eval(in)
+	labels := o.Labels()
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > bound {
+		t.Errorf("it took %d bytes, want at most %d", used, bound)
+	}
+	if got := complaints(o); got != "" {
+		t.Errorf("the administrator reads %.500q", got)
+	}
+	if len(labels) != objects*each/2 || labels["example.com/l19-0"] != "7" {
+		t.Errorf("%d labels, want %d", len(labels), objects*each/2)
+	}
+}
+
 // TestHostileRequirementsAreBounded asks as a pod may: of each kind of node, while other pods wait.
 func TestHostileRequirementsAreBounded(t *testing.T) {
 	in := rules.Input{Node: rules.Node{Name: "node-1"}, Facts: hostileFacts()}

@@ -134,6 +134,9 @@ func TestDecodeRefuses(t *testing.T) {
 		return `{"flags":{"a":{"elements":{` + b.String()[1:] + `}}}}`
 	}
 	tests := map[string]struct{ text, want string }{
+		"TooManyCells": {`{"instances":{"a":{"elements":[` + numbered(10_000, func(int) string {
+			return `{"attributes":{` + numbered(50, func(j int) string { return fmt.Sprintf(`"%x":""`, j) }) + `}}`
+		}) + `]}}}`, "bytes"},
 		"NotUTF8":         {"{\"flags\":{\"\xff\":null}}", "UTF-8"},
 		"TooLarge":        {strings.Repeat(" ", maxBytes) + "{}", "bytes"},
 		"TooManyElements": {elements(maxElements + 1), "elements"},
@@ -165,7 +168,12 @@ func TestSurvivesHostileShapes(t *testing.T) {
 		"EmptyInstances":             instances(100_000, func(int) string { return "" }),
 		"DifferentValues":            instances(40_000, func(i int) string { return fmt.Sprintf(`"a":"%x"`, i) }),
 		"AttributeOfTheLastInstance": instances(10_000, func(i int) string { return strings.Repeat(`"a":"x"`, i/9_999) }),
-		"OneLargeValue":              `{"attributes":{"a.b":{"elements":{"x":"` + strings.Repeat("y", 1<<20) + `"}}}}`,
+		"HundredThousandFlags":       `{"flags":{"a.b":{"elements":{` + numbered(100_000, func(i int) string { return fmt.Sprintf(`"%x":{}`, i) }) + `}}}}`,
+		"HundredThousandAttributes":  `{"attributes":{"a.b":{"elements":{` + numbered(100_000, func(i int) string { return fmt.Sprintf(`"%x":"y"`, i) }) + `}}}}`,
+		"FiftyAttributesEach": instances(2_000, func(i int) string {
+			return numbered(50, func(j int) string { return fmt.Sprintf(`"%d":"%x"`, j, i*j%97) })
+		}),
+		"OneLargeValue": `{"attributes":{"a.b":{"elements":{"x":"` + strings.Repeat("y", 1<<20) + `"}}}}`,
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -190,6 +198,15 @@ func TestSurvivesHostileShapes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// numbered joins n members of a JSON object.
+func numbered(n int, one func(i int) string) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = one(i)
+	}
+	return strings.Join(list, ",")
 }
 
 func TestSharesEqualSets(t *testing.T) {
