@@ -318,8 +318,10 @@ func failure(p *corev1.Pod) string {
 // marked reports whether admission has marked a pod for an extender of the default scheduler.
 func marked(p *corev1.Pod) bool {
 	for i := range p.Spec.Containers {
-		if _, ok := p.Spec.Containers[i].Resources.Limits[assayv1alpha1.MarkerResource]; ok {
-			return true
+		for _, mark := range []corev1.ResourceName{assayv1alpha1.MarkerResource, assayv1alpha1.PreferenceMarkerResource} {
+			if _, ok := p.Spec.Containers[i].Resources.Limits[mark]; ok {
+				return true
+			}
 		}
 	}
 	return false

@@ -2,6 +2,7 @@ package main
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -60,7 +61,8 @@ what it can into node affinity.`,
 	flags.StringVar(&f.For, "for", "", "how the scheduler is run: "+strings.Join(installations, ", "))
 	flags.StringVar(&f.URL, "url", "", "where the extender listens; by default beside a second scheduler, else the Service of the chart")
 	flags.BoolVar(&f.Ignorable, "ignorable", true, "place pods without the extender when it does not answer; false: let them wait")
-	flags.BoolVar(&f.Marker, "marker", false, "ask only for pods with the marker resource "+assayv1alpha1.MarkerResource+", which admission sets")
+	flags.BoolVar(&f.Marker, "marker", false, "ask only for pods with the marker resources "+assayv1alpha1.MarkerResource+" and "+
+		assayv1alpha1.PreferenceMarkerResource+", which admission sets")
 	flags.IntVar(&f.Weight, "weight", 3, "how much preferred features count; 2 to 3 is as much as node affinity")
 	flags.StringVar(&f.CA, "ca-file", "/etc/kubernetes/assay/ca.crt", "file on the control plane: the authority of the extender's certificate")
 	flags.StringVar(&f.Cert, "cert-file", "/etc/kubernetes/assay/client.crt", "file on the control plane: the certificate to show")
@@ -86,6 +88,9 @@ func (f *schedulerConfigFlags) render() (string, error) {
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && (ip == nil || !ip.IsLoopback()) {
 		return "", fmt.Errorf("--url %s: without TLS anybody on the way could place pods; only a loopback address is served so", f.URL)
+	}
+	if f.Marker && !f.Own() {
+		return "", errors.New("--marker is for the cluster's own scheduler: admission marks no pods that name another one, so that it would never ask")
 	}
 	if f.Weight < 1 || f.Weight > 100 {
 		return "", fmt.Errorf("--weight is %d; it must be 1 to 100", f.Weight)
@@ -124,8 +129,21 @@ func (f *schedulerConfigFlags) Kubeconfig() string {
 	return ""
 }
 
-// Marked is the marker resource.
-func (f *schedulerConfigFlags) Marked() string { return assayv1alpha1.MarkerResource }
+// question is one entry of the scheduler's extenders.
+type question struct {
+	*schedulerConfigFlags
+	Filter, Score bool
+	Mark          string // the resource of the pods that it is asked for; empty: all pods
+}
+
+// Questions are what the scheduler asks. With marks these are two, since most pods that require something prefer nothing, and each
+// question costs the scheduler half a millisecond.
+func (f *schedulerConfigFlags) Questions() []question {
+	if !f.Marker {
+		return []question{{f, true, true, ""}}
+	}
+	return []question{{f, true, false, assayv1alpha1.MarkerResource}, {f, false, true, assayv1alpha1.PreferenceMarkerResource}}
+}
 
 func indentBy(n int, text string) string {
 	pad := strings.Repeat(" ", n)

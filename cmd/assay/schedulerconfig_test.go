@@ -2,10 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
 
 // schedulerConfiguration has the fields of a KubeSchedulerConfiguration (k8s.io/kube-scheduler/config/v1) that are used. The
@@ -48,7 +51,8 @@ type schedulerConfiguration struct {
 func TestSchedulerConfigsAreWhatSchedulersRead(t *testing.T) {
 	for _, name := range installations {
 		t.Run(name, func(t *testing.T) {
-			f := &schedulerConfigFlags{For: name, Weight: 3, Marker: true, CA: "/ca", Cert: "/cert", Key: "/key"}
+			own := name != "second"
+			f := &schedulerConfigFlags{For: name, Weight: 3, Marker: own, CA: "/ca", Cert: "/cert", Key: "/key"}
 			text, err := f.render()
 			if err != nil {
 				t.Fatal(err)
@@ -72,15 +76,29 @@ func TestSchedulerConfigsAreWhatSchedulersRead(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(body), &config); err != nil {
 				t.Fatalf("%v\n%s", err, body)
 			}
-			e := config.Extenders[0]
-			if !e.NodeCacheCapable || e.FilterVerb == "" || e.PrioritizeVerb == "" || e.PreemptVerb == "" || len(e.ManagedResources) != 1 {
-				t.Errorf("got %+v", e)
+			verbs := map[string]string{} // by the mark of the pods that they are for
+			for _, e := range config.Extenders {
+				mark := ""
+				for _, r := range e.ManagedResources {
+					mark = r.Name
+				}
+				verbs[mark] += strings.Join([]string{e.FilterVerb, e.PreemptVerb, e.PrioritizeVerb}, " ")
+				if !e.NodeCacheCapable || (e.Weight > 0) != (e.PrioritizeVerb != "") {
+					t.Errorf("got %+v", e)
+				}
+				if own != e.EnableHTTPS || own != (len(config.Profiles) == 0) {
+					t.Errorf("TLS is %t with %d profiles", e.EnableHTTPS, len(config.Profiles))
+				}
+				if e.EnableHTTPS && (e.TLSConfig == nil || e.TLSConfig.CAFile == "") {
+					t.Error("TLS without an authority would trust anybody")
+				}
 			}
-			if second := name == "second"; second == e.EnableHTTPS || second != (len(config.Profiles) == 1) {
-				t.Errorf("TLS is %t with %d profiles", e.EnableHTTPS, len(config.Profiles))
+			want := map[string]string{"": "filter preempt prioritize"}
+			if own {
+				want = map[string]string{assayv1alpha1.MarkerResource: "filter preempt ", assayv1alpha1.PreferenceMarkerResource: "  prioritize"}
 			}
-			if e.EnableHTTPS && (e.TLSConfig == nil || e.TLSConfig.CAFile == "") {
-				t.Error("TLS without an authority would trust anybody")
+			if !maps.Equal(verbs, want) {
+				t.Errorf("it asks %v, want %v", verbs, want)
 			}
 		})
 	}
@@ -93,6 +111,7 @@ func TestSchedulerConfigRefusesWhatCannotWork(t *testing.T) {
 		"plain HTTP":      {For: "kubeadm", URL: "http://10.0.0.1:80", Weight: 3},
 		"no address":      {For: "kubeadm", URL: "extender", Weight: 3},
 		"weight":          {For: "second", Weight: 0},
+		"marker":          {For: "second", Weight: 3, Marker: true},
 	} {
 		if _, err := f.render(); err == nil {
 			t.Errorf("%s is accepted", name)

@@ -14,8 +14,9 @@ import (
 
 // Settings are what the administrator has chosen.
 type Settings struct {
-	// Marker adds the marker resource where the extender has to be asked: for an extender attached to the default scheduler,
-	// so that other pods skip it. It is off by default, since autoscalers and other schedulers do not know the resource.
+	// Marker adds the marker resources where the extender has to be asked: for an extender attached to the default scheduler,
+	// so that other pods skip it, and each question that could change nothing is left out. It is off by default, since
+	// autoscalers and other schedulers do not know the resources.
 	Marker bool
 }
 
@@ -53,7 +54,7 @@ func Decide(in Input) []Patch {
 	if pod.Spec.NodeName != "" {
 		return out // placed by hand; its features are watched all the same
 	}
-	terms, rest := in.translate()
+	terms, marks := in.translate()
 	if p, ok := affinity(pod, terms); ok {
 		out = append(out, p)
 	}
@@ -63,23 +64,27 @@ func Decide(in Input) []Patch {
 	if name := in.scheduler(); name != "" {
 		return append(out, Patch{"add", "/spec/schedulerName", name})
 	}
-	if in.Settings.Marker && rest {
-		out = append(out, mark(pod)...)
+	if in.Settings.Marker {
+		out = append(out, mark(pod, marks)...)
 	}
 	return out
 }
 
-// translate returns what is required as terms of node affinity, and whether something remains that only the extender knows.
-func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, rest bool) {
-	rest = len(in.Ask.Preferred) > 0 || in.Ask.StaleAfter > 0
+// translate returns what is required as terms of node affinity, and the marks for what remains that only the extender knows.
+func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, marks []corev1.ResourceName) {
+	filter := in.Ask.StaleAfter > 0
 	for _, r := range in.Ask.Required {
 		list, ok := in.Labels[r.Key]
-		if !ok {
-			rest = true
-		}
+		filter = filter || !ok
 		terms = append(terms, list...)
 	}
-	return terms, rest
+	if filter {
+		marks = append(marks, assayv1alpha1.MarkerResource)
+	}
+	if len(in.Ask.Preferred) > 0 {
+		marks = append(marks, assayv1alpha1.PreferenceMarkerResource)
+	}
+	return terms, marks
 }
 
 // scheduler is who shall place the pod: the first policy that says so, else the namespace.
@@ -131,13 +136,17 @@ func same(a, b corev1.NodeSelectorRequirement) bool {
 	return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
 }
 
-// mark adds the marker resource to the first container.
-func mark(pod *corev1.Pod) []Patch {
+// mark adds marker resources to the first container.
+func mark(pod *corev1.Pod, marks []corev1.ResourceName) []Patch {
 	if len(pod.Spec.Containers) == 0 {
 		return nil
 	}
 	have := pod.Spec.Containers[0].Resources
-	if _, ok := have.Limits[assayv1alpha1.MarkerResource]; ok {
+	marks = slices.DeleteFunc(marks, func(name corev1.ResourceName) bool {
+		_, ok := have.Limits[name]
+		return ok
+	})
+	if len(marks) == 0 {
 		return nil
 	}
 	one := resource.MustParse("1")
@@ -147,7 +156,9 @@ func mark(pod *corev1.Pod) []Patch {
 		if *list == nil {
 			*list = corev1.ResourceList{}
 		}
-		(*list)[assayv1alpha1.MarkerResource] = one
+		for _, name := range marks {
+			(*list)[name] = one
+		}
 	}
 	return []Patch{{"add", "/spec/containers/0/resources", want}}
 }

@@ -2,12 +2,15 @@ package admit_test
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -129,27 +132,49 @@ func TestAffinityIsAddedToEveryAlternative(t *testing.T) {
 }
 
 func TestSchedulerAndMarker(t *testing.T) {
+	const filter, score = assayv1alpha1.MarkerResource, assayv1alpha1.PreferenceMarkerResource
+	marker, wishes := admit.Settings{Marker: true}, ask(t, amx)
+	wishes.Preferred = append(wishes.Preferred, request.Preference{})
 	scheduler := map[string]string{assayv1alpha1.SchedulerLabel: "assay"}
 	for name, test := range map[string]struct {
 		reason    string
 		in        admit.Input
 		scheduler string
-		marked    bool
+		marks     []corev1.ResourceName
 	}{
-		"namespace":  {"the namespace names a scheduler", admit.Input{Pod: pod(), Namespace: scheduler}, "assay", false},
-		"chosen":     {"whoever has chosen a scheduler keeps it", admit.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" }), Namespace: scheduler}, "mine", false},
-		"placed":     {"a pod that is placed needs no scheduler", admit.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), Namespace: scheduler, Settings: admit.Settings{Marker: true}}, "default-scheduler", false},
-		"policy":     {"a policy wins over the namespace", admit.Input{Pod: pod(), Namespace: scheduler, Policies: []*request.Policy{{}, {SchedulerName: "batch"}}}, "batch", false},
-		"no marker":  {"the marker is off by default", admit.Input{Pod: pod()}, "default-scheduler", false},
-		"marker":     {"the extender has to be asked", admit.Input{Pod: pod(), Settings: admit.Settings{Marker: true}}, "default-scheduler", true},
-		"translated": {"nothing is left for the extender", admit.Input{Pod: pod(), Labels: labels(t), Settings: admit.Settings{Marker: true}}, "default-scheduler", false},
+		"namespace":  {"the namespace names a scheduler", admit.Input{Pod: pod(), Namespace: scheduler}, "assay", nil},
+		"chosen":     {"whoever has chosen a scheduler keeps it", admit.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" }), Namespace: scheduler}, "mine", nil},
+		"placed":     {"a pod that is placed needs no scheduler", admit.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), Namespace: scheduler, Settings: marker}, "default-scheduler", nil},
+		"policy":     {"a policy wins over the namespace", admit.Input{Pod: pod(), Namespace: scheduler, Policies: []*request.Policy{{}, {SchedulerName: "batch"}}}, "batch", nil},
+		"no marker":  {"the marker is off by default", admit.Input{Pod: pod()}, "default-scheduler", nil},
+		"marker":     {"the extender has to filter", admit.Input{Pod: pod(), Settings: marker}, "default-scheduler", []corev1.ResourceName{filter}},
+		"translated": {"nothing is left for the extender", admit.Input{Pod: pod(), Labels: labels(t), Settings: marker}, "default-scheduler", nil},
+		"preferred": {
+			"the extender has to score, and not to filter", admit.Input{Pod: pod(), Ask: wishes, Labels: labels(t), Settings: marker},
+			"default-scheduler", []corev1.ResourceName{score},
+		},
+		"both": {
+			"the extender has to do both", admit.Input{Pod: pod(), Ask: wishes, Settings: marker},
+			"default-scheduler", []corev1.ResourceName{filter, score},
+		},
+		"half": {
+			"a mark that somebody has made stays",
+			admit.Input{Pod: pod(func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{score: resource.MustParse("1")}
+				p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits.DeepCopy()
+			}), Ask: wishes, Settings: marker},
+			"default-scheduler", []corev1.ResourceName{filter, score},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.in.Ask = ask(t, amx)
+			if test.in.Ask == nil {
+				test.in.Ask = ask(t, amx)
+			}
 			got := apply(t, test.in)
-			_, marked := got.Spec.Containers[0].Resources.Requests[assayv1alpha1.MarkerResource]
-			if got.Spec.SchedulerName != test.scheduler || marked != test.marked {
-				t.Errorf("%s: scheduler %s, marked %t", test.reason, got.Spec.SchedulerName, marked)
+			for _, list := range []corev1.ResourceList{got.Spec.Containers[0].Resources.Requests, got.Spec.Containers[0].Resources.Limits} {
+				if marks := slices.Sorted(maps.Keys(list)); got.Spec.SchedulerName != test.scheduler || !slices.Equal(marks, test.marks) {
+					t.Errorf("%s: scheduler %s, marks %v", test.reason, got.Spec.SchedulerName, marks)
+				}
 			}
 			if got.Annotations[assayv1alpha1.RequirementHashAnnotation] != test.in.Ask.Hash() {
 				t.Errorf("what it asks for is not frozen: %v", got.Annotations)

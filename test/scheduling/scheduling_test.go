@@ -43,7 +43,7 @@ func TestScheduling(t *testing.T) {
 	w := newWorld(t, 1000)
 	w.scheduler(t, strict, "", false)
 	w.scheduler(t, lenient, "", true)
-	w.scheduler(t, marking, fmt.Sprintf("  managedResources: [{name: %s, ignoredByScheduler: true}]\n", assayv1alpha1.MarkerResource), false)
+	w.markingScheduler(t, marking, ", percentageOfNodesToScore: 100", w.proxy.url+"/by/"+marking+"-filter", w.proxy.url+"/by/"+marking+"-score")
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T)
@@ -223,26 +223,39 @@ func (w *world) policy(t *testing.T) {
 	}
 }
 
-// marker: attached to the default scheduler, the extender must cost nothing to pods that ask for nothing.
+// marker: attached to the default scheduler, the extender must cost nothing to pods that ask for nothing, and nothing but the
+// question that matters to the others.
 func (w *world) marker(t *testing.T) {
 	ns := w.namespace(t, nil)
-	before := w.proxy.count(marking).Load()
+	asked := func() [2]int64 {
+		return [2]int64{w.proxy.count(marking + "-filter").Load(), w.proxy.count(marking + "-score").Load()}
+	}
+	before := asked()
 	for i := range 20 {
 		p := newPod(ns, fmt.Sprintf("plain-%d", i), marking)
 		w.create(t, p)
 		w.placed(t, p)
 	}
-	if n := w.proxy.count(marking).Load() - before; n != 0 {
-		t.Errorf("20 pods that ask for nothing made %d requests", n)
+	if n := asked(); n != before {
+		t.Errorf("20 pods that ask for nothing made requests: %v, before %v", n, before)
 	}
 	w.publish(t, "n400", "AVX", "Marked")
-	p := newPod(ns, "marked", marking, requires("Marked"), requests(assayv1alpha1.MarkerResource, "1"))
-	w.create(t, p)
-	if node := w.placed(t, p); node != "n400" {
-		t.Errorf("the marked pod runs on %s, want n400", node)
+	required := newPod(ns, "required", marking, requires("Marked"), requests(assayv1alpha1.MarkerResource, "1"))
+	w.create(t, required)
+	if node := w.placed(t, required); node != "n400" {
+		t.Errorf("the pod that requires it runs on %s, want n400", node)
 	}
-	if w.proxy.count(marking).Load() == before {
-		t.Error("the marked pod never reached the extender")
+	after := asked()
+	if after[0] == before[0] || after[1] != before[1] {
+		t.Errorf("for a pod that prefers nothing it was asked %v times to filter and to score, before %v", after, before)
+	}
+	preferred := newPod(ns, "preferred", marking, prefers("Marked"), requests(assayv1alpha1.PreferenceMarkerResource, "1"))
+	w.create(t, preferred)
+	if node := w.placed(t, preferred); node != "n400" {
+		t.Errorf("the pod that prefers it runs on %s, want n400", node)
+	}
+	if n := asked(); n[0] != after[0] || n[1] == after[1] {
+		t.Errorf("for a pod that requires nothing it was asked %v times to filter and to score, before %v", n, after)
 	}
 }
 

@@ -171,6 +171,23 @@ extenders:
 	}
 }
 
+// markingScheduler runs a kube-scheduler of that name that asks only for pods with a marker, as assay scheduler-config --marker
+// has it: one address for what is required, one for what is preferred.
+func (w *world) markingScheduler(t testing.TB, name, profile, filter, score string) {
+	t.Helper()
+	config := fmt.Sprintf("profiles: [{schedulerName: %s%s}]\nclientConnection: {qps: 5000, burst: 5000}\nextenders:\n", name, profile)
+	for _, question := range []struct{ url, verbs, mark string }{
+		{filter, "filterVerb: filter, preemptVerb: preempt", assayv1alpha1.MarkerResource},
+		{score, "prioritizeVerb: prioritize, weight: 5", assayv1alpha1.PreferenceMarkerResource},
+	} {
+		config += fmt.Sprintf("- {urlPrefix: %s, %s, nodeCacheCapable: true, httpTimeout: 1s,\n   managedResources: [{name: %s, ignoredByScheduler: true}]}\n",
+			question.url, question.verbs, question.mark)
+	}
+	if err := w.RunScheduler(t.Context(), name, []byte(config)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func bigNode(name string) *corev1.Node {
 	room := corev1.ResourceList{
 		corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("64"),

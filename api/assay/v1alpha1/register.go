@@ -39,8 +39,10 @@ const (
 	// FeaturesGenerationAnnotation on a Node changes whenever its effective features do, so that the scheduler looks again
 	// at pods that it could not place.
 	FeaturesGenerationAnnotation = GroupName + "/features-generation"
-	// MarkerResource is the extended resource that marks pods for an extender attached to the default scheduler.
-	MarkerResource = GroupName + "/features"
+	// MarkerResource and PreferenceMarkerResource are the extended resources that mark pods for an extender attached to the
+	// default scheduler: those for which it has to leave out nodes, and those for which it has to score them.
+	MarkerResource           = GroupName + "/features"
+	PreferenceMarkerResource = GroupName + "/preferences"
 	// SchedulingLabel on a Namespace says that NodeFeatureSchedulingPolicies apply to its pods, with the value below.
 	SchedulingLabel        = GroupName + "/scheduling"
 	SchedulingLabelEnabled = "enabled"
