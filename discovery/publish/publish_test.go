@@ -289,6 +289,58 @@ func TestBudgetGivesUpWhatIsRarelyAskedFor(t *testing.T) {
 	}
 }
 
+// TestCoreIsPublishedWhateverElseThereIs is about hosts that have too much of one thing.
+func TestCoreIsPublishedWhateverElseThereIs(t *testing.T) {
+	devices := func(n int, attributes func(i int) map[string]string) nfdv1alpha1.InstanceFeatureSet {
+		list := make([]nfdv1alpha1.InstanceFeature, n)
+		for i := range list {
+			list[i].Attributes = attributes(i)
+		}
+		return nfdv1alpha1.InstanceFeatureSet{Elements: list}
+	}
+	functions := devices(10_000, func(i int) map[string]string {
+		return map[string]string{"class": "0200", "vendor": "8086", "device": "1889", "address": fmt.Sprintf("0000:%04x:00.0", i)}
+	})
+	interfaces := devices(5_000, func(i int) map[string]string {
+		return map[string]string{"name": fmt.Sprintf("veth%d", i), "operstate": "up", "speed": "10000"}
+	})
+	options := nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{}}
+	for i := range 100_000 {
+		options.Elements[fmt.Sprintf("OPTION_%d", i)] = "y"
+	}
+	for name, tc := range map[string]struct {
+		add     func(*nfdv1alpha1.Features)
+		dropped []string
+	}{
+		"Functions":  {func(f *nfdv1alpha1.Features) { f.Instances["pci.device"] = functions }, []string{"pci.device"}},
+		"Interfaces": {func(f *nfdv1alpha1.Features) { f.Instances["network.virtual"] = interfaces }, []string{"network.virtual"}},
+		"Options":    {func(f *nfdv1alpha1.Features) { f.Attributes["kernel.config"] = options }, []string{"kernel.config"}},
+		"All": {func(f *nfdv1alpha1.Features) {
+			f.Instances["pci.device"], f.Instances["network.virtual"], f.Attributes["kernel.config"] = functions, interfaces, options
+		}, []string{"kernel.config", "network.virtual", "pci.device"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := content("6.1", "AVX")
+			if c.Features.Instances == nil {
+				c.Features.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{}
+			}
+			tc.add(&c.Features)
+			s := newServer(t)
+			mustPublish(t, newPublisher(t, s, n1, nil), c)
+			object := s.get(own)
+			if data, err := json.Marshal(object); err != nil || len(data) > DefaultMaxBytes+4096 { // and the metadata
+				t.Errorf("the object has %d bytes (%v)", len(data), err)
+			}
+			if got := object["metadata"].(map[string]any)["annotations"].(map[string]any)[DroppedFeaturesAnnotation]; got != strings.Join(tc.dropped, ",") {
+				t.Errorf("it says that %v is left out, want %v", got, tc.dropped)
+			}
+			if _, ok := object["spec"].(map[string]any)["features"].(map[string]any)["flags"].(map[string]any)["cpu.cpuid"]; !ok {
+				t.Error("the core was given up too")
+			}
+		})
+	}
+}
+
 func TestBudgetMeasuresWhatIsSent(t *testing.T) {
 	c := content("6.1 <\"\\\x01>", "AVX")
 	spec := canonical(c)
