@@ -157,6 +157,31 @@ func TestCutsOffClientsThatNeverReadTheirAnswer(t *testing.T) {
 	})
 }
 
+// Each of them was promised the memory of a large request, of which there is not enough for all at once.
+func TestForgetsClientsThatHangUp(t *testing.T) {
+	for name, begin := range map[string]string{
+		"in headers":      "POST /filter HTTP/1.1\r\nHost: x\r\nX-",
+		"in the body":     "POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n{",
+		"in a chunk":      "POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n{",
+		"when it answers": "POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			serveSlowly(t, plain, func(t *testing.T, p *pipes) {
+				for range 50 {
+					c := p.dial()
+					if _, err := io.WriteString(c, begin); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait() // it waits for more, or is stuck in its answer
+					c.Close()
+				}
+				synctest.Wait()
+				answered(t, p)
+			})
+		})
+	}
+}
+
 func TestCutsOffClientsThatNeverShakeHands(t *testing.T) {
 	options := func(t *testing.T) extender.Options { return newAuthority(t).options(t) }
 	serveSlowly(t, options, func(t *testing.T, p *pipes) {

@@ -64,6 +64,7 @@ type Preference struct {
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.matchingNodes`
 // +kubebuilder:printcolumn:name="Satisfiable",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].message`
 type NodeFeatureRequest struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -137,6 +138,7 @@ const (
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.matchingNodes`
 // +kubebuilder:printcolumn:name="Satisfiable",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].message`
 type NodeFeatureSchedulingPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
