@@ -153,7 +153,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 			if !c.Scheduling {
 				return nil
 			}
-			return request.Add(mgr, request.Options{Gather: c.Gather(), Namespaces: c.Sources.Namespaces, Rules: reg, Pods: true})
+			return request.Add(mgr, request.Options{Gather: c.Gather(), Namespaces: c.Sources.Namespaces, Rules: reg, Grace: c.Grace, Pods: true})
 		},
 		func() error { return orphan.Add(mgr, c.Orphans) },
 		func() error { return health(mgr, reg, watchdog) },

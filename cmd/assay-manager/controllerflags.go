@@ -29,8 +29,6 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 	f.toggle(flags, "no-publish", "evaluate and report, and write nothing on Nodes", toBool(func(s *settings) *bool { return &s.NoPublish }))
 	f.setting(flags, "resync-period", "how often all nodes are looked at without any reason; 0: never (default 1h)",
 		toDuration(func(s *settings) *duration { return &s.ResyncPeriod }))
-	f.setting(flags, "removal-grace-period", "how long labels outlive their worker's NodeFeature (default 10m)",
-		toDuration(func(s *settings) *duration { return &s.RemovalGracePeriod }))
 	f.setting(flags, "gc-interval", "how often NodeFeatures without a Node are looked for; 0: never (default 1h)",
 		toDuration(func(s *settings) *duration { return &s.GcInterval }))
 	f.setting(flags, "nfd-api-parallelism", "how many nodes are worked on at once (default 10)", func(s *settings, text string) (err error) {

@@ -106,7 +106,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	}
 	view, known := fleet.New(), asks.New(same.Rules)
 	follower := follow.New(view, follow.Options{
-		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Leases: f.leases,
+		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Leases: f.leases, Grace: same.Grace,
 	})
 	options, err := f.serving(mgr)
 	if err != nil {

@@ -76,7 +76,7 @@ func startExtender(t *testing.T, c *cluster.Cluster, through string, env []strin
 // startExtenderIn starts an extender whose own namespace is a certain one.
 func startExtenderIn(t *testing.T, c *cluster.Cluster, namespace, through string, env []string, args ...string) *asking {
 	t.Helper()
-	e := &asking{cluster: c, name: "extender-" + strings.ToLower(t.Name()), address: freeAddress(t)}
+	e := &asking{cluster: c, name: "extender-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), address: freeAddress(t)}
 	k := testkit.Client(t, c.User)
 	user, err := c.NewUser(e.name)
 	if err != nil {
@@ -254,5 +254,38 @@ func TestExtenderThatEndsAnswersForAWhile(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// While the controller keeps the labels of a node whose worker is being replaced, the extender keeps what pods may ask for.
+func TestExtenderKnowsFeaturesAsLongAsLabelsStay(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	for grace, want := range map[string]int{"10m": 1, "0s": 0} {
+		t.Run(grace, func(t *testing.T) {
+			own := testkit.Namespace(t, k)
+			testkit.Node(t, k, "replaced")
+			testkit.Node(t, k, "witness")
+			e := startExtenderIn(t, c, own, "", nil, "--removal-grace-period="+grace)
+			has := func(flag, node string, want int) {
+				t.Helper()
+				testkit.Eventually(t, fmt.Sprintf("%s is known: %d", node, want), func(context.Context) error {
+					got, err := e.filter(fmt.Sprintf("matchFeatures: [{feature: cpu.cpuid, matchExpressions: {%s: {op: Exists}}}]", flag), node)
+					if err != nil || len(*got.NodeNames) != want {
+						return fmt.Errorf("got %+v (%w)", got, err)
+					}
+					return nil
+				})
+			}
+			feature := flagsOf(own, "replaced", "sealed")
+			testkit.Create(t, k, feature)
+			has("sealed", "replaced", 1)
+			if err := k.Delete(t.Context(), feature); err != nil {
+				t.Fatal(err)
+			}
+			testkit.Create(t, k, flagsOf(own, "witness", "later")) // what it has heard of, comes after the deletion
+			has("later", "witness", 1)
+			has("sealed", "replaced", want)
+		})
 	}
 }

@@ -60,7 +60,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 	}
 	view, known := fleet.New(), asks.New(o.Rules)
 	follower := follow.New(view, follow.Options{
-		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(),
+		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Grace: same.Grace,
 	})
 	exact := &labelCache{registry: assembled.Registry()}
 	o.Scheduling = &webhook.Scheduling{

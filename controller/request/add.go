@@ -46,6 +46,8 @@ type Options struct {
 	Namespaces labels.Selector
 	// Rules are those of the cluster.
 	Rules *assembly.Registry
+	// Grace is how long what a worker has published outlives its object, as of controller/node.
+	Grace time.Duration
 	// Pods has running pods watched, to tell of those whose node has lost what they ask for.
 	Pods bool
 }
@@ -68,7 +70,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	view, known := fleet.New(), asks.New(opt.Rules.Options())
 	changed := make(chan event.GenericEvent, 1)
 	watch := newWatch(view, known, recorder(mgr))
-	follower := follow.New(view, follow.Options{Gather: opt.Gather, Namespaces: opt.Namespaces, Rules: opt.Rules, OnChange: func(node string) {
+	follower := follow.New(view, follow.Options{Gather: opt.Gather, Namespaces: opt.Namespaces, Rules: opt.Rules, Grace: opt.Grace, OnChange: func(node string) {
 		watch.touch(node)
 		select {
 		case changed <- event.GenericEvent{Object: &assayv1alpha1.NodeFeatureRequest{}}:

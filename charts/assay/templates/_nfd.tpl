@@ -89,6 +89,7 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- with $c.defaultScope }}{{ $args = append $args (printf "--default-scope=%s" .) }}{{ end -}}
 {{- with $c.defaultNodeScope }}{{ $args = append $args (printf "--default-node-scope=%s" .) }}{{ end -}}
 {{- if $c.builtInRules }}{{ $args = append $args "--built-in-rules=/etc/assay/rules" }}{{ end -}}
+{{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
 {{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
 {{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
 {{- range $name, $on := .Values.featureGates | default dict }}{{ $args = append $args (printf "--feature-gates=%s=%t" $name $on) }}{{ end -}}
@@ -103,7 +104,6 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- with $c.failTaint }}{{ $args = append $args (printf "--fail-taint=%s" .) }}{{ end -}}
 {{- if and .Values.scheduling.enabled (not (hasKey (.Values.featureGates | default dict) "FeatureScheduling")) }}{{ $args = append $args "--feature-gates=FeatureScheduling=true" }}{{ end -}}
 {{- with $c.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
-{{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
 {{- with $c.nfdApiParallelism }}{{ $args = append $args (printf "--nfd-api-parallelism=%d" (int .)) }}{{ end -}}
 {{- with (.Values.gc | default dict).interval }}{{ $args = append $args (printf "--gc-interval=%s" .) }}{{ end -}}
 {{- toYaml $args -}}

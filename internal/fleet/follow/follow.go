@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +34,11 @@ type Options struct {
 	// Leases says that publishers keep a Lease of their node's name in Assay's namespace: features count as seen when it was
 	// renewed. Those of nodes without one, and all of them otherwise, count as seen as long as the Node is ready.
 	Leases bool
+	// Grace is how long what a worker has published goes on counting after its object has vanished without its Node, as of the
+	// controller, which keeps the labels meanwhile; 0: not at all.
+	Grace time.Duration
+	// Clock is what that is measured by; nil: the real one.
+	Clock clock.Clock
 	// OnChange, if set, is called with the name of each node of which something has changed, and without one when it may be
 	// any node. It must be quick.
 	OnChange func(node string)
@@ -50,16 +56,21 @@ type Follower struct {
 	of       map[types.NamespacedName]string                       // the node of each
 	renewed  map[string]int64                                      // by name of the Lease
 	trusted  map[string]bool                                       // namespaces, if only some count
+	lost     map[types.NamespacedName]time.Time                    // workers' objects that have vanished and still count, and since when
 
 	dirty chan struct{} // holds an element if the rules may have changed
+	loses chan struct{} // holds an element if something has been lost
 }
 
 // New returns a Follower that follows nothing yet.
 func New(v *fleet.View, opt Options) *Follower {
+	if opt.Clock == nil {
+		opt.Clock = clock.RealClock{}
+	}
 	f := &Follower{
 		view: v, opt: opt, nodes: map[string]*corev1.Node{}, features: map[string]map[types.NamespacedName]*feed.NodeFeature{},
 		of: map[types.NamespacedName]string{}, renewed: map[string]int64{}, trusted: map[string]bool{},
-		dirty: make(chan struct{}, 1),
+		lost: map[types.NamespacedName]time.Time{}, dirty: make(chan struct{}, 1), loses: make(chan struct{}, 1),
 	}
 	if opt.Rules != nil {
 		opt.Rules.OnChange(func() {
@@ -150,24 +161,40 @@ func (f *Follower) Sync(ctx context.Context, c cache.Cache) error {
 	return nil
 }
 
-// Run shows the View rules that have changed until the context ends.
+// Run shows the View rules that have changed, and forgets what was lost long enough ago, until the context ends.
 func (f *Follower) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-f.dirty:
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(assembly.Settle):
-		}
-		f.mu.Lock()
-		f.link()
-		f.mu.Unlock()
-		f.changed("")
+	for ctx.Err() == nil {
+		f.wait(ctx, f.expire())
 	}
+	return nil
+}
+
+// wait returns once something may have to be done, and at the latest after a time; 0: any.
+func (f *Follower) wait(ctx context.Context, most time.Duration) {
+	var due <-chan time.Time
+	if most > 0 {
+		timer := f.opt.Clock.NewTimer(most)
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-f.loses:
+		return
+	case <-due:
+		return
+	case <-f.dirty:
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(assembly.Settle):
+	}
+	f.mu.Lock()
+	f.link()
+	f.mu.Unlock()
+	f.changed("")
 }
 
 func (f *Follower) changed(node string) {
@@ -186,6 +213,11 @@ func (f *Follower) putNode(n *corev1.Node) {
 
 func (f *Follower) dropNode(name string) {
 	f.mu.Lock()
+	for key := range f.features[name] {
+		if _, lost := f.lost[key]; lost { // its Node is gone too
+			f.detach(key, name)
+		}
+	}
 	delete(f.nodes, name)
 	f.view.Remove(name)
 	f.mu.Unlock()
@@ -196,10 +228,11 @@ func (f *Follower) putFeature(nf *feed.NodeFeature) {
 	key := client.ObjectKeyFromObject(nf)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	name := nf.NodeName()
 	if nf.Spec.Features.Err != nil || nf.DeletionTimestamp != nil && len(nf.Finalizers) == 0 {
-		name = ""
+		f.lose(key)
+		return
 	}
+	name := nf.NodeName()
 	if before, ok := f.of[key]; ok && before != name {
 		f.detach(key, before)
 	}
@@ -211,6 +244,7 @@ func (f *Follower) putFeature(nf *feed.NodeFeature) {
 		f.features[name] = map[types.NamespacedName]*feed.NodeFeature{}
 	}
 	f.features[name][key] = nf
+	delete(f.lost, key)
 	f.update(name)
 	f.changed(name)
 }
@@ -218,15 +252,51 @@ func (f *Follower) putFeature(nf *feed.NodeFeature) {
 func (f *Follower) dropFeature(nf *feed.NodeFeature) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := client.ObjectKeyFromObject(nf)
-	if name, ok := f.of[key]; ok {
+	f.lose(client.ObjectKeyFromObject(nf))
+}
+
+// lose forgets a NodeFeature, at once or, if it is the worker's own and its Node exists, after a while: the controller keeps the
+// labels that long, and a pod that asks for what they say would not be placed. It needs the lock.
+func (f *Follower) lose(key types.NamespacedName) {
+	name, ok := f.of[key]
+	if !ok {
+		return
+	}
+	if f.opt.Grace <= 0 || f.nodes[name] == nil || !f.opt.Gather.Own(f.features[name][key]) {
 		f.detach(key, name)
 		f.changed(name)
+		return
 	}
+	if _, already := f.lost[key]; already {
+		return
+	}
+	f.lost[key] = f.opt.Clock.Now()
+	select {
+	case f.loses <- struct{}{}:
+	default: // all that were lost are looked at
+	}
+}
+
+// expire forgets what was lost long enough ago, and says when to look again; 0: nothing is lost.
+func (f *Follower) expire() (again time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, since := range f.lost {
+		left := f.opt.Grace - f.opt.Clock.Since(since)
+		if left <= 0 {
+			name := f.of[key]
+			f.detach(key, name)
+			f.changed(name)
+		} else if again == 0 || left < again {
+			again = left
+		}
+	}
+	return again
 }
 
 func (f *Follower) detach(key types.NamespacedName, node string) {
 	delete(f.of, key)
+	delete(f.lost, key)
 	delete(f.features[node], key)
 	if len(f.features[node]) == 0 {
 		delete(f.features, node)
