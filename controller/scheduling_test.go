@@ -35,8 +35,14 @@ spec: {required: {matchFeatures: [{feature: test.attr, matchExpressions: {a: {op
 	}
 	becomes(w, request, "no node has it", satisfiable(metav1.ConditionFalse))
 	m.stop()
-	w.start(scheduling)
+	m = w.start(scheduling)
 	change(w, f, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Features.Attributes["test.attr"].Elements["a"] = "2" })
 	becomes(w, n, "the annotation changes", func(n *corev1.Node) bool { return n.Annotations[key] != before })
 	becomes(w, request, "the node has it", satisfiable(metav1.ConditionTrue))
+	m.stop()
+	w.start(func(c *controller.Config) { c.Scheduling = false })
+	becomes(w, n, "the annotation goes with the feature gate", func(n *corev1.Node) bool {
+		_, there := n.Annotations[key]
+		return !there
+	})
 }

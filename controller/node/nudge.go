@@ -9,6 +9,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/rules/plan"
 )
 
 // nudgeEvery is how often a Node is written only because its features have changed. A feature that changes ten times a second
@@ -16,12 +17,16 @@ import (
 const nudgeEvery = 10 * time.Second
 
 // nudge returns what the annotation says by which schedulers notice that features of a node have changed, and when to look
-// again if it has to wait; empty: it is not wanted.
+// again if it has to wait; empty: nothing is to be changed.
 //
 // A pod that the extender has rejected is tried again when something happens to a Node, else after five minutes. A change of a
 // NodeFeature is nothing that a scheduler hears of. The value is made of the objects alone, so that a restart writes nothing.
 func (r *Reconciler) nudge(node *corev1.Node, features []*feed.NodeFeature, known *memo) (value string, again time.Duration) {
 	if !r.nudges {
+		// It was wanted once. Before the first write only: another instance may want it still, and would write it again.
+		if known.written == "" {
+			return plan.NoGeneration, 0
+		}
 		return "", 0
 	}
 	h := fnv.New64a()

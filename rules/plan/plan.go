@@ -39,9 +39,12 @@ type Desired struct {
 	// rule can write and no record needs to list.
 	Failed string
 	// Generation changes with the features of the node; it goes into an annotation like Failed. Empty: the annotation stays as
-	// it is.
+	// it is; NoGeneration: it goes.
 	Generation string
 }
+
+// NoGeneration as a generation takes the annotation off.
+const NoGeneration = "none"
 
 // Policy says what a plan may do.
 type Policy struct {
@@ -118,7 +121,11 @@ func Compute(state State, want Desired, policy Policy) *Plan {
 	p.compare(Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
 	p.compareTaints(want.Taints)
 	p.mark(assayv1alpha1.FailedAnnotation, want.Failed)
-	if want.Generation != "" {
+	switch want.Generation {
+	case "":
+	case NoGeneration:
+		p.mark(assayv1alpha1.FeaturesGenerationAnnotation, "")
+	default:
 		p.mark(assayv1alpha1.FeaturesGenerationAnnotation, want.Generation)
 	}
 	slices.SortFunc(p.Steps, compareSteps)
