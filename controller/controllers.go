@@ -45,6 +45,8 @@ type Config struct {
 	DryRun    bool
 	Grace     time.Duration
 	Budget    budget.Budget
+	// Evictions set the pace of taints that evict pods.
+	Evictions budget.Evictions
 	// Parallel is how many nodes are worked on at once.
 	Parallel int
 	// Resync is how often all nodes are looked at without any reason; 0: never.
@@ -139,7 +141,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 			return node.Add(mgr, node.Options{
 				Registry: reg, Tally: counts, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,
 				Gather: c.Gather(), Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace,
-				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Watchdog: watchdog,
+				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
 				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling,
 			})
 		},

@@ -48,6 +48,8 @@ type settings struct {
 	// RemovalGracePeriod is how long labels outlive their worker's NodeFeature.
 	RemovalGracePeriod duration
 	RemovalBudget      removalBudget
+	// NoExecuteBudget is how fast and how far nodes get taints that evict pods; without "every" there are no bounds, as in NFD.
+	NoExecuteBudget noExecuteBudget
 	// MaskSecrets is always, sensitive or never; MaskedElements are what is masked.
 	MaskSecrets    string
 	MaskedElements []string
@@ -86,6 +88,12 @@ type removalBudget struct {
 	Hold   duration
 }
 
+type noExecuteBudget struct {
+	Every, Canary duration
+	Share         float64
+	OneZone       bool
+}
+
 // pattern is a regular expression; nil if it was never set.
 type pattern struct{ *regexp.Regexp }
 
@@ -113,6 +121,7 @@ func defaults() *settings {
 		Restrictions:       restrictions{AllowOverwrite: true},
 		RemovalGracePeriod: duration(node.DefaultGrace),
 		RemovalBudget:      removalBudget{b.Nodes, b.Share, duration(b.Window), duration(b.Hold)},
+		NoExecuteBudget:    noExecuteBudget{Share: budget.DefaultShare, OneZone: true},
 		MaskSecrets:        string(rules.MaskAlways), AllowFail: true,
 		GcInterval: duration(orphan.DefaultInterval), GcGracePeriod: duration(orphan.DefaultGrace),
 		FeatureGates: map[string]bool{gateGroups: true},
@@ -173,6 +182,9 @@ func (s *settings) check() (errs []error) {
 	}
 	if s.RemovalBudget.Nodes < 0 || s.RemovalBudget.Share < 0 || s.RemovalBudget.Share > 1 {
 		errs = append(errs, errors.New("removalBudget: nodes must not be negative, and share lies between 0 and 1"))
+	}
+	if b := s.NoExecuteBudget; b.Every < 0 || b.Canary < 0 || b.Share < 0 || b.Share > 1 {
+		errs = append(errs, errors.New("noExecuteBudget: every and canary must not be negative, and share lies between 0 and 1"))
 	}
 	switch rules.MaskMode(s.MaskSecrets) {
 	case rules.MaskAlways, rules.MaskNever, rules.MaskSensitive:
@@ -240,6 +252,10 @@ func (f *controllerFlags) config(s *settings) controller.Config {
 		Budget: budget.Budget{
 			Nodes: s.RemovalBudget.Nodes, Share: s.RemovalBudget.Share,
 			Window: time.Duration(s.RemovalBudget.Window), Hold: time.Duration(s.RemovalBudget.Hold),
+		},
+		Evictions: budget.Evictions{
+			Every: time.Duration(s.NoExecuteBudget.Every), Canary: time.Duration(s.NoExecuteBudget.Canary),
+			Share: s.NoExecuteBudget.Share, OneZone: s.NoExecuteBudget.OneZone,
 		},
 		Parallel:        s.NfdApiParallelism,
 		Resync:          time.Duration(s.ResyncPeriod),

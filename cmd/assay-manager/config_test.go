@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+
+	"github.com/assay-project/assay/controller/budget"
 )
 
 // parse runs the controller's command line up to the point where it would talk to a cluster.
@@ -90,6 +93,29 @@ func TestDefaultsAreThoseOfNFD(t *testing.T) {
 	}
 }
 
+// A pace for taints that evict pods is set by one key; the others have defaults.
+func TestEvictionsHaveNoBoundsUnlessTold(t *testing.T) {
+	for file, want := range map[string]budget.Evictions{
+		"":                                {Share: 0.05, OneZone: true},
+		"noExecuteBudget: {every: 10s}\n": {Every: 10 * time.Second, Share: 0.05, OneZone: true},
+		"noExecuteBudget: {every: 1m, canary: 1h, share: 0.2, oneZone: false}\n": {Every: time.Minute, Canary: time.Hour, Share: 0.2},
+	} {
+		f, _, _ := parse(t, file)
+		s, warnings, err := f.load()
+		if err != nil || len(warnings) > 0 {
+			t.Fatal(err, warnings)
+		}
+		got := f.config(s).Evictions
+		if got != want {
+			t.Errorf("%q: %+v, want %+v", file, got, want)
+		}
+		free, _ := budget.NewGate(got, clock.RealClock{}).Allow("", nil)
+		if bounded := file != ""; free == bounded {
+			t.Errorf("%q: let through at once: %v", file, free)
+		}
+	}
+}
+
 // The chart's probes and monitors name these ports.
 func TestPortsOfHealthAndMetrics(t *testing.T) {
 	f, _, _ := parse(t, "")
@@ -127,6 +153,7 @@ func TestWrongConfigurationIsRefusedWithItsPlace(t *testing.T) {
 		"Selector":       {"restrictions:\n  nodeFeatureNamespaceSelector: {matchLabel: {a: b}}\n", []string{":2:33: restrictions.nodeFeatureNamespaceSelector: must be a label selector"}},
 		"Operator":       {"restrictions:\n  nodeFeatureNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}\n", []string{"Like"}},
 		"Twice":          {"noPublish: true\nNOPUBLISH: false\n", []string{":2:1: NOPUBLISH: is there twice"}},
+		"EvictsTooMany":  {"noExecuteBudget: {every: 10s, share: 5}\n", []string{"noExecuteBudget: every and canary must not be negative, and share lies between 0 and 1"}},
 		"NegativePage":   {"informerPageSize: -1\n", []string{"informerPageSize is -1; it must not be negative"}},
 		"Zero":           {"nfdApiParallelism: 0\n", []string{"nfdApiParallelism is 0; it must be at least 1"}},
 		"LeaderElection": {"leaderElection: {leaseDuration: 5s}\n", []string{"leaderElection: leaseDuration must exceed"}},

@@ -46,8 +46,10 @@ type Options struct {
 	// DryRun evaluates and reports, and writes nothing on Nodes.
 	DryRun bool
 	// Grace is how long what a vanished worker published goes on counting; 0: not at all, as in NFD.
-	Grace    time.Duration
-	Breaker  *budget.Breaker
+	Grace   time.Duration
+	Breaker *budget.Breaker
+	// Gate sets the pace of taints that evict pods.
+	Gate     *budget.Gate
 	Watchdog *Watchdog
 	Clock    clock.PassiveClock
 	// Parallel is how many nodes are worked on at once.
@@ -79,6 +81,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		dryRun:   opt.DryRun,
 		grace:    opt.Grace,
 		breaker:  opt.Breaker,
+		gate:     opt.Gate,
 		watchdog: opt.Watchdog,
 		view:     opt.View,
 		damper:   newDamper(opt.Clock),

@@ -16,6 +16,7 @@ import (
 // Without evidence nothing is removed: a node whose worker has published nothing since this process started keeps what it
 // has until the grace period is over. Removals that no change of rules explains are subject to the budget. Keys that flap
 // are left alone until they are quiet, and so are values that the API server refused, and keys that somebody else changes back.
+// Taints that evict pods go at their own pace.
 func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan, known *memo, generation int64, held time.Duration) (*plan.Plan, time.Duration) {
 	again := held
 	if held > 0 && known.own == nil && known.stranger {
@@ -36,6 +37,10 @@ func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan,
 		}
 		return refused
 	})
+	p, wait := r.evict(ctx, node, p, known)
+	if wait.Wait > 0 {
+		again = sooner(again, wait.Wait)
+	}
 	return r.settle(node, p, known, &again), again
 }
 

@@ -30,6 +30,7 @@ type memo struct {
 	nudged     time.Time      // when schedulers were last told of changed features
 	refusals   map[string]refusal
 
+	waits    string             // why a taint that evicts pods has to wait; empty: none has to
 	left     map[string]bool    // what the last pass left out although it was wished for; nil: nothing
 	unsure   bool               // the last pass failed, so that it is not known what is on the Node
 	fixing   []plan.Step        // what this pass puts right

@@ -36,6 +36,7 @@ type Reconciler struct {
 	dryRun   bool
 	grace    time.Duration
 	breaker  *budget.Breaker
+	gate     *budget.Gate
 	damper   *damper
 	watchdog *Watchdog
 	metrics  *metrics

@@ -29,6 +29,9 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 		if _, refused := known.refuses(s, now); refused {
 			complain(s, "the API server refuses it")
 		}
+		if known.waits != "" && evicts(s) {
+			complain(s, "it evicts pods, and has to wait: "+known.waits)
+		}
 		if _, contested := known.contested(s, now); contested {
 			complain(s, fmt.Sprintf("somebody else keeps changing it, and it is put right %d times in %s at most", contestLimit, contestWindow))
 		}

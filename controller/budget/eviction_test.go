@@ -1,0 +1,69 @@
+package budget
+
+import (
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// TestEvictionsGoOneByOne has all of 400 nodes wish for a taint, every second, for an hour.
+func TestEvictionsGoOneByOne(t *testing.T) {
+	const nodes = 400
+	for name, tc := range map[string]struct {
+		limits      Evictions
+		after       map[time.Duration]int // how many bear it then
+		zones       int                   // that bear it in the end
+		neverCloser time.Duration
+	}{
+		"NoBounds":   {Evictions{}, map[time.Duration]int{time.Second: nodes}, 4, 0},
+		"OneByOne":   {Evictions{Every: 10 * time.Second, Share: 1}, map[time.Duration]int{time.Minute: 6, 10 * time.Minute: 60, time.Hour: 360}, 4, 10 * time.Second},
+		"Share":      {Evictions{Every: 10 * time.Second, Share: 0.05}, map[time.Duration]int{time.Minute: 6, time.Hour: 20}, 4, 10 * time.Second},
+		"OneZone":    {Evictions{Every: 10 * time.Second, Share: 0.5, OneZone: true}, map[time.Duration]int{10 * time.Minute: 60, time.Hour: nodes / 4}, 1, 10 * time.Second},
+		"Canary":     {Evictions{Every: 10 * time.Second, Share: 1, Canary: 30 * time.Minute}, map[time.Duration]int{30 * time.Minute: 1, 31 * time.Minute: 7}, 4, 10 * time.Second},
+		"OneAtLeast": {Evictions{Every: time.Second, Share: 0}, map[time.Duration]int{time.Hour: 1}, 1, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
+			start, last := clock.Now(), time.Time{}
+			gate := NewGate(tc.limits, clock)
+			bears := map[int]bool{}
+			zone := func(node int) string { return []string{"a", "b", "c", "d"}[node%4] }
+			fleet := func() Fleet {
+				f := Fleet{Nodes: nodes}
+				for node := range bears {
+					f.Zones = append(f.Zones, zone(node))
+				}
+				return f
+			}
+			for range 3601 {
+				for node := range nodes {
+					if bears[node] {
+						continue
+					}
+					ok, held := gate.Allow(zone(node), fleet)
+					if ok == (held != Held{}) {
+						t.Fatalf("allowed %v, and held %v", ok, held)
+					}
+					if ok {
+						if since := clock.Now().Sub(last); since < tc.neverCloser {
+							t.Fatalf("two nodes within %s", since)
+						}
+						bears[node], last = true, clock.Now()
+					}
+				}
+				if want, ok := tc.after[clock.Now().Sub(start)]; ok && len(bears) != want {
+					t.Errorf("%d nodes after %s, want %d", len(bears), clock.Now().Sub(start), want)
+				}
+				clock.SetTime(clock.Now().Add(time.Second))
+			}
+			zones := map[string]bool{}
+			for _, zone := range fleet().Zones {
+				zones[zone] = true
+			}
+			if len(zones) != tc.zones {
+				t.Errorf("nodes of %d zones, want %d", len(zones), tc.zones)
+			}
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// evict holds taints back that evict pods, as far as the administrator has set a pace for them. Everything else is written.
+func (r *Reconciler) evict(ctx context.Context, node *corev1.Node, p *plan.Plan, known *memo) (*plan.Plan, budget.Held) {
+	if r.dryRun || !slices.ContainsFunc(p.Steps, evicts) || r.bears(node) {
+		known.waits = ""
+		return p, budget.Held{}
+	}
+	ok, held := r.gate.Allow(node.Labels[corev1.LabelTopologyZone], func() budget.Fleet { return r.evicted(ctx) })
+	if ok {
+		known.waits = ""
+		return p, held
+	}
+	if known.waits == "" {
+		r.events.Eventf(node, corev1.EventTypeWarning, "EvictionHeld", "a taint that evicts pods has to wait: %s", held.Why)
+	}
+	known.waits = held.Why
+	return p.Without(evicts), held
+}
+
+// evicts reports whether a step gives the node a taint for which pods that run have to leave.
+func evicts(s plan.Step) bool {
+	return s.Kind == plan.Taint && s.Op == plan.Add && strings.HasSuffix(s.Key, ":"+string(corev1.TaintEffectNoExecute))
+}
+
+// bears reports whether a node has a taint of ours that evicts pods.
+func (r *Reconciler) bears(node *corev1.Node) bool {
+	ours := plan.ParseTaints(node.Annotations[r.policy.Record.Taints()])
+	return slices.ContainsFunc(node.Spec.Taints, func(have corev1.Taint) bool {
+		return have.Effect == corev1.TaintEffectNoExecute && slices.ContainsFunc(ours, func(t corev1.Taint) bool { return have.MatchTaint(&t) })
+	})
+}
+
+// evicted looks which nodes bear such taints.
+func (r *Reconciler) evicted(ctx context.Context) budget.Fleet {
+	var list corev1.NodeList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return budget.Fleet{} // only before the cache has started
+	}
+	fleet := budget.Fleet{Nodes: len(list.Items)}
+	for i := range list.Items {
+		if r.bears(&list.Items[i]) {
+			fleet.Zones = append(fleet.Zones, list.Items[i].Labels[corev1.LabelTopologyZone])
+		}
+	}
+	return fleet
+}
