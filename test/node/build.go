@@ -32,6 +32,12 @@ const pauseImage = "docker.io/assay-test/pause:1"
 
 // build compiles all that the test runs. What was built before comes from Go's build cache.
 func build(ctx context.Context, dir string) error {
+	// The Makefile's flags, for who starts this program without it: with others everything would be compiled once more.
+	for name, value := range map[string]string{"CGO_ENABLED": "0", "GOFLAGS": "-trimpath -buildvcs=false"} {
+		if _, set := os.LookupEnv(name); !set {
+			_ = os.Setenv(name, value) // fails for bad names only
+		}
+	}
 	root, err := kube.Root()
 	if err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -141,106 +140,13 @@ func rollback(ctx context.Context, s *story) error {
 		if _, err := s.show(ctx, "helm", "rollback", release, "1", "--namespace="+namespace, "--wait", "--timeout="+helmTimeout); err != nil {
 			return err
 		}
-		_, err := s.show(ctx, "helm", "history", release, "--namespace="+namespace)
-		return err
-	})
-}
-
-// pod asks for a feature by an annotation.
-func pod(name, scheduler, feature, element string) string {
-	return fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata:
-  name: %s
-  namespace: default
-  annotations:
-    assay.dev/required-features: |
-      matchFeatures:
-      - feature: %s
-        matchExpressions: {%s: {op: Exists}}
-spec:
-  schedulerName: %s
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: pause, image: %q, imagePullPolicy: Never}
-`, name, feature, element, scheduler, pauseImage)
-}
-
-// schedule asks for what this node has, and for what no node has.
-func schedule(ctx context.Context, s *story) error {
-	began := time.Now()
-	if _, err := s.showInput(ctx, pod("wants-kernel", "assay", "kernel.version", "major"), "kubectl", "apply", "-f", "-"); err != nil {
-		return err
-	}
-	if _, err := s.show(ctx, "kubectl", "wait", "pod/wants-kernel", "-n", "default", "--for=condition=Ready", "--timeout="+helmTimeout); err != nil {
-		return err
-	}
-	s.figure("a pod that asks for a feature ran %.1f s after it was applied", time.Since(began).Seconds())
-	if _, err := s.KubectlInput(ctx, pod("wants-more", "assay", "cpu.cpuid", "NOSUCHFLAG"), "apply", "-f", "-"); err != nil {
-		return err
-	}
-	err := cluster.WaitFor(ctx, "the event of the pod that no node can take", func(ctx context.Context) error {
-		events, err := s.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=wants-more,reason=FailedScheduling"})
-		if err != nil {
+		if _, err := s.show(ctx, "helm", "history", release, "--namespace="+namespace); err != nil {
 			return err
 		}
-		for _, event := range events.Items {
-			if strings.Contains(event.Message, "cpu.cpuid") {
-				s.note("%s", event.Message)
-				return nil
-			}
-		}
-		return errors.New("there is none that names the feature")
+		// Helm did not make them, so it does not delete them.
+		_, err := s.Kubectl(ctx, append([]string{"delete", "secret", "-n", namespace, "--ignore-not-found"}, extenderSecrets...)...)
+		return err
 	})
-	if err != nil {
-		return err
-	}
-	_, err = s.Kubectl(ctx, "delete", "pod", "-n", "default", "wants-kernel", "wants-more", "--wait")
-	return err
-}
-
-const request = `
-apiVersion: assay.dev/v1alpha1
-kind: NodeFeatureRequest
-metadata: {name: kernel, namespace: default}
-spec:
-  required:
-    matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Exists}}}]
-`
-
-// ask leaves it to admission to find the scheduler of a pod, and to the controller to count nodes.
-func ask(ctx context.Context, s *story) error {
-	if _, err := s.show(ctx, "kubectl", "label", "namespace", "default", "assay.dev/scheduler=assay"); err != nil {
-		return err
-	}
-	if _, err := s.Kubectl(ctx, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "assay-scheduling"); err != nil {
-		return err
-	}
-	if _, err := s.showInput(ctx, request+"---"+pod("asks", "", "kernel.version", "major"), "kubectl", "apply", "-f", "-"); err != nil {
-		return err
-	}
-	if _, err := s.show(ctx, "kubectl", "wait", "pod/asks", "-n", "default", "--for=condition=Ready", "--timeout="+helmTimeout); err != nil {
-		return err
-	}
-	asks, err := s.client.CoreV1().Pods("default").Get(ctx, "asks", metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if asks.Spec.SchedulerName != "assay" || asks.Annotations["assay.dev/requirement-hash"] == "" {
-		return fmt.Errorf("the pod has the scheduler %s and the annotations %v", asks.Spec.SchedulerName, asks.Annotations)
-	}
-	if _, err := s.show(ctx, "kubectl", "wait", "nodefeaturerequest/kernel", "-n", "default", "--for=jsonpath={.status.matchingNodes}=1", "--timeout="+helmTimeout); err != nil {
-		return err
-	}
-	if _, err := s.Kubectl(ctx, "wait", "node/"+nodeName, `--for=jsonpath={.metadata.annotations.feature\.node\.kubernetes\.io/built-in}=true`, "--timeout="+helmTimeout); err != nil {
-		return fmt.Errorf("the built-in rule: %w", err)
-	}
-	if _, err := s.Kubectl(ctx, "label", "namespace", "default", "assay.dev/scheduler-"); err != nil {
-		return err
-	}
-	_, err = s.Kubectl(ctx, "delete", "-n", "default", "pod/asks", "nodefeaturerequest/kernel", "--wait")
-	return err
 }
 
 // uninstall removes the release and compares the Node with what it was before.

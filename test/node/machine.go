@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -202,33 +203,7 @@ func (m *machine) kubelet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := yaml.Marshal(map[string]any{
-		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",
-		"kind":                        "KubeletConfiguration",
-		"authentication":              map[string]any{"x509": map[string]any{"clientCAFile": m.path("cluster/pki/ca.crt")}, "anonymous": map[string]any{"enabled": false}},
-		"authorization":               map[string]any{"mode": "Webhook"},
-		"containerRuntimeEndpoint":    "unix://" + m.socket(),
-		"cgroupDriver":                "cgroupfs",
-		"cgroupRoot":                  "/" + cgroupName(m.dir),
-		"failCgroupV1":                false, // still in use, here among others
-		"failSwapOn":                  false,
-		"clusterDNS":                  []string{nodeIP},
-		"clusterDomain":               clusterDomain,
-		"podCIDR":                     podRange,
-		"resolvConf":                  "",
-		"registerNode":                true,
-		"staticPodPath":               "",
-		"readOnlyPort":                0,
-		"volumePluginDir":             m.path("volumeplugins"),
-		"podLogsDir":                  m.path(diskDir + "/podlogs"),
-		"nodeStatusUpdateFrequency":   "5s",
-		"evictionHard":                map[string]any{"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
-		"imageGCHighThresholdPercent": 100, // what was imported cannot be pulled again
-	})
-	if err != nil {
-		return err
-	}
-	file, err := m.write("kubelet.yaml", string(config))
+	file, err := m.configureKubelet(nil)
 	if err != nil {
 		return err
 	}
@@ -243,6 +218,40 @@ func (m *machine) kubelet(ctx context.Context) error {
 			return err
 		},
 	})
+}
+
+// configureKubelet writes the kubelet's configuration, with more reasons to evict pods than a lack of memory.
+func (m *machine) configureKubelet(evict map[string]string) (path string, err error) {
+	evictHard := map[string]string{"memory.available": "50Mi"}
+	maps.Copy(evictHard, evict)
+	config, err := yaml.Marshal(map[string]any{
+		"apiVersion":                       "kubelet.config.k8s.io/v1beta1",
+		"kind":                             "KubeletConfiguration",
+		"authentication":                   map[string]any{"x509": map[string]any{"clientCAFile": m.path("cluster/pki/ca.crt")}, "anonymous": map[string]any{"enabled": false}},
+		"authorization":                    map[string]any{"mode": "Webhook"},
+		"containerRuntimeEndpoint":         "unix://" + m.socket(),
+		"cgroupDriver":                     "cgroupfs",
+		"cgroupRoot":                       "/" + cgroupName(m.dir),
+		"failCgroupV1":                     false, // still in use, here among others
+		"failSwapOn":                       false,
+		"clusterDNS":                       []string{nodeIP},
+		"clusterDomain":                    clusterDomain,
+		"podCIDR":                          podRange,
+		"resolvConf":                       "",
+		"registerNode":                     true,
+		"staticPodPath":                    "",
+		"readOnlyPort":                     0,
+		"volumePluginDir":                  m.path("volumeplugins"),
+		"podLogsDir":                       m.path(diskDir + "/podlogs"),
+		"nodeStatusUpdateFrequency":        "5s",
+		"evictionHard":                     evictHard,
+		"evictionPressureTransitionPeriod": "1s",
+		"imageGCHighThresholdPercent":      100, // what was imported cannot be pulled again
+	})
+	if err != nil {
+		return "", err
+	}
+	return m.write("kubelet.yaml", string(config))
 }
 
 // proxy starts what makes the addresses of Services work.

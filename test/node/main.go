@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/assay-project/assay/test/cluster"
@@ -93,6 +94,10 @@ func outside(ctx context.Context, opt options) (err error) {
 	}
 	defer unlock()
 	opt.dir = dir
+	// What compilers and others leave when they are killed goes with the directory too.
+	if err := os.Setenv("TMPDIR", filepath.Join(dir, tempDir)); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
 	controllers := enabledControllers()
 	endGuard, err := guard(opt, controllers)
 	if err != nil {

@@ -64,7 +64,7 @@ func missingRoom(dir string) missing {
 		free := fs.Bavail * uint64(fs.Bsize)
 		// The kubelet counts in parts of a hundred, and is told to evict at one.
 		if free < diskNeeded || fs.Bavail < fs.Blocks/50 {
-			lacks = append(lacks, fmt.Sprintf("%s has %d MB left, and %d MB and 2 %% are needed; TMPDIR names another place", os.TempDir(), free>>20, diskNeeded>>20))
+			lacks = append(lacks, fmt.Sprintf("%s has %d MB left, and %d MB and 2 %% are needed; TMPDIR names another place", filepath.Dir(dir), free>>20, diskNeeded>>20))
 		}
 	}
 	data, err := os.ReadFile("/proc/meminfo")

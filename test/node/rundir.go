@@ -21,6 +21,8 @@ import (
 const (
 	runPrefix  = "assay-node-run-"
 	logsPrefix = "assay-node-logs-"
+	// tempDir is for temporary files of a run.
+	tempDir = "tmp"
 )
 
 // makeRunDir makes a directory that is locked for as long as this process lives.
@@ -29,6 +31,9 @@ func makeRunDir() (dir string, unlock func(), err error) {
 		return "", nil, err
 	}
 	lock, err := os.Open(dir)
+	if err == nil {
+		err = os.Mkdir(filepath.Join(dir, tempDir), 0o700)
+	}
 	if err == nil {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
@@ -113,7 +118,7 @@ func keepLogs(dir string) (string, bool) {
 	if _, err := os.Stat(filepath.Join(dir, "cluster/log")); errors.Is(err, fs.ErrNotExist) {
 		return "", false
 	}
-	to, err := os.MkdirTemp("", logsPrefix)
+	to, err := os.MkdirTemp(filepath.Dir(dir), logsPrefix)
 	if err != nil {
 		return "", false
 	}

@@ -58,6 +58,7 @@ var steps = []step{
 	{"the API server is killed and comes back", restartAPIServer},
 	{"helm upgrade with other values, and no label flaps", upgrade},
 	{"the second scheduler places pods by features", schedule},
+	{"the second scheduler asks an extender behind a Service, over TLS", behindService},
 	{"admission finds the scheduler of pods that ask, and requests are counted", ask},
 	{"no part lacks a permission", permitted},
 	{"helm rollback, and no label flaps", rollback},

@@ -201,7 +201,7 @@ func permitted(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	for _, component := range []string{"worker", "controller", "webhook", "scheduler"} {
+	for _, component := range []string{"worker", "controller", "webhook", "scheduler", "extender"} {
 		out, err := s.Kubectl(ctx, "logs", "-n", namespace, "-l", "app.kubernetes.io/component="+component, "--prefix", "--tail=-1", "--all-containers")
 		if err != nil {
 			return err

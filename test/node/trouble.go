@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"golang.org/x/sys/unix"
@@ -50,19 +52,30 @@ func restartAPIServer(ctx context.Context, s *story) error {
 
 // allReadyAgain waits until all pods of the release are ready, however often they were started.
 func (s *story) allReadyAgain(ctx context.Context) error {
+	for _, workload := range []string{"daemonset/" + release + "-worker", "deployment/" + release + "-controller", "deployment/" + release + "-webhook"} {
+		if _, err := s.Kubectl(ctx, "rollout", "status", "-n", namespace, workload, "--timeout="+helmTimeout); err != nil {
+			return err
+		}
+	}
 	return cluster.WaitFor(ctx, "pods of the release", func(ctx context.Context) error {
 		pods, err := s.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + release})
 		if err != nil {
 			return err
 		}
 		for i := range pods.Items {
-			for _, container := range pods.Items[i].Status.ContainerStatuses {
-				if !container.Ready {
-					return fmt.Errorf("%s is not ready", pods.Items[i].Name)
-				}
+			p := &pods.Items[i]
+			ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded // as evicted ones have
+			if !ended && !isReady(p) {
+				return fmt.Errorf("%s is not ready", p.Name)
 			}
 		}
 		return nil
+	})
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
@@ -250,14 +263,14 @@ func killController(ctx context.Context, s *story) error {
 }
 
 // fullDisk fills the file system that pods and their logs are on. Whoever runs has nothing to write there: labels change, and
-// rules are reviewed.
+// rules are reviewed. Then the kubelet evicts pods, as it does by default, and the labels stay until they are back.
 func fullDisk(ctx context.Context, s *story) error {
-	const filler = diskDir + "/filler"
-	if err := fill(s.path(filler)); err != nil {
+	filler := s.path(diskDir + "/filler")
+	if err := fill(filler); err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(s.path(filler)) }()
-	s.note("no byte is left where the node keeps pods and their logs")
+	defer func() { _ = os.Remove(filler) }()
+	s.note("no byte is left where the node keeps pods and their logs; the kubelet does not look")
 	return s.watched(ctx, func() error {
 		if err := s.featureFile("full-disk", "full-disk"); err != nil {
 			return err
@@ -265,6 +278,7 @@ func fullDisk(ctx context.Context, s *story) error {
 		if err := s.waitLabel(ctx, featureNS+"full-disk"); err != nil {
 			return fmt.Errorf("from a file: %w", err)
 		}
+		s.note("a file of features became a label")
 		if _, err := s.showInput(ctx, ruleNamed("full"), "kubectl", "apply", "-f", "-"); err != nil {
 			return err
 		}
@@ -274,10 +288,50 @@ func fullDisk(ctx context.Context, s *story) error {
 		if err := s.refuses(ctx); err != nil {
 			return err
 		}
-		if err := os.Remove(s.path(filler)); err != nil {
+		if _, err := s.configureKubelet(map[string]string{"nodefs.available": "10%"}); err != nil {
 			return err
 		}
-		return s.newWorker(ctx)
+		if err := s.Restart(ctx, kube.Kubelet); err != nil {
+			return err
+		}
+		s.note("the kubelet looks now, after a restart")
+		if err := s.evicted(ctx); err != nil {
+			return err
+		}
+		if err := os.Remove(filler); err != nil {
+			return err
+		}
+		s.note("there is room again")
+		if _, err := s.Kubectl(ctx, "wait", "node/"+nodeName, "--for=condition=DiskPressure=False", "--timeout="+helmTimeout); err != nil {
+			return err
+		}
+		if err := s.allReadyAgain(ctx); err != nil {
+			return err
+		}
+		if _, err := s.show(ctx, "kubectl", "get", "pods", "-n", namespace); err != nil {
+			return err
+		}
+		_, err := s.Kubectl(ctx, "delete", "pod", "-n", namespace, "--field-selector=status.phase!=Running")
+		return err
+	})
+}
+
+// evicted waits until the kubelet has evicted a pod for want of disk.
+func (s *story) evicted(ctx context.Context) error {
+	if _, err := s.Kubectl(ctx, "wait", "node/"+nodeName, "--for=condition=DiskPressure=True", "--timeout="+helmTimeout); err != nil {
+		return err
+	}
+	return cluster.WaitFor(ctx, "a pod that is evicted", func(ctx context.Context) error {
+		events, err := s.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=Evicted"})
+		if err != nil {
+			return err
+		}
+		if len(events.Items) == 0 {
+			return errors.New("there is none")
+		}
+		first := events.Items[0]
+		s.note("%s: %s", first.InvolvedObject.Name, first.Message)
+		return nil
 	})
 }
 
