@@ -206,7 +206,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		}})
 	}
 	publish("verified")
-	f := &verifyFlags{kubeconfig: cluster.Kubeconfig, namespace: namespace, timeout: 2 * time.Second}
+	f := &verifyFlags{ruleFlags: ruleFlags{configFile: defaultConfigFile}, kubeconfig: cluster.Kubeconfig, namespace: namespace, timeout: 2 * time.Second}
 	check := func(want string) {
 		t.Helper()
 		if _, err := f.run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
@@ -216,4 +216,8 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	check("1 of 2 nodes are not as they should be: bare (no NodeFeature: look at the worker there)")
 	publish("bare")
 	check("bare (a NodeFeature and no labels: look at the controller)")
+	f.override = "restrictions: {disableLabels: true}"
+	if n, err := f.run(context.Background()); err != nil || n != 2 {
+		t.Errorf("where labels are switched off: %d nodes, %v", n, err)
+	}
 }

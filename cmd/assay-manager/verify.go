@@ -16,7 +16,6 @@ import (
 
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/feed"
-	"github.com/assay-project/assay/rules/plan"
 )
 
 // verifyInterval is the time between two looks at the cluster.
@@ -24,16 +23,16 @@ const verifyInterval = time.Second
 
 // verifyFlags are the flags of verify.
 type verifyFlags struct {
+	ruleFlags
 	kubeconfig, namespace string
-	instance              string
 	timeout               time.Duration
 }
 
 func (f *verifyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
-	flags.StringVar(&f.instance, "instance", "", "the controller's --instance")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
+	f.ruleFlags.register(flags) // what the controller's are: they say what it writes, and how it keeps its record
 }
 
 func newVerify() *cobra.Command {
@@ -56,6 +55,10 @@ func newVerify() *cobra.Command {
 
 // run waits until all is well, and returns how many nodes there are. The error says what is missing at the end.
 func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
+	settings, _, err := f.load()
+	if err != nil {
+		return 0, err
+	}
 	config, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return 0, err
@@ -70,7 +73,7 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, verifyInterval, f.timeout, true, func(ctx context.Context) (bool, error) {
-		n, err := verify(ctx, c, f.namespace, plan.Record{Instance: f.instance})
+		n, err := verify(ctx, c, f.likeController(settings, f.namespace))
 		if ctx.Err() != nil {
 			return false, nil //nolint:nilerr // that time is up is no news about the cluster
 		}
@@ -83,14 +86,14 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	return nodes, err
 }
 
-// verify looks once.
-func verify(ctx context.Context, c client.Reader, namespace string, record plan.Record) (int, error) {
+// verify looks once, for what a controller writes that is configured like that.
+func verify(ctx context.Context, c client.Reader, like controller.Config) (int, error) {
 	published := map[string]bool{}
 	err := pages(ctx, c, func(list *feed.NodeFeatureList) {
 		for i := range list.Items {
 			published[list.Items[i].NodeName()] = true
 		}
-	}, client.InNamespace(namespace))
+	}, client.InNamespace(like.Sources.Namespace))
 	if err != nil {
 		return 0, err
 	}
@@ -106,7 +109,7 @@ func verify(ctx context.Context, c client.Reader, namespace string, record plan.
 			switch {
 			case !published[n.Name]:
 				missing = append(missing, n.Name+" (no NodeFeature: look at the worker there)")
-			case n.Annotations[record.Labels()] == "":
+			case !like.Disable.Labels && !like.DryRun && n.Annotations[like.Policy.Record.Labels()] == "":
 				missing = append(missing, n.Name+" (a NodeFeature and no labels: look at the controller)")
 			}
 		}
