@@ -56,6 +56,16 @@ func (q *Requirement) Eval(in Input, matched map[string]string) (bool, error) {
 	return e.matches(q.rule, e.src)
 }
 
+// workPerStep is what a step of an expression costs, in units of match.Work.
+const workPerStep = 32
+
+// EvalCosting is Eval, and says what it has cost: in units of match.Work, of some nanoseconds each.
+func (q *Requirement) EvalCosting(in Input, matched map[string]string) (ok bool, cost int, err error) {
+	e := q.evaluation(in, matched)
+	ok, err = e.matches(q.rule, e.src)
+	return ok, int(e.looked-lookedForRequirement) + workPerStep*(RuleBudget-e.ruleBudget), err
+}
+
 // Why says in words what the node lacks first, or nothing if it lacks nothing.
 func (q *Requirement) Why(in Input, matched map[string]string) string {
 	e := q.evaluation(in, matched)

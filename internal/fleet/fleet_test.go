@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -265,6 +266,73 @@ func TestForgetsWhatIsNotAskedFor(t *testing.T) {
 	}
 	if got := why(v, ask(t, exists("F7")), 0, "a")["a"]; got != "" {
 		t.Errorf("a requirement that was forgotten and is asked for again: %s", got)
+	}
+}
+
+// hostile is a fleet whose nodes all differ, and a requirement that takes long on each of them.
+func hostile(t *testing.T, nodes int) (*fleet.View, *request.Ask) {
+	in := facts.NewInterner()
+	v := fleet.New()
+	for i := range nodes {
+		flags := []string{fmt.Sprint("NODE_", i)}
+		for k := range 200 {
+			flags = append(flags, fmt.Sprintf("CONFIG_%d_%s", k, strings.Repeat("a", 40)))
+		}
+		v.Put(node(in, fmt.Sprint("n", i), flags...))
+	}
+	var patterns []string
+	for i := range 50 {
+		patterns = append(patterns, fmt.Sprintf("'^[A-Z]+_[0-9]+_[ab]+[c-z]{%d}$'", i+1)) // every text must be read to its end
+	}
+	return v, ask(t, "matchFeatures: [{feature: cpu.cpuid, matchName: {op: InRegexp, value: ["+strings.Join(patterns, ",")+"]}}]")
+}
+
+// Whoever may create a pod may ask for what takes long to look for. The pods of others do not wait for it.
+func TestOthersAreServedWhileARequirementIsNew(t *testing.T) {
+	v, costly := hostile(t, 100)
+	cheap := ask(t, exists("NODE_7"))
+	why(v, cheap, 0, "n7")
+	done := make(chan map[string]string)
+	go func() { done <- why(v, costly, 0, "n7") }()
+	served := 0
+	for {
+		select {
+		case got := <-done:
+			if got["n7"] == "" {
+				t.Error("the costly requirement is met")
+			}
+			if served < 10 {
+				t.Errorf("others were served %d times meanwhile", served)
+			}
+			return
+		default:
+			if got := why(v, cheap, 0, "n7")["n7"]; got != "" {
+				t.Fatalf("another pod is told %q", got)
+			}
+			served++
+		}
+	}
+}
+
+// What takes too long on all nodes together is given up, for all of them: replicas look at nodes in different orders.
+func TestGivesUpWhatTakesTooLong(t *testing.T) {
+	v, costly := hostile(t, 20)
+	v.Bound(1 << 20)
+	const want = "node feature requirement not met: patterns that take too long to look for on all nodes"
+	for name, got := range why(v, costly, 0, "n0", "n19") {
+		if got != want {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+	v.Put(node(facts.NewInterner(), "new", "AVX"))
+	if got := why(v, costly, 0, "new")["new"]; got != want {
+		t.Errorf("a node that comes later: got %q", got)
+	}
+	if got := why(v, ask(t, exists("NODE_3")), 0, "n3")["n3"]; got != "" {
+		t.Errorf("another requirement: got %q", got)
+	}
+	if got := v.Ask(costly, 3); got.Matching != 0 || got.Nodes != 21 {
+		t.Errorf("got %+v", got)
 	}
 }
 

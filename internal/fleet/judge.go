@@ -42,14 +42,12 @@ func (v *View) Judge(ask *request.Ask, now int64) *Judge {
 	j.view = v
 	if !j.find(ask) {
 		// Some requirement is new, or somebody must find out why nodes do not meet it.
-		v.mu.Lock()
 		for _, r := range ask.Required {
-			v.set(r).explain(v)
+			v.prepare(r, true)
 		}
 		for _, p := range ask.Preferred {
-			v.set(p.Requirement)
+			v.prepare(p.Requirement, false)
 		}
-		v.mu.Unlock()
 	}
 	v.mu.RLock()
 	j.fill(ask)
@@ -59,18 +57,31 @@ func (v *View) Judge(ask *request.Ask, now int64) *Judge {
 	return j
 }
 
+// prepare makes the set of a requirement if there is none, and finds out why nodes do not meet it if that is wanted. It does so by
+// turns, between which others are served.
+func (v *View) prepare(r *request.Requirement, why bool) {
+	turn := func() (done bool) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		s := v.set(r)
+		return (s.built || s.build(v)) && (!why || s.explain(v))
+	}
+	for !turn() {
+	}
+}
+
 // find reports whether everything needed is there already.
 func (j *Judge) find(ask *request.Ask) bool {
 	v := j.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	for _, r := range ask.Required {
-		if s := v.sets[r.Key]; s == nil || len(s.pending) > 0 {
+		if s := v.sets[r.Key]; s == nil || !s.built || len(s.pending) > 0 {
 			return false
 		}
 	}
 	for _, p := range ask.Preferred {
-		if v.sets[p.Key] == nil {
+		if s := v.sets[p.Key]; s == nil || !s.built {
 			return false
 		}
 	}
@@ -84,15 +95,18 @@ func (j *Judge) fill(ask *request.Ask) {
 	j.required, j.nobody, j.preferred, j.total, j.oldest = j.required[:0], j.nobody[:0], j.preferred[:0], 0, 0
 	for _, r := range ask.Required {
 		s := v.sets[r.Key]
+		if s != nil && !s.built {
+			s = nil // it was forgotten, and somebody else is making it anew
+		}
 		if s != nil {
 			s.used.Store(v.clock)
 		}
 		j.required = append(j.required, s)
-		j.nobody = append(j.nobody, s != nil && s.count == 0 && slices.Contains(s.holders[firstReason:], len(v.index)))
+		j.nobody = append(j.nobody, s != nil && s.count == 0 && !s.costly && slices.Contains(s.holders[firstReason:], len(v.index)))
 	}
 	for _, p := range ask.Preferred {
 		j.total += int64(p.Weight)
-		if s := v.sets[p.Key]; s != nil {
+		if s := v.sets[p.Key]; s != nil && s.built {
 			s.used.Store(v.clock)
 			j.preferred = append(j.preferred, weighted{s, int64(p.Weight)})
 		}

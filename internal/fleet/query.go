@@ -22,12 +22,18 @@ type Answer struct {
 
 // Ask returns which nodes have everything that is required, with at most sample names.
 func (v *View) Ask(ask *request.Ask, sample int) Answer {
+	for _, r := range ask.Required {
+		v.prepare(r, false)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	out := Answer{Nodes: len(v.index)}
 	sets := make([]*set, len(ask.Required))
 	for i, r := range ask.Required {
 		sets[i] = v.set(r)
+		for !sets[i].built { // only if it was forgotten just now
+			sets[i].build(v)
+		}
 	}
 	for i := range v.nodes {
 		n := &v.nodes[i]
@@ -47,7 +53,8 @@ func (v *View) Ask(ask *request.Ask, sample int) Answer {
 	return out
 }
 
-// nearest returns the node that lacks the fewest things, the first of them by name. It looks at one node of each kind.
+// nearest returns the node that lacks the fewest things, the first of them by name. It looks at one node of each kind, and at no
+// more than can be looked at in a turn or some.
 func (v *View) nearest(sets []*set) (name, lacks string) {
 	type candidate struct {
 		name   string
@@ -56,6 +63,7 @@ func (v *View) nearest(sets []*set) (name, lacks string) {
 		values int
 	}
 	var best *candidate
+	work := 0
 	seen := map[string]bool{}
 	for i := range v.nodes {
 		n := &v.nodes[i]
@@ -73,7 +81,11 @@ func (v *View) nearest(sets []*set) (name, lacks string) {
 			continue
 		}
 		seen[identity] = true
+		if work > maxTurns*turnWork {
+			continue
+		}
 		for _, s := range sets {
+			work += 3*s.most + nodeWork // it is evaluated, looked through, and counted
 			c.unmet += s.req.Unmet(n.in, n.matched)
 			if c.lacks == "" {
 				c.lacks = s.req.Lacks(n.in, n.matched)
@@ -88,6 +100,9 @@ func (v *View) nearest(sets []*set) (name, lacks string) {
 	}
 	return best.name, best.lacks
 }
+
+// maxTurns is how many turns the search for the nearest node may take: it is a hint for a person.
+const maxTurns = 16
 
 // text is the kind as a key.
 func (k kind) text() string {

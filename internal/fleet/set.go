@@ -16,7 +16,18 @@ const (
 	maxKinds = 1024
 	// maxReasons bounds the texts of one requirement. They repeat what was asked, so there are as many as it has parts.
 	maxReasons = 200
+	// turnWork is how much work is done for a requirement that is new until others have their turn, in units of match.Work: some
+	// milliseconds. Whoever may create a pod can ask for what takes long, and the pods of others must not wait for it.
+	turnWork = 1 << 20
+	// nodeWork is what a node costs besides being evaluated.
+	nodeWork = 32
+	// maxWork is how much work a requirement may be on all nodes together: some seconds. A pattern that is looked for on 60
+	// network interfaces, different ones on each of 15,000 nodes, takes most of it.
+	maxWork = 1 << 30
 )
+
+// lacksTime is what all nodes lack if a requirement is more work than that.
+const lacksTime = "patterns that take too long to look for on all nodes"
 
 // The reasons of nodes that have none of their own.
 const (
@@ -41,6 +52,13 @@ type set struct {
 	keys  []facts.Key // of the features it reads
 	kinds map[kind]verdict
 	used  atomic.Uint64
+
+	built bool // all nodes have been judged; before that, only some have
+	next  int  // the first number that has not been
+	spent int  // work that took
+	most  int  // work that a single node took
+	// costly says that it was too much: nobody has what is asked for.
+	costly bool
 
 	pass     uint64
 	passNode int32
@@ -102,22 +120,65 @@ func newSet(req *request.Requirement) *set {
 // has reports whether a node has what is asked for.
 func (s *set) has(i int32) bool { return s.bits[i/64]&(1<<(i%64)) != 0 }
 
-// judge finds out whether a node has what is asked for.
-func (s *set) judge(v *View, i int32) {
+// build judges nodes for a while, and reports whether all have been judged. It needs the lock.
+func (s *set) build(v *View) bool {
+	for work := 0; s.next < len(v.nodes) && !s.costly; s.next++ {
+		if work > turnWork {
+			return false
+		}
+		if v.nodes[s.next].name == "" {
+			continue
+		}
+		cost := s.judge(v, int32(s.next)) //nolint:gosec // see number
+		work += cost + nodeWork
+		s.most = max(s.most, cost)
+		if s.spent += cost; s.spent > v.maxWork {
+			s.giveUp(v)
+		}
+	}
+	if n := len(v.nodes); n > 0 {
+		s.grow(int32(n - 1)) //nolint:gosec // see number; the last ones may be free
+	}
+	s.built = true
+	return true
+}
+
+// giveUp notes that nobody has what is asked for, because it is too much work to find out. It is so for all nodes, since replicas
+// look at them in different orders.
+func (s *set) giveUp(v *View) {
+	s.costly, s.kinds = true, map[kind]verdict{}
+	for i := range v.nodes {
+		if v.nodes[i].name != "" {
+			s.judge(v, int32(i)) //nolint:gosec // see number
+		}
+	}
+}
+
+// grow makes room for a number.
+func (s *set) grow(i int32) {
 	for int(i)/64 >= len(s.bits) {
 		s.bits = append(s.bits, 0)
 		s.why = append(s.why, make([]uint8, 64)...)
 	}
+}
+
+// judge finds out whether a node has what is asked for, and returns how much work that was.
+func (s *set) judge(v *View, i int32) (cost int) {
+	s.grow(i)
 	s.clear(i)
+	if s.costly {
+		s.note(i, verdict{reason: s.reason(lacksTime)})
+		return 0
+	}
 	n := &v.nodes[i]
 	k, memorable := s.kindOf(n)
 	if memorable {
 		if known, ok := s.kinds[k]; ok {
 			s.note(i, known)
-			return
+			return 0
 		}
 	}
-	ok, err := s.req.Eval(n.in, n.matched)
+	ok, cost, err := s.req.EvalCosting(n.in, n.matched)
 	found := verdict{ok: ok && err == nil, reason: reasonPending}
 	if memorable {
 		if len(s.kinds) >= maxKinds {
@@ -126,6 +187,7 @@ func (s *set) judge(v *View, i int32) {
 		s.kinds[k] = found
 	}
 	s.note(i, found)
+	return cost
 }
 
 // kindOf returns everything that the verdict on a node depends on, or false if that is the node itself.
@@ -170,23 +232,31 @@ func (s *set) clear(i int32) {
 	}
 }
 
-// explain finds the reasons that nobody has asked for yet.
-func (s *set) explain(v *View) {
-	for _, i := range s.pending {
-		n := &v.nodes[i]
-		k, memorable := s.kindOf(n)
+// explain finds for a while the reasons that nobody has asked for yet, and reports whether none is left. It needs the lock.
+func (s *set) explain(v *View) bool {
+	work := 0
+	for n, i := range s.pending {
+		if work > turnWork {
+			s.pending = slices.Delete(s.pending, 0, n)
+			return false
+		}
+		node := &v.nodes[i]
+		k, memorable := s.kindOf(node)
 		found := s.kinds[k]
 		if !memorable || found.reason == reasonPending || found.reason == reasonNone {
-			found = verdict{reason: s.reason(s.req.Lacks(n.in, n.matched))}
+			found = verdict{reason: s.reason(s.req.Lacks(node.in, node.matched))}
+			work += 2 * s.most // it is evaluated, and looked through
 			if memorable {
 				s.kinds[k] = found
 			}
 		}
+		work += nodeWork
 		s.holders[reasonPending]--
 		s.holders[found.reason]++
 		s.why[i] = found.reason
 	}
 	s.pending = s.pending[:0]
+	return true
 }
 
 // reason returns the number of a text.
@@ -204,7 +274,7 @@ func (s *set) reason(lacks string) uint8 {
 	return r
 }
 
-// set returns the set of a requirement, and makes it if there is none. It needs the lock.
+// set returns the set of a requirement, and makes it if there is none: build must be called until it is built. It needs the lock.
 func (v *View) set(req *request.Requirement) *set {
 	v.clock++
 	if s := v.sets[req.Key]; s != nil {
@@ -234,15 +304,6 @@ func (v *View) set(req *request.Requirement) *set {
 	}
 	s.bits = make([]uint64, 0, (len(v.nodes)+63)/64)
 	s.why = make([]uint8, 0, 64*cap(s.bits))
-	for i := range v.nodes {
-		if v.nodes[i].name != "" {
-			s.judge(v, int32(i)) //nolint:gosec // see number
-		}
-	}
-	for len(s.bits)*64 < len(v.nodes) { // the last numbers may be free
-		s.bits = append(s.bits, 0)
-		s.why = append(s.why, make([]uint8, 64)...)
-	}
 	return s
 }
 

@@ -42,6 +42,7 @@ type View struct {
 	chained []*set // read what rules produce
 	clock   uint64 // counts uses, for what is used the longest ago
 	pass    uint64 // counts changes
+	maxWork int    // of one requirement on all nodes; see the constant
 
 	program *rules.Program
 	cache   *rules.Cache
@@ -69,7 +70,7 @@ type reader struct {
 
 // New returns a View of a cluster without nodes and rules.
 func New() *View {
-	return &View{index: map[string]int32{}, sets: map[request.Key]*set{}, readers: map[string]*reader{}}
+	return &View{index: map[string]int32{}, sets: map[request.Key]*set{}, readers: map[string]*reader{}, maxWork: maxWork}
 }
 
 // SetSynced says that every object that existed at the start is known by now.
