@@ -50,6 +50,7 @@ func newWorld(t *testing.T) *world {
 	c := testkit.Cluster(t)
 	w := &world{T: t, WithWatch: testkit.Client(t, c.User), user: c.User}
 	w.namespace = testkit.Namespace(t, w)
+	w.bindController()
 	// Those about Nodes and rules lie in the default namespace, and would be taken for this test's.
 	if err := w.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(metav1.NamespaceDefault)); err != nil {
 		t.Fatal(err)
@@ -150,7 +151,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 		option(&config)
 	}
 	m := &manager{log: &journal{}, traffic: t}
-	rest := w.user.RESTConfig()
+	rest := asController(w.user.RESTConfig())
 	rest.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		m.traffic.next = next
 		return m.traffic

@@ -1,10 +1,13 @@
 package keys
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/api/policies"
 )
 
 // protectedAlways looks at no key outside of Kubernetes' and Assay's own namespaces, nor at those of the default one. This
@@ -21,6 +24,44 @@ func TestListsOfProtectedKeysAreLookedAt(t *testing.T) {
 	for key := range protectedKeys {
 		if namespace, _ := Split(key); !looked(namespace) {
 			t.Errorf("key %s is listed, and not protected", key)
+		}
+	}
+}
+
+// TestThePolicyProtectsTheSameKeys: whoever has the controller's token must not be able to write what rules cannot.
+func TestThePolicyProtectsTheSameKeys(t *testing.T) {
+	_, text, _ := strings.Cut(string(policies.All(policies.Names{})["recorded-writes.yaml"]), "k.matches('")
+	text, _, found := strings.Cut(text, "')")
+	if !found {
+		t.Fatal("the policy has no list of keys")
+	}
+	forbidden, err := regexp.Compile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{
+		"vendor.io/x": false, "feature.node.kubernetes.io/x": false, "x.feature.node.kubernetes.io/y": false, "kubernetes.io/other": false,
+		"example.com/node-role.kubernetes.io": false, "mytopology.kubernetes.io/x": false,
+	}
+	for _, entry := range protectedNamespaces {
+		want[entry.namespace+"/x"] = true
+		if entry.below {
+			want["below."+entry.namespace+"/x"] = true
+		}
+	}
+	for key := range protectedKeys {
+		want[key] = true
+	}
+	for key := range protectedBareKeys {
+		want[key] = true
+	}
+	for key, protected := range want {
+		namespace, _ := Split(key)
+		if got := protectedAlways(namespace, key) != ""; got != protected {
+			t.Errorf("%s: rules may not write it: %t, want %t", key, got, protected)
+		}
+		if got := forbidden.MatchString(key); got != protected {
+			t.Errorf("%s: the policy protects it: %t, want %t", key, got, protected)
 		}
 	}
 }
