@@ -14,8 +14,8 @@ import (
 // Requirement is a compiled set of matchers and conditions without outputs: what a pod asks of its node, or what the nodes of
 // a group have in common. It is immutable and safe for concurrent use.
 type Requirement struct {
-	opt  Options
-	rule *rule
+	program *Program // of no rules: what evaluations ask for their options
+	rule    *rule
 }
 
 // CompileRequirement compiles what a node must be like. With errors in the report the Requirement is nil.
@@ -33,7 +33,7 @@ func CompileRequirement(path *field.Path, terms nfdv1alpha1.FeatureMatcher, alte
 	if !report.OK() {
 		return nil, report
 	}
-	return &Requirement{opt: opt, rule: r}, report
+	return &Requirement{program: &Program{opt: opt}, rule: r}, report
 }
 
 // Reads returns the names of the features that the requirement looks at, sorted.
@@ -81,8 +81,7 @@ func (q *Requirement) Why(in Input, matched map[string]string) string {
 }
 
 func (q *Requirement) evaluation(in Input, matched map[string]string) *evaluation {
-	p := &Program{opt: q.opt}
-	e := &evaluation{program: p, in: &in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget, ruleBudget: RuleBudget, rule: q.rule, looked: lookedForRequirement}
+	e := &evaluation{program: q.program, in: &in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget, ruleBudget: RuleBudget, rule: q.rule, looked: lookedForRequirement}
 	if matched != nil {
 		e.matched.values, e.matched.exists = matched, true
 		e.showMatched(e.src)
