@@ -26,7 +26,7 @@ const (
 // What a rule does besides computing costs steps too, as many as take about the same time.
 const (
 	// bytesPerStep is how much text is copied in a step: a variable that is extended in a loop is copied each time.
-	bytesPerStep = 64
+	bytesPerStep = 48
 	// stepsPerOutput is what an item of a loop costs for each output.
 	stepsPerOutput = 2
 	// instancesPerStep is how many instances are looked at in a step.
