@@ -165,6 +165,8 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, error) {
 	switch {
 	case (f.certFile == "") != (f.keyFile == ""):
 		return o, errors.New("--tls-cert and --tls-key belong together")
+	case f.certFile == "" && (f.clientCA != "" || f.tokenReview || f.tokenFile != ""):
+		return o, errors.New("--client-ca, --token-review and --token-file need --tls-cert: without it, nobody is asked who he is")
 	case f.tokenReview && f.tokenFile != "":
 		return o, errors.New("--token-review and --token-file exclude each other")
 	case f.tokenReview:

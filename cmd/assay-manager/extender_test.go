@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -286,6 +287,34 @@ func TestExtenderKnowsFeaturesAsLongAsLabelsStay(t *testing.T) {
 			testkit.Create(t, k, flagsOf(own, "witness", "later")) // what it has heard of, comes after the deletion
 			has("later", "witness", 1)
 			has("sealed", "replaced", want)
+		})
+	}
+}
+
+// A flag that asks who somebody is must not be taken and then ignored.
+func TestExtenderRefusesFlagsThatCannotWork(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, test := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"authority without TLS": {[]string{"--client-ca=" + missing}, "need --tls-cert"},
+		"token without TLS":     {[]string{"--token-file=" + missing}, "need --tls-cert"},
+		"review without TLS":    {[]string{"--token-review"}, "need --tls-cert"},
+		"certificate, no key":   {[]string{"--tls-cert=" + missing}, "--tls-cert and --tls-key belong together"},
+		"two kinds of tokens":   {[]string{"--tls-cert=c", "--tls-key=k", "--token-review", "--token-file=" + missing}, "exclude each other"},
+		"no authority there":    {[]string{"--tls-cert=c", "--tls-key=k", "--client-ca=" + missing}, "--client-ca: open " + missing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &extenderFlags{}
+			flags := pflag.NewFlagSet("extender", pflag.ContinueOnError)
+			f.register(flags)
+			if err := flags.Parse(test.flags); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.serving(nil); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
 		})
 	}
 }
