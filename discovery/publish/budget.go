@@ -14,7 +14,8 @@ const DefaultMaxBytes = 256 << 10
 
 // dropOrder lists the features that are given up first when a node has more to say than the budget allows: what is large
 // and rarely asked for comes first. What is not listed here is given up last, the largest first. A feature goes as a whole,
-// since half a list of devices would make a rule that counts them answer wrongly. Labels are never given up.
+// since half a list of devices would make a rule that counts them answer wrongly. Of labels, only what is beyond half of the
+// budget is given up: no Node has room for so many.
 var dropOrder = []string{
 	"network.virtual",
 	"kernel.enabledmodule",
@@ -54,6 +55,10 @@ func fit(spec nfdv1alpha1.NodeFeatureSpec, max int) (nfdv1alpha1.NodeFeatureSpec
 	if total <= max {
 		return spec, nil
 	}
+	labels, left := fitLabels(spec.Labels, max/2)
+	if left {
+		total += sizeOf(labels, textSize) - sizeOf(spec.Labels, textSize)
+	}
 	f := nfdv1alpha1.Features{
 		Flags:      maps.Clone(spec.Features.Flags),
 		Attributes: maps.Clone(spec.Features.Attributes),
@@ -70,8 +75,29 @@ func fit(spec nfdv1alpha1.NodeFeatureSpec, max int) (nfdv1alpha1.NodeFeatureSpec
 		dropped = append(dropped, name)
 		total -= sizes[name]
 	}
+	if left {
+		dropped = append(dropped, droppedLabels)
+	}
 	slices.Sort(dropped)
-	return nfdv1alpha1.NodeFeatureSpec{Features: f, Labels: spec.Labels}, dropped
+	return nfdv1alpha1.NodeFeatureSpec{Features: f, Labels: labels}, dropped
+}
+
+// droppedLabels stands for labels among the names of what was left out.
+const droppedLabels = "labels"
+
+// fitLabels keeps as many labels as fit into max bytes of JSON, by name, and reports whether some are left out.
+func fitLabels(labels map[string]string, max int) (fit map[string]string, left bool) {
+	total := sizeOf(labels, textSize)
+	if total <= max {
+		return labels, false
+	}
+	fit = maps.Clone(labels)
+	names := slices.Sorted(maps.Keys(labels))
+	for i := len(names) - 1; i >= 0 && total > max; i-- {
+		total -= textSize(names[i]) + len(`:,`) + textSize(labels[names[i]])
+		delete(fit, names[i])
+	}
+	return fit, true
 }
 
 // candidates lists features in the order in which they are given up.

@@ -311,13 +311,16 @@ func TestCoreIsPublishedWhateverElseThereIs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		add     func(*nfdv1alpha1.Features)
 		dropped []string
+		labels  int
 	}{
-		"Functions":  {func(f *nfdv1alpha1.Features) { f.Instances["pci.device"] = functions }, []string{"pci.device"}},
-		"Interfaces": {func(f *nfdv1alpha1.Features) { f.Instances["network.virtual"] = interfaces }, []string{"network.virtual"}},
-		"Options":    {func(f *nfdv1alpha1.Features) { f.Attributes["kernel.config"] = options }, []string{"kernel.config"}},
+		"Functions":  {func(f *nfdv1alpha1.Features) { f.Instances["pci.device"] = functions }, []string{"pci.device"}, 0},
+		"Interfaces": {func(f *nfdv1alpha1.Features) { f.Instances["network.virtual"] = interfaces }, []string{"network.virtual"}, 0},
+		"Options":    {func(f *nfdv1alpha1.Features) { f.Attributes["kernel.config"] = options }, []string{"kernel.config"}, 0},
 		"All": {func(f *nfdv1alpha1.Features) {
 			f.Instances["pci.device"], f.Instances["network.virtual"], f.Attributes["kernel.config"] = functions, interfaces, options
-		}, []string{"kernel.config", "network.virtual", "pci.device"}},
+		}, []string{"kernel.config", "network.virtual", "pci.device"}, 0},
+		"Labels":    {func(*nfdv1alpha1.Features) {}, []string{"labels"}, 100_000},
+		"LabelsToo": {func(f *nfdv1alpha1.Features) { f.Attributes["kernel.config"] = options }, []string{"kernel.config", "labels"}, 100_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := content("6.1", "AVX")
@@ -325,6 +328,9 @@ func TestCoreIsPublishedWhateverElseThereIs(t *testing.T) {
 				c.Features.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{}
 			}
 			tc.add(&c.Features)
+			for i := range tc.labels {
+				c.Labels[fmt.Sprintf("label-%d", i)] = "true"
+			}
 			s := newServer(t)
 			mustPublish(t, newPublisher(t, s, n1, nil), c)
 			object := s.get(own)
@@ -336,6 +342,9 @@ func TestCoreIsPublishedWhateverElseThereIs(t *testing.T) {
 			}
 			if _, ok := object["spec"].(map[string]any)["features"].(map[string]any)["flags"].(map[string]any)["cpu.cpuid"]; !ok {
 				t.Error("the core was given up too")
+			}
+			if labels := object["spec"].(map[string]any)["labels"].(map[string]any); tc.labels > 0 && len(labels) < 1000 {
+				t.Errorf("only %d labels are left", len(labels))
 			}
 		})
 	}
