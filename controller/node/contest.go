@@ -49,8 +49,12 @@ func (r *Reconciler) settle(node *corev1.Node, p *plan.Plan, known *memo, again 
 }
 
 // undone reports whether a step puts right what this process knows to have been right: nothing about the wish has changed, and
-// the record on the Node still names the key.
+// the record on the Node still names the key. A kubelet that starts sets resources it does not know to 0, which is no
+// disagreement, however often it starts.
 func (m *memo) undone(s plan.Step) bool {
+	if s.Kind == plan.Resource && s.Old == "0" {
+		return false
+	}
 	if s.Mark || !s.Recorded() || s.Op != plan.Add && s.Op != plan.Change || m.outcome == nil || m.unsure || m.left[name(s)] {
 		return false
 	}

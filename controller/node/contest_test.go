@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -90,6 +91,28 @@ func TestNobodyIsFoughtMoreThanThriceAnHour(t *testing.T) {
 				t.Errorf("%d Events", n)
 			}
 		})
+	}
+}
+
+// A kubelet that crashes again and again sets a resource to 0 each time.
+func TestAKubeletThatStartsIsNoContest(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	r := &Reconciler{clock: clock, events: record.NewFakeRecorder(100)}
+	o := outcomeOf(t, nfdv1alpha1.Rule{ExtendedResources: map[string]string{"example.com/a": "4"}})
+	known := &memo{outcome: o}
+	zero := corev1.ResourceList{"example.com/a": resource.MustParse("0")}
+	state := plan.State{
+		Annotations: map[string]string{nfdv1alpha1.ExtendedResourcesAnnotation: "example.com/a"}, Capacity: zero, Allocatable: zero,
+	}
+	for i := range 20 {
+		wished := plan.Compute(state, plan.Desired{ExtendedResources: o.ExtendedResources()}, plan.Policy{})
+		var again time.Duration
+		p := r.settle(&corev1.Node{}, wished, known, &again)
+		if len(p.Steps) != 1 {
+			t.Fatalf("start %d: the resource stays 0 for %s", i, again)
+		}
+		known.passed(wished, p, clock.Now(), nil)
+		clock.SetTime(clock.Now().Add(time.Minute))
 	}
 }
 
