@@ -65,5 +65,7 @@ func TestATaintThatEvictsGoesAtItsPace(t *testing.T) {
 
 	// Taking it back needs no budget.
 	w.delete(r)
-	wait("no taint", func() bool { return len(tainted(corev1.TaintEffectNoExecute))+len(tainted(corev1.TaintEffectNoSchedule)) == 0 })
+	wait("no taint", func() bool {
+		return len(tainted(corev1.TaintEffectNoExecute))+len(tainted(corev1.TaintEffectNoSchedule)) == 0
+	})
 }
