@@ -88,7 +88,8 @@ func (c complaints) Write(message []byte) (int, error) {
 	switch {
 	case !handshake:
 		c.report(errors.New(text))
-	case why != "EOF": // those who hang up before they have said anything are port scanners and probes of load balancers
+	case why != "EOF" && !strings.HasSuffix(why, "connection reset by peer"):
+		// Those who hang up before they have said anything are port scanners and probes of load balancers.
 		c.refused(host(from), fmt.Errorf("TLS handshake: %s", why))
 	}
 	return len(message), nil

@@ -304,6 +304,25 @@ func TestAnswersForAWhileWhenToldToEnd(t *testing.T) {
 	})
 }
 
+// Port scanners and probes of load balancers are nobody's news; a scheduler with a wrong certificate is the administrator's.
+func TestComplaintsAreToldApart(t *testing.T) {
+	for line, want := range map[string]string{
+		"http: TLS handshake error from 10.0.0.1:4711: remote error: tls: bad certificate":                                    "10.0.0.1 refused: TLS handshake: remote error: tls: bad certificate",
+		"http: TLS handshake error from [fd00::1]:4711: tls: client offered only unsupported versions: [303]":                 "fd00::1 refused: TLS handshake: tls: client offered only unsupported versions: [303]",
+		"http: TLS handshake error from 10.0.0.1:4711: EOF":                                                                   "",
+		"http: TLS handshake error from 10.0.0.1:4711: read tcp 10.0.0.2:8443->10.0.0.1:4711: read: connection reset by peer": "",
+		"http: Accept error: accept tcp 10.0.0.2:8443: accept4: too many open files; retrying in 5ms":                         "http: Accept error: accept tcp 10.0.0.2:8443: accept4: too many open files; retrying in 5ms",
+	} {
+		got := ""
+		log := extender.Complaints(
+			func(from string, why error) { got = from + " refused: " + why.Error() }, func(err error) { got = err.Error() },
+		)
+		if _, err := io.WriteString(log, line+"\n"); err != nil || got != want {
+			t.Errorf("%s: got %q, want %q (%v)", line, got, want, err)
+		}
+	}
+}
+
 // What goes wrong inside is told, and hurts one request.
 func TestReportsAPanic(t *testing.T) {
 	reports := make(chan string, 1)
