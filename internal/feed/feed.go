@@ -110,10 +110,11 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Slim drops what nobody reads from an object on its way into a cache.
+// Slim drops what nobody reads from an object on its way into a cache, and shares what other objects have too.
 func Slim(obj any) (any, error) {
 	if f, ok := obj.(*NodeFeature); ok {
 		f.ManagedFields = nil
+		f.Spec.Labels = labelSets.share(f.Spec.Labels)
 	}
 	return obj, nil
 }

@@ -49,7 +49,9 @@ func (g Gather) Input(node *corev1.Node, features []*NodeFeature) rules.Input {
 		}
 	}
 	all := rules.Gather{Namespace: g.Namespace, Keys: &g.Keys, Interner: interner}
-	return all.Input(g.Node(node), nodefacts.Of(node, interner), list)
+	in := all.Input(g.Node(node), nodefacts.Of(node, interner), list)
+	in.Labels = labelSets.share(in.Labels)
+	return in
 }
 
 // Node returns what rules are given of the metadata of a Node: what others have written there.

@@ -3,7 +3,9 @@ package feed_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"reflect"
 	"runtime"
 	"testing"
 
@@ -74,6 +76,42 @@ func TestInputHoldsWhatTheNodeSays(t *testing.T) {
 	}
 }
 
+// TestSharesLabels: the labels that workers ask for are the same on all nodes of a kind, and are kept once.
+func TestSharesLabels(t *testing.T) {
+	cached := func() *feed.NodeFeature {
+		f := published(t)
+		if _, err := feed.Slim(f); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	same := func(a, b map[string]string) bool {
+		return len(a) > 0 && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+	}
+	a, b := cached(), cached()
+	if !same(a.Spec.Labels, b.Spec.Labels) {
+		t.Error("two objects have a copy each")
+	}
+	gather := feed.Gather{}
+	if !same(gather.Input(node(1), []*feed.NodeFeature{a}).Labels, gather.Input(node(2), []*feed.NodeFeature{b}).Labels) {
+		t.Error("what rules are given of two nodes is two copies")
+	}
+	other := published(t)
+	other.Spec.Labels = map[string]string{"short": "1", "example.com/a": "2"}
+	before := maps.Clone(a.Spec.Labels)
+	in := gather.Input(node(1), []*feed.NodeFeature{a, other})
+	if in.Labels["feature.node.kubernetes.io/short"] != "1" || len(in.Labels) != len(before)+2 {
+		t.Errorf("merged, they are %v", in.Labels)
+	}
+	if !maps.Equal(a.Spec.Labels, before) {
+		t.Error("the shared labels have changed")
+	}
+	other.Spec.Labels["example.com/a"] = "3"
+	if _, err := feed.Slim(other); err != nil || other.Spec.Labels["example.com/a"] != "3" {
+		t.Errorf("labels of its own became %v (%v)", other.Spec.Labels, err)
+	}
+}
+
 // BenchmarkInput prints what it takes to put together, and to keep, what rules are given of a server.
 func BenchmarkInput(b *testing.B) {
 	const fleet = 5000
@@ -86,7 +124,6 @@ func BenchmarkInput(b *testing.B) {
 		}
 	})
 	b.Run("Memory", func(b *testing.B) {
-		list[0].Spec.Labels = nil // facts are what is shared
 		for b.Loop() {
 			before := heap()
 			kept := make([]rules.Input, fleet)
