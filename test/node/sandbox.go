@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -141,14 +143,51 @@ func mounts(opt options) error {
 			return err
 		}
 	}
-	// What the kubelet, containerd and the CNI plugins keep outside of their own directories.
-	for _, path := range []string{"/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/pods", "/var/log/containers", "/etc/cni"} {
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return err
+	return ownDirs(opt.dir)
+}
+
+// ownDirs gives the namespace directories of its own where the kubelet, containerd and the CNI plugins keep things outside of
+// their own directories, and where the chart looks for feature files by default. One that the machine does not have is not made
+// there: its parent is made a layer that ends with the namespace.
+func ownDirs(dir string) error {
+	layers := filepath.Join(dir, "layers")
+	for _, path := range []string{"/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/pods", "/var/log/containers", "/etc/cni", "/etc/kubernetes"} {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			if err := layerOver(filepath.Dir(path), layers); err != nil {
+				return err
+			}
+			if err := os.Mkdir(path, 0o755); err != nil {
+				return err
+			}
 		}
 		if err := unix.Mount("tmpfs", path, "tmpfs", 0, "mode=0755"); err != nil {
+			return fmt.Errorf("mount over %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// layerOver lays an empty layer in memory over a directory, unless there is one already.
+func layerOver(path, layers string) error {
+	layer := filepath.Join(layers, strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
+	if err := os.MkdirAll(layer, 0o755); err != nil {
+		return err
+	}
+	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
+	if _, err := os.Stat(upper); err == nil {
+		return nil
+	}
+	if err := unix.Mount("tmpfs", layer, "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mount over %s: %w", layer, err)
+	}
+	for _, d := range []string{upper, work} {
+		if err := os.Mkdir(d, 0o755); err != nil {
 			return err
 		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path, upper, work)
+	if err := unix.Mount("overlay", path, "overlay", 0, options); err != nil {
+		return fmt.Errorf("lay a layer over %s: %w", path, err)
 	}
 	return nil
 }

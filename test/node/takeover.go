@@ -182,35 +182,3 @@ func (s *story) ownedByNode(ctx context.Context) error {
 		return nil
 	})
 }
-
-// permitted looks for what a part wanted to do and may not, in all that the pods have logged. It waits until those that the
-// upgrade has replaced are gone: they met an API server that had just started and did not know its roles yet.
-func permitted(ctx context.Context, s *story) error {
-	err := cluster.WaitFor(ctx, "the end of the replaced pods", func(ctx context.Context) error {
-		pods, err := s.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for i := range pods.Items {
-			if p := &pods.Items[i]; p.DeletionTimestamp != nil {
-				return fmt.Errorf("%s is still there", p.Name)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, component := range []string{"worker", "controller", "webhook", "scheduler", "extender"} {
-		out, err := s.Kubectl(ctx, "logs", "-n", namespace, "-l", "app.kubernetes.io/component="+component, "--prefix", "--tail=-1", "--all-containers")
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(out) {
-			if strings.Contains(line, "forbidden") || strings.Contains(line, "cannot list") {
-				return errors.New(strings.TrimSpace(line))
-			}
-		}
-	}
-	return nil
-}
