@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/assay-project/assay/certs"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -27,11 +28,17 @@ func newAdmissionMetrics(k keeper) *admissionMetrics {
 			Buckets: prometheus.ExponentialBuckets(0.000_25, 2, 14), // a small rule takes 0.3 ms, and the API server gives up after 2 s
 		}, []string{"resource"}),
 	}
+	ctrlmetrics.Registry.MustRegister(append(certificateMetrics(k), m.reviews, m.seconds)...)
+	return m
+}
+
+// certificateMetrics tell until when a server's certificate is good.
+func certificateMetrics(certificate interface{ Status() (certs.Status, bool) }) []prometheus.Collector {
 	status := func() (notAfter time.Time) {
-		s, _ := k.Status()
+		s, _ := certificate.Status()
 		return s.NotAfter
 	}
-	ctrlmetrics.Registry.MustRegister(m.reviews, m.seconds,
+	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "assay_certificate_expiration_timestamp_seconds",
 			Help: "When the serving certificate in use expires, in seconds since 1970; 0 while there is none.",
@@ -49,8 +56,8 @@ func newAdmissionMetrics(k keeper) *admissionMetrics {
 				return time.Until(t).Hours() / 24
 			}
 			return 0
-		}))
-	return m
+		}),
+	}
 }
 
 // attach has the webhook count its reviews.

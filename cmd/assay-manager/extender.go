@@ -108,12 +108,12 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	follower := follow.New(view, follow.Options{
 		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Leases: f.leases, Grace: same.Grace,
 	})
-	options, err := f.serving(mgr)
+	options, certificate, err := f.serving(mgr)
 	if err != nil {
 		return err
 	}
 	options.Ready = both(options.Ready, alive.Check)
-	f.measure(&options, view)
+	f.measure(&options, view, certificate)
 	server, err := extender.New(&extender.Decider{View: view, Asks: known}, options)
 	if err != nil {
 		return err
@@ -153,8 +153,8 @@ func extenderCache(namespace string) cache.Options {
 	}
 }
 
-// serving turns flags into the options of the server.
-func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, error) {
+// serving turns flags into the options of the server, and returns the certificate that it serves with, nil for none.
+func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Mounted, error) {
 	o := extender.Options{
 		Addr: f.address, Allowed: f.allowed, ShutdownDelay: f.shutdownDelay,
 		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
@@ -164,11 +164,11 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, error) {
 	}
 	switch {
 	case (f.certFile == "") != (f.keyFile == ""):
-		return o, errors.New("--tls-cert and --tls-key belong together")
+		return o, nil, errors.New("--tls-cert and --tls-key belong together")
 	case f.certFile == "" && (f.clientCA != "" || f.tokenReview || f.tokenFile != ""):
-		return o, errors.New("--client-ca, --token-review and --token-file need --tls-cert: without it, nobody is asked who he is")
+		return o, nil, errors.New("--client-ca, --token-review and --token-file need --tls-cert: without it, nobody is asked who he is")
 	case f.tokenReview && f.tokenFile != "":
-		return o, errors.New("--token-review and --token-file exclude each other")
+		return o, nil, errors.New("--token-review and --token-file exclude each other")
 	case f.tokenReview:
 		o.Authenticate = extender.Reviewed(func(ctx context.Context, review *authenticationv1.TokenReview) error {
 			return mgr.GetClient().Create(ctx, review)
@@ -186,23 +186,23 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, error) {
 	if f.clientCA != "" {
 		signers, err := certs.NewAuthorities(f.clientCA, func(err error) { ctrl.Log.Error(err, "the authorities of client certificates cannot be renewed") })
 		if err != nil {
-			return o, fmt.Errorf("--client-ca: %w", err)
+			return o, nil, fmt.Errorf("--client-ca: %w", err)
 		}
 		o.ClientCAs = signers.Pool
 	}
 	if f.certFile == "" {
-		return o, nil
+		return o, nil, nil
 	}
 	mounted, err := certs.NewMounted(f.certFile, f.keyFile, nil, func(err error) { ctrl.Log.Error(err, "the certificate cannot be renewed") })
 	if err != nil {
-		return o, err
+		return o, nil, err
 	}
 	o.GetCertificate, o.Ready = mounted.GetCertificate, mounted.Ready
-	return o, mgr.Add(manager.RunnableFunc(mounted.Run))
+	return o, mounted, mgr.Add(manager.RunnableFunc(mounted.Run))
 }
 
 // measure adds what monitoring asks for.
-func (f *extenderFlags) measure(o *extender.Options, view *fleet.View) {
+func (f *extenderFlags) measure(o *extender.Options, view *fleet.View, certificate *certs.Mounted) {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "assay_extender_request_duration_seconds",
 		Help:    "How long answers to schedulers take, waiting included.",
@@ -221,6 +221,9 @@ func (f *extenderFlags) measure(o *extender.Options, view *fleet.View) {
 			return 0
 		}),
 	)
+	if certificate != nil {
+		registry.MustRegister(certificateMetrics(certificate)...)
+	}
 	o.Refused, o.Report = refused.tell, func(err error) { log.Error(err, "the server complains") }
 	o.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	o.Observe = func(verb, result string, d time.Duration) { took.WithLabelValues(verb, result).Observe(d.Seconds()) }

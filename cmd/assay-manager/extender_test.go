@@ -312,7 +312,7 @@ func TestExtenderRefusesFlagsThatCannotWork(t *testing.T) {
 			if err := flags.Parse(test.flags); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.serving(nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, _, err := f.serving(nil); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})

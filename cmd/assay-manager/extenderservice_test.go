@@ -144,7 +144,7 @@ func startBehindService(t *testing.T, c *cluster.Cluster, certificates string) *
 	err = c.Run(t.Context(), cluster.Program{
 		Name: name, Path: program, Env: []string{asManager + "=1"}, Args: append(args, "--kubeconfig="+user.Kubeconfig, "--namespace="+namespace),
 		Ready: func(ctx context.Context) error {
-			_, err := e.get(ctx, "/readyz", "") // the kubelet shows no certificate either
+			_, _, err := e.get(ctx, "/readyz", "") // the kubelet shows no certificate either
 			return err
 		},
 	})
@@ -162,27 +162,27 @@ func startBehindService(t *testing.T, c *cluster.Cluster, certificates string) *
 	return e
 }
 
-// get reads a path, with a bearer token if there is one, and returns the status.
-func (e *behindService) get(ctx context.Context, path, token string) (status int, err error) {
+// get reads a path, with a bearer token if there is one.
+func (e *behindService) get(ctx context.Context, path, token string) (status int, text string, err error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: e.roots, ServerName: serviceName, MinVersion: tls.VersionTLS13}}
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+e.address+path, nil)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	text, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(resp.Body)
 	err = errors.Join(err, resp.Body.Close())
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, text)
+		err = fmt.Errorf("%s: %s", resp.Status, body)
 	}
-	return resp.StatusCode, err
+	return resp.StatusCode, string(body), err
 }
 
 // TestExtenderBehindItsService runs the extender and kube-scheduler as the chart configures them for one another, with
@@ -251,11 +251,16 @@ func (e *behindService) tokens(t *testing.T, c *cluster.Cluster) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := e.get(t.Context(), "/metrics", strings.TrimSpace(token)); got != want {
+		got, text, err := e.get(t.Context(), "/metrics", strings.TrimSpace(token))
+		if got != want {
 			t.Errorf("%s: got %d, want %d (%v)", name, got, want, err)
 		}
+		// The documented certificate is good for five years.
+		if days := "assay_certificate_expiry_days 182"; got == http.StatusOK && !strings.Contains(text, days) {
+			t.Errorf("the metrics do not say %s…:\n%s", days, text)
+		}
 	}
-	if got, err := e.get(t.Context(), "/metrics", ""); got != http.StatusUnauthorized {
+	if got, _, err := e.get(t.Context(), "/metrics", ""); got != http.StatusUnauthorized {
 		t.Errorf("without a token: got %d, want %d (%v)", got, http.StatusUnauthorized, err)
 	}
 }
