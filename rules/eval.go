@@ -77,6 +77,7 @@ func (p *Program) eval(in Input, remember *memory) *Outcome {
 	o := newOutcome(p, &in)
 	o.results = make([]*result, len(p.rules))
 	e := newEvaluation(p, &in)
+	defer func() { o.steps = NodeBudget - e.nodeBudget }()
 	for i, r := range p.rules {
 		if o.Failed != nil {
 			o.results[i] = skippedByFailure
@@ -127,12 +128,13 @@ type evaluation struct {
 	chosen   facts.Source              // what its publishers have published, if it names any; nil: not merged yet
 }
 
-// remembered returns the rule's result, from memory if it depends on nothing but features that were seen before.
+// remembered returns the rule's result, from memory if it depends on nothing but features that were seen before. It takes as many
+// steps then as it took the first time. Where a node has not enough left for any rule, its result is its own.
 func (e *evaluation) remembered(r *rule, m *memory) *result {
 	if why := e.skips(r.set); why != "" {
 		return &result{skipped: why}
 	}
-	if m == nil || !r.pure {
+	if m == nil || !r.pure || e.nodeBudget < RuleBudget {
 		return e.run(r)
 	}
 	key, ok := e.memoryKey(r)
@@ -140,6 +142,7 @@ func (e *evaluation) remembered(r *rule, m *memory) *result {
 		return e.run(r)
 	}
 	if res := m.get(key); res != nil {
+		e.nodeBudget -= res.steps
 		return res
 	}
 	res := e.run(r)
@@ -172,16 +175,20 @@ func (e *evaluation) run(r *rule) *result {
 	}
 	before := e.ruleBudget
 	err = e.produce(r)
-	e.nodeBudget -= before - e.ruleBudget
-	if err != nil {
-		return e.fail(r, err)
-	}
-	if e.result.matched {
-		if err := e.derive(e.result.derived); err != nil {
-			return e.fail(r, err)
+	steps := before - e.ruleBudget
+	e.nodeBudget -= steps
+	if err == nil && e.result.matched {
+		if err = e.derive(e.result.derived); err == nil {
+			e.keepVars(r)
 		}
-		e.keepVars(r)
 	}
+	if err != nil {
+		e.result = e.fail(r, err)
+	}
+	if e.result == notMatched {
+		e.result = &result{} // of its own, since it has taken steps to find that out
+	}
+	e.result.steps = steps
 	return e.result
 }
 

@@ -23,6 +23,7 @@ type Cache struct {
 type whole struct {
 	reads   []facts.FeatureID
 	results []*result
+	steps   int
 	failed  *Failure
 	merged  *lazy
 }
@@ -64,7 +65,7 @@ func (c *Cache) Eval(p *Program, in Input, before *Outcome) *Outcome {
 		return w.outcome(p, &in)
 	}
 	o := p.eval(in, &c.memory)
-	c.learn(p, hash, &whole{reads: slices.Clone(reads), results: o.results, failed: o.Failed, merged: o.merged})
+	c.learn(p, hash, &whole{reads: slices.Clone(reads), results: o.results, steps: o.steps, failed: o.Failed, merged: o.merged})
 	return o
 }
 
@@ -91,7 +92,7 @@ func (c *Cache) learn(p *Program, hash uint64, w *whole) {
 // outcome gives the results to another node. What they come to is shared as well, unless NodeFeatures ask for labels.
 func (w *whole) outcome(p *Program, in *Input) *Outcome {
 	o := newOutcome(p, in)
-	o.results, o.Failed = w.results, w.failed
+	o.results, o.steps, o.Failed = w.results, w.steps, w.failed
 	if len(in.Labels) == 0 {
 		o.merged = w.merged
 	}
@@ -143,11 +144,12 @@ func (e *evaluation) memoryKey(r *rule) (memoryKey, bool) {
 
 // update returns the outcome for facts of which some have changed, or nil if everything must be evaluated.
 func (p *Program) update(in Input, before *Outcome, m *memory) *Outcome {
-	if len(p.derived) > 0 || before.Failed != nil || !before.sameBesidesFacts(&in) {
+	if len(p.derived) > 0 || before.Failed != nil || before.steps > roomy || !before.sameBesidesFacts(&in) {
 		return nil
 	}
 	var e *evaluation
 	var results []*result
+	steps := before.steps
 	for _, name := range p.reads {
 		if in.Facts.Feature(name).ID() == before.facts.Feature(name).ID() {
 			continue
@@ -171,15 +173,22 @@ func (p *Program) update(in Input, before *Outcome, m *memory) *Outcome {
 				results = slices.Clone(before.results)
 			}
 			results[i] = res
+			steps += res.steps - before.results[i].steps
 		}
 	}
 	if results == nil {
 		return before
 	}
+	if steps > roomy {
+		return nil // rules may have to be stopped that were not, or may be let go on
+	}
 	o := newOutcome(p, &in)
-	o.results = results
+	o.results, o.steps = results, steps
 	return o
 }
+
+// roomy is how many steps all rules may take while each still has its whole budget.
+const roomy = NodeBudget - RuleBudget
 
 // feeds reports whether some rule behind the i-th one may look at what that one produced.
 func (p *Program) feeds(i int, r *result) bool {

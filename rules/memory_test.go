@@ -9,6 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -87,5 +90,65 @@ func TestUnchangedOutcomeIsTheSame(t *testing.T) {
 	first := cache.Eval(program, benchNode(t, "node-0", in), nil)
 	if again := cache.Eval(program, benchNode(t, "node-0", in), first); again != first {
 		t.Error("another outcome for the same facts")
+	}
+}
+
+// TestMemoryAgreesWithEvalNearTheBudget: what is remembered costs what it cost, and what one node had no budget left for says
+// nothing of another.
+func TestMemoryAgreesWithEvalNearTheBudget(t *testing.T) {
+	// Each rule takes nearly all steps that a rule may take, and five of them those that a node has. The first one, and the last,
+	// are for some nodes alone.
+	const size = 256
+	heavy := func(name, scope string) *nfdv1alpha1.NodeFeatureRule {
+		labels := map[string]string{}
+		for i := range rules.RuleBudget / size / 4 {
+			labels[fmt.Sprintf("%s-%d", name, i)] = "{item.i}"
+		}
+		return &nfdv1alpha1.NodeFeatureRule{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: nfdv1alpha1.NodeFeatureRuleSpec{Scope: &scope, Rules: []nfdv1alpha1.Rule{{
+				Name: name, Labels: labels, Loop: &nfdv1alpha1.JSON{Raw: []byte(`"{@big.thing}"`)},
+			}}},
+		}
+	}
+	var sets []*rules.RuleSet
+	for i := range 9 {
+		scope := ""
+		if i == 0 || i == 8 {
+			scope = "some"
+		}
+		set, report := rules.Compile(heavy(fmt.Sprintf("r%d", i), scope), rules.Options{})
+		if err := report.Errors.ToAggregate(); err != nil {
+			t.Fatal(err)
+		}
+		sets = append(sets, set)
+	}
+	program, cache, interner := rules.Link(rules.Options{}, sets...), rules.NewCache(), facts.NewInterner()
+	big := make([]nfdv1alpha1.InstanceFeature, size)
+	for i := range big {
+		big[i].Attributes = map[string]string{"i": fmt.Sprint(i)}
+	}
+	stopped := 0
+	for i, scope := range []string{"", "some", "", "other", "some"} {
+		features := &nfdv1alpha1.Features{
+			Instances:  map[string]nfdv1alpha1.InstanceFeatureSet{"big.thing": {Elements: big}},
+			Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"cpu.model": {Elements: map[string]string{"id": fmt.Sprint(i)}}},
+		}
+		input := rules.Input{
+			Node:  rules.Node{Name: fmt.Sprint("node-", i), Labels: map[string]string{assayv1alpha1.ScopeLabel: scope}},
+			Facts: facts.New(features, interner),
+		}
+		fresh := program.Eval(input)
+		for _, r := range fresh.Rules() {
+			if r.Err != nil {
+				stopped++
+			}
+		}
+		if diff := cmp.Diff(suite.Expect(fresh), suite.Expect(cache.Eval(program, input, nil))); diff != "" {
+			t.Errorf("node %d (-fresh +cached):\n%s", i, diff)
+		}
+	}
+	if stopped == 0 {
+		t.Error("no rule came near the budget of its node")
 	}
 }

@@ -27,6 +27,8 @@ type result struct {
 	failed   *Failure
 	late     []lateOutput
 	derived  []derivation
+
+	steps int // what it has taken of the budget of its node
 }
 
 // output is one change to the outcome.

@@ -117,6 +117,7 @@ type Outcome struct {
 	node      Node
 	requested map[string]string // labels that NodeFeatures ask for
 	results   []*result         // one for each rule of the program
+	steps     int               // what they have taken of the budget of the node
 	merged    *lazy             // shared by outcomes with the same results
 }
 
