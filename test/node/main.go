@@ -60,6 +60,8 @@ func main() {
 	switch {
 	case errors.As(err, &skip) && !opt.require:
 		fmt.Printf("SKIPPED: the real-node test cannot run here:\n  %v\n", err)
+	case err == errSaid && opt.stage == stageInit: //nolint:errorlint // just this: the outer program says so, with what else failed
+		os.Exit(1)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "node:", err)
 		os.Exit(1)

@@ -45,7 +45,7 @@ func isolated(ctx context.Context, opt options) error {
 	case ctx.Err() != nil:
 		return errInterrupted
 	case err != nil:
-		return errors.New("the test failed")
+		return errSaid
 	}
 	return nil
 }
@@ -59,6 +59,9 @@ func again(opt options, stage string) *exec.Cmd {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd
 }
+
+// errSaid is the end of a test that has said itself why it failed.
+var errSaid = errors.New("the test failed")
 
 // asInit is the first process of the namespaces.
 func asInit(ctx context.Context, opt options) error {
@@ -82,7 +85,7 @@ func asInit(ctx context.Context, opt options) error {
 		case pid == cmd.Process.Pid && status.ExitStatus() == 0:
 			return nil
 		case pid == cmd.Process.Pid:
-			os.Exit(1) // the test has said why
+			return errSaid
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -131,7 +130,7 @@ var hidden = []string{"/sys/bus/pci/devices", "/sys/class/net", "/sys/kernel/mm/
 // unreadable makes parts of /sys unreadable for all but root, as a security module does, and starts the worker anew. What the
 // test mounts there nobody sees outside of its mount namespace.
 func unreadable(ctx context.Context, s *story) error {
-	closed := filepath.Join(s.path("closed"))
+	closed := s.path("closed")
 	if err := os.WriteFile(closed, nil, 0); err != nil {
 		return err
 	}
