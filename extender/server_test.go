@@ -291,10 +291,14 @@ func TestAnswersForAWhileWhenToldToEnd(t *testing.T) {
 		answered(t, p)
 		c := p.dial()
 		go func() { _, _ = io.WriteString(c, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n") }()
-		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("it is %+v, %v", resp, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		c.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("it is %s", resp.Status)
+		}
+		_, _ = resp.Body.Close(), c.Close()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

@@ -76,7 +76,7 @@ func answered(t *testing.T, p *pipes) {
 	t.Helper()
 	start := time.Now()
 	c := p.dial()
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	request := question(t)
 	go func() {
 		_, _ = fmt.Fprintf(c, "POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(request), request)
@@ -85,6 +85,7 @@ func answered(t *testing.T, p *pipes) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK || !bytes.Contains(answer, []byte(`"NodeNames":["n2"]`)) {
 		t.Errorf("got %s (%v): %s", resp.Status, err, answer)
@@ -173,7 +174,7 @@ func TestForgetsClientsThatHangUp(t *testing.T) {
 						t.Fatal(err)
 					}
 					synctest.Wait() // it waits for more, or is stuck in its answer
-					c.Close()
+					_ = c.Close()
 				}
 				synctest.Wait()
 				answered(t, p)

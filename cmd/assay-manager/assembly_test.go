@@ -56,7 +56,7 @@ func TestExtenderPutsRulesTogetherAsTheControllerDoes(t *testing.T) {
 	has := func(name string) error {
 		got, err := e.filter(fmt.Sprintf("matchFeatures: [{feature: rule.matched, matchExpressions: {%s: {op: Exists}}}]", name), "n1")
 		if err != nil || got.Error != "" || len(*got.NodeNames) != 1 {
-			return fmt.Errorf("no node has %s: %+v (%v)", name, got, err)
+			return fmt.Errorf("no node has %s: %+v (%w)", name, got, err)
 		}
 		return nil
 	}

@@ -99,11 +99,11 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 		last = nil
 	}
 	if out.Refused = a.refuses(obj, last); out.Refused != nil {
-		return out, nil
+		return out, nil //nolint:nilerr // what is wrong with it is a part of the object, here and below
 	}
 	// Before anything else: what a newer version refers to may be nothing that this one knows.
 	if out.Refused = a.tooOld(&obj.Spec); out.Refused != nil {
-		return out, nil
+		return out, nil //nolint:nilerr // see above
 	}
 	whole, err := a.resolve(ctx, obj)
 	out.Refs = whole.refs
@@ -116,7 +116,7 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 		return nil, err
 	}
 	if out.Refused = a.tooOld(whole.spec); out.Refused != nil {
-		return out, nil
+		return out, nil //nolint:nilerr // see above
 	}
 	opt := a.opt.Rules
 	opt.Bases = whole.bases

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,7 +46,8 @@ func newWorld(t *testing.T) *world {
 	done := make(chan struct{})
 	go func() { defer close(done); w.monitor.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	for !w.clock.HasWaiters() { //nolint:revive // until Run waits for its ticker
+	for !w.clock.HasWaiters() { // until Run waits for its ticker
+		runtime.Gosched()
 	}
 	return w
 }

@@ -84,7 +84,7 @@ func (in *installation) diagnosed(t *testing.T, code int, want ...string) {
 			}
 		}
 		if got != code {
-			return fmt.Errorf("it ends with %v:\n%s", err, out)
+			return fmt.Errorf("it ends with %d, not %d:\n%s", got, code, out)
 		}
 		return nil
 	})

@@ -102,7 +102,7 @@ func (w *world) policies(t *testing.T) {
 	plain := newPod(other, "plain", "")
 	w.create(t, plain)
 	w.placed(t, plain)
-	if n := w.proxy.count(marking + "-filter").Load() - before; n != 0 || len(plain.Spec.Containers[0].Resources.Limits) > 0 {
+	if n := w.proxy.count(marking+"-filter").Load() - before; n != 0 || len(plain.Spec.Containers[0].Resources.Limits) > 0 {
 		t.Errorf("a pod that asks for nothing gets %v, and makes %d requests", plain.Spec.Containers[0].Resources.Limits, n)
 	}
 	marked := newPod(other, "marked", "", requires("ByPolicy"))
@@ -110,7 +110,7 @@ func (w *world) policies(t *testing.T) {
 	if node := w.placed(t, marked); node != "n410" {
 		t.Errorf("the pod that got the marker runs on %s, want n410", node)
 	}
-	if w.proxy.count(marking + "-filter").Load() == before {
+	if w.proxy.count(marking+"-filter").Load() == before {
 		t.Error("the pod that got the marker never reached the extender")
 	}
 }
