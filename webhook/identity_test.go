@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -133,16 +132,7 @@ func (s *thief) as(token string, change ...func(*rest.Config)) dynamic.ResourceI
 func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours, mine, theirs = "assay-identity-test", "thief-n1", "thief-n2"
-	for _, data := range policies.All(policies.Names{Namespace: ours}) {
-		if _, err := c.KubectlInput(t.Context(), string(data), "apply", "-f", "-"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if _, err := c.KubectlInput(context.Background(), string(data), "delete", "-f", "-"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	installPolicies(t, c, ours)
 	s := newThief(t, c, ours)
 	s.node(mine)
 	s.node(theirs)

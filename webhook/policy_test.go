@@ -94,10 +94,10 @@ func (p publisher) create(ctx context.Context, namespace, name, node, told strin
 	return err
 }
 
-func TestPolicyBindsRealTokens(t *testing.T) {
-	c := testkit.Cluster(t)
-	const ours = "assay-policy-test"
-	for _, data := range policies.All(policies.Names{Namespace: ours}) {
+// installPolicies has the policies in force in a namespace, until the test ends.
+func installPolicies(t *testing.T, c *cluster.Cluster, namespace string) {
+	t.Helper()
+	for _, data := range policies.All(policies.Names{Namespace: namespace}) {
 		if _, err := c.KubectlInput(t.Context(), string(data), "apply", "-f", "-"); err != nil {
 			t.Fatal(err)
 		}
@@ -107,6 +107,12 @@ func TestPolicyBindsRealTokens(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPolicyBindsRealTokens(t *testing.T) {
+	c := testkit.Cluster(t)
+	const ours = "assay-policy-test"
+	installPolicies(t, c, ours)
 	ctx := t.Context()
 	admin, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
