@@ -97,6 +97,10 @@ func TestAKilledControllerLeavesNothingHalfDone(t *testing.T) {
 			k := testkit.Client(t, c.User)
 			namespace := testkit.Namespace(t, k)
 			testkit.Node(t, k, "n1")
+			// Of a Node without one a new controller cannot know whether it is the rule that has gone, and holds the labels.
+			testkit.Create(t, k, &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: "n1", Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n1"},
+			}})
 			foreign := corev1.Taint{Key: "other.io/t", Effect: corev1.TaintEffectNoSchedule}
 			before := &corev1.Node{}
 			testkit.Eventually(t, "a Node with a foreign taint", func(ctx context.Context) error {

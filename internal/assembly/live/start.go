@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -32,6 +33,9 @@ func (s *start) Start(ctx context.Context) error {
 	if !s.cache.WaitForCacheSync(ctx) {
 		return errors.New("stopped before the caches were filled")
 	}
+	if err := s.hearOfRemovals(ctx); err != nil {
+		return err
+	}
 	s.schema.Look(ctx)
 	s.assembleAll(ctx)
 	if ctx.Err() != nil {
@@ -40,6 +44,21 @@ func (s *start) Start(ctx context.Context) error {
 	s.rules.registry.Ready()
 	logf.FromContext(ctx).Info("rules are ready")
 	return s.schema.Start(ctx)
+}
+
+// hearOfRemovals takes out objects that are deleted. The controller does so too, but begins to listen some time after the caches
+// are filled, and would never hear of one that was deleted between that and the list that everything begins with.
+func (s *start) hearOfRemovals(ctx context.Context) error {
+	informer, err := s.cache.GetInformer(ctx, &nfdv1alpha1.NodeFeatureRule{})
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
+		if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil { // without a namespace it is the name
+			s.assemble(ctx, name)
+		}
+	}})
+	return err
 }
 
 // assembleAll assembles every object there is.
