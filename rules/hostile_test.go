@@ -122,6 +122,20 @@ func complaints(o *rules.Outcome) string {
 	return b.String()
 }
 
+// evalWithin evaluates, down to the labels, and fails the test if that allocates more than so many bytes.
+func evalWithin(t *testing.T, program *rules.Program, in rules.Input, bound uint64) (*rules.Outcome, map[string]string) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	o := program.Eval(in)
+	labels := o.Labels()
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > bound {
+		t.Errorf("it took %d bytes, want at most %d", used, bound)
+	}
+	return o, labels
+}
+
 // TestHostileRulesAreBounded evaluates rules that the API server accepts and that would take gigabytes, or hours.
 func TestHostileRulesAreBounded(t *testing.T) {
 	const bound = 10 << 20 // 8 MB, and some for what the runtime does beside
@@ -130,14 +144,7 @@ func TestHostileRulesAreBounded(t *testing.T) {
 	for name, tc := range hostileRules {
 		t.Run(name, func(t *testing.T) {
 			program := rules.Link(rules.Options{}, compileSpec(t, "a", tc.spec), good)
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			o := program.Eval(in)
-			labels := o.Labels()
-			runtime.ReadMemStats(&after)
-			if used := after.TotalAlloc - before.TotalAlloc; used > bound {
-				t.Errorf("it took %d bytes, want at most %d", used, bound)
-			}
+			o, labels := evalWithin(t, program, in, bound)
 			if labels["feature.node.kubernetes.io/good"] != "node-1" {
 				t.Error("the other rule has lost its label")
 			}
@@ -161,14 +168,7 @@ func TestThousandsOfRules(t *testing.T) {
 	}
 	program := rules.Link(rules.Options{}, sets...)
 	in := rules.Input{Node: rules.Node{Name: "node-7"}, Facts: hostileFacts()}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	o := program.Eval(in)
-	labels := o.Labels()
-	runtime.ReadMemStats(&after)
-	if used := after.TotalAlloc - before.TotalAlloc; used > bound {
-		t.Errorf("it took %d bytes, want at most %d", used, bound)
-	}
+	o, labels := evalWithin(t, program, in, bound)
 	if got := complaints(o); got != "" {
 		t.Errorf("the administrator reads %.500q", got)
 	}
