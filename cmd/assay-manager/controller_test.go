@@ -60,9 +60,9 @@ func startController(t *testing.T, c *cluster.Cluster, namespace string, args ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{health: freeAddress(t), log: &safeBuffer{}, ended: make(chan error, 1)}
+	r := &replica{health: testkit.FreeAddress(t), log: &safeBuffer{}, ended: make(chan error, 1)}
 	r.Cmd = exec.Command(program, append([]string{"controller", "-kubeconfig=" + c.Kubeconfig, "-namespace=" + namespace,
-		"-port=" + port(r.health), "-metrics-port=0", "-v=1"}, args...)...)
+		"-port=" + testkit.Port(r.health), "-metrics-port=0", "-v=1"}, args...)...)
 	r.Env = append(os.Environ(), asManager+"=1")
 	r.Stdout, r.Stderr = r.log, r.log
 	if err := r.Start(); err != nil {

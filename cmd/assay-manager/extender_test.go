@@ -77,7 +77,7 @@ func startExtender(t *testing.T, c *cluster.Cluster, through string, env []strin
 // startExtenderIn starts an extender whose own namespace is a certain one.
 func startExtenderIn(t *testing.T, c *cluster.Cluster, namespace, through string, env []string, args ...string) *asking {
 	t.Helper()
-	e := &asking{cluster: c, name: "extender-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), address: freeAddress(t)}
+	e := &asking{cluster: c, name: "extender-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), address: testkit.FreeAddress(t)}
 	k := testkit.Client(t, c.User)
 	user, err := c.NewUser(e.name)
 	if err != nil {

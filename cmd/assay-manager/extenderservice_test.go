@@ -104,7 +104,7 @@ func startBehindService(t *testing.T, c *cluster.Cluster, certificates string) *
 	t.Helper()
 	k := testkit.Client(t, c.User)
 	namespace := testkit.Namespace(t, k)
-	e := &behindService{address: freeAddress(t), roots: x509.NewCertPool()}
+	e := &behindService{address: testkit.FreeAddress(t), roots: x509.NewCertPool()}
 	ca, err := os.ReadFile(filepath.Join(certificates, "ca.crt"))
 	if err != nil {
 		t.Fatal(err)

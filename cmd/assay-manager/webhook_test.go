@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -70,7 +69,7 @@ type process struct {
 // startWebhook starts a webhook and waits until the API server asks it.
 func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 	t.Helper()
-	p := &process{cluster: c, name: "webhook-" + strings.ToLower(t.Name()), health: freeAddress(t), serve: freeAddress(t), metrics: freeAddress(t)}
+	p := &process{cluster: c, name: "webhook-" + strings.ToLower(t.Name()), health: testkit.FreeAddress(t), serve: testkit.FreeAddress(t), metrics: testkit.FreeAddress(t)}
 	k := testkit.Client(t, c.User)
 	namespace := testkit.Namespace(t, k)
 	p.namespace = namespace
@@ -92,8 +91,8 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 		Name: p.name, Path: program, Env: []string{asManager + "=1"},
 		Args: append([]string{
 			"webhook", "--kubeconfig=" + user.Kubeconfig, "--namespace=" + namespace, "--owner-cluster-role=" + role,
-			"--webhook-url=https://" + p.serve, "--webhook-port=" + port(p.serve),
-			"--port=" + port(p.health), "--metrics-port=" + port(p.metrics), "--failure-policy=Fail", "--shutdown-delay=0s",
+			"--webhook-url=https://" + p.serve, "--webhook-port=" + testkit.Port(p.serve),
+			"--port=" + testkit.Port(p.health), "--metrics-port=" + testkit.Port(p.metrics), "--failure-policy=Fail", "--shutdown-delay=0s",
 		}, args...),
 		Ready: func(ctx context.Context) error {
 			_, err := get(ctx, "http://"+p.health+"/readyz")
@@ -161,21 +160,6 @@ func object(t testing.TB, spec string) *nfdv1alpha1.NodeFeatureRule {
 		t.Fatal(err)
 	}
 	return o
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
-func port(address string) string {
-	_, p, _ := net.SplitHostPort(address)
-	return p
 }
 
 func get(ctx context.Context, url string) (string, error) {
@@ -373,7 +357,7 @@ func TestAMountedCertificateIsReplaced(t *testing.T) {
 	c := testkit.Cluster(t)
 	dir := t.TempDir()
 	writeCertificate(t, dir, time.Minute) // of an hour
-	p := &process{cluster: c, name: "webhook-mounted", health: freeAddress(t), serve: freeAddress(t), metrics: freeAddress(t)}
+	p := &process{cluster: c, name: "webhook-mounted", health: testkit.FreeAddress(t), serve: testkit.FreeAddress(t), metrics: testkit.FreeAddress(t)}
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -382,7 +366,7 @@ func TestAMountedCertificateIsReplaced(t *testing.T) {
 	err = c.Run(t.Context(), cluster.Program{
 		Name: p.name, Path: program, Env: []string{asManager + "=1"},
 		Args: []string{"webhook", "--kubeconfig=" + c.Kubeconfig, "--cert-dir=" + dir, "--shutdown-delay=0s", "--node-warnings=false",
-			"--webhook-port=" + port(p.serve), "--port=" + port(p.health), "--metrics-port=0"},
+			"--webhook-port=" + testkit.Port(p.serve), "--port=" + testkit.Port(p.health), "--metrics-port=0"},
 		Ready: func(ctx context.Context) error {
 			_, err := get(ctx, "http://"+p.health+"/healthz")
 			return err

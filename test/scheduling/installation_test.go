@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +44,7 @@ type installation struct {
 func install(t *testing.T) *installation {
 	t.Helper()
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
-	in := &installation{Cluster: c, api: testkit.Client(t, c.User), bin: t.TempDir(), extender: freeAddress(t)}
+	in := &installation{Cluster: c, api: testkit.Client(t, c.User), bin: t.TempDir(), extender: testkit.FreeAddress(t)}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", in.bin+"/", "../../cmd/assay", "../../cmd/assay-manager")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -71,13 +70,13 @@ func install(t *testing.T) *installation {
 		ObjectMeta: lease, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: lease.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "system:kube-scheduler"}},
 	})
-	health := freeAddress(t)
-	in.manager(t, "controller", "http://"+health+"/readyz", "--feature-gates=FeatureScheduling=true", "--port="+port(health), "--metrics-port=0")
+	health := testkit.FreeAddress(t)
+	in.manager(t, "controller", "http://"+health+"/readyz", "--feature-gates=FeatureScheduling=true", "--port="+testkit.Port(health), "--metrics-port=0")
 	in.runExtender(t)
-	health = freeAddress(t)
-	serve := freeAddress(t)
+	health = testkit.FreeAddress(t)
+	serve := testkit.FreeAddress(t)
 	in.manager(t, "webhook", "http://"+health+"/readyz", "--scheduling", "--owner-cluster-role="+role, "--webhook-url=https://"+serve,
-		"--webhook-port="+port(serve), "--port="+port(health), "--metrics-port=0", "--shutdown-delay=0s")
+		"--webhook-port="+testkit.Port(serve), "--port="+testkit.Port(health), "--metrics-port=0", "--shutdown-delay=0s")
 	rare := newPod("default", "rare", "", requires("FP64"))
 	testkit.Eventually(t, "the API server asks the webhook, which knows the nodes", func(ctx context.Context) error {
 		text, err := in.warnings(ctx, workload("Job", rare))
@@ -166,21 +165,6 @@ func (in *installation) assay(t *testing.T, args ...string) (string, error) {
 	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+in.Kubeconfig)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
-func port(address string) string {
-	_, p, _ := net.SplitHostPort(address)
-	return p
 }
 
 func TestInstallation(t *testing.T) {
