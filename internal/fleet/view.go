@@ -7,6 +7,7 @@ package fleet
 
 import (
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/assay-project/assay/rules"
@@ -29,12 +30,16 @@ type Node struct {
 	Seen int64
 }
 
+// namesChunk is how many bytes of names are kept together: a page. A chunk lives as long as one of its names.
+const namesChunk = 4 << 10
+
 // View is which nodes have what. It is safe for concurrent use. The zero value is not ready for use; see New.
 type View struct {
 	mu    sync.RWMutex
 	index map[string]int32
 	nodes []node
-	free  []int32 // numbers of nodes that are gone
+	free  []int32         // numbers of nodes that are gone
+	names strings.Builder // see keep
 
 	sets    map[request.Key]*set
 	readers map[string]*reader
@@ -109,6 +114,7 @@ func (v *View) Put(n Node) {
 	name := n.Input.Node.Name
 	i, known := v.index[name]
 	if !known {
+		name = v.keep(name)
 		i = v.number(name)
 		v.nodes[i] = node{name: name}
 		v.assign(i, n)
@@ -166,6 +172,18 @@ func (v *View) SetProgram(p *rules.Program, results *rules.Cache) {
 	if len(v.chained) > 0 {
 		v.produce(func(i int32) { v.judgeAll(v.chained, i) })
 	}
+}
+
+// keep copies a name to where the others are. A question names hundreds of nodes: if each name were where its Node was
+// decoded, looking them up would throw as many pages out of the caches of a processor that others need too.
+func (v *View) keep(name string) string {
+	if v.names.Cap()-v.names.Len() < len(name) {
+		v.names = strings.Builder{}
+		v.names.Grow(max(namesChunk, len(name)))
+	}
+	start := v.names.Len()
+	v.names.WriteString(name)
+	return v.names.String()[start:]
 }
 
 // number returns a free number.
