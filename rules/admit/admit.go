@@ -15,8 +15,8 @@ import (
 // Settings are what the administrator has chosen.
 type Settings struct {
 	// Marker adds the marker resources where the extender has to be asked: for an extender attached to the default scheduler,
-	// so that other pods skip it, and each question that could change nothing is left out. It is off by default, since
-	// autoscalers and other schedulers do not know the resources.
+	// so that other pods skip it, and each question that could change nothing is left out. It is off by default, since it
+	// changes what pods ask for, and by default no extender is attached to that scheduler.
 	Marker bool
 }
 
@@ -136,6 +136,12 @@ func same(a, b corev1.NodeSelectorRequirement) bool {
 	return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
 }
 
+// markAmount is how much of a marker resource a pod asks for: nothing. An extender that manages a resource is asked about pods
+// that name it, whatever the amount; all who count resources (the fit of kube-scheduler, simulations of autoscalers, quotas,
+// kubelets) pass over amounts of zero, so that a marked pod can be placed by those who never heard of the mark. It is cheaper,
+// too: kube-scheduler checks the name of every resource of which there is some by a regular expression, for each node.
+const markAmount = "0"
+
 // mark adds marker resources to the first container.
 func mark(pod *corev1.Pod, marks []corev1.ResourceName) []Patch {
 	if len(pod.Spec.Containers) == 0 {
@@ -149,7 +155,7 @@ func mark(pod *corev1.Pod, marks []corev1.ResourceName) []Patch {
 	if len(marks) == 0 {
 		return nil
 	}
-	one := resource.MustParse("1")
+	amount := resource.MustParse(markAmount)
 	want := have.DeepCopy()
 	// A resource outside of kubernetes.io cannot be overcommitted: request and limit are equal.
 	for _, list := range []*corev1.ResourceList{&want.Limits, &want.Requests} {
@@ -157,7 +163,7 @@ func mark(pod *corev1.Pod, marks []corev1.ResourceName) []Patch {
 			*list = corev1.ResourceList{}
 		}
 		for _, name := range marks {
-			(*list)[name] = one
+			(*list)[name] = amount
 		}
 	}
 	return []Patch{{"add", "/spec/containers/0/resources", want}}

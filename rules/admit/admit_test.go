@@ -172,6 +172,11 @@ func TestSchedulerAndMarker(t *testing.T) {
 			}
 			got := apply(t, test.in)
 			for _, list := range []corev1.ResourceList{got.Spec.Containers[0].Resources.Requests, got.Spec.Containers[0].Resources.Limits} {
+				for name, amount := range list {
+					if _, mine := test.in.Pod.Spec.Containers[0].Resources.Limits[name]; !mine && !amount.IsZero() {
+						t.Errorf("%s: it asks for %v of %s, which those who do not know the mark would look for in vain", test.reason, &amount, name)
+					}
+				}
 				if marks := slices.Sorted(maps.Keys(list)); got.Spec.SchedulerName != test.scheduler || !slices.Equal(marks, test.marks) {
 					t.Errorf("%s: scheduler %s, marks %v", test.reason, got.Spec.SchedulerName, marks)
 				}

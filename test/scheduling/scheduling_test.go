@@ -27,6 +27,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(echoAt); address != "" {
+		fmt.Fprintln(os.Stderr, serveEcho(address))
+		os.Exit(1)
+	}
 	log.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
@@ -240,7 +244,7 @@ func (w *world) marker(t *testing.T) {
 		t.Errorf("20 pods that ask for nothing made requests: %v, before %v", n, before)
 	}
 	w.publish(t, "n400", "AVX", "Marked")
-	required := newPod(ns, "required", marking, requires("Marked"), requests(assayv1alpha1.MarkerResource, "1"))
+	required := newPod(ns, "required", marking, requires("Marked"), requests(assayv1alpha1.MarkerResource, "0"))
 	w.create(t, required)
 	if node := w.placed(t, required); node != "n400" {
 		t.Errorf("the pod that requires it runs on %s, want n400", node)
@@ -249,13 +253,18 @@ func (w *world) marker(t *testing.T) {
 	if after[0] == before[0] || after[1] != before[1] {
 		t.Errorf("for a pod that prefers nothing it was asked %v times to filter and to score, before %v", after, before)
 	}
-	preferred := newPod(ns, "preferred", marking, prefers("Marked"), requests(assayv1alpha1.PreferenceMarkerResource, "1"))
+	preferred := newPod(ns, "preferred", marking, prefers("Marked"), requests(assayv1alpha1.PreferenceMarkerResource, "0"))
 	w.create(t, preferred)
 	if node := w.placed(t, preferred); node != "n400" {
 		t.Errorf("the pod that prefers it runs on %s, want n400", node)
 	}
 	if n := asked(); n[0] != after[0] || n[1] == after[1] {
 		t.Errorf("for a pod that requires nothing it was asked %v times to filter and to score, before %v", n, after)
+	}
+	elsewhere := newPod(ns, "elsewhere", strict, requires("Marked"), requests(assayv1alpha1.MarkerResource, "0"))
+	w.create(t, elsewhere)
+	if node := w.placed(t, elsewhere); node != "n400" {
+		t.Errorf("a marked pod of a scheduler that does not know the mark runs on %s, want n400", node)
 	}
 }
 
