@@ -66,10 +66,12 @@ func startProcess(program Program, logDir string, detached bool) (*process, erro
 	cmd.Env = append(os.Environ(), program.Env...)
 	cmd.Dir = logDir
 	cmd.Stdout, cmd.Stderr = log, log
-	// A group of its own: Ctrl-C in a terminal reaches this program only, which then stops the others in their order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if detached {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// A session of its own. Ctrl-C in a terminal reaches this program only, which then stops the others in their order. And
+	// each program gets a share of the processors of its own, as containers do under a kubelet: the kernel shares them out
+	// among sessions before processes (sched(7), the autogroup feature).
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if !detached {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}
 	started := make(chan error)
 	spawner() <- func() { started <- cmd.Start() }
