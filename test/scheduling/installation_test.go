@@ -44,11 +44,7 @@ type installation struct {
 func install(t *testing.T) *installation {
 	t.Helper()
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
-	in := &installation{Cluster: c, api: testkit.Client(t, c.User), bin: t.TempDir(), extender: testkit.FreeAddress(t)}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", in.bin+"/", "../../cmd/assay", "../../cmd/assay-manager")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	in := &installation{Cluster: c, api: testkit.Client(t, c.User), bin: programs(t), extender: testkit.FreeAddress(t)}
 	const role = "assay-webhook"
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownNamespace}},
@@ -114,36 +110,62 @@ func (in *installation) create(t *testing.T, o client.Object) {
 	}
 }
 
-// manager runs a part of Assay until the end of the test.
-func (in *installation) manager(t *testing.T, part, ready string, args ...string) {
+// programs builds the programs of Assay and returns where they are.
+func programs(t testing.TB) string {
 	t.Helper()
-	err := in.Run(t.Context(), cluster.Program{
-		Name: part, Path: filepath.Join(in.bin, "assay-manager"),
-		Args: append([]string{part, "--kubeconfig=" + in.Kubeconfig, "--namespace=" + ownNamespace}, args...),
-		Ready: func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)
-			if err != nil {
-				return err
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				return errors.New(resp.Status)
-			}
-			return nil
-		},
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "../../cmd/assay", "../../cmd/assay-manager")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// runManager runs a part of Assay in a cluster until the end of the test, from the programs in bin.
+func runManager(t testing.TB, c *cluster.Cluster, bin, part, ready string, args ...string) {
+	t.Helper()
+	err := c.Run(t.Context(), cluster.Program{
+		Name: part, Path: filepath.Join(bin, "assay-manager"),
+		Args:  append([]string{part, "--kubeconfig=" + c.Kubeconfig, "--namespace=" + ownNamespace}, args...),
+		Ready: func(ctx context.Context) error { _, err := get(ctx, ready); return err },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
+// runExtender runs the extender without TLS.
+func runExtender(t testing.TB, c *cluster.Cluster, bin, address string) {
+	t.Helper()
+	runManager(t, c, bin, "extender", "http://"+address+"/readyz", "--address="+address, "--shutdown-delay=0s")
+}
+
+// get returns what is at a URL.
+func get(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		return "", errors.Join(err, errors.New(resp.Status))
+	}
+	return string(body), err
+}
+
+func (in *installation) manager(t *testing.T, part, ready string, args ...string) {
+	t.Helper()
+	runManager(t, in.Cluster, in.bin, part, ready, args...)
+}
+
 func (in *installation) runExtender(t *testing.T) {
 	t.Helper()
-	in.manager(t, "extender", "http://"+in.extender+"/readyz", "--address="+in.extender, "--shutdown-delay=0s")
+	runExtender(t, in.Cluster, in.bin, in.extender)
 }
 
 // runScheduler runs the second scheduler with the configuration that the command line prints for it.

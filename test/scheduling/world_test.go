@@ -50,15 +50,19 @@ type world struct {
 	proxy   *proxy
 	view    *fleet.View
 	decider *extender.Decider
-	// direct is the address of the extender itself, answers how many it has given, and spent how long it took for them in
-	// nanoseconds.
-	direct         string
-	answers, spent atomic.Int64
 }
 
-// newWorld starts a cluster with n nodes, n0, n1, …, all of which have the flag AVX. Nothing else runs: no
-// controller-manager, which would take half a minute to untaint 1,000 nodes.
+// newWorld starts a cluster with n nodes and an extender.
 func newWorld(t testing.TB, n int) *world {
+	t.Helper()
+	w := newNodes(t, n)
+	w.startExtender(t, n)
+	return w
+}
+
+// newNodes starts a cluster with n nodes, n0, n1, …, all of which have the flag AVX and a label that says so. Nothing else runs: no
+// controller-manager, which would take half a minute to untaint 1,000 nodes.
+func newNodes(t testing.TB, n int) *world {
 	t.Helper()
 	c := testkit.PrivateCluster(t, cluster.Options{
 		FakeNodes: true, DisableAdmission: []string{"TaintNodesByCondition", "ServiceAccount"},
@@ -82,7 +86,6 @@ func newWorld(t testing.TB, n int) *world {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	w.startExtender(t, n)
 	return w
 }
 
@@ -105,8 +108,7 @@ func (w *world) startExtender(t testing.TB, n int) {
 	follower := follow.New(w.view, follow.Options{Gather: feed.Gather{Namespace: ownNamespace}})
 	w.decider = &extender.Decider{View: w.view, Asks: known}
 	server, err := extender.New(w.decider, extender.Options{
-		Addr:    "127.0.0.1:0",
-		Observe: func(_, _ string, took time.Duration) { w.answers.Add(1); w.spent.Add(int64(took)) },
+		Addr: "127.0.0.1:0",
 		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 			var pod corev1.Pod
 			return &pod, w.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
@@ -140,8 +142,7 @@ func (w *world) startExtender(t testing.TB, n int) {
 		}
 		return nil
 	})
-	w.direct = "http://" + server.Addr()
-	w.proxy = newProxy(t, w.direct)
+	w.proxy = newProxy(t, "http://"+server.Addr())
 }
 
 // scheduler runs a kube-scheduler of that name whose extender is the proxy.
@@ -194,7 +195,9 @@ func bigNode(name string) *corev1.Node {
 		corev1.ResourceMemory: resource.MustParse("256Gi"),
 	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelHostname: name, "feature.node.kubernetes.io/avx": "true",
+		}},
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room.DeepCopy(), Conditions: []corev1.NodeCondition{{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test",
 		}}},
@@ -227,6 +230,19 @@ func (w *world) create(t testing.TB, o client.Object) {
 // publish changes the flags of a node, and waits until the extender has heard of it.
 func (w *world) publish(t testing.TB, node string, flags ...string) {
 	t.Helper()
+	w.setFlags(t, node, flags...)
+	testkit.Eventually(t, "the extender hears of it", func(context.Context) error {
+		in, _, _ := w.view.Input(node)
+		if n := in.Facts.Feature("cpu.cpuid").Flags.Len(); n != len(flags) {
+			return fmt.Errorf("it knows %d flags", n)
+		}
+		return nil
+	})
+}
+
+// setFlags changes the flags of a node.
+func (w *world) setFlags(t testing.TB, node string, flags ...string) {
+	t.Helper()
 	current := &nfdv1alpha1.NodeFeature{}
 	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: ownNamespace, Name: node}, current); err != nil {
 		t.Fatal(err)
@@ -235,13 +251,6 @@ func (w *world) publish(t testing.TB, node string, flags ...string) {
 	if err := w.api.Update(t.Context(), current); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "the extender hears of it", func(context.Context) error {
-		in, _, _ := w.view.Input(node)
-		if n := in.Facts.Feature("cpu.cpuid").Flags.Len(); n != len(flags) {
-			return fmt.Errorf("it knows %d flags", n)
-		}
-		return nil
-	})
 }
 
 // namespace makes a namespace with labels.
