@@ -38,10 +38,15 @@ test-unit: ## Run the tests that need nothing but Go
 	@echo "== unit tests"
 	@go test $$(hack/packages unit)
 
+# Packages of integration tests take turns with control planes, but for those that start their own, and mostly wait for something
+# to happen: two control planes and three packages at a time need little more than one of each, and half the time.
+CLUSTERS ?= 2
+PACKAGES ?= 3
+
 .PHONY: test-integration
 test-integration: bin/cluster ## Run the tests that need a real control plane (the first time builds Kubernetes: 5 to 12 minutes)
 	@echo "== integration tests"
-	@bin/cluster run -- go test -count=1 -timeout=20m $$(hack/packages integration)
+	@bin/cluster run --clusters=$(CLUSTERS) -- go test -p=$(PACKAGES) -count=1 -timeout=20m $$(hack/packages integration)
 
 .PHONY: demo
 demo: build ## Label this machine from its real hardware on a real control plane (KEEP=1 leaves it running)

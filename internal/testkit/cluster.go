@@ -35,25 +35,23 @@ const cleanUpTime = 30 * time.Second
 // open file: what nobody refers to is closed by the garbage collector.
 var turn func() //nolint:unused // to be kept is its use
 
-// shared attaches this process to the shared control plane, waits for its turn, and cleans up what others left.
+// shared attaches this process to a shared control plane, waits for its turn, and cleans up what others left.
 var shared = sync.OnceValues(func() (*cluster.Cluster, error) {
 	// If `go test` is killed, so shall be this program, and then what it has started.
 	if err := cluster.EndWithParent(syscall.SIGKILL); err != nil {
 		return nil, err
 	}
-	c, err := cluster.Attach(os.Getenv(cluster.DirVar))
+	c, done, err := cluster.TakeTurn(context.Background(), os.Getenv(cluster.DirVar))
 	if err != nil {
 		return nil, err
 	}
-	if turn, err = c.TakeTurn(); err != nil {
-		return nil, err
-	}
+	turn = done
 	return c, c.Clean(context.Background())
 })
 
-// Cluster returns the control plane that all integration tests of a run share, with Assay's kinds and without any Node.
-// Packages take turns; the tests of one package see each other's objects unless they remove them. The test is skipped if
-// there is no control plane.
+// Cluster returns a control plane that the integration tests of a run share, with Assay's kinds and without any Node. There
+// may be several, and packages take turns; the tests of one package see each other's objects unless they remove them. The
+// test is skipped if there is no control plane.
 //
 // A test that kills or pauses a part of the control plane, or starts it with other flags, needs a PrivateCluster. One that
 // needs another scheduler does not: see cluster.RunScheduler.

@@ -185,9 +185,21 @@ func TestDetachedClusterStaysUntilDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Attach(dir)
+	c, done, err := cluster.TakeTurn(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	impatient, giveUp := context.WithCancelCause(t.Context())
+	patienceIsOver := errors.New("patience is over")
+	giveUp(patienceIsOver)
+	if _, _, err := cluster.TakeTurn(impatient, dir); !errors.Is(err, patienceIsOver) {
+		t.Errorf("a cluster that is in use: got %v, want to wait for it", err)
+	}
+	done()
+	if _, again, err := cluster.TakeTurn(impatient, dir); err != nil {
+		t.Errorf("a cluster that is free again: %v", err)
+	} else {
+		again()
 	}
 	if _, err := c.Kubectl(t.Context(), "get", "namespaces"); err != nil {
 		t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DirVar names the environment variable that tells tests the directory of the control plane they share.
+// DirVar names the environment variable that tells tests the directories of the control planes they share: one or more, with
+// a colon between them as in PATH.
 const DirVar = "ASSAY_CLUSTER"
 
 // SharedOptions is the control plane that the integration tests share: everything that a cluster without a real node has.
@@ -29,23 +31,48 @@ func SharedOptions() Options {
 // turnFile is locked by the process whose turn it is to use a shared cluster.
 const turnFile = "turn"
 
-// TakeTurn waits until no other process uses the cluster, and keeps it until this process ends or calls done. Rules and
-// Nodes belong to no namespace: the controllers of two tests would undo each other's work.
-func (c *Cluster) TakeTurn() (done func(), err error) {
-	file, err := os.OpenFile(filepath.Join(c.dir, turnFile), os.O_CREATE|os.O_RDWR, 0o600)
+// turnPoll is how often a cluster that is free is looked for.
+const turnPoll = 100 * time.Millisecond
+
+// TakeTurn attaches to one of the clusters in a list of directories, see DirVar: one that no other process uses. It waits for
+// it, and keeps it until this process ends or calls done. Rules and Nodes belong to no namespace: the controllers of two tests
+// would undo each other's work.
+func TakeTurn(ctx context.Context, dirs string) (c *Cluster, done func(), err error) {
+	for {
+		for _, dir := range filepath.SplitList(dirs) {
+			if done, err = takeTurn(dir); err != nil {
+				return nil, nil, err
+			} else if done == nil {
+				continue
+			}
+			if c, err = Attach(dir); err != nil {
+				done()
+				return nil, nil, err
+			}
+			return c, done, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-time.After(turnPoll):
+		}
+	}
+}
+
+// takeTurn takes the cluster in a directory; done is nil if another process uses it.
+func takeTurn(dir string) (done func(), err error) {
+	file, err := os.OpenFile(filepath.Join(dir, turnFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case err == nil:
+		return func() { _ = file.Close() }, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, file.Close()
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
-	}
-	return func() { _ = file.Close() }, nil
+	return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
 }
 
 // cleaned lists what Clean removes besides Assay's own kinds. Webhooks and policies come first: one whose server is gone

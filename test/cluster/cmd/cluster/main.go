@@ -12,7 +12,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -71,29 +73,61 @@ func buildCommand() *cobra.Command {
 }
 
 func runCommand() *cobra.Command {
-	return &cobra.Command{
+	var count int
+	cmd := &cobra.Command{
 		Use:   "run -- COMMAND [ARG]...",
 		Short: "Start a control plane, run a command that uses it, and stop it",
 		Long: "Start a control plane with Assay's kinds, run a command with KUBECONFIG and " + cluster.DirVar + " set, and stop it.\n" +
 			"If the command fails, the logs of the control plane are kept, and the directory is named.",
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), count, args) },
 	}
+	cmd.Flags().IntVar(&count, "clusters", 1, "how many control planes to start, for tests that take turns; KUBECONFIG is that of the first")
+	return cmd
 }
 
-func run(ctx context.Context, args []string) error {
-	opts := cluster.SharedOptions()
-	opts.Progress = os.Stderr
-	c, err := start(ctx, opts)
+// startAll starts that many control planes at a time. What has been started is returned also on errors.
+func startAll(ctx context.Context, count int) ([]*cluster.Cluster, error) {
+	if count < 1 {
+		return nil, fmt.Errorf("--clusters: got %d, want 1 or more", count)
+	}
+	// The programs are built once, before they are started side by side.
+	if _, err := kube.Find(ctx, os.Stderr, kube.APIServer); err != nil {
+		return nil, err
+	}
+	all, failures := make([]*cluster.Cluster, count), make([]error, count)
+	var starting sync.WaitGroup
+	for i := range all {
+		starting.Go(func() {
+			opts := cluster.SharedOptions()
+			opts.Progress = os.Stderr
+			all[i], failures[i] = start(ctx, opts)
+		})
+	}
+	starting.Wait()
+	return slices.DeleteFunc(all, func(c *cluster.Cluster) bool { return c == nil }), errors.Join(failures...)
+}
+
+func run(ctx context.Context, count int, args []string) error {
+	all, err := startAll(ctx, count)
+	defer func() {
+		for _, c := range all {
+			c.Stop()
+		}
+	}()
 	if err != nil {
 		return err
 	}
-	defer c.Stop()
+	c := all[0]
+	dirs := make([]string, len(all))
+	for i, c := range all {
+		dirs[i] = c.Dir()
+	}
 	cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // is asked to end below, and not killed
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+c.Kubeconfig,
-		cluster.DirVar+"="+c.Dir(),
+		cluster.DirVar+"="+strings.Join(dirs, string(filepath.ListSeparator)),
 		"PATH="+filepath.Dir(c.Program(kube.Kubectl))+":"+os.Getenv("PATH"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
@@ -105,7 +139,9 @@ func run(ctx context.Context, args []string) error {
 	defer stopForwarding()
 	err = cmd.Wait()
 	if err != nil && ctx.Err() == nil {
-		keepLogs(c)
+		for _, c := range all {
+			keepLogs(c)
+		}
 	}
 	return err
 }
