@@ -76,7 +76,7 @@ func startController(t *testing.T, c *cluster.Cluster, namespace string, args ..
 		}
 	})
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		_, err := get(t.Context(), "http://"+r.health+"/readyz")
+		_, err := testkit.Get(t.Context(), "http://"+r.health+"/readyz")
 		if err == nil {
 			return r
 		}

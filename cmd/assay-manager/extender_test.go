@@ -110,7 +110,7 @@ func startExtenderIn(t *testing.T, c *cluster.Cluster, namespace, through string
 			"extender", "--kubeconfig=" + kubeconfig, "--address=" + e.address, "--namespace=" + namespace, "--shutdown-delay=0s",
 		}, args...),
 		Ready: func(ctx context.Context) error {
-			_, err := get(ctx, "http://"+e.address+"/readyz")
+			_, err := testkit.Get(ctx, "http://"+e.address+"/readyz")
 			return err
 		},
 	})
@@ -178,7 +178,7 @@ func TestExtenderAnswersWithTheRightsItNeeds(t *testing.T) {
 	if err != nil || len(*got.NodeNames) != 1 || (*got.NodeNames)[0] != "extender-node" || got.Error != "" {
 		t.Errorf("got %+v (%v)", got, err)
 	}
-	if text, err := get(t.Context(), "http://"+e.address+"/metrics"); err != nil || !strings.Contains(text, "assay_extender_nodes 1") {
+	if text, err := testkit.Get(t.Context(), "http://"+e.address+"/metrics"); err != nil || !strings.Contains(text, "assay_extender_nodes 1") {
 		t.Errorf("metrics: %v\n%s", err, text)
 	}
 }
@@ -244,7 +244,7 @@ func TestExtenderThatEndsAnswersForAWhile(t *testing.T) {
 	e.ended = true
 	go func() { ended <- c.Terminate(context.WithoutCancel(t.Context()), e.name) }()
 	testkit.Eventually(t, "it is not ready", func(ctx context.Context) error {
-		if _, err := get(ctx, "http://"+e.address+"/readyz"); err == nil || !strings.Contains(err.Error(), "about to end") {
+		if _, err := testkit.Get(ctx, "http://"+e.address+"/readyz"); err == nil || !strings.Contains(err.Error(), "about to end") {
 			return fmt.Errorf("it says: %w", err)
 		}
 		return nil

@@ -110,12 +110,12 @@ func TestExtenderRefusesToAnswerWhileItsWatchesAreFrozen(t *testing.T) {
 		if err != nil || !strings.Contains(got.Error, "watches of the API server are interrupted: ") || len(*got.NodeNames) != 0 {
 			return fmt.Errorf("got %+v (%w)", got, err)
 		}
-		if text, err := get(ctx, "http://"+e.address+"/readyz"); err == nil {
+		if text, err := testkit.Get(ctx, "http://"+e.address+"/readyz"); err == nil {
 			return fmt.Errorf("it is ready: %s", text)
 		}
 		return nil
 	})
-	if text, err := get(t.Context(), "http://"+e.address+"/metrics"); err != nil || strings.Contains(text, "assay_watch_closed_seconds 0\n") {
+	if text, err := testkit.Get(t.Context(), "http://"+e.address+"/metrics"); err != nil || strings.Contains(text, "assay_watch_closed_seconds 0\n") {
 		t.Errorf("metrics: %v\n%s", err, text)
 	}
 
@@ -125,7 +125,7 @@ func TestExtenderRefusesToAnswerWhileItsWatchesAreFrozen(t *testing.T) {
 		if err != nil || got.Error != "" || len(got.FailedAndUnresolvableNodes) != 1 {
 			return fmt.Errorf("got %+v (%w)", got, err)
 		}
-		_, err = get(ctx, "http://"+e.address+"/readyz")
+		_, err = testkit.Get(ctx, "http://"+e.address+"/readyz")
 		return err
 	})
 }
@@ -144,7 +144,7 @@ func TestControllerIsNotReadyWhileItsWatchesAreFrozen(t *testing.T) {
 	proxy.freeze()
 	t.Cleanup(thaw)
 	testkit.Eventually(t, "the controller says that it hears nothing", func(ctx context.Context) error {
-		if text, err := get(ctx, "http://"+r.health+"/readyz?verbose"); err == nil {
+		if text, err := testkit.Get(ctx, "http://"+r.health+"/readyz?verbose"); err == nil {
 			return fmt.Errorf("it is ready: %s", text)
 		}
 		return nil

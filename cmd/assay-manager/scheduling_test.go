@@ -89,7 +89,7 @@ func TestWebhookReviewsPodsIfAsked(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := get(t.Context(), "http://"+p.health+"/readyz"); err != nil {
+	if _, err := testkit.Get(t.Context(), "http://"+p.health+"/readyz"); err != nil {
 		t.Errorf("the webhook has not survived it: %v", err)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,7 +94,7 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 			"--port=" + testkit.Port(p.health), "--metrics-port=" + testkit.Port(p.metrics), "--failure-policy=Fail", "--shutdown-delay=0s",
 		}, args...),
 		Ready: func(ctx context.Context) error {
-			_, err := get(ctx, "http://"+p.health+"/readyz")
+			_, err := testkit.Get(ctx, "http://"+p.health+"/readyz")
 			return err
 		},
 	})
@@ -162,23 +161,6 @@ func object(t testing.TB, spec string) *nfdv1alpha1.NodeFeatureRule {
 	return o
 }
 
-func get(ctx context.Context, url string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, body)
-	}
-	return string(body), err
-}
-
 // burst applies two hundred rules at once, half of them broken, and reports what went otherwise than it must.
 func burst(t *testing.T, k client.Client) {
 	t.Helper()
@@ -219,7 +201,7 @@ func TestRotationLosesNoRequest(t *testing.T) {
 		burst(t, k)
 	}
 	t.Logf("%d reviews over %d certificates", 200*bursts, len(serials))
-	metrics, err := get(t.Context(), "http://"+p.metrics+"/metrics")
+	metrics, err := testkit.Get(t.Context(), "http://"+p.metrics+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +228,7 @@ func TestEndingLosesNoRequest(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Terminate(context.WithoutCancel(t.Context()), p.name) }()
 	testkit.Eventually(t, "the replica is not ready", func(ctx context.Context) error {
-		if _, err := get(ctx, "http://"+p.health+"/readyz"); err == nil {
+		if _, err := testkit.Get(ctx, "http://"+p.health+"/readyz"); err == nil {
 			return errors.New("it is ready")
 		}
 		return nil
@@ -298,7 +280,7 @@ func TestTheLargestObjectIsReviewed(t *testing.T) {
 // reviews are the counts of reviews of rules.
 func reviews(t *testing.T, p *process) string {
 	t.Helper()
-	metrics, err := get(t.Context(), "http://"+p.metrics+"/metrics")
+	metrics, err := testkit.Get(t.Context(), "http://"+p.metrics+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,19 +350,19 @@ func TestAMountedCertificateIsReplaced(t *testing.T) {
 		Args: []string{"webhook", "--kubeconfig=" + c.Kubeconfig, "--cert-dir=" + dir, "--shutdown-delay=0s", "--node-warnings=false",
 			"--webhook-port=" + testkit.Port(p.serve), "--port=" + testkit.Port(p.health), "--metrics-port=0"},
 		Ready: func(ctx context.Context) error {
-			_, err := get(ctx, "http://"+p.health+"/healthz")
+			_, err := testkit.Get(ctx, "http://"+p.health+"/healthz")
 			return err
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, err := get(t.Context(), "http://"+p.health+"/readyz"); err == nil {
+	if said, err := testkit.Get(t.Context(), "http://"+p.health+"/readyz"); err == nil {
 		t.Errorf("it is ready: %s", said)
 	}
 	writeCertificate(t, dir, 50*time.Minute)
 	testkit.Eventually(t, "the new certificate is served", func(ctx context.Context) error {
-		_, err := get(ctx, "http://"+p.health+"/readyz")
+		_, err := testkit.Get(ctx, "http://"+p.health+"/readyz")
 		return err
 	})
 	if _, err := c.Kubectl(t.Context(), "get", "validatingwebhookconfiguration", webhook.ConfigurationName); err == nil {

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -127,7 +126,7 @@ func runManager(t testing.TB, c *cluster.Cluster, bin, part, ready string, args 
 	err := c.Run(t.Context(), cluster.Program{
 		Name: part, Path: filepath.Join(bin, "assay-manager"),
 		Args:  append([]string{part, "--kubeconfig=" + c.Kubeconfig, "--namespace=" + ownNamespace}, args...),
-		Ready: func(ctx context.Context) error { _, err := get(ctx, ready); return err },
+		Ready: func(ctx context.Context) error { _, err := testkit.Get(ctx, ready); return err },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,24 +137,6 @@ func runManager(t testing.TB, c *cluster.Cluster, bin, part, ready string, args 
 func runExtender(t testing.TB, c *cluster.Cluster, bin, address string) {
 	t.Helper()
 	runManager(t, c, bin, "extender", "http://"+address+"/readyz", "--address="+address, "--shutdown-delay=0s")
-}
-
-// get returns what is at a URL.
-func get(ctx context.Context, url string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if resp.StatusCode != http.StatusOK {
-		return "", errors.Join(err, errors.New(resp.Status))
-	}
-	return string(body), err
 }
 
 func (in *installation) manager(t *testing.T, part, ready string, args ...string) {

@@ -147,7 +147,7 @@ func (w *world) echo(b *testing.B) (url string) {
 	url = "http://" + address
 	err = w.Run(b.Context(), cluster.Program{
 		Name: "echo", Path: program, Env: []string{echoAt + "=" + address},
-		Ready: func(ctx context.Context) error { _, err := get(ctx, url); return err },
+		Ready: func(ctx context.Context) error { _, err := testkit.Get(ctx, url); return err },
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -311,7 +311,7 @@ type spent struct {
 }
 
 func spentUntilNow(b *testing.B, extender string) spent {
-	metrics, err := get(b.Context(), extender+"/metrics")
+	metrics, err := testkit.Get(b.Context(), extender+"/metrics")
 	if err != nil {
 		b.Fatal(err)
 	}
