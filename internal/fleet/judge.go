@@ -137,7 +137,7 @@ func (j *Judge) Check(name []byte) (why *Reason, nobody bool) {
 			return &s.reasons[s.why[i]], j.nobody[k]
 		}
 	}
-	if j.oldest != 0 && j.view.nodes[i].stale(j.oldest) {
+	if j.view.nodes[i].stale(j.oldest) {
 		return &staleReason, false
 	}
 	return nil, false

@@ -64,8 +64,11 @@ type node struct {
 	matched map[string]string
 }
 
-// stale reports whether the facts were not known to be true any more at a time in seconds since 1970; 0 is any time.
-func (n *node) stale(oldest int64) bool { return n.facts.Seen != 0 && n.facts.Seen < oldest }
+// stale reports whether the facts were not known to be true any more at a time in seconds since 1970; 0 is any time, for which
+// the node is not even looked at.
+func (n *node) stale(oldest int64) bool {
+	return oldest != 0 && n.facts.Seen != 0 && n.facts.Seen < oldest
+}
 
 // reader is which sets read a feature.
 type reader struct {
