@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,32 +30,32 @@ func SharedOptions() Options {
 // turnFile is locked by the process whose turn it is to use a shared cluster.
 const turnFile = "turn"
 
-// turnPoll is how often a cluster that is free is looked for.
-const turnPoll = 100 * time.Millisecond
+// errInUse says why a turn is waited for.
+var errInUse = errors.New("every cluster is in use")
 
 // TakeTurn attaches to one of the clusters in a list of directories, see DirVar: one that no other process uses. It waits for
 // it, and keeps it until this process ends or calls done. Rules and Nodes belong to no namespace: the controllers of two tests
 // would undo each other's work.
 func TakeTurn(ctx context.Context, dirs string) (c *Cluster, done func(), err error) {
-	for {
+	err = poll(ctx, func(context.Context) error {
 		for _, dir := range filepath.SplitList(dirs) {
-			if done, err = takeTurn(dir); err != nil {
-				return nil, nil, err
-			} else if done == nil {
+			free, err := takeTurn(dir)
+			if err != nil {
+				return permanentError{err}
+			}
+			if free == nil {
 				continue
 			}
 			if c, err = Attach(dir); err != nil {
-				done()
-				return nil, nil, err
+				free()
+				return permanentError{err}
 			}
-			return c, done, nil
+			done = free
+			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
-		case <-time.After(turnPoll):
-		}
-	}
+		return errInUse
+	})
+	return c, done, err
 }
 
 // takeTurn takes the cluster in a directory; done is nil if another process uses it.
