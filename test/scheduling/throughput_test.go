@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/testkit"
@@ -84,11 +83,11 @@ func BenchmarkThroughput(b *testing.B) {
 		{"AskForNothing", "sampled", pods, nil},
 		{"Required", "sampled", pods, []func(*corev1.Pod){requires("AVX")}},
 		{"RequiredAndPreferred", "sampled", pods, []func(*corev1.Pod){requires("AVX"), prefers("Rare")}},
-		{"RequiredMarked", "marked", pods, []func(*corev1.Pod){requires("AVX"), mark(assayv1alpha1.MarkerResource)}},
-		{"RequiredLabelled", "marked", pods, []func(*corev1.Pod){requires("AVX"), w.admitted(b, labelling("avx", "AVX"))}},
+		{"RequiredMarked", "marked", pods, []func(*corev1.Pod){requires("AVX"), admitted(b)}},
+		{"RequiredLabelled", "marked", pods, []func(*corev1.Pod){requires("AVX"), admitted(b, labelling("avx", "AVX"))}},
 		{"RareOn2NodesSampled", "sampled", 100, []func(*corev1.Pod){requires("Rare")}},
 		{"RareOn2NodesFull", "full", 100, []func(*corev1.Pod){requires("Rare")}},
-		{"RareOn2NodesLabelled", "sampled", 100, []func(*corev1.Pod){requires("Rare"), w.admitted(b, labelling("rare", "Rare"))}},
+		{"RareOn2NodesLabelled", "sampled", 100, []func(*corev1.Pod){requires("Rare"), admitted(b, labelling("rare", "Rare"))}},
 	}
 	figures := map[string][]figure{}
 	for round := range number("ROUNDS", 1) {
@@ -177,20 +176,30 @@ func labelling(label, flag string) *nfdv1alpha1.NodeFeatureRule {
 	}
 }
 
-// admitted changes pods as admission does while a rule is in force: a requirement that is the same as a label becomes node
-// affinity, which the scheduler looks at before it samples nodes.
-func (w *world) admitted(b *testing.B, rule *nfdv1alpha1.NodeFeatureRule) func(*corev1.Pod) {
-	set, report := rules.Compile(rule, rules.Options{})
-	if err := report.Errors.ToAggregate(); err != nil {
-		b.Fatal(err)
+// admitted changes pods as admission does where markers are in use and such rules are in force: a requirement that is the same
+// as a label becomes node affinity, which the scheduler looks at before it samples nodes; a pod with any other gets its mark.
+func admitted(b *testing.B, inForce ...*nfdv1alpha1.NodeFeatureRule) func(*corev1.Pod) {
+	var known []admit.Rules
+	for _, rule := range inForce {
+		set, report := rules.Compile(rule, rules.Options{})
+		if err := report.Errors.ToAggregate(); err != nil {
+			b.Fatal(err)
+		}
+		known = append(known, admit.Rules{Set: set, Spec: &rule.Spec})
 	}
-	labels := admit.LabelsOf([]admit.Rules{{Set: set, Spec: &rule.Spec}}, rules.Options{})
-	known := asks.New(rules.Options{})
+	in := admit.Input{Labels: admit.LabelsOf(known, rules.Options{}), Settings: admit.Settings{Marker: true}}
+	requests := asks.New(rules.Options{})
 	return func(p *corev1.Pod) {
-		ask, _ := known.Of(p.Namespace, p.Labels, p.Annotations)
-		for _, step := range admit.Decide(admit.Input{Pod: p, Ask: ask, Labels: labels}) {
-			if affinity, ok := step.Value.(*corev1.Affinity); ok {
-				p.Spec.Affinity = affinity
+		in := in
+		in.Ask, _ = requests.Of(p.Namespace, p.Labels, p.Annotations)
+		in.Pod = p.DeepCopy()
+		in.Pod.Spec.SchedulerName = "" // the scheduler here stands for the cluster's own, for whose pods alone markers are
+		for _, step := range admit.Decide(in) {
+			switch value := step.Value.(type) {
+			case *corev1.Affinity:
+				p.Spec.Affinity = value
+			case *corev1.ResourceRequirements:
+				p.Spec.Containers[0].Resources = *value
 			}
 		}
 	}
@@ -211,14 +220,6 @@ func ordinary(p *corev1.Pod) {
 	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("500Mi"),
 	}}
-}
-
-// mark marks pods as admission does.
-func mark(name corev1.ResourceName) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Requests[name] = resource.Quantity{}
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.Quantity{}}
-	}
 }
 
 // measure creates pods, starts a scheduler for them, and prints how fast they are placed. The clock starts when a tenth of
