@@ -124,6 +124,13 @@ func (r *Runner) eval(t *Test) (*rules.Outcome, []string, error) {
 		}
 		list = append(list, more...)
 	}
+	if t.facts != nil {
+		own, err := manifest.Features(t.Name, t.facts, r.interner)
+		if err != nil {
+			return nil, nil, err
+		}
+		list = append(list, own...)
+	}
 	node := rules.Node{Name: "node-1", Labels: t.settings.NodeLabels}
 	for _, p := range list {
 		if p.Node != "" {

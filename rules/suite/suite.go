@@ -7,6 +7,7 @@
 package suite
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +30,7 @@ type Test struct {
 
 	rules    []string
 	features []string
+	facts    []byte // bare features of the test itself
 	settings Settings
 	expect   Expectation
 	errors   []string // pieces of what Compile must say
@@ -73,6 +75,8 @@ type Entry struct {
 	Rules []string `json:"rules,omitempty"`
 	// Features are files of NodeFeatures or bare features; several are merged.
 	Features []string `json:"features,omitempty"`
+	// Facts are bare features, merged with those of the files.
+	Facts *nfdv1alpha1.Features `json:"facts,omitempty"`
 	// Node is the name of the node; that of the NodeFeature by default.
 	Node       string            `json:"node,omitempty"`
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
@@ -163,6 +167,9 @@ func table(path string) []*Test {
 		}
 		if len(e.Rules) > 0 {
 			test.rules = within(dir, e.Rules)
+		}
+		if e.Facts != nil {
+			test.facts, test.broken = json.Marshal(e.Facts)
 		}
 		if e.Node != "" {
 			test.settings.Node = e.Node

@@ -42,6 +42,8 @@ func TestTables(t *testing.T) {
 		test, want string
 	}{
 		"NamesOnlyWhatItCaresAbout": {test: `{features: [f.yaml], expect: {matched: [o/avx]}}`},
+		"HasFactsOfItsOwn":          {test: `{facts: {flags: {cpu.cpuid: {elements: {AVX: {}}}}}, expect: {matched: [o/avx]}}`},
+		"FactsAreMergedWithFiles":   {test: `{features: [f.yaml], facts: {flags: {cpu.cpuid: {elements: {SSE: {}}}}}, expect: {matched: [o/avx]}}`},
 		"NullMustBeAbsent": {
 			test: `{features: [f.yaml], expect: {labels: {example.com/avx: null}}}`,
 			want: "- no label example.com/avx\n+ label example.com/avx=true",
