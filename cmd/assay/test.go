@@ -73,6 +73,11 @@ func (f *testFlags) test(cmd *cobra.Command, dirs []string) error {
 	if len(tests) == 0 {
 		return fmt.Errorf("there are no tests in %s; see assay test --help for what a test is", strings.Join(dirs, ", "))
 	}
+	return f.runTests(cmd, tests)
+}
+
+// runTests runs tests and prints their results.
+func (f *testFlags) runTests(cmd *cobra.Command, tests []*suite.Test) error {
 	runner := suite.NewRunner()
 	results := make([]suite.Result, len(tests))
 	input.Each(len(tests), func(i int) { results[i] = runner.Run(tests[i], f.update) })

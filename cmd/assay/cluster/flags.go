@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -116,12 +117,19 @@ type Client struct {
 func (c *Client) Server() string { return c.base.String() }
 
 func (c *Client) request(ctx context.Context, path string, query url.Values) (*http.Response, error) {
+	return c.send(ctx, http.MethodGet, path, query, "", nil)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string, body []byte) (*http.Response, error) {
 	u := *c.base
 	u.Path = joinPath(u.Path, path)
 	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", c.agent)

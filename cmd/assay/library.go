@@ -1,0 +1,227 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/library"
+	"github.com/assay-project/assay/rules/suite"
+)
+
+func newLibrary() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "library",
+		Short: "List, show, test and apply ready rules for common hardware",
+		Long: `List, show, test and apply ready rules for common hardware: GPUs, accelerators, network adapters, CPU features, USB devices.
+
+The rules are part of this program and need no network access.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newLibraryList(), newLibraryShow(), newLibraryTest(), newLibraryApply())
+	return cmd
+}
+
+func newLibraryList() *cobra.Command {
+	var group, output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the rules of the library",
+		Example: `  assay library list
+  assay library list --group network -o name`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return listLibrary(cmd, group, output) },
+	}
+	cmd.Flags().StringVar(&group, "group", "", "list only this group, for example gpu or network")
+	outputFlag(cmd, &output, "table", "wide", "name", "json", "yaml")
+	return cmd
+}
+
+func listLibrary(cmd *cobra.Command, group, output string) error {
+	all, err := library.Entries()
+	if err != nil {
+		return err
+	}
+	if group != "" {
+		groups := libraryGroups(all)
+		if !slices.Contains(groups, group) {
+			return fmt.Errorf("invalid --group %q: use one of %s", group, strings.Join(groups, ", "))
+		}
+		all = slices.DeleteFunc(slices.Clone(all), func(e *library.Entry) bool { return e.Group != group })
+	}
+	w := cmd.OutOrStdout()
+	switch output {
+	case "json", "yaml":
+		return printObject(w, output, all)
+	case "name":
+		for _, e := range all {
+			fmt.Fprintln(w, e.ID)
+		}
+		return nil
+	}
+	rows := &table{}
+	header := []string{"GROUP", "ID", "DESCRIPTION"}
+	if output == "wide" {
+		header = []string{"GROUP", "ID", "LABELS", "DESCRIPTION"}
+	}
+	rows.add(header...)
+	for _, e := range all {
+		row := []string{e.Group, e.ID, firstSentence(e.Description)}
+		if output == "wide" {
+			row = []string{e.Group, e.ID, strings.Join(e.Labels, ","), e.Description}
+		}
+		rows.add(row...)
+	}
+	rows.print(w, "")
+	return nil
+}
+
+func libraryGroups(all []*library.Entry) (groups []string) {
+	for _, e := range all {
+		groups = append(groups, e.Group)
+	}
+	return slices.Compact(groups) // entries are sorted by group
+}
+
+func firstSentence(text string) string {
+	first, _, _ := strings.Cut(text, ". ")
+	return strings.TrimSuffix(first, ".")
+}
+
+func newLibraryShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show ID…",
+		Short: "Print rules of the library as YAML",
+		Example: `  assay library show nvidia-gpu
+  assay library show coral hailo > edge.yaml`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			entries, err := library.Get(args...)
+			if err != nil {
+				return err
+			}
+			for i, e := range entries {
+				if i > 0 {
+					fmt.Fprintln(cmd.OutOrStdout(), "---")
+				}
+				fmt.Fprint(cmd.OutOrStdout(), e.YAML)
+			}
+			return nil
+		},
+		ValidArgsFunction: completeLibrary,
+	}
+	return cmd
+}
+
+func newLibraryTest() *cobra.Command {
+	f := &testFlags{}
+	cmd := &cobra.Command{
+		Use:   "test [ID…]",
+		Short: "Run the tests of the library",
+		Example: `  assay library test
+  assay library test -v nvidia-gpu`,
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.library(cmd, args) },
+		ValidArgsFunction: completeLibrary,
+	}
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "list the tests that passed, too")
+	outputFlag(cmd, &f.output, "text", "json", "junit")
+	return cmd
+}
+
+// library runs the tests of the embedded files from a temporary directory.
+func (f *testFlags) library(cmd *cobra.Command, ids []string) error {
+	if _, err := library.Get(ids...); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "assay-library-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := library.Write(dir, ids...); err != nil {
+		return err
+	}
+	tests, err := suite.Find(dir)
+	if err != nil {
+		return err
+	}
+	for _, t := range tests {
+		t.Name = strings.TrimPrefix(t.Name, dir+string(filepath.Separator))
+	}
+	return f.runTests(cmd, tests)
+}
+
+func newLibraryApply() *cobra.Command {
+	var (
+		flags         cluster.Flags
+		options       cluster.ApplyOptions
+		all, dryRun   bool
+		forceConflict bool
+	)
+	cmd := &cobra.Command{
+		Use:   "apply ID…|--all",
+		Short: "Apply rules of the library to the cluster",
+		Long: `Apply rules of the library to the cluster, by server-side apply with the field manager assay-library.
+
+Applying again updates the rules to those of this program. kubectl delete nodefeaturerule ID removes one.`,
+		Example: `  assay library apply nvidia-gpu rdma
+  assay library apply --all --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return fmt.Errorf("pass either ids or --all; assay library list shows the ids")
+			}
+			entries, err := library.Entries()
+			if !all {
+				entries, err = library.Get(args...)
+			}
+			if err != nil {
+				return err
+			}
+			options.DryRun, options.Force = dryRun, forceConflict
+			return applyLibrary(cmd, &flags, entries, options)
+		},
+		ValidArgsFunction: completeLibrary,
+	}
+	flags.Register(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, "apply all rules of the library")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the API server check the rules without storing them")
+	cmd.Flags().BoolVar(&forceConflict, "force-conflicts", false, "take over fields that another field manager owns")
+	return cmd
+}
+
+func applyLibrary(cmd *cobra.Command, flags *cluster.Flags, entries []*library.Entry, options cluster.ApplyOptions) error {
+	client, err := flags.Connect()
+	if err != nil {
+		return err
+	}
+	verb := "serverside-applied"
+	if options.DryRun {
+		verb += " (server dry run)"
+	}
+	for _, e := range entries {
+		if err := client.ApplyRule(cmd.Context(), e.ID, []byte(e.YAML), options); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "nodefeaturerule.nfd.k8s-sigs.io/%s %s\n", e.ID, verb)
+	}
+	return nil
+}
+
+func completeLibrary(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	all, err := library.Entries()
+	var ids []string
+	for _, e := range all {
+		if !slices.Contains(args, e.ID) {
+			ids = append(ids, e.ID)
+		}
+	}
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}

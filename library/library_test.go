@@ -1,0 +1,227 @@
+package library_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/ids"
+	"github.com/assay-project/assay/library"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/suite"
+)
+
+func entries(t *testing.T) []*library.Entry {
+	t.Helper()
+	list, err := library.Entries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestTheTestsOfTheLibraryPass(t *testing.T) {
+	tests, err := suite.Find(".")
+	if err != nil || len(tests) < 2*len(entries(t)) {
+		t.Fatalf("%d tests, error %v; every object needs two at least", len(tests), err)
+	}
+	runner := suite.NewRunner()
+	for _, test := range tests {
+		if r := runner.Run(test, false); r.Failure != "" {
+			t.Errorf("%s:\n%s", test.Name, r.Failure)
+		}
+	}
+}
+
+// A rule that always matches passes a test of what it should find, and one that never does passes a test of what it should not.
+func TestEveryRuleMatchesInOneTestAndNotInAnother(t *testing.T) {
+	for _, e := range entries(t) {
+		set, report := rules.CompileSpec(e.ID, &e.Object.Spec, rules.Options{})
+		if len(report.Errors) > 0 {
+			t.Errorf("%s: %v", e.ID, report.Errors)
+			continue
+		}
+		program := rules.Link(rules.Options{}, set)
+		tried := map[string][2]int{}
+		for _, f := range factsOfTests(t, e.ID) {
+			published, err := manifest.Features(e.ID, f, facts.NewInterner())
+			if err != nil {
+				t.Fatal(e.ID, err)
+			}
+			in := rules.Gather{Namespace: "assay-system"}.Input(rules.Node{Name: "node-1"}, nil, published)
+			for _, r := range rules.NewCache().Eval(program, in, nil).Rules() {
+				n := tried[r.Rule]
+				if r.Matched {
+					n[1]++
+				} else {
+					n[0]++
+				}
+				tried[r.Rule] = n
+			}
+		}
+		for _, r := range e.Object.Spec.Rules {
+			if n := tried[r.Name]; n[0] == 0 || n[1] == 0 {
+				t.Errorf("%s: rule %q matches in %d tests and does not in %d; write at least one of each", e.ID, r.Name, n[1], n[0])
+			}
+		}
+	}
+}
+
+func factsOfTests(t *testing.T, id string) (out [][]byte) {
+	t.Helper()
+	data, err := os.ReadFile(id + ".test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table suite.Table
+	if err := yaml.UnmarshalStrict(data, &table); err != nil {
+		t.Fatal(id, err)
+	}
+	for _, entry := range table.Tests {
+		data, err := yaml.Marshal(entry.Facts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, data)
+	}
+	return out
+}
+
+func TestLintFindsNothing(t *testing.T) {
+	names, err := ids.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries(t) {
+		for _, w := range lint.Spec(&e.Object.Spec, lint.Options{IDs: names}) {
+			t.Errorf("%s: %v", e.ID, w)
+		}
+	}
+}
+
+func TestEveryObjectIsDescribed(t *testing.T) {
+	for _, e := range entries(t) {
+		if e.Group == "" || e.Sources == "" || e.Description == "" || strings.Contains(e.Description, "\n") {
+			t.Errorf("%s: group %q, sources %q, description %q: want a line each", e.ID, e.Group, e.Sources, e.Description)
+		}
+		for _, key := range e.Labels {
+			name, ok := strings.CutPrefix(key, "feature.node.kubernetes.io/")
+			if !ok || (name != e.ID && !strings.HasPrefix(name, e.ID+".") && key != "feature.node.kubernetes.io/bare-metal") {
+				t.Errorf("%s: label %s, want feature.node.kubernetes.io/%s or that and a dot", e.ID, key, e.ID)
+			}
+		}
+	}
+}
+
+// newer are ids that the embedded lists do not have, with the sources that do.
+var newer = map[string]string{
+	"1002:74a0": "amdgpu: MI300A", "1002:74a1": "amdgpu: MI300X",
+	"1da3:1060": "habanalabs: Gaudi 3",
+	"8086:0b30": "dfl-pci: N3000",
+	"8086:4940": "qat_4xxx", "8086:4942": "qat_4xxx", "8086:4944": "qat_4xxx", "8086:4946": "qat_420xx",
+	"8086:0b25": "idxd: DSA of Sapphire Rapids", "8086:11fb": "idxd: DSA of Granite Rapids D", "8086:1212": "idxd: DSA of Diamond Rapids",
+	"8086:0cfe": "idxd: IAA of Sapphire Rapids", "8086:1216": "idxd: IAA of Diamond Rapids",
+	"8086:2710": "dlb2", "8086:2714": "dlb2: DLB 2.5",
+	"usb 1a6e:089a": "Coral's documentation: before its firmware is loaded", "usb 18d1:9302": "Coral's documentation: with its firmware",
+	"usb 10c4:8a2a": "zwave and zigbee of HubZ: Linux driver cp210x", "usb 1546:01a9": "u-blox 9",
+	"usb 0463:ffff": "Network UPS Tools: usbhid-ups",
+}
+
+func TestIDsAreInTheLists(t *testing.T) {
+	names, err := ids.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, e := range entries(t) {
+		for _, m := range matchers(e.Object) {
+			if m.Feature != "pci.device" && m.Feature != "usb.device" {
+				continue
+			}
+			vendorName, deviceName, bus := names.PCIVendor, names.PCIDevice, ""
+			if m.Feature == "usb.device" {
+				vendorName, deviceName, bus = names.USBVendor, names.USBDevice, "usb "
+			}
+			for _, vendor := range values(m, "vendor") {
+				if _, ok := vendorName(vendor); !ok {
+					t.Errorf("%s: the list does not have the vendor %s%s", e.ID, bus, vendor)
+				}
+				for _, id := range values(m, "device") {
+					key := fmt.Sprintf("%s%s:%s", bus, vendor, id)
+					used[key] = true
+					if _, ok := deviceName(vendor, id); !ok && newer[key] == "" {
+						t.Errorf("%s: the list does not have %s; name its source in newer", e.ID, key)
+					} else if ok && newer[key] != "" {
+						t.Errorf("%s: the list has %s; delete it from newer", e.ID, key)
+					}
+				}
+			}
+		}
+	}
+	for key := range newer {
+		if !used[key] {
+			t.Errorf("newer: no rule uses %s", key)
+		}
+	}
+}
+
+func matchers(object *nfdv1alpha1.NodeFeatureRule) (out []nfdv1alpha1.FeatureMatcherTerm) {
+	for _, r := range object.Spec.Rules {
+		out = append(out, r.MatchFeatures...)
+		for _, alternative := range r.MatchAny {
+			out = append(out, alternative.MatchFeatures...)
+		}
+	}
+	return out
+}
+
+func values(m nfdv1alpha1.FeatureMatcherTerm, element string) []string {
+	if m.MatchExpressions == nil || (*m.MatchExpressions)[element] == nil {
+		return nil
+	}
+	return (*m.MatchExpressions)[element].Value
+}
+
+var update = flag.Bool("update", false, "write the table of docs/library.md")
+
+func TestTheDocumentedTableIsCurrent(t *testing.T) {
+	const file, begin, end = "../docs/library.md", "<!-- table -->\n", "<!-- end of table -->\n"
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(page), begin)
+	_, tail, ok := strings.Cut(rest, end)
+	if !ok {
+		t.Fatalf("%s: want the lines %q and %q", file, begin, end)
+	}
+	var table strings.Builder
+	group := ""
+	for _, e := range entries(t) {
+		if e.Group != group {
+			group = e.Group
+			fmt.Fprintf(&table, "\n### %s\n\n| id | labels | finds |\n|---|---|---|\n", group)
+		}
+		var labels []string
+		for _, key := range e.Labels {
+			labels = append(labels, "`"+strings.TrimPrefix(key, "feature.node.kubernetes.io/")+"`")
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", e.ID, strings.Join(labels, ", "), e.Description)
+	}
+	want := head + begin + table.String() + "\n" + end + tail
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(page) {
+		t.Errorf("%s is out of date; go test ./library -update writes it", file)
+	}
+}
