@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"io/fs"
@@ -10,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -33,7 +34,7 @@ type settings struct {
 }
 
 // TestCases runs each directory of testdata/cases: rule.yaml (any number of NodeFeatureRules) over facts.yaml (any number of
-// NodeFeatures, the later winning) gives outcome.yaml; what Compile has to say is in report.txt.
+// NodeFeatures, merged in the order of their names) gives outcome.yaml; what Compile has to say is in report.txt.
 func TestCases(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join("testdata", "cases", "*"))
 	if err != nil || len(dirs) == 0 {
@@ -125,20 +126,15 @@ func (c *testCase) run(t *testing.T) (*suite.Expectation, string) {
 			report.WriteString(kind + w.String() + "\n")
 		}
 	}
-	in := rules.Input{Node: rules.Node{Name: "node-1", Labels: c.settings.NodeLabels}, Labels: map[string]string{}}
-	if c.settings.Node != "" {
-		in.Node.Name = c.settings.Node
-	}
-	var all []*facts.Facts
+	var published []rules.Published
 	for i := range c.features {
-		f := facts.New(&c.features[i].Spec.Features, nil)
-		all = append(all, f)
-		in.Publishers = append(in.Publishers, rules.Publisher{Name: c.features[i].Namespace + "/" + c.features[i].Name, Facts: f})
-		for k, v := range opt.Keys.QualifyAll(c.features[i].Spec.Labels) {
-			in.Labels[k] = v
-		}
+		nf := &c.features[i]
+		published = append(published, rules.Published{
+			Namespace: nf.Namespace, Name: nf.Name, Labels: nf.Spec.Labels, Facts: facts.New(&nf.Spec.Features, nil),
+		})
 	}
-	in.Facts = facts.Merge(nil, all...)
+	node := rules.Node{Name: cmp.Or(c.settings.Node, "node-1"), Labels: c.settings.NodeLabels}
+	in := rules.Gather{Keys: &opt.Keys}.Input(node, nil, published)
 	program := rules.Link(opt, sets...)
 	outcome := program.Eval(in)
 
@@ -148,7 +144,7 @@ func (c *testCase) run(t *testing.T) (*suite.Expectation, string) {
 	for name, other := range map[string]*rules.Outcome{
 		"first": first, "again": cache.Eval(program, in, nil), "unchanged": cache.Eval(program, in, first),
 	} {
-		if diff := cmp.Diff(suite.Expect(outcome), suite.Expect(other)); diff != "" {
+		if diff := gocmp.Diff(suite.Expect(outcome), suite.Expect(other)); diff != "" {
 			t.Errorf("%s through a cache differs: %s", name, diff)
 		}
 	}
@@ -179,7 +175,7 @@ func (c *testCase) compare(t *testing.T, name string, got []byte) {
 	if err != nil && !(empty && errors.Is(err, fs.ErrNotExist)) {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" && !empty || empty && len(want) > 0 {
+	if diff := gocmp.Diff(string(want), string(got)); diff != "" && !empty || empty && len(want) > 0 {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/assay-project/assay/rules/facts"
@@ -49,27 +50,22 @@ func (g Gather) Input(node Node, known *facts.Facts, list []Published) Input {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Published) int { return g.Compare(a.Namespace, a.Name, b.Namespace, b.Name) })
 	in := Input{Node: node}
+	policy := g.Keys
+	if policy == nil {
+		policy = &keys.Policy{}
+	}
 	all := make([]*facts.Facts, 0, len(list)+1)
 	for _, p := range list {
 		all = append(all, p.Facts)
 		in.Publishers = append(in.Publishers, Publisher{Name: p.Namespace + "/" + p.Name, Facts: p.Facts})
-		for name, value := range p.Labels {
-			if in.Labels == nil {
-				in.Labels = map[string]string{}
-			}
-			in.Labels[g.qualify(name)] = value
+		if len(p.Labels) > 0 && in.Labels == nil {
+			in.Labels = make(map[string]string, len(p.Labels))
 		}
+		maps.Copy(in.Labels, policy.QualifyAll(p.Labels))
 	}
 	if known != nil {
 		all = append(all, known)
 	}
 	in.Facts = facts.Merge(g.Interner, all...)
 	return in
-}
-
-func (g Gather) qualify(name string) string {
-	if g.Keys == nil {
-		return (&keys.Policy{}).Qualify(name)
-	}
-	return g.Keys.Qualify(name)
 }

@@ -2,6 +2,8 @@ package args
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/assay-project/assay/rules/expr"
 )
@@ -105,8 +107,8 @@ func (v *Value) Eval(env expr.Env) (expr.Value, error) {
 		return expr.OfList(items), nil
 	case v.dict != nil:
 		elements := make(expr.Dict, len(v.dict))
-		for name, item := range v.dict {
-			value, err := item.Eval(env)
+		for _, name := range slices.Sorted(maps.Keys(v.dict)) { // in order: the first error decides what becomes of the rule
+			value, err := v.dict[name].Eval(env)
 			if err != nil {
 				return expr.Value{}, err
 			}

@@ -1,0 +1,19 @@
+package rules_test
+
+import (
+	"testing"
+
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// A map is ranged over in another order each time; the label must not depend on it.
+func TestGatherGivesOneResultForALabelInBothSpellings(t *testing.T) {
+	const key = "feature.node.kubernetes.io/plain"
+	published := []rules.Published{{Name: "vendor", Facts: facts.Merge(nil), Labels: map[string]string{"plain": "bare", key: "spelled"}}}
+	for range 100 {
+		if got := (rules.Gather{}).Input(rules.Node{}, nil, published).Labels[key]; got != "spelled" {
+			t.Fatalf("%s is %q, want the value of the key that is spelled out", key, got)
+		}
+	}
+}
