@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -108,20 +109,20 @@ func (c *compiler) variables(path *field.Path, vars map[string]string) []assignm
 func (c *compiler) assignments(path *field.Path, kind Kind, values map[string]string, r *rule) []assignment {
 	var out []assignment
 	for _, name := range sortedKeys(values) {
-		a := c.assignment(path.Key(name), kind, name, values[name], r)
-		if a == nil {
-			continue
+		if a := c.assignment(path.Key(name), kind, name, values[name], r); a != nil {
+			out = append(out, *a)
 		}
-		if _, spelledOut := values[a.full]; a.full != name && a.key.IsLiteral() && spelledOut {
-			continue // the spelling with the namespace wins, as in NFD
-		}
-		out = append(out, *a)
 	}
+	slices.SortStableFunc(out, func(a, b assignment) int { return bareFirst(a.raw, b.raw) })
 	return out
 }
 
-// assignment compiles one entry. It returns nil if there is a mistake, or if nobody may write it: then the rule says so on
-// every node that matches.
+// bareFirst orders names without a namespace before others: of the two spellings of one key, the one with the namespace is
+// written last and wins, as in NFD.
+func bareFirst(a, b string) int { return cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")) }
+
+// assignment compiles one entry. It returns nil if there is an error, or if no rule may write the key. If only the value may not
+// be written, the entry is void: it takes the key from earlier rules, as in NFD.
 func (c *compiler) assignment(path *field.Path, kind Kind, name, value string, r *rule) *assignment {
 	a := &assignment{kind: kind, key: c.text(path, name, expr.Strict)}
 	place := expr.Strict
@@ -140,7 +141,12 @@ func (c *compiler) assignment(path *field.Path, kind Kind, name, value string, r
 	}
 	if isRef && a.value == nil {
 		r.rejected = append(r.rejected, Rejection{Kind: kind, Key: name, Reason: fmt.Sprintf("%q refers to nothing", value)})
-		return nil
+		if a.key == nil || !a.key.IsLiteral() {
+			return nil
+		}
+		a.void, a.raw = true, literal(a.key)
+		a.full = checkName(r.keys, kind, a.raw).Key
+		return a
 	}
 	if !isRef {
 		c.goTemplate(path, kind, value)
@@ -179,14 +185,26 @@ func (c *compiler) checkLiteral(path *field.Path, a *assignment, name, value str
 	case a.raw != name || a.value.IsLiteral() && a.reference == "" && literal(a.value) != value:
 		// The author wrote an expression, so this is the new language, where nothing is dropped silently.
 		c.report.add(field.Invalid(path, value, verdict.Message()))
-	case verdict.Cause == keys.BadValue && a.kind == KindResource:
-		// NFD lets such quantities through, and the API server then refuses everything else of the node with them.
+	case verdict.Cause == keys.BadValue && a.kind == KindResource && passesNFD(r.keys, a):
+		// NFD writes such quantities, and the API server then rejects everything else of the node with them.
 		c.report.add(field.Invalid(path, value, verdict.Message()))
 	default:
 		c.report.defect(path, "%s", verdict.Message())
 	}
 	r.rejected = append(r.rejected, Rejection{Kind: a.kind, Key: name, Reason: verdict.Message()})
-	return nil
+	if verdict.Cause != keys.BadValue {
+		return nil
+	}
+	a.void = true
+	return a
+}
+
+// passesNFD reports whether NFD lets a literal quantity through that Assay rejects.
+func passesNFD(p *keys.Policy, a *assignment) bool {
+	nfd := *p
+	nfd.Strict = true
+	verdict := nfd.Resource(a.raw, a.literal)
+	return verdict.OK()
 }
 
 func checkName(p *keys.Policy, kind Kind, name string) keys.Verdict {
@@ -342,7 +360,9 @@ func (r *rule) texts(visit func(*expr.Text)) {
 	for _, list := range [][]assignment{r.vars, r.labels, r.annotations, r.resources} {
 		for i := range list {
 			visit(list[i].key)
-			visit(list[i].value)
+			if list[i].value != nil { // a void one may have none
+				visit(list[i].value)
+			}
 		}
 	}
 	for i := range r.taints {
@@ -369,7 +389,7 @@ func (r *rule) isFixed() bool {
 	}
 	for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
 		for i := range list {
-			if !list[i].checked {
+			if !list[i].checked && !list[i].void {
 				return false
 			}
 		}
@@ -396,7 +416,7 @@ func (r *rule) always() *result {
 	}
 	for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
 		for _, a := range list {
-			res.outputs = append(res.outputs, output{kind: a.kind, key: a.full, raw: a.raw, value: a.literal, how: howOf[a.kind]})
+			res.outputs = append(res.outputs, a.output())
 		}
 	}
 	for _, t := range r.taints {

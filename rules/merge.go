@@ -25,7 +25,6 @@ type result struct {
 	events   []Event
 	messages []Message
 	failed   *Failure
-	late     []lateOutput
 	derived  []derivation
 
 	steps int // what it has taken of the budget of its node
@@ -58,14 +57,12 @@ const (
 	opDelete
 	opAppend       // to a comma-separated list
 	opAppendUnique // the same, once
+	// opVoid takes the key from earlier rules and gives it no value: the value that the rule asks for cannot be written.
+	opVoid
+	// opLate sets the value that rule.matched has under the name in value once all rules have run, as NFD does, so that it may
+	// come from a later rule.
+	opLate
 )
-
-// lateOutput is a label or resource whose value is @rule.matched.NAME of a rule that comes later. NFD resolves such values
-// when all rules are done, so rules that rely on it exist.
-type lateOutput struct {
-	output
-	name string
-}
 
 // claim is who gave a key its value.
 type claim struct {
@@ -158,14 +155,17 @@ func (k *keyspace) unset(key string) {
 type merger struct {
 	merged
 	taintAt map[string]int // key and effect -> place
+	last    matchedState   // rule.matched once all rules have run, if an output refers to it
 }
 
 func (o *Outcome) merge() merged {
 	m := &merger{taintAt: map[string]int{}}
 	sizes := map[Kind]int{KindLabel: len(o.requested)}
+	late := false
 	for _, r := range o.results {
 		for i := range r.outputs {
 			sizes[r.outputs[i].kind]++
+			late = late || r.outputs[i].op == opLate
 		}
 	}
 	m.spaces = map[Kind]*keyspace{}
@@ -176,6 +176,11 @@ func (o *Outcome) merge() merged {
 		return m.merged // nothing may be written
 	}
 	m.request(o)
+	if late {
+		for i, r := range o.results {
+			m.last.add(o.program.rules[i], r)
+		}
+	}
 	for i, r := range o.results {
 		rule := o.program.rules[i]
 		if len(r.rejected) > 0 {
@@ -188,7 +193,6 @@ func (o *Outcome) merge() merged {
 			m.taint(t, rule)
 		}
 	}
-	m.resolveLate(o)
 	m.fit()
 	slices.SortStableFunc(m.conflicts, func(a, b Conflict) int {
 		return strings.Compare(string(a.Kind)+a.Key, string(b.Kind)+b.Key)
@@ -247,10 +251,17 @@ func (m *merger) apply(out *output, r *rule) {
 	mine := claim{out.key, r, out.how, r.set.priority}
 	held, taken := space.held(out.key)
 	switch out.op {
-	case opDelete:
-		if taken && held.priority <= mine.priority {
-			space.unset(out.key)
+	case opDelete, opVoid:
+		if !taken || held.priority > mine.priority {
+			return
 		}
+		if out.op == opVoid && held.rule != nil && held.rule.set != r.set {
+			m.conflicts = append(m.conflicts, Conflict{out.kind, out.key, mine.ref(), held.ref()})
+		}
+		space.unset(out.key)
+		return
+	case opLate:
+		m.apply(m.resolve(out, r), r)
 		return
 	case opAppend, opAppendUnique:
 		list, fits := appendItem(space.values[out.key], out.value, out.op == opAppendUnique)
@@ -319,34 +330,23 @@ func (m *merger) taint(t corev1.Taint, r *rule) {
 	m.taints = append(m.taints, t)
 }
 
-// resolveLate gives values to the outputs that refer to what a later rule produced.
-func (m *merger) resolveLate(o *Outcome) {
-	if !slices.ContainsFunc(o.results, func(r *result) bool { return len(r.late) > 0 }) {
-		return
+// resolve returns a late output with its value, or without one if there is none that may be written.
+func (m *merger) resolve(late *output, r *rule) *output {
+	out := *late
+	value, ok := m.last.values[late.value]
+	out.op, out.value, out.told = opSet, value, ""
+	reason := "no rule that matched has given rule.matched." + late.value
+	if ok {
+		verdict := checkValue(r.keys, out.kind, out.raw, value)
+		reason = verdict.Message()
 	}
-	var state matchedState
-	for i, r := range o.results {
-		state.add(o.program.rules[i], r)
+	if reason != "" {
+		out.op = opVoid
+		m.rejected = append(m.rejected, r.set.conceal(Rejection{
+			Ref: r.ref, Kind: out.kind, Key: out.raw, Reason: reason, Missing: !ok,
+		}))
 	}
-	for i, r := range o.results {
-		rule := o.program.rules[i]
-		for _, late := range r.late {
-			value, ok := state.values[late.name]
-			out := late.output
-			out.value = value
-			reason := "no rule that matched has given rule.matched." + late.name
-			if ok {
-				reason = checkValue(rule.keys, out.kind, out.raw, value).Message()
-			}
-			if reason != "" {
-				m.rejected = append(m.rejected, rule.set.conceal(Rejection{
-					Ref: rule.ref, Kind: out.kind, Key: out.raw, Reason: reason, Missing: !ok,
-				}))
-				continue
-			}
-			m.apply(&out, rule)
-		}
-	}
+	return &out
 }
 
 // matchedState is what rule.matched holds while the rules of one node are evaluated.
@@ -374,12 +374,12 @@ func (s *matchedState) add(r *rule, res *result) bool {
 		if s.values == nil {
 			s.values, s.priorities = map[string]string{}, map[string]int32{}
 		}
-		if held, ok := s.priorities[out.raw]; ok && held > r.set.priority {
+		if held, ok := s.priorities[out.raw]; ok && held > r.set.priority || out.op == opLate && out.told == "" {
 			continue
 		}
 		changed = true
 		switch out.op {
-		case opDelete:
+		case opDelete, opVoid:
 			delete(s.values, out.raw)
 			delete(s.priorities, out.raw)
 			continue

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/match"
 	"github.com/assay-project/assay/rules/tmpl"
 )
@@ -147,8 +148,8 @@ func (e *evaluation) templateLabel(name, value string) {
 // assign evaluates one label, annotation or resource.
 func (e *evaluation) assign(a *assignment) error {
 	how := howOf[a.kind]
-	if a.checked {
-		e.result.outputs = append(e.result.outputs, output{kind: a.kind, key: a.full, raw: a.raw, value: a.literal, how: how})
+	if a.checked || a.void {
+		e.result.outputs = append(e.result.outputs, a.output())
 		return nil
 	}
 	name, err := a.key.Format(e)
@@ -156,25 +157,58 @@ func (e *evaluation) assign(a *assignment) error {
 		return e.orMissing(a.kind, a.key.Source(), err)
 	}
 	value, err := a.value.Format(e)
-	if err == nil {
+	switch {
+	case a.late != "" && e.late(a, name, value, err):
+		return nil
+	case err == nil:
 		e.write(a.kind, name, value, how)
 		if n := len(e.result.outputs); e.program.opt.Strict && a.reference != "" && n > 0 && e.result.outputs[n-1].raw == name {
 			e.result.outputs[n-1].told = a.reference
 		}
 		return nil
-	}
-	var fault *expr.Error
-	if a.late != "" && errors.As(err, &fault) && fault.Missing {
-		e.result.late = append(e.result.late, lateOutput{
-			output: output{kind: a.kind, key: e.rule.keys.Qualify(name), raw: name, how: how}, name: a.late,
-		})
-		return nil
-	}
-	if e.program.opt.Strict && a.reference != "" {
+	case e.program.opt.Strict && a.reference != "":
 		e.reject(Rejection{Kind: a.kind, Key: name, Reason: err.Error(), Missing: true})
-		return nil
+	default:
+		if err := e.orMissing(a.kind, name, err); err != nil {
+			return err
+		}
 	}
-	return e.orMissing(a.kind, name, err)
+	if a.reference != "" {
+		e.void(a.kind, name, how)
+	}
+	return nil
+}
+
+// late produces an output whose value is @rule.matched.NAME. NFD resolves such values when all rules have run; until then other
+// rules see the value that NAME has now, if it has one. It reports whether there is such an output.
+func (e *evaluation) late(a *assignment, name, now string, err error) bool {
+	var fault *expr.Error
+	if err != nil && !(errors.As(err, &fault) && fault.Missing) {
+		return false
+	}
+	verdict := checkName(e.rule.keys, a.kind, name)
+	if !verdict.OK() {
+		return false
+	}
+	out := output{kind: a.kind, op: opLate, key: verdict.Key, raw: name, value: a.late, how: howOf[a.kind]}
+	switch {
+	case e.program.opt.Strict:
+		out.told = a.reference
+	case err == nil:
+		if verdict := checkValue(e.rule.keys, a.kind, name, now); verdict.OK() {
+			out.told = now
+		}
+	}
+	e.result.outputs = append(e.result.outputs, out)
+	return true
+}
+
+// void takes a key from earlier rules without a value of its own, as NFD does where a value cannot be resolved or written.
+// A value in braces that refers to something missing is only skipped.
+func (e *evaluation) void(kind Kind, name, how string) {
+	if verdict := checkName(e.rule.keys, kind, name); verdict.OK() {
+		e.result.outputs = append(e.result.outputs, output{kind: kind, op: opVoid, key: verdict.Key, raw: name, how: how})
+	}
 }
 
 var howOf = map[Kind]string{KindLabel: "labels", KindAnnotation: "annotations", KindResource: "extendedResources"}
@@ -184,6 +218,9 @@ func (e *evaluation) write(kind Kind, name, value, how string) {
 	verdict := checkValue(e.rule.keys, kind, name, value)
 	if !verdict.OK() {
 		e.reject(Rejection{Kind: kind, Key: name, Reason: e.shown(verdict.Message())})
+		if verdict.Cause == keys.BadValue {
+			e.void(kind, name, how)
+		}
 		return
 	}
 	e.result.outputs = append(e.result.outputs, output{kind: kind, key: verdict.Key, raw: name, value: value, how: how})
@@ -244,7 +281,9 @@ func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, tak
 		maps.Copy(all, values)
 	}
 	e.result.outputs = slices.Grow(e.result.outputs, len(all)+r.assignments())
-	for _, name := range sortedKeys(all) {
+	names := sortedKeys(all)
+	slices.SortStableFunc(names, bareFirst)
+	for _, name := range names {
 		take(name, all[name])
 	}
 	return nil

@@ -58,8 +58,18 @@ type assignment struct {
 	// checked says that key and value are literal and may be written; literal is the value then.
 	checked bool
 	literal string
+	// void says that the value may not be written on any node; full is the key that nothing is written to.
+	void bool
 	// reference is a value in NFD's notation, late the NAME of an @rule.matched.NAME, which a later rule may still give.
 	reference, late string
+}
+
+// output returns the output of an assignment that is checked or void, which is the same on every node.
+func (a *assignment) output() output {
+	if a.void {
+		return output{kind: a.kind, op: opVoid, key: a.full, raw: a.raw, how: howOf[a.kind]}
+	}
+	return output{kind: a.kind, key: a.full, raw: a.raw, value: a.literal, how: howOf[a.kind]}
 }
 
 // taint is a taint whose key and value may be computed.

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"cmp"
+
 	"github.com/assay-project/assay/rules/condition"
 	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/facts"
@@ -73,6 +75,12 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 		}
 	}
 	for _, out := range res.outputs {
+		switch out.op {
+		case opVoid:
+			continue // it is among the rejected
+		case opLate:
+			out.value = cmp.Or(out.told, "@rule.matched."+out.value)
+		}
 		t.Outputs = append(t.Outputs, TracedOutput{out.kind, out.key, out.value, out.how})
 	}
 	for _, taint := range res.taints {
