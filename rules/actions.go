@@ -16,7 +16,7 @@ import (
 
 // actions compiles the actions of a rule.
 func (c *compiler) actions(path *field.Path, r *rule, list []nfdv1alpha1.Action) {
-	a := &args.Compiler{Mode: c.mode, Scope: c.scope}
+	a := &args.Compiler{Mode: c.mode, Scope: c.scope, Size: c.size}
 	phase := [...]nfdv1alpha1.Phase{nfdv1alpha1.PhaseEarly, nfdv1alpha1.PhasePreprocess, nfdv1alpha1.PhaseMain}[c.phaseNumber]
 	for i := range list {
 		compiled := action.Compile(a, path.Index(i), phase, list[i])

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"github.com/assay-project/assay/rules/condition"
 	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/size"
 )
 
 // Limits on one object. They are the CRD's, repeated for rules that never met an API server.
@@ -45,7 +45,8 @@ func Compile(obj *nfdv1alpha1.NodeFeatureRule, opt Options) (*RuleSet, *Report) 
 // CompileSpec compiles a spec under a name. See Compile.
 func CompileSpec(name string, spec *nfdv1alpha1.NodeFeatureRuleSpec, opt Options) (*RuleSet, *Report) {
 	report := &Report{}
-	c := &compiler{opt: opt, report: report, object: name, declared: map[string]bool{}}
+	c := newCompiler(&opt, report, MaxSize)
+	c.object = name
 	set := c.settings(spec)
 	usable := report.OK()
 	path := field.NewPath("spec", "rules")
@@ -56,12 +57,17 @@ func CompileSpec(name string, spec *nfdv1alpha1.NodeFeatureRuleSpec, opt Options
 	for i := range spec.Rules[:min(len(spec.Rules), MaxRules)] {
 		before := len(report.Errors)
 		r := c.rule(path.Index(i), i, &spec.Rules[i])
+		if c.size.Over() {
+			report.Errors = append(report.Errors[:before], tooLarge(path.Index(i), c.limit))
+			break // what comes after it is left out too
+		}
 		if len(report.Errors) == before && usable {
 			r.set = set
 			set.rules = append(set.rules, r)
 		}
 	}
 	c.duplicates(path, spec.Rules)
+	set.size, report.Over = c.size.Used(), c.size.Over()
 	return set, report
 }
 
@@ -117,9 +123,9 @@ func (c *compiler) selection(path *field.Path, set *RuleSet, spec *nfdv1alpha1.N
 		}
 	}
 	if pattern := ptr.Deref(spec.FeatureSources, ""); pattern != "" {
-		re, err := regexp.Compile(pattern)
+		re, err := size.Compile(pattern, c.size)
 		if err != nil {
-			c.report.add(field.Invalid(path.Child("featureSources"), pattern, regexpFault(err)))
+			c.report.add(field.Invalid(path.Child("featureSources"), clip(pattern), regexpFault(err)))
 			return
 		}
 		set.sources = &publishers{pattern: re}
@@ -138,6 +144,9 @@ func (c *compiler) rule(path *field.Path, index int, in *nfdv1alpha1.Rule) *rule
 	}
 	if in.Name == "" {
 		c.report.add(field.Required(path.Child("name"), "a rule needs a name, which messages call it by"))
+	}
+	if !c.size.Take(ruleSize(in)) {
+		return r
 	}
 	c.limits(path, in)
 	c.mode = c.expressionMode(path.Child("expressions"), in.Expressions)
@@ -376,13 +385,13 @@ func (c *compiler) loop(path *field.Path, r *rule, raw *nfdv1alpha1.JSON) {
 	}
 	outside := *c.scope
 	outside.Item = false
-	a := &args.Compiler{Mode: c.mode, Scope: &outside}
+	a := &args.Compiler{Mode: c.mode, Scope: &outside, Size: c.size}
 	r.loop = a.Loop(path.Child("loop"), raw)
 	c.collect(a)
 }
 
 func (c *compiler) conditions(path *field.Path, r *rule, list []nfdv1alpha1.Condition) {
-	a := &args.Compiler{Mode: c.mode, Scope: c.scope}
+	a := &args.Compiler{Mode: c.mode, Scope: c.scope, Size: c.size}
 	for i := range list {
 		r.conditions = append(r.conditions, condition.Compile(a, path.Index(i), list[i]))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/size"
 	"github.com/assay-project/assay/rules/tmpl"
 )
 
@@ -28,6 +29,10 @@ type compiler struct {
 	declared map[string]bool
 	open     bool
 
+	// size is how much more may be compiled, limit how much that was.
+	size  *size.Budget
+	limit int
+
 	// what rules of one object often repeat
 	patterns match.Patterns
 	compiled map[string]compiledTemplate
@@ -35,6 +40,16 @@ type compiler struct {
 	// of the rule at hand
 	mode  expr.Mode
 	scope *expr.Scope
+}
+
+// newCompiler returns a compiler with room for so many bytes, or less if the options say so.
+func newCompiler(opt *Options, report *Report, limit int) *compiler {
+	if opt.Room > 0 {
+		limit = min(limit, opt.Room)
+	}
+	c := &compiler{opt: *opt, report: report, declared: map[string]bool{}, size: size.NewBudget(limit), limit: limit}
+	c.patterns.Size = c.size
+	return c
 }
 
 // text compiles text that may hold expressions. It returns nil if the text has mistakes, which are then in the report.
@@ -264,7 +279,10 @@ type compiledTemplate struct {
 func (c *compiler) compileTemplate(source string) (*tmpl.Template, []tmpl.Problem) {
 	known, ok := c.compiled[source]
 	if !ok {
-		known.template, known.problems = tmpl.Compile(source, tmpl.Options{Strict: c.opt.Strict})
+		if !c.size.Take(size.Template(source)) {
+			return nil, nil
+		}
+		known.template, known.problems = tmpl.Compile(source, tmpl.Options{Strict: c.opt.Strict, Size: c.size})
 		if c.compiled == nil {
 			c.compiled = map[string]compiledTemplate{}
 		}

@@ -78,7 +78,7 @@ func (k *keyspace) cut(s *share, room int) (first claim, more, taken int) {
 		return claim{}, 0, s.size
 	}
 	for _, c := range s.claims {
-		size := size(c.key, k.values[c.key])
+		size := entrySize(c.key, k.values[c.key])
 		if first.key == "" && taken+size <= room {
 			taken += size
 			continue
@@ -118,7 +118,7 @@ func (k *keyspace) shares() []*share {
 			at[set] = s
 			out = append(out, s)
 		}
-		s.size += size(c.key, k.values[c.key])
+		s.size += entrySize(c.key, k.values[c.key])
 		s.claims = append(s.claims, c)
 	}
 	slices.SortStableFunc(out, func(a, b *share) int { return cmp.Compare(a.size, b.size) })
@@ -128,12 +128,12 @@ func (k *keyspace) shares() []*share {
 // size is what all keys take.
 func (k *keyspace) size() (n int) {
 	for key, value := range k.values {
-		n += size(key, value)
+		n += entrySize(key, value)
 	}
 	return n
 }
 
-// size is what a key and its value take, on the Node and in the record, which leaves the default namespace out.
-func size(key, value string) int {
+// entrySize is what a key and its value take, on the Node and in the record, which leaves the default namespace out.
+func entrySize(key, value string) int {
 	return len(key) + len(value) + len(strings.TrimPrefix(key, nfdv1alpha1.FeatureLabelNamespace+"/")) + len(",")
 }

@@ -32,6 +32,8 @@ type Options struct {
 	BuiltIn bool
 	// Bases are the templates that the rules of the object came from, by their index; "" for its own. May be shorter.
 	Bases []string
+	// Room is the maximum compiled size in bytes, if it is below that of every object; 0: MaxSize.
+	Room int
 	// Custom marks rules of the worker's configuration, which produce labels and vars only.
 	Custom bool
 }
@@ -42,7 +44,13 @@ type Report struct {
 	Errors field.ErrorList
 	// Warnings are about what is legal but probably not meant. In the order of the fields.
 	Warnings []Warning
+	// Over reports whether the object takes more memory than it may when it is compiled. Then it is compiled up to the rule that
+	// is too much, and an error says so.
+	Over bool
 }
+
+// maxWarnings is the maximum number of warnings about one object: a template of 64 KiB in a rule of 64 alternatives has 400,000.
+const maxWarnings = 1000
 
 // Warning is about something legal but probably not meant.
 type Warning struct {
@@ -67,11 +75,17 @@ const (
 func (w Warning) String() string { return w.Path + ": " + w.Message }
 
 func (r *Report) warn(path *field.Path, rank int, format string, args ...any) {
+	if len(r.Warnings) >= maxWarnings {
+		return
+	}
 	r.Warnings = append(r.Warnings, Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
 // defect records something that NFD accepts and then drops at run time.
 func (r *Report) defect(path *field.Path, format string, args ...any) {
+	if len(r.Warnings) >= maxWarnings {
+		return
+	}
 	r.Warnings = append(r.Warnings, Warning{
 		Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: RankDefect, Defect: true,
 	})

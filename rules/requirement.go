@@ -16,25 +16,37 @@ import (
 type Requirement struct {
 	program *Program // of no rules: what evaluations ask for their options
 	rule    *rule
+	size    int
 }
 
 // CompileRequirement compiles what a node must be like. With errors in the report the Requirement is nil.
 func CompileRequirement(path *field.Path, terms nfdv1alpha1.FeatureMatcher, alternatives []nfdv1alpha1.MatchAnyElem,
 	conditions []nfdv1alpha1.Condition, opt Options) (*Requirement, *Report) {
 	report := &Report{}
-	c := &compiler{opt: opt, report: report, phaseNumber: phaseMain, declared: map[string]bool{}}
+	c := newCompiler(&opt, report, MaxRequirementSize)
+	c.phaseNumber = phaseMain
 	in := &nfdv1alpha1.Rule{MatchFeatures: terms, MatchAny: alternatives, Conditions: conditions}
 	r := &rule{set: &RuleSet{}, keys: &c.opt.Keys}
-	c.limits(path, in)
-	c.matchers(path, r, in)
-	c.scope = c.newScope(r, in)
-	c.conditions(path.Child("conditions"), r, conditions)
-	c.finish(r)
+	if c.size.Take(ruleSize(in)) {
+		c.limits(path, in)
+		c.matchers(path, r, in)
+		c.scope = c.newScope(r, in)
+		c.conditions(path.Child("conditions"), r, conditions)
+	}
+	if c.size.Over() {
+		report.Errors, report.Over = field.ErrorList{field.Forbidden(path, fmt.Sprintf(
+			"takes more than %d bytes of memory when it is compiled, with what is required and preferred before it; use fewer values and simpler patterns",
+			MaxRequirementSize))}, true
+	}
 	if !report.OK() {
 		return nil, report
 	}
-	return &Requirement{program: &Program{opt: opt}, rule: r}, report
+	c.finish(r)
+	return &Requirement{program: &Program{opt: opt}, rule: r, size: c.size.Used()}, report
 }
+
+// Size returns how much memory the requirement takes, in bytes: an estimate that is the same everywhere, see package size.
+func (q *Requirement) Size() int { return q.size }
 
 // Reads returns the names of the features that the requirement looks at, sorted.
 func (q *Requirement) Reads() []string { return q.rule.reads }

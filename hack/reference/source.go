@@ -42,8 +42,9 @@ var limitsOf = []struct {
 	names []string
 }{
 	{"rules", []string{"MaxRules", "MaxTerms", "MaxOutputs", "MaxPriority", "NodeBudget", "RuleBudget", "RequirementWork", "MaxSaid", "MaxTaints",
-		"MaxLabels", "MaxAnnotations", "MaxResources", "MaxTaintTexts"}},
-	{"rules/match", []string{"MaxTerms", "MaxExpressions", "MaxValues", "MaxTextLength", "maxProgramSize", "maxVersionLength", "MaxWork"}},
+		"MaxLabels", "MaxAnnotations", "MaxResources", "MaxTaintTexts", "MaxSize", "MaxClusterSize", "MaxRequirementSize"}},
+	{"rules/size", []string{"MaxProgram"}},
+	{"rules/match", []string{"MaxTerms", "MaxExpressions", "MaxValues", "MaxTextLength", "maxVersionLength", "MaxWork"}},
 	{"rules/expr", []string{"MaxText", "MaxNodes", "MaxExpressions", "MaxResult", "MaxItems", "maxValue", "maxDepth", "maxNumber", "maxFormat", "maxWidth", "maxShift"}},
 	{"rules/args", []string{"maxDepth"}},
 	{"rules/condition", []string{"maxRegex"}},

@@ -11,6 +11,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/size"
 )
 
 // Param is an argument that an operator or action takes.
@@ -37,6 +38,8 @@ type Param struct {
 type Compiler struct {
 	Mode  expr.Mode
 	Scope *expr.Scope
+	// Size is the budget that regular expressions are compiled within; nil: any number of them.
+	Size *size.Budget
 
 	Errors   field.ErrorList
 	Warnings []Warning
@@ -57,7 +60,7 @@ func (c *Compiler) WithItem() *Compiler {
 		scope = *c.Scope
 	}
 	scope.Item = true
-	return &Compiler{Mode: c.Mode, Scope: &scope}
+	return &Compiler{Mode: c.Mode, Scope: &scope, Size: c.Size}
 }
 
 // Add takes over what another compiler has collected.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-project/assay/rules/args"
 	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/size"
 	"github.com/assay-project/assay/rules/version"
 )
 
@@ -32,7 +33,7 @@ func (r relation) holds(order int) bool {
 }
 
 // prepareVersions refuses constants that are no versions, and two ways to compare at once.
-func prepareVersions(a args.Values) (any, string, error) {
+func prepareVersions(a args.Values, _ *size.Budget) (any, string, error) {
 	if a[argType].Fixed("") != "version" {
 		return nil, "", nil
 	}

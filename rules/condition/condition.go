@@ -84,7 +84,7 @@ func (c *Condition) prepare(ac *args.Compiler, path *field.Path) {
 	if c.operator.prepare == nil {
 		return
 	}
-	prepared, bad, err := c.operator.prepare(c.args)
+	prepared, bad, err := c.operator.prepare(c.args, ac.Size)
 	if err != nil {
 		ac.Refuse(path.Child(bad), c.argument(bad).Constant().String(), "%v", err)
 		return

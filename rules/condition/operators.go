@@ -8,6 +8,7 @@ import (
 
 	"github.com/assay-project/assay/rules/args"
 	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/size"
 )
 
 // operator is one way to decide.
@@ -16,7 +17,7 @@ type operator struct {
 	says   string // what it is for, for the reference
 	params []args.Param
 	// prepare does once what constant arguments allow, and names the argument that is no good.
-	prepare func(args.Values) (prepared any, bad string, err error)
+	prepare func(args.Values, *size.Budget) (prepared any, bad string, err error)
 	eval    func(c *Condition, env expr.Env) (bool, error)
 }
 
@@ -148,7 +149,7 @@ func isWord(v expr.Value, words ...string) bool {
 	return false
 }
 
-func prepareSubnet(a args.Values) (any, string, error) {
+func prepareSubnet(a args.Values, _ *size.Budget) (any, string, error) {
 	if !a[argSecond].IsConstant() {
 		return nil, "", nil
 	}
@@ -211,12 +212,12 @@ const (
 // maxRegex bounds regular expressions, since the time to search is the product of their length and that of the value.
 const maxRegex = 1 << 10
 
-func prepareRegex(anchored bool) func(args.Values) (any, string, error) {
-	return func(a args.Values) (any, string, error) {
+func prepareRegex(anchored bool) func(args.Values, *size.Budget) (any, string, error) {
+	return func(a args.Values, budget *size.Budget) (any, string, error) {
 		if !a[argSecond].IsConstant() {
 			return nil, "", nil
 		}
-		re, err := compileRegex(a[argSecond].Constant(), anchored)
+		re, err := compileRegex(a[argSecond].Constant(), anchored, budget)
 		if err != nil {
 			return nil, "regex", err
 		}
@@ -224,7 +225,7 @@ func prepareRegex(anchored bool) func(args.Values) (any, string, error) {
 	}
 }
 
-func compileRegex(v expr.Value, anchored bool) (*regexp.Regexp, error) {
+func compileRegex(v expr.Value, anchored bool, budget *size.Budget) (*regexp.Regexp, error) {
 	text, ok := v.Text()
 	if !ok {
 		return nil, fmt.Errorf("%s is no regular expression", v.Kind())
@@ -232,13 +233,13 @@ func compileRegex(v expr.Value, anchored bool) (*regexp.Regexp, error) {
 	if len(text) > maxRegex {
 		return nil, fmt.Errorf("regular expression longer than %d bytes", maxRegex)
 	}
-	if _, err := regexp.Compile(text); err != nil {
-		return nil, err // says what the author wrote, without the anchors
-	}
 	if anchored {
+		if _, err := size.Parse(text); err != nil {
+			return nil, err // says what the author wrote, without the anchors
+		}
 		text = `\A(?:` + text + `)\z`
 	}
-	return regexp.Compile(text)
+	return size.Compile(text, budget)
 }
 
 // bytesPerStep is how much of a value a regular expression goes over in about the time of an operator of the expression
@@ -265,7 +266,7 @@ func matchesRegex(anchored bool) func(*Condition, expr.Env) (bool, error) {
 		if err != nil || isNone(pattern) {
 			return false, err
 		}
-		re, err := compileRegex(pattern, anchored)
+		re, err := compileRegex(pattern, anchored, nil)
 		if err != nil {
 			return false, err
 		}

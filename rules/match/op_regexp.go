@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/assay-project/assay/rules/size"
 )
 
-// maxProgramSize bounds the instructions of a compiled pattern, each some 40 bytes: nested repetitions ((a{100}){10}) turn
-// the 1,024 bytes that a pattern may be long into megabytes, and the time of a search grows with them.
-const maxProgramSize = 10_000
+// PatternBytes is how much memory a pattern takes in a list of patterns, besides its regular expression.
+const PatternBytes = 128
 
 // inRegexp holds if any of its patterns matches somewhere in a value.
 type inRegexp struct {
@@ -104,16 +105,24 @@ func (p *pattern) matches(value string, work *Work) bool {
 
 // Patterns remembers regular expressions while the rules of an object are compiled: catalogues of devices repeat a few of them
 // in every rule. It is not safe for concurrent use; nil remembers nothing.
-type Patterns struct{ known map[string][]pattern }
+type Patterns struct {
+	// Size is the budget that regular expressions are compiled within; nil: any number of them.
+	Size *size.Budget
+
+	known map[string][]pattern
+}
 
 func (p *Patterns) compile(text string) ([]pattern, error) {
 	if p == nil {
-		return compilePattern(text)
+		return compilePattern(text, nil)
+	}
+	if p.Size.Over() {
+		return nil, size.ErrOver
 	}
 	if list, ok := p.known[text]; ok {
 		return list, nil
 	}
-	list, err := compilePattern(text)
+	list, err := compilePattern(text, p.Size)
 	if err == nil {
 		if p.known == nil {
 			p.known = map[string][]pattern{}
@@ -123,28 +132,28 @@ func (p *Patterns) compile(text string) ([]pattern, error) {
 	return list, err
 }
 
-// compilePattern parses a regular expression (RE2, as package regexp reads it) into patterns of which one must match.
-func compilePattern(text string) ([]pattern, error) {
-	tree, err := syntax.Parse(text, syntax.Perl)
+// compilePattern parses a regular expression into patterns of which one must match.
+func compilePattern(text string, budget *size.Budget) ([]pattern, error) {
+	parsed, err := size.Parse(text)
 	if err != nil {
 		return nil, notRegexp(err)
 	}
-	size := programSize(tree)
-	if size > maxProgramSize {
-		return nil, fmt.Errorf("the regular expression takes more than %d steps: lower its repetition counts", maxProgramSize)
-	}
+	tree := parsed.Tree
 	if list, ok := literals(trimLoose(tree)); ok {
+		if !budget.Take(len(list) * (PatternBytes + len(text))) {
+			return nil, size.ErrOver
+		}
 		out := make([]pattern, len(list))
 		for i, l := range list {
 			out[i] = l.pattern()
 		}
 		return out, nil
 	}
-	re, err := regexp.Compile(text)
+	re, err := parsed.Compile(budget)
 	if err != nil {
 		return nil, notRegexp(err)
 	}
-	p := pattern{form: automaton, re: re, perByte: workPerByte + size/stepsPerWork}
+	p := pattern{form: automaton, re: re, perByte: workPerByte + parsed.Steps/stepsPerWork}
 	p.prefix, p.literal = required(tree)
 	return []pattern{p}, nil
 }
@@ -154,22 +163,7 @@ func notRegexp(err error) error {
 	if e := (*syntax.Error)(nil); errors.As(err, &e) {
 		return fmt.Errorf("not a regular expression: %s at %s", e.Code, quote(e.Expr))
 	}
-	return fmt.Errorf("not a regular expression: %w", err)
-}
-
-// programSize is the size of the program without the sharing that a compiler may find, up to a little over maxProgramSize.
-func programSize(re *syntax.Regexp) int {
-	n := 1 + len(re.Rune)
-	for _, sub := range re.Sub {
-		n += programSize(sub)
-		if n > maxProgramSize {
-			return n
-		}
-	}
-	if re.Op == syntax.OpRepeat {
-		n *= max(re.Max, re.Min+1, 1)
-	}
-	return n
+	return err
 }
 
 // literal is a piece of text that must occur, at the start or end of the value if it is anchored there.

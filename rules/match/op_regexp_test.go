@@ -17,7 +17,7 @@ func FuzzPattern(f *testing.F) {
 		if len(text) > MaxTextLength {
 			return
 		}
-		patterns, err := compilePattern(text)
+		patterns, err := compilePattern(text, nil)
 		if err != nil {
 			return
 		}

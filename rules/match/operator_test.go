@@ -200,7 +200,7 @@ func TestLiteralsReplaceAutomata(t *testing.T) {
 		"(?i)abc":        {{form: automaton}},
 	}
 	for text, want := range tests {
-		got, err := compilePattern(text)
+		got, err := compilePattern(text, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

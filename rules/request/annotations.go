@@ -32,7 +32,7 @@ func Annotations(annotations map[string]string, path *field.Path, opt rules.Opti
 		var in assayv1alpha1.Requirement
 		if err := decode(text, &in, "matchFeatures, matchAny, conditions"); err != nil {
 			report.Errors = append(report.Errors, field.Invalid(p, field.OmitValueType{}, err.Error()))
-		} else if r := compile(&in, p, "annotation "+name, opt, report); r != nil {
+		} else if r := compile(ask, &in, p, "annotation "+name, opt, report); r != nil {
 			ask.Required = append(ask.Required, r)
 		}
 	}

@@ -62,7 +62,7 @@ func Compile(spec *Spec, path *field.Path, origin string, opt rules.Options) (*A
 	ask, report := &Ask{}, &rules.Report{}
 	if spec.Required != nil {
 		p := path.Child("required")
-		if r := compile(spec.Required, p, origin, opt, report); r != nil {
+		if r := compile(ask, spec.Required, p, origin, opt, report); r != nil {
 			ask.Required = append(ask.Required, r)
 		}
 	}
@@ -83,21 +83,27 @@ func compilePreferred(ask *Ask, list []assayv1alpha1.Preference, path *field.Pat
 		if w := list[i].Weight; w < 1 || w > MaxWeight {
 			report.Errors = append(report.Errors, field.Invalid(p.Child("weight"), w, fmt.Sprintf("must be 1 to %d", MaxWeight)))
 		}
-		if r := compile(&list[i].Requirement, p, origin, opt, report); r != nil {
+		if r := compile(ask, &list[i].Requirement, p, origin, opt, report); r != nil {
 			ask.Preferred = append(ask.Preferred, Preference{Requirement: r, Weight: list[i].Weight})
+		}
+		if report.Over {
+			return // what comes after it has no room either
 		}
 	}
 }
 
-func compile(in *assayv1alpha1.Requirement, path *field.Path, origin string, opt rules.Options, report *rules.Report) *Requirement {
+// compile compiles a requirement with the room that others have left.
+func compile(ask *Ask, in *assayv1alpha1.Requirement, path *field.Path, origin string, opt rules.Options, report *rules.Report) *Requirement {
 	if len(in.MatchFeatures) == 0 && len(in.MatchAny) == 0 && len(in.Conditions) == 0 {
 		report.Errors = append(report.Errors, field.Required(path,
 			"it asks for nothing; write matchFeatures, matchAny or conditions, or leave it out"))
 		return nil
 	}
+	opt.Room = max(1, rules.MaxRequirementSize-ask.Size())
 	r, sub := rules.CompileRequirement(path, in.MatchFeatures, in.MatchAny, in.Conditions, opt)
 	report.Errors = append(report.Errors, sub.Errors...)
 	report.Warnings = append(report.Warnings, sub.Warnings...)
+	report.Over = report.Over || sub.Over
 	if r == nil {
 		return nil
 	}
@@ -140,6 +146,21 @@ func Join(asks ...*Ask) *Ask {
 // Empty reports whether nothing is asked for.
 func (a *Ask) Empty() bool {
 	return a == nil || len(a.Required) == 0 && len(a.Preferred) == 0 && a.StaleAfter == 0
+}
+
+// Size returns how much memory the compiled requirements take, in bytes; see package rules/size.
+func (a *Ask) Size() int {
+	n := 0
+	if a == nil {
+		return n
+	}
+	for _, r := range a.Required {
+		n += r.Size()
+	}
+	for _, p := range a.Preferred {
+		n += p.Size()
+	}
+	return n
 }
 
 // Hash identifies what is required, whatever the order and whoever asks. It is what a pod keeps of what it asked for when it

@@ -140,3 +140,18 @@ func TestPolicyMistakes(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestSumOfPreferencesIsBounded(t *testing.T) {
+	var list strings.Builder
+	for i := range request.MaxPreferred {
+		fmt.Fprintf(&list, "- {weight: 1, matchFeatures: [{feature: a.b, matchName: {op: InRegexp, value: ['(a{10}){10}.%d']}}]}\n", i)
+	}
+	_, err := annotations(t, "", list.String())
+	const want = "spec.template.metadata.annotations[assay.dev/preferred-features][4]: Forbidden: takes more than 262144 bytes of memory when it is compiled, with what"
+	if !strings.Contains(err, want) {
+		t.Errorf("got %.400q, want %q", err, want)
+	}
+	if n := strings.Count(err, "Forbidden"); n != 1 {
+		t.Errorf("%d errors, want one", n)
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"text/template/parse"
+
+	"github.com/assay-project/assay/rules/size"
 )
 
 // Compile reads a template. The template is nil if one of the problems is not a warning. All problems are reported at
@@ -49,6 +51,8 @@ type compiler struct {
 	inner int      // how many blocks are around
 	main  bool     // whether this is the source outside of all definitions
 	defs  map[string]bool
+	lines []int             // where each line begins
+	paths map[[2]string]int // the index in t.paths by domain and name
 }
 
 // position is a place in the data: the root, a domain, or unknown.
@@ -58,8 +62,23 @@ type position struct {
 }
 
 func (c *compiler) problem(at int, format string, args ...any) {
-	line, column := c.t.place(at)
+	line, column := c.place(at)
 	c.problems = append(c.problems, Problem{Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
+}
+
+// place is the line and column of a byte of the source, as Template.place finds it, with the lines looked up once.
+func (c *compiler) place(at int) (line, column int) {
+	if c.lines == nil {
+		c.lines = []int{0}
+		for i, b := range []byte(c.t.source) {
+			if b == '\n' {
+				c.lines = append(c.lines, i+1)
+			}
+		}
+	}
+	at = min(max(at, 0), len(c.t.source))
+	line = sort.SearchInts(c.lines, at+1)
+	return line, at - c.lines[line-1] + 1
 }
 
 // mainName is what the parser calls the source outside of all definitions; no define can mean it by accident.
@@ -362,7 +381,10 @@ func (c *compiler) pattern(at int, arg expr) {
 	if !ok || lit.v.kind != kindString {
 		return
 	}
-	re, err := compilePattern(lit.v.str)
+	if c.t.regexps[lit.v.str] != nil || c.t.opt.Size.Over() {
+		return
+	}
+	re, err := compilePattern(lit.v.str, c.t.opt.Size)
 	if err != nil {
 		c.problem(at, "%s", err)
 		return
@@ -370,11 +392,11 @@ func (c *compiler) pattern(at int, arg expr) {
 	c.t.regexps[lit.v.str] = re
 }
 
-func compilePattern(pattern string) (*regexp.Regexp, error) {
+func compilePattern(pattern string, budget *size.Budget) (*regexp.Regexp, error) {
 	if len(pattern) > MaxPattern {
 		return nil, fmt.Errorf("the pattern is %d bytes long, at most %d are allowed", len(pattern), MaxPattern)
 	}
-	re, err := regexp.Compile(pattern)
+	re, err := size.Compile(pattern, budget)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}

@@ -39,7 +39,7 @@ func (c *call) regexp() *regexp.Regexp {
 		return re
 	}
 	c.s.work(c.at, costPattern*bytesPerStep)
-	re, err := compilePattern(p)
+	re, err := compilePattern(p, nil)
 	if err != nil {
 		c.fail("%s", err)
 	}

@@ -14,15 +14,17 @@ func (c *compiler) reads(at int, from position, path []string) {
 	if len(full) < 2 {
 		return
 	}
-	line, column := c.t.place(at)
-	read := DataPath{Domain: full[0], Name: full[1], Line: line, Column: column, Conditional: c.inner > 0}
-	for i := range c.t.paths {
-		if p := &c.t.paths[i]; p.Domain == read.Domain && p.Name == read.Name {
-			p.Conditional = p.Conditional && read.Conditional
-			return
-		}
+	name, conditional := [2]string{full[0], full[1]}, c.inner > 0
+	if i, known := c.paths[name]; known {
+		c.t.paths[i].Conditional = c.t.paths[i].Conditional && conditional
+		return
 	}
-	c.t.paths = append(c.t.paths, read)
+	if c.paths == nil {
+		c.paths = map[[2]string]int{}
+	}
+	c.paths[name] = len(c.t.paths)
+	line, column := c.place(at)
+	c.t.paths = append(c.t.paths, DataPath{Domain: full[0], Name: full[1], Line: line, Column: column, Conditional: conditional})
 }
 
 // follow is the position of a pipeline that is a plain path, for with.
@@ -134,7 +136,7 @@ func (w *bareLines) node(node parse.Node) {
 // end is called at the end of each line.
 func (w *bareLines) end() {
 	if w.text && !w.open {
-		line, column := w.c.t.place(w.start)
+		line, column := w.c.place(w.start)
 		message := "this line has no =, and is written with the value true; write key=value"
 		if w.c.t.opt.Strict {
 			message = "this line has no =, so that the rule is dropped wherever it is written; write key=value"

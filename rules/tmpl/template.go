@@ -12,12 +12,16 @@ import (
 	"strings"
 
 	"github.com/assay-project/assay/rules/match"
+
+	"github.com/assay-project/assay/rules/size"
 )
 
 // Options say how templates are read.
 type Options struct {
 	// Strict follows NFD where Assay differs: a line of output without = is an error.
 	Strict bool
+	// Size is the budget that regular expressions are compiled within; nil: any number of them.
+	Size *size.Budget
 }
 
 // Env is what a template can ask for besides its data.
