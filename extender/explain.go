@@ -151,7 +151,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 
 var errNoNode = &httpError{http.StatusNotFound, "there is no such node"}
 
-// features answers GET /v1/nodes/{name}/features.
+// features answers GET /v1/nodes/{name}/features, without masked values.
 func (s *Server) features(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "name")
 	in, produced, ok := s.decider.View.Input(name)
@@ -159,7 +159,9 @@ func (s *Server) features(w http.ResponseWriter, r *http.Request) {
 		fail(w, errNoNode)
 		return
 	}
-	writeJSON(w, map[string]any{"node": name, "features": in.Facts.Features(), "ruleMatched": produced})
+	features := in.Facts.Features()
+	s.opts.Mask.Conceal(features)
+	writeJSON(w, map[string]any{"node": name, "features": features, "ruleMatched": produced})
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

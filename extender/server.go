@@ -22,6 +22,8 @@ import (
 	"github.com/go-chi/chi/v5"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules"
 )
 
 // The limits of the server.
@@ -66,6 +68,8 @@ type Options struct {
 	Allowed []string
 	// Pod finds a pod for /v1/explain; nil switches that off.
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// Mask says which values /v1/nodes/NAME/features keeps to itself; the zero value masks rules.DefaultMasked.
+	Mask rules.Masking
 	// Ready says why answers cannot be relied on at the moment; nil is always fine. Whether the View is filled is asked
 	// besides.
 	Ready func() error

@@ -202,7 +202,11 @@ func (c *compiler) matchers(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 }
 
 func (c *compiler) matcher(path *field.Path, terms nfdv1alpha1.FeatureMatcher) *match.Matcher {
-	m, errs := match.Compile(path, Terms(terms), match.Options{Strict: c.opt.Strict, Patterns: &c.patterns})
+	opt := match.Options{Strict: c.opt.Strict, Patterns: &c.patterns}
+	if c.opt.Mask.applies(c.sensitive) {
+		opt.Masked = c.opt.Mask.masks
+	}
+	m, errs := match.Compile(path, Terms(terms), opt)
 	c.report.add(errs...)
 	if m == nil {
 		return nil

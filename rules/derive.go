@@ -171,8 +171,14 @@ func (f *effects) DeleteInstanceAttribute(feature string, match map[string]strin
 	})
 }
 
-// changeInstances looks at all instances for each change, and pays for it.
+// changeInstances reads all instances for each change, and pays for it. A masked attribute cannot select instances, since the
+// change would reveal its value.
 func (f *effects) changeInstances(feature string, match map[string]string, change func(map[string]string) error) error {
+	for _, name := range sortedKeys(match) {
+		if f.e.masks(name) {
+			return fmt.Errorf("match: the value of %s is masked, and cannot be compared", name)
+		}
+	}
 	if old := f.e.src.Feature(strings.ToLower(feature)); old != nil {
 		if err := f.pay(old.Instances.Len() / instancesPerStep); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/match"
@@ -61,7 +62,8 @@ func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 }
 
 // Produced returns what rules gave as labels and vars, by the names that rule.matched knows them by and, of labels, by those
-// that are written as well. It is what a requirement sees as rule.matched, whether or not it is written yet.
+// that are written as well. It is what a requirement sees as rule.matched, whether or not it is written yet. Variables of
+// sensitive rules are left out where these may read masked values, since every pod may read rule.matched.
 func (o *Outcome) Produced() map[string]string {
 	out := maps.Clone(o.Labels())
 	if out == nil {
@@ -69,10 +71,20 @@ func (o *Outcome) Produced() map[string]string {
 	}
 	var state matchedState
 	for i, r := range o.results {
-		state.add(o.program.rules[i], r)
+		state.add(o.program.rules[i], o.program.toldOthers(o.program.rules[i], r))
 	}
 	maps.Copy(out, state.values)
 	return out
+}
+
+// toldOthers returns a result without the variables of sensitive rules that may read masked values, which requirements must not see.
+func (p *Program) toldOthers(r *rule, res *result) *result {
+	if p.opt.Mask.Mode != MaskSensitive || !r.set.sensitive {
+		return res
+	}
+	told := *res
+	told.outputs = slices.DeleteFunc(slices.Clone(res.outputs), func(out output) bool { return out.kind == KindVar })
+	return &told
 }
 
 // Unmet counts the parts of the requirement that the node does not meet. It says how near a node is, for hints.

@@ -1,9 +1,14 @@
 package rules
 
-import "strings"
+import (
+	"slices"
+	"strings"
 
-// Masking says which values of features no rule may read or write, whatever it says: passwords and tokens that some
-// publisher was careless enough to publish.
+	"github.com/assay-project/assay/rules/match"
+)
+
+// Masking says which values of features no rule may compare, read or write, strict or not: passwords and tokens that some
+// publisher was careless enough to publish. That an element is there may be known, and matched by Exists and DoesNotExist.
 type Masking struct {
 	// Mode says for which rules.
 	Mode MaskMode
@@ -69,4 +74,23 @@ func glob(pattern, text string) bool {
 		}
 		text, rest = text[i+len(part):], more
 	}
+}
+
+// instances returns elements in which instances have no masked attributes. Elements of one feature have one list of instances.
+func (m *Masking) instances(elements []match.Element) []match.Element {
+	if len(elements) == 0 || !elements[0].Instance.Exists() {
+		return elements
+	}
+	all := elements[0].Instance.List()
+	shown := all.Without(m.masks)
+	if shown == all {
+		return elements
+	}
+	out := slices.Clone(elements)
+	for i := range out {
+		if out[i].Instance.Exists() {
+			out[i].Instance = shown.Row(out[i].Instance.Index())
+		}
+	}
+	return out
 }

@@ -25,7 +25,7 @@ type Options struct {
 	DefaultNodeScope string
 	// IgnoreFail makes the action fail do nothing but report.
 	IgnoreFail bool
-	// Mask says which values may not leave the facts; see Masking.
+	// Mask says which values may not leave the facts, strict or not; see Masking.
 	Mask Masking
 	// BuiltIn marks rules that the administrator installed with the controller: their priority is not bounded, and the
 	// default scope does not apply to them.

@@ -297,18 +297,21 @@ func (e *evaluation) templateRuns(r *rule) [][]match.FeatureElements {
 	return e.runs
 }
 
-// unmasked returns an error if a template would be given a masked value.
+// unmasked returns what a template is given: an error if an element that matched is masked, and instances without their masked
+// attributes, since instances match as a whole.
 func (e *evaluation) unmasked(data []match.FeatureElements) ([]match.FeatureElements, error) {
 	mask := &e.program.opt.Mask
 	if !mask.applies(e.rule.set.sensitive) {
 		return data, nil
 	}
-	for _, f := range data {
+	out := slices.Clone(data)
+	for i, f := range data {
 		for _, el := range f.Elements {
 			if el.HasValue && mask.masks(el.Name) {
 				return nil, fmt.Errorf("%s/%s: %w", f.Feature, el.Name, errMasked)
 			}
 		}
+		out[i].Elements = mask.instances(f.Elements)
 	}
-	return data, nil
+	return out, nil
 }

@@ -69,9 +69,6 @@ type Program struct {
 // Link orders sets into a program: by phase, then by priority (higher first), then by name. Of two sets with the same
 // name, the one that is not built in comes first.
 func Link(opt Options, sets ...*RuleSet) *Program {
-	if opt.Strict {
-		opt.Mask.Mode = MaskNever // NFD masks nothing
-	}
 	p := &Program{opt: opt, readers: map[string][]int{}, derived: map[string]bool{}, matched: map[string]bool{}}
 	for _, s := range sets {
 		c := *s

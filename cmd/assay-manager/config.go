@@ -50,7 +50,7 @@ type settings struct {
 	RemovalBudget      removalBudget
 	// NoExecuteBudget is how fast and how far nodes get taints that evict pods; without "every" there are no bounds, as in NFD.
 	NoExecuteBudget noExecuteBudget
-	// MaskSecrets is always, sensitive or never; MaskedElements are what is masked.
+	// MaskSecrets is always, sensitive or never; MaskedElements are the names of what is masked, nil for the default.
 	MaskSecrets    string
 	MaskedElements []string
 	// DefaultScope is that of rules that set neither scope nor nodeSelector, DefaultNodeScope that of nodes without a scope.

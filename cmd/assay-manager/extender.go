@@ -112,6 +112,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	options.Mask = same.Rules.Mask
 	options.Ready = both(options.Ready, alive.Check)
 	f.measure(&options, view, certificate)
 	server, err := extender.New(&extender.Decider{View: view, Asks: known}, options)

@@ -145,7 +145,7 @@ func (c *census) node(f *facts.Facts) {
 
 func (c *census) shown(key, value string) string {
 	if c.mask.Hides(key) {
-		return "(not shown)"
+		return rules.Hidden
 	}
 	return value
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -73,7 +74,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 				value = cell(features, column)
 			}
 			if w.opt.Mask.Hides(column) {
-				value = "(not shown)"
+				value = rules.Hidden
 			}
 			row, object[column] = append(row, dash(value)), value
 		}

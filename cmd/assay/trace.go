@@ -73,7 +73,7 @@ func (t *tracer) rule(r *rules.RuleTrace) {
 	for _, out := range r.Outputs {
 		value := out.Value
 		if r.Sensitive && out.Kind == rules.KindVar {
-			value = "(not shown)"
+			value = rules.Hidden
 		}
 		text := fmt.Sprintf("%s %s=%s", out.Kind, out.Key, value)
 		if out.Kind == rules.KindTaint {
@@ -178,7 +178,7 @@ func (t *tracer) expression(rows *table, feature string, x *match.ExprTrace) {
 	case x.Error != "":
 		found = x.Error
 	case t.mask.Hides(x.Key) && x.Exists:
-		found = "found (not shown)"
+		found = "found " + rules.Hidden
 	case len(x.Found) > 0:
 		found = "found " + strings.Join(x.Found, ", ")
 		if x.Instances > 0 && x.Key != "" {

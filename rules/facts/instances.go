@@ -90,6 +90,12 @@ type Row struct {
 // Row returns the i-th instance without copying it.
 func (s *Instances) Row(i int) Row { return Row{s, i} }
 
+// List returns the instances that the row is one of, and Index which of them.
+func (r Row) List() *Instances { return r.all }
+
+// Index returns the position of the row in its list.
+func (r Row) Index() int { return r.index }
+
 // Exists tells an instance from none.
 func (r Row) Exists() bool { return r.all != nil }
 
@@ -125,6 +131,18 @@ func (r Row) Map() map[string]string {
 		return nil
 	}
 	return r.all.Instance(r.index)
+}
+
+// Without returns a list in which no instance has the attributes that drop reports, or the list itself if none has any.
+func (s *Instances) Without(drop func(attribute string) bool) *Instances {
+	if !slices.ContainsFunc(s.Names(), drop) {
+		return s
+	}
+	list := s.Select(nil)
+	for _, m := range list {
+		maps.DeleteFunc(m, func(name, _ string) bool { return drop(name) })
+	}
+	return NewInstances(list)
 }
 
 // Select returns copies of the instances whose bit is set in keep, in their order; a nil keep selects all. It costs as much

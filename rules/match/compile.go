@@ -30,7 +30,7 @@ const (
 // Compile prepares a list of terms. It returns every mistake at once, in the order of the terms and of the names in them,
 // and no Matcher if there is any.
 func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.ErrorList) {
-	c := compiler{strict: opt.Strict, patterns: opt.Patterns}
+	c := compiler{strict: opt.Strict, patterns: opt.Patterns, masked: opt.Masked}
 	if len(terms) > MaxTerms {
 		return nil, field.ErrorList{field.TooMany(path, len(terms), MaxTerms)}
 	}
@@ -57,6 +57,7 @@ func index(path *field.Path, i int) *field.Path {
 type compiler struct {
 	strict   bool
 	patterns *Patterns
+	masked   func(element string) bool
 	errs     field.ErrorList
 	warnings []Warning
 }
@@ -93,6 +94,7 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 		}
 		if e := c.expression(at, t.Expressions[name]); e != nil {
 			e.key = facts.MakeKey(name)
+			c.mask(at, &out, name, e)
 			out.expressions = append(out.expressions, *e)
 		}
 	}
@@ -103,6 +105,19 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 		}
 	}
 	return out
+}
+
+// mask makes an expression on a masked element one that matches by presence only. Its arguments have been checked before, so
+// that a rule is as right or wrong as it is where nothing is masked.
+func (c *compiler) mask(path *field.Path, t *term, element string, e *expression) {
+	if c.masked == nil || t.key.String() == nfdv1alpha1.RuleMatchedFeature || !c.masked(element) {
+		return
+	}
+	e.masked = true
+	if e.kind == onValue {
+		e.test = never{}
+		c.warn(path.Child("op"), e.spec.Op+" never holds: the value is masked; use Exists or DoesNotExist")
+	}
 }
 
 // expression returns nil after a mistake.

@@ -48,7 +48,11 @@ func (t *TermTrace) asks(x *ExprTrace) string {
 	}
 	without := *x
 	without.Key = ""
-	return what + " " + without.describe()
+	what += " " + without.describe()
+	if x.Masked && x.Op != "DoesNotExist" {
+		what += " (never holds: the value is masked)"
+	}
+	return what
 }
 
 // Unmet counts the expressions that do not hold, and terms that fail otherwise. It says how near src is, for hints.

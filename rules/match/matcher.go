@@ -49,6 +49,9 @@ type Options struct {
 	Strict bool
 	// Patterns is shared by compilations that may repeat regular expressions; nil is fine.
 	Patterns *Patterns
+	// Masked reports whether the values of the elements of that name are secret: they can be matched by presence only, and
+	// no message repeats them. Nil: none are. What rules have produced (rule.matched) is never secret.
+	Masked func(element string) bool
 }
 
 // Reads returns the features that the terms look at, in lower case, sorted, each once. The slice is shared: do not modify it.
@@ -125,6 +128,8 @@ type expression struct {
 	spec *Expr
 	kind kind
 	test test // nil unless kind is onValue
+	// masked: the value is secret. An operator that compares it never holds.
+	masked bool
 }
 
 // kind says what an expression looks at.
@@ -144,6 +149,13 @@ type test interface {
 	// problem says why check called a value bad.
 	problem(value string) error
 }
+
+// never is the test of every operator that would compare a masked value. NotIn does not hold either: it reveals whether a guess is
+// right as well as In does.
+type never struct{}
+
+func (never) check(string, *Work) verdict { return no }
+func (never) problem(string) error        { return nil }
 
 // verdict is the outcome of a test.
 type verdict uint8

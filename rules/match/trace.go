@@ -37,6 +37,8 @@ type ExprTrace struct {
 	// Found is what the node has: for an attribute its value, for instances their different values, for a matchName the
 	// names that match; at most maxFound of them. It is empty for a flag.
 	Found []string `json:"found,omitempty"`
+	// Masked says that the value is secret: Found is empty, and operators that compare values never hold.
+	Masked bool `json:"masked,omitempty"`
 	// Exists says whether there is an element of that name, in any instance.
 	Exists bool `json:"exists"`
 	// Held says whether the expression holds, of instances whether it holds for any.
@@ -161,7 +163,7 @@ func (x *ExprTrace) describe() string {
 
 // newTrace begins the trace of an expression.
 func newTrace(x *expression) ExprTrace {
-	return ExprTrace{Key: x.key.String(), Op: x.spec.Op, Value: x.spec.Value, Type: x.spec.Type}
+	return ExprTrace{Key: x.key.String(), Op: x.spec.Op, Value: x.spec.Value, Type: x.spec.Type, Masked: x.masked}
 }
 
 func traceExpression(work *Work, t *term, x *expression, f *facts.Feature) ExprTrace {
@@ -176,7 +178,9 @@ func traceExpression(work *Work, t *term, x *expression, f *facts.Feature) ExprT
 		}
 		if value, ok := f.Attributes.GetKey(x.key); ok {
 			trace.Exists = true
-			trace.Found = append(trace.Found, value)
+			if !x.masked {
+				trace.Found = append(trace.Found, value)
+			}
 		}
 		trace.Exists = trace.Exists || f.Flags.HasKey(x.key)
 	}
@@ -202,7 +206,9 @@ func traceInstances(work *Work, t *term, x *expression, s *facts.Instances, trac
 		return
 	}
 	trace.Exists = true
-	trace.Found = append(trace.Found, column.Values()[:min(len(column.Values()), maxFound)]...)
+	if !x.masked {
+		trace.Found = append(trace.Found, column.Values()[:min(len(column.Values()), maxFound)]...)
+	}
 	if x.kind == anything {
 		return
 	}
@@ -221,6 +227,8 @@ func traceInstances(work *Work, t *term, x *expression, s *facts.Instances, trac
 func failure(t *term, x *expression, trace *ExprTrace) string {
 	what := t.feature + "/" + trace.Key
 	switch {
+	case x.masked && x.kind == onValue && trace.Exists:
+		return what + " is masked: it can be matched by Exists and DoesNotExist only"
 	case trace.Instances > 0 && len(trace.Found) > 0 && x.kind == onValue:
 		if trace.Error != "" {
 			return trace.Error
