@@ -33,7 +33,6 @@ type spec struct {
 type variant struct {
 	Platform v1.Platform
 	Path     string
-	Shell    shell // empty: none
 }
 
 // assemble makes an image index with one image per platform.
@@ -85,15 +84,8 @@ func (s spec) image(base v1.Layer, variant variant) (v1.Image, error) {
 	}
 	layers := []mutate.Addendum{
 		{Layer: base, History: v1.History{Created: created, CreatedBy: "certificate authorities and the user nonroot"}},
+		{Layer: program, History: v1.History{Created: created, CreatedBy: path}},
 	}
-	if len(variant.Shell.files) > 0 {
-		tools, err := layer(s.level(), variant.Shell.files)
-		if err != nil {
-			return nil, err
-		}
-		layers = append(layers, mutate.Addendum{Layer: tools, History: v1.History{Created: created, CreatedBy: "a shell and what scripts call"}})
-	}
-	layers = append(layers, mutate.Addendum{Layer: program, History: v1.History{Created: created, CreatedBy: path}})
 	if image, err = mutate.Append(image, layers...); err != nil {
 		return nil, err
 	}
@@ -134,12 +126,11 @@ func programLayer(name, path string, level int) (v1.Layer, error) {
 	return layer(level, []file{{name: strings.TrimPrefix(name, "/"), mode: 0o755, data: data}})
 }
 
-// file is an entry of a layer; a directory if its name ends in a slash, a symbolic link if it has a target.
+// file is an entry of a layer; a directory if its name ends in a slash.
 type file struct {
-	name   string
-	mode   int64
-	data   []byte
-	target string
+	name string
+	mode int64
+	data []byte
 }
 
 // layer packs files in the given order. Owner and time are the same for all: what differs between two builds of the same
@@ -151,9 +142,6 @@ func layer(level int, files []file) (v1.Layer, error) {
 		header := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), Typeflag: tar.TypeReg, Format: tar.FormatUSTAR, ModTime: time.Unix(0, 0)}
 		if strings.HasSuffix(f.name, "/") {
 			header.Typeflag = tar.TypeDir
-		}
-		if f.target != "" {
-			header.Typeflag, header.Linkname = tar.TypeSymlink, f.target
 		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err

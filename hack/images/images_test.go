@@ -6,9 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -221,124 +219,6 @@ func TestSBOMNamesWhatIsLinked(t *testing.T) {
 	}
 	if doc.Creation.Created != "2023-11-14T22:13:20Z" {
 		t.Errorf("created %s, want the date of the source", doc.Creation.Created)
-	}
-}
-
-// hook is a script as they lie in source.d. What it prints is the format of features.d.
-const hook = `#!/bin/bash
-set -eu
-names=(one two)
-for name in "${names[@]}"; do
-  printf '%s=%d\n' "$name" "${#name}"
-done
-grep -E '^cores' "$1/info" | awk -F: '{ gsub(/ /, "", $2); print "cores=" $2 }'
-if [[ -r $1/info && ! -e $1/none ]]; then echo "readable=$(basename "$1/info" | tr a-z A-Z)"; fi
-echo "lines=$(wc -l < "$1/info" | awk '{ print $1 }'), sorted $(sort "$1/info" | head -n 1)"
-exit 3
-`
-
-// TestFullVariantRunsScripts unpacks what the full variant adds, for this machine, and runs a script with it and nothing else.
-func TestFullVariantRunsScripts(t *testing.T) {
-	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	tools, err := buildShell(filepath.Join("..", "shell"), t.TempDir(), platform)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	for _, dir := range []string{"usr/bin", "node"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	notices := false
-	for _, f := range tools.files {
-		path := filepath.Join(root, f.name)
-		switch {
-		case f.target != "":
-			err = os.Symlink(f.target, path)
-		case strings.HasSuffix(f.name, "/"):
-			err = os.Mkdir(path, 0o700)
-		default:
-			err = os.WriteFile(path, f.data, os.FileMode(f.mode))
-			notices = notices || strings.HasPrefix(f.name, "usr/share/licenses/") && strings.Contains(string(f.data), "mvdan.cc/sh/v3")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !notices {
-		t.Error("the licences are missing")
-	}
-	if runtime.GOOS != "linux" {
-		t.Skip("the programs are for Linux")
-	}
-	script := filepath.Join(root, "hook")
-	for path, text := range map[string]string{script: hook, filepath.Join(root, "node/info"): "vendor: x\ncores : 8\nbits: 64\n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin/bash"), script, filepath.Join(root, "node"))
-	cmd.Env = []string{"PATH=" + filepath.Join(root, "usr/bin")}
-	out, err := cmd.CombinedOutput()
-	if got := cmd.ProcessState.ExitCode(); got != 3 {
-		t.Errorf("it ends with %d, want 3 (%v)", got, err)
-	}
-	if want := "one=3\ntwo=3\ncores=8\nreadable=INFO\nlines=3, sorted bits: 64\n"; string(out) != want {
-		t.Errorf("it prints\n%s\nwant\n%s", out, want)
-	}
-	for name, code := range map[string]int{"exit 7": 7, "no-such-program": 127, "echo $(": 2} {
-		cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin/sh"), "-ec", name)
-		cmd.Env = []string{"PATH=" + filepath.Join(root, "usr/bin")}
-		if out, err := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != code {
-			t.Errorf("sh -ec %q ends with %d, want %d: %s (%v)", name, cmd.ProcessState.ExitCode(), code, out, err)
-		}
-	}
-}
-
-// TestFullVariantIsAnImageOfItsOwn builds both variants of a small program: they have one name and two tags, and the SBOM of the
-// full one has what the shell is made of.
-func TestFullVariantIsAnImageOfItsOwn(t *testing.T) {
-	root := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod":                    "module example.com/hello\n\ngo 1.26.0\n",
-		"main.go":                   "package main\n\nfunc main() { println(\"hello\") }\n",
-		shellModule + "/go.mod":     "module example.com/shell\n\ngo 1.26.0\n\ntool example.com/shell/true\n",
-		shellModule + "/main.go":    "package main\n\nfunc main() {}\n",
-		shellModule + "/true/ok.go": "package main\n\nfunc main() {}\n",
-	} {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	o := options{root: root, out: t.TempDir(), repository: "example.com/test", version: "v1", ldflags: "-s -w", platforms: []v1.Platform{amd64}}
-	if err := o.build(component{Name: "hello", Package: ".", Full: true}); err != nil {
-		t.Fatal(err)
-	}
-	descriptor, inner := only(t, unpack(t, filepath.Join(o.out, "hello-full.oci.tar")))
-	if got, want := descriptor.Annotations["io.containerd.image.name"], "example.com/test/hello:v1-full"; got != want {
-		t.Errorf("it is called %s, want %s", got, want)
-	}
-	manifest, err := inner.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := inner.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := fileNames(t, image)
-	for _, want := range []string{"bin", "usr/bin/bash", "usr/bin/sh", "usr/bin/true", "usr/bin/hello"} {
-		if !slices.Contains(names, want) {
-			t.Errorf("there is no %s in it: %v", want, names)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(o.out, "hello-full-linux-amd64.spdx.json")); err != nil {
-		t.Error(err)
 	}
 }
 

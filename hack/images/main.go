@@ -1,7 +1,6 @@
 // Command images builds Assay's container images: no Docker, no registry, the same bytes each time.
 //
-// An image is a static Go program on an empty base with certificate authorities and one unprivileged user; the full variant of the
-// worker's has a shell between them, in Go too. It is written as
+// An image is a static Go program on an empty base with certificate authorities and one unprivileged user. It is written as
 // an OCI image layout in a tar file (image-spec, image-layout.md), which `ctr images import`, `skopeo copy oci-archive:` and
 // `crane push` read. Beside it lies the list of what went into it, an SBOM per platform.
 package main
@@ -23,24 +22,11 @@ type component struct {
 	Name    string // of image and program
 	Package string // of the program, under the root of the project
 	About   string
-	Full    bool // whether it is the variant with a shell
-}
-
-// fullSuffix is at the end of the tag of such a variant, as Node Feature Discovery had it.
-const fullSuffix = "-full"
-
-// file is the name of what is written about it: a variant lies beside the image without a shell.
-func (c component) file() string {
-	if c.Full {
-		return c.Name + fullSuffix
-	}
-	return c.Name
 }
 
 // components lists the images that Assay is delivered as.
 var components = []component{
 	{Name: "assay-worker", Package: "./cmd/assay-worker", About: "Discovers the features of a node and publishes them"},
-	{Name: "assay-worker", Package: "./cmd/assay-worker", About: "Discovers the features of a node, with a shell for hooks that are scripts", Full: true},
 	{Name: "assay-manager", Package: "./cmd/assay-manager", About: "Controller, admission webhook and scheduler extender of Assay"},
 	{Name: "assay-cli", Package: "./cmd/assay", About: "Command line of Assay"},
 }
@@ -108,7 +94,7 @@ func run(args []string) error {
 	}
 	for _, c := range chosen {
 		if err := opt.build(c); err != nil {
-			return fmt.Errorf("%s: %w", c.file(), err)
+			return fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
 	return nil
@@ -128,23 +114,14 @@ func (o options) build(c component) error {
 		if err := compile(o.root, v.Path, o.ldflags, platform, c.Package); err != nil {
 			return err
 		}
-		if c.Full {
-			if v.Shell, err = buildShell(filepath.Join(o.root, shellModule), filepath.Join(dir, platform.Architecture), platform); err != nil {
-				return err
-			}
-		}
-		sbom := filepath.Join(o.out, fmt.Sprintf("%s-%s-%s.spdx.json", c.file(), platform.OS, platform.Architecture))
-		if err := writeSBOM(sbom, c, o, append([]string{v.Path}, v.Shell.programs...)...); err != nil {
+		sbom := filepath.Join(o.out, fmt.Sprintf("%s-%s-%s.spdx.json", c.Name, platform.OS, platform.Architecture))
+		if err := writeSBOM(sbom, c, o, v.Path); err != nil {
 			return err
 		}
 		variants = append(variants, v)
 	}
-	reference := o.repository + "/" + c.Name + ":" + tag(o.version)
-	if c.Full {
-		reference += fullSuffix
-	}
 	return o.write(spec{
-		Reference: reference, Program: c.Name, Created: o.created, Fast: o.fast,
+		Reference: o.repository + "/" + c.Name + ":" + tag(o.version), Program: c.Name, Created: o.created, Fast: o.fast,
 		Annotations: map[string]string{
 			"org.opencontainers.image.title":       c.Name,
 			"org.opencontainers.image.description": c.About,
@@ -153,7 +130,7 @@ func (o options) build(c component) error {
 			"org.opencontainers.image.version":     o.version,
 			"org.opencontainers.image.revision":    o.commit,
 		},
-	}, variants, c.file())
+	}, variants, c.Name)
 }
 
 // pack makes an image of a program that exists already: in tests, those of Kubernetes.
@@ -194,12 +171,12 @@ func choose(names []string) ([]component, error) {
 	for _, name := range names {
 		found := false
 		for _, c := range components {
-			if c.file() == name {
+			if c.Name == name {
 				chosen, found = append(chosen, c), true
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no image %q; there are assay-worker, assay-worker-full, assay-manager and assay-cli", name)
+			return nil, fmt.Errorf("no image %q; there are assay-worker, assay-manager and assay-cli", name)
 		}
 	}
 	return chosen, nil
