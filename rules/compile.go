@@ -67,7 +67,9 @@ func CompileSpec(name string, spec *nfdv1alpha1.NodeFeatureRuleSpec, opt Options
 		}
 	}
 	c.duplicates(path, spec.Rules)
-	set.size, report.Over = c.size.Used(), c.size.Over()
+	if set.size, report.Over = c.size.Used(), c.size.Over(); report.Over {
+		set.size = c.limit // however little of it stays, so that the size does not depend on where it was cut off
+	}
 	return set, report
 }
 

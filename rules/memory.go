@@ -16,6 +16,7 @@ type Cache struct {
 
 	mu      sync.Mutex
 	program *Program
+	only    *Program // see Keep
 	wholes  map[uint64]*whole
 }
 
@@ -69,6 +70,21 @@ func (c *Cache) Eval(p *Program, in Input, before *Outcome) *Outcome {
 	return o
 }
 
+// Keep forgets the results of rules that are not in the program, and remembers no others from now on: a result refers to its rule,
+// and an evaluation of an older program may still be under way.
+func (c *Cache) Keep(p *Program) {
+	live := make(map[*rule]bool, len(p.rules))
+	for _, r := range p.rules {
+		live[r.id] = true
+	}
+	c.memory.keep(live)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.only = p; c.program != p {
+		c.program, c.wholes = nil, nil
+	}
+}
+
 var wholeSeed = maphash.MakeSeed()
 
 func (c *Cache) whole(p *Program, hash uint64) *whole {
@@ -83,6 +99,9 @@ func (c *Cache) whole(p *Program, hash uint64) *whole {
 func (c *Cache) learn(p *Program, hash uint64, w *whole) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.only != nil && c.only != p {
+		return
+	}
 	if c.program != p || len(c.wholes) >= maxWholes {
 		c.program, c.wholes = p, map[uint64]*whole{}
 	}
@@ -109,6 +128,14 @@ type memoryKey struct {
 type memory struct {
 	mu      sync.RWMutex
 	results map[memoryKey]*result
+	live    map[*rule]bool // whose results are remembered; nil: of all rules
+}
+
+func (m *memory) keep(live map[*rule]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.live = live
+	maps.DeleteFunc(m.results, func(key memoryKey, _ *result) bool { return !live[key.rule] })
 }
 
 func (m *memory) get(key memoryKey) *result {
@@ -120,6 +147,9 @@ func (m *memory) get(key memoryKey) *result {
 func (m *memory) put(key memoryKey, r *result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.live != nil && !m.live[key.rule] {
+		return
+	}
 	if m.results == nil || len(m.results) >= maxRemembered {
 		m.results = make(map[memoryKey]*result)
 	}

@@ -20,6 +20,7 @@ func (o *Options) reviewRule(ctx context.Context, req *admissionv1.AdmissionRequ
 		return &verdict{}, err
 	}
 	v := o.rules(object, old, o.Lint, o.DefaultTemplate)
+	o.fits(v, object.Name)
 	if len(v.errs) == 0 && o.Cluster != nil && object.DeletionTimestamp == nil {
 		o.aboutNodes(ctx, v, object)
 	}

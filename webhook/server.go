@@ -80,6 +80,9 @@ type Options struct {
 	Lint lint.Options
 	// Cluster knows the nodes; nil draws no warnings about them.
 	Cluster Cluster
+	// Room returns how much memory all other NodeFeatureRules leave for the compiled rules of one, and how much that takes now; nil:
+	// there is always room. See assembly.Sum.
+	Room func(name string) (room, now int)
 	// Publishing says who may publish what.
 	Publishing Publishing
 

@@ -48,6 +48,7 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 	if err != nil {
 		return nil, err
 	}
+	o.Room = assembled.Room
 	if f.nodeWarnings {
 		w := &watcher{cache: c, registry: assembled.Registry()}
 		w.nodes = preview.New(same.Gather(), assembled.Registry(), w.synced)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +27,14 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 	}, w)
 	var sets []*rules.RuleSet
 	var errs []error
+	room := rules.MaxClusterSize
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b nfdv1alpha1.NodeFeatureRule) int { // as assembly.Sum
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
 	for i := range list {
-		object, err := assembler.Assemble(ctx, &list[i], nil)
+		object, err := assembler.Assemble(ctx, &list[i], nil, room)
+		room -= object.Size()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", list[i].Name, err))
 			continue

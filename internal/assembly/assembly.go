@@ -9,6 +9,7 @@ package assembly
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,6 +58,7 @@ func New(opt Options, source Source) *Assembler { return &Assembler{opt: opt, so
 type Object struct {
 	UID        types.UID
 	Generation int64
+	Created    time.Time
 	Sensitive  bool
 
 	// Refused is why nothing of it is used; nil: it is.
@@ -75,6 +77,10 @@ type Object struct {
 	Hash    string
 	Origins []nfdv1alpha1.RuleOrigin
 
+	// Excess says that it does not fit into the compiled size of a cluster: it needs more than Room, what older objects leave.
+	Excess bool
+	Room   int
+
 	// Good is what to keep of it should something that it refers to go; nil: it refers to nothing.
 	Good *Kept
 	// Refs is everything that it refers to, whether it exists or not: when that changes, it comes to something else.
@@ -90,10 +96,13 @@ func (p *Problem) Error() string { return p.Message }
 // Assemble resolves what an object refers to, and compiles the whole. If something cannot be resolved, what was in force last
 // stays: that of this very object, not of another one of its name. Last is what Assemble returned for this name before, or nil.
 //
+// Room is how much memory older objects have left, see Sum. An object that needs more than that, and no more than every object may, is
+// refused and not compiled to its end.
+//
 // An error is none of the object: the source could not be asked.
-func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, last *Object) (*Object, error) {
+func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, last *Object, room int) (*Object, error) {
 	out := &Object{
-		UID: obj.UID, Generation: obj.Generation, Sensitive: ptr.Deref(obj.Spec.Sensitive, false), Suspicion: a.suspicion(),
+		UID: obj.UID, Generation: obj.Generation, Created: obj.CreationTimestamp.Time, Room: room, Sensitive: ptr.Deref(obj.Spec.Sensitive, false), Suspicion: a.suspicion(),
 	}
 	if last != nil && last.UID != obj.UID {
 		last = nil
@@ -118,15 +127,28 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	if out.Refused = a.tooOld(whole.spec); out.Refused != nil {
 		return out, nil //nolint:nilerr // see above
 	}
-	opt := a.opt.Rules
-	opt.Bases = whole.bases
-	set, found := rules.CompileSpec(obj.Name, whole.spec, opt)
+	set, found := a.compile(obj.Name, whole, out)
+	if set == nil {
+		return out, nil
+	}
 	out.Errors, out.Warnings = whole.located(found.Errors), found.Warnings
 	out.Rules, out.Hash, out.Origins = Rules{set, whole.spec}, whole.hash(set), whole.origins
 	if len(whole.refs) > 0 {
 		out.Good = &Kept{UID: obj.UID, Spec: whole.keep, Hash: out.Hash, Origins: out.Origins}
 	}
 	return out, nil
+}
+
+// compile compiles what an object resolves to, if there is room for it: the set is nil if there is not.
+func (a *Assembler) compile(name string, whole *resolved, out *Object) (*rules.RuleSet, *rules.Report) {
+	opt := a.opt.Rules
+	opt.Bases, opt.Room = whole.bases, max(1, out.Room)
+	set, found := rules.CompileSpec(name, whole.spec, opt)
+	if found.Over && out.Room < rules.MaxSize {
+		out.exceed()
+		return nil, found
+	}
+	return set, found
 }
 
 // stand lets what was in force last stay: what this process knows of, or what another one has kept.
@@ -144,7 +166,10 @@ func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule,
 	if err := a.fetch(ctx, whole); err != nil {
 		return nil //nolint:nilerr // what it needs is gone as well; the condition says what the object itself lacks
 	}
-	set, _ := rules.CompileSpec(obj.Name, whole.spec, a.opt.Rules)
+	set, _ := a.compile(obj.Name, whole, out)
+	if set == nil {
+		return nil
+	}
 	out.Rules, out.Good, out.Hash, out.Origins = Rules{set, whole.spec}, good, good.Hash, good.Origins
 	out.Sensitive = out.Sensitive || whole.sensitive
 	return nil

@@ -141,15 +141,20 @@ func (r *Registry) link() {
 	}
 	next := *r.linked
 	next.Program = rules.Link(r.opt, sets...)
+	next.Cache.Keep(next.Program)
 	r.linked = &next
 }
 
 // update changes the rules; the program is linked when it is next asked for, so that a start with 500 objects links once.
 func (r *Registry) update(change func() bool) {
 	r.mu.Lock()
+	before := len(r.objects)
 	changed := change()
 	if changed && r.linked != nil {
 		r.linked = &Linked{Cache: r.linked.Cache, Generation: r.linked.Generation + 1}
+		if len(r.objects) < before {
+			r.link() // a standby may not ask for long, and the results of rules that are gone refer to them
+		}
 	}
 	ready := r.linked != nil
 	r.mu.Unlock()

@@ -34,6 +34,8 @@ type Set struct {
 	Objects []Object
 	// Problems are all mistakes, by file. A set with problems is never used in place of one without.
 	Problems []string
+
+	size int // of what is compiled
 }
 
 // Object is one NodeFeatureRule of a file.
@@ -165,6 +167,10 @@ func (s *Set) add(file string, d *manifest.Document, opt rules.Options, names ma
 			message = rules.Place(err.Field)
 		}
 		s.complain(file, "%s: %s", d.Locate(err.Field), message)
+	}
+	if s.size += set.Size(); s.size > rules.MaxClusterSize {
+		s.complain(file, "%sthe directory takes more than %d bytes of memory when it is compiled; use fewer values and simpler patterns", at, rules.MaxClusterSize)
+		return
 	}
 	s.Objects = append(s.Objects, Object{File: file, Rule: rule, set: set})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/directory"
 	"github.com/assay-project/assay/internal/assembly/schema"
+	"github.com/assay-project/assay/rules"
 )
 
 // Options say which rules there are, and how they are put together.
@@ -38,8 +39,9 @@ type Rules struct {
 	cached    client.Reader
 	live      client.Reader
 
-	mu      sync.Mutex // held while an object is assembled
-	objects sync.Map   // name -> *assembly.Object
+	mu      sync.Mutex   // held while an object is assembled
+	all     assembly.Sum // all objects
+	objects sync.Map     // the same: name -> *assembly.Object
 
 	listening sync.Mutex
 	listeners []func(name string)
@@ -100,8 +102,6 @@ func (r *Rules) refresh(ctx context.Context, names ...string) error {
 // others.
 func (r *Rules) refreshLocked(ctx context.Context, names []string) error {
 	var (
-		put    []assembly.Rules
-		remove []string
 		done   []string
 		faults []error
 	)
@@ -111,21 +111,79 @@ func (r *Rules) refreshLocked(ctx context.Context, names []string) error {
 			faults = append(faults, err)
 			continue
 		}
-		if next != nil && next.Set != nil {
-			put = append(put, next.Rules)
+		r.store(name, next)
+		done = append(done, name)
+	}
+	changed, err := r.share(ctx)
+	faults = append(faults, err)
+	done = append(done, changed...)
+	r.replace(done)
+	r.tell(done)
+	return errors.Join(faults...)
+}
+
+func (r *Rules) store(name string, o *assembly.Object) {
+	if o == nil {
+		delete(r.all, name)
+		r.objects.Delete(name)
+		return
+	}
+	r.all[name] = o
+	r.objects.Store(name, o)
+}
+
+// replace puts what objects are now into the registry.
+func (r *Rules) replace(names []string) {
+	var put []assembly.Rules
+	var remove []string
+	for _, name := range names {
+		if o := r.Object(name); o != nil && o.Set != nil {
+			put = append(put, o.Rules)
 		} else {
 			remove = append(remove, name)
 		}
-		if next == nil {
-			r.objects.Delete(name)
-		} else {
-			r.objects.Store(name, next)
-		}
-		done = append(done, name)
 	}
 	r.registry.Replace(put, remove)
-	r.tell(done)
-	return errors.Join(faults...)
+}
+
+// Room returns how much memory all other objects leave for the rules of an object, and how much its rules take now.
+func (r *Rules) Room(name string) (room, now int) {
+	room = rules.MaxClusterSize
+	r.objects.Range(func(other, o any) bool {
+		if other != name {
+			room -= o.(*assembly.Object).Size()
+		}
+		return true
+	})
+	return room, r.Object(name).Size()
+}
+
+// share takes out the rules of objects that do not fit beside older ones, and lets in those that do now. It returns the names of both.
+func (r *Rules) share(ctx context.Context) (changed []string, err error) {
+	if !r.all.Tight() {
+		return nil, nil
+	}
+	room := rules.MaxClusterSize
+	for _, name := range r.all.Names() {
+		was := r.all[name]
+		o := was
+		switch {
+		case o.Size() > room:
+			o = o.Exceeding(room)
+		case o.Excess && room > o.Room:
+			next, failed := r.look(ctx, name)
+			if err = errors.Join(err, failed); failed != nil || next == nil {
+				continue // it is told when it is gone
+			}
+			o = next
+		}
+		room -= o.Size()
+		if o != was {
+			r.store(name, o)
+			changed = append(changed, name)
+		}
+	}
+	return changed, err
 }
 
 // errBehind is returned when the cache lacks an object that exists.
@@ -149,7 +207,8 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 }
 
 func (r *Rules) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*assembly.Object, error) {
-	out, err := r.assembler.Assemble(ctx, obj, r.Object(obj.Name))
+	room := r.all.RoomFor(obj.Name, &assembly.Object{Created: obj.CreationTimestamp.Time})
+	out, err := r.assembler.Assemble(ctx, obj, r.Object(obj.Name), room)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +242,7 @@ func newRules(cached, live client.Reader, opt Options, guard *schema.Guard) *Rul
 	o := opt.Assembly
 	o.Missing = guard.Missing
 	return &Rules{
-		registry: assembly.NewRegistry(o.Rules), cached: cached, live: live,
+		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, cached: cached, live: live,
 		assembler: assembly.New(o, source{cached: cached, live: live, namespace: o.Namespace}),
 	}
 }

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -68,6 +69,10 @@ func (s *start) assembleAll(ctx context.Context) {
 		logf.FromContext(ctx).Error(err, "list the rules") // the cache has been filled before
 		return
 	}
+	// The oldest first, so that what does not fit beside them is not compiled.
+	slices.SortStableFunc(list.Items, func(a, b nfdv1alpha1.NodeFeatureRule) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	for i := range list.Items {
 		s.assemble(ctx, list.Items[i].Name)
 	}

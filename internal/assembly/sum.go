@@ -1,0 +1,77 @@
+package assembly
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/assay-project/assay/rules"
+)
+
+// reasonSum is the reason of Accepted=False for an object that does not fit into the compiled size of a cluster.
+const reasonSum = "TooManyRules"
+
+// exceed takes the rules of an object out that does not fit.
+func (o *Object) exceed() {
+	o.Excess, o.Rules, o.Good = true, Rules{}, nil
+	o.Errors, o.Warnings, o.Hash, o.Origins = nil, nil, "", nil
+	o.Refused = &Problem{reasonSum, fmt.Sprintf(
+		"all rules of a cluster may take %d bytes of memory when they are compiled, and older objects leave too little for this one; "+
+			"delete objects, or use fewer values and simpler patterns", rules.MaxClusterSize)}
+}
+
+// Exceeding returns the object without its rules, which need more than there is room for.
+func (o *Object) Exceeding(room int) *Object {
+	out := *o
+	out.Room = room
+	out.exceed()
+	return &out
+}
+
+// Size returns how much memory the rules of an object take; 0: it has none.
+func (o *Object) Size() int {
+	if o == nil || o.Set == nil {
+		return 0
+	}
+	return o.Set.Size()
+}
+
+// Sum is which objects share the memory that the rules of a cluster may take. Older objects come first, and those of one second by
+// name, so that it does not matter in which order they arrive. One that does not fit leaves its room to those after it.
+type Sum map[string]*Object
+
+// RoomFor returns how much memory the objects before an object leave for it.
+func (s Sum) RoomFor(name string, o *Object) int {
+	room := rules.MaxClusterSize
+	for other, before := range s {
+		if other != name && compare(other, before, name, o) < 0 {
+			room -= before.Size()
+		}
+	}
+	return room
+}
+
+// Tight reports whether an object does not fit, or would not, so that it matters which come first.
+func (s Sum) Tight() bool {
+	left := rules.MaxClusterSize
+	for _, o := range s {
+		if left -= o.Size(); o.Excess || left < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Names returns the names of all objects in their order.
+func (s Sum) Names() []string {
+	names := make([]string, 0, len(s))
+	for name := range s {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return compare(a, s[a], b, s[b]) })
+	return names
+}
+
+func compare(a string, x *Object, b string, y *Object) int {
+	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(a, b))
+}
