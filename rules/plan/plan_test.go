@@ -315,7 +315,10 @@ func TestWithoutKeepsOwnershipOfWhatStays(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	for _, s := range []string{"", "a,b", "v.io/a,b", " a , ,b,", "a/b/c", ",", "feature.node.kubernetes.io/a"} {
+	for _, s := range []string{
+		"", "a,b", "v.io/a,b", " a , ,b,", "a/b/c", ",", "feature.node.kubernetes.io/a",
+		"feature.node.kubernetes.io/", "feature.node.kubernetes.io/a/b", "feature.node.kubernetes.io/ a", "feature.node.kubernetes.io/feature.node.kubernetes.io/",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, list string) {

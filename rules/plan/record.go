@@ -80,12 +80,20 @@ func (r Record) Parse(list string) []string {
 func (r Record) Format(names []string) string {
 	short := make([]string, len(names))
 	for i, name := range names {
-		if short[i] = name; !r.Bare {
-			short[i] = strings.TrimPrefix(name, defaultPrefix)
-		}
+		short[i] = r.short(name)
 	}
 	slices.Sort(short)
 	return strings.Join(slices.Compact(short), ",")
+}
+
+// short leaves out the default namespace of a name that Parse gives it back. A record may hold names that are not valid keys, such
+// as the namespace alone: they stay as they are.
+func (r Record) short(name string) string {
+	rest, ok := strings.CutPrefix(name, defaultPrefix)
+	if r.Bare || !ok || rest == "" || rest != strings.TrimSpace(rest) || strings.Contains(rest, "/") {
+		return name
+	}
+	return rest
 }
 
 // resolve gives a name of the record its namespace if only so it is on the Node: the record was written before names could
