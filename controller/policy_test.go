@@ -65,6 +65,11 @@ func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: "example.com/theirs", Effect: corev1.TaintEffectNoSchedule}, {Key: "vendor.io/ours", Value: "x", Effect: corev1.TaintEffectNoSchedule},
 		}},
+		Status: corev1.NodeStatus{
+			Images:     []corev1.ContainerImage{{Names: []string{"example.com/b:1"}}},
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 	testkit.Create(t, w, node)
 	try := func(ctx context.Context, as client.Client, body string, subresource ...string) error {
@@ -95,6 +100,20 @@ func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 		"the node's memory":            {`{"status":{"allocatable":{"memory":"1Ti"}}}`, true, "memory"},
 		"processors, on record":        {`{"status":{"capacity":{"cpu":"1000"}},"metadata":{"annotations":{"nfd.node.kubernetes.io/extended-resources":"cpu"}}}`, true, "cpu"},
 		"health":                       {`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, true, "nothing of a Node's status"},
+		"port of the kubelet":          {`{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":1234}}}}`, true, "daemonEndpoints"},
+		"attached volumes":             {`{"status":{"volumesAttached":[{"name":"v","devicePath":"/dev/x"}]}}`, true, "volumesAttached"},
+		"volumes in use":               {`{"status":{"volumesInUse":["v"]}}`, true, "volumesInUse"},
+		"versions":                     {`{"status":{"nodeInfo":{"kubeletVersion":"v9"}}}`, true, "nodeInfo"},
+		"images":                       {`{"status":{"images":[{"names":["example.com/a:1"]}]}}`, true, "images"},
+		"handlers":                     {`{"status":{"runtimeHandlers":[{"name":"kata"}]}}`, true, "runtimeHandlers"},
+		"features of the runtime":      {`{"status":{"features":{"supplementalGroupsPolicy":true}}}`, true, "features"},
+		"phase":                        {`{"status":{"phase":"Terminated"}}`, true, "phase"},
+		"declared features":            {`{"status":{"declaredFeatures":["X"]}}`, true, "declaredFeatures"},
+		"removal of images":            {`{"status":{"images":null}}`, true, "images"},
+		"removal of addresses":         {`{"status":{"addresses":null}}`, true, "addresses"},
+		"removal of conditions":        {`{"status":{"conditions":null}}`, true, "conditions"},
+		"a new condition":              {`{"status":{"conditions":[{"type":"Mine","status":"True"}]}}`, true, "conditions"},
+		"everything":                   {`{"status":null}`, true, "Node's status"},
 		"addresses":                    {`{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}}`, true, "nothing of a Node's status"},
 		"no taints":                    {`{"spec":{"taints":[]}}`, false, "example.com/theirs:NoSchedule"},
 		"taint without a record":       {`{"spec":{"taints":[{"key":"example.com/theirs","effect":"NoSchedule"},{"key":"x.io/y","effect":"NoExecute"}]}}`, false, "x.io/y:NoExecute"},

@@ -75,16 +75,17 @@ func (s *thief) must(err error) {
 }
 
 // node makes a Node, anew if there is one.
-func (s *thief) node(name string) {
+func (s *thief) node(name string) *corev1.Node {
 	s.Helper()
 	err := s.admin.CoreV1().Nodes().Delete(s.Context(), name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.Fatal(err)
 	}
-	_, err = s.admin.CoreV1().Nodes().Create(s.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	node, err := s.admin.CoreV1().Nodes().Create(s.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		s.Fatal(err)
 	}
+	return node
 }
 
 // token makes a pod of the worker on a node, and returns a token that is bound to it; no node: to nothing.
@@ -134,7 +135,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 	const ours, mine, theirs = "assay-identity-test", "thief-n1", "thief-n2"
 	installPolicies(t, c, ours)
 	s := newThief(t, c, ours)
-	s.node(mine)
+	own := s.node(mine)
 	s.node(theirs)
 	stolen, _ := s.token(mine)
 	worker := s.as(stolen)
@@ -148,7 +149,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func(as dynamic.ResourceInterface, name, node, told string) error {
-		_, err := as.Create(t.Context(), featureObject(ours, name, node, told), metav1.CreateOptions{})
+		_, err := as.Create(t.Context(), owned(featureObject(ours, name, node, told), own), metav1.CreateOptions{})
 		return err
 	}
 	patch := func(as dynamic.ResourceInterface, kind types.PatchType, name, body string, options metav1.PatchOptions) error {
@@ -199,7 +200,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 		// More objects of its own than the one.
 		"AnotherName": func() error { return create(worker, "another", mine, mine) },
 		"GeneratedName": func() error {
-			o := featureObject(ours, "", mine, mine)
+			o := owned(featureObject(ours, "", mine, mine), own)
 			o.SetGenerateName("many-")
 			_, err := worker.Create(t.Context(), o, metav1.CreateOptions{})
 			return err
@@ -282,5 +283,46 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 	all, err := s.features.List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(all.Items) != 2 {
 		t.Errorf("%d objects (%v), want one for each node", len(all.Items), err)
+	}
+}
+
+// TestATokenOfAnEarlierNodeSpeaksForNoOther: a Node was deleted and created under its name, and the pod of the old one is still there.
+func TestATokenOfAnEarlierNodeSpeaksForNoOther(t *testing.T) {
+	c := testkit.Cluster(t)
+	const ours, name = "assay-earlier-test", "earlier-n1"
+	installPolicies(t, c, ours)
+	s := newThief(t, c, ours)
+	before := s.node(name)
+	token, _ := s.token(name)
+	worker := s.as(token)
+	create := func(owners ...*corev1.Node) error {
+		_, err := worker.Create(t.Context(), owned(featureObject(ours, name, name, name), owners...), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	testkit.Eventually(t, "the policy is in force", func(context.Context) error {
+		if err := create(); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("a worker may publish without an owner: %w", err)
+		}
+		return nil
+	})
+	if err := create(before); err != nil {
+		t.Fatalf("what a worker is for: %v", err)
+	}
+	after := s.node(name)
+	stranger := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "x"}}
+	for attack, owners := range map[string][]*corev1.Node{
+		"TheNewNode": {after}, "Both": {before, after}, "None": nil, "NoSuchNode": {stranger},
+	} {
+		if err := create(owners...); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), string(before.UID)) {
+			t.Errorf("%s: %v", attack, err)
+		}
+	}
+	// What it may still write belongs to the Node that is gone, and does not count: see feed.Gather.Counts.
+	if _, err := s.features.Create(t.Context(), owned(featureObject(ours, name, name, name), after), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := worker.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"labels":{"stolen":"true"}}}`), metav1.PatchOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("it changes what the new Node owns: %v", err)
 	}
 }

@@ -29,6 +29,7 @@ import (
 // publisher writes NodeFeatures with a token of a ServiceAccount.
 type publisher struct {
 	client dynamic.NamespaceableResourceInterface
+	node   *corev1.Node // which owns what it publishes; nil: nothing does
 }
 
 // newPublisher makes a ServiceAccount that may do anything, a pod of it on the node, and a token that is bound to the pod; no
@@ -57,8 +58,11 @@ func newPublisher(t *testing.T, c *cluster.Cluster, namespace, account, node str
 	}, metav1.CreateOptions{})
 	must(err)
 	request := &authenticationv1.TokenRequest{}
+	var owner *corev1.Node
 	if node != "" {
 		_, err = client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+		must(err)
+		owner, err = client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		must(err)
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: account + "-" + node, Namespace: namespace},
@@ -77,7 +81,17 @@ func newPublisher(t *testing.T, c *cluster.Cluster, namespace, account, node str
 	config.BearerToken = token.Status.Token
 	d, err := dynamic.NewForConfig(config)
 	must(err)
-	return publisher{d.Resource(nfdv1alpha1.NodeFeatureResource)}
+	return publisher{d.Resource(nfdv1alpha1.NodeFeatureResource), owner}
+}
+
+// owned makes Nodes the owners of an object.
+func owned(object *unstructured.Unstructured, nodes ...*corev1.Node) *unstructured.Unstructured {
+	var refs []metav1.OwnerReference
+	for _, n := range nodes {
+		refs = append(refs, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID})
+	}
+	object.SetOwnerReferences(refs)
+	return object
 }
 
 func featureObject(namespace, name, node, told string) *unstructured.Unstructured {
@@ -90,7 +104,11 @@ func featureObject(namespace, name, node, told string) *unstructured.Unstructure
 }
 
 func (p publisher) create(ctx context.Context, namespace, name, node, told string) error {
-	_, err := p.client.Namespace(namespace).Create(ctx, featureObject(namespace, name, node, told), metav1.CreateOptions{})
+	object := featureObject(namespace, name, node, told)
+	if p.node != nil {
+		owned(object, p.node)
+	}
+	_, err := p.client.Namespace(namespace).Create(ctx, object, metav1.CreateOptions{})
 	return err
 }
 
@@ -118,7 +136,7 @@ func TestPolicyBindsRealTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := publisher{admin.Resource(nfdv1alpha1.NodeFeatureResource)}
+	all := publisher{client: admin.Resource(nfdv1alpha1.NodeFeatureResource)}
 	worker := newPublisher(t, c, ours, "assay-worker", "policy-n1")
 	manager := newPublisher(t, c, ours, "assay-manager", "policy-n1")
 	unbound := newPublisher(t, c, ours, "assay-worker", "")

@@ -6,6 +6,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -14,6 +15,10 @@ import (
 // nodeClaim is the entry of a user's extra that names the node whose pod a token belongs to (KEP-4193; in tokens by default
 // since Kubernetes 1.30). A token is bound to its pod by the API server, so that a process cannot choose it.
 const nodeClaim = "authentication.kubernetes.io/node-name"
+
+// nodeUIDClaim has the UID of that node, if it existed when the token was issued. A token may outlive its Node, and another one
+// may have been created under the name since.
+const nodeUIDClaim = "authentication.kubernetes.io/node-uid"
 
 // Publishing says who may publish what. The zero value binds nobody.
 //
@@ -53,7 +58,7 @@ func ParseLabelPrefixes(annotations map[string]string) (prefixes []string, ok bo
 func (p *Publishing) check(req *admissionv1.AdmissionRequest, object, old *nfdv1alpha1.NodeFeature) (errs field.ErrorList) {
 	user := req.UserInfo.Username
 	worker := contains(p.Workers, user)
-	node := claimedNode(&req.UserInfo)
+	node := claim(&req.UserInfo, nodeClaim)
 	bound := worker || node != "" && !contains(p.Managers, user) &&
 		(p.AllNamespaces || p.Namespace != "" && req.Namespace == p.Namespace)
 	if !bound {
@@ -87,6 +92,7 @@ func (p *Publishing) check(req *admissionv1.AdmissionRequest, object, old *nfdv1
 	if object == nil {
 		return errs
 	}
+	errs = append(errs, checkOwners(object.OwnerReferences, claim(&req.UserInfo, nodeUIDClaim))...)
 	set := object.Spec.Features.Attributes["system.name"]
 	if told, ok := set.Elements["nodename"]; ok && told != node {
 		errs = append(errs, field.Invalid(
@@ -118,8 +124,20 @@ func (p *Publishing) checkLabels(namespace string, object *nfdv1alpha1.NodeFeatu
 	return errs
 }
 
-func claimedNode(u *authenticationv1.UserInfo) string {
-	if v := u.Extra[nodeClaim]; len(v) == 1 {
+// checkOwners rejects an owner that is another Node than that of the token; an empty UID is unknown. That there is an owner at
+// all is left to the admission policy, which is configured with the owners that workers have.
+func checkOwners(owners []metav1.OwnerReference, uid string) (errs field.ErrorList) {
+	for i, owner := range owners {
+		if uid != "" && owner.APIVersion == "v1" && owner.Kind == "Node" && string(owner.UID) != uid {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "ownerReferences").Index(i).Child("uid"), owner.UID,
+				fmt.Sprintf("the token is of the Node with UID %q", uid)))
+		}
+	}
+	return errs
+}
+
+func claim(u *authenticationv1.UserInfo, name string) string {
+	if v := u.Extra[name]; len(v) == 1 {
 		return v[0]
 	}
 	return ""

@@ -230,6 +230,9 @@ func TestPublishing(t *testing.T) {
 			"spec: {features: {attributes: {system.name: {elements: {nodename: %s}}}}, labels: {vendor.io/a: \"1\", b: \"2\"}}", name, namespace, node, told)
 	}
 	own := feature("assay-system", "n1", "n1", "n1")
+	ownedBy := func(object, uid string) string {
+		return strings.Replace(object, "metadata: {", "metadata: {ownerReferences: [{apiVersion: v1, kind: Node, name: n1, uid: "+uid+"}], ", 1)
+	}
 	tests := map[string]struct {
 		user, node    string
 		op            admissionv1.Operation
@@ -245,6 +248,8 @@ func TestPublishing(t *testing.T) {
 		"WorkerTakesAnothersObject": {user: worker, node: "n1", op: admissionv1.Update, before: feature("assay-system", "n1", "n2", "n2"), after: own, refused: "is not: the token"},
 		"WorkerDeletesAnothers":     {user: worker, node: "n1", op: admissionv1.Delete, before: feature("assay-system", "n2", "n2", "n2"), refused: "changes only what is its own"},
 		"WorkerDeletesItsOwn":       {user: worker, node: "n1", op: admissionv1.Delete, before: own},
+		"WorkerOwnedByItsNode":      {user: worker, node: "n1", after: ownedBy(own, "uid-of-n1")},
+		"WorkerOwnedByAnotherNode":  {user: worker, node: "n1", after: ownedBy(own, "uid-of-another"), refused: "metadata.ownerReferences[0].uid"},
 		"WorkerWithoutAClaim":       {user: worker, after: own, refused: "this token names none"},
 		"OtherPodInOurNamespace":    {user: "system:serviceaccount:assay-system:x", node: "n1", after: feature("assay-system", "v", "n2", "n2"), refused: "a node publishes only for itself"},
 		"ManagerCleansUp":           {user: manager, node: "n1", op: admissionv1.Delete, before: feature("assay-system", "n2", "n2", "n2")},
@@ -278,7 +283,9 @@ func TestPublishing(t *testing.T) {
 			}
 			req.UserInfo.Username = tc.user
 			if tc.node != "" {
-				req.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {tc.node}}
+				req.UserInfo.Extra = map[string]authenticationv1.ExtraValue{
+					"authentication.kubernetes.io/node-name": {tc.node}, "authentication.kubernetes.io/node-uid": {"uid-of-" + tc.node},
+				}
 			}
 			got := s.Review(context.Background(), req)
 			if got.Allowed != (tc.refused == "") {

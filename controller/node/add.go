@@ -4,10 +4,12 @@ package node
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -149,14 +151,17 @@ var relevant = predicate.Funcs{
 	},
 }
 
-// changedFeatures drops updates of NodeFeatures that change no fact, label or target.
+// changedFeatures drops updates of NodeFeatures that change no fact, label, target or owner.
 var changedFeatures = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*feed.NodeFeature), e.ObjectNew.(*feed.NodeFeature)
 		return before.Generation != after.Generation || before.NodeName() != after.NodeName() ||
-			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
 	},
 }
+
+func sameOwner(a, b metav1.OwnerReference) bool { return a.UID == b.UID && a.Kind == b.Kind }
 
 func nodeOf(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.(*feed.NodeFeature).NodeName()

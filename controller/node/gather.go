@@ -23,16 +23,16 @@ type Sources struct {
 }
 
 // list returns the NodeFeatures that count for a node, in the order of their merging.
-func (r *Reconciler) list(ctx context.Context, node string) ([]*feed.NodeFeature, error) {
+func (r *Reconciler) list(ctx context.Context, node *corev1.Node) ([]*feed.NodeFeature, error) {
 	var list feed.NodeFeatureList
-	err := r.client.List(ctx, &list, client.MatchingFields{feed.ByNode: node}, client.UnsafeDisableDeepCopy)
+	err := r.client.List(ctx, &list, client.MatchingFields{feed.ByNode: node.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*feed.NodeFeature, 0, len(list.Items))
 	for i := range list.Items {
 		f := &list.Items[i]
-		if f.DeletionTimestamp != nil {
+		if f.DeletionTimestamp != nil || !r.merge.Counts(f, node) {
 			continue
 		}
 		if f.Spec.Features.Err != nil {

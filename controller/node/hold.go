@@ -21,7 +21,7 @@ const DefaultGrace = 10 * time.Minute
 //
 // An object that is missing from the cache is only believed to be gone once the API server says so too.
 func (r *Reconciler) gather(ctx context.Context, node *corev1.Node, known *memo) (list []*feed.NodeFeature, held time.Duration, err error) {
-	list, err = r.list(ctx, node.Name)
+	list, err = r.list(ctx, node)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -65,7 +65,7 @@ func (r *Reconciler) confirmLost(ctx context.Context, node *corev1.Node, known *
 		if seen[key] {
 			continue
 		}
-		here, err := r.stillThere(ctx, key, node.Name)
+		here, err := r.stillThere(ctx, key, node)
 		if err != nil {
 			return err
 		}
@@ -78,13 +78,13 @@ func (r *Reconciler) confirmLost(ctx context.Context, node *corev1.Node, known *
 }
 
 // stillThere asks the API server itself whether an object that counts for the node exists.
-func (r *Reconciler) stillThere(ctx context.Context, key client.ObjectKey, node string) (bool, error) {
+func (r *Reconciler) stillThere(ctx context.Context, key client.ObjectKey, node *corev1.Node) (bool, error) {
 	var f metav1.PartialObjectMetadata
 	f.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeature"))
 	if err := r.live.Get(ctx, key, &f); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	if f.Labels[nfdv1alpha1.NodeNameLabel] != node || f.DeletionTimestamp != nil {
+	if f.Labels[nfdv1alpha1.NodeNameLabel] != node.Name || f.DeletionTimestamp != nil || !r.merge.Counts(&f, node) {
 		return false, nil
 	}
 	return r.trusted(ctx, f.Namespace)

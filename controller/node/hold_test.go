@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,6 +33,7 @@ func (c *cached) List(_ context.Context, into client.ObjectList, _ ...client.Lis
 type server struct {
 	client.Reader
 	features map[string]bool // namespace/name
+	owners   []metav1.OwnerReference
 	away     error
 }
 
@@ -43,7 +45,9 @@ func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodefeatures"}, key.Name)
 	}
 	into.SetNamespace(key.Namespace)
+	into.SetName(key.Name)
 	into.SetLabels(map[string]string{nfdv1alpha1.NodeNameLabel: "n"})
+	into.SetOwnerReferences(s.owners)
 	return nil
 }
 
@@ -112,6 +116,41 @@ func TestTheFirstPassAsksForTheWorkersObject(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	if _, _, err := r.gather(t.Context(), node, &memo{stranger: true}); !errors.Is(err, errStale) {
 		t.Errorf("error %v: the cache was believed", err)
+	}
+}
+
+// A pod of the worker, or its token, may outlive its Node by a while, and go on to publish.
+func TestWhatBelongsToAnEarlierNodeOfTheNameDoesNotCount(t *testing.T) {
+	owner := func(kind, uid string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "n", UID: types.UID(uid)}}
+	}
+	for name, tc := range map[string]struct {
+		namespace string
+		owners    []metav1.OwnerReference
+		counts    bool
+	}{
+		"ThisNode":    {"own", owner("Node", "2"), true},
+		"EarlierNode": {"own", owner("Node", "1"), false},
+		"NoOwner":     {"own", nil, true}, // worker.ownerRefs may leave the Node out, and NFD's workers do
+		"Pod":         {"own", owner("Pod", "1"), true},
+		"ThirdParty":  {"vendor", owner("Node", "1"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := published(tc.namespace, "n")
+			object.OwnerReferences = tc.owners
+			r := &Reconciler{
+				client: &cached{features: []feed.NodeFeature{object}}, live: &server{features: map[string]bool{tc.namespace + "/n": true}, owners: tc.owners},
+				clock: clocktesting.NewFakePassiveClock(time.Now()), sources: Sources{Namespace: "own"}, merge: feed.Gather{Namespace: "own"},
+			}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "2"}}
+			list, _, err := r.gather(t.Context(), node, &memo{stranger: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(list) == 1; got != tc.counts {
+				t.Errorf("counts: %t, want %t", got, tc.counts)
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -32,6 +33,17 @@ func (g Gather) Own(f *NodeFeature) bool {
 	return f.Namespace == g.Namespace && f.Name == f.NodeName()
 }
 
+// Counts reports whether a NodeFeature that names the Node is about it. The worker's own object is not if it is owned by a Node
+// of the same name that was deleted since: the pod that wrote it, or its token, has outlived that Node.
+func (g Gather) Counts(f metav1.Object, node *corev1.Node) bool {
+	if f.GetNamespace() != g.Namespace || f.GetName() != node.Name {
+		return true
+	}
+	return !slices.ContainsFunc(f.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		return ref.APIVersion == "v1" && ref.Kind == "Node" && ref.UID != node.UID
+	})
+}
+
 // Sort puts NodeFeatures of one node in the order of their merging, the last one winning.
 func (g Gather) Sort(list []*NodeFeature) {
 	order := rules.Gather{Namespace: g.Namespace}
@@ -41,12 +53,16 @@ func (g Gather) Sort(list []*NodeFeature) {
 // Input returns what rules are given of a node with these NodeFeatures: what the Node itself says included. Those that could
 // not be read, or are about to go, must not be among them.
 func (g Gather) Input(node *corev1.Node, features []*NodeFeature) rules.Input {
-	list := make([]rules.Published, len(features))
-	for i, f := range features {
-		list[i] = rules.Published{Namespace: f.Namespace, Name: f.Name, Facts: f.Spec.Features.Facts, Labels: f.Spec.Labels}
-		if g.IgnoreLabels && !g.Own(f) {
-			list[i].Labels = nil
+	list := make([]rules.Published, 0, len(features))
+	for _, f := range features {
+		if !g.Counts(f, node) {
+			continue
 		}
+		published := rules.Published{Namespace: f.Namespace, Name: f.Name, Facts: f.Spec.Features.Facts, Labels: f.Spec.Labels}
+		if g.IgnoreLabels && !g.Own(f) {
+			published.Labels = nil
+		}
+		list = append(list, published)
 	}
 	all := rules.Gather{Namespace: g.Namespace, Keys: &g.Keys, Interner: interner}
 	in := all.Input(g.Node(node), nodefacts.Of(node, interner), list)

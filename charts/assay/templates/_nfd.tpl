@@ -172,3 +172,15 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- $controller := include "assay.serviceAccountName" (dict "root" . "component" "controller" "values" (include "assay.controller" . | fromYaml)) -}}
 {{- if and .Values.policies.install (ne $worker $controller) -}}true{{- end -}}
 {{- end -}}
+
+{{/* Whether workers make their Node the owner of what they publish: flags win over the configuration, as in the worker. */}}
+{{- define "assay.nodeOwns" -}}
+{{- $core := (.Values.worker.config | default dict).core | default dict -}}
+{{- if .Values.worker.ownerRefs -}}
+{{- has "node" .Values.worker.ownerRefs -}}
+{{- else if hasKey $core "ownerRefs" -}}
+{{- has "node" ($core.ownerRefs | default list) -}}
+{{- else -}}
+{{- not $core.noOwnerRefs -}}
+{{- end -}}
+{{- end -}}
