@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/internal/intake"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -93,7 +94,7 @@ type Options struct {
 type Server struct {
 	opts     Options
 	decider  *Decider
-	slots    *semaphore.Weighted // memory of questions
+	bodies   *intake.Bodies      // memory of requests
 	inspects *semaphore.Weighted // explanations under way
 	draining atomic.Bool
 	addr     atomic.Value // string
@@ -119,7 +120,7 @@ func New(d *Decider, o Options) (*Server, error) {
 		o.Report = func(error) {}
 	}
 	return &Server{
-		opts: o, decider: d, slots: semaphore.NewWeighted(maxInFlight), inspects: semaphore.NewWeighted(maxInspections),
+		opts: o, decider: d, bodies: intake.NewBodies(maxInFlight, maxBody, weight), inspects: semaphore.NewWeighted(maxInspections),
 	}, nil
 }
 
@@ -173,6 +174,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) (err error) {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
+		ConnContext:       intake.ConnContext,
 		ErrorLog:          log.New(complaints{s.opts.Refused, s.opts.Report}, "", 0),
 	}
 	done, failed := make(chan error, 1), make(chan struct{})
@@ -188,6 +190,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) (err error) {
 		done <- srv.Shutdown(end)
 	})
 	defer stop()
+	listener = intake.Listen(listener)
 	if s.opts.GetCertificate == nil {
 		err = srv.Serve(listener)
 	} else {
@@ -266,21 +269,17 @@ func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc
 		start := time.Now()
 		result := "ok"
 		defer func() { s.opts.Observe(name, result, time.Since(start)) }()
-		release, err := s.admit(r)
+		b := pool.Get().(*buffers)
+		defer b.release()
+		b.out = b.out[:0]
+		release, err := s.read(b, w, r)
 		if err != nil {
 			result = "refused"
 			fail(w, err)
 			return
 		}
 		defer release()
-		b := pool.Get().(*buffers)
-		defer b.release()
-		b.out = b.out[:0]
-		if err := b.read(r); err != nil {
-			result = "refused"
-			fail(w, err)
-			return
-		}
+		defer intake.Arrived(r.Context())()
 		// What cannot be relied on is not told: an answer that is wrong is worse than none, and what then happens is what
 		// the administrator chose with ignorable.
 		if s.opts.Ready != nil {
@@ -318,46 +317,24 @@ func status(err error) int {
 	return http.StatusBadRequest
 }
 
-// admit waits until there is room for a request.
-func (s *Server) admit(r *http.Request) (release func(), err error) {
-	size := r.ContentLength
-	if size > maxBody {
-		return nil, errTooLarge
-	}
-	if size < 0 {
-		size = maxBody
-	}
-	cost := 3*size + requestCost // the answer is about as large, and so is what is refused
+// read reads the body of a request into the buffer that was used before, within the memory of all requests.
+func (s *Server) read(b *buffers, w http.ResponseWriter, r *http.Request) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
 	defer cancel()
-	if s.slots.Acquire(ctx, cost) != nil {
+	b.body, release, err = s.bodies.Read(ctx, w, r, b.body)
+	switch {
+	case errors.Is(err, intake.ErrTooLarge):
+		return nil, errTooLarge
+	case errors.Is(err, intake.ErrBusy):
 		return nil, errBusy
+	case err != nil:
+		return nil, &httpError{http.StatusBadRequest, "the request was not sent in full"}
 	}
-	return func() { s.slots.Release(cost) }, nil
+	return release, nil
 }
 
-// read reads the body into the buffer that was used before.
-func (b *buffers) read(r *http.Request) error {
-	b.body = b.body[:0]
-	if n := r.ContentLength; n > 0 && int64(cap(b.body)) < n+1 {
-		b.body = make([]byte, 0, n+1)
-	}
-	for {
-		if len(b.body) == cap(b.body) {
-			b.body = append(b.body, 0)[:len(b.body)]
-		}
-		n, err := r.Body.Read(b.body[len(b.body):cap(b.body)])
-		b.body = b.body[:len(b.body)+n]
-		switch {
-		case len(b.body) > maxBody:
-			return errTooLarge
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return &httpError{http.StatusBadRequest, "the request was not sent in full"}
-		}
-	}
-}
+// weight returns how much memory a request with a body of a size takes: the answer is about as large, and so is what is rejected.
+func weight(size int64) int64 { return 3*size + requestCost }
 
 // inspect answers a question of a person, a few at a time, once there is something to tell.
 func (s *Server) inspect(answer http.HandlerFunc) http.HandlerFunc {
@@ -373,6 +350,7 @@ func (s *Server) inspect(answer http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		defer s.inspects.Release(1)
+		defer intake.Arrived(r.Context())()
 		answer(w, r.WithContext(ctx))
 	}
 }

@@ -5,16 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/assay-project/assay/internal/intake"
 )
 
 // defaultDeadline bounds a review whose request names no timeout of its own.
@@ -44,6 +44,7 @@ func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
+	defer intake.Arrived(ctx)()
 	review, response, err := s.answer(ctx, w, body)
 	if err != nil {
 		s.fail(w, err, start)
@@ -104,7 +105,7 @@ func (s *Server) kind(req *admissionv1.AdmissionRequest) string {
 	return "other"
 }
 
-// read returns the body of the request within the limits of size and time. The slot it holds is given back by release.
+// read returns the body of the request within the limits of size and time. It holds its memory until release is called.
 func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -119,23 +120,12 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	case r.ContentLength > maxBody:
 		return nil, nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("an AdmissionReview has at most %d bytes", maxBody)}
 	}
-	held := int64(0)
-	release = func() { s.slots.Release(held) }
-	for int64(len(body)) < r.ContentLength {
-		// What has not arrived takes no memory: whoever announces much and sends little is in nobody's way.
-		next := min(r.ContentLength-int64(len(body)), readChunk)
-		if err := s.slots.Acquire(ctx, next+reviewCost); err != nil {
-			release()
-			return nil, nil, overloaded(w)
-		}
-		held += next + reviewCost
-		body = slices.Grow(body, int(next))
-		n, err := io.ReadFull(r.Body, body[len(body):len(body)+int(next)])
-		body = body[:len(body)+n]
-		if err != nil {
-			release()
-			return nil, nil, badRequest("the AdmissionReview ended early")
-		}
+	body, release, err = s.bodies.Read(ctx, w, r, nil)
+	switch {
+	case errors.Is(err, intake.ErrBusy):
+		return nil, nil, overloaded(w)
+	case err != nil:
+		return nil, nil, badRequest("the AdmissionReview ended early")
 	}
 	return body, release, nil
 }

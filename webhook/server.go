@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/assay-project/assay/internal/intake"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/lint"
@@ -28,17 +29,22 @@ import (
 const (
 	// maxBody is the largest review that is read.
 	maxBody = 8 << 20
-	// maxInFlight bounds the memory of all reviews together. Reviews beyond it wait: memory must be bounded, and time is
-	// already (an API server gives up after the timeout of the webhook configuration).
+	// maxInFlight bounds the memory of all reviews together, those included whose bodies have not arrived in full. Reviews beyond
+	// it wait: memory must be bounded, and time is already (an API server gives up after the timeout of the webhook
+	// configuration).
 	maxInFlight = 64 << 20
 	// reviewCost is what a review weighs besides its body, for each chunk of it: a small one unpacks to tens of kilobytes.
 	reviewCost = 128 << 10
-	// readChunk is how much of a body is read at a time. Nearly all reviews are smaller.
-	readChunk = 256 << 10
+	// reviewChunk is the size of these chunks in bytes. Nearly all reviews are smaller.
+	reviewChunk = 256 << 10
 	// minTurns is how many reviews are under way at least: one that is long must not make all others wait.
 	minTurns = 2
-	// readTimeout bounds how long a client may take to send a review, headers included.
-	readTimeout = 5 * time.Second
+	// readTimeout bounds how long a client may take to send a review, headers included. API servers take milliseconds.
+	readTimeout = 3 * time.Second
+	// maxStreams is the maximum number of reviews under way on one connection; API servers open another one for more.
+	maxStreams = 100
+	// streamBuffer and connBuffer bound in bytes what HTTP/2 receives ahead of a review that is waiting.
+	streamBuffer, connBuffer = 128 << 10, 256 << 10
 	// writeTimeout bounds waiting, reviewing and answering. The longest timeout that a webhook configuration can have is 30 s.
 	writeTimeout = 35 * time.Second
 	// idleTimeout closes connections that are not used. API servers keep theirs for 90 s.
@@ -103,7 +109,7 @@ type Options struct {
 type Server struct {
 	opts      Options
 	reviewers map[resource]reviewer
-	slots     *semaphore.Weighted // memory of bodies
+	bodies    *intake.Bodies
 	turns     *semaphore.Weighted // reviews under way: more of them than processors would only make all of them late
 	addr      atomic.Value        // string
 }
@@ -125,11 +131,14 @@ func New(o Options) (*Server, error) {
 	if o.Report == nil {
 		o.Report = func(error) {}
 	}
-	s := &Server{opts: o, slots: semaphore.NewWeighted(maxInFlight)}
+	s := &Server{opts: o, bodies: intake.NewBodies(maxInFlight, maxBody, weight)}
 	s.turns = semaphore.NewWeighted(int64(max(minTurns, runtime.GOMAXPROCS(0))))
 	s.reviewers = reviewers(&s.opts)
 	return s, nil
 }
+
+// weight returns how much memory a review with a body of a size takes until it is answered.
+func weight(size int64) int64 { return size + (size+reviewChunk-1)/reviewChunk*reviewCost }
 
 // Handler returns the server without its transport, for tests and for serving it elsewhere.
 func (s *Server) Handler() http.Handler {
@@ -162,7 +171,11 @@ func (s *Server) Run(ctx context.Context) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          log.New(io.Discard, "", 0), // failed handshakes of port scanners are nobody's news
+		ConnContext:       intake.ConnContext,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: connBuffer,
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // failed handshakes of port scanners are nobody's news
 	}
 	done := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
@@ -170,7 +183,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer cancel()
 		done <- srv.Shutdown(end)
 	})
-	if err := srv.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+	if err := srv.ServeTLS(intake.Listen(listener), "", ""); !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return err
 	}
