@@ -48,6 +48,20 @@ func (w *world) bindController() {
 	}
 }
 
+// NFD adds to status.capacity, which fails where there is none, and writes no label then.
+func TestANodeWithoutCapacityGetsLabelsAndResources(t *testing.T) {
+	w := newWorld(t)
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
+	testkit.Create(w, w, n)
+	w.rule("r", `{rules: [{name: r, labels: {fine: "true"}, extendedResources: {vendor.io/a: "2"}}]}`)
+	w.start()
+	w.labels("bare", M{"fine": "true"})
+	becomes(w, n, "extended resource", func(n *corev1.Node) bool {
+		c, a := n.Status.Capacity["vendor.io/a"], n.Status.Allocatable["vendor.io/a"]
+		return c.Value() == 2 && a.Value() == 2
+	})
+}
+
 func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 	w := newWorld(t)
 	thief, err := client.New(asController(w.user.RESTConfig()), client.Options{Scheme: testkit.Scheme()})

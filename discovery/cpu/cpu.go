@@ -177,7 +177,12 @@ func modelName(info Info) string {
 // hypervisor names what the machine runs on. IBM Z has no CPUID: its control program is in /proc/sysinfo.
 func hypervisor(h host.Host, facts host.CPUFacts) string {
 	if facts.Arch != "s390x" {
-		return facts.Hypervisor
+		return strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
+				return r
+			}
+			return '_' // a label's value has no other characters
+		}, facts.Hypervisor)
 	}
 	data, err := h.ReadFile("proc/sysinfo")
 	if err != nil {

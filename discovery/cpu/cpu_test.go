@@ -308,3 +308,20 @@ func TestParseCacheSize(t *testing.T) {
 		}
 	}
 }
+
+// Takeover of a cluster must not change the label, so the value is NFD's.
+func TestHypervisorIsNamedAsInNFD(t *testing.T) {
+	for vendor, want := range map[string]string{
+		"none": "none", "kvm": "kvm", "vmware": "vmware", "unknown": "unknown", "ACME Hyper/V 2.0": "ACME_Hyper_V_2.0",
+	} {
+		r := discover(t, cpu.DefaultConfig(), `-- host.json --
+{"cpu": {"arch": "amd64", "vendor": "Intel", "family": 6, "model": 85, "hypervisor": "`+vendor+`"}}
+`)
+		if got := r.Features.Attributes[cpu.ModelFeature].Elements["hypervisor"]; got != want {
+			t.Errorf("hypervisor of %q = %q, want %q", vendor, got, want)
+		}
+		if got := r.Labels["cpu-model.hypervisor"]; got != want {
+			t.Errorf("label of %q = %q, want %q", vendor, got, want)
+		}
+	}
+}

@@ -1,8 +1,10 @@
 package host
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/klauspost/cpuid/v2"
 )
@@ -15,7 +17,8 @@ type CPUFacts struct {
 	Vendor string `json:"vendor,omitempty"`
 	Family int    `json:"family,omitempty"`
 	Model  int    `json:"model,omitempty"`
-	// Hypervisor is "none", a name, or "unknown"; empty where the architecture does not tell.
+	// Hypervisor is "none", the lower-case id of a known one, such as kvm, or the vendor string of another, which may hold
+	// any character; empty where the architecture does not tell.
 	Hypervisor string `json:"hypervisor,omitempty"`
 	// Flags are the CPUID capabilities under klauspost/cpuid's names, sorted; x86 only.
 	Flags []string `json:"flags,omitempty"`
@@ -70,7 +73,7 @@ func hypervisor(c *cpuid.CPUInfo) string {
 	case !c.Has(cpuid.HYPERVISOR):
 		return "none"
 	case c.HypervisorVendorID == cpuid.VendorUnknown:
-		return "unknown"
+		return cmp.Or(c.HypervisorVendorString, "unknown")
 	}
-	return c.HypervisorVendorID.String()
+	return strings.ToLower(c.HypervisorVendorID.String())
 }

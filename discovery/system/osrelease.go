@@ -11,7 +11,7 @@ import (
 const maxReleaseKeys = 256
 
 // ParseOSRelease returns the variables of an os-release file, unquoted as a shell would, and the elements
-// VERSION_ID.major and VERSION_ID.minor if VERSION_ID begins with a number; without a second number the minor is empty.
+// VERSION_ID.major and VERSION_ID.minor if VERSION_ID begins with a number; without a second number there is no minor.
 // A line that is no assignment is passed over.
 func ParseOSRelease(data []byte) map[string]string {
 	release := map[string]string{}
@@ -25,7 +25,10 @@ func ParseOSRelease(data []byte) map[string]string {
 	}
 	if id, ok := release["VERSION_ID"]; ok {
 		if major, minor, ok := splitVersion(id); ok {
-			release["VERSION_ID.major"], release["VERSION_ID.minor"] = major, minor
+			release["VERSION_ID.major"] = major
+			if minor != "" {
+				release["VERSION_ID.minor"] = minor
+			}
 		}
 	}
 	return release

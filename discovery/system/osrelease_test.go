@@ -42,6 +42,9 @@ func TestVersionIDIsSplit(t *testing.T) {
 		"":         nil,
 	} {
 		r := system.ParseOSRelease([]byte("VERSION_ID=" + id))
+		if minor, ok := r["VERSION_ID.minor"]; ok && minor == "" {
+			t.Errorf("VERSION_ID=%s: VERSION_ID.minor is empty, want none", id)
+		}
 		major, ok := r["VERSION_ID.major"]
 		if want == nil {
 			if ok {

@@ -51,6 +51,11 @@ func TestCompute(t *testing.T) {
 			shown: []string{"+ label feature.node.kubernetes.io/b=1", "+ label v.io/a=2"},
 			patch: `{"metadata":{"resourceVersion":"7","labels":{"feature.node.kubernetes.io/b":"1","v.io/a":"2"},"annotations":{"nfd.node.kubernetes.io/feature-labels":"b,v.io/a"}}}`,
 		},
+		"AddsResourceToANodeWithoutCapacity": {
+			want:  plan.Desired{Labels: map[string]string{"v.io/a": "1"}, ExtendedResources: map[string]string{"v.io/r": "2"}},
+			shown: []string{"+ label v.io/a=1", "+ extended resource v.io/r=2"},
+			patch: `{"metadata":{"labels":{"v.io/a":"1"},"annotations":{"nfd.node.kubernetes.io/extended-resources":"v.io/r","nfd.node.kubernetes.io/feature-labels":"v.io/a"}},"status":{"capacity":{"v.io/r":"2"},"allocatable":{"v.io/r":"2"}}}`,
+		},
 		"RemovesWhatItOwnsAndNothingElse": {
 			state: plan.State{Labels: map[string]string{feature + "a": "1", feature + "foreign": "1"}, Annotations: map[string]string{labels: "a"}},
 			shown: []string{"- label feature.node.kubernetes.io/a=1"},
