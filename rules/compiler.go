@@ -431,6 +431,10 @@ func (r *rule) always() *result {
 	for i := range r.vars {
 		name, value := literal(r.vars[i].key), literal(r.vars[i].value)
 		res.outputs = append(res.outputs, output{kind: KindVar, key: name, raw: name, value: value, how: "vars"})
+		if res.vars == nil {
+			res.vars = map[string]expr.Value{}
+		}
+		res.vars[name] = expr.OfText(value)
 	}
 	for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
 		for _, a := range list {

@@ -25,6 +25,9 @@ func (e *evaluation) Var(name string) (expr.Value, bool) {
 // Element implements expr.Env.
 func (e *evaluation) Element(feature, element string) (expr.Value, bool) {
 	if feature == nfdv1alpha1.RuleMatchedFeature {
+		if v, ok := e.matched.kinds[element]; ok {
+			return v, true
+		}
 		v, ok := e.matched.values[element]
 		return expr.OfText(v), ok
 	}

@@ -85,9 +85,7 @@ func (p *Program) eval(in Input, remember *memory) *Outcome {
 		}
 		res := e.remembered(r, remember)
 		o.results[i] = res
-		if len(p.chained) > 0 && e.matched.add(r, res) {
-			e.showMatched(e.src)
-		}
+		e.show(r, res)
 		if res.failed != nil && !p.opt.IgnoreFail {
 			o.Failed = &Failure{Ref: r.ref, Message: res.failed.Message}
 		}
@@ -179,7 +177,7 @@ func (e *evaluation) run(r *rule) *result {
 	e.nodeBudget -= steps
 	if err == nil && e.result.matched {
 		if err = e.derive(e.result.derived); err == nil {
-			e.keepVars(r)
+			e.result.vars = e.local
 		}
 	}
 	if err != nil {
@@ -313,6 +311,19 @@ func (e *evaluation) sourceFor(s *RuleSet) facts.Source {
 	return e.chosen
 }
 
+// show lets the rules after this one see what it produced, wherever its result comes from.
+func (e *evaluation) show(r *rule, res *result) {
+	if len(e.program.chained) > 0 && e.matched.add(r, res) {
+		e.showMatched(e.src)
+	}
+	if !r.set.readsVars {
+		return
+	}
+	for name, value := range res.vars {
+		e.keepVar(r, name, value)
+	}
+}
+
 // showMatched makes what rules have produced so far visible to matchers as rule.matched.
 func (e *evaluation) showMatched(src *facts.Overlay) {
 	if !e.matched.exists {
@@ -323,13 +334,7 @@ func (e *evaluation) showMatched(src *facts.Overlay) {
 	})
 }
 
-// keepVars lets later rules of the same object see this rule's variables in their kinds.
-func (e *evaluation) keepVars(r *rule) {
-	for name, value := range e.local {
-		e.keepVar(r, name, value)
-	}
-}
-
+// keepVar lets later rules of the same object see a variable of this rule in its kind.
 func (e *evaluation) keepVar(r *rule, name string, value expr.Value) {
 	if e.vars == nil {
 		e.vars = map[int]map[string]expr.Value{}

@@ -26,6 +26,8 @@ type result struct {
 	messages []Message
 	failed   *Failure
 	derived  []derivation
+	// vars are the variables that the rule gives, in their kinds; one that it takes away is missing.
+	vars map[string]expr.Value
 
 	steps int // what it has taken of the budget of its node
 }
@@ -354,6 +356,8 @@ type matchedState struct {
 	values     map[string]string
 	priorities map[string]int32
 	exists     bool
+	// kinds are the values that are lists or maps, as which expressions see them.
+	kinds map[string]expr.Value
 	// only are the names that some rule looks up; nil: all are kept.
 	only map[string]bool
 }
@@ -378,6 +382,7 @@ func (s *matchedState) add(r *rule, res *result) bool {
 			continue
 		}
 		changed = true
+		delete(s.kinds, out.raw)
 		switch out.op {
 		case opDelete, opVoid:
 			delete(s.values, out.raw)
@@ -387,10 +392,21 @@ func (s *matchedState) add(r *rule, res *result) bool {
 			s.values[out.raw], _ = appendItem(s.values[out.raw], out.value, out.op == opAppendUnique)
 		default:
 			s.values[out.raw] = out.forBackreferences()
+			s.keepKind(out, res)
 		}
 		s.priorities[out.raw] = r.set.priority
 	}
 	return changed
+}
+
+// keepKind keeps the kind of a variable that is a list or a map: its text alone could not be looped over.
+func (s *matchedState) keepKind(out *output, res *result) {
+	if v := res.vars[out.raw]; out.kind == KindVar && (v.Kind() == expr.ListKind || v.Kind() == expr.MapKind) {
+		if s.kinds == nil {
+			s.kinds = map[string]expr.Value{}
+		}
+		s.kinds[out.raw] = v
+	}
 }
 
 func (s *matchedState) snapshot() map[string]string { return maps.Clone(s.values) }

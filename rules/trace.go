@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/assay-project/assay/rules/condition"
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/match"
 )
@@ -91,13 +90,6 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 
 // follow takes over what a rule produced, without evaluating it.
 func (e *evaluation) follow(r *rule, res *result) {
-	if e.matched.add(r, res) {
-		e.showMatched(e.src)
-	}
-	for _, out := range res.outputs {
-		if out.kind == KindVar {
-			e.keepVar(r, out.key, expr.OfText(out.value))
-		}
-	}
+	e.show(r, res)
 	_ = e.derive(res.derived) // it came through
 }
