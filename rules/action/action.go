@@ -111,7 +111,7 @@ func (a *Action) Output() (root, key string) {
 	if !a.kind.attribute {
 		return "", ""
 	}
-	if v := a.args[argPath]; v.IsConstant() {
+	if v := a.args[argPath]; v.IsConstant() && a.target != "" {
 		key = a.target.key(v.Fixed(""))
 	}
 	return string(a.target), key
@@ -148,6 +148,12 @@ const steps = 2
 func (a *Action) once(env expr.Env, to Effects) error {
 	if !env.Spend(steps) {
 		return expr.ErrBudget
+	}
+	if a.kind.attribute && a.target == "" {
+		var err error
+		if a, err = a.at(env); err != nil {
+			return err
+		}
 	}
 	return a.kind.run(a, env, to)
 }

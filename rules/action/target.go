@@ -28,12 +28,16 @@ const pathUsage = "/labels/KEY, /annotations/KEY, /extendedResources/NAME or /ta
 // pathEscapes undoes the escapes of JSON pointers (RFC 6901), which the key of a path does not need but may have.
 var pathEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// parseTarget finds out what an action changes. The first word of its path is the same on every node.
+// parseTarget finds out what an action changes: the first word of its path. It is empty for a path that begins with an
+// expression, which is parsed when it is known.
 func parseTarget(c *args.Compiler, path *field.Path, op string, raw nfdv1alpha1.JSON) (target, bool) {
 	written, ok := peekPath(raw)
 	if !ok {
 		c.Errors = append(c.Errors, field.Required(path, op+" needs text here: "+pathUsage))
 		return "", false
+	}
+	if strings.HasPrefix(written, "{") && c.Mode != expr.Disabled {
+		return "", true
 	}
 	root, key, _ := strings.Cut(strings.TrimPrefix(written, "/"), "/")
 	t := target(root)
@@ -54,6 +58,35 @@ func parseTarget(c *args.Compiler, path *field.Path, op string, raw nfdv1alpha1.
 		return t, true
 	}
 	return "", false
+}
+
+// at returns the action with the target of a path that begins with an expression.
+func (a *Action) at(env expr.Env) (*Action, error) {
+	texts, err := a.texts(env, argPath)
+	if err != nil {
+		return nil, err
+	}
+	root, key, _ := strings.Cut(strings.TrimPrefix(texts[0], "/"), "/")
+	found := *a
+	found.target = target(root)
+	switch {
+	case !strings.HasPrefix(texts[0], "/") || !slices.Contains([]target{labels, annotations, resources, taints}, found.target),
+		(key == "") != (found.target == taints):
+		return nil, fmt.Errorf("path: invalid value %q: write %s", clip(texts[0]), pathUsage)
+	case a.kind.name == "extend-attribute" && (found.target == labels || found.target == resources):
+		return nil, fmt.Errorf("path: %s are not lists: extend annotations or taints", root)
+	}
+	return &found, nil
+}
+
+// maxShown is how much of a computed path a message repeats.
+const maxShown = 80
+
+func clip(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxShown], "") + "…"
 }
 
 // peekPath returns the path argument before the arguments are compiled, since it decides what they may be.
@@ -98,6 +131,9 @@ func (t target) key(path string) string {
 // of a rule.
 func checkValue(a *Action, c *args.Compiler, path *field.Path) {
 	v := a.args[argValue]
+	if a.target == "" {
+		return
+	}
 	if a.target == taints {
 		if v.IsConstant() {
 			if _, err := taintsOf(v.Constant()); err != nil {

@@ -136,8 +136,13 @@ func same(a, b expr.Value) bool {
 	case !isScalar(a) || !isScalar(b):
 		return false
 	}
-	if order, ok := compareNumbers(a, b); ok {
-		return order == 0
+	_, whole := a.Number()
+	_, whole2 := b.Number()
+	// Two strings with a decimal point are more often versions: 6.1 and 6.10 differ.
+	if a.Kind() == expr.Int || b.Kind() == expr.Int || whole && whole2 {
+		if order, ok := compareNumbers(a, b); ok {
+			return order == 0
+		}
 	}
 	x, _ := a.Text()
 	y, _ := b.Text()
@@ -202,16 +207,12 @@ func describe(v expr.Value) string {
 	return fmt.Sprintf("%s %q", v.Kind(), text)
 }
 
-// compareNumbers orders two values if both are numbers. Text with a decimal point counts as one only beside a number, since
-// among texts it is more often a version: 6.1 and 6.10 differ.
+// compareNumbers orders two values if both are numbers, whole or decimal.
 func compareNumbers(a, b expr.Value) (int, bool) {
 	x, okA := a.Number()
 	y, okB := b.Number()
 	if okA && okB {
 		return cmp.Compare(x, y), true
-	}
-	if a.Kind() != expr.Int && b.Kind() != expr.Int {
-		return 0, false
 	}
 	r, okA := decimal(a)
 	s, okB := decimal(b)
@@ -228,7 +229,7 @@ const maxDecimal = 40
 func decimal(v expr.Value) (*big.Rat, bool) {
 	text, ok := v.Text()
 	text = strings.TrimSpace(text)
-	if !ok || len(text) > maxDecimal || strings.Trim(text, "0123456789.+-") != "" {
+	if !ok || text == "" || len(text) > maxDecimal || strings.Trim(text, "0123456789.+-") != "" {
 		return nil, false
 	}
 	return new(big.Rat).SetString(text)

@@ -23,9 +23,9 @@ type operator struct {
 
 // operatorList is every operator there is, in the order of the reference.
 var operatorList = []*operator{
-	{name: "eq", says: "all values are equal", params: compareParams, prepare: prepareVersions, eval: compareWith(equalTo)},
-	{name: "lt", says: "each value is less than the one after it", params: compareParams, prepare: prepareVersions, eval: compareWith(lessThan)},
-	{name: "gt", says: "each value is greater than the one after it", params: compareParams, prepare: prepareVersions, eval: compareWith(greaterThan)},
+	{name: "eq", says: "all values are equal; \"4\" equals 4, but the strings \"2.1\" and \"2.10\" differ", params: compareParams, prepare: prepareVersions, eval: compareWith(equalTo)},
+	{name: "lt", says: "each value is less than the one after it; strings that are numbers, such as \"10.5\", compare as numbers", params: compareParams, prepare: prepareVersions, eval: compareWith(lessThan)},
+	{name: "gt", says: "each value is greater than the one after it, as in lt", params: compareParams, prepare: prepareVersions, eval: compareWith(greaterThan)},
 	{name: "is-empty", says: "the value is missing, or an empty text, list or map", params: valueParams, eval: unary(isEmpty)},
 	{name: "is-none", says: "the value is missing", params: valueParams, eval: unary(isNone)},
 	{name: "is-true", says: `the value is true, a number other than 0, or the text "true", "yes" or "1"`, params: valueParams, eval: unary(isTrue)},
@@ -122,7 +122,7 @@ func isTrue(v expr.Value) bool {
 	if n, ok := v.Number(); ok && v.Kind() == expr.Int {
 		return n != 0
 	}
-	return v.Truth() || isWord(v, "true", "yes", "1")
+	return v.Truth() || isWord(v, "true", "yes", "1") || isFraction(v, false)
 }
 
 func isFalse(v expr.Value) bool {
@@ -135,7 +135,17 @@ func isFalse(v expr.Value) bool {
 		n, _ := v.Number()
 		return n == 0
 	}
-	return isWord(v, "false", "no", "0")
+	return isWord(v, "false", "no", "0") || isFraction(v, true)
+}
+
+// isFraction reports whether the value is a number with a decimal point, and zero or not. YAML's 2.5 is the string "2.5" here.
+func isFraction(v expr.Value, zero bool) bool {
+	text, _ := v.Text()
+	if v.Kind() != expr.String || !strings.Contains(text, ".") {
+		return false
+	}
+	r, ok := decimal(v)
+	return ok && (r.Sign() == 0) == zero
 }
 
 // isWord reports whether the value is one of the texts, in any case.

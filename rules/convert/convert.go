@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
 // Note is something that whoever converts a rule should know.
@@ -29,6 +31,9 @@ func (n Note) String() string {
 	}
 	return fmt.Sprintf("line %d: %s: %s", n.Line, n.Where, n.Message)
 }
+
+// nfdVersion is the apiVersion of NodeFeatureRules.
+var nfdVersion = nfdv1alpha1.GroupVersion.String()
 
 // notes collects notes about one rule.
 type notes struct {

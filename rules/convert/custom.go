@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -52,6 +53,7 @@ func (c *custom) document(top *yaml.Node) error {
 		return c.worker(top, "")
 	case "NodeFeatureRule", "NodeFeatureRuleTemplate":
 		c.where = kind + " " + name
+		c.group(top)
 		return c.object(top)
 	case "NodeFeatureDiscovery":
 		c.where = "NodeFeatureDiscovery " + name
@@ -67,6 +69,17 @@ func (c *custom) document(top *yaml.Node) error {
 		return fmt.Errorf("%s:%d: ConfigMap %s has no nfd-worker.conf", c.id, top.Line, name)
 	default:
 		return fmt.Errorf("%s:%d: want a NodeFeatureDiscovery, a ConfigMap or a worker configuration, found kind %s", c.id, top.Line, kind)
+	}
+}
+
+// openShiftGroup is the group that OpenShift's NFD operator serves NFD's kinds in.
+const openShiftGroup = "nfd.openshift.io/"
+
+// group renames the group of OpenShift's operator.
+func (c *custom) group(top *yaml.Node) {
+	if at := index(top, "apiVersion"); at >= 0 && strings.HasPrefix(top.Content[at+1].Value, openShiftGroup) {
+		c.add(top.Content[at+1], "renamed %s to %s", top.Content[at+1].Value, nfdVersion)
+		top.Content[at+1].Value = nfdVersion
 	}
 }
 
@@ -197,7 +210,7 @@ func (c *custom) rules(list *yaml.Node, name string) error {
 		prefix = fmt.Sprintf("custom-%d", len(c.objects)+1)
 	}
 	c.objects = append(c.objects, mapping(
-		text("apiVersion"), text("nfd.k8s-sigs.io/v1alpha1"),
+		text("apiVersion"), text(nfdVersion),
 		text("kind"), text("NodeFeatureRule"),
 		text("metadata"), mapping(text("name"), text(objectName(prefix, name))),
 		text("spec"), mapping(text("rules"), list),

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,13 +38,15 @@ func Ironic(id string, source []byte) ([]*yaml.Node, []Note, error) {
 	}
 	var objects []*yaml.Node
 	var notes []Note
-	produced := pluginData(rules)
+	produced, before := pluginData(rules), map[string]bool{}
 	for i, rule := range rules {
 		if rule.Kind != yaml.MappingNode {
 			return nil, nil, fmt.Errorf("%s:%d: want an inspection rule, a map of fields", id, rule.Line)
 		}
 		c := newIronic(rule, i+1, produced)
+		c.before = before
 		object, err := c.convert()
+		maps.Copy(before, pluginData(rules[i:i+1]))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s:%d: %s: %w", id, rule.Line, c.where, err)
 		}
@@ -84,6 +87,7 @@ type ironic struct {
 	sensitive bool
 	vars      map[string]bool // set by an action of this rule so far
 	produced  map[string]bool // set by some rule
+	before    map[string]bool // set by a rule before this one in the list
 }
 
 func newIronic(rule *yaml.Node, number int, produced map[string]bool) *ironic {
@@ -146,7 +150,7 @@ func (c *ironic) convert() (*yaml.Node, error) {
 	set(rule, "actions", actions)
 	set(spec, "rules", sequence(rule))
 	object := mapping(
-		text("apiVersion"), text("nfd.k8s-sigs.io/v1alpha1"),
+		text("apiVersion"), text(nfdVersion),
 		text("kind"), text("NodeFeatureRule"),
 		text("metadata"), mapping(text("name"), text(objectName(fmt.Sprintf("ironic-%03d", c.number), c.name))),
 		text("spec"), spec,
@@ -201,10 +205,15 @@ func (c *ironic) conditions() (*yaml.Node, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: conditions[%d]: %w", condition.Line, i, err)
 		}
+		c.unknownKeys(condition, "condition "+op, "op", "args", "loop", "multiple", "invert")
+		if names == nil {
+			names = []string{"values", "force_strings"}
+		}
+		c.unknownKeys(args, "args of "+op, names...)
 		e := expressions{ironic: c}
 		converted := mapping(text("op"), text(bare))
 		commented(converted, condition)
-		if inverted {
+		if inverted != (value(condition, "invert") == "true") {
 			set(converted, "invert", boolean(true))
 		}
 		set(converted, "args", e.tree(args))

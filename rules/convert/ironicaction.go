@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -43,14 +44,41 @@ func (c *ironic) actions() (*yaml.Node, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: actions[%d]: %w", action.Line, i, err)
 		}
+		c.unknownKeys(action, "action "+op, "op", "args", "loop")
+		c.unknownKeys(args, "args of "+op, names...)
+		carried := c.carry(op, args)
 		converted, problem := c.action(op, args, action)
 		if problem != "" {
 			c.lost(action, "action %s left out: %s", c.show(op, args), problem)
 			continue
 		}
+		if carried != nil {
+			out.Content = append(out.Content, carried)
+		}
 		out.Content = append(out.Content, commented(converted, action))
 	}
 	return out, nil
+}
+
+// carry returns an action that takes over plugin data of an earlier rule, which this one is about to extend; nil if there is
+// none. A variable belongs to its object, plugin data to the node.
+func (c *ironic) carry(op string, args *yaml.Node) *yaml.Node {
+	name := variableName(value(args, "path"))
+	if op != "extend-plugin-data" || c.vars[name] || !c.before[name] {
+		return nil
+	}
+	e := expressions{ironic: c}
+	return mapping(text("op"), text("set-var"), text("args"),
+		mapping(text("name"), text(name), text("value"), quoted("{"+e.set(name)+"}")))
+}
+
+// unknownKeys notes keys that mean nothing in Ironic or have no equivalent.
+func (c *ironic) unknownKeys(m *yaml.Node, what string, known ...string) {
+	for i := 0; m.Kind == yaml.MappingNode && i < len(m.Content); i += 2 {
+		if key := m.Content[i]; !slices.Contains(known, key.Value) {
+			c.lost(key, "%s: unknown key %s left out", what, key.Value)
+		}
+	}
 }
 
 // show names an action by what it changes; its values may be secret.

@@ -44,7 +44,11 @@ func (e *expressions) text(n *yaml.Node) string {
 				e.problem("%q has a { without a }", e.hide(n.Value))
 				return n.Value
 			}
-			out.WriteString(e.field(n, s[1:end]))
+			if repetition.MatchString(s[:end+1]) {
+				out.WriteString(s[:end+1])
+			} else {
+				out.WriteString(e.field(n, s[1:end]))
+			}
 			s = s[end+1:]
 		default:
 			next := strings.IndexAny(s[1:], "{}") + 1
@@ -57,6 +61,9 @@ func (e *expressions) text(n *yaml.Node) string {
 	}
 	return out.String()
 }
+
+// repetition is what regular expressions repeat something by, which is no field.
+var repetition = regexp.MustCompile(`^\{[0-9]+(,[0-9]*)?\}$`)
 
 func (e *expressions) problem(format string, args ...any) {
 	e.problems = append(e.problems, fmt.Sprintf(format, args...))
@@ -115,7 +122,7 @@ func (e *expressions) reference(n *yaml.Node, path []string) (to, none string) {
 		if len(rest) == 0 {
 			return "", noEquivalent
 		}
-		return e.variable(n, strings.Join(rest, ".")), ""
+		return e.variable(n, rest), ""
 	case "ports":
 		return devices(rest)
 	case "inventory":
@@ -126,18 +133,41 @@ func (e *expressions) reference(n *yaml.Node, path []string) (to, none string) {
 
 var bareName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
-// variable refers to what this rule set itself, or what an earlier rule did.
-func (e *expressions) variable(n *yaml.Node, name string) string {
-	if e.vars[name] {
+// variable refers to what this rule set itself, or what an earlier rule did: to all of the path or, if only the beginning of it
+// is set, to what lies below that.
+func (e *expressions) variable(n *yaml.Node, path []string) string {
+	for i := len(path); i > 0; i-- {
+		if name := strings.Join(path[:i], "."); e.vars[name] || e.produced[name] {
+			return e.set(name) + keysOf(path[i:])
+		}
+	}
+	name := strings.Join(path, ".")
+	e.add(n, "plugin data %s is read as a variable; none of these rules sets it, so another one has to", name)
+	return e.set(name)
+}
+
+// set refers to a variable that a rule sets.
+func (e *expressions) set(name string) string {
+	switch {
+	case e.vars[name]:
 		return fmt.Sprintf("vars[%q]", name)
-	}
-	if !e.produced[name] {
-		e.add(n, "plugin data %s is read as a variable; none of these rules sets it, so another one has to", name)
-	}
-	if bareName.MatchString(name) {
+	case bareName.MatchString(name):
 		return "@rule.matched." + name
 	}
 	return fmt.Sprintf("@%q", "rule.matched."+name)
+}
+
+// keysOf writes steps as [0] and ["key"]: behind a reference, .key would be a part of its name.
+func keysOf(path []string) string {
+	var out strings.Builder
+	for _, step := range path {
+		if strings.Trim(step, "0123456789") == "" {
+			out.WriteString("[" + step + "]")
+			continue
+		}
+		fmt.Fprintf(&out, "[%q]", step)
+	}
+	return out.String()
 }
 
 // inventoryFeatures is where the parts of Ironic's inventory are found here.

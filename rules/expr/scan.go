@@ -119,7 +119,7 @@ func (c *compiler) opening(pos int) int {
 		return pos + 2
 	case c.place != Strict && pos > 0 && c.text[pos-1] == '$':
 		return c.shell(pos)
-	case c.place == Regex && regexClass(c.text[:pos]):
+	case c.place == Regex && regexClass(c.text[:pos]), c.lenient() && repetition(rest):
 		c.literal = append(c.literal, '{')
 		return pos + 1
 	case opens(rest):
@@ -274,6 +274,14 @@ func regexClass(s string) bool {
 		backslashes++
 	}
 	return backslashes%2 == 1
+}
+
+// repetition reports whether s, which follows a brace, is the rest of a repetition of a regular expression: {1,2} or {3,}. It
+// is never an expression, and needs no warning; {3} alone is text as well, for it names nothing.
+func repetition(s string) bool {
+	digits := strings.TrimLeft(s, "0123456789")
+	most, comma := strings.CutPrefix(digits, ",")
+	return comma && len(digits) < len(s) && strings.HasPrefix(strings.TrimLeft(most, "0123456789"), "}")
 }
 
 // strayHint says what a brace that opens nothing was probably meant to be.

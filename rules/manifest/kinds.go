@@ -3,6 +3,9 @@ package manifest
 import (
 	"reflect"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -36,6 +39,9 @@ var kinds = map[string]struct {
 	KindPolicy:   {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureSchedulingPolicy]()},
 }
 
+// openShiftGroup is the group in which OpenShift's NFD operator serves NFD's kinds.
+const openShiftGroup = "nfd.openshift.io/"
+
 // Kinds returns the names of the kinds that Assay knows, sorted.
 func Kinds() []string {
 	var out []string
@@ -64,14 +70,22 @@ func (d *Document) CheckType() []Problem {
 		return w.problems
 	}
 	if d.APIVersion != kind.apiVersion {
-		if d.APIVersion == "" {
+		switch {
+		case d.APIVersion == "":
 			w.problem(d.Root, Error, "kind", "apiVersion", "missing; want %s", kind.apiVersion)
-		} else {
+		case strings.HasPrefix(d.APIVersion, openShiftGroup):
+			w.problem(d.Child("apiVersion"), Warning, "kind", "apiVersion",
+				"%s is for OpenShift's operator, and Assay ignores this object; assay convert nfd-openshift renames it to %s", d.APIVersion, kind.apiVersion)
+		default:
 			w.problem(d.Child("apiVersion"), Error, "kind", "apiVersion", "is %s; %s is of %s", d.APIVersion, d.Kind, kind.apiVersion)
 		}
 	}
 	if d.Name == "" && text(d.Child("metadata", "generateName")) == "" {
 		w.problem(nodeOr(d.Child("metadata"), d.Root), Error, "required", "metadata.name", "missing; an object needs a name")
+	}
+	if d.Name != "" && len(validation.IsDNS1123Subdomain(d.Name)) > 0 {
+		w.problem(d.Child("metadata", "name"), Error, "invalid", "metadata.name", "invalid name %q: write up to %d lower-case letters, "+
+			"digits, '-' and '.', with a letter or digit at both ends", d.Name, validation.DNS1123SubdomainMaxLength)
 	}
 	if d.Child("spec") == nil {
 		w.problem(d.Root, Error, "required", "spec", "missing%s", didYouMeanField("spec", d.Root))

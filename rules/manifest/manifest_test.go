@@ -168,3 +168,23 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestTypesAndNamesOfObjects(t *testing.T) {
+	for name, tc := range map[string]struct{ apiVersion, object, want string }{
+		"Ours":        {"nfd.k8s-sigs.io/v1alpha1", "a.b-1", ""},
+		"OpenShift":   {"nfd.openshift.io/v1alpha1", "a", "assay convert nfd-openshift renames it to nfd.k8s-sigs.io/v1alpha1"},
+		"WrongGroup":  {"nfd.example.com/v1", "a", "is nfd.example.com/v1; NodeFeatureRule is of nfd.k8s-sigs.io/v1alpha1"},
+		"InvalidName": {"nfd.k8s-sigs.io/v1alpha1", "My_Rule", `metadata.name: invalid name "My_Rule"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := "apiVersion: " + tc.apiVersion + "\nkind: NodeFeatureRule\nmetadata: {name: " + tc.object + "}\nspec: {rules: []}\n"
+			var got []string
+			for _, p := range manifest.Parse("x.yaml", []byte(text)).Documents[0].CheckType() {
+				got = append(got, p.String())
+			}
+			if all := strings.Join(got, "\n"); !strings.Contains(all, tc.want) || tc.want == "" && all != "" {
+				t.Errorf("got %q, want %q", all, tc.want)
+			}
+		})
+	}
+}
