@@ -27,6 +27,7 @@ import (
 	"github.com/assay-project/assay/controller/request"
 	"github.com/assay-project/assay/controller/rule"
 	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/controller/template"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/internal/feed"
@@ -82,6 +83,14 @@ func (c Config) Gather() feed.Gather {
 	}
 }
 
+// Withholding says which outputs of rules are not written on nodes.
+func (c Config) Withholding() rules.Withholding {
+	return rules.Withholding{
+		All: c.DryRun, Taints: !c.Policy.Taints, Labels: c.Disable.Labels, Annotations: c.Disable.Annotations,
+		ExtendedResources: c.Disable.ExtendedResources,
+	}
+}
+
 // Scheme holds the kinds that the manager works with, NodeFeatures in their cached form.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
@@ -128,15 +137,19 @@ func Add(mgr ctrl.Manager, c Config) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &feed.NodeFeature{}, feed.ByNode, index); err != nil {
 		return err
 	}
+	cached := client.Reader(mgr.GetClient())
+	published.cache.Store(&cached)
 	for _, add := range []func() error{
 		func() error {
 			return builtin.Add(mgr, assembled.BuiltIn(), c.Sources.Namespace)
 		},
 		func() error {
 			return rule.Add(mgr, rule.Options{
-				Rules: assembled, Tally: counts, Census: census, Changed: statusChanged, Namespace: c.Sources.Namespace,
+				Rules: assembled, Tally: counts, Census: census, Changed: statusChanged,
+				Withholding: c.Withholding(), Namespace: c.Sources.Namespace,
 			})
 		},
+		func() error { return template.Add(mgr, assembled) },
 		func() error {
 			return node.Add(mgr, node.Options{
 				Registry: reg, Tally: counts, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,

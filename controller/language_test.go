@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,16 +90,22 @@ func TestAFailedNodeKeepsItsLabelsAndTheOthersGoOn(t *testing.T) {
 	w.condition(r, nfdv1alpha1.ConditionRejecting, metav1.ConditionFalse)
 }
 
-// gauge is the value of a metric of this process.
-func gauge(t *testing.T, name string) float64 {
+// gauge is the value of a metric of this process, with these values of its labels in the order of their names.
+func gauge(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() == name {
-			return f.Metric[0].GetGauge().GetValue()
+		for _, m := range f.Metric {
+			var have []string
+			for _, l := range m.Label {
+				have = append(have, l.GetValue())
+			}
+			if f.GetName() == name && slices.Equal(have, labels) {
+				return m.GetGauge().GetValue()
+			}
 		}
 	}
 	t.Fatalf("there is no metric %s", name)

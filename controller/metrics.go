@@ -1,10 +1,18 @@
 package controller
 
 import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/feed"
 )
 
 // NFD's programs tell their versions by metrics of these names; the controller is two of them in one.
@@ -14,4 +22,36 @@ func init() {
 		g.WithLabelValues(build.Version()).Set(1)
 		ctrlmetrics.Registry.MustRegister(g)
 	}
+	ctrlmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "assay_published_nodes", Help: "Nodes whose features a worker has published, whether or not the worker still runs.",
+	}, published.count))
+}
+
+// published counts what workers have published, from the cache of the manager that was started last.
+var published publishedNodes
+
+type publishedNodes struct{ cache atomic.Pointer[client.Reader] }
+
+// scrapePatience bounds what a scrape waits for a cache that is not filled yet.
+const scrapePatience = time.Second
+
+// count returns NaN while the NodeFeatures are not known: no alert compares with it.
+func (p *publishedNodes) count() float64 {
+	cache := p.cache.Load()
+	if cache == nil {
+		return math.NaN()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+	defer cancel()
+	var list feed.NodeFeatureList
+	if err := (*cache).List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return math.NaN()
+	}
+	nodes := map[string]bool{}
+	for i := range list.Items {
+		if list.Items[i].Annotations[nfdv1alpha1.WorkerVersionAnnotation] != "" {
+			nodes[list.Items[i].NodeName()] = true
+		}
+	}
+	return float64(len(nodes))
 }

@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	reason = regexp.MustCompile(`\breason[A-Z]\w*\s*=\s*"([A-Z]\w+)"|\b(?:set|put)\(nfdv1alpha1\.Condition\w+, [\w.]+, "([A-Z]\w+)"`)
-	metric = regexp.MustCompile(`\b(?:nfd|assay)_(?:master|worker|webhook|extender|certificate|removals|builtin|gc|controller)_\w+`)
+	reason = regexp.MustCompile(`\breason[A-Z]\w*\s*=\s*"([A-Z]\w+)"|\bSet(?:If)?\(\w+\.Condition\w+, [\w. >]+, "([A-Z]\w+)"`)
+	metric = regexp.MustCompile(`\b(?:nfd|assay)_(?:master|worker|webhook|extender|certificate|removals|builtin|gc|controller|published)_\w+`)
 )
 
 // TestTroubleshootingKnowsAllReasons compares the page with the reasons of conditions in the code.
 func TestTroubleshootingKnowsAllReasons(t *testing.T) {
 	page := read(t, "troubleshooting.md")
-	found := reason.FindAllStringSubmatch(sources(t, "../controller/rule")+sources(t, "../internal/assembly"), -1)
+	found := reason.FindAllStringSubmatch(sources(t, "../controller")+sources(t, "../internal/assembly")+sources(t, "../rules/withhold.go"), -1)
 	if len(found) == 0 {
 		t.Fatal("no reasons were found; where are they now?")
 	}

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"strings"
+
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -51,6 +53,10 @@ type Report struct {
 
 // maxWarnings is the maximum number of warnings about one object: a template of 64 KiB in a rule of 64 alternatives has 400,000.
 const maxWarnings = 1000
+
+// Undeclared reports whether an error is about a name that nothing declares. In a template that is not an error: the rules that
+// are based on it may declare the name.
+func Undeclared(err *field.Error) bool { return strings.Contains(err.Detail, "unknown name") }
 
 // Warning is about something legal but probably not meant.
 type Warning struct {

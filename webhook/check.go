@@ -49,7 +49,7 @@ func (o *Options) check(object *nfdv1alpha1.NodeFeatureRule, template bool, belo
 		switch {
 		case !ok:
 			v.warn("spec.basedOn", lint.RankDefect, "with its bases, %s: %s", e.Field, e.ErrorBody())
-		case (template || !complete) && strings.Contains(e.Detail, unknownName):
+		case (template || !complete) && rules.Undeclared(e):
 			// A base, or what is based on this, may declare it.
 			v.warn(path, lint.RankUnlikely, "%s", e.Detail)
 		default:
@@ -74,9 +74,6 @@ func (o *Options) check(object *nfdv1alpha1.NodeFeatureRule, template bool, belo
 	}
 	return v
 }
-
-// unknownName begins what Compile says about a variable that nobody declares.
-const unknownName = "unknown name"
 
 // assemble returns the object with its bases, and how the paths of what Compile finds in it translate to paths in the object
 // itself. Bases that are missing, or are not what they were pinned to, are warned about, since objects may be applied in any

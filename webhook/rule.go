@@ -11,6 +11,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/lint"
 )
 
@@ -21,10 +22,23 @@ func (o *Options) reviewRule(ctx context.Context, req *admissionv1.AdmissionRequ
 	}
 	v := o.rules(object, old, o.Lint, o.DefaultTemplate)
 	o.fits(v, object.Name)
+	for _, w := range o.Withholding.Of(v.set) {
+		v.warn(v.path(object, w.Rule, w.Field), lint.RankDangerous, "not written on nodes: %s", w.Why)
+	}
 	if len(v.errs) == 0 && o.Cluster != nil && object.DeletionTimestamp == nil {
 		o.aboutNodes(ctx, v, object)
 	}
 	return v, nil
+}
+
+// path returns where an object has a field of a compiled rule; spec.basedOn if the rule came from a base.
+func (v *verdict) path(object *nfdv1alpha1.NodeFeatureRule, ref rules.Ref, name string) string {
+	for i := range object.Spec.Rules {
+		if v.place(i) == ref.Index {
+			return fmt.Sprintf("spec.rules[%d].%s", i, name)
+		}
+	}
+	return "spec.basedOn"
 }
 
 func (o *Options) reviewTemplate(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {

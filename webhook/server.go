@@ -82,6 +82,8 @@ type Options struct {
 	DefaultTemplate string
 	// Strict refuses what NFD would accept and then drop at run time. Otherwise it is warned about.
 	Strict bool
+	// Withholding says which outputs the controller does not write. They draw a warning.
+	Withholding rules.Withholding
 	// Lint are the settings of the warnings.
 	Lint lint.Options
 	// Cluster knows the nodes; nil draws no warnings about them.

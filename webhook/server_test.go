@@ -330,6 +330,18 @@ func TestStrict(t *testing.T) {
 	}
 }
 
+// What the controller is configured not to write draws a warning, at the field that asks for it.
+func TestWithheldOutputsDrawAWarning(t *testing.T) {
+	manifest := ruleYAML(`{rules: [{name: a, labels: {a: "1"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]},
+		{name: b, taints: [{key: example.com/a, effect: NoSchedule}], matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]}`)
+	s := newServer(t, func(o *webhook.Options) { o.Withholding = rules.Withholding{Taints: true} })
+	got := s.Review(context.Background(), request(t, []byte(manifest)))
+	want := []string{"rules[1].taints: not written on nodes: taints are disabled; set enableTaints in the controller's configuration"}
+	if !got.Allowed || fmt.Sprint(got.Warnings) != fmt.Sprint(want) {
+		t.Errorf("got %q, want %q", got.Warnings, want)
+	}
+}
+
 func FuzzReview(f *testing.F) {
 	for _, file := range list(f, "testdata/wrong/*.yaml") {
 		req := request(f, read(f, file))

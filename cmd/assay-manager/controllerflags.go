@@ -25,7 +25,6 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 
 	flags.BoolVar(&f.prune, "prune", false, "remove from all Nodes what was written there, and end; the command prune does more")
 
-	f.toggle(flags, "enable-taints", "let rules create taints", toBool(func(s *settings) *bool { return &s.EnableTaints }))
 	f.toggle(flags, "no-publish", "evaluate and report, and write nothing on Nodes", toBool(func(s *settings) *bool { return &s.NoPublish }))
 	f.setting(flags, "resync-period", "how often all nodes are looked at without any reason; 0: never (default 1h)",
 		toDuration(func(s *settings) *duration { return &s.ResyncPeriod }))

@@ -60,6 +60,7 @@ func (f *ruleFlags) register(flags *pflag.FlagSet) {
 		toText(func(s *settings) *string { return &s.BuiltInRules }))
 	f.setting(flags, "removal-grace-period", "how long labels, and what pods ask for, outlive their worker's NodeFeature (default 10m)",
 		toDuration(func(s *settings) *duration { return &s.RemovalGracePeriod }))
+	f.toggle(flags, "enable-taints", "let rules create taints", toBool(func(s *settings) *bool { return &s.EnableTaints }))
 	f.toggle(flags, "allow-fail", "let the action fail keep a node as it is (default true)",
 		toBool(func(s *settings) *bool { return &s.AllowFail }))
 	f.toggle(flags, "disable-auto-prefix", "leave names without a namespace as they are",

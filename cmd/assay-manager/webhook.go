@@ -99,6 +99,7 @@ func (f *webhookFlags) options() (o webhook.Options, err error) {
 	}
 	o.Rules, o.DefaultTemplate = f.ruleOptions(settings), settings.DefaultTemplate
 	o.Check = webhook.CompileCheck(o.Rules)
+	o.Withholding = f.likeController(settings, f.namespace).Withholding()
 	if o.Lint.IDs, err = ids.Load(f.pciIDs, f.usbIDs); err != nil {
 		return o, err
 	}

@@ -76,12 +76,19 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 			return err
 		}
 	}
-	steps := make([][]plan.Step, len(names))
+	steps, withholding := make([][]plan.Step, len(names)), w.withholding()
 	input.Each(len(names), func(i int) {
 		in := w.input(names[i])
 		steps[i] = between(before.Eval(in), after.Eval(in), f.taints)
 	})
-	return printChangeList(cmd, gatherChanges(names, steps), len(names), f.output)
+	list := slices.DeleteFunc(gatherChanges(names, steps), func(c *change) bool {
+		why := withholding.Withholds(rules.Kind(c.Kind))
+		if why != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s %s is not written on nodes: %s\n", c.Kind, printable(c.Key), why)
+		}
+		return why != ""
+	})
+	return printChangeList(cmd, list, len(names), f.output)
 }
 
 // apply returns the rules of the cluster with those of the files in their places.

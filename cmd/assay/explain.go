@@ -47,7 +47,7 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	note(cmd, broken)
 	in := w.input(args[0])
 	e := &explanation{
-		tracer:  tracer{traceOptions: traceOptions{taints: true, mask: w.opt.Mask}, w: cmd.OutOrStdout(), s: styleOf(cmd.OutOrStdout())},
+		tracer:  tracer{traceOptions: traceOptions{taints: true, mask: w.opt.Mask, withholding: w.withholding()}, w: cmd.OutOrStdout(), s: styleOf(cmd.OutOrStdout())},
 		world:   w,
 		node:    w.nodes[args[0]],
 		outcome: program.Eval(in), traces: program.Trace(in),
@@ -135,6 +135,10 @@ func (e *explanation) key(name string) error {
 
 // present says whether the Node has the key as it should be.
 func (e *explanation) present(g given) {
+	if why := e.withholding.Withholds(g.kind); why != "" {
+		fmt.Fprintln(e.w, "  "+e.s.warn("not written on nodes: "+why))
+		return
+	}
 	if e.node == nil {
 		return
 	}

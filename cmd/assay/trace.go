@@ -18,6 +18,8 @@ type traceOptions struct {
 	taints  bool
 	all     bool // labels that no rule gave, too
 	mask    rules.Masking
+	// withholding is what the controller does not write, as far as the cluster says.
+	withholding rules.Withholding
 }
 
 // tracer prints an evaluation for people.
@@ -235,7 +237,11 @@ func (t *tracer) outcome(o *rules.Outcome) {
 		for _, taint := range taints {
 			rows.add(taintText(taint), t.origin(o, rules.KindTaint, taint.Key+":"+string(taint.Effect)))
 		}
-		fmt.Fprintln(t.w, "  taints, if the controller runs with --enable-taints:")
+		if why := t.withholding.Withholds(rules.KindTaint); why != "" {
+			fmt.Fprintf(t.w, "  taints, not written on nodes: %s:\n", why)
+		} else {
+			fmt.Fprintln(t.w, "  taints, if the controller runs with --enable-taints:")
+		}
 		rows.print(t.w, "    ")
 	}
 	if !any {

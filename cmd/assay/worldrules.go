@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -58,6 +60,16 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 		sets = append(sets, set)
 	}
 	return rules.Link(w.opt, sets...), errors.Join(errs...)
+}
+
+// withholding is what the controller says that it does not write, in the conditions of the rules.
+func (w *world) withholding() (out rules.Withholding) {
+	for i := range w.rules {
+		if c := meta.FindStatusCondition(w.rules[i].Status.Conditions, nfdv1alpha1.ConditionWithheld); c != nil && c.Status == metav1.ConditionTrue {
+			out.Read(c.Reason, c.Message)
+		}
+	}
+	return out
 }
 
 // Template implements assembly.Source.

@@ -10,8 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/workqueue"
@@ -27,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/condition"
 	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/rules"
 )
@@ -37,8 +36,6 @@ const (
 	// delay is how long changes of nodes are gathered: a fleet that is upgraded changes node by node, and each write of a
 	// large group goes to everybody who watches it.
 	delay = time.Second
-	// maxErrors is how many mistakes a condition spells out.
-	maxErrors = 10
 )
 
 // Options of the controller.
@@ -138,7 +135,7 @@ func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 	opt.DefaultScope = "" // scopes are for rules
 	set, report := rules.CompileSpec(obj.Name, spec, opt)
 	p := &program{
-		uid: obj.UID, generation: obj.Generation, rules: rules.Link(opt, set), cache: rules.NewCache(), errors: report.Errors,
+		uid: obj.UID, generation: obj.Generation, rules: rules.Link(opt, set), cache: rules.NewCache(), errors: inGroup(report.Errors),
 	}
 	r.programs[key] = p
 	return p
@@ -173,29 +170,23 @@ func status(obj *nfdv1alpha1.NodeFeatureGroup, p *program, members []string) nfd
 	for _, name := range members[:min(len(members), maxNodes)] {
 		s.Nodes = append(s.Nodes, nfdv1alpha1.FeatureGroupNode{Name: name})
 	}
-	c := metav1.Condition{
-		Type: nfdv1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Compiled", ObservedGeneration: obj.Generation,
+	message := ""
+	if len(members) > maxNodes {
+		message = fmt.Sprintf("the list is cut at %d names", maxNodes)
 	}
-	if len(p.errors) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", mistakes(p.errors)
-	} else if len(members) > maxNodes {
-		c.Message = fmt.Sprintf("the list is cut at %d names", maxNodes)
-	}
-	meta.SetStatusCondition(&s.Conditions, c)
+	condition.Of(&s.Conditions, obj.Generation).Compiled(p.errors, message)
 	return s
 }
 
-// mistakes spells out the first mistakes, with the paths that they have in a group.
-func mistakes(errs field.ErrorList) string {
-	var out []string
+// inGroup gives errors the paths that they have in a group.
+func inGroup(errs field.ErrorList) field.ErrorList {
+	out := make(field.ErrorList, len(errs))
 	for i, err := range errs {
-		if i == maxErrors {
-			out = append(out, fmt.Sprintf("and %d more", len(errs)-i))
-			break
-		}
-		out = append(out, strings.Replace(err.Error(), "spec.rules[", "spec.featureGroupRules[", 1))
+		e := *err
+		e.Field = strings.Replace(e.Field, "spec.rules[", "spec.featureGroupRules[", 1)
+		out[i] = &e
 	}
-	return strings.Join(out, "; ")
+	return out
 }
 
 var requests = prometheus.NewCounter(prometheus.CounterOpts{

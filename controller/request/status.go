@@ -3,10 +3,8 @@ package request
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -15,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/condition"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/request"
 )
@@ -62,55 +60,24 @@ func (r *Reconciler) write(ctx context.Context, obj, before client.Object, statu
 // report fills in a status.
 func (r *Reconciler) report(s *assayv1alpha1.RequestStatus, generation int64, ask *request.Ask, report *rules.Report) {
 	s.ObservedGeneration = generation
-	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,
-		})
-	}
+	c := condition.Of(&s.Conditions, generation)
+	c.Compiled(report.Errors, condition.Warnings(report.Warnings, false))
 	if ask == nil {
 		s.MatchingNodes, s.SampleNodes = nil, nil
-		set(nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", mistakes(report.Errors))
-		set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionUnknown, "Invalid", "what is asked for is not understood")
+		c.Set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionUnknown, "Invalid", "the requirements are invalid: see the condition Accepted")
 		return
 	}
-	set(nfdv1alpha1.ConditionAccepted, metav1.ConditionTrue, "Compiled", warnings(report.Warnings))
 	answer := r.view.Ask(ask, maxSample)
 	s.MatchingNodes, s.SampleNodes = ptr.To(int32(answer.Matching)), answer.Sample //nolint:gosec // a count of nodes
 	switch {
 	case answer.Matching > 0:
-		set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionTrue, "NodesMatch", "")
+		c.Set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionTrue, "NodesMatch", "")
 	case answer.Nearest == "":
-		set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionFalse, "NoNode", "there are no nodes")
+		c.Set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionFalse, "NoNode", "there are no nodes")
 	default:
-		set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionFalse, "NoNode",
+		c.Set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionFalse, "NoNode",
 			fmt.Sprintf("no node has it; the nearest, %s, lacks %s", answer.Nearest, answer.Lacks))
 	}
-}
-
-// maxMistakes is how many mistakes a condition spells out; the webhook and the command line show all of them.
-const maxMistakes = 10
-
-func mistakes(errs field.ErrorList) string {
-	var parts []string
-	for i, err := range errs {
-		if i == maxMistakes {
-			parts = append(parts, fmt.Sprintf("and %d more", len(errs)-i))
-			break
-		}
-		parts = append(parts, err.Error())
-	}
-	return strings.Join(parts, "; ")
-}
-
-func warnings(list []rules.Warning) string {
-	if len(list) == 0 {
-		return ""
-	}
-	text := "warning: " + list[0].String()
-	if len(list) > 1 {
-		text += fmt.Sprintf("; and %d more", len(list)-1)
-	}
-	return text
 }
 
 func (r *Reconciler) allRequests(ctx context.Context, _ client.Object) []reconcile.Request {

@@ -19,6 +19,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/internal/assembly/live"
+	"github.com/assay-project/assay/rules"
 )
 
 // statusBuffer is how many objects may wait for their status to be looked at before a reporter has to wait itself.
@@ -37,6 +38,8 @@ type Options struct {
 	Census *tally.Census
 	// Changed delivers the names of objects whose summary in the tally has changed.
 	Changed <-chan event.GenericEvent
+	// Withholding says which outputs are not written.
+	Withholding rules.Withholding
 	// Namespace is the manager's own.
 	Namespace string
 }
@@ -55,13 +58,15 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		}
 	})
 	s := &reporter{
-		client: mgr.GetClient(),
-		events: mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
-		tally:  opt.Tally,
-		census: opt.Census,
-		rules:  opt.Rules,
-		keeper: keeper{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: opt.Namespace},
+		client:      mgr.GetClient(),
+		events:      mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
+		tally:       opt.Tally,
+		census:      opt.Census,
+		rules:       opt.Rules,
+		withholding: opt.Withholding,
+		keeper:      keeper{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: opt.Namespace},
 	}
+	countConditions(mgr.GetClient())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rule-status").
 		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -12,13 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/condition"
 	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/live"
@@ -33,7 +33,10 @@ type reporter struct {
 	census *tally.Census
 	rules  *live.Rules
 	keeper keeper
-	said   sync.Map // UID and condition -> what was said of it in an Event
+
+	withholding rules.Withholding
+
+	said sync.Map // UID and condition -> what was said of it in an Event
 }
 
 // Reconcile writes what became of an object's rules, if that has changed.
@@ -59,7 +62,7 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if !s.census.Complete(ctx, s.client) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
-	want := status(&obj, known, s.tally.Summary(obj.Name))
+	want := status(&obj, known, s.tally.Summary(obj.Name), s.withholding.Of(known.Set))
 	if equality.Semantic.DeepEqual(obj.Status, want) {
 		return ctrl.Result{}, nil
 	}
@@ -71,77 +74,67 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 }
 
 // status is what an object's status should be. It is a function of its arguments; times of transitions are kept.
-func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum tally.Summary) nfdv1alpha1.NodeFeatureRuleStatus {
+func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum tally.Summary, withheld []rules.Withheld) nfdv1alpha1.NodeFeatureRuleStatus {
 	s := *obj.Status.DeepCopy()
 	s.ObservedGeneration = obj.Generation
 	s.MatchedNodes = ptr.To(sum.Matched)
 	s.EffectiveHash = known.Hash
 	s.Origins = known.Origins[:min(len(known.Origins), maxOrigins)]
-	put := func(kind string, status metav1.ConditionStatus, reason, message string) {
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: cut(message), ObservedGeneration: obj.Generation,
-		})
-	}
-	set := func(kind string, ok bool, reason, message string) {
-		status := metav1.ConditionFalse
-		if ok {
-			status = metav1.ConditionTrue
-		}
-		put(kind, status, reason, message)
-	}
-	switch {
-	case known.Unresolved != nil && known.Set == nil:
-		put(nfdv1alpha1.ConditionAccepted, metav1.ConditionUnknown, "NotResolved", "the rules are looked at once everything they refer to is there")
-	case known.Refused != nil:
-		set(nfdv1alpha1.ConditionAccepted, false, known.Refused.Reason, known.Refused.Message)
-	case len(known.Errors) > 0:
-		set(nfdv1alpha1.ConditionAccepted, false, "Invalid", errorsText(known.Errors, known.Sensitive))
-	default:
-		text := warningsText(known.Warnings, known.Sensitive)
-		if known.Suspicion != "" {
-			text = strings.TrimPrefix(text+"; warning: "+known.Suspicion, "; ")
-		}
-		set(nfdv1alpha1.ConditionAccepted, true, "Compiled", text)
-	}
-	if known.Unresolved == nil {
-		set(nfdv1alpha1.ConditionResolved, true, "Resolved", "")
-	} else {
-		set(nfdv1alpha1.ConditionResolved, false, known.Unresolved.Reason, known.Unresolved.Message)
-	}
+	c := condition.Of(&s.Conditions, obj.Generation)
+	c.Assembled(known)
 	if sum.Failing == 0 {
-		set(nfdv1alpha1.ConditionHealthy, true, "Evaluated", "")
+		c.SetIf(nfdv1alpha1.ConditionHealthy, true, "Evaluated", "")
 	} else {
-		set(nfdv1alpha1.ConditionHealthy, false, "EvaluationFailed",
+		c.SetIf(nfdv1alpha1.ConditionHealthy, false, "EvaluationFailed",
 			fmt.Sprintf("on %d nodes; first on %s: %s", sum.Failing, sum.FirstNode, sum.Message))
 	}
 	switch {
 	case sum.Rejected > 0:
-		set(nfdv1alpha1.ConditionRejecting, true, "NodesFailed", fmt.Sprintf(
+		c.SetIf(nfdv1alpha1.ConditionRejecting, true, "NodesFailed", fmt.Sprintf(
 			"%d nodes are kept as they were, and their labels may be out of date; first %s: %s", sum.Rejected, sum.RejectedNode, sum.Rejection))
-	case meta.FindStatusCondition(s.Conditions, nfdv1alpha1.ConditionRejecting) != nil:
-		set(nfdv1alpha1.ConditionRejecting, false, "NoNodeFailed", "")
+	case c.Has(nfdv1alpha1.ConditionRejecting):
+		c.SetIf(nfdv1alpha1.ConditionRejecting, false, "NoNodeFailed", "")
 	}
 	if len(sum.Conflicts) == 0 {
-		set(nfdv1alpha1.ConditionConflicted, false, "NoConflict", "")
+		c.SetIf(nfdv1alpha1.ConditionConflicted, false, "NoConflict", "")
 	} else {
 		text := strings.Join(sum.Conflicts, "; ")
 		if sum.MoreConflicts > 0 {
 			text += fmt.Sprintf("; and %d more", sum.MoreConflicts)
 		}
-		set(nfdv1alpha1.ConditionConflicted, true, "KeyWrittenTwice", text)
+		c.SetIf(nfdv1alpha1.ConditionConflicted, true, "KeyWrittenTwice", text)
+	}
+	if len(withheld) == 0 {
+		c.Remove(nfdv1alpha1.ConditionWithheld)
+	} else {
+		c.SetIf(nfdv1alpha1.ConditionWithheld, true, withheld[0].Reason, sentences(withheld))
 	}
 	return s
 }
 
-// announce writes an Event where a condition turns bad: a status is looked at by those who know that something is wrong.
+func sentences(withheld []rules.Withheld) string {
+	parts := make([]string, len(withheld))
+	for i, w := range withheld {
+		parts[i] = w.String()
+	}
+	return strings.Join(parts, "; ")
+}
+
+// announce writes an Event where a condition turns bad, for users who do not know yet that they should read the status.
 func (s *reporter) announce(obj *nfdv1alpha1.NodeFeatureRule, want nfdv1alpha1.NodeFeatureRuleStatus) {
-	for _, c := range []struct{ kind, reason string }{
-		{nfdv1alpha1.ConditionAccepted, "RuleInvalid"},
-		{nfdv1alpha1.ConditionResolved, "RuleUnresolved"},
-		{nfdv1alpha1.ConditionHealthy, "RuleFailed"},
+	for _, c := range []struct {
+		kind   string
+		bad    metav1.ConditionStatus
+		reason string
+	}{
+		{nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse, "RuleInvalid"},
+		{nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "RuleUnresolved"},
+		{nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "RuleFailed"},
+		{nfdv1alpha1.ConditionConflicted, metav1.ConditionTrue, "RuleConflicted"},
+		{nfdv1alpha1.ConditionWithheld, metav1.ConditionTrue, "RuleWithheld"},
 	} {
 		now := meta.FindStatusCondition(want.Conditions, c.kind)
-		if now == nil || now.Status != metav1.ConditionFalse {
+		if now == nil || now.Status != c.bad {
 			continue
 		}
 		old := meta.FindStatusCondition(obj.Status.Conditions, c.kind)
@@ -159,7 +152,7 @@ func (s *reporter) announce(obj *nfdv1alpha1.NodeFeatureRule, want nfdv1alpha1.N
 // unsaid reports whether this process has not said so yet. Under a definition of another chart there may be no status that
 // would remember it.
 func (s *reporter) unsaid(obj *nfdv1alpha1.NodeFeatureRule, kind string, now *metav1.Condition) bool {
-	if obj.Status.ObservedGeneration != 0 {
+	if obj.Status.ObservedGeneration > 0 {
 		return true
 	}
 	text := now.Reason + ": " + now.Message
@@ -167,53 +160,6 @@ func (s *reporter) unsaid(obj *nfdv1alpha1.NodeFeatureRule, kind string, now *me
 	return last != text
 }
 
-const (
-	// maxOrigins is how many origins a status lists. An object can have thousands, and etcd takes 1.5 MiB; `assay explain` knows
-	// all of them.
-	maxOrigins = 512
-	// maxStatusErrors is how many mistakes a condition spells out. The command line and the webhook show all of them.
-	maxStatusErrors = 10
-	// maxMessage is how long the API server lets the message of a condition be.
-	maxMessage = 32768
-)
-
-// cut shortens a message to what the API server takes, at the end of a character.
-func cut(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage-len("…")], "") + "…"
-}
-
-func errorsText(errs field.ErrorList, sensitive bool) string {
-	var b strings.Builder
-	for i, err := range errs {
-		if i == maxStatusErrors {
-			fmt.Fprintf(&b, "; and %d more", len(errs)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		if sensitive {
-			b.WriteString(rules.Place(err.Field))
-			continue
-		}
-		b.WriteString(err.Error())
-	}
-	return b.String()
-}
-
-func warningsText(list []rules.Warning, sensitive bool) string {
-	if len(list) == 0 {
-		return ""
-	}
-	text := "warning: " + list[0].String()
-	if sensitive {
-		text = "warning: " + rules.Place(list[0].Path)
-	}
-	if len(list) > 1 {
-		text += fmt.Sprintf("; and %d more", len(list)-1)
-	}
-	return text
-}
+// maxOrigins is how many origins a status lists. An object can have thousands, and etcd takes 1.5 MiB; `assay explain` knows
+// all of them.
+const maxOrigins = 512

@@ -90,6 +90,12 @@ type Object struct {
 // Problem is a reason and a message of a condition.
 type Problem struct{ Reason, Message string }
 
+// Waits reports whether the problem goes away without a change of the object itself, as soon as what it refers to is applied.
+// Objects may be applied in any order.
+func (p *Problem) Waits() bool {
+	return p.Reason == reasonBase || p.Reason == reasonDigest || p.Reason == reasonMissing
+}
+
 // Error implements error.
 func (p *Problem) Error() string { return p.Message }
 

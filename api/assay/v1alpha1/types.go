@@ -10,7 +10,9 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodefeatureruletemplates,scope=Cluster,shortName=nfrt
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Based-On",type=string,JSONPath=`.spec.basedOn[*].name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeFeatureRuleTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -18,6 +20,23 @@ type NodeFeatureRuleTemplate struct {
 
 	// The same as the spec of a NodeFeatureRule.
 	Spec nfdv1alpha1.NodeFeatureRuleSpec `json:"spec"`
+	// Whether rules can be based on it.
+	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
+	Status TemplateStatus `json:"status,omitempty"`
+}
+
+// TemplateStatus is the observed state of a template.
+type TemplateStatus struct {
+	// ObservedGeneration is the generation of the spec that the status describes; -1 before the first one.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Ready (Accepted and Resolved), Accepted (its rules are understood), Resolved (the templates that it is based
+	// on exist), and Stalled while a user must act.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NodeFeatureRuleTemplateList is a list of NodeFeatureRuleTemplates.
@@ -63,6 +82,7 @@ type Preference struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.matchingNodes`
 // +kubebuilder:printcolumn:name="Satisfiable",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].message`
 type NodeFeatureRequest struct {
@@ -73,6 +93,7 @@ type NodeFeatureRequest struct {
 	Spec NodeFeatureRequestSpec `json:"spec"`
 	// Which nodes have it.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status RequestStatus `json:"status,omitempty"`
 }
 
@@ -99,7 +120,7 @@ type NodeFeatureRequestSpec struct {
 
 // RequestStatus says which nodes have what is asked for.
 type RequestStatus struct {
-	// ObservedGeneration is the generation of the spec that the status speaks of.
+	// ObservedGeneration is the generation of the spec that the status describes; -1 before the first one.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// MatchingNodes is how many nodes meet what is required.
@@ -109,7 +130,8 @@ type RequestStatus struct {
 	// +optional
 	// +listType=atomic
 	SampleNodes []string `json:"sampleNodes,omitempty"`
-	// Conditions: Accepted (what is asked for is understood), Satisfiable (some node has it).
+	// Conditions: Ready, Accepted (the requirements are understood), Satisfiable (some node meets them), and Stalled while a
+	// user must act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -137,6 +159,7 @@ const (
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.matchingNodes`
 // +kubebuilder:printcolumn:name="Satisfiable",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].message`
 type NodeFeatureSchedulingPolicy struct {
@@ -147,6 +170,7 @@ type NodeFeatureSchedulingPolicy struct {
 	Spec NodeFeatureSchedulingPolicySpec `json:"spec"`
 	// Which nodes have it.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status RequestStatus `json:"status,omitempty"`
 }
 

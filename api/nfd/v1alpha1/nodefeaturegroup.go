@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:path=nodefeaturegroups,scope=Namespaced,shortName=nfg
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.count`
-// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeFeatureGroup struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -18,6 +18,7 @@ type NodeFeatureGroup struct {
 	Spec NodeFeatureGroupSpec `json:"spec"`
 	// Which nodes these are.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeFeatureGroupStatus `json:"status,omitempty"`
 }
 
@@ -73,10 +74,10 @@ type NodeFeatureGroupStatus struct {
 	// Count is how many nodes belong to the group (an addition of Assay).
 	// +optional
 	Count *int32 `json:"count,omitempty"`
-	// ObservedGeneration is the generation of the spec that the status speaks of (an addition of Assay).
+	// ObservedGeneration is the generation of the spec that the status describes; -1 before the first one (an addition of Assay).
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions tell whether the rules could be understood (an addition of Assay).
+	// Conditions: Ready, Accepted (the rules are understood), and Stalled while a user must act (an addition of Assay).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -23,6 +23,9 @@ import (
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matchedNodes`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Healthy",type=string,JSONPath=`.status.conditions[?(@.type=="Healthy")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Conflicted",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Conflicted")].status`
+// +kubebuilder:printcolumn:name="Withheld",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Withheld")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeFeatureRule struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -32,6 +35,7 @@ type NodeFeatureRule struct {
 	Spec NodeFeatureRuleSpec `json:"spec"`
 	// What became of them.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeFeatureRuleStatus `json:"status,omitempty"`
 }
 
@@ -298,7 +302,7 @@ type Action struct {
 
 // NodeFeatureRuleStatus says what became of the rules.
 type NodeFeatureRuleStatus struct {
-	// ObservedGeneration is the generation of the spec that the status speaks of.
+	// ObservedGeneration is the generation of the spec that the status describes; -1 before the first one.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// MatchedNodes is how many nodes at least one of the rules matches.
@@ -311,8 +315,9 @@ type NodeFeatureRuleStatus struct {
 	// +optional
 	// +listType=atomic
 	Origins []RuleOrigin `json:"origins,omitempty"`
-	// Conditions: Accepted (the rules are understood), Resolved (everything they refer to exists), Healthy (they could be
-	// evaluated on every node), Conflicted (another rule keeps a key that these rules write).
+	// Conditions: Ready (Accepted and Resolved), Accepted (the rules are understood), Resolved (everything they refer to exists),
+	// Healthy (they could be evaluated on every node), Conflicted (another rule keeps a key that these rules write). Stalled
+	// (a user must act) and Withheld (a setting of the controller keeps outputs from the nodes) are absent unless True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -327,8 +332,16 @@ type RuleOrigin struct {
 	From string `json:"from"`
 }
 
-// The types of conditions on a NodeFeatureRule.
+// The types of conditions. All kinds with a status have Ready, Accepted and, while it is True, Stalled; the others are on a
+// NodeFeatureRule.
 const (
+	// ConditionReady is Accepted and Resolved, with the reason of the first of them that is False. Nothing else changes it:
+	// one node on which a rule fails must not keep `helm --wait` or Flux waiting.
+	ConditionReady = "Ready"
+	// ConditionStalled is absent unless True, which means that a user must act. kstatus reads it as failed.
+	ConditionStalled = "Stalled"
+	// ConditionWithheld is absent unless True: a setting of the controller keeps outputs of the rules from the nodes.
+	ConditionWithheld   = "Withheld"
 	ConditionAccepted   = "Accepted"
 	ConditionResolved   = "Resolved"
 	ConditionHealthy    = "Healthy"

@@ -90,6 +90,7 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- with $c.defaultNodeScope }}{{ $args = append $args (printf "--default-node-scope=%s" .) }}{{ end -}}
 {{- if $c.builtInRules }}{{ $args = append $args "--built-in-rules=/etc/assay/rules" }}{{ end -}}
 {{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
+{{- if $c.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
 {{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
 {{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
 {{- range $name, $on := .Values.featureGates | default dict }}{{ $args = append $args (printf "--feature-gates=%s=%t" $name $on) }}{{ end -}}
@@ -100,7 +101,6 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- define "assay.controllerArgs" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- $args := list -}}
-{{- if $c.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
 {{- with $c.failTaint }}{{ $args = append $args (printf "--fail-taint=%s" .) }}{{ end -}}
 {{- if and .Values.scheduling.enabled (not (hasKey (.Values.featureGates | default dict) "FeatureScheduling")) }}{{ $args = append $args "--feature-gates=FeatureScheduling=true" }}{{ end -}}
 {{- with $c.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}

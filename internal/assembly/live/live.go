@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/directory"
@@ -59,6 +60,11 @@ func (r *Rules) Object(name string) *assembly.Object {
 		return o.(*assembly.Object)
 	}
 	return nil
+}
+
+// Template checks a template. See assembly.Assembler.
+func (r *Rules) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRuleTemplate) (*assembly.Object, error) {
+	return r.assembler.Template(ctx, t)
 }
 
 // OnObject has f called with the name of each object that was assembled, or is gone. It must be quick.

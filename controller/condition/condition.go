@@ -1,0 +1,158 @@
+// Package condition writes the conditions of objects.
+package condition
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/rules"
+)
+
+// The reasons of conditions that several kinds have.
+const (
+	reasonReady    = "Ready"
+	reasonCompiled = "Compiled"
+	reasonInvalid  = "Invalid"
+	reasonResolved = "Resolved"
+	reasonWaiting  = "NotResolved"
+)
+
+const (
+	// maxErrors is the maximum number of errors in a message. The command line and the webhook show all of them.
+	maxErrors = 10
+	// maxMessage is the maximum size of a message in bytes that the API server accepts.
+	maxMessage = 32768
+)
+
+// List writes the conditions of one object as of a generation. Times of transitions are kept. It is not safe for concurrent use.
+type List struct {
+	to         *[]metav1.Condition
+	generation int64
+}
+
+// Of returns a List that writes to conditions.
+func Of(to *[]metav1.Condition, generation int64) List { return List{to, generation} }
+
+// Set sets a condition.
+func (l List) Set(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(l.to, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: cut(message), ObservedGeneration: l.generation,
+	})
+}
+
+// SetIf sets a condition to True or False.
+func (l List) SetIf(kind string, ok bool, reason, message string) {
+	status := metav1.ConditionFalse
+	if ok {
+		status = metav1.ConditionTrue
+	}
+	l.Set(kind, status, reason, message)
+}
+
+// Has reports whether there is a condition of this type, whatever its status.
+func (l List) Has(kind string) bool { return meta.FindStatusCondition(*l.to, kind) != nil }
+
+// Remove removes a condition.
+func (l List) Remove(kind string) { meta.RemoveStatusCondition(l.to, kind) }
+
+// Compiled sets Accepted, Ready and Stalled of an object that refers to no other one. A message is shown while it is accepted.
+func (l List) Compiled(errs field.ErrorList, message string) {
+	if len(errs) > 0 {
+		l.SetIf(nfdv1alpha1.ConditionAccepted, false, reasonInvalid, Errors(errs, false))
+	} else {
+		l.SetIf(nfdv1alpha1.ConditionAccepted, true, reasonCompiled, message)
+	}
+	l.ready(len(errs) > 0)
+}
+
+// Assembled sets Accepted, Resolved, Ready and Stalled of an object with rules.
+func (l List) Assembled(o *assembly.Object) {
+	switch {
+	case o.Unresolved != nil && o.Set == nil:
+		l.Set(nfdv1alpha1.ConditionAccepted, metav1.ConditionUnknown, reasonWaiting, "the rules are evaluated once everything they refer to exists")
+	case o.Refused != nil:
+		l.SetIf(nfdv1alpha1.ConditionAccepted, false, o.Refused.Reason, o.Refused.Message)
+	case len(o.Errors) > 0:
+		l.SetIf(nfdv1alpha1.ConditionAccepted, false, reasonInvalid, Errors(o.Errors, o.Sensitive))
+	default:
+		text := Warnings(o.Warnings, o.Sensitive)
+		if o.Suspicion != "" {
+			text = strings.TrimPrefix(text+"; warning: "+o.Suspicion, "; ")
+		}
+		l.SetIf(nfdv1alpha1.ConditionAccepted, true, reasonCompiled, text)
+	}
+	if o.Unresolved == nil {
+		l.SetIf(nfdv1alpha1.ConditionResolved, true, reasonResolved, "")
+	} else {
+		l.SetIf(nfdv1alpha1.ConditionResolved, false, o.Unresolved.Reason, o.Unresolved.Message)
+	}
+	l.ready(o.Refused != nil || len(o.Errors) > 0 || o.Unresolved != nil && !o.Unresolved.Waits())
+}
+
+// ready sets Ready to what Accepted and Resolved say together, with the reason and message of the first that is False, else of
+// the first that is Unknown. A condition that an object does not have counts as True.
+//
+// While Ready is False and a user must act, Stalled is True; otherwise it is absent. An object that only waits for another one
+// is not stalled: tools that wait for it should go on waiting.
+func (l List) ready(mustAct bool) {
+	status, reason, message := metav1.ConditionTrue, reasonReady, ""
+	for _, worse := range []metav1.ConditionStatus{metav1.ConditionUnknown, metav1.ConditionFalse} { // the last one found counts
+		for _, kind := range []string{nfdv1alpha1.ConditionResolved, nfdv1alpha1.ConditionAccepted} {
+			if c := meta.FindStatusCondition(*l.to, kind); c != nil && c.Status == worse {
+				status, reason, message = c.Status, c.Reason, c.Message
+			}
+		}
+	}
+	l.Set(nfdv1alpha1.ConditionReady, status, reason, message)
+	if status == metav1.ConditionFalse && mustAct {
+		l.Set(nfdv1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)
+	} else {
+		l.Remove(nfdv1alpha1.ConditionStalled)
+	}
+}
+
+// Errors lists the first errors in one line. Of a sensitive object it lists only their places.
+func Errors(errs field.ErrorList, sensitive bool) string {
+	var parts []string
+	for i, err := range errs {
+		if i == maxErrors {
+			parts = append(parts, fmt.Sprintf("and %d more", len(errs)-i))
+			break
+		}
+		if sensitive {
+			parts = append(parts, rules.Place(err.Field))
+		} else {
+			parts = append(parts, err.Error())
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Warnings returns the first warning, and how many there are besides it. Of a sensitive object it returns only its place.
+func Warnings(list []rules.Warning, sensitive bool) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text := "warning: " + list[0].String()
+	if sensitive {
+		text = "warning: " + rules.Place(list[0].Path)
+	}
+	if len(list) > 1 {
+		text += fmt.Sprintf("; and %d more", len(list)-1)
+	}
+	return text
+}
+
+// cut shortens a message to what the API server accepts, at the end of a character.
+func cut(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-len("…")], "") + "…"
+}

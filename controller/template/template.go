@@ -1,0 +1,105 @@
+// Package template reports on NodeFeatureRuleTemplates. It is the only writer of their status.
+package template
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/condition"
+	"github.com/assay-project/assay/internal/assembly/live"
+)
+
+// delay is how long changes of templates are gathered before the templates that may be based on them are checked.
+const delay = time.Second
+
+// reporter writes the status of templates.
+type reporter struct {
+	client client.Client
+	events record.EventRecorder
+	rules  *live.Rules
+}
+
+// Add registers the controller, of which only the leader writes. It watches templates: one that changes is checked at once, and
+// all others a moment later, since they may be based on it. A cluster has tens of them.
+func Add(mgr ctrl.Manager, rules *live.Rules) error {
+	r := &reporter{
+		client: mgr.GetClient(), rules: rules,
+		events: mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
+	}
+	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("template-status").
+		For(&assayv1alpha1.NodeFeatureRuleTemplate{}, changed).
+		Watches(&assayv1alpha1.NodeFeatureRuleTemplate{}, r.others(), changed).
+		Complete(reconcile.Func(r.Reconcile))
+}
+
+// others puts the templates that are based on any into the queue.
+func (r *reporter) others() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(ctx context.Context, q queue) {
+		var list assayv1alpha1.NodeFeatureRuleTemplateList
+		if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return // only before the cache has started, when every template is due anyway
+		}
+		for i := range list.Items {
+			if len(list.Items[i].Spec.BasedOn) > 0 {
+				q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}, delay)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { enqueue(ctx, q) },
+		UpdateFunc: func(ctx context.Context, _ event.UpdateEvent, q queue) { enqueue(ctx, q) },
+		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, q queue) { enqueue(ctx, q) },
+	}
+}
+
+// Reconcile writes the status of a template, if it has changed.
+func (r *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var obj assayv1alpha1.NodeFeatureRuleTemplate
+	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	checked, err := r.rules.Template(ctx, &obj)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	before := obj.DeepCopy()
+	obj.Status.ObservedGeneration = obj.Generation
+	condition.Of(&obj.Status.Conditions, obj.Generation).Assembled(checked)
+	if equality.Semantic.DeepEqual(before.Status, obj.Status) {
+		return ctrl.Result{}, nil
+	}
+	err = r.client.Status().Patch(ctx, &obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.announce(before, &obj)
+	return ctrl.Result{}, nil
+}
+
+// announce writes an Event where a template turns bad.
+func (r *reporter) announce(before, after *assayv1alpha1.NodeFeatureRuleTemplate) {
+	now := meta.FindStatusCondition(after.Status.Conditions, nfdv1alpha1.ConditionReady)
+	old := meta.FindStatusCondition(before.Status.Conditions, nfdv1alpha1.ConditionReady)
+	if now.Status == metav1.ConditionFalse && (old == nil || old.Status != now.Status || old.Reason != now.Reason) {
+		r.events.Event(after, corev1.EventTypeWarning, "TemplateNotReady", now.Message)
+	}
+}

@@ -1,0 +1,52 @@
+package assembly
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/compose"
+)
+
+// Template checks whether rules can be based on a template: it combines the template with its own bases, and compiles the
+// result. Names that nothing declares are not errors, since the rules that are based on it may declare them. Secrets and
+// ConfigMaps are left to those rules as well.
+//
+// An error is not about the template: the source did not answer.
+func (a *Assembler) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRuleTemplate) (*Object, error) {
+	out := &Object{UID: t.UID, Generation: t.Generation, Sensitive: ptr.Deref(t.Spec.Sensitive, false)}
+	if out.Refused = a.tooOld(&t.Spec); out.Refused != nil {
+		return out, nil //nolint:nilerr // the problem is a part of the object
+	}
+	whole := &resolved{spec: &t.Spec}
+	if len(t.Spec.BasedOn) > 0 {
+		lookup := func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+			spec, err := a.source.Template(ctx, name)
+			if apierrors.IsNotFound(err) {
+				return nil, nil
+			}
+			return spec, err
+		}
+		combined, err := compose.AssembleOver(compose.Document{Name: t.Name, Template: true, Spec: &t.Spec}, "", lookup)
+		if err != nil {
+			problem, ok := compositionProblem(err).(*Problem)
+			if !ok {
+				return nil, err
+			}
+			out.Unresolved = problem
+			return out, nil
+		}
+		whole.spec, whole.bases = combined.Spec, combined.RuleBases()
+	}
+	set, found := rules.CompileSpec(t.Name, whole.spec, a.opt.Rules)
+	found.Errors = slices.DeleteFunc(found.Errors, func(e *field.Error) bool { return rules.Undeclared(e) })
+	out.Errors, out.Warnings = whole.located(found.Errors), found.Warnings
+	out.Rules = Rules{set, whole.spec}
+	return out, nil
+}

@@ -1,0 +1,143 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Withholding says which outputs settings of the controller keep from the nodes. The zero value withholds nothing.
+type Withholding struct {
+	// All is noPublish: nothing is written on nodes.
+	All bool
+	// Taints are disabled unless enableTaints is set; the others are restrictions.
+	Taints, Labels, Annotations, ExtendedResources bool
+}
+
+// Withheld is a kind of outputs of an object that is not written.
+type Withheld struct {
+	// Reason is that of the condition Withheld.
+	Reason string
+	// Rule is the first rule with such outputs, Field where it gives them, such as taints or actions[1], More how many other rules do.
+	Rule  Ref
+	Field string
+	More  int
+	// Why names the setting.
+	Why string
+
+	outputs string
+}
+
+// String says what is withheld and why.
+func (w Withheld) String() string {
+	which := fmt.Sprintf("rule %q", w.Rule.Rule)
+	if w.More > 0 {
+		which += fmt.Sprintf(" and %d more", w.More)
+	}
+	return fmt.Sprintf("%s of %s are not written: %s", w.outputs, which, w.Why)
+}
+
+// The reasons of the condition Withheld. Users alert on them: they do not change.
+const (
+	reasonPublishing  = "PublishingDisabled"
+	reasonTaints      = "TaintsDisabled"
+	reasonLabels      = "LabelsDisabled"
+	reasonAnnotations = "AnnotationsDisabled"
+	reasonResources   = "ExtendedResourcesDisabled"
+)
+
+// withholdings are what can be withheld, in the order in which it is reported.
+var withholdings = []struct {
+	reason, outputs string
+	roots           []string // as in the paths of actions
+	setting         func(*Withholding) *bool
+	why             string
+}{
+	{reasonPublishing, "the outputs", []string{"taints", "labels", "annotations", "extendedResources"}, func(w *Withholding) *bool { return &w.All },
+		"publishing is disabled; unset noPublish in the controller's configuration"},
+	{reasonTaints, "taints", []string{"taints"}, func(w *Withholding) *bool { return &w.Taints },
+		"taints are disabled; set enableTaints in the controller's configuration"},
+	{reasonLabels, "labels", []string{"labels"}, func(w *Withholding) *bool { return &w.Labels },
+		"labels are disabled; unset disableLabels in the controller's configuration"},
+	{reasonAnnotations, "annotations", []string{"annotations"}, func(w *Withholding) *bool { return &w.Annotations },
+		"annotations are disabled; unset disableAnnotations in the controller's configuration"},
+	{reasonResources, "extended resources", []string{"extendedResources"}, func(w *Withholding) *bool { return &w.ExtendedResources },
+		"extended resources are disabled; unset disableExtendedResources in the controller's configuration"},
+}
+
+// Of returns which outputs of compiled rules are withheld, at most one entry for each setting. The set may be nil.
+func (w Withholding) Of(set *RuleSet) (out []Withheld) {
+	if set == nil {
+		return nil
+	}
+	for _, x := range withholdings {
+		if !*x.setting(&w) || w.All && len(out) > 0 {
+			continue
+		}
+		found := Withheld{Reason: x.reason, Why: x.why, outputs: x.outputs}
+		for _, r := range set.rules {
+			field := r.writes(x.roots, set.phase)
+			switch {
+			case field == "":
+			case found.Field == "":
+				found.Rule, found.Field = r.ref, field
+			default:
+				found.More++
+			}
+		}
+		if found.Field != "" {
+			out = append(out, found)
+		}
+	}
+	return out
+}
+
+// Withholds returns why an output of this kind is not written on nodes, or "" if it is.
+func (w Withholding) Withholds(kind Kind) string {
+	root := map[Kind]string{KindTaint: "taints", KindLabel: "labels", KindAnnotation: "annotations", KindResource: "extendedResources"}[kind]
+	for _, x := range withholdings {
+		if *x.setting(&w) && slices.Contains(x.roots, root) {
+			return x.why
+		}
+	}
+	return ""
+}
+
+// Read adds what a condition Withheld says to the Withholding.
+func (w *Withholding) Read(reason, message string) {
+	for _, x := range withholdings {
+		if reason == x.reason || strings.Contains(message, x.why) {
+			*x.setting(w) = true
+		}
+	}
+}
+
+// writes returns the first field of the rule that writes to one of these parts of the Node, or "". In early phases only actions
+// write.
+func (r *rule) writes(roots []string, phase int) string {
+	if phase == phaseMain {
+		for _, part := range []struct {
+			root, field string
+			written     bool
+		}{
+			{"taints", "taints", len(r.taints) > 0},
+			{"labels", "labels", len(r.labels) > 0},
+			{"labels", "labelsTemplate", r.labelsTemplate != nil},
+			{"annotations", "annotations", len(r.annotations) > 0},
+			{"extendedResources", "extendedResources", len(r.resources) > 0},
+		} {
+			if part.written && slices.Contains(roots, part.root) {
+				return part.field
+			}
+		}
+	}
+	if phase == phaseEarly {
+		return ""
+	}
+	for i, a := range r.actions {
+		if root, _ := a.Output(); slices.Contains(roots, root) {
+			return fmt.Sprintf("actions[%d]", i)
+		}
+	}
+	return ""
+}
