@@ -2,13 +2,16 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,25 +20,31 @@ import (
 	promql "github.com/prometheus/prometheus/promql/parser"
 )
 
-// TestQueriesReadRealMetrics parses each expression of the alerts and of the dashboard, and looks for each metric in it among
-// those that the programs have.
+// query is an expression of an alert or of a panel, with the text that is shown beside its result.
+type query struct{ expr, text string }
+
+// TestQueriesReadRealMetrics parses each expression of the alerts and of the dashboard. Each metric in it must be one that the
+// programs have, and each label that it selects, groups or matches by, or that its text shows, one that the metric has.
 func TestQueriesReadRealMetrics(t *testing.T) {
 	have := metrics(t)
-	queries := map[string]string{}
+	queries := map[string]query{}
 	for _, object := range objects(t, mustRender(t, set(t, `{prometheus: {rules: {enable: true}, dashboard: {enable: true}}}`))) {
 		switch object["kind"] {
 		case "PrometheusRule":
 			var rule struct {
 				Spec struct {
 					Groups []struct {
-						Rules []struct{ Alert, Expr string }
+						Rules []struct {
+							Alert, Expr string
+							Annotations map[string]string
+						}
 					}
 				}
 			}
 			convert(t, object, &rule)
 			for _, group := range rule.Spec.Groups {
 				for _, r := range group.Rules {
-					queries["alert "+r.Alert] = r.Expr
+					queries["alert "+r.Alert] = query{r.Expr, strings.Join(slices.Collect(maps.Values(r.Annotations)), "\n")}
 				}
 			}
 		case "ConfigMap":
@@ -47,7 +56,7 @@ func TestQueriesReadRealMetrics(t *testing.T) {
 			var dashboard struct {
 				Panels []struct {
 					Title   string
-					Targets []struct{ Expr, RefID string }
+					Targets []struct{ Expr, LegendFormat, RefID string }
 				}
 			}
 			if err := json.Unmarshal([]byte(text), &dashboard); err != nil {
@@ -55,7 +64,7 @@ func TestQueriesReadRealMetrics(t *testing.T) {
 			}
 			for _, panel := range dashboard.Panels {
 				for _, target := range panel.Targets {
-					queries["panel "+panel.Title+" "+target.RefID] = target.Expr
+					queries["panel "+panel.Title+" "+target.RefID] = query{target.Expr, target.LegendFormat}
 				}
 			}
 		}
@@ -63,52 +72,155 @@ func TestQueriesReadRealMetrics(t *testing.T) {
 	if len(queries) < 25 {
 		t.Fatalf("there are only %d queries", len(queries))
 	}
-	for name, query := range queries {
-		for _, metric := range read(t, name, query) {
-			base := metric
-			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
-				base = strings.TrimSuffix(base, suffix)
-			}
-			if !have[metric] && !have[base] {
-				t.Errorf("%s: no program has %s", name, metric)
-			}
+	for name, q := range queries {
+		expr, err := promql.ParseExpr(q.expr)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, fault := range faults(expr, q.text, have) {
+			t.Errorf("%s: %s", name, fault)
 		}
 	}
 }
 
-// read returns the metrics that a query selects.
-func read(t *testing.T, name, query string) []string {
-	t.Helper()
-	expr, err := promql.ParseExpr(query)
-	if err != nil {
-		t.Errorf("%s: %v", name, err)
-		return nil
+// TestWrongQueriesAreFound shows the test above what it is for.
+func TestWrongQueriesAreFound(t *testing.T) {
+	have := metrics(t)
+	for query, want := range map[string]string{
+		`sum by (verdict) (rate(assay_webhook_reviews_total[5m]))`:                   "",
+		`sum by (result) (rate(assay_webhook_reviews_total[5m]))`:                    "no metric in it has the label result",
+		`assay_webhook_reviews_total{code="200"}`:                                    "assay_webhook_reviews_total has no label code",
+		`assay_extender_nodes * on (verb) assay_webhook_review_seconds_sum`:          "no metric in it has the label verb",
+		`histogram_quantile(0.9, sum by (le) (assay_webhook_review_seconds_bucket))`: "",
+		`sum without (verb) (assay_extender_request_duration_seconds_count)`:         "",
+		`assay_nothing`: "no program has assay_nothing",
+		`vector(1)`:     "it reads no metric",
+	} {
+		expr, err := promql.ParseExpr(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(faults(expr, "", have), "; "); got != want {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
 	}
-	var out []string
+	expr, err := promql.ParseExpr(`sum by (verdict) (assay_webhook_reviews_total)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(faults(expr, "{{verdict}} {{ $labels.resource }} {{ $value }}", have), "; "); got != "its text shows the label resource, which the result does not have" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// shown finds the labels in a text: {{label}} in a legend, $labels.label in an annotation.
+var shown = regexp.MustCompile(`\{\{(\w+)\}\}|\$labels\.(\w+)`)
+
+// faults says what is wrong with a query, and with the text that shows its result.
+func faults(expr promql.Expr, text string, have map[string][]string) (out []string) {
+	known := map[string]bool{} // the labels of all metrics in it
 	for _, selector := range promql.ExtractSelectors(expr) {
+		metric := ""
 		for _, matcher := range selector {
 			if matcher.Name == labels.MetricName {
-				out = append(out, matcher.Value)
+				metric = matcher.Value
+			}
+		}
+		names, ok := labelsOf(metric, have)
+		if !ok {
+			out = append(out, "no program has "+metric)
+			continue
+		}
+		for _, name := range names {
+			known[name] = true
+		}
+		for _, matcher := range selector {
+			if matcher.Name != labels.MetricName && !slices.Contains(names, matcher.Name) {
+				out = append(out, fmt.Sprintf("%s has no label %s", metric, matcher.Name))
 			}
 		}
 	}
-	if len(out) == 0 {
-		t.Errorf("%s reads no metric", name)
+	if len(known) == 0 && len(out) == 0 {
+		return []string{"it reads no metric"}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	promql.Inspect(expr, func(node promql.Node, _ []promql.Node) error {
+		var by []string
+		switch n := node.(type) {
+		case *promql.AggregateExpr:
+			by = n.Grouping
+		case *promql.BinaryExpr:
+			if n.VectorMatching != nil {
+				by = append(slices.Clone(n.VectorMatching.MatchingLabels), n.VectorMatching.Include...)
+			}
+		}
+		for _, name := range by {
+			if !known[name] {
+				out = append(out, "no metric in it has the label "+name)
+			}
+		}
+		return nil
+	})
+	for _, match := range shown.FindAllStringSubmatch(text, -1) {
+		if name := match[1] + match[2]; !known[name] || dropped(expr, name) {
+			out = append(out, fmt.Sprintf("its text shows the label %s, which the result does not have", name))
+		}
 	}
 	return out
 }
 
-// standard are metrics of Prometheus' own library, by which the manager's registry describes its process.
-var standard = []string{"process_resident_memory_bytes"}
-
-// metrics returns the names of metrics in the text of the programs.
-func metrics(t *testing.T) map[string]bool {
-	t.Helper()
-	word := regexp.MustCompile(`\b(nfd|assay)_[a-z0-9_]+\b`)
-	have := map[string]bool{}
-	for _, name := range standard {
-		have[name] = true
+// dropped reports whether an aggregation at the top of a query drops a label.
+func dropped(expr promql.Expr, name string) bool {
+	switch e := expr.(type) {
+	case *promql.AggregateExpr:
+		return slices.Contains(e.Grouping, name) == e.Without
+	case *promql.BinaryExpr:
+		return dropped(e.LHS, name)
+	case *promql.ParenExpr:
+		return dropped(e.Expr, name)
+	case *promql.Call:
+		return len(e.Args) > 0 && dropped(e.Args[len(e.Args)-1], name)
 	}
+	return false
+}
+
+// scraped are the labels that Prometheus adds to what it scrapes by a PodMonitor or ServiceMonitor.
+var scraped = []string{"namespace", "pod", "container", "job", "instance"}
+
+// labelsOf returns the labels of a series of a metric.
+func labelsOf(series string, have map[string][]string) (names []string, ok bool) {
+	names, ok = have[series]
+	if !ok {
+		base, isBucket := strings.CutSuffix(series, "_bucket")
+		base = strings.TrimSuffix(strings.TrimSuffix(base, "_count"), "_sum")
+		if names, ok = have[base]; ok && isBucket {
+			names = append(slices.Clone(names), "le")
+		}
+	}
+	return append(slices.Clone(names), scraped...), ok
+}
+
+// foreign are metrics of others, with their labels: of Prometheus' own library, by which the manager's registry describes its
+// process, and of the API server (staging/src/k8s.io/apiserver/pkg/admission/metrics).
+var foreign = map[string][]string{
+	"process_resident_memory_bytes":               nil,
+	"apiserver_admission_webhook_fail_open_count": {"name", "type"},
+	"apiserver_admission_webhook_rejection_count": {"name", "type", "operation", "error_type", "rejection_code"},
+}
+
+var (
+	metricName = regexp.MustCompile(`\b(?:nfd|assay)_[a-z0-9_]+\b`)
+	// written is a metric that a program writes as text, with its first label: the worker has no library for metrics.
+	written = regexp.MustCompile(`^((?:nfd|assay)_[a-z0-9_]+)\{(\w+)=`)
+)
+
+// metrics returns the metrics in the text of the programs, with their labels.
+func metrics(t *testing.T) map[string][]string {
+	t.Helper()
+	have := maps.Clone(foreign)
 	for _, dir := range []string{"cmd", "controller", "webhook", "extender", "discovery", "internal"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -123,10 +235,17 @@ func metrics(t *testing.T) map[string]bool {
 				return err
 			}
 			ast.Inspect(file, func(node ast.Node) bool {
-				if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-					text, _ := strconv.Unquote(literal.Value)
-					for _, name := range word.FindAllString(text, -1) {
-						have[name] = true
+				switch n := node.(type) {
+				case *ast.BasicLit:
+					for _, name := range metricName.FindAllString(text(n), -1) {
+						have[name] = have[name] // without labels, as far as this literal says
+					}
+					if m := written.FindStringSubmatch(text(n)); m != nil {
+						have[m[1]] = append(have[m[1]], m[2])
+					}
+				case *ast.CallExpr:
+					if name, names := declared(n); name != "" {
+						have[name] = names
 					}
 				}
 				return true
@@ -138,4 +257,43 @@ func metrics(t *testing.T) map[string]bool {
 		}
 	}
 	return have
+}
+
+// text is the value of a string literal, or empty.
+func text(e ast.Expr) string {
+	if literal, ok := e.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+		value, _ := strconv.Unquote(literal.Value)
+		return value
+	}
+	return ""
+}
+
+// declared returns the metric that a call makes, with its labels: prometheus.NewCounterVec(Opts{Name: …}, []string{…}) and its like,
+// or prometheus.NewDesc(name, help, []string{…}, nil).
+func declared(call *ast.CallExpr) (name string, names []string) {
+	function, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || len(call.Args) < 2 {
+		return "", nil
+	}
+	list := call.Args[1]
+	switch {
+	case function.Sel.Name == "NewDesc" && len(call.Args) > 2:
+		name, list = text(call.Args[0]), call.Args[2]
+	case strings.HasPrefix(function.Sel.Name, "New") && strings.HasSuffix(function.Sel.Name, "Vec"):
+		options, ok := call.Args[0].(*ast.CompositeLit)
+		if !ok {
+			return "", nil
+		}
+		for _, element := range options.Elts {
+			if pair, ok := element.(*ast.KeyValueExpr); ok && fmt.Sprint(pair.Key) == "Name" {
+				name = text(pair.Value)
+			}
+		}
+	}
+	if literal, ok := list.(*ast.CompositeLit); ok {
+		for _, element := range literal.Elts {
+			names = append(names, text(element))
+		}
+	}
+	return name, names
 }
