@@ -77,8 +77,9 @@ func (v *verdict) aboutMatches(p Preview, object *nfdv1alpha1.NodeFeatureRule) {
 	for i := range object.Spec.Rules {
 		rule := &object.Spec.Rules[i]
 		n := p.Matched[v.place(i)]
-		if n == p.Nodes && p.All > 1 && taints(rule) {
-			v.warn(fmt.Sprintf("spec.rules[%d].taints", i), lint.RankDangerous, "would taint all %s now", p.nodes())
+		path := fmt.Sprintf("spec.rules[%d].taints", i)
+		if n == p.Nodes && p.All > 1 && taints(rule) && !v.warned(path) { // a taint that is not written taints nothing
+			v.warn(path, lint.RankDangerous, "would taint all %s now", p.nodes())
 		}
 		if n == 0 {
 			none = append(none, fmt.Sprintf("%q", rule.Name))

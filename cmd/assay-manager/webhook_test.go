@@ -405,7 +405,7 @@ func TestDocumentation(t *testing.T) {
 		testkit.Node(t, k, name)
 		testkit.Create(t, k, published(name))
 	}
-	startWebhook(t, c)
+	startWebhook(t, c, "--enable-taints")
 	page, err := doctest.Read("../../docs/admission.md")
 	if err != nil {
 		t.Fatal(err)
