@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/spf13/cobra"
 
+	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -159,5 +161,5 @@ func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, e
 			node.Name = f.node
 		}
 	}
-	return rules.Gather{Namespace: f.Namespace, Keys: &opt.Keys, Interner: in}.Input(node, known, list), nil
+	return rules.Gather{Namespace: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace), Keys: &opt.Keys, Interner: in}.Input(node, known, list), nil
 }

@@ -64,8 +64,8 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")
 	cmd.Flags().BoolVar(&f.failOnWarnings, "fail-on-warnings", false, "exit with 1 if there are warnings")
 	cmd.Flags().BoolVar(&f.names, "ids", true, "look PCI and USB ids up in their databases")
-	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "ask the cluster as well: for bases that are there, and whether any node has the features")
-	f.connect.RegisterMost(cmd.Flags())
+	cmd.Flags().BoolVar(&f.cluster, "from-cluster", false, "read templates and published features from the cluster as well")
+	f.connect.Register(cmd.Flags())
 	f.register(cmd.Flags())
 	cmd.ValidArgsFunction = completeYAML
 	outputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")

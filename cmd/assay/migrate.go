@@ -32,7 +32,7 @@ and compares with what NFD has written. Give the flags that NFD's master runs wi
 
 Exit codes: 0 nothing would change; 1 something would; 2 it could not be found out.`,
 		Example: `  assay migrate check
-  assay migrate check --namespace node-feature-discovery --enable-taints=false`,
+  assay migrate check --assay-namespace node-feature-discovery --enable-taints=false`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd) },
 	}

@@ -54,7 +54,7 @@ Leases, which an extender may look at (--publisher-leases), it knows nothing.`,
 func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	namespace, name, ok := strings.Cut(name, "/")
 	if !ok {
-		namespace, name = f.ContextNamespace(), namespace
+		namespace, name = f.Namespace(), namespace
 	}
 	c, err := f.Connect()
 	if err != nil {

@@ -173,39 +173,3 @@ func TestPodsAreLookedForWhereKubectlDoes(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
-
-func TestDoctor(t *testing.T) {
-	api := fakeCluster()
-	api["/api/v1/nodes"] = list(fakeNode("a"), fakeNode("b"), fakeNode("c"), fakeNode("d"))
-	api[nfdAPI+"nodefeaturerules"] = list(object{
-		"metadata": object{"name": "broken", "generation": 1},
-		"status": object{"observedGeneration": 1, "conditions": []any{
-			object{"type": "Accepted", "status": "False", "message": "spec.rules[0]: no"},
-		}},
-	})
-	api[assayAPI+"nodefeatureschedulingpolicies"] = list(object{
-		"metadata": object{"name": "p", "generation": 1},
-		"status": object{"observedGeneration": 1, "conditions": []any{
-			object{"type": "Satisfiable", "status": "False", "message": "no node has it"},
-		}},
-	})
-	api["/api/v1/pods"] = list(
-		object{"metadata": object{"namespace": "x", "name": "waits"}, "spec": object{"schedulerName": "assay"}},
-		object{
-			"metadata": object{"namespace": "x", "name": "unheard", "labels": object{"assay.dev/feature-request": "r"}},
-			"spec":     object{"schedulerName": "default-scheduler"},
-		},
-	)
-	out, code := runCommand(t, fakeAPI(t, api), "doctor")
-	want := `BAD  1 of 4 nodes have no features: d. Does the worker run there? See kubectl -n assay-system get pods -o wide
-BAD  rule broken is refused: spec.rules[0]: no
-ok   0 rule objects evaluated
-BAD  there are policies, and no namespace is labelled assay.dev/scheduling=enabled: none applies to any pod
-BAD  NodeFeatureSchedulingPolicy p: no node has it
-BAD  waiting for the scheduler assay, which does not run: 1 pod, x/waits
-BAD  asking for features and waiting for the default scheduler: 1 pod, x/unheard. Unless the extender is attached to it (assay scheduler-config), nobody looks at what they ask for: set schedulerName: assay
-`
-	if diff := cmp.Diff(want, out); diff != "" || code != 1 {
-		t.Errorf("exit code %d (-want +got):\n%s", code, diff)
-	}
-}

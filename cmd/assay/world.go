@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -63,7 +64,7 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 		return nil, err
 	}
 	out := &world{
-		opt: opt, own: f.Namespace, interner: feed.Interner(),
+		opt: opt, own: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace), interner: feed.Interner(),
 		nodes: map[string]*corev1.Node{}, published: map[string][]manifest.Published{},
 		templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, below: f.defaultTemplate,
 	}
@@ -77,6 +78,9 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 		return nil, err
 	}
 	out.kept = c
+	if w.rules || w.features {
+		out.own = f.Installation(ctx, c)
+	}
 	return out, out.readCluster(ctx, c, w)
 }
 

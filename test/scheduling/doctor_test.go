@@ -5,9 +5,11 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,19 +20,20 @@ import (
 
 // doctor: an installation that works is broken part by part, and mended.
 func (in *installation) doctor(t *testing.T) {
+	in.chart(t)
 	in.create(t, &assayv1alpha1.NodeFeatureRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "amx"},
 		Spec:       assayv1alpha1.NodeFeatureRequestSpec{Required: requirement("AMXBF16")},
 	})
 	early := newPod("default", "early", strict, requires("AMXBF16"))
 	in.create(t, early)
-	in.diagnosed(t, 1, "BAD  waiting for the scheduler assay, which does not run: 1 pod, default/early")
+	in.diagnosed(t, 1, "BAD  1 pod: default/early: waiting for the scheduler assay, which does not run")
 
 	in.runScheduler(t)
 	in.placed(t, early, "node-2")
 	in.diagnosed(t, 0,
-		"ok   3 nodes, all of which have features", "ok   NodeFeatureRequest ml/amx", "ok   the second scheduler runs",
-		"ok   no pod waits for a scheduler that does not look at its features")
+		"ok   3 of 3 Nodes have a ready worker and features", "ok   NodeFeatureRequest ml/amx is satisfiable", "ok   the second scheduler runs",
+		"ok   no pod waits for a scheduler that does not check its features")
 
 	// The scheduler asks nobody.
 	if err := in.Terminate(t.Context(), "extender"); err != nil {
@@ -38,23 +41,17 @@ func (in *installation) doctor(t *testing.T) {
 	}
 	unasked := newPod("default", "unasked", strict, requires("AMXBF16"))
 	in.create(t, unasked)
-	in.diagnosed(t, 1, "BAD  waiting because the scheduler fails: 1 pod, default/unasked. It says: ", "connection refused")
+	in.diagnosed(t, 1, "BAD  1 pod: default/unasked: waiting because the scheduler fails: ", "connection refused")
 	in.runExtender(t)
 	in.placed(t, unasked, "node-2")
 	in.diagnosed(t, 0)
 
 	// A pod of the installation crashes; there is no kubelet here to say so.
-	crashing := newPod(ownNamespace, "assay-scheduler-0", "none")
-	crashing.Labels = map[string]string{"app.kubernetes.io/name": "assay"}
-	in.create(t, crashing)
-	crashing.Status.ContainerStatuses = []corev1.ContainerStatus{{
+	crashing := in.ownPod(t, "assay-controller-1", "controller", "node-1", corev1.ContainerStatus{
 		Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
-	}}
-	if err := in.api.Status().Update(t.Context(), crashing); err != nil {
-		t.Fatal(err)
-	}
-	in.diagnosed(t, 1, "BAD  pod assay-scheduler-0 is not ready: container c waits: CrashLoopBackOff. "+
-		"See kubectl -n assay-system logs assay-scheduler-0 -c c")
+	})
+	in.diagnosed(t, 1, "BAD  pod assay-system/assay-controller-1 is not ready: container c is waiting: CrashLoopBackOff",
+		"kubectl -n assay-system logs assay-controller-1 -c c")
 	if err := in.api.Delete(t.Context(), crashing, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +62,57 @@ func (in *installation) doctor(t *testing.T) {
 	}
 	in.create(t, newPod("default", "late", strict, requires("AMXBF16")))
 	in.create(t, newPod("default", "unheard", "", requires("AMXBF16")))
-	in.diagnosed(t, 1, "BAD  waiting for the scheduler assay, which does not run: 1 pod, default/late",
-		"BAD  asking for features and waiting for the default scheduler: 1 pod, default/unheard.")
+	in.diagnosed(t, 1, "BAD  1 pod: default/late: waiting for the scheduler assay, which does not run",
+		"BAD  1 pod: default/unheard: requiring features and waiting for the default scheduler")
+}
+
+// chart creates the workloads of the chart, whose processes the test runs.
+func (in *installation) chart(t *testing.T) {
+	t.Helper()
+	host, err := os.Hostname() // the name of the pod in the holder of a Lease
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := corev1.ContainerStatus{Name: "c", Ready: true}
+	meta := func(part string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: ownNamespace, Name: "assay-" + part, Labels: map[string]string{
+			"app.kubernetes.io/part-of": "assay", "app.kubernetes.io/component": part,
+		}}
+	}
+	selector := func(part string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/component": part}}
+	}
+	template := func(part string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: selector(part).MatchLabels}, Spec: newPod("", "", "").Spec,
+		}
+	}
+	for part, pod := range map[string]string{"controller": host, "webhook": "assay-webhook-0"} {
+		d := &appsv1.Deployment{ObjectMeta: meta(part), Spec: appsv1.DeploymentSpec{Selector: selector(part), Template: template(part)}}
+		in.create(t, d)
+		d.Status.Replicas, d.Status.ReadyReplicas = 1, 1
+		if err := in.api.Status().Update(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		in.ownPod(t, pod, part, "node-1", ready)
+	}
+	in.create(t, &appsv1.DaemonSet{ObjectMeta: meta("worker"), Spec: appsv1.DaemonSetSpec{Selector: selector("worker"), Template: template("worker")}})
+	for _, node := range []string{"node-1", "node-2", "node-3"} {
+		in.ownPod(t, "assay-worker-"+node, "worker", node, ready)
+	}
+}
+
+// ownPod creates a pod of a part of Assay; there is no kubelet that would report its status.
+func (in *installation) ownPod(t *testing.T, name, part, node string, status corev1.ContainerStatus) *corev1.Pod {
+	t.Helper()
+	p := newPod(ownNamespace, name, "none")
+	p.Labels, p.Spec.NodeName = map[string]string{"app.kubernetes.io/component": part}, node
+	in.create(t, p)
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	if err := in.api.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // diagnosed waits until assay doctor says all that, and ends with that code.

@@ -66,7 +66,8 @@ func install(t *testing.T) *installation {
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "system:kube-scheduler"}},
 	})
 	health := testkit.FreeAddress(t)
-	in.manager(t, "controller", "http://"+health+"/readyz", "--feature-gates=FeatureScheduling=true", "--port="+testkit.Port(health), "--metrics-port=0")
+	in.manager(t, "controller", "http://"+health+"/readyz", "--enable-leader-election", "--feature-gates=FeatureScheduling=true",
+		"--port="+testkit.Port(health), "--metrics-port=0")
 	in.runExtender(t)
 	health = testkit.FreeAddress(t)
 	serve := testkit.FreeAddress(t)

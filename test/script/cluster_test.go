@@ -5,7 +5,6 @@ package script_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -67,11 +66,7 @@ func TestClusterStories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "assay"), "../../cmd/assay")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	bin := filepath.Dir(buildAssay(t))
 	testscript.Run(t, testscript.Params{
 		Dir: "cluster", RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {

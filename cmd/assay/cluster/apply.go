@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -31,19 +30,14 @@ func (c *Client) ApplyRule(ctx context.Context, name string, yaml []byte, option
 		query.Set("dryRun", "All")
 	}
 	path := nfdPath("nodefeaturerules") + "/" + url.PathEscape(name)
-	resp, err := c.send(ctx, http.MethodPatch, path, query, "application/apply-patch+yaml", yaml)
+	code, body, err := c.send(ctx, http.MethodPatch, path, query, "application/apply-patch+yaml", yaml)
 	if err != nil {
-		return c.unreachable(ctx, err)
+		return err
 	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return c.unreachable(ctx, err)
-	}
-	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusCreated {
+	if code == http.StatusOK || code == http.StatusCreated {
 		return nil
 	}
-	err = refused(resp.StatusCode, body, path)
+	err = refused(code, body, path)
 	if IsNotFound(err) {
 		return fmt.Errorf("the cluster does not have the kind NodeFeatureRule; install Assay first: %w", err)
 	}

@@ -2,12 +2,12 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -28,7 +28,8 @@ const (
 // Flags are kubectl's flags for choosing a cluster.
 type Flags struct {
 	Kubeconfig string
-	Namespace  string
+	// AssayNamespace is that of Assay's own objects; empty: it is found in the cluster.
+	AssayNamespace string
 
 	overrides clientcmd.ConfigOverrides
 	timeout   string
@@ -36,17 +37,13 @@ type Flags struct {
 
 // Register adds the flags under kubectl's names.
 func (f *Flags) Register(flags *pflag.FlagSet) {
-	f.RegisterMost(flags)
-	flags.StringVar(&f.overrides.Context.Cluster, "cluster", "", "cluster of the kubeconfig")
-}
-
-// RegisterMost adds all flags but --cluster, which means something else where a cluster is an option.
-func (f *Flags) RegisterMost(flags *pflag.FlagSet) {
 	o := &f.overrides
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; $KUBECONFIG and ~/.kube/config by default")
 	flags.StringVar(&o.CurrentContext, "context", "", "context of the kubeconfig")
 	flags.StringVar(&o.Context.AuthInfo, "user", "", "user of the kubeconfig")
-	flags.StringVarP(&f.Namespace, "namespace", "n", "assay-system", "namespace of Assay's own objects")
+	flags.StringVar(&o.Context.Cluster, "cluster", "", "cluster of the kubeconfig")
+	flags.StringVarP(&o.Context.Namespace, "namespace", "n", "", "namespace of the object; that of the context by default")
+	flags.StringVar(&f.AssayNamespace, "assay-namespace", "", "namespace that Assay is installed in; found by the label of its controller by default")
 	flags.StringVarP(&o.ClusterInfo.Server, "server", "s", "", "address of the API server")
 	flags.StringVar(&o.AuthInfo.Token, "token", "", "bearer token")
 	flags.StringVar(&o.AuthInfo.Impersonate, "as", "", "user to impersonate")
@@ -64,13 +61,37 @@ func (f *Flags) kubeconfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides)
 }
 
-// ContextNamespace is the namespace in which kubectl looks for what is named without one: that of the context, or "default".
-func (f *Flags) ContextNamespace() string {
+// Namespace returns the namespace of an object that is named without one, as in kubectl: --namespace, that of the context, or
+// "default".
+func (f *Flags) Namespace() string {
 	namespace, _, err := f.kubeconfig().Namespace()
 	if err != nil {
 		return metav1.NamespaceDefault // Connect says what is wrong
 	}
 	return namespace
+}
+
+// DefaultNamespace is the namespace that the documentation installs Assay in.
+const DefaultNamespace = "assay-system"
+
+// Installation returns the namespace that Assay is installed in: --assay-namespace, or that of the only controller in the
+// cluster. Without one, or without the right to list Deployments, it is the default.
+func (f *Flags) Installation(ctx context.Context, c *Client) string {
+	if f.AssayNamespace != "" {
+		return f.AssayNamespace
+	}
+	found := ""
+	list, err := c.Deployments(ctx, "", "app.kubernetes.io/part-of=assay,app.kubernetes.io/component=controller")
+	for i := range list {
+		if found != "" && found != list[i].Namespace {
+			return DefaultNamespace
+		}
+		found = list[i].Namespace
+	}
+	if err != nil || found == "" {
+		return DefaultNamespace
+	}
+	return found
 }
 
 // Connect returns a client. It does not talk to the API server yet.
@@ -111,27 +132,8 @@ type Client struct {
 	base  *url.URL
 	http  *http.Client
 	agent string
+	date  atomic.Int64 // of the last answer, by the API server's clock
 }
 
 // Server is the address of the API server.
 func (c *Client) Server() string { return c.base.String() }
-
-func (c *Client) request(ctx context.Context, path string, query url.Values) (*http.Response, error) {
-	return c.send(ctx, http.MethodGet, path, query, "", nil)
-}
-
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string, body []byte) (*http.Response, error) {
-	u := *c.base
-	u.Path = joinPath(u.Path, path)
-	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", c.agent)
-	return c.http.Do(req)
-}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,12 +93,16 @@ func (c *Client) Names(ctx context.Context, resource string) ([]string, error) {
 	if resource == "nodes" {
 		path = "/api/v1/nodes"
 	}
-	items, err := list[metav1.PartialObjectMetadata](ctx, c, path, nil)
+	items, err := c.metadata(ctx, path)
 	out := make([]string, len(items))
 	for i := range items {
 		out[i] = items[i].Name
 	}
 	return out, err
+}
+
+func (c *Client) metadata(ctx context.Context, path string) ([]metav1.PartialObjectMetadata, error) {
+	return list[metav1.PartialObjectMetadata](ctx, c, path, nil)
 }
 
 func nfdPath(resource string) string {
@@ -142,21 +148,55 @@ func kind(path string) string { return path[strings.LastIndexByte(path, '/')+1:]
 func joinPath(base, path string) string { return strings.TrimSuffix(base, "/") + path }
 
 func (c *Client) read(ctx context.Context, path string, query url.Values, out any) error {
-	resp, err := c.request(ctx, path, query)
-	if err != nil {
-		return c.unreachable(ctx, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	code, body, err := c.send(ctx, http.MethodGet, path, query, "", nil)
 	switch {
 	case err != nil:
-		return c.unreachable(ctx, err)
-	case len(body) > maxBody:
-		return fmt.Errorf("the API server's answer is larger than %d MiB", maxBody>>20)
-	case resp.StatusCode != http.StatusOK:
-		return refused(resp.StatusCode, body, path)
+		return err
+	case code != http.StatusOK:
+		return refused(code, body, path)
 	}
 	return json.Unmarshal(body, out)
+}
+
+// send sends a request and returns the status code and the body of the response.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string, content []byte) (int, []byte, error) {
+	u := *c.base
+	u.Path = joinPath(u.Path, path)
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(content))
+	if err != nil {
+		return 0, nil, err
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", c.agent)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, nil, c.unreachable(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		c.date.Store(date.Unix())
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if err != nil {
+		return 0, nil, c.unreachable(ctx, err)
+	}
+	if len(body) > maxBody {
+		return 0, nil, fmt.Errorf("the API server's answer is larger than %d MiB", maxBody>>20)
+	}
+	return resp.StatusCode, body, nil
+}
+
+// Now returns the time of the API server's last answer, by its own clock, to which Leases are compared. Before the first
+// answer it is the local time.
+func (c *Client) Now() time.Time {
+	if seconds := c.date.Load(); seconds != 0 {
+		return time.Unix(seconds, 0)
+	}
+	return time.Now()
 }
 
 // refused says in words what the API server answered.

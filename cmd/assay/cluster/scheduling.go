@@ -6,10 +6,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
 func assayPath(resource string) string {
@@ -57,15 +55,4 @@ func (c *Client) Policies(ctx context.Context) ([]assayv1alpha1.NodeFeatureSched
 // Leases returns the Leases of a namespace.
 func (c *Client) Leases(ctx context.Context, namespace string) ([]coordinationv1.Lease, error) {
 	return list[coordinationv1.Lease](ctx, c, "/apis/coordination.k8s.io/v1/namespaces/"+url.PathEscape(namespace)+"/leases", nil)
-}
-
-// NodesWithFeatures returns the names of the nodes that features are published of, without reading the features.
-func (c *Client) NodesWithFeatures(ctx context.Context) (map[string]bool, error) {
-	query := url.Values{"labelSelector": {nfdv1alpha1.NodeNameLabel}}
-	items, err := list[metav1.PartialObjectMetadata](ctx, c, nfdPath("nodefeatures"), query)
-	out := map[string]bool{}
-	for i := range items {
-		out[items[i].Labels[nfdv1alpha1.NodeNameLabel]] = true
-	}
-	return out, err
 }

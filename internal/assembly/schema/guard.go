@@ -15,10 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly/schema/fields"
 )
 
 // Definition is the name of the CustomResourceDefinition that is looked at.
@@ -73,59 +71,5 @@ func (g *Guard) Missing() []string {
 // Kind is the kind of definitions.
 var Kind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
-// compare returns the fields of our own definition that a served one lacks.
-func compare(served map[string]any) ([]string, error) {
-	own, err := ours()
-	if err != nil {
-		return nil, err
-	}
-	return lacking("spec", own, specOf(served)), nil
-}
-
-// ours is the schema of the spec in our own definition.
-var ours = sync.OnceValues(func() (map[string]any, error) {
-	var crd map[string]any
-	if err := yaml.Unmarshal(crds.All()["nfd.k8s-sigs.io_nodefeaturerules.yaml"], &crd); err != nil {
-		return nil, err
-	}
-	return specOf(crd), nil
-})
-
-// specOf finds the schema of the spec in a definition; nil if there is none.
-func specOf(crd map[string]any) map[string]any {
-	versions, _, _ := unstructured.NestedSlice(crd, "spec", "versions")
-	for _, v := range versions {
-		version, _ := v.(map[string]any)
-		if version["name"] != nfdv1alpha1.GroupVersion.Version {
-			continue
-		}
-		out, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "spec")
-		return out
-	}
-	return nil
-}
-
-// lacking returns the fields under path that the one schema has and the other drops, sorted. Of a field that is dropped,
-// those below it are not named.
-func lacking(path string, own, served map[string]any) (out []string) {
-	if served["x-kubernetes-preserve-unknown-fields"] == true {
-		return nil
-	}
-	if items, ok := own["items"].(map[string]any); ok {
-		theirs, _ := served["items"].(map[string]any)
-		return lacking(path+"[]", items, theirs)
-	}
-	fields, _ := own["properties"].(map[string]any)
-	theirs, _ := served["properties"].(map[string]any)
-	for name, field := range fields {
-		at := path + "." + name
-		if sub, ok := theirs[name].(map[string]any); ok {
-			mine, _ := field.(map[string]any)
-			out = append(out, lacking(at, mine, sub)...)
-			continue
-		}
-		out = append(out, at)
-	}
-	slices.Sort(out)
-	return out
-}
+// compare returns the fields of the spec of our own definition that a served one lacks.
+func compare(served map[string]any) ([]string, error) { return fields.Missing(Definition, served, "spec") }

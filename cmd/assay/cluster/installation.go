@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// within returns the path of a resource in a namespace, or in all with an empty one.
+func within(api, namespace, resource string) string {
+	if namespace != "" {
+		api += "/namespaces/" + url.PathEscape(namespace)
+	}
+	return api + "/" + resource
+}
+
+func selecting(selector string) url.Values { return url.Values{"labelSelector": {selector}} }
+
+// Deployments returns the Deployments that a label selector selects, of all namespaces with an empty one.
+func (c *Client) Deployments(ctx context.Context, namespace, selector string) ([]appsv1.Deployment, error) {
+	return list[appsv1.Deployment](ctx, c, within("/apis/apps/v1", namespace, "deployments"), selecting(selector))
+}
+
+// DaemonSets returns the DaemonSets that a label selector selects, of all namespaces with an empty one.
+func (c *Client) DaemonSets(ctx context.Context, namespace, selector string) ([]appsv1.DaemonSet, error) {
+	return list[appsv1.DaemonSet](ctx, c, within("/apis/apps/v1", namespace, "daemonsets"), selecting(selector))
+}
+
+// ValidatingWebhooks returns all ValidatingWebhookConfigurations.
+func (c *Client) ValidatingWebhooks(ctx context.Context) ([]admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	const path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+	return list[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, c, path, nil)
+}
+
+// Definition returns a CustomResourceDefinition.
+func (c *Client) Definition(ctx context.Context, name string) (map[string]any, error) {
+	out, err := get[map[string]any](ctx, c, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)
+	return *out, err
+}
+
+// FeatureObjects returns the metadata of all NodeFeatures that name a node.
+func (c *Client) FeatureObjects(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	return c.metadata(ctx, nfdPath("nodefeatures"))
+}
+
+// AllPodsOf returns the Pods of a namespace that a selector of a workload selects.
+func (c *Client) AllPodsOf(ctx context.Context, namespace string, selector *metav1.LabelSelector) ([]corev1.Pod, error) {
+	return c.PodsOf(ctx, namespace, metav1.FormatLabelSelector(selector))
+}
+
+// Refusal is the answer of the API server to a request that it did not accept.
+type Refusal struct {
+	Code    int
+	Message string
+}
+
+// DryRunRule sends a NodeFeatureRule as a dry run: admission reviews it, and it is not stored. It returns nil if the rule
+// would be stored. The error is about the connection.
+func (c *Client) DryRunRule(ctx context.Context, rule any) (*Refusal, error) {
+	data, err := json.Marshal(rule)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"dryRun": {metav1.DryRunAll}, "fieldManager": {"assay-doctor"}}
+	code, body, err := c.send(ctx, http.MethodPost, nfdPath("nodefeaturerules"), query, "application/json", data)
+	if err != nil || code < http.StatusMultipleChoices {
+		return nil, err
+	}
+	var status metav1.Status
+	if json.Unmarshal(body, &status) != nil || status.Message == "" {
+		status.Message = strings.TrimSpace(string(body))
+	}
+	return &Refusal{Code: code, Message: status.Message}, nil
+}

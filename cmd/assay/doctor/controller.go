@@ -1,0 +1,80 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// controllerLease is the Lease of the controller that writes Nodes; it is NFD's, so that the two never write together.
+	controllerLease = "nfd-master.nfd.kubernetes.io"
+	// missedRenewals is how many lease durations may pass before a holder counts as dead: another replica takes over after one.
+	missedRenewals = 2
+	// defaultLease is the duration of a Lease that does not say so.
+	defaultLease = 15 * time.Second
+)
+
+// controller checks that some replica of each controller holds its Lease and renews it.
+func (e *examination) controller(ctx context.Context) error {
+	for _, d := range e.part("controller") {
+		leases, err := e.c.Leases(ctx, d.Namespace)
+		if err != nil {
+			return err
+		}
+		pods, err := e.c.AllPodsOf(ctx, d.Namespace, d.Spec.Selector)
+		if err != nil {
+			return err
+		}
+		own := map[string]bool{}
+		for i := range pods {
+			own[pods[i].Name] = true
+		}
+		e.lease(d, find(leases, controllerLease), own)
+	}
+	return nil
+}
+
+func (e *examination) lease(d *appsv1.Deployment, l *coordinationv1.Lease, own map[string]bool) {
+	const check = "lease"
+	logs := fmt.Sprintf("kubectl -n %s logs deployment/%s", d.Namespace, d.Name)
+	name := "Lease " + d.Namespace + "/" + controllerLease
+	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
+		if d.Status.ReadyReplicas > 0 { // otherwise the Deployment says it all
+			e.report(check, Error, fmt.Sprintf("no replica of the controller holds %s: no Node is labeled", name), logs)
+		}
+		return
+	}
+	holder, life := *l.Spec.HolderIdentity, defaultLease
+	if seconds := ptr.Deref(l.Spec.LeaseDurationSeconds, 0); seconds > 0 {
+		life = time.Duration(seconds) * time.Second
+	}
+	pod, _, _ := strings.Cut(holder, "_")
+	age := time.Duration(0)
+	if l.Spec.RenewTime != nil {
+		age = e.c.Now().Sub(l.Spec.RenewTime.Time)
+	}
+	switch {
+	case l.Spec.RenewTime == nil || age > missedRenewals*life:
+		e.report(check, Error, fmt.Sprintf("%s is held by %s, which has not renewed it for %s: the holder is dead and no Node is labeled", name, pod, ago(age)), logs)
+	case !own[pod]:
+		e.report(check, Error, fmt.Sprintf("%s is held by %s, which is not a pod of Deployment %s: the controller waits for it", name, pod, d.Name),
+			"Stop the other controller, for example NFD's master")
+	default:
+		e.ok(check, "%s is held by %s, renewed %s ago", name, pod, ago(max(age, 0)))
+	}
+}
+
+func find(leases []coordinationv1.Lease, name string) *coordinationv1.Lease {
+	for i := range leases {
+		if leases[i].Name == name {
+			return &leases[i]
+		}
+	}
+	return nil
+}

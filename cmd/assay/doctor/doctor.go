@@ -1,0 +1,256 @@
+// Package doctor checks an installation of Assay.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/cmd/assay/cluster"
+)
+
+// Level is how much a finding matters.
+type Level string
+
+// The levels.
+const (
+	OK      Level = "ok"
+	Warning Level = "warning" // works, but not as somebody asked for
+	Error   Level = "error"   // does not work
+)
+
+// Finding is the result of a check.
+type Finding struct {
+	// Check is what was checked: installation, definitions, controller, worker, webhook, rules, scheduling …
+	Check   string `json:"check"`
+	Level   Level  `json:"level"`
+	Message string `json:"message"`
+	// Fix is what to do about it.
+	Fix string `json:"fix,omitempty"`
+}
+
+// partOf is the label of everything that the chart installs, whatever the release and the chart are called.
+const partOf = "app.kubernetes.io/part-of=assay"
+
+// component is the label of the part that a workload belongs to.
+const component = "app.kubernetes.io/component"
+
+// maxListed is how many objects a finding names.
+const maxListed = 5
+
+// examination is one run of the checks.
+type examination struct {
+	c         *cluster.Client
+	namespace string // of the installation; empty: all are searched
+	found     []Finding
+
+	deployments []appsv1.Deployment
+	daemonSets  []appsv1.DaemonSet
+}
+
+// Examine runs all checks and returns what they found. It changes nothing. An empty namespace searches all of them for
+// installations. The error says why the cluster could not be examined at all.
+func Examine(ctx context.Context, c *cluster.Client, namespace string) ([]Finding, error) {
+	e := &examination{c: c, namespace: namespace}
+	if err := e.installation(ctx); err != nil {
+		return nil, err
+	}
+	e.definitions(ctx)
+	if len(e.deployments)+len(e.daemonSets) == 0 {
+		return e.found, nil // the rest follows from that
+	}
+	for _, check := range []func(context.Context) error{
+		e.parts, e.controller, e.workers, e.webhook, e.rules, e.requests, e.policies, e.schedulers,
+	} {
+		if err := check(ctx); err != nil {
+			e.report("access", Warning, fmt.Sprintf("cannot check everything: %v", err), "")
+		}
+	}
+	return e.found, nil
+}
+
+func (e *examination) report(check string, level Level, message, fix string) {
+	e.found = append(e.found, Finding{Check: check, Level: level, Message: message, Fix: fix})
+}
+
+func (e *examination) ok(check, format string, args ...any) {
+	e.report(check, OK, fmt.Sprintf(format, args...), "")
+}
+
+// installation finds the workloads of Assay.
+func (e *examination) installation(ctx context.Context) error {
+	var err error
+	if e.deployments, err = e.c.Deployments(ctx, e.namespace, partOf); err != nil {
+		return err
+	}
+	if e.daemonSets, err = e.c.DaemonSets(ctx, e.namespace, partOf); err != nil {
+		return err
+	}
+	if len(e.deployments)+len(e.daemonSets) == 0 {
+		where := "any namespace"
+		if e.namespace != "" {
+			where = "namespace " + e.namespace
+		}
+		e.report("installation", Error, fmt.Sprintf("Assay is not installed: no Deployment or DaemonSet in %s has the label %s", where, partOf),
+			"Install the chart: helm install assay charts/assay --namespace assay-system --create-namespace")
+		return nil
+	}
+	if len(e.part("controller")) == 0 {
+		e.absent("controller", "Deployment")
+	}
+	if len(e.agents()) == 0 {
+		e.absent("worker", "DaemonSet")
+	}
+	return nil
+}
+
+func (e *examination) absent(part, kind string) {
+	e.report(part, Error, fmt.Sprintf("the %s is not installed: no %s has the labels %s,%s=%s", part, kind, partOf, component, part),
+		fmt.Sprintf("Upgrade the release with %s.enable=true", part))
+}
+
+// part returns the Deployments of a component.
+func (e *examination) part(name string) []*appsv1.Deployment {
+	var out []*appsv1.Deployment
+	for i := range e.deployments {
+		if e.deployments[i].Labels[component] == name {
+			out = append(out, &e.deployments[i])
+		}
+	}
+	return out
+}
+
+// agents returns the DaemonSets of workers.
+func (e *examination) agents() []*appsv1.DaemonSet {
+	var out []*appsv1.DaemonSet
+	for i := range e.daemonSets {
+		if e.daemonSets[i].Labels[component] == "worker" {
+			out = append(out, &e.daemonSets[i])
+		}
+	}
+	return out
+}
+
+// purpose is what stops when a part does not run.
+var purpose = map[string]string{
+	"controller": "no Node is labeled",
+	"webhook":    "errors in rules are accepted without a message",
+	"extender":   "the scheduler cannot check the features that pods require",
+	"scheduler":  "pods with schedulerName: assay are not placed",
+}
+
+// parts checks that each Deployment has the replicas that it should have.
+func (e *examination) parts(ctx context.Context) error {
+	for i := range e.deployments {
+		if err := e.deployment(ctx, &e.deployments[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *examination) deployment(ctx context.Context, d *appsv1.Deployment) error {
+	part, want := d.Labels[component], int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	name := fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name)
+	ready := d.Status.ReadyReplicas
+	switch {
+	case want == 0:
+		e.report(part, Error, consequence(name+" is scaled to 0 replicas", part),
+			fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name))
+	case ready < want:
+		text := fmt.Sprintf("%s has %d of %s ready", name, ready, plural(int(want), "replica"))
+		level := Warning
+		if ready == 0 {
+			level, text = Error, consequence(text, part)
+		}
+		e.report(part, level, text, fmt.Sprintf("kubectl -n %s describe deployment %s", d.Namespace, d.Name))
+	default:
+		e.ok(part, "%s has %s ready", name, plural(int(ready), "replica"))
+	}
+	pods, err := e.c.AllPodsOf(ctx, d.Namespace, d.Spec.Selector)
+	for i := range pods {
+		e.pod(part, &pods[i])
+	}
+	return err
+}
+
+func consequence(text, part string) string {
+	if what := purpose[part]; what != "" {
+		text += ": " + what
+	}
+	return text
+}
+
+// pod reports a pod that is not ready.
+func (e *examination) pod(part string, p *corev1.Pod) {
+	if !counts(p) {
+		return
+	}
+	if container, why := unready(p); why != "" {
+		e.report(part, Error, fmt.Sprintf("pod %s/%s is not ready: %s", p.Namespace, p.Name, why), logsOf(p, container))
+	}
+}
+
+// counts reports whether a pod is one that should run.
+func counts(p *corev1.Pod) bool {
+	return p.Status.Phase != corev1.PodSucceeded && p.DeletionTimestamp == nil
+}
+
+func logsOf(p *corev1.Pod, container string) string {
+	if container != "" {
+		container = " -c " + container
+	}
+	return fmt.Sprintf("kubectl -n %s logs %s%s", p.Namespace, p.Name, container)
+}
+
+// unready returns why a pod is not ready, and its container that is not.
+func unready(p *corev1.Pod) (container, why string) {
+	for _, c := range p.Status.ContainerStatuses {
+		switch {
+		case c.Ready:
+			continue
+		case c.State.Waiting != nil:
+			why = fmt.Sprintf("container %s is waiting: %s", c.Name, c.State.Waiting.Reason)
+		case c.State.Terminated != nil:
+			why = fmt.Sprintf("container %s has exited with code %d", c.Name, c.State.Terminated.ExitCode)
+		default:
+			why = fmt.Sprintf("container %s runs, and its readiness probe fails", c.Name)
+		}
+		return c.Name, why
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "", "it is not scheduled: " + c.Message
+		}
+	}
+	if len(p.Status.ContainerStatuses) == 0 {
+		return "", "its containers have not started"
+	}
+	return "", ""
+}
+
+// ago is the time since an event in words.
+func ago(d time.Duration) string { return d.Round(time.Second).String() }
+
+// some names the first of a list.
+func some(list []string) string {
+	text := strings.Join(list[:min(len(list), maxListed)], ", ")
+	if more := len(list) - maxListed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

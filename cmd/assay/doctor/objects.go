@@ -1,0 +1,114 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// The conditions of objects of rules that say that something is wrong, by name, with what to report.
+var (
+	badIfFalse = []struct{ condition, text string }{
+		{nfdv1alpha1.ConditionAccepted, "is rejected"},
+		{nfdv1alpha1.ConditionResolved, "refers to something that is missing"},
+		{nfdv1alpha1.ConditionHealthy, "fails on some Nodes"},
+		{assayv1alpha1.ConditionSatisfiable, "is not satisfiable"},
+	}
+	warnIfTrue = []struct{ condition, text, fix string }{
+		{nfdv1alpha1.ConditionConflicted, "conflicts with another rule", "Give one of them a higher priority, or another key"},
+		{conditionWithheld, "has outputs that a setting withholds", "Change the setting of the controller, or take the outputs out of the rule"},
+	}
+)
+
+// conditionWithheld says that a setting of the controller, such as disabled taints, keeps outputs from being written.
+const conditionWithheld = "Withheld"
+
+// object reports what the conditions of an object say. It reports whether nothing is wrong.
+func (e *examination) object(check, what string, generation, observed int64, conditions []metav1.Condition) bool {
+	if len(conditions) == 0 || observed != generation {
+		e.report(check, Error, fmt.Sprintf("%s: the controller has not evaluated it", what), "")
+		return false
+	}
+	for _, bad := range badIfFalse {
+		if c := meta.FindStatusCondition(conditions, bad.condition); c != nil && c.Status == metav1.ConditionFalse {
+			e.report(check, Error, fmt.Sprintf("%s %s: %s", what, bad.text, c.Message), "")
+			return false
+		}
+	}
+	fine := true
+	for _, warn := range warnIfTrue {
+		if c := meta.FindStatusCondition(conditions, warn.condition); c != nil && c.Status == metav1.ConditionTrue {
+			e.report(check, Warning, fmt.Sprintf("%s %s: %s: %s", what, warn.text, c.Reason, c.Message), warn.fix)
+			fine = false
+		}
+	}
+	return fine
+}
+
+func (e *examination) rules(ctx context.Context) error {
+	list, err := e.c.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	fine := 0
+	for i := range list {
+		r := &list[i]
+		if e.object("rules", "NodeFeatureRule "+r.Name, r.Generation, r.Status.ObservedGeneration, r.Status.Conditions) {
+			fine++
+		}
+	}
+	e.ok("rules", "%d of %s are evaluated", fine, plural(len(list), "NodeFeatureRule"))
+	return nil
+}
+
+func (e *examination) requests(ctx context.Context) error {
+	list, err := e.c.Requests(ctx)
+	for i := range list {
+		e.demand("NodeFeatureRequest "+list[i].Namespace+"/"+list[i].Name, list[i].Generation, &list[i].Status)
+	}
+	return err
+}
+
+func (e *examination) policies(ctx context.Context) error {
+	list, err := e.c.Policies(ctx)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	namespaces, err := e.c.Namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	labeled := 0
+	for i := range namespaces {
+		if namespaces[i].Labels[assayv1alpha1.SchedulingLabel] == assayv1alpha1.SchedulingLabelEnabled {
+			labeled++
+		}
+	}
+	if labeled == 0 {
+		label := assayv1alpha1.SchedulingLabel + "=" + assayv1alpha1.SchedulingLabelEnabled
+		e.report("scheduling", Error, fmt.Sprintf("no namespace has the label %s: the NodeFeatureSchedulingPolicies apply to no pod", label),
+			fmt.Sprintf("kubectl label namespace NAME %s", label))
+	}
+	for i := range list {
+		e.demand("NodeFeatureSchedulingPolicy "+list[i].Name, list[i].Generation, &list[i].Status)
+	}
+	return nil
+}
+
+// demand reports what became of a request or policy.
+func (e *examination) demand(what string, generation int64, s *assayv1alpha1.RequestStatus) {
+	const check = "scheduling"
+	if len(s.Conditions) == 0 || s.ObservedGeneration != generation {
+		e.report(check, Error, what+": the controller has not evaluated it",
+			"Check that it runs with the feature gate FeatureScheduling (scheduling.enabled of the chart)")
+		return
+	}
+	if e.object(check, what, generation, s.ObservedGeneration, s.Conditions) {
+		e.ok(check, "%s is satisfiable", what)
+	}
+}

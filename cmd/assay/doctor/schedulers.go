@@ -1,0 +1,109 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules/request"
+)
+
+const (
+	// secondScheduler is the name of the second scheduler, schedulerLease that of its Lease.
+	secondScheduler = "assay"
+	schedulerLease  = "assay-scheduler"
+	// leaseLate is the age at which an unrenewed Lease means that its holder is gone; kube-scheduler renews within 10 s.
+	leaseLate = time.Minute
+)
+
+// schedulers checks pods that wait, by the scheduler that they wait for.
+func (e *examination) schedulers(ctx context.Context) error {
+	alive, err := e.secondScheduler(ctx)
+	if err != nil {
+		return err
+	}
+	pods, err := e.c.PendingPods(ctx)
+	if err != nil {
+		return err
+	}
+	var orphans, unheard, unasked []string
+	message := ""
+	for i := range pods {
+		p := &pods[i]
+		name := p.Namespace + "/" + p.Name
+		asks := request.Asks(p.Labels, p.Annotations)
+		switch {
+		case p.Spec.SchedulerName == secondScheduler && !alive:
+			orphans = append(orphans, name)
+		case failure(p) != "" && (p.Spec.SchedulerName == secondScheduler || asks):
+			unasked, message = append(unasked, name), failure(p)
+		case p.Spec.SchedulerName == corev1.DefaultSchedulerName && asks && !marked(p):
+			unheard = append(unheard, name)
+		}
+	}
+	const check = "scheduling"
+	if alive {
+		e.ok(check, "the second scheduler runs")
+	}
+	if len(orphans) > 0 {
+		e.report(check, Error, fmt.Sprintf("%s: %s: waiting for the scheduler %s, which does not run", plural(len(orphans), "pod"), some(orphans), secondScheduler),
+			"Upgrade the release with scheduler.enabled=true")
+	}
+	if len(unheard) > 0 {
+		e.report(check, Error, fmt.Sprintf("%s: %s: requiring features and waiting for the default scheduler, which does not check them unless the extender is "+
+			"attached to it", plural(len(unheard), "pod"), some(unheard)), "Set schedulerName: "+secondScheduler+", or see assay scheduler-config")
+	}
+	if len(unasked) > 0 {
+		e.report(check, Error, fmt.Sprintf("%s: %s: waiting because the scheduler fails: %s", plural(len(unasked), "pod"), some(unasked), message), "")
+	}
+	if len(orphans)+len(unheard)+len(unasked) == 0 {
+		e.ok(check, "no pod waits for a scheduler that does not check its features")
+	}
+	return nil
+}
+
+// secondScheduler reports whether the second scheduler holds its Lease in any namespace of the installation.
+func (e *examination) secondScheduler(ctx context.Context) (bool, error) {
+	namespaces := map[string]bool{}
+	for i := range e.deployments {
+		namespaces[e.deployments[i].Namespace] = true
+	}
+	for namespace := range namespaces {
+		leases, err := e.c.Leases(ctx, namespace)
+		if err != nil {
+			return false, err
+		}
+		// A scheduler that ends gives its Lease back: without a holder, and renewed just then.
+		if l := find(leases, schedulerLease); l != nil && ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil &&
+			e.c.Now().Sub(l.Spec.RenewTime.Time) < leaseLate {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// failure is the message of a scheduler that could not even try to place a pod; empty if it could.
+func failure(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonSchedulerError {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// marked reports whether admission has marked a pod for an extender of the default scheduler.
+func marked(p *corev1.Pod) bool {
+	for i := range p.Spec.Containers {
+		for _, mark := range []corev1.ResourceName{assayv1alpha1.MarkerResource, assayv1alpha1.PreferenceMarkerResource} {
+			if _, ok := p.Spec.Containers[i].Resources.Limits[mark]; ok {
+				return true
+			}
+		}
+	}
+	return false
+}

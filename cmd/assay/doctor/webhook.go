@@ -1,0 +1,186 @@
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+)
+
+// rulesHook is the name of the webhook that reviews rules, whatever the configuration that holds it is called.
+const rulesHook = "rules.assay.dev"
+
+// webhook checks that the API server calls the webhook.
+func (e *examination) webhook(ctx context.Context) error {
+	const check = "webhook"
+	configs, err := e.c.ValidatingWebhooks(ctx)
+	if err != nil {
+		return err
+	}
+	deployments := e.part("webhook")
+	config, hook := rulesWebhook(configs)
+	switch {
+	case hook == nil && len(deployments) == 0:
+		e.ok(check, "no webhook is installed: errors in rules are reported by conditions alone")
+		return nil
+	case hook == nil:
+		d := deployments[0]
+		e.report(check, Error, fmt.Sprintf("no ValidatingWebhookConfiguration has the webhook %s: the API server does not call Deployment %s/%s, "+
+			"and errors in rules are accepted without a message", rulesHook, d.Namespace, d.Name),
+			fmt.Sprintf("The webhook writes the configuration once it answers: kubectl -n %s logs deployment/%s", d.Namespace, d.Name))
+		return nil
+	}
+	trusted := e.authority(ctx, config, hook, deployments)
+	refusal, err := e.c.DryRunRule(ctx, invalidRule())
+	if err != nil {
+		return err
+	}
+	if trusted || refusal != nil && !denied(refusal) {
+		e.dryRun(config, refusal)
+	}
+	return nil
+}
+
+func rulesWebhook(configs []admissionregistrationv1.ValidatingWebhookConfiguration) (string, *admissionregistrationv1.ValidatingWebhook) {
+	for i := range configs {
+		for j := range configs[i].Webhooks {
+			if configs[i].Webhooks[j].Name == rulesHook {
+				return configs[i].Name, &configs[i].Webhooks[j]
+			}
+		}
+	}
+	return "", nil
+}
+
+// invalidRule is a rule that the schema accepts and the webhook rejects.
+func invalidRule() any {
+	return &nfdv1alpha1.NodeFeatureRule{
+		TypeMeta:   metav1.TypeMeta{APIVersion: nfdv1alpha1.GroupVersion.String(), Kind: "NodeFeatureRule"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "assay-doctor-"},
+		Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{
+			Name: "assay-doctor", Labels: map[string]string{"assay.dev/doctor": "{this-name-is-not-declared}"},
+		}}},
+	}
+}
+
+// denied reports whether the webhook has rejected the rule.
+func denied(r *cluster.Refusal) bool {
+	return strings.Contains(r.Message, `assay.dev" denied the request`)
+}
+
+// dryRun reports what became of an invalid rule that was sent as a dry run.
+func (e *examination) dryRun(config string, refusal *cluster.Refusal) {
+	const check = "webhook"
+	const logs = "Read the logs of the API server for failed calls of the webhook " + rulesHook
+	switch {
+	case refusal == nil:
+		e.report(check, Error, fmt.Sprintf("the webhook of ValidatingWebhookConfiguration %s does not answer: a dry run of an invalid rule was accepted", config), logs)
+	case denied(refusal):
+		e.ok(check, "the API server calls the webhook, which rejected a dry run of an invalid rule")
+	case refusal.Code == http.StatusForbidden && strings.Contains(refusal.Message, "cannot create resource"):
+		e.report(check, Warning, "cannot check whether the webhook answers: you may not create NodeFeatureRules", "")
+	case strings.Contains(refusal.Message, "failed calling webhook"):
+		e.report(check, Error, fmt.Sprintf("the webhook of ValidatingWebhookConfiguration %s does not answer: %s", config, refusal.Message), logs)
+	default:
+		e.report(check, Warning, "cannot check whether the webhook answers: a dry run of an invalid rule was rejected by something else: "+refusal.Message, "")
+	}
+}
+
+// authority checks the CA bundle of the configuration, and reports whether nothing is known to be wrong with it.
+func (e *examination) authority(ctx context.Context, config string, hook *admissionregistrationv1.ValidatingWebhook, deployments []*appsv1.Deployment) bool {
+	const check = "webhook"
+	bundle := hook.ClientConfig.CABundle
+	restart := "Restart the webhook, which writes the configuration anew; with cert-manager, see its Certificate"
+	if len(bundle) == 0 {
+		if hook.ClientConfig.URL == nil {
+			e.report(check, Error, fmt.Sprintf("ValidatingWebhookConfiguration %s has no CA bundle: the API server trusts no webhook", config), restart)
+		}
+		return hook.ClientConfig.URL != nil
+	}
+	authorities := parse(bundle)
+	pool := x509.NewCertPool()
+	for _, a := range authorities {
+		pool.AddCert(a)
+	}
+	if len(authorities) == 0 {
+		e.report(check, Error, fmt.Sprintf("the CA bundle of ValidatingWebhookConfiguration %s holds no certificate", config), restart)
+		return false
+	}
+	for _, d := range deployments {
+		name := certificateSecret(&d.Spec.Template.Spec)
+		secret, err := e.c.Secret(ctx, d.Namespace, name)
+		if name == "" || err != nil {
+			continue // the dry run says whether it works
+		}
+		served := parse(secret.Data[corev1.TLSCertKey])
+		if len(served) == 0 {
+			e.report(check, Error, fmt.Sprintf("Secret %s/%s holds no certificate for the webhook", d.Namespace, name), restart)
+			return false
+		}
+		between := x509.NewCertPool()
+		for _, c := range served[1:] {
+			between.AddCert(c)
+		}
+		options := x509.VerifyOptions{Roots: pool, Intermediates: between, DNSName: host(hook), CurrentTime: e.c.Now()}
+		if _, err := served[0].Verify(options); err != nil {
+			e.report(check, Error, fmt.Sprintf("the CA bundle of ValidatingWebhookConfiguration %s does not verify the webhook's certificate in Secret %s/%s: %v",
+				config, d.Namespace, name, err), restart)
+			return false
+		}
+	}
+	return true
+}
+
+// host is the name by which the API server calls a webhook.
+func host(hook *admissionregistrationv1.ValidatingWebhook) string {
+	if s := hook.ClientConfig.Service; s != nil {
+		return s.Name + "." + s.Namespace + ".svc"
+	}
+	if u, err := url.Parse(*hook.ClientConfig.URL); err == nil {
+		return u.Hostname()
+	}
+	return ""
+}
+
+// certificateSecret returns the Secret with the certificate of the webhook: the one it shares among replicas, or the one that is
+// mounted.
+func certificateSecret(spec *corev1.PodSpec) string {
+	for i := range spec.Containers {
+		for _, arg := range spec.Containers[i].Args {
+			if name, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "cert-secret="); ok {
+				return name
+			}
+		}
+	}
+	for i := range spec.Volumes {
+		if v := &spec.Volumes[i]; v.Name == "certificate" && v.Secret != nil {
+			return v.Secret.SecretName
+		}
+	}
+	return ""
+}
+
+// parse returns the certificates of a PEM text, without blocks that hold something else.
+func parse(text []byte) (out []*x509.Certificate) {
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return out
+		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			out = append(out, c)
+		}
+		text = rest
+	}
+}

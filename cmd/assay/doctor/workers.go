@@ -1,0 +1,153 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// nodeState is what is known of a node's worker.
+type nodeState struct {
+	pod       *corev1.Pod // of the worker; nil: there is none
+	published bool        // by a worker
+	any       bool        // published by anyone
+}
+
+// workers checks that a worker runs on every Node and publishes its features.
+func (e *examination) workers(ctx context.Context) error {
+	agents := e.agents()
+	if len(agents) == 0 {
+		return nil
+	}
+	nodes, err := e.c.Nodes(ctx, "")
+	if err != nil {
+		return err
+	}
+	states, err := e.states(ctx, agents)
+	if err != nil {
+		return err
+	}
+	var fine int
+	faults := map[string][]string{} // what is wrong -> nodes
+	fixes := map[string]string{}
+	for i := range nodes {
+		n := &nodes[i]
+		text, fix := fault(n, states[n.Name], agents)
+		if text == "" {
+			fine++
+			continue
+		}
+		faults[text] = append(faults[text], n.Name)
+		if fixes[text] == "" {
+			fixes[text] = fix
+		}
+	}
+	if fine > 0 || len(nodes) == 0 {
+		e.ok("worker", "%d of %s have a ready worker and features", fine, plural(len(nodes), "Node"))
+	}
+	texts := make([]string, 0, len(faults))
+	for text := range faults {
+		texts = append(texts, text)
+	}
+	slices.Sort(texts)
+	for _, text := range texts {
+		list := faults[text]
+		e.report("worker", Error, fmt.Sprintf("%s: %s: %s", plural(len(list), "Node"), some(list), text), fixes[text])
+	}
+	return nil
+}
+
+// states returns what is known of the worker of each node.
+func (e *examination) states(ctx context.Context, agents []*appsv1.DaemonSet) (map[string]*nodeState, error) {
+	out := map[string]*nodeState{}
+	of := func(node string) *nodeState {
+		if out[node] == nil {
+			out[node] = &nodeState{}
+		}
+		return out[node]
+	}
+	for _, d := range agents {
+		pods, err := e.c.AllPodsOf(ctx, d.Namespace, d.Spec.Selector)
+		if err != nil {
+			return nil, err
+		}
+		for i := range pods {
+			p := &pods[i]
+			if !counts(p) || p.Spec.NodeName == "" {
+				continue
+			}
+			state := of(p.Spec.NodeName)
+			if _, why := unready(p); state.pod == nil || why == "" {
+				state.pod = p
+			}
+		}
+	}
+	objects, err := e.c.FeatureObjects(ctx)
+	for i := range objects {
+		node := objects[i].Labels[nfdv1alpha1.NodeNameLabel]
+		if node == "" {
+			continue
+		}
+		of(node).any = true
+		if objects[i].Name == node { // as workers name theirs
+			of(node).published = true
+		}
+	}
+	return out, err
+}
+
+// fault returns what is wrong with the worker of a node, and what to do.
+func fault(n *corev1.Node, s *nodeState, agents []*appsv1.DaemonSet) (text, fix string) {
+	if s == nil {
+		s = &nodeState{}
+	}
+	stale := ""
+	if s.published {
+		stale = "; the NodeFeature of its worker is still there and no longer updated"
+	} else if !s.any {
+		stale = "; no features are published"
+	}
+	if s.pod == nil {
+		d := agents[0]
+		return fmt.Sprintf("no pod of DaemonSet %s/%s%s%s", d.Namespace, d.Name, excluded(n, d), stale),
+			fmt.Sprintf("kubectl -n %s describe daemonset %s", d.Namespace, d.Name)
+	}
+	if container, why := unready(s.pod); why != "" {
+		return "the worker is down: " + why + stale, logsOf(s.pod, container)
+	}
+	if !s.any {
+		return "the worker is ready and publishes no features", logsOf(s.pod, "")
+	}
+	return "", ""
+}
+
+// excluded returns why a DaemonSet does not run on a node; empty if it should.
+func excluded(n *corev1.Node, d *appsv1.DaemonSet) string {
+	spec := &d.Spec.Template.Spec
+	for key, value := range spec.NodeSelector {
+		if n.Labels[key] != value {
+			return fmt.Sprintf(", whose nodeSelector requires %s=%s", key, value)
+		}
+	}
+	for i := range n.Spec.Taints {
+		taint := &n.Spec.Taints[i]
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool {
+			return tolerates(&t, taint)
+		}) {
+			return fmt.Sprintf(", which does not tolerate the taint %s", taint.ToString())
+		}
+	}
+	return ""
+}
+
+func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	return t.Operator == corev1.TolerationOpExists || t.Key != "" && t.Value == taint.Value
+}

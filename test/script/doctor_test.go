@@ -1,0 +1,401 @@
+//go:build linux
+
+package script_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/certs"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/webhook"
+)
+
+// doctored is an installation as the chart makes it. Nothing but the webhook runs: the test writes what kubelets and controllers
+// would report.
+type doctored struct {
+	c                  *cluster.Cluster
+	api                client.WithWatch
+	assay              string
+	namespace, release string
+	bundle             []byte // of the authority that signed the webhook's certificate
+	url                string // of the webhook
+	controller, hook   *appsv1.Deployment
+	workers            *appsv1.DaemonSet
+	lease              *coordinationv1.Lease
+}
+
+// TestDoctor breaks an installation in one way after the other. The doctor names each, and nothing else.
+func TestDoctor(t *testing.T) {
+	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
+	assay := buildAssay(t)
+	for name, test := range map[string]struct {
+		namespace, release string
+		damage             func(*testing.T, *doctored)
+		code               int
+		want               string // a line of the output; all other findings are ok
+	}{
+		"Nothing is wrong": {want: "ok   the API server calls the webhook, which rejected a dry run of an invalid rule"},
+		"Nothing is installed": {
+			damage: func(t *testing.T, d *doctored) {
+				d.delete(t, d.controller)
+				d.delete(t, d.hook)
+				d.delete(t, d.workers)
+			},
+			code: 1, want: "BAD  Assay is not installed: no Deployment or DaemonSet in any namespace has the label app.kubernetes.io/part-of=assay",
+		},
+		"The controller is scaled to 0": {
+			damage: func(t *testing.T, d *doctored) {
+				d.controller.Spec.Replicas = ptr.To[int32](0)
+				d.update(t, d.controller)
+			},
+			code: 1, want: "BAD  Deployment assay-system/assay-controller is scaled to 0 replicas: no Node is labeled",
+		},
+		"The holder of the Lease is dead": {
+			damage: func(t *testing.T, d *doctored) {
+				d.lease.Spec.LeaseDurationSeconds = ptr.To[int32](15)
+				d.lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-time.Hour)))
+				d.update(t, d.lease)
+			},
+			code: 1, want: "BAD  Lease assay-system/nfd-master.nfd.kubernetes.io is held by assay-controller-0, which has not renewed it for 1h0m",
+		},
+		"NFD holds the Lease": {
+			damage: func(t *testing.T, d *doctored) {
+				d.lease.Spec.HolderIdentity = ptr.To("nfd-master-0_x")
+				d.update(t, d.lease)
+			},
+			code: 1, want: "BAD  Lease assay-system/nfd-master.nfd.kubernetes.io is held by nfd-master-0, which is not a pod of Deployment assay-controller",
+		},
+		"The webhook configuration is missing": {
+			damage: func(t *testing.T, d *doctored) { d.delete(t, d.configuration(d.bundle)) },
+			code:   1, want: "BAD  no ValidatingWebhookConfiguration has the webhook rules.assay.dev: the API server does not call Deployment assay-system/assay-webhook",
+		},
+		"The webhook configuration has the CA of another authority": {
+			damage: func(t *testing.T, d *doctored) {
+				_, other := d.certificate(t, "another")
+				d.delete(t, d.configuration(d.bundle))
+				d.create(t, d.configuration(other))
+			},
+			code: 1, want: "BAD  the CA bundle of ValidatingWebhookConfiguration assay does not verify the webhook's certificate in Secret assay-system/assay-webhook-cert: x509",
+		},
+		"The webhook does not answer": {
+			damage: func(t *testing.T, d *doctored) {
+				config := webhook.Configuration(webhook.ConfigurationOptions{URL: "https://" + testkit.FreeAddress(t), CABundle: d.bundle})
+				d.delete(t, config)
+				d.create(t, config)
+			},
+			code: 1, want: "BAD  the webhook of ValidatingWebhookConfiguration assay does not answer: a dry run of an invalid rule was accepted",
+		},
+		"No worker runs on a Node": {
+			damage: func(t *testing.T, d *doctored) { d.deletePod(t, "assay-worker-n2") },
+			code:   1, want: "BAD  1 Node: n2: no pod of DaemonSet assay-system/assay-worker; the NodeFeature of its worker is still there and no longer updated",
+		},
+		"A Node is tainted": {
+			damage: func(t *testing.T, d *doctored) {
+				d.deletePod(t, "assay-worker-n2")
+				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
+				d.get(t, n)
+				n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule}}
+				d.update(t, n)
+			},
+			code: 1, want: "BAD  1 Node: n2: no pod of DaemonSet assay-system/assay-worker, which does not tolerate the taint dedicated=db:NoSchedule",
+		},
+		"A worker is down and its NodeFeature lives on": {
+			damage: func(t *testing.T, d *doctored) {
+				d.setPod(t, "assay-worker-n1", corev1.ContainerStatus{
+					Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+				})
+			},
+			code: 1, want: "BAD  1 Node: n1: the worker is down: container c is waiting: CrashLoopBackOff; the NodeFeature of its worker is still there",
+		},
+		"A sub-chart with another name": {release: "platform-features", want: "ok   Deployment assay-system/platform-features-controller has 1 replica ready"},
+		"Another namespace":             {namespace: "kube-features", want: "ok   Deployment kube-features/assay-controller has 1 replica ready"},
+		"The definitions are of an older version": {
+			damage: func(t *testing.T, d *doctored) {
+				crd := &unstructured.Unstructured{}
+				crd.SetAPIVersion("apiextensions.k8s.io/v1")
+				crd.SetKind("CustomResourceDefinition")
+				crd.SetName("nodefeaturerules.nfd.k8s-sigs.io")
+				d.get(t, crd)
+				versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+				unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties", "description")
+				if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
+					t.Fatal(err)
+				}
+				d.update(t, crd)
+				t.Cleanup(func() {
+					if err := c.ApplyCRDs(context.Background()); err != nil {
+						t.Error(err)
+					}
+				})
+			},
+			code: 1, want: "BAD  CustomResourceDefinition nodefeaturerules.nfd.k8s-sigs.io is of an older version or another chart: the API server drops spec.description",
+		},
+		"A rule is rejected": {
+			damage: func(t *testing.T, d *doctored) {
+				d.rule(t, metav1.Condition{Type: nfdv1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "Invalid", Message: "spec.rules[0]: unknown name"})
+			},
+			code: 1, want: "BAD  NodeFeatureRule r is rejected: spec.rules[0]: unknown name",
+		},
+		"Rules conflict": {
+			damage: func(t *testing.T, d *doctored) {
+				d.rule(t, metav1.Condition{Type: nfdv1alpha1.ConditionConflicted, Status: metav1.ConditionTrue, Reason: "KeyWrittenTwice", Message: "label a"})
+			},
+			code: 1, want: "WARN NodeFeatureRule r conflicts with another rule: KeyWrittenTwice: label a",
+		},
+		"Taints are disabled and a rule has taints": {
+			damage: func(t *testing.T, d *doctored) {
+				d.rule(t, metav1.Condition{Type: "Withheld", Status: metav1.ConditionTrue, Reason: "TaintsDisabled", Message: "1 taint is not written"})
+			},
+			code: 1, want: "WARN NodeFeatureRule r has outputs that a setting withholds: TaintsDisabled: 1 taint is not written",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &doctored{
+				c: c, api: testkit.Client(t, c.User), assay: assay,
+				namespace: cmp.Or(test.namespace, "assay-system"), release: cmp.Or(test.release, "assay"),
+			}
+			d.install(t)
+			if test.damage != nil {
+				test.damage(t, d)
+			}
+			testkit.Eventually(t, "the doctor reports it", func(context.Context) error { return d.diagnosed(test.want, test.code) })
+		})
+	}
+}
+
+// diagnosed runs the doctor.
+func (d *doctored) diagnosed(want string, code int) error {
+	out, err := exec.Command(d.assay, "doctor", "--kubeconfig", d.c.Kubeconfig).CombinedOutput()
+	got := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	}
+	found := false
+	for _, line := range strings.Split(string(out), "\n") {
+		if strings.HasPrefix(line, want) {
+			found = true
+		} else if strings.HasPrefix(line, "BAD ") || strings.HasPrefix(line, "WARN") {
+			return fmt.Errorf("it also reports %q:\n%s", line, out)
+		}
+	}
+	if !found || got != code {
+		return fmt.Errorf("exit code %d, want %d; want a line %q:\n%s", got, code, want, out)
+	}
+	return nil
+}
+
+// install makes an installation that nothing is wrong with.
+func (d *doctored) install(t *testing.T) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.namespace}}
+	if err := client.IgnoreAlreadyExists(d.api.Create(t.Context(), namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"n1", "n2"} {
+		testkit.Node(t, d.api, node)
+		testkit.Create(t, d.api, &nfdv1alpha1.NodeFeature{
+			ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: d.namespace, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node}},
+		})
+		d.pod(t, "worker", node)
+	}
+	d.controller, d.hook = d.deployment(t, "controller"), d.deployment(t, "webhook")
+	d.workers = &appsv1.DaemonSet{ObjectMeta: d.meta("worker"), Spec: appsv1.DaemonSetSpec{Selector: d.selector("worker"), Template: d.template("worker")}}
+	testkit.Create(t, d.api, d.workers)
+	d.lease = &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "nfd-master.nfd.kubernetes.io"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(d.release + "-controller-0_1234"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: ptr.To(metav1.NowMicro()),
+		},
+	}
+	testkit.Create(t, d.api, d.lease)
+	d.serve(t)
+}
+
+// serve runs the webhook and makes the API server call it.
+func (d *doctored) serve(t *testing.T) {
+	t.Helper()
+	get, bundle := d.certificate(t, d.release+"-webhook-cert")
+	server, err := webhook.New(webhook.Options{Addr: "127.0.0.1:0", GetCertificate: get, Report: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	testkit.Eventually(t, "the webhook answers", server.Answers)
+	d.bundle, d.url = bundle, "https://"+server.Addr()
+	testkit.Create(t, d.api, d.configuration(bundle))
+}
+
+func (d *doctored) configuration(bundle []byte) client.Object {
+	return webhook.Configuration(webhook.ConfigurationOptions{URL: d.url, CABundle: bundle})
+}
+
+// certificate makes a certificate of a new authority in a Secret.
+func (d *doctored) certificate(t *testing.T, secret string) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), []byte) {
+	t.Helper()
+	api, err := kubernetes.NewForConfig(d.c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := api.CoreV1().Secrets(d.namespace)
+	keeper, err := certs.NewSelfSigned(certs.Options{Secrets: secrets, Name: secret, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keeper.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := secrets.Delete(context.Background(), secret, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return keeper.GetCertificate, keeper.Bundle()
+}
+
+func (d *doctored) meta(part string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Namespace: d.namespace, Name: d.release + "-" + part, Labels: d.selector(part).MatchLabels}
+	m.Labels["app.kubernetes.io/part-of"] = "assay"
+	return m
+}
+
+func (d *doctored) selector(part string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{
+		"app.kubernetes.io/name": d.release, "app.kubernetes.io/instance": d.release, "app.kubernetes.io/component": part,
+	}}
+}
+
+func (d *doctored) template(part string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: d.selector(part).MatchLabels}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "c", Image: "none", Args: []string{part, "--cert-secret=" + d.release + "-webhook-cert"}}},
+	}}
+}
+
+// deployment makes a part of which one replica is ready.
+func (d *doctored) deployment(t *testing.T, part string) *appsv1.Deployment {
+	t.Helper()
+	o := &appsv1.Deployment{ObjectMeta: d.meta(part), Spec: appsv1.DeploymentSpec{Selector: d.selector(part), Template: d.template(part)}}
+	testkit.Create(t, d.api, o)
+	o.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1}
+	if err := d.api.Status().Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	d.pod(t, part, "")
+	return o
+}
+
+// pod makes a ready pod of a part.
+func (d *doctored) pod(t *testing.T, part, node string) {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: d.namespace, Name: d.release + "-" + part + "-" + cmp.Or(node, "0"), Labels: d.selector(part).MatchLabels,
+	}, Spec: d.template(part).Spec}
+	p.Spec.NodeName = cmp.Or(node, "control-plane")
+	if err := d.api.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(d.api.Delete(context.Background(), p, client.GracePeriodSeconds(0))); err != nil {
+			t.Error(err)
+		}
+	})
+	d.setPod(t, p.Name, corev1.ContainerStatus{Name: "c", Ready: true})
+}
+
+func (d *doctored) setPod(t *testing.T, name string, status corev1.ContainerStatus) {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: name}}
+	d.get(t, p)
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	if err := d.api.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *doctored) deletePod(t *testing.T, name string) {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: name}}
+	if err := d.api.Delete(t.Context(), p, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rule makes a rule that the controller has evaluated, with a condition.
+func (d *doctored) rule(t *testing.T, condition metav1.Condition) {
+	t.Helper()
+	r := &nfdv1alpha1.NodeFeatureRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "r"},
+		Spec:       nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{Name: "r", Labels: map[string]string{"example.com/a": "b"}}}},
+	}
+	testkit.Create(t, d.api, r)
+	condition.LastTransitionTime = metav1.Now()
+	r.Status.ObservedGeneration, r.Status.Conditions = r.Generation, []metav1.Condition{condition}
+	if err := d.api.Status().Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *doctored) get(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := d.api.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *doctored) create(t *testing.T, o client.Object) {
+	t.Helper()
+	testkit.Create(t, d.api, o)
+}
+
+func (d *doctored) update(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := d.api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *doctored) delete(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := d.api.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// buildAssay builds the command line and returns its path.
+func buildAssay(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "assay")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/assay")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return file
+}
