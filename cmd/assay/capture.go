@@ -54,11 +54,14 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 		name, report := discoverHost(cmd.Context(), "")
 		node, features, asked = name, &report.Features, report.Labels
 	case len(args) == 1 && !f.local:
-		w, err := f.load(cmd.Context(), want{node: args[0], features: true})
+		var err error
+		if node, err = objectName(args[0], nodeKinds...); err != nil {
+			return err
+		}
+		w, err := f.load(cmd.Context(), want{node: node, features: true})
 		if err != nil {
 			return err
 		}
-		node = args[0]
 		if w.published[node] == nil {
 			return fmt.Errorf("no features of a node %s are published", node)
 		}

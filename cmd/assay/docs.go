@@ -77,7 +77,7 @@ func writeMarkdown(w io.Writer, root *cobra.Command) {
 		}
 		rows := ""
 		c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden && f.Name != "help" && !shared(f.Name) {
+			if !f.Hidden && f.Name != "help" && !shared(f) {
 				rows += fmt.Sprintf("| `%s` | %s |\n", flagName(f), strings.ReplaceAll(f.Usage, "|", "\\|"))
 			}
 		})
@@ -110,8 +110,13 @@ func clusterFlags() *pflag.FlagSet {
 }
 
 // shared reports whether a flag is described once for all verbs.
-func shared(name string) bool {
-	return settingFlags().Lookup(name) != nil || clusterFlags().Lookup(name) != nil
+func shared(f *pflag.Flag) bool {
+	for _, set := range []*pflag.FlagSet{settingFlags(), clusterFlags()} {
+		if s := set.Lookup(f.Name); s != nil && s.Usage == f.Usage {
+			return true
+		}
+	}
+	return false
 }
 
 func flagTable(w io.Writer, _ *cobra.Command, set *pflag.FlagSet) {

@@ -28,6 +28,8 @@ type evalFlags struct {
 	quiet    bool
 	matched  bool
 	all      bool
+
+	noHeaders bool
 }
 
 func newEval() *cobra.Command {
@@ -68,6 +70,7 @@ The exit code is 1 if a rule is wrong or could not be evaluated; everything else
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeYAML
 	_ = cmd.RegisterFlagCompletionFunc("node", completeNames(&f.Flags, "nodes"))
+	headersFlag(cmd, &f.noHeaders)
 	outputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }
@@ -75,6 +78,10 @@ The exit code is 1 if a rule is wrong or could not be evaluated; everything else
 func (f *evalFlags) run(cmd *cobra.Command) error {
 	if f.nodes != "" && len(f.features) > 0 { // several nodes of files
 		f.from, f.features = append(f.from, f.features...), nil
+	}
+	var err error
+	if f.node, err = objectName(f.node, nodeKinds...); err != nil {
+		return err
 	}
 	if len(f.features) == 0 && !f.local && (f.node != "" || f.nodes != "" || f.selector != "") {
 		return f.onCluster(cmd)
@@ -108,7 +115,7 @@ func printEvaluation(cmd *cobra.Command, set *ruleFiles, in rules.Input, opt rul
 
 func printProgram(cmd *cobra.Command, program *rules.Program, set *ruleFiles, in rules.Input, format string, how traceOptions) error {
 	outcome := program.Eval(in)
-	if format == "json" || format == "yaml" {
+	if isObject(format) {
 		if err := printObject(cmd.OutOrStdout(), format, newResult(outcome, how.taints, set.broken)); err != nil {
 			return err
 		}

@@ -83,7 +83,9 @@ func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program
 			fmt.Sprint(len(r.Taints)), fmt.Sprint(len(r.ExtendedResources)), dash(strings.Join(errs, ", ")))
 	}
 	if f.output == "text" {
-		rows.print(cmd.OutOrStdout(), "")
+		if err := rows.list(cmd.OutOrStdout(), f.noHeaders); err != nil {
+			return err
+		}
 	} else if err := printResults(cmd.OutOrStdout(), f.output, results); err != nil {
 		return err
 	}

@@ -22,11 +22,12 @@ func newExplain() *cobra.Command {
 	f := &explainFlags{}
 	cmd := &cobra.Command{
 		Use:   "explain NODE [LABEL|ANNOTATION|TAINT|RESOURCE]",
-		Short: "Say where what is on a node came from, and why something is not there",
-		Long: `Say where what is on a node came from, and why something is not there.
+		Short: "Show which rule or client set what is on a node, and why something is not there",
+		Long: `Show which rule or client set what is on a node, and why something is not there.
 
 Without a key it lists everything that rules give the node, with the rule that gave it. With a key it shows the rule and
-what it found; for a key that is not there, the rules that could give it, the nearest one first, and what each lacks.`,
+what it found; for a key that another client has set, that client; for a key that is not there, the rules that could give
+it, the nearest one first, and what each lacks.`,
 		Example: `  assay explain gpu-1
   assay explain gpu-1 example.com/gpu`,
 		Args: cobra.RangeArgs(1, 2),
@@ -34,11 +35,16 @@ what it found; for a key that is not there, the rules that could give it, the ne
 	}
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeKeys(&f.Flags)
-	outputFlag(cmd, &f.output, "text", "json")
+	outputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }
 
 func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
+	name, err := objectName(args[0], nodeKinds...)
+	if err != nil {
+		return err
+	}
+	args[0] = name
 	w, err := f.load(cmd.Context(), want{node: args[0], nodes: true, features: true, rules: true})
 	if err != nil {
 		return err
@@ -53,8 +59,8 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 		outcome: program.Eval(in), traces: program.Trace(in),
 	}
 	if len(args) == 1 {
-		if f.output == "json" {
-			return printObject(e.w, "json", newResult(e.outcome, true, nil))
+		if f.output != "text" {
+			return printObject(e.w, f.output, newResult(e.outcome, true, nil))
 		}
 		e.tracer.outcome(e.outcome)
 		return nil
@@ -128,6 +134,10 @@ func (e *explanation) key(name string) error {
 		}
 	}
 	if len(found) > 0 {
+		return nil
+	}
+	if others := e.foreign(name); len(others) > 0 {
+		e.printForeign(others)
 		return nil
 	}
 	return e.absent(name)

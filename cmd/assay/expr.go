@@ -52,7 +52,7 @@ If the text is wrong, or has no value on the node, the error says where, and the
 	cmd.Flags().StringArrayVar(&f.vars, "var", nil, "a variable, as NAME=VALUE")
 	cmd.Flags().StringSliceVar(&f.features, "features", nil, "files of features; - for standard input")
 	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file with the Node, whose labels and annotations may be read")
-	cmd.Flags().StringVar(&f.place, "as", "label", "what the text is used for: "+strings.Join(sortedKeys(places), ", "))
+	cmd.Flags().StringVar(&f.place, "place", "label", "what the string is used for: "+strings.Join(sortedKeys(places), ", "))
 	cmd.Flags().BoolVar(&f.functions, "functions", false, "list the functions")
 	outputFlag(cmd, &f.output, "text", "json")
 	return cmd
@@ -61,7 +61,7 @@ If the text is wrong, or has no value on the node, the error says where, and the
 func (f *exprFlags) run(cmd *cobra.Command, source string) error {
 	place, ok := places[f.place]
 	if !ok {
-		return fmt.Errorf("--as %s: use one of %s", f.place, strings.Join(sortedKeys(places), ", "))
+		return fmt.Errorf("invalid --place %q: use one of %s", f.place, strings.Join(sortedKeys(places), ", "))
 	}
 	vars := map[string]string{}
 	scope := &expr.Scope{Vars: map[string]bool{}, Metadata: true}

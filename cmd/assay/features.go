@@ -17,6 +17,8 @@ type featuresFlags struct {
 	worldFlags
 	output string
 	values int
+
+	noHeaders bool
 }
 
 func newFeatures() *cobra.Command {
@@ -35,8 +37,9 @@ Without a PATTERN it lists the features; with one, such as cpu.model.* or pci.de
 	}
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeFeatures(&f.Flags)
-	cmd.Flags().IntVar(&f.values, "values", 8, "how many values of each element are shown, the most frequent first")
-	outputFlag(cmd, &f.output, "table", "json", "yaml", "name")
+	cmd.Flags().IntVar(&f.values, "values", 8, "maximum number of values of each element, the most frequent first; -o wide shows all")
+	headersFlag(cmd, &f.noHeaders)
+	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
 	return cmd
 }
 
@@ -72,21 +75,23 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 		return foundError{fmt.Errorf("none of %s has a feature %s; assay features lists all", plural(len(names), "node"), args[0])}
 	}
 	switch f.output {
-	case "json", "yaml":
-		return printObject(cmd.OutOrStdout(), f.output, list)
 	case "name":
 		for _, t := range list {
 			fmt.Fprintln(cmd.OutOrStdout(), t.Name)
 		}
 		return nil
+	case "wide":
+		f.values = -1
+	case "table":
+	default:
+		return printObject(cmd.OutOrStdout(), f.output, list)
 	}
 	rows := &table{}
 	rows.add("FEATURE", "TYPE", "NODES", "VALUES")
 	for _, t := range list {
 		rows.add(t.Name, t.Type, fmt.Sprintf("%d of %d", t.Nodes, len(names)), f.histogram(t))
 	}
-	rows.print(cmd.OutOrStdout(), "")
-	return nil
+	return rows.list(cmd.OutOrStdout(), f.noHeaders)
 }
 
 // histogram is the most frequent values with the number of their nodes.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/convert"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/rules/manifest"
 )
 
 // The exit codes, which scripts and CI jobs may rely on.
@@ -86,8 +87,10 @@ Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a 
 	add(cmd, groupLook, newScan(), newCapture())
 	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
 		newWhy(), newSchedulerConfig(), newDoctor())
-	cmd.AddCommand(newVersion(), newDocs())
+	cmd.AddCommand(newVersion(), newDocs(), newOptions())
+	groupFlags(cmd)
 	explainArguments(cmd)
+	explainVerbs(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
@@ -105,6 +108,41 @@ func add(root *cobra.Command, group string, list ...*cobra.Command) {
 		c.GroupID = group
 		root.AddCommand(c)
 	}
+}
+
+// explainVerbs makes an unknown verb or sub-verb an error with a suggestion; without any, the help is printed.
+func explainVerbs(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		explainVerbs(c)
+	}
+	if !cmd.HasSubCommands() {
+		return
+	}
+	run := cmd.RunE
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return cmd.Help()
+		case run != nil:
+			return run(cmd, args)
+		}
+		return unknownVerb(cmd, args[0])
+	}
+}
+
+func unknownVerb(cmd *cobra.Command, verb string) error {
+	var known []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(append(known, c.Name()), c.Aliases...)
+		}
+	}
+	hint := "; see " + cmd.CommandPath() + " --help"
+	if near := manifest.Nearest(verb, known); near != "" {
+		hint = "; did you mean " + near + "?"
+	}
+	return fmt.Errorf("unknown command %q for %s%s", verb, cmd.CommandPath(), hint)
 }
 
 // explainArguments makes errors about the number of arguments say what is wanted.

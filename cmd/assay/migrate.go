@@ -19,7 +19,6 @@ func newMigrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Prepare the change from NFD to Assay",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := &migrateFlags{}
 	check := &cobra.Command{

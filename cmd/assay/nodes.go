@@ -16,10 +16,15 @@ type nodesFlags struct {
 	selector string
 	columns  []string
 	output   string
+
+	noHeaders bool
 }
 
 // usualColumns are what people ask first.
 var usualColumns = []string{"cpu.model.vendor_id", "cpu.topology.socket_count", "system.osrelease.ID", "kernel.version.full"}
+
+// moreColumns are those of -o wide.
+var moreColumns = []string{"cpu.model.family", "cpu.model.id", "memory.numa.node_count", "pci.device", "network.device", "storage.block"}
 
 func newNodes() *cobra.Command {
 	f := &nodesFlags{}
@@ -40,7 +45,8 @@ instances or elements).`,
 	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "only nodes with these labels")
 	cmd.Flags().StringSliceVarP(&f.columns, "columns", "c", usualColumns, "features to show")
-	outputFlag(cmd, &f.output, "table", "name", "json", "yaml")
+	headersFlag(cmd, &f.noHeaders)
+	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
 	return cmd
 }
 
@@ -51,7 +57,11 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	names := w.names()
 	if len(args) > 0 {
-		if names, err = chooseNodes(args[0], names); err != nil {
+		name, err := objectName(args[0], nodeKinds...)
+		if err != nil {
+			return err
+		}
+		if names, err = chooseNodes(name, names); err != nil {
 			return err
 		}
 	}
@@ -60,6 +70,9 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 			fmt.Fprintln(cmd.OutOrStdout(), "node/"+name)
 		}
 		return nil
+	}
+	if f.output == "wide" {
+		f.columns = append(f.columns, moreColumns...)
 	}
 	rows := &table{}
 	rows.add(append([]string{"NODE"}, f.columns...)...)
@@ -81,10 +94,12 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 		rows.add(row...)
 		list = append(list, object)
 	}
-	if f.output != "table" {
+	if f.output != "table" && f.output != "wide" {
 		return printObject(cmd.OutOrStdout(), f.output, list)
 	}
-	rows.print(cmd.OutOrStdout(), "")
+	if err := rows.list(cmd.OutOrStdout(), f.noHeaders); err != nil {
+		return err
+	}
 	if slices.ContainsFunc(names, func(n string) bool { return w.published[n] == nil }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: ? is a node of which no features are published")
 	}

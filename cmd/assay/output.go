@@ -9,19 +9,28 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 )
 
-// outputFlag adds -o with the formats that a command has; the first is the default.
+// outputFlag adds -o with the formats that a command has; the first is the default. Where JSON can be printed, kubectl's JSONPath
+// templates are taken too.
 func outputFlag(cmd *cobra.Command, to *string, formats ...string) {
-	cmd.Flags().StringVarP(to, "output", "o", formats[0], "format: "+strings.Join(formats, ", "))
+	usage := "format: " + strings.Join(formats, ", ")
+	if isObjectFormats(formats) {
+		usage += ", jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE, jsonpath-file=FILE"
+	}
+	cmd.Flags().StringVarP(to, "output", "o", formats[0], usage)
 	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return formats, cobra.ShellCompDirectiveNoFileComp
 	})
 	check := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if !slices.Contains(formats, *to) {
-			return fmt.Errorf("there is no format %q; use one of %s", *to, strings.Join(formats, ", "))
+		if err := checkFormat(*to, formats); err != nil {
+			return err
 		}
 		if check != nil {
 			return check(cmd, args)
@@ -30,8 +39,74 @@ func outputFlag(cmd *cobra.Command, to *string, formats ...string) {
 	}
 }
 
-// printObject prints a value as JSON or YAML.
+// isObjectFormats reports whether a command prints the same value in all formats of objects.
+func isObjectFormats(formats []string) bool {
+	return slices.Contains(formats, "json") && slices.Contains(formats, "yaml")
+}
+
+// isObject reports whether printObject prints a format.
+func isObject(format string) bool {
+	return format == "json" || format == "yaml" || strings.HasPrefix(format, "jsonpath")
+}
+
+func checkFormat(format string, formats []string) error {
+	if slices.Contains(formats, format) {
+		return nil
+	}
+	if isObjectFormats(formats) && strings.HasPrefix(format, "jsonpath") {
+		_, err := jsonPath(format)
+		return err
+	}
+	return fmt.Errorf("invalid format %q: use one of %s", format, strings.Join(formats, ", "))
+}
+
+// jsonPath returns kubectl's printer for a format such as jsonpath=TEMPLATE.
+func jsonPath(format string) (*printers.JSONPathPrinter, error) {
+	kind, text, _ := strings.Cut(format, "=")
+	if text == "" {
+		return nil, fmt.Errorf("invalid format %q: use for example -o %s='{.metadata.name}'", format, kind)
+	}
+	switch kind {
+	case "jsonpath", "jsonpath-as-json":
+	case "jsonpath-file":
+		data, err := os.ReadFile(text)
+		if err != nil {
+			return nil, err
+		}
+		text = string(data)
+	default:
+		return nil, fmt.Errorf("invalid format %q: use jsonpath, jsonpath-as-json or jsonpath-file", kind)
+	}
+	p, err := printers.NewJSONPathPrinter(text)
+	if err != nil {
+		return nil, fmt.Errorf("invalid template in -o %s: %w", format, err)
+	}
+	p.AllowMissingKeys(true)
+	p.EnableJSONOutput(kind == "jsonpath-as-json")
+	return p, nil
+}
+
+// printed makes any value an object that kubectl's printers take.
+type printed struct{ value any }
+
+// MarshalJSON implements json.Marshaler.
+func (p *printed) MarshalJSON() ([]byte, error) { return json.Marshal(p.value) }
+
+// GetObjectKind implements runtime.Object.
+func (p *printed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object. What is printed is not changed.
+func (p *printed) DeepCopyObject() runtime.Object { return p }
+
+// printObject prints a value as JSON or YAML, or by a JSONPath template.
 func printObject(w io.Writer, format string, v any) error {
+	if strings.HasPrefix(format, "jsonpath") {
+		p, err := jsonPath(format)
+		if err != nil {
+			return err
+		}
+		return p.PrintObj(&printed{v}, w)
+	}
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -124,6 +199,49 @@ func (t *table) print(w io.Writer, indent string) {
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 }
+
+// list prints rows, of which the first is the header, as kubectl get does.
+func (t *table) list(w io.Writer, noHeaders bool) error {
+	out := &metav1.Table{}
+	for i, row := range t.rows {
+		cells := make([]any, len(row))
+		for j, cell := range row {
+			cells[j] = cell
+			if i == 0 {
+				out.ColumnDefinitions = append(out.ColumnDefinitions, metav1.TableColumnDefinition{Name: cell, Type: "string"})
+			}
+		}
+		if i > 0 {
+			out.Rows = append(out.Rows, metav1.TableRow{Cells: cells})
+		}
+	}
+	return printers.NewTablePrinter(printers.PrintOptions{NoHeaders: noHeaders}).PrintObj(out, w)
+}
+
+// headersFlag adds --no-headers.
+func headersFlag(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, "no-headers", false, "leave out the header of a table")
+}
+
+// objectName returns the name in NAME or TYPE/NAME, as kubectl takes them. The first kind is the usual name of the type.
+func objectName(arg string, kinds ...string) (string, error) {
+	kind, name, ok := strings.Cut(arg, "/")
+	if !ok {
+		return arg, nil
+	}
+	kind, _, _ = strings.Cut(strings.ToLower(kind), ".")
+	if !slices.Contains(kinds, kind) || name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("invalid name %q: use NAME or %s/NAME", arg, kinds[0])
+	}
+	return name, nil
+}
+
+// The names of types in TYPE/NAME.
+var (
+	nodeKinds = []string{"node", "nodes", "no"}
+	ruleKinds = []string{"nodefeaturerule", "nodefeaturerules", "nfr"}
+	podKinds  = []string{"pod", "pods", "po"}
+)
 
 func runes(s string) int { return len([]rune(s)) }
 

@@ -28,13 +28,13 @@ type rulesFlags struct {
 	long         bool
 	phase, scope string
 	output       string
+	noHeaders    bool
 }
 
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "List rules and show single ones",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRulesList(), newRulesGet())
 	return cmd
@@ -53,12 +53,18 @@ func newRulesList() *cobra.Command {
 		Example: `  assay rules list
   assay rules list --long --phase early`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.list(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.phase != "" && !slices.Contains(phaseOrder, f.phase) {
+				return fmt.Errorf("invalid --phase %q: use one of %s", f.phase, strings.Join(phaseOrder, ", "))
+			}
+			return f.list(cmd)
+		},
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&f.long, "long", false, "more columns; -o wide is the same")
 	cmd.Flags().StringVar(&f.phase, "phase", "", "only rules of this phase: early, preprocess, main")
 	cmd.Flags().StringVar(&f.scope, "scope", "", "only rules of this scope")
+	headersFlag(cmd, &f.noHeaders)
 	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
 	return cmd
 }
@@ -70,7 +76,13 @@ func newRulesGet() *cobra.Command {
 		Short:   "Show one object of rules; conditions and actions of a sensitive one are left out",
 		Example: `  assay rules get gpu -o json`,
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.get(cmd, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := objectName(args[0], ruleKinds...)
+			if err != nil {
+				return err
+			}
+			return f.get(cmd, name)
+		},
 	}
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodefeaturerules")
@@ -144,7 +156,8 @@ func (f *rulesFlags) list(cmd *cobra.Command) error {
 			fmt.Fprintln(w, "nodefeaturerule.nfd.k8s-sigs.io/"+all[i].Name)
 		}
 		return nil
-	case "json", "yaml":
+	case "table", "wide":
+	default:
 		items := make([]any, len(all))
 		for i := range all {
 			if items[i], err = shown(&all[i]); err != nil {
@@ -157,11 +170,10 @@ func (f *rulesFlags) list(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "there are no rules")
 		return nil
 	}
-	f.table(cmd, all)
-	return nil
+	return f.table(cmd, all)
 }
 
-func (f *rulesFlags) table(cmd *cobra.Command, all []listedRule) {
+func (f *rulesFlags) table(cmd *cobra.Command, all []listedRule) error {
 	rows := &table{}
 	long := f.long || f.output == "wide"
 	header := []string{"NAME", "PRIORITY", "PHASE", "RULES", "MATCHED", "ACCEPTED", "HEALTHY", "BUILT-IN", "AGE"}
@@ -185,7 +197,7 @@ func (f *rulesFlags) table(cmd *cobra.Command, all []listedRule) {
 		}
 		rows.add(row...)
 	}
-	rows.print(cmd.OutOrStdout(), "")
+	return rows.list(cmd.OutOrStdout(), f.noHeaders)
 }
 
 func number(n *int32) string {

@@ -160,7 +160,8 @@ func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Featur
 	switch f.output {
 	case "nodefeature":
 		return printObject(w, "yaml", object)
-	case "json", "yaml":
+	case "table":
+	default: // formats of objects
 		return printObject(w, f.output, struct {
 			Node     string                `json:"node"`
 			Features *nfdv1alpha1.Features `json:"features"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,29 +27,44 @@ type whyFlags struct {
 func newWhy() *cobra.Command {
 	f := &whyFlags{}
 	cmd := &cobra.Command{
-		Use:   "why",
-		Short: "Say which nodes a pod may run on, and what the others lack",
-	}
-	pod := &cobra.Command{
-		Use:   "pod [NAMESPACE/]NAME",
-		Short: "Say which nodes a pod may run on by their features, and what the others lack",
-		Long: `Say which nodes a pod may run on by their features, and what the others lack first, in the words of the scheduler's event.
+		Use:   "why pod NAME | why pod/NAME",
+		Short: "Show which nodes a pod may run on by their features, and what the others lack",
+		Long: `Show which nodes a pod may run on by their features, and what the others lack first, in the words of the scheduler's event.
 
-It looks at features alone: room, taints and all that a scheduler knows besides are not asked about. It evaluates here what the
-extender evaluates in the cluster; the extender itself need not run. How old features are it judges by whether nodes are ready; of
-Leases, which an extender may look at (--publisher-leases), it knows nothing.`,
-		Example: `  assay why pod ml/train-0
+It checks features alone: room, taints and everything else that a scheduler checks are left out. It evaluates here what the
+extender evaluates in the cluster; the extender itself need not run. It judges the age of features by whether nodes are ready; it does
+not read Leases, as an extender with --publisher-leases does.`,
+		Example: `  assay why pod/train-0 -n ml
   assay why pod ml/train-0 --node worker-7
   assay why pod ml/train-0 -o wide`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := podName(args)
+			if err != nil {
+				return err
+			}
+			return f.run(cmd, name)
+		},
 	}
-	f.register(pod)
-	_ = pod.Flags().MarkHidden("from") // pods are looked up in a cluster
-	pod.Flags().StringVar(&f.node, "node", "", "say in detail what one node lacks")
-	outputFlag(pod, &f.output, "text", "wide", "json", "yaml")
-	cmd.AddCommand(pod)
+	f.register(cmd)
+	_ = cmd.Flags().MarkHidden("from") // pods are looked up in a cluster
+	cmd.Flags().StringVar(&f.node, "node", "", "show in detail what one node lacks")
+	outputFlag(cmd, &f.output, "text", "wide", "json", "yaml")
 	return cmd
+}
+
+// podName returns the name of a pod, with or without its namespace, from pod NAME or pod/NAME.
+func podName(args []string) (string, error) {
+	if len(args) == 1 {
+		if kind, name, ok := strings.Cut(args[0], "/"); ok && slices.Contains(podKinds, kind) {
+			return name, nil
+		}
+		return "", fmt.Errorf("invalid name %q: use pod NAME or pod/NAME", args[0])
+	}
+	if !slices.Contains(podKinds, args[0]) {
+		return "", fmt.Errorf("unknown type %q: use pod %s", args[0], args[1])
+	}
+	return args[1], nil
 }
 
 func (f *whyFlags) run(cmd *cobra.Command, name string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -22,7 +23,11 @@ func TestClusterStories(t *testing.T) {
 	client := testkit.Client(t, c.User)
 	namespace := testkit.Namespace(t, client)
 	for name, vendor := range map[string]string{"n1": "Intel", "n2": "AMD", "n3": "Intel"} {
-		testkit.Node(t, client, name)
+		node := testkit.Node(t, client, name)
+		node.Labels = map[string]string{"site.example.com/rack": "7"}
+		if err := client.Update(t.Context(), node, ctrlclient.FieldOwner("rack-labeler")); err != nil {
+			t.Fatal(err)
+		}
 		testkit.Create(t, client, &nfdv1alpha1.NodeFeature{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: name}},
 			Spec: nfdv1alpha1.NodeFeatureSpec{

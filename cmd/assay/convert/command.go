@@ -26,8 +26,6 @@ func NewCommand() *cobra.Command {
 		Long: `Turn the rules of other systems into NodeFeatureRules.
 
 The objects go to standard output. What was changed and what has no equivalent goes to standard error, a line each.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		newConverter("ironic", "Convert inspection rules of OpenStack Ironic", convert.Ironic),

@@ -44,8 +44,6 @@ func NewCommand(deps Deps) *cobra.Command {
 
 A locator is a file, file:///PATH, https://HOST/PATH, cluster:NAME (a NodeFeatureRuleTemplate), or - for standard
 input. Without a scheme and a leading slash it is relative to the document that mentions it.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCopy(deps), newValidate(deps), newQuery(deps), newURL(), newDigest(deps))
 	for _, c := range cmd.Commands() {

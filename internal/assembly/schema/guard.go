@@ -72,4 +72,6 @@ func (g *Guard) Missing() []string {
 var Kind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // compare returns the fields of the spec of our own definition that a served one lacks.
-func compare(served map[string]any) ([]string, error) { return fields.Missing(Definition, served, "spec") }
+func compare(served map[string]any) ([]string, error) {
+	return fields.Missing(Definition, served, "spec")
+}

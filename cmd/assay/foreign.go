@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/assay-project/assay/rules"
+)
+
+// foreign is a key of a Node that no rule gives it.
+type foreign struct {
+	given
+	managers []string // the clients that set it, by managedFields; none if these do not say
+}
+
+// foreign returns what the Node has under a name, with or without its namespace.
+func (e *explanation) foreign(name string) []foreign {
+	if e.node == nil {
+		return nil
+	}
+	full := e.world.opt.Keys.Qualify(name)
+	var out []foreign
+	add := func(kind rules.Kind, key, value string, path ...string) {
+		out = append(out, foreign{given{kind, key, value}, managers(e.node.ManagedFields, path...)})
+	}
+	keys := []string{name}
+	if full != name {
+		keys = append(keys, full)
+	}
+	for _, key := range keys {
+		if value, ok := e.node.Labels[key]; ok {
+			add(rules.KindLabel, key, value, "metadata", "labels", key)
+		}
+		if value, ok := e.node.Annotations[key]; ok {
+			add(rules.KindAnnotation, key, value, "metadata", "annotations", key)
+		}
+		if quantity, ok := e.node.Status.Capacity[corev1.ResourceName(key)]; ok {
+			add(rules.KindResource, key, quantity.String(), "status", "capacity", key)
+		}
+	}
+	for _, t := range e.node.Spec.Taints {
+		if id := t.Key + ":" + string(t.Effect); t.Key == name || t.Key == full || id == name {
+			add(rules.KindTaint, id, t.Value, "spec", "taints") // an atomic list
+		}
+	}
+	return out
+}
+
+// managers returns the clients that own a field.
+func managers(entries []metav1.ManagedFieldsEntry, path ...string) []string {
+	var out []string
+	for i := range entries {
+		entry := &entries[i]
+		var fields map[string]any
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		owns := true
+		for _, name := range path {
+			next, ok := fields["f:"+name].(map[string]any)
+			if owns = ok; !ok {
+				break
+			}
+			fields = next
+		}
+		if owns {
+			out = append(out, entry.Manager)
+		}
+	}
+	return out
+}
+
+// printForeign prints what another client has set.
+func (e *explanation) printForeign(list []foreign) {
+	for _, f := range list {
+		by := ""
+		if len(f.managers) > 0 {
+			by = ": " + strings.Join(f.managers, ", ")
+		}
+		fmt.Fprintf(e.w, "%s %s\n  set by another client, not by Assay%s\n", f.kind, e.s.bold(printable(line(f.key, f.value))), printable(by))
+	}
+}
