@@ -39,7 +39,6 @@ var ErrNotYet = errors.New("not yet")
 // Secrets is the part of a client for the Secrets of one namespace that is needed; client-go's SecretInterface is one.
 type Secrets interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Secret, error)
-	Create(ctx context.Context, secret *corev1.Secret, opts metav1.CreateOptions) (*corev1.Secret, error)
 	Update(ctx context.Context, secret *corev1.Secret, opts metav1.UpdateOptions) (*corev1.Secret, error)
 }
 
@@ -47,10 +46,9 @@ type Secrets interface {
 type Options struct {
 	// Secrets is where the Secret lives. It must not be a cache: replicas agree by what the API server says.
 	Secrets Secrets
-	// Name of the Secret.
+	// Name of the Secret. It must exist, and may be empty: whoever may create Secrets may create one that holds the token of
+	// another ServiceAccount.
 	Name string
-	// Owner is set on a Secret that is created, so that it goes when its owner does.
-	Owner *metav1.OwnerReference
 	// DNSNames and IPs are what the certificate is for.
 	DNSNames []string
 	IPs      []net.IP
@@ -162,9 +160,8 @@ func (s *SelfSigned) agree(ctx context.Context, step func(*state, time.Time) (bo
 	for range maxAttempts {
 		var secret *corev1.Secret
 		secret, err = s.opts.Secrets.Get(ctx, s.opts.Name, metav1.GetOptions{})
-		missing := apierrors.IsNotFound(err)
-		if missing {
-			secret, err = s.newSecret(), nil
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%w: the installation creates it empty, and it is filled here: run `helm upgrade`, or `kubectl apply -k` without Helm", err)
 		}
 		if err != nil {
 			return nil, err
@@ -175,7 +172,7 @@ func (s *SelfSigned) agree(ctx context.Context, step func(*state, time.Time) (bo
 			return nil, err2
 		}
 		if changed {
-			if err = s.write(ctx, secret, st, missing); apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			if err = s.write(ctx, secret, st); apierrors.IsConflict(err) {
 				continue
 			}
 			if err != nil {
@@ -196,30 +193,15 @@ func (s *SelfSigned) use(st *state) {
 	}
 }
 
-func (s *SelfSigned) write(ctx context.Context, secret *corev1.Secret, st *state, create bool) error {
+func (s *SelfSigned) write(ctx context.Context, secret *corev1.Secret, st *state) error {
 	data, err := st.data()
 	if err != nil {
 		return err
 	}
 	secret = secret.DeepCopy()
 	secret.Data = data
-	if create {
-		_, err = s.opts.Secrets.Create(ctx, secret, metav1.CreateOptions{})
-	} else {
-		_, err = s.opts.Secrets.Update(ctx, secret, metav1.UpdateOptions{}) // with the resourceVersion that was read
-	}
+	_, err = s.opts.Secrets.Update(ctx, secret, metav1.UpdateOptions{}) // with the resourceVersion that was read
 	return err
-}
-
-func (s *SelfSigned) newSecret() *corev1.Secret {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: s.opts.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": "assay"}},
-		Type:       corev1.SecretTypeOpaque,
-	}
-	if s.opts.Owner != nil {
-		secret.OwnerReferences = []metav1.OwnerReference{*s.opts.Owner}
-	}
-	return secret
 }
 
 func defaultTo(d, fallback time.Duration) time.Duration {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,13 +45,9 @@ func (s *store) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev
 	return s.secret.DeepCopy(), nil
 }
 
-func (s *store) Create(_ context.Context, secret *corev1.Secret, _ metav1.CreateOptions) (*corev1.Secret, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.secret != nil {
-		return nil, apierrors.NewAlreadyExists(secretResource, secret.Name)
-	}
-	return s.put(secret), nil
+// newStore is the Secret as an installation creates it.
+func newStore() *store {
+	return &store{secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "assay-webhook-tls", ResourceVersion: "0"}}}
 }
 
 func (s *store) Update(_ context.Context, secret *corev1.Secret, _ metav1.UpdateOptions) (*corev1.Secret, error) {
@@ -105,7 +102,7 @@ func verify(r interface {
 
 func TestSelfSignedServesWhatItsBundleTrusts(t *testing.T) {
 	clk := clocktesting.NewFakeClock(start)
-	r := replica(t, &store{}, clk, nil)
+	r := replica(t, newStore(), clk, nil)
 	if err := r.Ready(); err == nil {
 		t.Error("ready before there is a certificate")
 	}
@@ -133,7 +130,7 @@ func TestRotationNeverServesWhatSomeAPIServerDoesNotTrust(t *testing.T) {
 		at     time.Time
 		bundle []byte
 	}
-	clk, s := clocktesting.NewFakeClock(start), &store{}
+	clk, s := clocktesting.NewFakeClock(start), newStore()
 	var history []published
 	publish := func(_ context.Context, bundle []byte) error {
 		history = append(history, published{clk.Now(), bundle})
@@ -187,7 +184,7 @@ func TestRotationNeverServesWhatSomeAPIServerDoesNotTrust(t *testing.T) {
 }
 
 func TestReplicasThatStartTogetherAgree(t *testing.T) {
-	clk, s := clocktesting.NewFakeClock(start), &store{}
+	clk, s := clocktesting.NewFakeClock(start), newStore()
 	var replicas []*SelfSigned
 	for range 4 {
 		replicas = append(replicas, replica(t, s, clk, nil))
@@ -213,7 +210,7 @@ func TestReplicasThatStartTogetherAgree(t *testing.T) {
 }
 
 func TestNothingIsSignedByAnAuthorityThatIsNotPublished(t *testing.T) {
-	clk, s := clocktesting.NewFakeClock(start), &store{}
+	clk, s := clocktesting.NewFakeClock(start), newStore()
 	fail := false
 	r := replica(t, s, clk, func(o *Options) {
 		o.Publish = func(context.Context, []byte) error {
@@ -264,7 +261,7 @@ func TestEnsureRepairs(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			clk, s := clocktesting.NewFakeClock(start), &store{}
+			clk, s := clocktesting.NewFakeClock(start), newStore()
 			if err := replica(t, s, clk, nil).Ensure(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -280,8 +277,16 @@ func TestEnsureRepairs(t *testing.T) {
 	}
 }
 
+func TestAMissingSecretIsNotCreated(t *testing.T) {
+	s := &store{}
+	err := replica(t, s, clocktesting.NewFakeClock(start), nil).Ensure(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "helm upgrade") || s.secret != nil {
+		t.Errorf("got %v, want an error that names what creates it", err)
+	}
+}
+
 func TestAnotherNameIsANewCertificateOfTheSameAuthority(t *testing.T) {
-	clk, s := clocktesting.NewFakeClock(start), &store{}
+	clk, s := clocktesting.NewFakeClock(start), newStore()
 	old := replica(t, s, clk, func(o *Options) { o.DNSNames = []string{"old.svc"} })
 	if err := old.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
@@ -297,7 +302,7 @@ func TestAnotherNameIsANewCertificateOfTheSameAuthority(t *testing.T) {
 
 // The last good certificate is served while the API server is away, and the replica says in time that it will end.
 func TestReadinessFailsBeforeExpiryWhenNotRenewed(t *testing.T) {
-	clk, s := clocktesting.NewFakeClock(start), &store{}
+	clk, s := clocktesting.NewFakeClock(start), newStore()
 	r := replica(t, s, clk, nil)
 	if err := r.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
@@ -319,10 +324,10 @@ func TestReadinessFailsBeforeExpiryWhenNotRenewed(t *testing.T) {
 
 func TestNewSelfSignedRefuses(t *testing.T) {
 	for name, o := range map[string]Options{
-		"NoName":                  {Secrets: &store{}, Name: "x"},
+		"NoName":                  {Secrets: newStore(), Name: "x"},
 		"NoSecret":                {DNSNames: []string{"x"}},
-		"AuthorityDiesTooEarly":   {Secrets: &store{}, Name: "x", DNSNames: []string{"x"}, Life: time.Hour, AuthorityLife: time.Hour},
-		"NoTimeLeftForAuthority2": {Secrets: &store{}, Name: "x", DNSNames: []string{"x"}, Life: time.Minute, AuthorityLife: 2 * time.Minute},
+		"AuthorityDiesTooEarly":   {Secrets: newStore(), Name: "x", DNSNames: []string{"x"}, Life: time.Hour, AuthorityLife: time.Hour},
+		"NoTimeLeftForAuthority2": {Secrets: newStore(), Name: "x", DNSNames: []string{"x"}, Life: time.Minute, AuthorityLife: 2 * time.Minute},
 	} {
 		if _, err := NewSelfSigned(o); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -332,7 +337,7 @@ func TestNewSelfSignedRefuses(t *testing.T) {
 
 // Real handshakes against a real server while certificate and authority are replaced many times over.
 func TestNoRequestIsLostWhileCertificatesRotate(t *testing.T) {
-	clk, s := clocktesting.NewFakeClock(start), &store{}
+	clk, s := clocktesting.NewFakeClock(start), newStore()
 	var bundle atomic.Pointer[[]byte]
 	r := replica(t, s, clk, func(o *Options) {
 		o.Publish = func(_ context.Context, b []byte) error { bundle.Store(&b); return nil }

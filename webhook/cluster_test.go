@@ -36,15 +36,18 @@ func serve(t *testing.T, c *cluster.Cluster, life time.Duration) *certs.SelfSign
 		t.Fatal(err)
 	}
 	var server *webhook.Server
+	secret := "assay-webhook-" + strings.ToLower(t.Name())
+	testkit.WebhookObjects(t, testkit.Client(t, c.User), "default", secret, webhook.ConfigurationName)
 	keeper, err := certs.NewSelfSigned(certs.Options{
-		Secrets: client.CoreV1().Secrets("default"), Name: "assay-webhook-" + strings.ToLower(t.Name()),
+		Secrets: client.CoreV1().Secrets("default"), Name: secret,
 		IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 		Life: life, AuthorityLife: 2 * life, Settle: life / 4,
 		Publish: func(ctx context.Context, bundle []byte) error {
 			if server.Answers(ctx) != nil {
 				return certs.ErrNotYet
 			}
-			return webhook.Install(ctx, client.AdmissionregistrationV1().ValidatingWebhookConfigurations(),
+			api := client.AdmissionregistrationV1()
+			return webhook.Install(ctx, api.ValidatingWebhookConfigurations(), api.MutatingWebhookConfigurations(),
 				webhook.ConfigurationOptions{URL: "https://" + server.Addr(), CABundle: bundle, Fail: true})
 		},
 		Report: func(err error) { t.Error(err) },

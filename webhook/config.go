@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,7 +17,7 @@ import (
 // ConfigurationName is the name of the ValidatingWebhookConfiguration.
 const ConfigurationName = "assay"
 
-// fieldManager owns the configuration in server-side apply.
+// fieldManager owns the webhooks of the configurations.
 const fieldManager = "assay-webhook"
 
 // timeoutSeconds is how long the API server waits for an answer that takes milliseconds. A webhook that is gone costs each
@@ -35,9 +36,8 @@ type ConfigurationOptions struct {
 	// still refuse the worst, and the controller reports the rest on the object. NodeFeatures are always let through, so
 	// that nodes can publish; the shipped policy guards them without us.
 	Fail bool
-	// Owner of the configuration, so that it goes when Assay is uninstalled. It must be cluster-scoped, such as a ClusterRole:
-	// what has an owner in a namespace but lives in none is collected as garbage.
-	Owner *metav1.OwnerReference
+	// Scheduling registers the reviews of pods and workloads too.
+	Scheduling bool
 }
 
 // Configuration returns what tells the API server to ask us, about our own kinds and nothing else.
@@ -57,20 +57,13 @@ func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWe
 	}}
 	features := hook("features.assay.dev", o, admissionregistrationv1.Ignore,
 		on(append(write, admissionregistrationv1.Delete), nfdv1alpha1.GroupName, "nodefeatures"))
-	c := &admissionregistrationv1.ValidatingWebhookConfiguration{
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration",
 		},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:   ConfigurationName,
-			Labels: map[string]string{"app.kubernetes.io/managed-by": "assay", "app.kubernetes.io/name": "assay"},
-		},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{rules, features},
+		ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName},
+		Webhooks:   []admissionregistrationv1.ValidatingWebhook{rules, features},
 	}
-	if o.Owner != nil {
-		c.OwnerReferences = []metav1.OwnerReference{*o.Owner}
-	}
-	return c
 }
 
 func hook(name string, o ConfigurationOptions, policy admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
@@ -110,17 +103,48 @@ type Configurations interface {
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error)
 }
 
-// Install creates the configuration or brings it up to date, by server-side apply. It is idempotent, and all replicas may do
-// it. Call it only once the server answers.
-func Install(ctx context.Context, client Configurations, o ConfigurationOptions) error {
-	data, err := json.Marshal(Configuration(o))
-	if err != nil {
-		return err
+// MutatingConfigurations is Configurations for mutating admission; client-go's MutatingWebhookConfigurationInterface is one.
+type MutatingConfigurations interface {
+	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*admissionregistrationv1.MutatingWebhookConfiguration, error)
+}
+
+// installed lists the configurations that Install fills.
+func installed(o ConfigurationOptions) []metav1.Object {
+	list := []metav1.Object{Configuration(o)}
+	if o.Scheduling {
+		mutating, validating := SchedulingConfigurations(o)
+		list = append(list, mutating, validating)
 	}
-	force := true
-	_, err = client.Patch(ctx, ConfigurationName, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
-	if err != nil {
-		return fmt.Errorf("apply the webhook configuration: %w", err)
+	return list
+}
+
+// Install fills the webhooks of the configurations, which exist already: whoever may create them may have every Secret sent to
+// it. Everything else in these objects belongs to those who created them. It is idempotent, and all replicas may do it. Call it
+// only once the server answers.
+func Install(ctx context.Context, validating Configurations, mutating MutatingConfigurations, o ConfigurationOptions) error {
+	for _, object := range installed(o) {
+		var err error
+		switch c := object.(type) {
+		case *admissionregistrationv1.ValidatingWebhookConfiguration:
+			_, err = validating.Patch(ctx, c.Name, types.MergePatchType, webhooksOf(c.Webhooks), metav1.PatchOptions{FieldManager: fieldManager})
+		case *admissionregistrationv1.MutatingWebhookConfiguration:
+			_, err = mutating.Patch(ctx, c.Name, types.MergePatchType, webhooksOf(c.Webhooks), metav1.PatchOptions{FieldManager: fieldManager})
+		}
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w: the installation creates it empty, and the webhook fills it: run `helm upgrade`, or `kubectl apply -k` without Helm", err)
+		}
+		if err != nil {
+			return fmt.Errorf("fill the webhook configuration %s: %w", object.GetName(), err)
+		}
 	}
 	return nil
+}
+
+// webhooksOf returns a merge patch for the webhooks of a configuration.
+func webhooksOf[T any](webhooks []T) []byte {
+	data, err := json.Marshal(map[string]any{"webhooks": webhooks})
+	if err != nil {
+		panic(err) // plain data
+	}
+	return data
 }

@@ -1,14 +1,11 @@
 package webhook
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
@@ -36,13 +33,7 @@ func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.
 	labelled := metav1.LabelSelectorRequirement{
 		Key: assayv1alpha1.SchedulingLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{assayv1alpha1.SchedulingLabelEnabled},
 	}
-	meta := metav1.ObjectMeta{
-		Name:   SchedulingConfigurationName,
-		Labels: map[string]string{"app.kubernetes.io/managed-by": "assay", "app.kubernetes.io/name": "assay"},
-	}
-	if o.Owner != nil {
-		meta.OwnerReferences = []metav1.OwnerReference{*o.Owner}
-	}
+	meta := metav1.ObjectMeta{Name: SchedulingConfigurationName}
 	asks := admissionregistrationv1.MatchCondition{Name: "asks", Expression: asksIn("object.metadata")}
 	silent := admissionregistrationv1.MatchCondition{Name: "does-not-ask", Expression: "!(" + asks.Expression + ")"}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{
@@ -93,30 +84,4 @@ func core(ops []admissionregistrationv1.OperationType, group string, resources .
 		Operations: ops,
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources},
 	}
-}
-
-// MutatingConfigurations is the part of a client that InstallScheduling needs.
-type MutatingConfigurations interface {
-	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*admissionregistrationv1.MutatingWebhookConfiguration, error)
-}
-
-// InstallScheduling is Install for the configurations of pods and workloads.
-func InstallScheduling(ctx context.Context, pods MutatingConfigurations, workloads Configurations, o ConfigurationOptions) error {
-	mutating, validating := SchedulingConfigurations(o)
-	force := true
-	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force}
-	data, err := json.Marshal(mutating)
-	if err != nil {
-		return err
-	}
-	if _, err := pods.Patch(ctx, SchedulingConfigurationName, types.ApplyPatchType, data, options); err != nil {
-		return fmt.Errorf("apply the webhook configuration for pods: %w", err)
-	}
-	if data, err = json.Marshal(validating); err != nil {
-		return err
-	}
-	if _, err := workloads.Patch(ctx, SchedulingConfigurationName, types.ApplyPatchType, data, options); err != nil {
-		return fmt.Errorf("apply the webhook configuration for workloads: %w", err)
-	}
-	return nil
 }

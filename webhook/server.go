@@ -153,7 +153,7 @@ func (s *Server) Handler() http.Handler {
 // Run listens and answers until the context ends, and lets reviews under way finish.
 func (s *Server) Run(ctx context.Context) error {
 	tlsConfig := &tls.Config{
-		MinVersion:     tls.VersionTLS12, // what API servers of all supported versions can do; they negotiate 1.3
+		MinVersion:     tls.VersionTLS13, // API servers of all supported versions can do it
 		GetCertificate: s.opts.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
 	}
@@ -215,7 +215,7 @@ func (s *Server) Answers(ctx context.Context) error {
 	}
 	transport := &http.Transport{
 		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // the question is whether it answers, not who it is
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}, //nolint:gosec // the question is whether it answers, not who it is
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+addr+HealthPath, nil)
 	if err != nil {

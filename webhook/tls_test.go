@@ -118,8 +118,8 @@ func TestOnlyTheAPIServerMayAskIfItShowsACertificate(t *testing.T) {
 
 func TestOldTLSIsRefused(t *testing.T) {
 	s, pool := listen(t, nil)
-	if err := ask(s, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // what must be refused
-		t.Error("TLS 1.1 is accepted")
+	if err := ask(s, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS12}); err == nil { //nolint:gosec // what must be refused
+		t.Error("TLS 1.2 is accepted")
 	}
 	if err := ask(s, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}); err != nil {
 		t.Error(err)

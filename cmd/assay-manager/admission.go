@@ -58,8 +58,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 		return err
 	}
 	a := &admission{cache: mgr.GetCache()}
-	f.more = f.installer(client)
-	if a.keeper, err = f.newKeeper(ctx, f.namespace, client, log, a.answers); err != nil {
+	if a.keeper, err = f.newKeeper(f.namespace, f.scheduling, client, log, a.answers); err != nil {
 		return err
 	}
 	if a.knows, err = f.lookUp(ctx, mgr, &options); err != nil {

@@ -16,15 +16,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	admissionregistration "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
 	"github.com/assay-project/assay/certs"
 	"github.com/assay-project/assay/webhook"
 )
 
-// serviceGrace is how long the webhook configuration waits for the Service to lead to a replica. After that it is made
+// serviceGrace is how long the webhook configurations wait for the Service to lead to a replica. After that they are filled
 // anyway: a network policy may keep the replica itself from its Service, but not the API server.
 const serviceGrace = time.Minute
 
@@ -36,16 +35,14 @@ type certificateFlags struct {
 	certDir              string
 	secret, service, url string
 	servicePort          int32
-	failurePolicy, owner string
+	failurePolicy        string
 	life, authorityLife  time.Duration
-	// more makes further webhook configurations; nil: there are none.
-	more func(context.Context, webhook.ConfigurationOptions) error
 }
 
 func (f *certificateFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.certDir, "cert-dir", "", "directory of tls.crt and tls.key that somebody else renews, such as cert-manager, who then also makes the webhook configuration; "+
-		"empty: certificates are made here, and so is the configuration")
-	flags.StringVar(&f.secret, "cert-secret", "assay-webhook-cert", "Secret in --namespace that replicas share their certificate in")
+	flags.StringVar(&f.certDir, "cert-dir", "", "directory of tls.crt and tls.key that somebody else renews, such as cert-manager, who then also writes the webhook configurations; "+
+		"empty: certificates are made here, and the configurations are filled here")
+	flags.StringVar(&f.secret, "cert-secret", "assay-webhook-cert", "Secret in --namespace that replicas share their certificate in; it must exist, and may be empty")
 	flags.DurationVar(&f.life, "cert-life", certs.DefaultLife, "how long a certificate that is made here is valid; it is replaced after two thirds of it")
 	flags.DurationVar(&f.authorityLife, "ca-life", 0, "how long the authority that signs it is valid; 0: four times as long")
 	flags.StringVar(&f.service, "service", "assay-webhook", "Service in --namespace that leads to the webhook")
@@ -53,7 +50,6 @@ func (f *certificateFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.url, "webhook-url", "", "where the API server reaches the webhook instead of the Service, such as https://10.0.0.1:9443")
 	flags.StringVar(&f.failurePolicy, "failure-policy", "Ignore", "what the API server does with rules while no webhook answers: Ignore lets them through, "+
 		"and the controller reports what is wrong with them; Fail refuses them")
-	flags.StringVar(&f.owner, "owner-cluster-role", "", "ClusterRole that owns the webhook configuration, so that it goes with it when Assay is uninstalled")
 }
 
 func (f *certificateFlags) check() error {
@@ -77,26 +73,22 @@ type keeper interface {
 }
 
 // newKeeper returns what keeps the certificate valid. Answers says whether this replica could answer a review by now.
-func (f *certificateFlags) newKeeper(ctx context.Context, namespace string, client kubernetes.Interface, log logr.Logger, answers func(context.Context) error) (keeper, error) {
+func (f *certificateFlags) newKeeper(namespace string, scheduling bool, client kubernetes.Interface, log logr.Logger, answers func(context.Context) error) (keeper, error) {
 	report := func(err error) {
 		log.Error(err, "the serving certificate could not be looked after, and will be tried again")
 	}
 	if f.certDir != "" {
 		return certs.NewMounted(filepath.Join(f.certDir, corev1.TLSCertKey), filepath.Join(f.certDir, corev1.TLSPrivateKeyKey), nil, report)
 	}
-	owner, err := f.ownerReference(ctx, client)
-	if err != nil {
-		return nil, err
-	}
 	p := &publisher{
 		flags: f, namespace: namespace, answers: answers, log: log,
-		client: client.AdmissionregistrationV1().ValidatingWebhookConfigurations(),
+		client: client.AdmissionregistrationV1(),
 		config: webhook.ConfigurationOptions{
-			Namespace: namespace, Service: f.service, Port: f.servicePort, URL: f.url, Fail: f.failurePolicy == "Fail", Owner: owner,
+			Namespace: namespace, Service: f.service, Port: f.servicePort, URL: f.url, Fail: f.failurePolicy == "Fail", Scheduling: scheduling,
 		},
 	}
 	o := certs.Options{
-		Secrets: client.CoreV1().Secrets(namespace), Name: f.secret, Owner: owner,
+		Secrets: client.CoreV1().Secrets(namespace), Name: f.secret,
 		Life: f.life, AuthorityLife: cmp.Or(f.authorityLife, 4*f.life),
 		Settle:  min(certs.DefaultSettle, f.life/4), // an authority that lives for seconds cannot wait for a minute
 		Publish: p.publish, Report: report,
@@ -118,34 +110,11 @@ func (f *certificateFlags) names(namespace string) (dns []string, ips []net.IP) 
 	return []string{name, f.service + "." + namespace, name + ".cluster.local"}, nil
 }
 
-// ownerReference finds the owner of what is made here.
-func (f *certificateFlags) ownerReference(ctx context.Context, client kubernetes.Interface) (*metav1.OwnerReference, error) {
-	if f.owner == "" {
-		return nil, nil
-	}
-	owner, err := clusterRole(ctx, client, f.owner)
-	if err != nil {
-		return nil, fmt.Errorf("--owner-cluster-role: %w", err)
-	}
-	return owner, nil
-}
-
-// clusterRole returns a reference to a ClusterRole as an owner.
-func clusterRole(ctx context.Context, client kubernetes.Interface, name string) (*metav1.OwnerReference, error) {
-	role, err := client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return &metav1.OwnerReference{
-		APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID,
-	}, nil
-}
-
-// publisher makes the webhook configuration once the API server could use it.
+// publisher fills the webhook configurations once the API server could use it.
 type publisher struct {
 	flags     *certificateFlags
 	namespace string
-	client    webhook.Configurations
+	client    admissionregistration.AdmissionregistrationV1Interface
 	config    webhook.ConfigurationOptions
 	answers   func(context.Context) error
 	log       logr.Logger
@@ -163,13 +132,8 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) error {
 	}
 	config := p.config
 	config.CABundle = bundle
-	if err := webhook.Install(ctx, p.client, config); err != nil {
+	if err := webhook.Install(ctx, p.client.ValidatingWebhookConfigurations(), p.client.MutatingWebhookConfigurations(), config); err != nil {
 		return err
-	}
-	if p.flags.more != nil {
-		if err := p.flags.more(ctx, config); err != nil {
-			return err
-		}
 	}
 	if !p.installed {
 		p.installed = true
@@ -212,7 +176,7 @@ func (p *publisher) throughService(ctx context.Context, bundle []byte) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(bundle)
 	transport := &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13},
 	}
 	resp, err := transport.RoundTrip(req)
 	if alert := tls.AlertError(0); errors.As(err, &alert) {

@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,31 +23,11 @@ import (
 // schedulingFlags are the webhook's flags for pods and workloads that ask for features.
 type schedulingFlags struct {
 	scheduling, marker bool
-	schedulingOwner    string
 }
 
 func (f *schedulingFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.scheduling, "scheduling", false, "also review pods and workloads that ask for features; keeps the features of all nodes in memory")
-	flags.StringVar(&f.schedulingOwner, "scheduling-cluster-role", "", "ClusterRole that owns the webhook configurations for pods and workloads, so that they go "+
-		"with it when --scheduling is switched off; empty: that of --owner-cluster-role")
 	flags.BoolVar(&f.marker, "scheduling-marker", false, "mark pods that the extender has to be asked about, for an extender of the default scheduler")
-}
-
-// installer makes the webhook configurations for pods and workloads, nil if there shall be none.
-func (f *schedulingFlags) installer(c kubernetes.Interface) func(context.Context, webhook.ConfigurationOptions) error {
-	if !f.scheduling {
-		return nil
-	}
-	return func(ctx context.Context, o webhook.ConfigurationOptions) error {
-		if f.schedulingOwner != "" {
-			var err error
-			if o.Owner, err = clusterRole(ctx, c, f.schedulingOwner); err != nil {
-				return fmt.Errorf("--scheduling-cluster-role: %w", err)
-			}
-		}
-		api := c.AdmissionregistrationV1()
-		return webhook.InstallScheduling(ctx, api.MutatingWebhookConfigurations(), api.ValidatingWebhookConfigurations(), o)
-	}
 }
 
 // review gives the webhook what it looks up about pods and nodes, and returns what says whether it knows what pods ask for. Same

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -37,15 +38,11 @@ func TestWebhookReviewsPodsIfAsked(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:authenticated"}},
 	})
-	t.Cleanup(func() {
-		for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
-			_, err := c.Kubectl(context.WithoutCancel(t.Context()), "delete", kind, webhook.SchedulingConfigurationName, "--ignore-not-found")
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	p := startWebhook(t, c, "--scheduling", "--scheduling-cluster-role="+role.Name)
+	for _, o := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
+		o.SetName(webhook.SchedulingConfigurationName)
+		testkit.Create(t, k, o)
+	}
+	startWebhook(t, c, "--scheduling")
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "test-", Labels: map[string]string{assayv1alpha1.SchedulerLabel: "assay"},
 	}}
@@ -76,20 +73,5 @@ func TestWebhookReviewsPodsIfAsked(t *testing.T) {
 	}, client.DryRunAll)
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.metadata.annotations[assay.dev/required-features]") {
 		t.Errorf("got %v, want a refusal with the path", err)
-	}
-
-	// When the chart switches scheduling off, an upgrade removes the role.
-	if err := k.Delete(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "the configurations are gone with their owner", func(ctx context.Context) error {
-		out, err := c.Kubectl(ctx, "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name")
-		if err != nil || strings.Contains(out, webhook.SchedulingConfigurationName) {
-			return fmt.Errorf("there are %s (%w)", out, err)
-		}
-		return nil
-	})
-	if _, err := testkit.Get(t.Context(), "http://"+p.health+"/readyz"); err != nil {
-		t.Errorf("the webhook has not survived it: %v", err)
 	}
 }

@@ -72,7 +72,8 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 	k := testkit.Client(t, c.User)
 	namespace := testkit.Namespace(t, k)
 	p.namespace = namespace
-	user, role := webhookUser(t, c, namespace)
+	user := webhookUser(t, c, namespace)
+	testkit.WebhookObjects(t, k, namespace, "assay-webhook-cert", webhook.ConfigurationName)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -81,15 +82,11 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 		if err := c.Terminate(context.WithoutCancel(t.Context()), p.name); err != nil && !t.Failed() {
 			t.Log(err) // a test may have ended it
 		}
-		_, err := c.Kubectl(context.WithoutCancel(t.Context()), "delete", "validatingwebhookconfiguration", webhook.ConfigurationName, "--ignore-not-found")
-		if err != nil {
-			t.Error(err)
-		}
 	})
 	err = c.Run(t.Context(), cluster.Program{
 		Name: p.name, Path: program, Env: []string{asManager + "=1"},
 		Args: append([]string{
-			"webhook", "--kubeconfig=" + user.Kubeconfig, "--namespace=" + namespace, "--owner-cluster-role=" + role,
+			"webhook", "--kubeconfig=" + user.Kubeconfig, "--namespace=" + namespace,
 			"--webhook-url=https://" + p.serve, "--webhook-port=" + testkit.Port(p.serve),
 			"--port=" + testkit.Port(p.health), "--metrics-port=" + testkit.Port(p.metrics), "--failure-policy=Fail", "--shutdown-delay=0s",
 		}, args...),
@@ -110,9 +107,8 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 	return p
 }
 
-// webhookUser returns a user who may do what the page on admission says that the webhook needs, and no more, and the
-// ClusterRole that says so.
-func webhookUser(t *testing.T, c *cluster.Cluster, namespace string) (user *cluster.User, clusterRole string) {
+// webhookUser returns a user who may do what the page on admission says that the webhook needs, and no more.
+func webhookUser(t *testing.T, c *cluster.Cluster, namespace string) *cluster.User {
 	t.Helper()
 	user, err := c.NewUser("webhook-" + namespace)
 	if err != nil {
@@ -124,8 +120,8 @@ func webhookUser(t *testing.T, c *cluster.Cluster, namespace string) (user *clus
 	cluster := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "webhook-" + namespace},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"validatingwebhookconfigurations"}, Verbs: []string{"create", "patch"}},
-			{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"get"}, ResourceNames: []string{"webhook-" + namespace}},
+			{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+				Verbs: []string{"patch"}, ResourceNames: []string{webhook.ConfigurationName}},
 			{APIGroups: []string{""}, Resources: []string{"namespaces", "nodes"}, Verbs: read},
 			{APIGroups: []string{nfdv1alpha1.GroupName}, Resources: []string{"nodefeatures", "nodefeaturerules"}, Verbs: read},
 			{APIGroups: []string{assayv1alpha1.GroupName}, Resources: []string{"nodefeatureruletemplates"}, Verbs: read},
@@ -139,12 +135,12 @@ func webhookUser(t *testing.T, c *cluster.Cluster, namespace string) (user *clus
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cluster.Name},
 	})
 	testkit.Create(t, k, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update"}}, referencesRule,
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "update"}, ResourceNames: []string{"assay-webhook-cert"}}, referencesRule,
 	}})
 	testkit.Create(t, k, &rbacv1.RoleBinding{
 		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 	})
-	return user, cluster.Name
+	return user
 }
 
 const (
@@ -306,32 +302,33 @@ func TestWithoutAnAnswerRulesPassByDefault(t *testing.T) {
 	}
 }
 
-// With the ClusterRole of the chart goes what the webhook has made itself.
-func TestUninstallingLeavesNothing(t *testing.T) {
+// What an installation creates it also owns and removes; the webhook writes nothing there but what it fills, and creates nothing.
+func TestTheWebhookFillsWhatTheInstallationCreates(t *testing.T) {
 	c := testkit.Cluster(t)
 	p := startWebhook(t, c)
 	k := testkit.Client(t, c.User)
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhook.ConfigurationName}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "assay-webhook-cert"}}
+	for _, o := range []client.Object{config, secret} {
+		if err := k.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		if len(o.GetLabels()) > 0 || len(o.GetOwnerReferences()) > 0 {
+			t.Errorf("%T: a drift for who deploys it: labels %v, owners %v", o, o.GetLabels(), o.GetOwnerReferences())
+		}
+	}
+	if len(config.Webhooks) == 0 || len(secret.Data) == 0 {
+		t.Fatal("it is not filled")
+	}
+	if err := k.Delete(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Terminate(t.Context(), p.name); err != nil {
 		t.Fatal(err)
 	}
-	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := k.Get(t.Context(), client.ObjectKey{Name: webhook.ConfigurationName}, config); err != nil {
-		t.Fatal(err)
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(config), config); !apierrors.IsNotFound(err) {
+		t.Errorf("it was created again: %v", err)
 	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: config.OwnerReferences[0].Name}}
-	if err := k.Delete(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "the configuration and the Secret are gone", func(ctx context.Context) error {
-		if err := k.Get(ctx, client.ObjectKeyFromObject(config), config); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the configuration is there: %w", err)
-		}
-		var secrets corev1.SecretList
-		if err := k.List(ctx, &secrets, client.InNamespace(p.namespace)); err != nil || len(secrets.Items) > 0 {
-			return fmt.Errorf("%d Secrets are there: %w", len(secrets.Items), err)
-		}
-		return nil
-	})
 }
 
 // A certificate that nobody renews makes the replica unready while there is still time, and a new file makes it ready again.

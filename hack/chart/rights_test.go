@@ -1,7 +1,7 @@
 package chart
 
 import (
-	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +38,10 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"ReviewNeedsFeatures":   {`{scheduling: {enabled: true}, webhook: {nodeWarnings: false}}`, right{"ClusterRole/assay-webhook", "nfd.k8s-sigs.io", "nodefeatures", "", "list"}, true},
 		"WebhookForPods":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
 		"WebhookForWorkloads":   {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
+		"NoNewWebhook":          {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "create"}, false},
+		"FillsItsWebhook":       {off, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "assay", "patch"}, true},
+		"FillsItsSecret":        {off, right{"Role/assay-webhook", "", "secrets", "assay-webhook-cert", "update"}, true},
+		"NoNewSecret":           {off, right{"Role/assay-webhook", "", "secrets", "assay-webhook-cert", "create"}, false},
 		"NoOtherWebhook":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "other", "patch"}, false},
 		"NoWebhookForPods":      {off, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
 		"ReadsWhatRulesReferTo": {off, right{"Role/assay-webhook", "", "secrets", "", "list"}, true},
@@ -64,20 +68,62 @@ func TestRightsFollowTheValues(t *testing.T) {
 	}
 }
 
-// TestPodWebhooksGoWithScheduling renders what `helm upgrade` compares: the owner of the webhook configurations that are made at
-// run time is an object of the chart only while scheduling is on, and is what the webhook is told.
-func TestPodWebhooksGoWithScheduling(t *testing.T) {
-	const role = "assay-webhook-scheduling"
-	for values, want := range map[string]bool{
-		`{scheduling: {enabled: true}}`: true, `{}`: false,
-		`{scheduling: {enabled: true}, webhook: {enabled: false}}`: false,
+// TestWebhookIsFilledNotCreated compares what Helm creates with what the webhook fills: an object that has neither data nor
+// webhooks, and goes with the release or with scheduling.
+func TestWebhookIsFilledNotCreated(t *testing.T) {
+	const secret, scheduling = "Secret/assay-system/assay-webhook-cert", "WebhookConfiguration//assay-scheduling"
+	own := []string{"Mutating" + "WebhookConfiguration//assay", secret, "Validating" + "WebhookConfiguration//assay"}
+	for values, want := range map[string][]string{
+		`{}`:                            own,
+		`{scheduling: {enabled: true}}`: append([]string{"Mutating" + scheduling, "Validating" + scheduling}, own...),
+		`{scheduling: {enabled: true}, webhook: {enabled: false}}`: nil,
 	} {
-		rendered := mustRender(t, set(t, values))
-		if got := roles(t, objects(t, rendered))["ClusterRole/"+role] != nil; got != want {
-			t.Errorf("%s: there is a role: %t, want %t", values, got, want)
+		var got []string
+		for _, object := range objects(t, mustRender(t, set(t, values))) {
+			kind, _ := object["kind"].(string)
+			if kind != "Secret" && !strings.HasSuffix(kind, "WebhookConfiguration") {
+				continue
+			}
+			got = append(got, identity(object))
+			for _, key := range []string{"data", "stringData", "webhooks"} {
+				if _, ok := object[key]; ok {
+					t.Errorf("%s: %s has the key %s, which an upgrade would reset", values, identity(object), key)
+				}
+			}
 		}
-		if got := strings.Contains(strings.Join(slices.Collect(maps.Values(rendered)), "\n"), "- --scheduling-cluster-role="+role+"\n"); got != want {
-			t.Errorf("%s: the webhook is told: %t, want %t", values, got, want)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: there are %v, want %v", values, got, want)
+		}
+	}
+}
+
+// TestNoTokenObtainsAnother: a right to one of these, without names, is a right to every token of the namespace or the cluster.
+func TestNoTokenObtainsAnother(t *testing.T) {
+	forbidden := map[string][]string{
+		"secrets":                         {"create"},
+		"validatingwebhookconfigurations": {"create"}, "mutatingwebhookconfigurations": {"create"},
+		"validatingadmissionpolicies": {"create", "update", "patch", "delete"}, "serviceaccounts/token": {"create"},
+		"serviceaccounts": {"create", "impersonate"}, "users": {"impersonate"}, "groups": {"impersonate"},
+		"pods": {"create", "patch", "update"}, "deployments": {"create", "patch", "update"}, "daemonsets": {"create", "patch", "update"},
+		"jobs": {"create", "patch", "update"}, "pods/exec": {"create", "get"}, "nodes/proxy": {"create", "get"},
+		"roles": {"escalate", "bind", "create", "update", "patch"}, "clusterroles": {"escalate", "bind", "create", "update", "patch"},
+		"rolebindings": {"create", "update", "patch"}, "clusterrolebindings": {"create", "update", "patch"},
+		"certificatesigningrequests": {"create"}, "certificatesigningrequests/approval": {"update", "patch"},
+	}
+	for _, dir := range cases(t) {
+		rendered := objects(t, mustRender(t, readValues(t, filepath.Join(dir, "values.yaml"))))
+		for role, rules := range roles(t, rendered) {
+			for _, rule := range rules {
+				for resource, verbs := range forbidden {
+					for _, verb := range verbs {
+						if slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, verb) {
+							t.Errorf("%s: %s may %s %s", filepath.Base(dir), role, verb, resource)
+						}
+					}
+				}
+			}
 		}
 	}
 }

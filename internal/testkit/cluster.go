@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -132,6 +133,17 @@ func Node(t testing.TB, c client.Client, name string) *corev1.Node {
 	}
 	Create(t, c, node)
 	return node
+}
+
+// WebhookObjects creates what an installation creates for the webhook to fill: a Secret, and configurations of these names.
+func WebhookObjects(t testing.TB, c client.Client, namespace, secret string, names ...string) {
+	t.Helper()
+	Create(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret}})
+	for _, name := range names {
+		meta := metav1.ObjectMeta{Name: name}
+		Create(t, c, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta})
+		Create(t, c, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta})
+	}
 }
 
 // Create makes an object, and removes it at the end of the test.

@@ -76,16 +76,16 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// deleteCertificate deletes the Secret with the webhook's certificate. Its replicas agree on a new one, and the API server
-// goes on being answered.
+// deleteCertificate empties the Secret with the webhook's certificate. Its replicas agree on a new one, and the API server goes on
+// being answered.
 func deleteCertificate(ctx context.Context, s *story) error {
 	const secret = release + "-webhook-cert"
-	uid := []string{"get", "secret", "-n", namespace, secret, "-o", "jsonpath={.metadata.uid}"}
-	before, err := s.Kubectl(ctx, uid...)
+	certificate := []string{"get", "secret", "-n", namespace, secret, `-o=jsonpath={.data.tls\.crt}`}
+	before, err := s.Kubectl(ctx, certificate...)
 	if err != nil {
 		return err
 	}
-	if _, err := s.show(ctx, "kubectl", "delete", "secret", "-n", namespace, secret); err != nil {
+	if _, err := s.show(ctx, "kubectl", "patch", "secret", "-n", namespace, secret, "--type=merge", `--patch={"data":null}`); err != nil {
 		return err
 	}
 	// A replica that starts anew has no certificate in memory.
@@ -95,12 +95,12 @@ func deleteCertificate(ctx context.Context, s *story) error {
 	if _, err := s.Kubectl(ctx, "rollout", "status", "-n", namespace, "deployment/"+release+"-webhook", "--timeout="+helmTimeout); err != nil {
 		return err
 	}
-	after, err := s.Kubectl(ctx, uid...)
+	after, err := s.Kubectl(ctx, certificate...)
 	if err != nil {
 		return err
 	}
-	if after == before {
-		return errors.New("the Secret is still the one that was deleted")
+	if after == before || after == "" {
+		return errors.New("there is no new certificate")
 	}
 	s.note("there is a new certificate")
 	return s.refuses(ctx)

@@ -25,6 +25,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/webhook"
 )
 
 var update = flag.Bool("update", false, "write what is printed into docs/scheduling.md; read the diff")
@@ -44,11 +45,9 @@ func install(t *testing.T) *installation {
 	t.Helper()
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
 	in := &installation{Cluster: c, api: testkit.Client(t, c.User), bin: programs(t), extender: testkit.FreeAddress(t)}
-	const role = "assay-webhook"
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownNamespace}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ml"}},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}},
 	} {
 		in.create(t, o)
 	}
@@ -69,9 +68,10 @@ func install(t *testing.T) *installation {
 	in.manager(t, "controller", "http://"+health+"/readyz", "--enable-leader-election", "--feature-gates=FeatureScheduling=true",
 		"--port="+testkit.Port(health), "--metrics-port=0")
 	in.runExtender(t)
+	testkit.WebhookObjects(t, in.api, ownNamespace, "assay-webhook-cert", webhook.ConfigurationName, webhook.SchedulingConfigurationName)
 	health = testkit.FreeAddress(t)
 	serve := testkit.FreeAddress(t)
-	in.manager(t, "webhook", "http://"+health+"/readyz", "--scheduling", "--owner-cluster-role="+role, "--webhook-url=https://"+serve,
+	in.manager(t, "webhook", "http://"+health+"/readyz", "--scheduling", "--webhook-url=https://"+serve,
 		"--webhook-port="+testkit.Port(serve), "--port="+testkit.Port(health), "--metrics-port=0", "--shutdown-delay=0s")
 	rare := newPod("default", "rare", "", requires("FP64"))
 	testkit.Eventually(t, "the API server asks the webhook, which knows the nodes", func(ctx context.Context) error {
