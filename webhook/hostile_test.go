@@ -74,9 +74,6 @@ func TestManyReviewsAtOnce(t *testing.T) {
 		if w.Code == http.StatusOK && !strings.Contains(w.Body.String(), `"allowed":false`) {
 			t.Errorf("the broken rule is let through: %s", w.Body)
 		}
-		if w.Code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
-			t.Error("who is turned away is not told to come again")
-		}
 		mu.Lock()
 		defer mu.Unlock()
 		codes[w.Code]++
@@ -89,7 +86,7 @@ func TestManyReviewsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if codes[http.StatusOK] == 0 || codes[http.StatusOK]+codes[http.StatusServiceUnavailable] != 10_000 {
+	if codes[http.StatusOK] != 10_000 {
 		t.Errorf("the answers are %v", codes)
 	}
 }

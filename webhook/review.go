@@ -36,39 +36,61 @@ func badRequest(format string, args ...any) error {
 // expected and repeats nothing of what was sent.
 func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), deadline(r))
+	limit := deadline(r)
+	ctx, cancel := context.WithTimeout(r.Context(), limit-min(answerMargin, limit/4))
 	defer cancel()
 	body, release, err := s.read(ctx, w, r)
 	if err != nil {
-		s.fail(w, err, start)
+		s.turnAway(w, body, err, start)
 		return
 	}
-	defer release()
 	defer intake.Arrived(ctx)()
-	review, response, err := s.answer(ctx, w, body)
+	review, response, err := s.answer(ctx, w, body, release)
 	if err != nil {
-		s.fail(w, err, start)
+		s.turnAway(w, body, err, start)
 		return
 	}
+	s.reply(w, review, response, start)
+}
+
+// reply answers with a review.
+func (s *Server) reply(w http.ResponseWriter, review *admissionv1.AdmissionReview, response *admissionv1.AdmissionResponse, start time.Time) {
 	w.Header().Set("Content-Type", "application/json")
-	err = json.NewEncoder(w).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
+	err := json.NewEncoder(w).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 	if err != nil {
 		s.opts.Report(fmt.Errorf("answer a review: %w", err))
 	}
 	s.opts.Observe(s.kind(review.Request), result(response), time.Since(start))
 }
 
-// answer reviews what is in a body when its turn comes.
-func (s *Server) answer(ctx context.Context, w http.ResponseWriter, body []byte) (*admissionv1.AdmissionReview, *admissionv1.AdmissionResponse, error) {
+// answer reviews what is in a body when its turn comes. A review that takes longer than the API server waits goes on, with its turn and
+// what release gives back, and is not answered.
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, body []byte, release func()) (*admissionv1.AdmissionReview, *admissionv1.AdmissionResponse, error) {
 	if err := s.turns.Acquire(ctx, 1); err != nil {
+		release()
 		return nil, nil, overloaded(w)
 	}
-	defer s.turns.Release(1)
-	review, err := decodeReview(body)
-	if err != nil {
-		return nil, nil, err
+	type answer struct {
+		review   *admissionv1.AdmissionReview
+		response *admissionv1.AdmissionResponse
+		err      error
 	}
-	return review, s.Review(ctx, review.Request), nil
+	done := make(chan answer, 1)
+	go func() {
+		defer release()
+		defer s.turns.Release(1)
+		var a answer
+		if a.review, a.err = decodeReview(body); a.err == nil {
+			a.response = s.Review(ctx, a.review.Request)
+		}
+		done <- a
+	}()
+	select {
+	case a := <-done:
+		return a.review, a.response, a.err
+	case <-ctx.Done():
+		return nil, nil, overloaded(w)
+	}
 }
 
 // overloaded is the answer to whom nobody could attend to in time.
@@ -123,7 +145,7 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	body, release, err = s.bodies.Read(ctx, w, r, nil)
 	switch {
 	case errors.Is(err, intake.ErrBusy):
-		return nil, nil, overloaded(w)
+		return body, nil, overloaded(w)
 	case err != nil:
 		return nil, nil, badRequest("the AdmissionReview ended early")
 	}
@@ -173,7 +195,7 @@ func internal(req *admissionv1.AdmissionRequest, err error) *admissionv1.Admissi
 
 func result(r *admissionv1.AdmissionResponse) string {
 	switch {
-	case !r.Allowed && r.Result != nil && r.Result.Code == http.StatusInternalServerError:
+	case !r.Allowed && r.Result != nil && (r.Result.Code == http.StatusInternalServerError || r.Result.Code == http.StatusTooManyRequests):
 		return "failed"
 	case !r.Allowed:
 		return "denied"

@@ -1,0 +1,104 @@
+package webhook_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/webhook"
+)
+
+// post sends a review as an API server does that waits a second for it.
+func post(t *testing.T, h http.Handler, req *admissionv1.AdmissionRequest) (code int, answer *admissionv1.AdmissionReview) {
+	t.Helper()
+	body, err := json.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Request: req,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, webhook.ReviewPath+"?timeout=1s", bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code == http.StatusOK {
+		answer = &admissionv1.AdmissionReview{}
+		if err := json.Unmarshal(w.Body.Bytes(), answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w.Code, answer
+}
+
+// TestReviewsThatCannotBeFinishedAreRejected has more reviews than turns, none of which ends. An HTTP error would let them all pass
+// where the configuration says Ignore.
+func TestReviewsThatCannotBeFinishedAreRejected(t *testing.T) {
+	ends := make(chan struct{})
+	h := newServer(t, func(o *webhook.Options) {
+		o.Check = func(*nfdv1alpha1.NodeFeatureRule) webhook.Findings {
+			<-ends
+			return webhook.Findings{}
+		}
+	}).Handler()
+	t.Cleanup(func() { close(ends) }) // after the reviews, which run in parallel
+	large := strings.Repeat("x", 100_000)
+	for i := range 60 { // far more than there are turns
+		req := request(t, []byte(ruleYAML(`{rules: [{name: a, labels: {a: "`+large[:1500*i]+`"}}]}`)))
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			_, answer := post(t, h, req)
+			if answer == nil || answer.Response == nil {
+				t.Fatal("there is no answer")
+			}
+			r := answer.Response
+			if r.Allowed || r.UID != req.UID || r.Result.Code != http.StatusTooManyRequests || r.Result.Details.RetryAfterSeconds != 1 {
+				t.Errorf("got %+v", r)
+			}
+			if want := "the Assay webhook is overloaded and could not review the object in time; try again"; r.Result.Message != want {
+				t.Errorf("the user reads %q, want %q", r.Result.Message, want)
+			}
+		})
+	}
+	pod := &admissionv1.AdmissionRequest{UID: "pod"}
+	pod.Resource.Version, pod.Resource.Resource = "v1", "pods"
+	t.Run("PodsPass", func(t *testing.T) {
+		t.Parallel()
+		if code, answer := post(t, h, pod); code == http.StatusOK && !answer.Response.Allowed {
+			t.Errorf("a pod is rejected: %+v", answer.Response)
+		}
+	})
+}
+
+func TestRulesWithoutRoomAreRejected(t *testing.T) {
+	room, now := 5000, 0
+	s := newServer(t, func(o *webhook.Options) {
+		o.Room = func(name string) (int, int) {
+			if name != "r" {
+				t.Errorf("asked for %q", name)
+			}
+			return room, now
+		}
+	})
+	small := ruleYAML(`{rules: [{name: a, labels: {a: "1"}}]}`)
+	large := ruleYAML(`{rules: [{name: a, labels: {a: "1", b: "1", c: "1", d: "1", e: "1", f: "1"}}]}`)
+	if got := s.Review(t.Context(), request(t, []byte(small))); !got.Allowed {
+		t.Errorf("there is room, and it is rejected: %+v", got.Result)
+	}
+	got := s.Review(t.Context(), request(t, []byte(large)))
+	const want = "spec.rules: Forbidden: take 5112 bytes of memory when they are compiled, and the other rules of the cluster leave 5000 of 16777216 bytes; delete"
+	if got.Allowed || !strings.Contains(got.Result.Message, want) {
+		t.Errorf("got %+v, want %s", got.Result, want)
+	}
+	room, now = -1, rules.MaxSize
+	if got := s.Review(t.Context(), update(t, large, small)); !got.Allowed {
+		t.Errorf("it becomes smaller, and is rejected: %+v", got.Result)
+	}
+}
