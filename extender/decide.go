@@ -29,6 +29,12 @@ type Decider struct {
 	memo memo
 }
 
+// Sweep forgets what pods require that no scheduler has asked for since the last Sweep.
+func (d *Decider) Sweep() {
+	d.memo.cache().Sweep()
+	d.View.Sweep()
+}
+
 func (d *Decider) now() int64 {
 	if d.Now != nil {
 		return d.Now().Unix()

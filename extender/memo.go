@@ -1,29 +1,38 @@
 package extender
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules/request"
 )
 
-// The limits of what is remembered of pods. Pods of one owner have the same metadata, so that there are few in practice.
 const (
-	maxKnownPods  = 4096
+	// maxKnownBytes is how much memory may be used to remember what pods require: their metadata and the compiled requirements. Pods of
+	// one owner have the same metadata, so that there are few in practice.
 	maxKnownBytes = 16 << 20
-	// maxRemembered is how much metadata of one pod is worth remembering.
-	maxRemembered = 64 << 10
+	// forgetAfter is when something is forgotten that no scheduler has asked for: its pods are placed or gone. A scheduler tries a pod
+	// that fits nowhere again after five minutes at most.
+	forgetAfter = 10 * time.Minute
 )
 
-// memo remembers what pods ask for by the JSON of the metadata that matters, so that it is decoded once. The zero value is
-// empty. It is safe for concurrent use.
+// memo remembers what pods ask for by the JSON of the metadata that matters, so that it is decoded and compiled once. It is safe for
+// concurrent use; the zero value is empty.
 type memo struct {
-	mu         sync.RWMutex
-	known      map[string]asked
-	bytes      int
-	generation uint64
+	once       sync.Once
+	known      *lru.Cache[asked]
+	generation atomic.Uint64
+}
+
+func (m *memo) cache() *lru.Cache[asked] {
+	m.once.Do(func() { m.known = lru.New[asked](maxKnownBytes) })
+	return m.known
 }
 
 type asked struct {
@@ -34,15 +43,16 @@ type asked struct {
 // of returns what a pod asks for, see asks.Asks.
 func (m *memo) of(a *asks.Asks, p *pod) (*request.Ask, *fleet.Reason) {
 	var space [1024]byte
-	key := append(space[:0], p.namespace...)
-	key = append(append(key, 0), p.labels...)
-	key = append(append(key, 0), p.annotations...)
 	generation := a.Generation()
-	m.mu.RLock()
-	known, ok := m.known[string(key)]
-	ok = ok && m.generation == generation
-	m.mu.RUnlock()
-	if ok {
+	// The generation is a part of the key, so that what was found out before a change is never used after it.
+	key := binary.LittleEndian.AppendUint64(space[:0], generation)
+	key = append(append(key, p.namespace...), 0)
+	key = append(append(key, p.labels...), 0)
+	key = append(key, p.annotations...)
+	if m.generation.Swap(generation) != generation {
+		m.cache().Clear()
+	}
+	if known, ok := m.cache().Get(key); ok {
 		return known.ask, known.problem
 	}
 	var labels, annotations map[string]string
@@ -59,21 +69,8 @@ func (m *memo) of(a *asks.Asks, p *pod) (*request.Ask, *fleet.Reason) {
 	}
 	var out asked
 	out.ask, out.problem = a.Of(p.namespace.text(), labels, annotations)
-	if len(key) <= maxRemembered {
-		m.remember(string(key), out, generation)
-	}
+	m.cache().Put(string(key), out, out.ask.Size())
 	return out.ask, out.problem
-}
-
-// remember stores what was found out while the generation was this one.
-func (m *memo) remember(key string, out asked, generation uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.generation != generation || m.known == nil || len(m.known) >= maxKnownPods || m.bytes+len(key) > maxKnownBytes {
-		m.known, m.bytes, m.generation = map[string]asked{}, 0, generation
-	}
-	m.known[key] = out
-	m.bytes += len(key)
 }
 
 var unreadable = fleet.NewReason("node feature requirement not met: the metadata of the pod cannot be read")

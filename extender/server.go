@@ -179,6 +179,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) (err error) {
 	}
 	done, failed := make(chan error, 1), make(chan struct{})
 	defer close(failed)
+	go s.sweep(failed)
 	stop := context.AfterFunc(ctx, func() {
 		s.draining.Store(true)
 		select {
@@ -201,6 +202,20 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) (err error) {
 		return err
 	}
 	return <-done
+}
+
+// sweep has the Decider forget what is not asked for any more, until the server ends.
+func (s *Server) sweep(ended <-chan struct{}) {
+	ticker := time.NewTicker(forgetAfter)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+			s.decider.Sweep()
+		}
+	}
 }
 
 // transport returns the settings of TLS.

@@ -20,8 +20,8 @@ const (
 	// webhook and the extender each keep them, the webhook with 256 MiB for everything.
 	MaxClusterSize = 16 << 20
 	// MaxRequirementSize is the maximum compiled size of everything that one pod, NodeFeatureRequest or policy requires and prefers:
-	// 60 patterns or 1,000 values. Every user who may create a pod can have as much compiled as often as the pod changes.
-	MaxRequirementSize = 256 << 10
+	// 100 patterns or 3,000 values. Every user who may create a pod can have as much compiled as often as the pod changes.
+	MaxRequirementSize = 512 << 10
 )
 
 // Sizes of the parts of a rule, measured and rounded up.

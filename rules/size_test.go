@@ -115,7 +115,7 @@ func TestRequirementIsBounded(t *testing.T) {
 	before, _ := memory()
 	q, report := rules.CompileRequirement(field.NewPath("spec", "required"), terms, nil, nil, rules.Options{})
 	after, _ := memory()
-	const want = "spec.required: Forbidden: takes more than 262144 bytes of memory when it is compiled"
+	const want = "spec.required: Forbidden: takes more than 524288 bytes of memory when it is compiled"
 	if q != nil || len(report.Errors) != 1 || !strings.HasPrefix(report.Errors[0].Error(), want) {
 		t.Errorf("got %v, %v; want %s", q, report.Errors, want)
 	}

@@ -15,6 +15,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/request"
 )
@@ -28,6 +29,7 @@ type Asks struct {
 	requests   map[string]named // by namespace/name
 	policies   []*request.Policy
 	namespaces map[string]map[string]string // labels by name
+	compiled   *lru.Cache[asked]            // requests by namespace/name
 
 	generation atomic.Uint64
 }
@@ -38,35 +40,57 @@ type asked struct {
 	problem *fleet.Reason
 }
 
-// named is what a NodeFeatureRequest asks for, and what is known of since when.
+// named is a NodeFeatureRequest, and what is known of since when. It is compiled when a pod names it.
 type named struct {
-	asked
+	spec    *assayv1alpha1.NodeFeatureRequestSpec
 	created time.Time
 	edited  bool
 }
 
+// maxCompiled is how much memory compiled NodeFeatureRequests may take: 32 of the largest, or 10,000 ordinary ones. There may be any
+// number of them; one that is named again is compiled again.
+const maxCompiled = 16 << 20
+
 // New returns an Asks without any requests and policies.
 func New(opt rules.Options) *Asks {
-	return &Asks{opt: opt, requests: map[string]named{}, namespaces: map[string]map[string]string{}}
+	return &Asks{
+		opt: opt, requests: map[string]named{}, namespaces: map[string]map[string]string{}, compiled: lru.New[asked](maxCompiled),
+	}
 }
 
 // Generation grows with each change: what Of returned holds as long as it stays the same.
 func (a *Asks) Generation() uint64 { return a.generation.Load() }
 
-// PutRequest adds a NodeFeatureRequest or replaces it.
+// PutRequest adds a NodeFeatureRequest or replaces it. The object is kept, and must not be changed.
 func (a *Asks) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
 	name := obj.Namespace + "/" + obj.Name
-	ask, report := request.Compile(&obj.Spec, field.NewPath("spec"), "NodeFeatureRequest "+name, a.opt)
-	out := named{asked: asked{ask: ask}, created: obj.CreationTimestamp.Time, edited: obj.Generation > 1}
+	out := named{spec: &obj.Spec, created: obj.CreationTimestamp.Time, edited: obj.Generation > 1}
+	a.change(func() {
+		a.requests[name] = out
+		a.compiled.Remove(name)
+	})
+}
+
+// request returns what a NodeFeatureRequest asks for. It needs the lock.
+func (a *Asks) request(name string, r named) asked {
+	if known, ok := a.compiled.Get([]byte(name)); ok {
+		return known
+	}
+	ask, report := request.Compile(r.spec, field.NewPath("spec"), "NodeFeatureRequest "+name, a.opt)
+	out := asked{ask: ask}
 	if !report.OK() {
 		out.problem = problem("NodeFeatureRequest %s is invalid: %s", name, report.Errors[0])
 	}
-	a.change(func() { a.requests[name] = out })
+	a.compiled.Put(name, out, ask.Size())
+	return out
 }
 
 // RemoveRequest forgets a NodeFeatureRequest.
 func (a *Asks) RemoveRequest(namespace, name string) {
-	a.change(func() { delete(a.requests, namespace+"/"+name) })
+	a.change(func() {
+		delete(a.requests, namespace+"/"+name)
+		a.compiled.Remove(namespace + "/" + name)
+	})
 }
 
 // PutPolicy adds a NodeFeatureSchedulingPolicy or replaces it. One with mistakes selects no pods: nobody's pods shall wait for
@@ -125,11 +149,12 @@ func (a *Asks) Since(created time.Time, namespace string, labels, annotations ma
 	own, _ := request.Annotations(annotations, field.NewPath("metadata"), a.opt)
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	r, ok := a.requests[namespace+"/"+labels[assayv1alpha1.FeatureRequestLabel]]
+	name := namespace + "/" + labels[assayv1alpha1.FeatureRequestLabel]
+	r, ok := a.requests[name]
 	if !ok || r.edited || r.created.After(created) {
 		return own
 	}
-	return request.Join(own, r.ask)
+	return request.Join(own, a.request(name, r).ask)
 }
 
 // find needs the lock.
@@ -141,13 +166,14 @@ func (a *Asks) find(namespace string, labels, annotations map[string]string) ask
 	list := []*request.Ask{own}
 	if name := labels[assayv1alpha1.FeatureRequestLabel]; name != "" {
 		r, ok := a.requests[namespace+"/"+name]
-		switch {
-		case !ok:
+		if !ok {
 			return asked{problem: problem("NodeFeatureRequest %s/%s does not exist", namespace, name)}
-		case r.problem != nil:
-			return r.asked
 		}
-		list = append(list, r.ask)
+		named := a.request(namespace+"/"+name, r)
+		if named.problem != nil {
+			return named
+		}
+		list = append(list, named.ask)
 	}
 	for _, p := range a.policies {
 		if p.Selects(labels, a.namespaces[namespace]) {

@@ -269,6 +269,30 @@ func TestForgetsWhatIsNotAskedFor(t *testing.T) {
 	}
 }
 
+// TestLargeRequirementsAreForgotten asks for 300 requirements that are as large as they may be: without a bound they take 60 MB.
+func TestLargeRequirementsAreForgotten(t *testing.T) {
+	v, _ := hostile(t, 1)
+	first := ask(t, exists("NODE_0"))
+	for i := range 300 {
+		var patterns []string
+		for k := range 30 {
+			patterns = append(patterns, fmt.Sprintf("'^(a{10}){2}.%d-%d'", i, k))
+		}
+		v.Judge(ask(t, "matchFeatures: [{feature: cpu.cpuid, matchName: {op: InRegexp, value: ["+strings.Join(patterns, ",")+"]}}]"), 0).End()
+		v.Judge(first, 0).End()
+	}
+	if n := v.Requirements(); n > 100 || n < 40 {
+		t.Errorf("%d large requirements are kept", n)
+	}
+	if v.Sweep(); v.Requirements() < 40 {
+		t.Error("requirements are forgotten that were asked for a moment ago")
+	}
+	v.Judge(first, 0).End()
+	if v.Sweep(); v.Requirements() != 1 {
+		t.Errorf("%d requirements are kept, want the one that was asked for since the last time", v.Requirements())
+	}
+}
+
 // hostile is a fleet whose nodes all differ, and a requirement that takes long on each of them.
 func hostile(t *testing.T, nodes int) (*fleet.View, *request.Ask) {
 	in := facts.NewInterner()
@@ -281,7 +305,7 @@ func hostile(t *testing.T, nodes int) (*fleet.View, *request.Ask) {
 		v.Put(node(in, fmt.Sprint("n", i), flags...))
 	}
 	var patterns []string
-	for i := range 50 {
+	for i := range 40 { // as large as a requirement may be
 		patterns = append(patterns, fmt.Sprintf("'^[A-Z]+_[0-9]+_[ab]+[c-z]{%d}$'", i+1)) // every text must be read to its end
 	}
 	return v, ask(t, "matchFeatures: [{feature: cpu.cpuid, matchName: {op: InRegexp, value: ["+strings.Join(patterns, ",")+"]}}]")

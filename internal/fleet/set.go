@@ -281,7 +281,7 @@ func (v *View) set(req *request.Requirement) *set {
 		s.used.Store(v.clock)
 		return s
 	}
-	if len(v.sets) >= maxSets {
+	for len(v.sets) >= maxSets || len(v.sets) > 0 && v.bytes()+req.Size() > maxSetBytes {
 		v.forgetOldest()
 	}
 	s := newSet(req)
@@ -307,6 +307,44 @@ func (v *View) set(req *request.Requirement) *set {
 	return s
 }
 
+// What a set takes besides its requirement, in bytes: the fixed part, a remembered verdict, and a byte of a reason, which is kept in
+// four forms.
+const (
+	setBytes     = 1024
+	verdictBytes = 176
+	reasonBytes  = 4
+)
+
+// bytes returns how much memory the set takes.
+func (s *set) bytes() int {
+	n := setBytes + s.req.Size() + 8*cap(s.bits) + cap(s.why) + 4*cap(s.pending) + verdictBytes*len(s.kinds)
+	for i := range s.reasons {
+		n += reasonBytes * len(s.reasons[i].Text)
+	}
+	return n
+}
+
+// bytes returns how much memory all sets take.
+func (v *View) bytes() (n int) {
+	for _, s := range v.sets {
+		n += s.bytes()
+	}
+	return n
+}
+
+// Sweep forgets the requirements that nothing has asked for since the last Sweep.
+func (v *View) Sweep() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, s := range v.sets {
+		if s.used.Load() <= v.mark {
+			v.forget(s)
+		}
+	}
+	v.mark = v.clock
+	v.clock++ // for those that are used without a new set
+}
+
 func (v *View) forgetOldest() {
 	var oldest *set
 	for _, s := range v.sets {
@@ -314,6 +352,10 @@ func (v *View) forgetOldest() {
 			oldest = s
 		}
 	}
+	v.forget(oldest)
+}
+
+func (v *View) forget(oldest *set) {
 	delete(v.sets, oldest.req.Key)
 	without := func(list []*set) []*set {
 		return slices.DeleteFunc(list, func(s *set) bool { return s == oldest })
@@ -324,4 +366,9 @@ func (v *View) forgetOldest() {
 		}
 	}
 	v.perNode, v.chained = without(v.perNode), without(v.chained)
+	if len(v.chained) == 0 {
+		for i := range v.nodes { // an outcome refers to its rules, which may be deleted
+			v.nodes[i].outcome, v.nodes[i].matched = nil, nil
+		}
+	}
 }

@@ -15,9 +15,14 @@ import (
 	"github.com/assay-project/assay/rules/request"
 )
 
-// maxSets bounds how many distinct requirements are kept up to date. Each takes 1.1 bytes a node: 17 MB for 15,000 nodes.
-// Beyond it, the one that was not asked for the longest is forgotten; asking again costs one look at each node.
-const maxSets = 1024
+const (
+	// maxSets is the maximum number of distinct requirements that are kept up to date. Each takes 1.1 bytes a node: 17 MB for 15,000
+	// nodes. Beyond it, the one that was not asked for the longest is forgotten; asking again costs one look at each node.
+	maxSets = 1024
+	// maxSetBytes is how much memory they may take together, with the compiled requirements. 60 of the largest requirements fit, and
+	// 1,024 ordinary ones on 15,000 nodes.
+	maxSetBytes = 32 << 20
+)
 
 // Node is what a View is told about a node.
 type Node struct {
@@ -45,6 +50,7 @@ type View struct {
 	readers map[string]*reader
 	perNode []*set // read names or metadata of nodes
 	chained []*set // read what rules produce
+	mark    uint64 // the clock at the last Sweep
 	clock   uint64 // counts uses, for what is used the longest ago
 	pass    uint64 // counts changes
 	maxWork int    // of one requirement on all nodes; see the constant

@@ -147,7 +147,7 @@ func TestSumOfPreferencesIsBounded(t *testing.T) {
 		fmt.Fprintf(&list, "- {weight: 1, matchFeatures: [{feature: a.b, matchName: {op: InRegexp, value: ['(a{10}){10}.%d']}}]}\n", i)
 	}
 	_, err := annotations(t, "", list.String())
-	const want = "spec.template.metadata.annotations[assay.dev/preferred-features][4]: Forbidden: takes more than 262144 bytes of memory when it is compiled, with what"
+	const want = "spec.template.metadata.annotations[assay.dev/preferred-features][9]: Forbidden: takes more than 524288 bytes of memory when it is compiled, with what"
 	if !strings.Contains(err, want) {
 		t.Errorf("got %.400q, want %q", err, want)
 	}
