@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +26,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/condition"
 	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -36,6 +36,9 @@ const (
 	// delay is how long changes of nodes are gathered: a fleet that is upgraded changes node by node, and each write of a
 	// large group goes to everybody who watches it.
 	delay = time.Second
+	// maxCompiled is how much memory the compiled rules of all groups may take: users of namespaces create groups. One that is not
+	// among those used last is compiled again.
+	maxCompiled = 16 << 20
 )
 
 // Options of the controller.
@@ -53,8 +56,7 @@ type Reconciler struct {
 	client client.Client
 	opt    Options
 
-	mu       sync.Mutex
-	programs map[types.NamespacedName]*program
+	programs *lru.Cache[*program] // by namespace/name
 }
 
 // program is a group's rules, compiled.
@@ -68,7 +70,7 @@ type program struct {
 
 // Add registers the controller. It watches the groups of all namespaces, and what the rules are given of nodes.
 func Add(mgr ctrl.Manager, opt Options) error {
-	r := &Reconciler{client: mgr.GetClient(), opt: opt, programs: map[types.NamespacedName]*program{}}
+	r := &Reconciler{client: mgr.GetClient(), opt: opt, programs: lru.New[*program](maxCompiled)}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		For(&nfdv1alpha1.NodeFeatureGroup{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -97,7 +99,7 @@ func (g gathered) Generic(ctx context.Context, _ event.GenericEvent, q workqueue
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj nfdv1alpha1.NodeFeatureGroup
 	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {
-		r.forget(req.NamespacedName)
+		r.programs.Remove(req.String())
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !r.opt.Census.Complete(ctx, r.client) {
@@ -118,10 +120,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // compiled returns the rules of a group, which are those of an object that writes nothing: variables are visible to the rules
 // after them as rule.matched, as in NFD, and what NodeFeatureRules produce is not.
 func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
-	key := client.ObjectKeyFromObject(obj)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p := r.programs[key]; p != nil && p.uid == obj.UID && p.generation == obj.Generation {
+	key := client.ObjectKeyFromObject(obj).String()
+	if p, ok := r.programs.Get([]byte(key)); ok && p.uid == obj.UID && p.generation == obj.Generation {
 		return p
 	}
 	spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
@@ -137,14 +137,8 @@ func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 	p := &program{
 		uid: obj.UID, generation: obj.Generation, rules: rules.Link(opt, set), cache: rules.NewCache(), errors: inGroup(report.Errors),
 	}
-	r.programs[key] = p
+	r.programs.Put(key, p, set.Size())
 	return p
-}
-
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.programs, key)
 }
 
 // members returns the names of the nodes that satisfy at least one of the rules, in the order given.
