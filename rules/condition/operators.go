@@ -72,28 +72,34 @@ var operatorNames = func() []string {
 
 // camelCase maps the spelling of NFD's operators (IsTrue) to ours.
 var camelCase = func() map[string]string {
-	names := make(map[string]string, len(operatorList))
-	for _, name := range operatorNames {
-		var camel strings.Builder
-		for word := range strings.SplitSeq(name, "-") {
-			camel.WriteString(strings.ToUpper(word[:1]) + word[1:])
-		}
-		names[camel.String()] = name
+	names := map[string]string{}
+	for _, o := range operatorList {
+		names[camel(o.name)] = o.name
 	}
 	return names
 }()
 
+func camel(name string) string {
+	var out strings.Builder
+	for word := range strings.SplitSeq(name, "-") {
+		out.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return out.String()
+}
+
 // Doc describes an operator for the reference.
 type Doc struct {
 	Name, Says string
-	Args       []args.Param
+	// CamelCase is its other spelling.
+	CamelCase string
+	Args      []args.Param
 }
 
 // Operators describes every operator.
 func Operators() []Doc {
 	docs := make([]Doc, len(operatorList))
 	for i, o := range operatorList {
-		docs[i] = Doc{Name: o.name, Says: o.says, Args: o.params}
+		docs[i] = Doc{Name: o.name, Says: o.says, CamelCase: camel(o.name), Args: o.params}
 	}
 	return docs
 }

@@ -47,6 +47,8 @@ var operators = map[nfdv1alpha1.MatchOp]operator{
 type Doc struct {
 	Op           nfdv1alpha1.MatchOp
 	Values, Says string
+	// Min and Max are the numbers of values that it takes.
+	Min, Max int
 }
 
 // Operators describes every operator that an object in the cluster may have.
@@ -57,7 +59,10 @@ func Operators() []Doc {
 		nfdv1alpha1.MatchInRegexp, nfdv1alpha1.MatchIsTrue, nfdv1alpha1.MatchIsFalse, nfdv1alpha1.MatchGt, nfdv1alpha1.MatchGe,
 		nfdv1alpha1.MatchLt, nfdv1alpha1.MatchLe, nfdv1alpha1.MatchGtLt, nfdv1alpha1.MatchGeLe,
 	} {
-		docs = append(docs, Doc{Op: op, Values: operators[op].count(), Says: operators[op].says})
+		docs = append(docs, Doc{
+			Op: op, Values: operators[op].count(), Says: operators[op].says,
+			Min: operators[op].min, Max: min(operators[op].max, MaxValues),
+		})
 	}
 	return docs
 }

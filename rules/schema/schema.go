@@ -1,0 +1,180 @@
+// Package schema writes JSON Schemas of Assay's kinds for editors.
+//
+// The schemas come from the CustomResourceDefinitions. What those cannot express is added from the lists that the rule engine
+// itself uses: operators and their numbers of values, actions and their arguments, features and their elements. The dialect is
+// draft 7, which yaml-language-server and catalogs of CRDs read.
+package schema
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/api/crds"
+)
+
+// dialect is the JSON Schema dialect that yaml-language-server supports.
+const dialect = "http://json-schema.org/draft-07/schema#"
+
+// object is a schema as it is marshaled.
+type object = map[string]any
+
+// definition is the part of a CustomResourceDefinition that is read here.
+type definition struct {
+	Spec struct {
+		Group string `json:"group"`
+		Names struct {
+			Kind   string `json:"kind"`
+			Plural string `json:"plural"`
+		} `json:"names"`
+		Versions []struct {
+			Name   string `json:"name"`
+			Schema struct {
+				OpenAPIV3Schema object `json:"openAPIV3Schema"`
+			} `json:"schema"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+//go:embed worker.yaml
+var worker []byte
+
+//go:embed controller.yaml
+var controller []byte
+
+// The configurations that have a schema in addition to the kinds of objects.
+const (
+	WorkerConfiguration     = "WorkerConfiguration"
+	ControllerConfiguration = "ControllerConfiguration"
+)
+
+// Kinds returns the kinds of objects and the configurations that have a schema, sorted.
+func Kinds() ([]string, error) {
+	all, err := definitions()
+	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(all)), WorkerConfiguration, ControllerConfiguration))), err
+}
+
+// Of returns the JSON Schema of a kind, indented. The kind may be given in lower case or in the plural.
+func Of(kind string) ([]byte, error) {
+	for name, data := range map[string][]byte{WorkerConfiguration: worker, ControllerConfiguration: controller} {
+		if strings.EqualFold(kind, name) {
+			return configuration(data)
+		}
+	}
+	all, err := definitions()
+	if err != nil {
+		return nil, err
+	}
+	for name, d := range all {
+		if strings.EqualFold(kind, name) || strings.EqualFold(kind, d.Spec.Names.Plural) {
+			return json.MarshalIndent(d.schema(), "", "  ")
+		}
+	}
+	kinds, err := Kinds()
+	if err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("unknown kind %q: use one of %s", kind, strings.Join(kinds, ", "))
+}
+
+// configuration returns a schema that is written as YAML.
+func configuration(data []byte) ([]byte, error) {
+	var out object
+	if err := yaml.Unmarshal(data, &out); err != nil {
+		return nil, err
+	}
+	out["$schema"] = dialect
+	return json.MarshalIndent(out, "", "  ")
+}
+
+func definitions() (map[string]*definition, error) {
+	out := map[string]*definition{}
+	for file, data := range crds.All() {
+		d := &definition{}
+		if err := yaml.Unmarshal(data, d); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		out[d.Spec.Names.Kind] = d
+	}
+	return out, nil
+}
+
+// schema returns the whole schema of a kind.
+func (d *definition) schema() object {
+	version := d.Spec.Versions[0]
+	out := convert(version.Schema.OpenAPIV3Schema)
+	out["$schema"] = dialect
+	out["title"] = d.Spec.Names.Kind
+	out["required"] = []string{"apiVersion", "kind", "metadata", "spec"}
+	properties := out["properties"].(object) //nolint:forcetypeassert // every kind has fields
+	properties["apiVersion"] = object{"const": d.Spec.Group + "/" + version.Name, "description": "The API group and version."}
+	properties["kind"] = object{"const": d.Spec.Names.Kind, "description": "The kind."}
+	properties["metadata"] = metadata()
+	return out
+}
+
+// metadata allows all of ObjectMeta and completes what people write.
+func metadata() object {
+	strings := object{"type": "object", "additionalProperties": object{"type": "string"}}
+	return object{
+		"type": "object",
+		"properties": object{
+			"name":        object{"type": "string", "description": "The name of the object.", "maxLength": 253, "pattern": `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`},
+			"namespace":   object{"type": "string", "description": "The namespace of the object, for namespaced kinds.", "maxLength": 63},
+			"labels":      strings,
+			"annotations": strings,
+		},
+	}
+}
+
+// copied are the keywords that OpenAPI's schemas share with JSON Schema.
+var copied = []string{
+	"description", "type", "enum", "default", "format", "pattern", "minimum", "maximum", "minLength", "maxLength",
+	"minItems", "maxItems", "minProperties", "maxProperties", "required", "uniqueItems",
+}
+
+// convert turns a structural schema into a JSON Schema. Like the API server under strict validation it rejects unknown fields,
+// unless the field keeps them.
+func convert(in object) object {
+	out := object{}
+	for _, key := range copied {
+		if v, ok := in[key]; ok {
+			out[key] = v
+		}
+	}
+	if text, ok := out["description"].(string); ok {
+		out["description"] = strings.ReplaceAll(text, "\n", " ")
+	}
+	if in["nullable"] == true {
+		out["type"] = []any{in["type"], "null"}
+	}
+	if in["x-kubernetes-int-or-string"] == true {
+		out["type"] = []any{"integer", "string"}
+	}
+	if items, ok := in["items"].(object); ok {
+		out["items"] = convert(items)
+	}
+	switch values := in["additionalProperties"].(type) {
+	case object:
+		out["additionalProperties"] = convert(values)
+	case bool:
+		out["additionalProperties"] = values
+	}
+	if properties, ok := in["properties"].(object); ok {
+		converted := object{}
+		for name, p := range properties {
+			converted[name] = convert(p.(object)) //nolint:forcetypeassert // a structural schema
+		}
+		out["properties"] = converted
+		if out["additionalProperties"] == nil && in["x-kubernetes-preserve-unknown-fields"] != true {
+			out["additionalProperties"] = false
+		}
+		enrich(converted, out)
+	}
+	return out
+}

@@ -1,0 +1,164 @@
+package schema_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/rules/schema"
+)
+
+func compile(t *testing.T, kind string) *jsonschema.Schema {
+	t.Helper()
+	data, err := schema.Of(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("schema.json", document); err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := c.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiled
+}
+
+// documents returns the YAML documents of a kind in files.
+func documents(t *testing.T, kind string, patterns ...string) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, error %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, text := range strings.Split("\n"+string(data), "\n---") {
+				var value any
+				data, err := yaml.YAMLToJSON([]byte(text))
+				if err != nil {
+					continue // some files are not YAML on purpose
+				}
+				if value, err = jsonschema.UnmarshalJSON(bytes.NewReader(data)); err != nil {
+					t.Fatal(file, err)
+				}
+				if fields, ok := value.(map[string]any); ok && fields["kind"] == kind {
+					out[file+strings.Repeat("#", i)] = value
+				}
+			}
+		}
+	}
+	return out
+}
+
+func TestAcceptsWhatWorks(t *testing.T) {
+	s := compile(t, "NodeFeatureRule")
+	for file, document := range documents(t, "NodeFeatureRule", "../../examples/*.yaml", "../../library/*.yaml") {
+		if err := s.Validate(document); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func TestRejectsWhatASchemaCan(t *testing.T) {
+	s := compile(t, "nodefeaturerules")
+	for name, rule := range map[string]string{
+		"MisspelledField":          `{name: r, label: {a: b}}`,
+		"MisspelledFieldOfMatcher": `{name: r, matchFeatures: [{feature: cpu.cpuid, matchExpression: {AVX: {op: Exists}}}]}`,
+		"LowerCaseOperator":        `{name: r, matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: exists}}}]}`,
+		"ScalarValue":              `{name: r, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: "10de"}}}]}`,
+		"NumberAsValue":            `{name: r, matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Gt, value: [5]}}}]}`,
+		"InWithoutValue":           `{name: r, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In}}}]}`,
+		"ExistsWithValue":          `{name: r, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: Exists, value: ["1"]}}}]}`,
+		"GtWithTwoValues":          `{name: r, matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Gt, value: ["1", "2"]}}}]}`,
+		"BooleanLabel":             `{name: r, labels: {a: true}}`,
+		"UnknownCondition":         `{name: r, labels: {a: b}, conditions: [{op: equal, args: {values: [1, 2]}}]}`,
+		"UnknownAction":            `{name: r, actions: [{op: set-label, args: {}}]}`,
+		"UnknownTaintEffect":       `{name: r, taints: [{key: a/b, effect: NoRun}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := s.Validate(ruleObject(t, rule)); err == nil {
+				t.Errorf("accepts %s", rule)
+			}
+		})
+	}
+	for name, rule := range map[string]string{
+		"OtherPublishersFeature": `{name: r, labels: {a: b}, matchFeatures: [{feature: vendor.thing, matchExpressions: {x: {op: Exists}}}]}`,
+		"InvertedCondition":      `{name: r, labels: {a: b}, conditions: [{op: "!is-true", args: ["{x}"]}]}`,
+		"CamelCaseCondition":     `{name: r, labels: {a: b}, conditions: [{op: IsTrue, args: {value: "{x}"}}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := s.Validate(ruleObject(t, rule)); err != nil {
+				t.Errorf("rejects %s: %v", rule, err)
+			}
+		})
+	}
+}
+
+func ruleObject(t *testing.T, rule string) any {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte("{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeatureRule, metadata: {name: o}, spec: {rules: [" + rule + "]}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// Editors show descriptions on hover: a field without one is a field that nobody explained.
+func TestEveryFieldIsDescribed(t *testing.T) {
+	kinds, err := schema.Kinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(kinds, "NodeFeatureRule") || len(kinds) < 6 {
+		t.Fatalf("kinds %v", kinds)
+	}
+	for _, kind := range kinds {
+		compile(t, kind)
+		data, err := schema.Of(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s map[string]any
+		if err := json.Unmarshal(data, &s); err != nil {
+			t.Fatal(err)
+		}
+		properties, _ := s["properties"].(map[string]any)
+		if spec, ok := properties["spec"].(map[string]any); ok {
+			properties, _ = spec["properties"].(map[string]any)
+		}
+		for name, field := range properties {
+			if text, _ := field.(map[string]any)["description"].(string); text == "" {
+				t.Errorf("%s: %s has no description", kind, name)
+			}
+		}
+	}
+}
+
+func TestNamesTheKindsForAnUnknownOne(t *testing.T) {
+	_, err := schema.Of("rule")
+	if err == nil || !strings.Contains(err.Error(), "NodeFeatureRule") {
+		t.Errorf("error %v", err)
+	}
+}
