@@ -138,6 +138,29 @@ func TestCutsOffClientsThatSendSlowly(t *testing.T) {
 	}
 }
 
+// What clients announce and do not send takes no memory that the questions of a scheduler need.
+func TestSilentClientsKeepNoneWaiting(t *testing.T) {
+	for name, begin := range map[string]string{
+		"nothing":         "POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n",
+		"a byte":          "POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n{",
+		"a byte and more": "POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			serveSlowly(t, plain, func(t *testing.T, p *pipes) {
+				for range 70 {
+					c := p.dial()
+					defer func() { _ = c.Close() }()
+					if _, err := io.WriteString(c, begin); err != nil {
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+				answered(t, p)
+			})
+		})
+	}
+}
+
 func TestCutsOffClientsThatNeverReadTheirAnswer(t *testing.T) {
 	serveSlowly(t, plain, func(t *testing.T, p *pipes) {
 		start := time.Now()

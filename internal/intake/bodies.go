@@ -21,7 +21,7 @@ const (
 	firstRead = 4 << 10
 	// chunk is the most bytes of a body that get memory at a time. Nearly all bodies are smaller.
 	chunk = 256 << 10
-	// patience is how long a body may take before it must make room for others, if memory is short. Bodies of API servers and
+	// patience is the duration after which a body must make room for others, if memory is short. Bodies of API servers and
 	// schedulers arrive within milliseconds.
 	patience = 250 * time.Millisecond
 	// retry is how often a request that waits for memory checks whether bodies have become too old.
