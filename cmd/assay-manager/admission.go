@@ -16,6 +16,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -40,6 +41,8 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	}
 	// Not a matter of readiness: what the webhook knows of nodes makes warnings, and no webhook at all makes none.
 	log := ctrl.Log.WithName("webhook")
+	log.Info("Starting webhook", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile,
+		"address", options.Addr, "strict", options.Strict)
 	monitor(ctx, config, 0, log)
 	scheme, err := controller.Scheme()
 	if err != nil {

@@ -143,7 +143,9 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(controller.Add(mgr, config), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {
+	log := ctrl.Log.WithName("controller")
+	f.logStart(log, s)
+	if err := errors.Join(controller.Add(mgr, config), mgr.Add(&synced{mgr.GetClient(), log}), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

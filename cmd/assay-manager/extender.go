@@ -27,6 +27,7 @@ import (
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/assembly/live"
+	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
@@ -86,7 +87,9 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	alive := monitor(ctx, rest, f.watchPatience, ctrl.Log.WithName("extender"))
+	log := ctrl.Log.WithName("extender")
+	log.Info("Starting extender", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile)
+	alive := monitor(ctx, rest, f.watchPatience, log)
 	scheme, err := controller.Scheme()
 	if err != nil {
 		return err

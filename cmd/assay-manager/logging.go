@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"runtime"
+	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // logging is what flags say about the log.
@@ -15,7 +21,14 @@ type logging struct {
 
 func (l *logging) register(flags *pflag.FlagSet) {
 	flags.StringVar(&l.format, "log-format", "text", "text or json")
-	flags.IntVar(&l.level, "v", 0, "how much to log: 0 what happens, 1 each write, 4 everything")
+	flags.IntVar(&l.level, "v", 0, "how much to log: 0 what happens, 1 each write and what libraries start, 4 everything")
+}
+
+// use makes everything in the process log by one handler: Assay, controller-runtime, and client-go by klog.
+func (l *logging) use(w io.Writer) {
+	handler := quiet{l.handler(w)}
+	ctrl.SetLogger(logr.FromSlogHandler(handler))
+	klog.SetSlogLogger(slog.New(handler))
 }
 
 func (l *logging) handler(w io.Writer) slog.Handler {
@@ -25,3 +38,32 @@ func (l *logging) handler(w io.Writer) slog.Handler {
 	}
 	return slog.NewTextHandler(w, opt)
 }
+
+// quiet logs at level 1 what controller-runtime logs at level 0: each source, controller and server that it starts.
+type quiet struct{ slog.Handler }
+
+// library is the prefix of the functions of controller-runtime, relay that of those that log for others: warnings of the API
+// server, and what is logged by its global logger.
+const (
+	library = "sigs.k8s.io/controller-runtime/"
+	relay   = library + "pkg/log."
+)
+
+// Handle implements slog.Handler.
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level == slog.LevelInfo {
+		caller, _ := runtime.CallersFrames([]uintptr{r.PC}).Next()
+		if strings.HasPrefix(caller.Function, library) && !strings.HasPrefix(caller.Function, relay) {
+			if r.Level = slog.Level(-1); !q.Enabled(ctx, r.Level) {
+				return nil
+			}
+		}
+	}
+	return q.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }

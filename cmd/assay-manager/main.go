@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/assay-project/assay/internal/build"
 )
@@ -32,8 +30,7 @@ func newCommand() *cobra.Command {
 	logs := &logging{}
 	logs.register(cmd.PersistentFlags())
 	cmd.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
-		handler := logs.handler(cmd.ErrOrStderr())
-		ctrl.SetLogger(logr.FromSlogHandler(handler))
+		logs.use(cmd.ErrOrStderr())
 	}
 	cmd.AddCommand(newController(), newWebhook(), newExtender(), newPrune(), newVerify())
 	return cmd

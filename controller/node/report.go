@@ -3,7 +3,9 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -70,10 +72,15 @@ func (r *Reconciler) say(ctx context.Context, node *corev1.Node, before, o *rule
 			r.events.Event(node, e.Type, e.Reason, e.Message)
 		}
 	}
-	log := logf.FromContext(ctx)
+	log := slog.New(logr.ToSlogHandler(logf.FromContext(ctx)))
 	for _, m := range o.Messages() {
 		if !said[m] {
-			log.Info("a rule says", "level", m.Level, "rule", m.Ref.String(), "message", m.Text)
+			log.Log(ctx, levels[m.Level], "Rule logged a message", "rule", m.Ref.String(), "message", m.Text)
 		}
 	}
+}
+
+// levels are the levels of the action log.
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warning": slog.LevelWarn, "error": slog.LevelError,
 }
