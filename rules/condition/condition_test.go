@@ -140,8 +140,8 @@ func TestRefusals(t *testing.T) {
 		"EmptyLoop":         {`{op: is-true, args: {value: 1}, loop: []}`, []string{"conditions[0].loop: an empty loop does nothing"}},
 		"OneValue":          {`{op: eq, args: {values: [5]}}`, []string{"conditions[0].args.values: values must be a list of at least two"}},
 		"TextAsValues":      {`{op: one-of, args: {value: a, values: abc}}`, []string{"conditions[0].args.values: values must be a list"}},
-		"UnknownName":       {`{op: eq, args: {values: ["{rakc}", 1]}}`, []string{"conditions[0].args.values[0]: column 5: unknown name rakc"}},
-		"ItemOutsideOfLoop": {`{op: eq, args: {values: ["{item}", 1]}}`, []string{"conditions[0].args.values[0]: column 1: item exists only in a loop"}},
+		"UnknownName":       {`{op: eq, args: {values: ["{rakc}", 1]}}`, []string{"conditions[0].args.values[0]: column 2: unknown name rakc"}},
+		"ItemOutsideOfLoop": {`{op: eq, args: {values: ["{item}", 1]}}`, []string{"conditions[0].args.values[0]: column 2: item exists only in a loop"}},
 		"AllAtOnce": {`{op: contains, args: {value: "{rakc}", regex: "[bad", x: 1}, loop: [], multiple: some}`,
 			[]string{"conditions[0].loop:", "conditions[0].multiple:", "conditions[0].args.x:", "conditions[0].args.value:"}},
 	}

@@ -93,7 +93,7 @@ func Compile(text string, place Place, mode Mode, scope *Scope) (*Text, []Proble
 		return Literal(text), nil
 	}
 	if len(text) > MaxText && (place == Strict || place == Arg) {
-		return nil, []Problem{{Column: 0, Message: fmt.Sprintf("text of %d bytes is longer than %d", len(text), MaxText)}}
+		return nil, []Problem{{Column: 1, Message: fmt.Sprintf("text of %d bytes is longer than %d", len(text), MaxText)}}
 	}
 	if scope == nil {
 		scope = &Scope{}

@@ -175,7 +175,7 @@ func (p *parser) attrs(n *node, path string, pos int) *node {
 
 // unknown reports a name that nobody declared.
 func (p *parser) unknown(name string, end int) {
-	m := mistake{pos: end, message: "unknown name " + clip(name), lenient: true}
+	m := mistake{pos: strings.LastIndex(p.text[:end], name), message: "unknown name " + clip(name), lenient: true}
 	if !p.quiet {
 		m.hint = p.nameHint(name, end)
 	}

@@ -371,7 +371,7 @@ func (p *parser) callOf(x *node, name string, pos int) *node {
 	n.x = x
 	n.call = functions[name]
 	if n.call == nil {
-		p.fail(pos+len(name), "unknown function "+clip(name), suggest(name, functionNames()))
+		p.fail(pos, "unknown function "+clip(name), suggest(name, functionNames()))
 		return n
 	}
 	n.kind = n.call.kind

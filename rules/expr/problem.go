@@ -8,7 +8,7 @@ import (
 
 // Problem is what is wrong with a text, as Compile finds it.
 type Problem struct {
-	// Column is where, in characters from the start of the text.
+	// Column is the place in characters: 1 is the first one of the text.
 	Column int
 	// Message says what is wrong.
 	Message string
@@ -28,7 +28,7 @@ func (p Problem) Error() string {
 
 // Error is why a text has no value on a node.
 type Error struct {
-	// Column is where, in characters from the start of the text.
+	// Column is the place in characters: 1 is the first one of the text.
 	Column int
 	// Message says why.
 	Message string
@@ -52,7 +52,7 @@ const maxCaretLine = 72
 // characters show as blanks.
 func Caret(text string, column int) string {
 	runes := []rune(text)
-	column = min(max(column, 0), len(runes))
+	column = min(max(column-1, 0), len(runes))
 	start, end := column, column
 	for start > 0 && runes[start-1] != '\n' {
 		start--

@@ -254,8 +254,8 @@ func (c *compiler) warn(m mistake) {
 	})
 }
 
-// column returns the number of characters before a byte of the text.
-func column(text string, pos int) int { return utf8.RuneCountInString(text[:pos]) }
+// column returns the column of a byte of the text: 1 is that of the first character.
+func column(text string, pos int) int { return utf8.RuneCountInString(text[:pos]) + 1 }
 
 // opens reports whether an expression may begin at the start of s, which follows a brace. JSON, {}, { x } and {"x"} never
 // look like one.

@@ -131,7 +131,7 @@ func (d *Document) within(p *Problem, n *yaml.Node) {
 	if !strings.HasPrefix(source, n.Value) { // it goes on in the next line, or something is escaped
 		return
 	}
-	p.Column += column
+	p.Column += column - 1
 	p.Message = p.Message[:m[0]] + p.Message[m[1]:]
 }
 

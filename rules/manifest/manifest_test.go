@@ -101,7 +101,7 @@ func TestLocatesFields(t *testing.T) {
 	d := manifest.Parse("x.yaml", []byte("\xef\xbb\xbf"+text)).Documents[0]
 	tests := map[string]struct{ path, message, want string }{
 		"KeyWithDotsAndSlash": {"spec.rules[0].labels[example.com/a.b]", "wrong", "8:24"},
-		"ColumnInAText":       {"spec.rules[0].labels[example.com/a.b]", "column 2: wrong", "8:27"},
+		"ColumnInAText":       {"spec.rules[0].labels[example.com/a.b]", "column 2: wrong", "8:26"},
 		"LineInATemplate":     {"spec.rules[0].labelsTemplate", "line 2, column 3: wrong", "11:9"},
 		"KeyOfAList":          {"spec.rules[0].taints", "wrong", "12:5"},
 		"NearestField":        {"spec.rules[0].taints[0].nothing.more", "wrong", "12:14"},
