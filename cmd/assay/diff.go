@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
@@ -30,7 +31,8 @@ func newDiff() *cobra.Command {
 		Short: "Show what applying rules would change, on which nodes",
 		Long: `Show what applying rules would change, on which nodes. Objects in the files replace those of the same name in the cluster.
 
-Exit codes: 0 nothing would change; 1 something would; 2 it could not be found out.`,
+Exit codes: 0 nothing would change; 1 something would, or the cluster would reject the files, whose errors are printed; 2 the cluster or
+the files could not be read.`,
 		Example: `  assay diff rules.yaml
   assay diff rules/ --nodes 'n[1-20]'
   assay diff --remove old-rules`,
@@ -106,21 +108,18 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 		return nil, err
 	}
 	found := len(f.remove) > 0
-	for _, file := range input.Manifests(paths, cmd.InOrStdin()) {
-		if len(file.Problems) > 0 {
-			return nil, fmt.Errorf("%s:%s", file.Name, file.Problems[0])
-		}
+	all := input.Manifests(paths, cmd.InOrStdin())
+	if err := rejected(cmd, w, all); err != nil {
+		return nil, err
+	}
+	for _, file := range all {
 		for _, d := range file.Documents {
 			if d.Kind != manifest.KindRule && d.Kind != manifest.KindTemplate {
 				continue
 			}
 			found = true
 			var object nfdv1alpha1.NodeFeatureRule
-			for _, p := range d.Decode(&object) {
-				if p.Severity == manifest.Error {
-					return nil, fmt.Errorf("%s:%s", file.Name, p)
-				}
-			}
+			d.Decode(&object) // what is wrong with it was reported
 			if d.Kind == manifest.KindTemplate {
 				w.templates[object.Name] = &object.Spec
 				continue
@@ -133,6 +132,22 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 		return nil, fmt.Errorf("%s: there are no rules in it", strings.Join(files, ", "))
 	}
 	return next, nil
+}
+
+// rejected prints the errors in files that the cluster would reject. Nothing would change by applying these.
+func rejected(cmd *cobra.Command, w *world, files []*manifest.File) error {
+	checker := check.New(check.Options{
+		Rules: w.opt, Templates: w.templates, Read: func(p string) ([]byte, error) { return input.Read(p, nil) },
+	}, files...)
+	set := &ruleFiles{files: files}
+	for _, file := range files {
+		set.findings = append(set.findings, checker.File(file)...)
+	}
+	if check.Errors(set.findings) == 0 {
+		return nil
+	}
+	set.print(cmd.ErrOrStderr(), true)
+	return errFound
 }
 
 // desired is what an outcome wants on its node; nothing new if a rule has failed it.

@@ -45,7 +45,8 @@ of one node, are merged as in the cluster. Without files they come from the clus
 or of several (--nodes n[1-20],gpu-1 or -l SELECTOR), or, with --local, from this machine. Without RULES the cluster's are
 evaluated.
 
-The exit code is 1 if a rule is wrong or could not be evaluated; everything else is evaluated and printed all the same.`,
+Exit codes: 0 all rules were evaluated; 1 rules with errors, which are not evaluated: nothing is printed to standard output then; or a
+rule that fails on the node, where the others are evaluated and printed.`,
 		Example: `  assay eval rules.yaml --features node.yaml
   assay eval -f rules/ --features node.yaml --node node-1 -o json
   assay scan -o nodefeature | assay eval rules.yaml --features -
@@ -101,22 +102,20 @@ func (f *evalFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if !f.quiet || set.errors > 0 {
-		set.print(cmd.ErrOrStderr(), f.quiet)
-	}
+	set.print(cmd.ErrOrStderr(), f.quiet)
 	return printEvaluation(cmd, set, in, opt, f.output,
 		traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: opt.Mask})
 }
 
 // printEvaluation evaluates rules for a node and prints what they come to. The error says whether all went well.
 func printEvaluation(cmd *cobra.Command, set *ruleFiles, in rules.Input, opt rules.Options, format string, how traceOptions) error {
-	return printProgram(cmd, rules.Link(opt, set.sets...), set, in, format, how)
+	return printProgram(cmd, rules.Link(opt, set.sets...), in, format, how)
 }
 
-func printProgram(cmd *cobra.Command, program *rules.Program, set *ruleFiles, in rules.Input, format string, how traceOptions) error {
+func printProgram(cmd *cobra.Command, program *rules.Program, in rules.Input, format string, how traceOptions) error {
 	outcome := program.Eval(in)
 	if isObject(format) {
-		if err := printObject(cmd.OutOrStdout(), format, newResult(outcome, how.taints, set.broken)); err != nil {
+		if err := printObject(cmd.OutOrStdout(), format, newResult(outcome, how.taints)); err != nil {
 			return err
 		}
 	} else {
@@ -126,9 +125,6 @@ func printProgram(cmd *cobra.Command, program *rules.Program, set *ruleFiles, in
 		if r.Err != nil {
 			return errFound
 		}
-	}
-	if set.errors > 0 {
-		return errFound
 	}
 	return nil
 }

@@ -25,10 +25,10 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	set := &ruleFiles{}
 	var program *rules.Program
 	if len(f.rules) > 0 {
-		if set, err = loadRules(cmd, f.rules, w.opt); err != nil {
+		set, err := loadRules(cmd, f.rules, w.opt)
+		if err != nil {
 			return err
 		}
 		set.print(cmd.ErrOrStderr(), f.quiet)
@@ -40,7 +40,7 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 	}
 	how := traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: w.opt.Mask}
 	if one {
-		return printProgram(cmd, program, set, w.input(f.node), f.output, how)
+		return printProgram(cmd, program, w.input(f.node), f.output, how)
 	}
 	names := w.names()
 	if f.nodes != "" && f.nodes != "all" {
@@ -51,20 +51,20 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 	if len(names) == 0 {
 		return fmt.Errorf("no node is selected")
 	}
-	return f.onNodes(cmd, w, program, set, names)
+	return f.onNodes(cmd, w, program, names)
 }
 
 // onNodes prints a line for each node, or a list of results.
-func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program, set *ruleFiles, names []string) error {
+func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program, names []string) error {
 	cache := rules.NewCache()
 	outcomes := make([]*rules.Outcome, len(names))
 	input.Each(len(names), func(i int) { outcomes[i] = cache.Eval(program, w.input(names[i]), nil) })
-	failed := set.errors > 0
+	failed := false
 	rows := &table{}
 	rows.add("NODE", "MATCHED", "LABELS", "ANNOTATIONS", "TAINTS", "RESOURCES", "ERRORS")
 	results := make([]*result, len(names))
 	for i, o := range outcomes {
-		r := newResult(o, f.taints, set.broken)
+		r := newResult(o, f.taints)
 		results[i] = r
 		matched, errs := 0, []string{}
 		for _, rule := range r.Rules {

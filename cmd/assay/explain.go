@@ -60,7 +60,7 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if len(args) == 1 {
 		if f.output != "text" {
-			return printObject(e.w, f.output, newResult(e.outcome, true, nil))
+			return printObject(e.w, f.output, newResult(e.outcome, true))
 		}
 		e.tracer.outcome(e.outcome)
 		return nil

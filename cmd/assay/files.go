@@ -67,14 +67,10 @@ type ruleFiles struct {
 	sets     []*rules.RuleSet
 	files    []*manifest.File
 	findings []check.Finding
-	errors   int
-	broken   []brokenRule
 }
 
-// brokenRule is a rule that did not compile.
-type brokenRule struct{ object, rule, message string }
-
-// loadRules reads and compiles rules. Mistakes are kept, not returned.
+// loadRules reads and compiles rules. Rules with errors are not evaluated: what is left of them would match more than was
+// written. It prints the errors then.
 func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFiles, error) {
 	paths, err := input.Paths(names)
 	if err != nil {
@@ -90,48 +86,22 @@ func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFile
 			if d.Kind != manifest.KindRule {
 				continue
 			}
-			object, set, problems := checker.Rule(d)
+			_, set, problems := checker.Rule(d)
 			out.sets = append(out.sets, set)
 			for _, p := range append(d.CheckType(), problems...) {
 				out.findings = append(out.findings, check.Finding{File: file.Name, Problem: p})
 			}
-			out.broken = append(out.broken, missing(object.Name, check.RuleNames(object), set, problems)...)
 		}
 	}
 	check.Sort(out.findings)
-	out.errors = check.Errors(out.findings)
-	if len(out.sets) == 0 && out.errors == 0 {
+	if check.Errors(out.findings) > 0 {
+		out.print(cmd.ErrOrStderr(), true)
+		return nil, errFound
+	}
+	if len(out.sets) == 0 {
 		return nil, fmt.Errorf("%s: there are no NodeFeatureRules in it", names[0])
 	}
 	return out, nil
-}
-
-// missing returns the rules of an object that are not in what it compiled to, with what is wrong with each.
-func missing(object string, names []string, set *rules.RuleSet, problems []manifest.Problem) []brokenRule {
-	compiled := map[int]bool{}
-	for _, ref := range rules.Link(rules.Options{}, set).Rules() {
-		compiled[ref.Index] = true
-	}
-	var out []brokenRule
-	for i, name := range names {
-		if compiled[i] {
-			continue
-		}
-		b := brokenRule{object: object, rule: name, message: "it does not compile"}
-		for _, p := range problems {
-			if p.Severity == manifest.Error && within(p.Path, i) {
-				b.message = p.Path + ": " + p.Message
-				break
-			}
-		}
-		out = append(out, b)
-	}
-	return out
-}
-
-func within(path string, rule int) bool {
-	prefix := fmt.Sprintf("spec.rules[%d]", rule)
-	return len(path) >= len(prefix) && path[:len(prefix)] == prefix
 }
 
 // print shows what is wrong with the rules: mistakes as lint does, warnings on a line each.

@@ -28,7 +28,7 @@ type ruleResult struct {
 
 // newResult turns an outcome into what is printed. Nothing is written on a node that a rule has failed, so its outputs are
 // left out. Variables of sensitive rules are nobody's business.
-func newResult(o *rules.Outcome, taints bool, broken []brokenRule) *result {
+func newResult(o *rules.Outcome, taints bool) *result {
 	r := &result{Node: o.Node, Events: o.Events(), Failed: o.Failed, Vars: map[string]string{}}
 	if o.Failed == nil {
 		r.Labels, r.Annotations, r.ExtendedResources = o.Labels(), o.Annotations(), o.ExtendedResources()
@@ -44,9 +44,6 @@ func newResult(o *rules.Outcome, taints bool, broken []brokenRule) *result {
 			out.Error = rule.Err.Error()
 		}
 		r.Rules = append(r.Rules, out)
-	}
-	for _, b := range broken {
-		r.Rules = append(r.Rules, ruleResult{Object: b.object, Rule: b.rule, Error: b.message})
 	}
 	for name, value := range o.Vars() {
 		if origin, _ := o.Origin(rules.KindVar, name); !sensitive[origin.Ref] {

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -24,8 +25,8 @@ func TestClusterStories(t *testing.T) {
 	namespace := testkit.Namespace(t, client)
 	for name, vendor := range map[string]string{"n1": "Intel", "n2": "AMD", "n3": "Intel"} {
 		node := testkit.Node(t, client, name)
-		node.Labels = map[string]string{"site.example.com/rack": "7"}
-		if err := client.Update(t.Context(), node, ctrlclient.FieldOwner("rack-labeler")); err != nil {
+		labels := ctrlclient.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"site.example.com/rack": "7"}}}`))
+		if err := client.Patch(t.Context(), node, labels, ctrlclient.FieldOwner("rack-labeler")); err != nil {
 			t.Fatal(err)
 		}
 		testkit.Create(t, client, &nfdv1alpha1.NodeFeature{

@@ -142,12 +142,3 @@ func (c *Checker) lookup(dir string) compose.Lookup {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-// RuleNames returns the names of an object's rules, in their order.
-func RuleNames(object *nfdv1alpha1.NodeFeatureRule) []string {
-	out := make([]string, len(object.Spec.Rules))
-	for i := range object.Spec.Rules {
-		out[i] = object.Spec.Rules[i].Name
-	}
-	return out
-}
