@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/convert"
@@ -27,6 +28,9 @@ func fixFiles(cmd *cobra.Command, paths []string) error {
 			continue // reported with the findings
 		}
 		fixed, notes := fixText(path, data)
+		if fixed != nil && lintErrors(path, fixed) > lintErrors(path, data) {
+			continue // the findings show what is wrong with the file as it is
+		}
 		for _, note := range notes {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: fixed: %s\n", path, note)
 		}
@@ -38,6 +42,12 @@ func fixFiles(cmd *cobra.Command, paths []string) error {
 		}
 	}
 	return nil
+}
+
+// lintErrors counts the errors in a file. A fix that adds one is not made.
+func lintErrors(name string, data []byte) int {
+	file := manifest.Parse(name, data)
+	return check.Errors(check.New(check.Options{}, file).File(file))
 }
 
 // fixText returns the text with what is safe rewritten, nil if nothing is.
