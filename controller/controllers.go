@@ -3,6 +3,9 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -24,6 +27,7 @@ import (
 	"github.com/assay-project/assay/controller/group"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/orphan"
+	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/request"
 	"github.com/assay-project/assay/controller/rule"
 	"github.com/assay-project/assay/controller/tally"
@@ -71,9 +75,25 @@ func (c Config) Assembly() live.Options {
 	return live.Options{
 		Assembly: assembly.Options{
 			Rules: c.Rules, Namespace: c.Sources.Namespace, DefaultTemplate: c.DefaultTemplate, Version: c.Version,
+			KeptName: assembly.KeptName(c.Policy.Record.Instance),
 		},
 		BuiltIn: c.BuiltInRules, SchemaEvery: c.SchemaEvery,
 	}
+}
+
+// settings identifies the settings that outcomes depend on: a change of them explains removals, as a change of the rules does. How fast and
+// how careful the controller is has no part in it.
+func (c Config) settings() string {
+	var namespaces string
+	if c.Sources.Namespaces != nil {
+		namespaces = c.Sources.Namespaces.String()
+	}
+	text, err := json.Marshal([]any{c.Rules, c.Policy.Record.Bare, c.Disable, c.Sources.IgnoreLabels, namespaces})
+	if err != nil {
+		panic(err) // strings, booleans, and a regular expression, which marshals as a string
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
 }
 
 // Gather says how what rules are given of a node is put together, for whoever else evaluates them.
@@ -127,6 +147,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 		return err
 	}
 	reg := assembled.Registry()
+	store := provenance.NewStore(mgr.GetClient(), mgr.GetAPIReader(), c.Sources.Namespace, assembly.KeptName(c.Policy.Record.Instance))
 	counts := tally.New(func(object string) { offer(statusChanged, object) })
 	census := tally.NewCensus(counts)
 	view := tally.NewView(func() { offer(nodesChanged, "all") })
@@ -145,14 +166,14 @@ func Add(mgr ctrl.Manager, c Config) error {
 		},
 		func() error {
 			return rule.Add(mgr, rule.Options{
-				Rules: assembled, Tally: counts, Census: census, Changed: statusChanged,
-				Withholding: c.Withholding(), Namespace: c.Sources.Namespace,
+				Rules: assembled, Tally: counts, Census: census, Changed: statusChanged, Store: store,
+				Withholding: c.Withholding(),
 			})
 		},
 		func() error { return template.Add(mgr, assembled) },
 		func() error {
 			return node.Add(mgr, node.Options{
-				Registry: reg, Tally: counts, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,
+				Registry: reg, Object: assembled.Object, Confirm: assembled.Confirm, Store: store, Settings: c.settings(), Tally: counts, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,
 				Gather: c.Gather(), Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
 				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling,

@@ -65,6 +65,8 @@ type traffic struct {
 	list []string
 	// fails says which requests fail, and with which status; nil: none.
 	fails func(*http.Request) int
+	// edits returns other bodies for answers; nil for the body as it is.
+	edits func(r *http.Request, body []byte) []byte
 }
 
 func (c *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -78,7 +80,11 @@ func (c *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: code, Request: r, Body: io.NopCloser(strings.NewReader("made to fail")), Header: http.Header{}}, nil
 		}
 	}
-	return c.next.RoundTrip(r)
+	resp, err := c.next.RoundTrip(r)
+	if err != nil || c.edits == nil || strings.Contains(r.URL.RawQuery, "watch=true") {
+		return resp, err
+	}
+	return edited(resp, func(body []byte) []byte { return c.edits(r, body) })
 }
 
 // requests are the requests so far whose text contains all of the parts.

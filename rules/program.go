@@ -18,6 +18,8 @@ const (
 type RuleSet struct {
 	// Name of the object.
 	Name string
+	// UID of the object, if it lies in a cluster.
+	UID string
 	// BuiltIn marks a set that the administrator installed with the controller.
 	BuiltIn bool
 

@@ -73,7 +73,7 @@ func TestExtenderPutsRulesTogetherAsTheControllerDoes(t *testing.T) {
 		Rules: []nfdv1alpha1.Rule{{Name: "p", Vars: map[string]string{"from-the-past": "1"}}},
 	}}
 	testkit.Create(t, k, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: assembly.KeptName}, BinaryData: map[string][]byte{"lost": past.Pack()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: assembly.SharedKeptName}, BinaryData: map[string][]byte{"lost": past.Pack()},
 	})
 	testkit.Eventually(t, "the past is remembered", func(context.Context) error { return has("from-the-past") })
 	// And a base that goes now takes nothing along.

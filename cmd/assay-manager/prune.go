@@ -111,7 +111,7 @@ func (f *pruneFlags) own(ctx context.Context, c client.Client) error {
 	for _, name := range f.leases {
 		objects = append(objects, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}})
 	}
-	for _, name := range []string{builtin.ConfigMapName, assembly.KeptName} {
+	for _, name := range []string{builtin.ConfigMapName, assembly.KeptName(f.instance)} {
 		objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}})
 	}
 	var errs []error

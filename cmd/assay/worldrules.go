@@ -98,7 +98,7 @@ func (w *world) Secret(ctx context.Context, name string) (*corev1.Secret, error)
 // ConfigMap implements assembly.Source. Whoever may not read what the controller keeps has to do without.
 func (w *world) ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	out, err := w.kept.ConfigMap(ctx, w.own, name)
-	if cluster.IsNotFound(err) || err != nil && name == assembly.KeptName {
+	if cluster.IsNotFound(err) || err != nil && name == assembly.SharedKeptName {
 		return nil, absent("configmaps", name)
 	}
 	return out, err

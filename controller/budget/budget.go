@@ -51,16 +51,29 @@ func (b *Breaker) Allow(node string, nodes int) (ok bool, again time.Duration) {
 		b.allow(node, now)
 		return true, 0
 	}
-	since, waiting := b.wishes[node]
-	if !waiting {
-		b.wishes[node] = now
-		return false, b.budget.Hold
-	}
-	if waited := now.Sub(since); waited < b.budget.Hold {
-		return false, b.budget.Hold - waited
+	if wait := b.wish(node, now); wait > 0 {
+		return false, wait
 	}
 	b.allow(node, now)
 	return true, 0
+}
+
+// Insist says whether a node may lose keys of which nobody knows who gave them: only once that has been due for the whole hold time. If
+// not, it says when to ask again.
+func (b *Breaker) Insist(node string) (ok bool, again time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wait := b.wish(node, b.clock.Now())
+	return wait == 0, wait
+}
+
+// wish notes that a node is to lose keys, and returns for how long it has to wait. It is called with the lock held.
+func (b *Breaker) wish(node string, now time.Time) time.Duration {
+	since, waiting := b.wishes[node]
+	if !waiting {
+		b.wishes[node], since = now, now
+	}
+	return max(0, b.budget.Hold-now.Sub(since))
 }
 
 // Hold is how long something is held back.

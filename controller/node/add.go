@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
@@ -33,7 +34,12 @@ import (
 // Options of the controller.
 type Options struct {
 	Registry *assembly.Registry
-	Tally    *tally.Tally
+	// Object returns what became of a NodeFeatureRule, nil if there is none. Confirm asks the API server for one that the cache lacks.
+	Object  func(name string) *assembly.Object
+	Confirm func(ctx context.Context, name string) error
+	// Store is where the record of which objects gave keys survives this process.
+	Store *provenance.Store
+	Tally *tally.Tally
 	// View is shown what the rules are given of each node.
 	View *tally.View
 	// RulesChanged delivers an event whenever all nodes have to be looked at again.
@@ -56,6 +62,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Parallel is how many nodes are worked on at once.
 	Parallel int
+	// Settings identifies the settings that outcomes depend on, besides the rules.
+	Settings string
 	// Nudge tells schedulers, by an annotation, that the features of a node have changed.
 	Nudge bool
 }
@@ -89,7 +97,11 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		damper:   newDamper(opt.Clock),
 		metrics:  sharedMetrics(),
 		memory:   newMemory(),
+		object:   opt.Object,
+		confirm:  opt.Confirm,
+		settings: opt.Settings,
 	}
+	r.book = provenance.NewBook(opt.Store, r.fleet())
 	// A standby fills its queue too, so that it has everything at hand when it takes over.
 	warm := true
 	b := ctrl.NewControllerManagedBy(mgr).

@@ -7,28 +7,26 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/rules/plan"
 )
 
 // guard takes out of a plan what must not happen yet, and says when to look again.
 //
 // Without evidence nothing is removed: a node whose worker has published nothing since this process started keeps what it
-// has until the grace period is over. Removals that no change of rules explains are subject to the budget. Keys that flap
-// are left alone until they are quiet, and so are values that the API server refused, and keys that somebody else changes back.
-// Taints that evict pods go at their own pace.
-func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan, known *memo, generation int64, held time.Duration) (*plan.Plan, time.Duration) {
-	again := held
-	if held > 0 && known.own == nil && known.stranger {
-		p = p.Without(r.unproven(known, p))
+// has until the grace period is over. Removals that no change of the rules that gave the keys explains are subject to the budget.
+// Keys that flap are left alone until they are quiet, and so are values that the API server refused, and keys that somebody else
+// changes back. Taints that evict pods go at their own pace.
+func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan, j *judge, held time.Duration) (*plan.Plan, time.Duration) {
+	again, known := held, j.known
+	if j.blind {
+		unproven := r.unproven(known, p)
+		p = p.Without(func(s plan.Step) bool { return unproven(s) && !j.explained(s) })
 	}
-	explained := known.outcome != nil && known.generation != generation
-	if !explained {
-		p = r.budget(ctx, node, p, &again)
-		p = r.damp(node, p, &again)
-	} else {
-		r.breaker.Withdraw(node.Name)
-	}
+	p = r.budget(ctx, node, p, j, &again)
+	p = r.damp(node, p, j, &again)
 	now := r.clock.Now()
 	p = p.Without(func(s plan.Step) bool {
 		wait, refused := known.refuses(s, now)
@@ -45,36 +43,60 @@ func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan,
 }
 
 // budget holds removals back once they come in masses.
-func (r *Reconciler) budget(ctx context.Context, node *corev1.Node, p *plan.Plan, again *time.Duration) *plan.Plan {
-	takes := func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) }
-	if !slices.ContainsFunc(p.Steps, takes) {
+func (r *Reconciler) budget(ctx context.Context, node *corev1.Node, p *plan.Plan, j *judge, again *time.Duration) *plan.Plan {
+	var takes []plan.Step
+	unknown := false
+	for _, s := range p.Steps {
+		if !s.Takes() || r.switchedOff(s) {
+			continue
+		}
+		if cause := j.why(s); cause != provenance.Rules {
+			takes = append(takes, s)
+			unknown = unknown || cause == provenance.Unknown
+		}
+	}
+	if len(takes) == 0 {
 		r.breaker.Withdraw(node.Name)
 		return p
 	}
-	ok, wait := r.breaker.Allow(node.Name, r.countNodes(ctx))
+	why := "too many nodes lose labels or resources at once"
+	var (
+		ok   bool
+		wait time.Duration
+	)
+	if unknown {
+		why = "it is not known which rule gave them"
+		ok, wait = r.breaker.Insist(node.Name)
+	} else {
+		ok, wait = r.breaker.Allow(node.Name, r.countNodes(ctx))
+	}
 	if ok {
 		return p
 	}
 	r.metrics.held.Inc()
 	if wait == r.breaker.Hold() { // the first time
-		r.events.Eventf(node, corev1.EventTypeWarning, "RemovalHeld",
-			"too many nodes lose labels or resources at once; held for %s unless it is confirmed", wait)
+		text := j.explain(takes)
+		r.events.Eventf(node, corev1.EventTypeWarning, "RemovalHeld", "held for %s unless confirmed: %s: %s", wait, why, text)
+		logf.FromContext(ctx).Info("Holding removals", "node", node.Name, "for", wait, "reason", why, "keys", text)
 	}
 	*again = sooner(*again, wait)
-	return p.Without(takes)
+	return p.Without(func(s plan.Step) bool {
+		return slices.ContainsFunc(takes, func(held plan.Step) bool { return name(held) == name(s) })
+	})
 }
 
-// damp leaves keys alone that flap.
-func (r *Reconciler) damp(node *corev1.Node, p *plan.Plan, again *time.Duration) *plan.Plan {
+// damp leaves keys alone that flap, unless it is the rules that change them.
+func (r *Reconciler) damp(node *corev1.Node, p *plan.Plan, j *judge, again *time.Duration) *plan.Plan {
 	return p.Without(func(s plan.Step) bool {
 		if s.Mark || s.Op == plan.Adopt || s.Op == plan.Forget {
 			return false
 		}
 		wait, flaps := r.damper.held(node.Name, name(s))
-		if flaps {
-			*again = sooner(*again, wait)
+		if !flaps || j.explained(s) {
+			return false
 		}
-		return flaps
+		*again = sooner(*again, wait)
+		return true
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
@@ -23,12 +24,16 @@ type memory struct {
 
 // memo is what is remembered of one node. It is used by one pass at a time, since the queue never hands out a name twice.
 type memo struct {
-	uid        types.UID
-	outcome    *rules.Outcome // of the last pass; nil: there was none
-	generation int64          // of the program that was last carried out in full
-	written    string         // resourceVersion of the last write
-	nudged     time.Time      // when schedulers were last told of changed features
-	refusals   map[string]refusal
+	uid      types.UID
+	outcome  *rules.Outcome // of the last pass; nil: there was none
+	written  string         // resourceVersion of the last write
+	nudged   time.Time      // when schedulers were last told of changed features
+	refusals map[string]refusal
+
+	gave   *rules.Outcome // of the last pass that was carried out; nil: there was none
+	gaveBy *inForce       // the objects that were in force then
+	// held are, by kind and key, the objects that may have given what the Node has and the outcome does not want.
+	held map[string]heldKey
 
 	waits    string             // why a taint that evicts pods has to wait; empty: none has to
 	left     map[string]bool    // what the last pass left out although it was wished for; nil: nothing
@@ -41,6 +46,12 @@ type memo struct {
 	lostAt   time.Time                 // since when it is gone; zero: it is there
 	stranger bool                      // it has never been there since this process started
 	kept     map[string]bool           // what a stranger keeps until the grace period is over
+}
+
+// heldKey is a key that a Node has although the rules do not want it.
+type heldKey struct {
+	key    provenance.Key
+	givers []provenance.Giver
 }
 
 // refusal is a value that the API server did not take.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/feed"
@@ -42,6 +44,15 @@ type Reconciler struct {
 	metrics  *metrics
 	memory   *memory
 	view     *tally.View
+
+	book     *provenance.Book
+	settings string                              // that outcomes depend on
+	object   func(name string) *assembly.Object  // what became of an object; nil: there is none
+	confirm  func(context.Context, string) error // asks the API server for an object that the cache lacks
+
+	beginning sync.Mutex
+	forceMu   sync.Mutex
+	force     *inForce // of the last program
 }
 
 // Disable leaves kinds of outputs out.
@@ -54,10 +65,13 @@ const retryHeld = time.Second
 // Reconcile implements reconcile.Reconciler: get, gather, decide, apply, report.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	defer r.watchdog.begin(req.Name)()
-	linked := r.registry.Program()
-	if linked == nil {
+	if r.registry.Program() == nil {
 		return ctrl.Result{RequeueAfter: retryHeld}, nil // rules are still being compiled
 	}
+	if err := r.begin(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	linked := r.registry.Program()
 	var node corev1.Node
 	if err := r.client.Get(ctx, req.NamespacedName, &node, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -70,9 +84,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if known.newerThan(&node) {
 		return ctrl.Result{RequeueAfter: retryHeld}, nil
 	}
-	if known.outcome == nil {
-		known.generation = linked.Generation
-	}
 	features, held, err := r.gather(ctx, &node, known)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -83,20 +94,35 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	outcome := r.eval(linked, in, before)
 	generation, due := r.nudge(&node, features, known)
 	wish := r.plan(&node, outcome, generation)
-	p, again := r.guard(ctx, &node, wish, known, linked.Generation, held)
+	j := &judge{
+		r: r, known: known, now: r.inForce(linked), outcome: outcome, past: r.book.Past(),
+		blind: held > 0 && known.own == nil && known.stranger,
+	}
+	p, again := r.guard(ctx, &node, wish, j, held)
 	if due > 0 {
 		again = sooner(again, due)
 	}
 	if !r.dryRun {
-		err = r.apply(ctx, &node, p, known)
-		known.passed(wish, p, r.clock.Now(), err)
-	}
-	if err == nil {
-		known.generation = linked.Generation
+		err = r.carryOut(ctx, &node, wish, p, j)
 	}
 	known.outcome = outcome
 	r.report(ctx, &node, known, before, outcome, wish)
 	return ctrl.Result{RequeueAfter: again}, err
+}
+
+// carryOut writes a plan, and what has to be known of it afterwards: before the Node who gives the keys, after it who gave what it has.
+func (r *Reconciler) carryOut(ctx context.Context, node *corev1.Node, wish, p *plan.Plan, j *judge) error {
+	j.logRemovals(ctx, node, p)
+	err := r.book.Cover(ctx, node.Name, j.cover(p))
+	if err == nil {
+		err = r.apply(ctx, node, p, j.known)
+	}
+	j.known.passed(wish, p, r.clock.Now(), err)
+	j.carry(wish, p, err)
+	if err != nil {
+		return err
+	}
+	return r.book.Passed(ctx, node.Name, j.pass())
 }
 
 func (r *Reconciler) eval(linked *assembly.Linked, in rules.Input, before *rules.Outcome) *rules.Outcome {
@@ -142,4 +168,5 @@ func (r *Reconciler) forget(name string) {
 	r.view.Forget(name)
 	r.breaker.Withdraw(name)
 	r.damper.forget(name)
+	r.book.Forget(name)
 }

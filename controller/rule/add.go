@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/tally"
 	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/rules"
@@ -40,8 +41,8 @@ type Options struct {
 	Changed <-chan event.GenericEvent
 	// Withholding says which outputs are not written.
 	Withholding rules.Withholding
-	// Namespace is the manager's own.
-	Namespace string
+	// Store is where it is kept what objects came to that cannot be resolved.
+	Store *provenance.Store
 }
 
 // Add registers the controller, of which only the leader writes. What it watches, and why:
@@ -64,7 +65,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		census:      opt.Census,
 		rules:       opt.Rules,
 		withholding: opt.Withholding,
-		keeper:      keeper{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: opt.Namespace},
+		keeper:      keeper{client: mgr.GetClient(), store: opt.Store},
 	}
 	countConditions(mgr.GetClient())
 	return ctrl.NewControllerManagedBy(mgr).

@@ -2,34 +2,30 @@ package rule
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/assembly"
 )
 
-// maxKeptTogether is how many bytes what is kept may have together; a ConfigMap holds 1 MiB. Objects beyond it are not kept.
-const maxKeptTogether = 900 << 10
+// maxKeptTogether is how many bytes what is kept may have together; a ConfigMap holds 1 MiB, and the record of provenance has its share. Objects
+// beyond it are not kept.
+const maxKeptTogether = 512 << 10
 
-// keeper writes the ConfigMap. It is safe for concurrent use.
+// keeper writes what is kept into the ConfigMap. It is safe for concurrent use.
 type keeper struct {
-	client    client.Client
-	live      client.Reader
-	namespace string
+	client client.Client
+	store  *provenance.Store
 
-	mu     sync.Mutex
-	loaded bool
-	there  bool              // the ConfigMap exists
-	have   map[string]string // object -> UID and hash of what is kept of it
-	size   map[string]int
+	mu   sync.Mutex
+	read int               // number of the read of the store; 0: it has to be read
+	have map[string]string // object -> UID and hash of what is kept of it
+	size map[string]int
 }
 
 // keep sees to it that an object is kept, or, without anything to keep, that it is not. It asks the API server for nothing as
@@ -64,24 +60,16 @@ func (k *keeper) keep(ctx context.Context, object string, what *assembly.Kept) e
 	return k.write(ctx, object, data, version)
 }
 
-// load reads what an earlier manager has kept. Of most clusters there is nothing, which the cache knows.
+// load reads what an earlier manager has kept.
 func (k *keeper) load(ctx context.Context) error {
-	if k.loaded {
+	if k.read != 0 {
 		return nil
 	}
-	k.have, k.size, k.there = map[string]string{}, map[string]int{}, false
-	key := client.ObjectKey{Namespace: k.namespace, Name: assembly.KeptName}
-	head := &metav1.PartialObjectMetadata{}
-	head.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	var m corev1.ConfigMap
-	err := k.client.Get(ctx, key, head)
-	if err == nil {
-		err = k.live.Get(ctx, key, &m)
-	}
-	if client.IgnoreNotFound(err) != nil {
+	m, read, err := k.store.Read(ctx)
+	if err != nil {
 		return err
 	}
-	k.there = err == nil
+	k.have, k.size = map[string]string{}, map[string]int{}
 	for object, data := range m.BinaryData {
 		version := ""
 		if old := assembly.Unpack(data); old != nil {
@@ -89,7 +77,7 @@ func (k *keeper) load(ctx context.Context) error {
 		}
 		k.have[object], k.size[object] = version, len(data)
 	}
-	k.loaded = true
+	k.read = read
 	return k.sweep(ctx)
 }
 
@@ -113,24 +101,10 @@ func (k *keeper) sweep(ctx context.Context) error {
 
 // write sets one key, or removes it if there are no data.
 func (k *keeper) write(ctx context.Context, object string, data []byte, version string) error {
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: assembly.KeptName}}
-	var err error
-	switch {
-	case k.there:
-		var body []byte
-		// An absent value is null, which a merge patch takes for a removal.
-		if body, err = json.Marshal(map[string]any{"binaryData": map[string][]byte{object: data}}); err == nil {
-			err = k.client.Patch(ctx, m, client.RawPatch(types.MergePatchType, body))
-		}
-	case data != nil:
-		m.BinaryData = map[string][]byte{object: data}
-		err = k.client.Create(ctx, m)
-	}
-	if err != nil {
-		k.loaded = false // somebody else has written or removed it: look again
+	if err := k.store.SetKept(ctx, k.read, object, data); err != nil {
+		k.read = 0 // somebody else has written or removed it: look again
 		return fmt.Errorf("keep what %s last came to: %w", object, err)
 	}
-	k.there = k.there || data != nil
 	if data == nil {
 		delete(k.have, object)
 		delete(k.size, object)

@@ -32,6 +32,8 @@ type Options struct {
 	// Version is the version of this program, which a rule's minimumVersion is compared with. One that is no version
 	// understands everything.
 	Version string
+	// KeptName is the ConfigMap of Namespace that holds what objects last came to; empty: SharedKeptName.
+	KeptName string
 	// Missing returns the fields of a NodeFeatureRule that the API server drops, because another chart has installed the
 	// definition; nil: none.
 	Missing func() []string
@@ -87,6 +89,13 @@ type Object struct {
 	Refs []Ref
 }
 
+// Settled reports whether what is used of the object follows from what is written in it and what it refers to. If something of
+// that is missing, or the API server may have dropped fields, nobody knows what its rules are meant to be; and where other objects
+// leave no room for them, it is not the object that has changed.
+func (o *Object) Settled() bool {
+	return o.Unresolved == nil && !o.Excess && (o.Refused == nil || o.Refused.Reason != reasonSchema && o.Refused.Reason != reasonDropped)
+}
+
 // Problem is a reason and a message of a condition.
 type Problem struct{ Reason, Message string }
 
@@ -137,6 +146,7 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	if set == nil {
 		return out, nil
 	}
+	set.UID = string(obj.UID)
 	out.Errors, out.Warnings = whole.located(found.Errors), found.Warnings
 	out.Rules, out.Hash, out.Origins = Rules{set, whole.spec}, whole.hash(set), whole.origins
 	if len(whole.refs) > 0 {
@@ -163,7 +173,7 @@ func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule,
 		out.Rules, out.Good, out.Hash, out.Origins = last.Rules, last.Good, last.Hash, last.Origins
 		return nil
 	}
-	out.Refs = append(out.Refs, Ref{ConfigMapRef, KeptName}) // which another process may write any moment
+	out.Refs = append(out.Refs, Ref{ConfigMapRef, a.keptName()}) // which another process may write any moment
 	good, err := a.restore(ctx, obj)
 	if good == nil || err != nil {
 		return err
@@ -176,6 +186,7 @@ func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule,
 	if set == nil {
 		return nil
 	}
+	set.UID = string(obj.UID)
 	out.Rules, out.Good, out.Hash, out.Origins = Rules{set, whole.spec}, good, good.Hash, good.Origins
 	out.Sensitive = out.Sensitive || whole.sensitive
 	return nil

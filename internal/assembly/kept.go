@@ -2,10 +2,12 @@ package assembly
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,24 +33,36 @@ type Kept struct {
 	Origins []nfdv1alpha1.RuleOrigin         `json:"origins,omitempty"`
 }
 
-// KeptName is the ConfigMap of Assay's namespace that holds them, one key an object. One of a fixed name, so that the manager
-// need not be allowed to write others.
-const KeptName = "assay-kept-rules"
+// SharedKeptName is the ConfigMap of Assay's namespace that holds them, one key for each object, of the instance without a name. Older
+// releases had it for all instances, so the others read it until they have their own.
+const SharedKeptName = "assay-kept-rules"
+
+// KeptName returns the name of the ConfigMap of an instance. It is fixed, so that the manager need not be allowed to write others.
+func KeptName(instance string) string {
+	if instance == "" {
+		return SharedKeptName
+	}
+	return SharedKeptName + "-" + instance
+}
+
+func (a *Assembler) keptName() string { return cmp.Or(a.opt.KeptName, SharedKeptName) }
 
 // maxKept bounds what one of them is decompressed to, in bytes.
 const maxKept = 4 * compose.MaxResult
 
 // restore reads what was kept of an object; nil if there is nothing.
 func (a *Assembler) restore(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*Kept, error) {
-	m, err := a.source.ConfigMap(ctx, KeptName)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if k := Unpack(m.BinaryData[obj.Name]); k != nil && k.UID == obj.UID {
-		return k, nil
+	for _, name := range slices.Compact([]string{a.keptName(), SharedKeptName}) {
+		m, err := a.source.ConfigMap(ctx, name)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if k := Unpack(m.BinaryData[obj.Name]); k != nil && k.UID == obj.UID {
+			return k, nil
+		}
 	}
 	return nil, nil
 }

@@ -65,7 +65,7 @@ func (r *Registry) Replace(put []Rules, remove []string) {
 		for _, next := range put {
 			old := r.objects[next.Set.Name].Set
 			r.objects[next.Set.Name] = next
-			changed = changed || old == nil || old.Hash() != next.Set.Hash()
+			changed = changed || old == nil || old.ID() != next.Set.ID() || old.Hash() != next.Set.Hash()
 		}
 		for _, name := range remove {
 			_, ok := r.objects[name]

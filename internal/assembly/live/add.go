@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,8 +61,17 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	}
 	st := &start{rules: r, cache: mgr.GetCache()}
 	st.schema = &schema.Watch{Guard: guard, Every: opt.SchemaEvery, Changed: st.assembleAll}
-	return r, mgr.Add(st)
+	return r, errors.Join(mgr.Add(st), mgr.Add(everyReplica(r.follow)))
 }
+
+// everyReplica is a manager.Runnable that runs on standbys too.
+type everyReplica func(context.Context) error
+
+// Start implements manager.Runnable.
+func (f everyReplica) Start(ctx context.Context) error { return f(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everyReplica) NeedLeaderElection() bool { return false }
 
 // changes names what has changed. Which objects refer to it is looked up when they are assembled, all of them as one change.
 func changes(kind assembly.RefKind) handler.TypedEventHandler[client.Object, assembly.Ref] {

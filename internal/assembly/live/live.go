@@ -4,6 +4,7 @@ package live
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -40,9 +41,10 @@ type Rules struct {
 	cached    client.Reader
 	live      client.Reader
 
-	mu      sync.Mutex   // held while an object is assembled
-	all     assembly.Sum // all objects
-	objects sync.Map     // the same: name -> *assembly.Object
+	mu      sync.Mutex      // held while an object is assembled
+	lacking map[string]bool // objects that the API server has and the cache lacks
+	all     assembly.Sum    // all objects
+	objects sync.Map        // the same: name -> *assembly.Object
 
 	listening sync.Mutex
 	listeners []func(name string)
@@ -192,14 +194,13 @@ func (r *Rules) share(ctx context.Context) (changed []string, err error) {
 	return changed, err
 }
 
-// errBehind is returned when the cache lacks an object that exists.
-var errBehind = errors.New("the cache is behind; trying again")
-
-// look finds out what an object is now; nil: it is gone, and not only missing in a cache that may be behind.
+// look finds out what an object is now; nil: it is gone, and not only missing in a cache. One that a cache lacks and the API
+// server has is used as the API server has it. It is called with the lock held.
 func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error) {
 	var obj nfdv1alpha1.NodeFeatureRule
 	err := r.cached.Get(ctx, client.ObjectKey{Name: name}, &obj, client.UnsafeDisableDeepCopy)
 	if err == nil {
+		delete(r.lacking, name)
 		return r.assemble(ctx, &obj)
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -207,9 +208,42 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 	}
 	err = r.live.Get(ctx, client.ObjectKey{Name: name}, &obj)
 	if err == nil && obj.DeletionTimestamp == nil {
-		return nil, errBehind
+		r.lacking[name] = true
+		return r.assemble(ctx, &obj)
 	}
-	return nil, client.IgnoreNotFound(err)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	delete(r.lacking, name)
+	return nil, nil
+}
+
+// Confirm asks the API server for an object that the cache lacks, and assembles it if it is there.
+func (r *Rules) Confirm(ctx context.Context, name string) error { return r.refresh(ctx, name) }
+
+// lackingEvery is how often objects that the cache lacks are read from the API server: no event tells of their changes.
+const lackingEvery = 2 * time.Second
+
+// follow reads objects that the cache lacks until it has them, or they are deleted.
+func (r *Rules) follow(ctx context.Context) error {
+	ticker := time.NewTicker(lackingEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		r.mu.Lock()
+		names := slices.Sorted(maps.Keys(r.lacking))
+		r.mu.Unlock()
+		if len(names) == 0 {
+			continue
+		}
+		if err := r.refresh(ctx, names...); err != nil && ctx.Err() == nil {
+			logf.FromContext(ctx).Error(err, "Cannot read rules that the cache lacks", "objects", names)
+		}
+	}
 }
 
 func (r *Rules) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*assembly.Object, error) {
@@ -248,7 +282,7 @@ func newRules(cached, live client.Reader, opt Options, guard *schema.Guard) *Rul
 	o := opt.Assembly
 	o.Missing = guard.Missing
 	return &Rules{
-		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, cached: cached, live: live,
+		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, cached: cached, live: live,
 		assembler: assembly.New(o, source{cached: cached, live: live, namespace: o.Namespace}),
 	}
 }

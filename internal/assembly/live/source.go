@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -20,7 +21,11 @@ type source struct {
 // Template implements assembly.Source.
 func (s source) Template(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 	var t assayv1alpha1.NodeFeatureRuleTemplate
-	if err := s.cached.Get(ctx, client.ObjectKey{Name: name}, &t, client.UnsafeDisableDeepCopy); err != nil {
+	err := s.cached.Get(ctx, client.ObjectKey{Name: name}, &t, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) { // which a cache may say of one that is there
+		err = s.live.Get(ctx, client.ObjectKey{Name: name}, &t)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &t.Spec, nil

@@ -1,0 +1,253 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// inForce are the objects of one program.
+type inForce struct {
+	linked *assembly.Linked
+	givers map[string]provenance.Giver
+	sets   map[string]*rules.RuleSet
+}
+
+// inForce returns the objects of a program. They are computed once for each program.
+func (r *Reconciler) inForce(linked *assembly.Linked) *inForce {
+	r.forceMu.Lock()
+	defer r.forceMu.Unlock()
+	if r.force == nil || r.force.linked != linked {
+		next := &inForce{linked: linked, givers: provenance.Objects(linked.Program, r.settings), sets: map[string]*rules.RuleSet{}}
+		for _, s := range linked.Program.Sets() {
+			next.sets[s.ID()] = s
+		}
+		r.force = next
+	}
+	return r.force
+}
+
+// fleet is what the book has to know.
+func (r *Reconciler) fleet() provenance.Fleet {
+	return provenance.Fleet{
+		Nodes: r.countNodes,
+		Objects: func() (int64, map[string]provenance.Giver) {
+			linked := r.registry.Program()
+			return linked.Generation, r.inForce(linked).givers
+		},
+		State: r.state,
+	}
+}
+
+// state returns what is known of an object that is not in force.
+func (r *Reconciler) state(g provenance.Giver) provenance.State {
+	o := r.object(g.Name)
+	switch {
+	case o == nil || string(o.UID) != g.ID:
+		return provenance.Gone // the API server has been asked, by whoever took it out or by begin
+	case o.Set != nil || !o.Settled():
+		return provenance.Unsettled // with a set, it is about to be linked
+	}
+	return provenance.Off
+}
+
+// begin reads the record of provenance before the first pass. An object that has given keys and is not in force may be missing in
+// the cache alone, so the API server is asked for it.
+func (r *Reconciler) begin(ctx context.Context) error {
+	r.beginning.Lock()
+	defer r.beginning.Unlock()
+	absent, err := r.book.Load(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range absent {
+		if r.object(g.Name) != nil || strings.Contains(g.Name, ":") {
+			continue // known under another UID, or not an object of the API server
+		}
+		if err := r.confirm(ctx, g.Name); err != nil {
+			r.book.Unload()
+			return fmt.Errorf("confirm that NodeFeatureRule %s has been deleted: %w", g.Name, err)
+		}
+	}
+	return nil
+}
+
+// judge decides what the removals of one pass are caused by.
+type judge struct {
+	r       *Reconciler
+	known   *memo
+	now     *inForce
+	outcome *rules.Outcome
+	past    *provenance.Record
+	blind   bool // the facts of the node's worker are missing
+}
+
+// why returns the cause of a step that takes something away.
+func (j *judge) why(s plan.Step) provenance.Cause {
+	if s.Kind == plan.Taint && j.r.taint != nil && s.Key == j.r.taint.Key+":"+string(j.r.taint.Effect) {
+		return provenance.Rules // no rule has asked for it: it goes with the failure that it marks
+	}
+	c := provenance.Case{Past: j.givers(s), Overruled: j.overruled(s), Blind: j.blind}
+	gives := j.giver(s)
+	for _, g := range c.Past {
+		now, ok := j.now.givers[g.ID]
+		if !ok {
+			c.Now = append(c.Now, provenance.Object{State: j.r.state(g)})
+			continue
+		}
+		set := j.now.sets[g.ID]
+		c.Now = append(c.Now, provenance.Object{
+			State: provenance.InForce, Print: now.Print, Gives: gives == g.ID,
+			MayGive: set == nil || set.MayGive(kinds[s.Kind], s.Key),
+		})
+	}
+	return provenance.Why(c)
+}
+
+// explained reports whether the rules are the cause of a step, be it an addition or a removal.
+func (j *judge) explained(s plan.Step) bool {
+	if s.Takes() {
+		return j.why(s) == provenance.Rules
+	}
+	return j.overruled(s)
+}
+
+// givers returns the objects that may have given a key that the Node has.
+func (j *judge) givers(s plan.Step) []provenance.Giver {
+	if held, ok := j.known.held[name(s)]; ok {
+		return held.givers
+	}
+	if j.known.gave != nil {
+		if set, ok := j.known.gave.Giver(kinds[s.Kind], s.Key); ok {
+			return []provenance.Giver{j.known.gaveBy.givers[provenance.IDOf(set)]}
+		}
+	}
+	return j.past.Givers(keyOf(s))
+}
+
+// giver returns the ID of the object that gives a key now; empty: none does.
+func (j *judge) giver(s plan.Step) string {
+	if set, ok := j.outcome.Giver(kinds[s.Kind], s.Key); ok {
+		return provenance.IDOf(set)
+	}
+	return ""
+}
+
+// overruled reports whether an object that is new or has changed since the last pass gives or deletes a key.
+func (j *judge) overruled(s plan.Step) bool {
+	if set, ok := j.outcome.Giver(kinds[s.Kind], s.Key); ok {
+		return set != nil && j.changed(set.ID())
+	}
+	return slices.ContainsFunc(j.outcome.Deleters(kinds[s.Kind], s.Key), func(set *rules.RuleSet) bool { return j.changed(set.ID()) })
+}
+
+// changed reports whether an object in force is not what it was with the last pass over the node.
+func (j *judge) changed(id string) bool {
+	now := j.now.givers[id]
+	if j.known.gave != nil {
+		before, ok := j.known.gaveBy.givers[id]
+		return !ok || before.Print != now.Print
+	}
+	before := j.past.Objects[id]
+	if before == nil {
+		return j.past.Whole
+	}
+	return before.Rolled != now.Print
+}
+
+// cover returns the keys that a plan gives to the node.
+func (j *judge) cover(p *plan.Plan) (out []provenance.Gave) {
+	for _, s := range p.Steps {
+		if s.Mark || s.Op != plan.Add && s.Op != plan.Change && s.Op != plan.Adopt {
+			continue
+		}
+		if id := j.giver(s); id != "" {
+			out = append(out, provenance.Gave{Giver: j.now.givers[id], Key: keyOf(s)})
+		}
+	}
+	return out
+}
+
+// carry remembers who gave what the Node has after a pass: of a wish, p was carried out, or tried.
+func (j *judge) carry(wish, p *plan.Plan, err error) {
+	if j.outcome.Failed != nil && err == nil {
+		return // it keeps what it has
+	}
+	held := map[string]heldKey{}
+	for _, s := range wish.Steps {
+		done := slices.ContainsFunc(p.Steps, func(other plan.Step) bool { return name(other) == name(s) })
+		switch {
+		case s.Takes() && (!done || err != nil):
+			held[name(s)] = heldKey{keyOf(s), j.givers(s)}
+		case done && err != nil && !s.Mark && s.Op != plan.Forget: // it may have been written
+			if id := j.giver(s); id != "" {
+				held[name(s)] = heldKey{keyOf(s), []provenance.Giver{j.now.givers[id]}}
+			}
+		}
+	}
+	j.known.held = held
+	if err == nil {
+		j.known.gave, j.known.gaveBy = j.outcome, j.now
+	}
+}
+
+// pass returns what the book has to know of the pass.
+func (j *judge) pass() provenance.Pass {
+	out := provenance.Pass{Generation: j.now.linked.Generation, Outcome: j.known.gave}
+	for _, held := range j.known.held {
+		for _, g := range held.givers {
+			out.Held = append(out.Held, provenance.Gave{Giver: g, Key: held.key})
+		}
+	}
+	return out
+}
+
+func keyOf(s plan.Step) provenance.Key { return provenance.KeyOf(kinds[s.Kind], s.Key) }
+
+// maxExplained is how many keys an Event or a log line names.
+const maxExplained = 5
+
+// explain says which objects gave the keys that steps take away.
+func (j *judge) explain(steps []plan.Step) string {
+	var out []string
+	for i, s := range steps {
+		if i == maxExplained {
+			out = append(out, fmt.Sprintf("and %d more", len(steps)-i))
+			break
+		}
+		by := "an unknown rule"
+		if givers := j.givers(s); len(givers) > 0 {
+			var names []string
+			for _, g := range givers {
+				names = append(names, g.Name)
+			}
+			by = strings.Join(names, " or ")
+		}
+		out = append(out, fmt.Sprintf("%s %s (given by %s)", s.Kind, s.Key, by))
+	}
+	return strings.Join(out, ", ")
+}
+
+// logRemovals logs what a plan takes away, and why.
+func (j *judge) logRemovals(ctx context.Context, node *corev1.Node, p *plan.Plan) {
+	byCause := map[provenance.Cause][]plan.Step{}
+	for _, s := range p.Steps {
+		if s.Takes() && !j.r.switchedOff(s) {
+			byCause[j.why(s)] = append(byCause[j.why(s)], s)
+		}
+	}
+	for _, cause := range []provenance.Cause{provenance.Rules, provenance.Facts, provenance.Unknown} {
+		if steps := byCause[cause]; len(steps) > 0 {
+			logf.FromContext(ctx).Info("Removing or changing keys", "node", node.Name, "cause", cause.String(), "keys", j.explain(steps))
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package provenance
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/assay-project/assay/rules"
+)
+
+// Gave is a key that an object gives to a node.
+type Gave struct {
+	Giver
+	Key Key
+}
+
+// Pass is what a node has after a pass over it.
+type Pass struct {
+	// Generation of the rules that were carried out.
+	Generation int64
+	// Outcome of the rules that is on the Node; nil: none.
+	Outcome *rules.Outcome
+	// Held are the givers of keys that the Node has although the outcome does not want them.
+	Held []Gave
+}
+
+// Fleet is what a Book has to know of the cluster.
+type Fleet struct {
+	// Nodes returns the number of Nodes.
+	Nodes func(context.Context) int
+	// Objects returns the objects that are in force, by ID, as of a generation of the rules.
+	Objects func() (generation int64, inForce map[string]Giver)
+	// State returns what is known of an object that is not in force.
+	State func(Giver) State
+}
+
+// Book keeps the record of which objects gave keys to nodes, in memory and in a Store. It is safe for concurrent use.
+type Book struct {
+	store *Store
+	fleet Fleet
+
+	flushing sync.Mutex // held while the record is written
+
+	mu      sync.Mutex
+	read    int     // number of the last Read; 0: the record has to be read
+	past    *Record // as it was when this process began; never changed
+	record  *Record
+	written string // the record as it is in the store
+	changes int    // of the record
+	stored  int    // of them, how many are in the store
+	mute    bool   // the store may not be written
+
+	passes     map[string]Pass
+	pending    map[string][]Gave // by node: covered, and not known to be written
+	generation int64             // of the rules that nodes are passed with
+	done       int               // nodes that were passed with it
+	total      int               // of at least so many
+	complete   bool              // the record was made anew for the generation
+}
+
+// NewBook returns a book that has read nothing yet.
+func NewBook(store *Store, fleet Fleet) *Book {
+	return &Book{store: store, fleet: fleet, generation: -1, passes: map[string]Pass{}, pending: map[string][]Gave{}}
+}
+
+// Load reads the record unless this process knows it. The first time it returns the objects that have given keys and are
+// not in force: somebody has to ask the API server whether they have been deleted.
+func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.read != 0 {
+		return nil, nil
+	}
+	m, read, err := b.store.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text := m.Data[recordKey]
+	record, err := Decode(text)
+	if err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot read which rules gave keys; removals that the present rules do not explain are held", "key", recordKey)
+		record = &Record{}
+	}
+	b.read, b.written = read, text
+	if b.past != nil { // another process has written: it may have given keys too
+		b.record.merge(record)
+		b.changes++
+		return nil, nil
+	}
+	b.past, b.record = record, record.clone()
+	_, inForce := b.fleet.Objects()
+	for id, e := range record.Objects {
+		if _, ok := inForce[id]; !ok {
+			absent = append(absent, Giver{ID: id, Name: e.Name, Print: e.Rolled})
+		}
+	}
+	return absent, nil
+}
+
+// Unload has the record read again by the next Load, as the first time.
+func (b *Book) Unload() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.read, b.past = 0, nil
+}
+
+// Past returns the record as it was when this process began. It must not be changed.
+func (b *Book) Past() *Record {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.past
+}
+
+// Cover returns once the store has that these keys are given to a node. It writes nothing if the store has it already.
+func (b *Book) Cover(ctx context.Context, node string, list []Gave) error {
+	b.mu.Lock()
+	for _, g := range list {
+		if !b.record.Covers(g.Giver, g.Key) {
+			b.record.Add(g.Giver, g.Key)
+			b.changes++
+		}
+	}
+	if len(list) > 0 {
+		b.pending[node] = append(b.pending[node], list...)
+	}
+	want := b.changes
+	b.mu.Unlock()
+	if len(list) == 0 {
+		return nil
+	}
+	return b.flush(ctx, want)
+}
+
+// Passed notes what a node has. Once all nodes have been passed with the present rules, the record is made anew, and written if
+// that makes a difference.
+func (b *Book) Passed(ctx context.Context, node string, p Pass) error {
+	b.mu.Lock()
+	last, known := b.passes[node]
+	b.passes[node] = p
+	delete(b.pending, node)
+	if p.Generation > b.generation {
+		b.generation, b.done, b.complete = p.Generation, 0, false
+	}
+	if p.Generation == b.generation && (!known || last.Generation != p.Generation) {
+		b.done++
+	}
+	finished := b.finish(ctx)
+	want := b.changes
+	b.mu.Unlock()
+	if !finished {
+		return nil
+	}
+	return b.flush(ctx, want)
+}
+
+// Forget forgets a node that is gone.
+func (b *Book) Forget(node string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p, ok := b.passes[node]; ok && p.Generation == b.generation {
+		b.done--
+	}
+	delete(b.passes, node)
+	delete(b.pending, node)
+}
+
+// finish makes the record anew if all nodes have been passed. It is called with the lock held.
+func (b *Book) finish(ctx context.Context) bool {
+	if b.complete || b.done < b.total {
+		return false
+	}
+	if b.total = b.fleet.Nodes(ctx); b.done < b.total {
+		return false
+	}
+	generation, inForce := b.fleet.Objects()
+	if generation != b.generation {
+		return false // which nodes are about to be passed with
+	}
+	next := &Record{Whole: true}
+	for id, g := range inForce {
+		next.put(id, &Entry{Name: g.Name, Rolled: g.Print, Keys: map[Key]bool{}})
+	}
+	for id, e := range b.record.Objects {
+		if _, ok := inForce[id]; !ok && b.fleet.State(Giver{ID: id, Name: e.Name}) == Unsettled {
+			next.put(id, e)
+		}
+	}
+	b.fill(next)
+	b.record, b.complete = next, true
+	b.changes++
+	return true
+}
+
+// fill adds the keys that nodes have. It is called with the lock held.
+func (b *Book) fill(next *Record) {
+	outcomes := func(yield func(*rules.Outcome) bool) {
+		for _, p := range b.passes {
+			if p.Outcome != nil && !yield(p.Outcome) {
+				return
+			}
+		}
+	}
+	for g := range rules.AllGiven(outcomes) {
+		if e := next.Objects[IDOf(g.Set)]; e != nil {
+			e.add(KeyOf(g.Kind, g.Key))
+		}
+	}
+	for _, p := range b.passes {
+		for _, g := range p.Held {
+			if e := next.Objects[g.ID]; e != nil {
+				e.add(g.Key)
+			}
+		}
+	}
+	for _, list := range b.pending {
+		for _, g := range list {
+			next.Add(g.Giver, g.Key)
+		}
+	}
+}
+
+// flush writes the record unless the store has so many of its changes.
+func (b *Book) flush(ctx context.Context, want int) error {
+	b.flushing.Lock()
+	defer b.flushing.Unlock()
+	b.mu.Lock()
+	if b.stored >= want || b.mute {
+		b.mu.Unlock()
+		return nil
+	}
+	text, changes, read, same := b.record.Encode(), b.changes, b.read, false
+	same = text == b.written
+	b.mu.Unlock()
+	var err error
+	if !same {
+		err = b.store.SetRecord(ctx, read, text)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case err == nil:
+		b.written, b.stored = text, changes
+		return nil
+	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && read != 0 && b.written == "":
+		// Labels are worth more than their provenance: without it, removals are held after a restart.
+		logf.FromContext(ctx).Error(err, "Cannot record which rules gave keys; removals are held after a restart")
+		b.mute = true
+		return nil
+	}
+	b.read = 0
+	return fmt.Errorf("record which rules gave keys: %w", err)
+}
+
+// requested is the ID of what gives the labels that NodeFeatures ask for without a rule.
+const requested = "nodefeatures:spec.labels"
+
+// IDOf returns the ID of an object; nil is the one for labels that NodeFeatures ask for.
+func IDOf(set *rules.RuleSet) string {
+	if set == nil {
+		return requested
+	}
+	return set.ID()
+}
+
+// Objects returns the objects of a program, and the one for labels that NodeFeatures ask for, with their fingerprints under some
+// settings.
+func Objects(p *rules.Program, settings string) map[string]Giver {
+	prints := p.Fingerprints(settings)
+	out := make(map[string]Giver, len(prints)+1)
+	for _, s := range p.Sets() {
+		out[s.ID()] = Giver{ID: s.ID(), Name: s.Name, Print: prints[s.ID()]}
+	}
+	out[requested] = Giver{ID: requested, Name: "NodeFeature", Print: settings}
+	return out
+}
+
+// merge adds what another record has. Fingerprints that differ are of several generations.
+func (r *Record) merge(other *Record) {
+	r.Whole = r.Whole && other.Whole
+	for id, theirs := range other.Objects {
+		e := r.Objects[id]
+		if e == nil {
+			r.put(id, &Entry{Name: theirs.Name, Rolled: theirs.Rolled, Keys: maps.Clone(theirs.Keys)})
+			continue
+		}
+		if e.Rolled != theirs.Rolled {
+			e.Rolled = ""
+		}
+		for key := range theirs.Keys {
+			e.add(key)
+		}
+	}
+}

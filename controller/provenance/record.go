@@ -1,0 +1,167 @@
+package provenance
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	"github.com/assay-project/assay/rules"
+)
+
+const (
+	// MaxKeys is the maximum number of keys that are recorded of an object. Names that are written out are at most 256 for each
+	// rule; this is for templates, which can give every node other keys.
+	MaxKeys = 2048
+	// MaxRecord is the maximum size of the record in bytes. It shares a ConfigMap, which holds 1 MiB, with assembly.Kept.
+	MaxRecord = 384 << 10
+)
+
+// Key is the hash of a kind and a key.
+type Key uint32
+
+// KeyOf returns the hash of a key.
+func KeyOf(kind rules.Kind, key string) Key {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(string(kind) + " " + key)) // never fails
+	return Key(h.Sum32())
+}
+
+// Record says which keys the objects of rules have given to nodes. The zero Record is that of a cluster of which nothing is known.
+type Record struct {
+	// Whole is set if every object that ever gave a key is in the record.
+	Whole bool
+	// Objects by ID.
+	Objects map[string]*Entry
+}
+
+// Entry is what is recorded of an object.
+type Entry struct {
+	Name string
+	// Rolled is the fingerprint that all nodes have been given; empty: they may have keys of several.
+	Rolled string
+	// Keys that it has given to some node, at most MaxKeys.
+	Keys map[Key]bool
+}
+
+// Givers returns the objects that may have given a key, sorted by ID.
+func (r *Record) Givers(key Key) (out []Giver) {
+	for id, e := range r.Objects {
+		if e.Keys[key] {
+			out = append(out, Giver{ID: id, Name: e.Name, Print: e.Rolled})
+		}
+	}
+	slices.SortFunc(out, func(a, b Giver) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Covers reports whether the record says already that an object may have given a key.
+func (r *Record) Covers(g Giver, key Key) bool {
+	e := r.Objects[g.ID]
+	return e != nil && (e.Rolled == "" || e.Rolled == g.Print) && (e.Keys[key] || len(e.Keys) >= MaxKeys)
+}
+
+// Add records that an object, as it is, gives a key to some node.
+func (r *Record) Add(g Giver, key Key) {
+	e := r.Objects[g.ID]
+	if e == nil {
+		e = &Entry{Keys: map[Key]bool{}}
+		if !r.Whole {
+			e.Rolled = g.Print // other nodes may have more of it, of which nothing is known: no evidence that it has changed
+		}
+		r.put(g.ID, e)
+	}
+	e.Name = g.Name
+	if e.Rolled != g.Print {
+		e.Rolled = ""
+	}
+	e.add(key)
+}
+
+func (r *Record) put(id string, e *Entry) {
+	if r.Objects == nil {
+		r.Objects = map[string]*Entry{}
+	}
+	r.Objects[id] = e
+}
+
+func (e *Entry) add(key Key) {
+	if len(e.Keys) < MaxKeys {
+		e.Keys[key] = true
+	}
+}
+
+// clone returns a record that shares nothing with this one.
+func (r *Record) clone() *Record {
+	out := &Record{Whole: r.Whole, Objects: make(map[string]*Entry, len(r.Objects))}
+	for id, e := range r.Objects {
+		out.Objects[id] = &Entry{Name: e.Name, Rolled: e.Rolled, Keys: maps.Clone(e.Keys)}
+	}
+	return out
+}
+
+// wire is the form of a record in a ConfigMap.
+type wire struct {
+	Whole   bool                 `json:"whole"`
+	Objects map[string]wireEntry `json:"objects"`
+}
+
+type wireEntry struct {
+	Name   string `json:"name"`
+	Rolled string `json:"rolled,omitempty"`
+	Keys   string `json:"keys,omitempty"` // base64 of 4 bytes each, sorted
+}
+
+// Encode returns the record as JSON of at most MaxRecord bytes; equal records have equal JSON. If it would be larger, the objects with the most
+// keys are left out, and the record is not Whole.
+func (r *Record) Encode() string {
+	w := wire{Whole: r.Whole, Objects: map[string]wireEntry{}}
+	total := 0
+	bySize := slices.SortedFunc(maps.Keys(r.Objects), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(r.Objects[a].Keys), len(r.Objects[b].Keys)), cmp.Compare(a, b))
+	})
+	for _, id := range bySize {
+		e := r.Objects[id]
+		keys := make([]byte, 0, 4*len(e.Keys))
+		for _, key := range slices.Sorted(maps.Keys(e.Keys)) {
+			keys = binary.BigEndian.AppendUint32(keys, uint32(key))
+		}
+		entry := wireEntry{e.Name, e.Rolled, base64.StdEncoding.EncodeToString(keys)}
+		total += len(id) + len(e.Name) + len(e.Rolled) + len(entry.Keys) + len(`"":{"name":"","rolled":"","keys":""},`)
+		if total > MaxRecord-len(`{"whole":false,"objects":{}}`) {
+			w.Whole = false
+			break
+		}
+		w.Objects[id] = entry
+	}
+	data, _ := json.Marshal(w) // strings and booleans always marshal
+	return string(data)
+}
+
+// Decode is the inverse of Encode. On an error nothing of the text is used.
+func Decode(text string) (*Record, error) {
+	if text == "" {
+		return &Record{}, nil
+	}
+	var w wire
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		return nil, fmt.Errorf("invalid JSON: %w", err)
+	}
+	out := &Record{Whole: w.Whole}
+	for id, in := range w.Objects {
+		keys, err := base64.StdEncoding.DecodeString(in.Keys)
+		if err != nil || len(keys)%4 != 0 || len(keys) > 4*MaxKeys {
+			return nil, fmt.Errorf("invalid keys of object %q", in.Name)
+		}
+		e := &Entry{Name: in.Name, Rolled: in.Rolled, Keys: make(map[Key]bool, len(keys)/4)}
+		for ; len(keys) > 0; keys = keys[4:] {
+			e.Keys[Key(binary.BigEndian.Uint32(keys))] = true
+		}
+		out.put(id, e)
+	}
+	return out, nil
+}

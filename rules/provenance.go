@@ -1,0 +1,188 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// ID identifies the object across restarts: its UID, or its name if it has none.
+func (s *RuleSet) ID() string {
+	if s.UID != "" {
+		return s.UID
+	}
+	return s.Name
+}
+
+// Fingerprints returns, by ID, what the outputs of each object depend on besides the facts of a node: what it was compiled from,
+// the settings, and the same of the objects whose outputs it reads. Objects with templates or actions may give any name, so
+// they count for all who read some.
+func (p *Program) Fingerprints(settings string) map[string]string {
+	out := make(map[string]string, len(p.sets))
+	sources := p.sources()
+	for i, s := range p.sets {
+		parts := []string{settings, s.hash}
+		for _, j := range reachable(i, func(i int) []int { return sources.of(p.sets[i]) }) {
+			parts = append(parts, p.sets[j].ID(), p.sets[j].hash)
+		}
+		sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+		out[s.ID()] = hex.EncodeToString(sum[:8])
+	}
+	return out
+}
+
+// reachable returns the other places that can be reached from a place, sorted.
+func reachable(from int, next func(int) []int) []int {
+	seen, todo := map[int]bool{from: true}, []int{from}
+	var out []int
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, to := range next(at) {
+			if !seen[to] {
+				seen[to] = true
+				out, todo = append(out, to), append(todo, to)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// sources are the places of the objects that give what others may read.
+type sources struct {
+	all     []int            // give labels or variables
+	open    []int            // of them, those that may give any name
+	names   map[string][]int // give this label or variable
+	derived map[string][]int // derive this feature
+}
+
+func (p *Program) sources() *sources {
+	out := &sources{names: map[string][]int{}, derived: map[string][]int{}}
+	put := func(list []int, i int) []int {
+		if n := len(list); n > 0 && list[n-1] == i {
+			return list
+		}
+		return append(list, i)
+	}
+	for i, s := range p.sets {
+		for _, r := range s.rules {
+			open := r.varsTemplate != nil || r.labelsTemplate != nil || len(r.actions) > 0
+			for _, list := range [][]assignment{r.vars, r.labels} {
+				for _, a := range list {
+					if a.raw == "" {
+						open = true
+						continue
+					}
+					out.names[a.raw] = put(out.names[a.raw], i)
+					out.all = put(out.all, i)
+				}
+			}
+			if open {
+				out.all, out.open = put(out.all, i), put(out.open, i)
+			}
+			for _, feature := range r.derives {
+				out.derived[feature] = put(out.derived[feature], i)
+			}
+		}
+	}
+	return out
+}
+
+// of returns the places of the objects whose outputs a set reads. The set itself may be among them.
+func (s *sources) of(set *RuleSet) (out []int) {
+	for _, r := range set.rules {
+		for _, feature := range r.reads {
+			out = append(out, s.derived[feature]...)
+		}
+		switch {
+		case r.allMatched:
+			out = append(out, s.all...)
+		case r.readsMatched:
+			out = append(out, s.open...)
+			for _, name := range r.matchedNames {
+				out = append(out, s.names[name]...)
+			}
+		}
+	}
+	return out
+}
+
+// Sets returns the objects in the order of their evaluation.
+func (p *Program) Sets() []*RuleSet { return p.sets }
+
+// MayGive reports whether the set can give a key on any node, as far as can be known without facts.
+func (s *RuleSet) MayGive(kind Kind, key string) bool {
+	for _, r := range s.rules {
+		if len(r.actions) > 0 || kind == KindLabel && r.labelsTemplate != nil || kind == KindTaint && len(r.taints) > 0 {
+			return true
+		}
+		for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
+			for _, a := range list {
+				if a.kind == kind && (a.raw == "" || a.full == key) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// Giver returns the object whose value a key has; nil: a NodeFeature asks for the label, or nobody gives the key.
+func (o *Outcome) Giver(kind Kind, key string) (set *RuleSet, ok bool) {
+	space := o.get().spaces[kind]
+	if space == nil {
+		return nil, false
+	}
+	c, ok := space.find(key)
+	if c.rule == nil {
+		return nil, ok
+	}
+	return c.rule.set, ok
+}
+
+// Deleters returns the objects that delete a key on the node.
+func (o *Outcome) Deleters(kind Kind, key string) (out []*RuleSet) {
+	for i, r := range o.results {
+		for j := range r.outputs {
+			if at := &r.outputs[j]; at.op == opDelete && at.kind == kind && at.key == key {
+				out = append(out, o.program.rules[i].set)
+			}
+		}
+	}
+	return out
+}
+
+// Given is a key that an object gives to some node; without a Set, a NodeFeature asks for it.
+type Given struct {
+	Set  *RuleSet
+	Kind Kind
+	Key  string
+}
+
+// AllGiven returns what outcomes write on Nodes. Outcomes that share their results count once.
+func AllGiven(outcomes iter.Seq[*Outcome]) iter.Seq[Given] {
+	return func(yield func(Given) bool) {
+		seen := map[*lazy]bool{}
+		for o := range outcomes {
+			if seen[o.merged] {
+				continue
+			}
+			seen[o.merged] = true
+			spaces := o.get().spaces
+			for _, kind := range []Kind{KindLabel, KindAnnotation, KindResource, KindTaint} {
+				for _, c := range spaces[kind].claims {
+					g := Given{Kind: kind, Key: c.key}
+					if c.rule != nil {
+						g.Set = c.rule.set
+					}
+					if c.key != "" && !yield(g) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
