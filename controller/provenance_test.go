@@ -176,7 +176,7 @@ func leaving(resource, name string) *traffic {
 			return 0
 		},
 		edits: func(r *http.Request, body []byte) []byte {
-			if !of(r) || r.URL.Query().Get("watch") == "true" {
+			if !of(r) || r.URL.Query().Get("labelSelector") != "" { // the list of a cache
 				return nil
 			}
 			var list map[string]any
@@ -333,4 +333,34 @@ func TestEditsActAtOnceWithoutTheWorkersFacts(t *testing.T) {
 	w.start()
 	// The facts that the template needs are missing, so its edit explains nothing.
 	w.labels("n1", M{"gone": "", "dropped": "", "value": "2", "fact": "1"})
+}
+
+// TestAPublisherMissingInTheFirstListIsNotGone restarts the controller with a cache that lacks what a tenant has published.
+func TestAPublisherMissingInTheFirstListIsNotGone(t *testing.T) {
+	w := newWorld(t)
+	tenant := testkit.Namespace(t, w)
+	for _, name := range []string{"n1", "n2"} {
+		w.node(name)
+		w.publish(w.namespace, name, name, nil, nil)
+	}
+	vendor := w.publish(tenant, "vendor", "n1", M{"a": "1"}, nil)
+	copied := w.rule("copy", copies)
+	m := w.start()
+	w.labels("n1", M{"a": "1"})
+	w.recorded("", copied)
+	m.stop()
+
+	h := w.record("n1")
+	m = w.startWith(leaving("nodefeatures", "vendor"))
+	w.rule("marker", `{rules: [{name: r, labels: {marker: "1"}}]}`)
+	w.labels("n2", M{"marker": "1"})
+	testkit.Eventually(t, "the API server is asked", func(context.Context) error {
+		if len(m.requests("GET /apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures")) < 2 {
+			return fmt.Errorf("only once, for the cache: %v", m.requests("nodefeatures"))
+		}
+		return nil
+	})
+	change(w, vendor, func(f *nfdv1alpha1.NodeFeature) { f.Annotations = M{"example.com/touched": "1"} })
+	w.labels("n1", M{"a": "1", "marker": "1"})
+	h.always(w, feature+"a")
 }

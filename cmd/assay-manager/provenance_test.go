@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -72,16 +73,23 @@ func wanted(n int, node string) map[string]string {
 	return out
 }
 
-// edit writes an edition.
-func edit(t *testing.T, k client.Client, rule *nfdv1alpha1.NodeFeatureRule, n int) {
-	t.Helper()
-	testkit.Eventually(t, "edit of the rule", func(ctx context.Context) error {
+// write writes an edition, over conflicts.
+func write(ctx context.Context, k client.Client, rule *nfdv1alpha1.NodeFeatureRule, n int) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := k.Get(ctx, client.ObjectKeyFromObject(rule), rule); err != nil {
 			return err
 		}
 		rule.Spec = edition(n)
 		return k.Update(ctx, rule)
 	})
+}
+
+// edit writes an edition.
+func edit(t *testing.T, k client.Client, rule *nfdv1alpha1.NodeFeatureRule, n int) {
+	t.Helper()
+	if err := write(t.Context(), k, rule, n); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // converged waits until all nodes have exactly the labels that want returns, and that the record of each says so.
@@ -251,7 +259,9 @@ func TestKillsDuringEditsLoseNoLabel(t *testing.T) {
 	edits.Go(func() error {
 		for ctx.Err() == nil {
 			last++
-			edit(t, k, rule, last)
+			if err := write(t.Context(), k, rule, last); err != nil {
+				return err
+			}
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Duration(100+rand.IntN(400)) * time.Millisecond): //nolint:gosec // for variety

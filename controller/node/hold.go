@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -74,6 +75,31 @@ func (r *Reconciler) confirmLost(ctx context.Context, node *corev1.Node, known *
 		}
 	}
 	known.seen = seen
+	return nil
+}
+
+// confirmFacts asks the API server, before a first pass takes away what facts explain, whether the cache has all that is published for
+// the node: nothing is known of what counted before this process, and a list may have been cut short.
+func (r *Reconciler) confirmFacts(ctx context.Context, node *corev1.Node, known *memo) error {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeatureList"))
+	if err := r.live.List(ctx, &list, client.MatchingLabels{nfdv1alpha1.NodeNameLabel: node.Name}); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		f := &list.Items[i]
+		key := client.ObjectKeyFromObject(f)
+		if f.DeletionTimestamp != nil || known.seen[key] {
+			continue
+		}
+		err := r.client.Get(ctx, key, &feed.NodeFeature{}, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			return errStale
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

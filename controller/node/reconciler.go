@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,6 +113,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // carryOut writes a plan, and what has to be known of it afterwards: before the Node who gives the keys, after it who gave what it has.
 func (r *Reconciler) carryOut(ctx context.Context, node *corev1.Node, wish, p *plan.Plan, j *judge) error {
+	if j.known.gave == nil && slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.explained(s) }) {
+		if err := r.confirmFacts(ctx, node, j.known); err != nil {
+			return err
+		}
+	}
 	j.logRemovals(ctx, node, p)
 	err := r.book.Cover(ctx, node.Name, j.cover(p))
 	if err == nil {
