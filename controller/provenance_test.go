@@ -244,7 +244,7 @@ func TestARuleMissingInTheFirstListIsNotGone(t *testing.T) {
 					t.Errorf("%d of %d nodes have the label %s", n, nodes, label)
 				}
 			}
-			// What becomes of it is followed all the same.
+			// Its changes are followed anyway.
 			w.setRule(lost, `{rules: [{name: r, labels: {lost: "2"}}]}`)
 			w.count("lost", "2", nodes)
 			w.count("base", "", 0)

@@ -16,7 +16,7 @@ func (s *RuleSet) ID() string {
 	return s.Name
 }
 
-// Fingerprints returns, by ID, what the outputs of each object depend on besides the facts of a node: what it was compiled from,
+// Fingerprints returns, by ID, what the outputs of each object depend on in addition to the facts of a node: what it was compiled from,
 // the settings, and the same of the objects whose outputs it reads. Objects with templates or actions may give any name, so
 // they count for all who read some.
 func (p *Program) Fingerprints(settings string) map[string]string {
@@ -130,7 +130,7 @@ func (s *RuleSet) MayGive(kind Kind, key string) bool {
 	return false
 }
 
-// Giver returns the object whose value a key has; nil: a NodeFeature asks for the label, or nobody gives the key.
+// Giver returns the object whose value a key has; nil: a NodeFeature asks for the label, or no object gives the key.
 func (o *Outcome) Giver(kind Kind, key string) (set *RuleSet, ok bool) {
 	space := o.get().spaces[kind]
 	if space == nil {

@@ -58,7 +58,7 @@ func (b *Breaker) Allow(node string, nodes int) (ok bool, again time.Duration) {
 	return true, 0
 }
 
-// Insist says whether a node may lose keys of which nobody knows who gave them: only once that has been due for the whole hold time. If
+// Insist says whether a node may lose keys whose giver is unknown: only once that has been due for the whole hold time. If
 // not, it says when to ask again.
 func (b *Breaker) Insist(node string) (ok bool, again time.Duration) {
 	b.mu.Lock()

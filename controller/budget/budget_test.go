@@ -92,3 +92,19 @@ func TestConfirmLetsEverythingGo(t *testing.T) {
 		t.Error("what comes later is let go too")
 	}
 }
+
+func TestWhatIsNotKnownIsHeldHoweverFewNodesAreConcerned(t *testing.T) {
+	b, clock := newBreaker(budget.Budget{Nodes: 10, Window: time.Hour, Hold: time.Minute})
+	if ok, again := b.Insist("a"); ok || again != time.Minute {
+		t.Fatalf("the first time: %v, again in %s", ok, again)
+	}
+	clock.SetTime(clock.Now().Add(time.Minute))
+	if ok, _ := b.Insist("a"); !ok {
+		t.Error("a wish that persists is held still")
+	}
+	b.Insist("b")
+	b.Confirm()
+	if ok, _ := b.Insist("b"); !ok {
+		t.Error("held although an administrator has confirmed it")
+	}
+}

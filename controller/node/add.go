@@ -34,7 +34,7 @@ import (
 // Options of the controller.
 type Options struct {
 	Registry *assembly.Registry
-	// Object returns what became of a NodeFeatureRule, nil if there is none. Confirm asks the API server for one that the cache lacks.
+	// Object returns the assembled state of a NodeFeatureRule, nil if there is none. Confirm asks the API server for one that the cache lacks.
 	Object  func(name string) *assembly.Object
 	Confirm func(ctx context.Context, name string) error
 	// Store is where the record of which objects gave keys survives this process.
@@ -62,7 +62,7 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Parallel is how many nodes are worked on at once.
 	Parallel int
-	// Settings identifies the settings that outcomes depend on, besides the rules.
+	// Settings identifies the settings that outcomes depend on, in addition to the rules.
 	Settings string
 	// Nudge tells schedulers, by an annotation, that the features of a node have changed.
 	Nudge bool

@@ -17,7 +17,7 @@ import (
 //
 // Without evidence nothing is removed: a node whose worker has published nothing since this process started keeps what it
 // has until the grace period is over. Removals that no change of the rules that gave the keys explains are subject to the budget.
-// Keys that flap are left alone until they are quiet, and so are values that the API server refused, and keys that somebody else
+// Keys that flap are left alone until they are quiet, and so are values that the API server refused, and keys that another client
 // changes back. Taints that evict pods go at their own pace.
 func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan, j *judge, held time.Duration) (*plan.Plan, time.Duration) {
 	again, known := held, j.known

@@ -31,7 +31,7 @@ type memo struct {
 	refusals map[string]refusal
 
 	gave   *rules.Outcome // of the last pass that was carried out; nil: there was none
-	gaveBy *inForce       // the objects that were in force then
+	gaveBy *inForce       // the objects that were active then
 	// held are, by kind and key, the objects that may have given what the Node has and the outcome does not want.
 	held map[string]heldKey
 

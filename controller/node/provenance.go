@@ -48,19 +48,19 @@ func (r *Reconciler) fleet() provenance.Fleet {
 	}
 }
 
-// state returns what is known of an object that is not in force.
+// state returns what is known of an object that is not active.
 func (r *Reconciler) state(g provenance.Giver) provenance.State {
 	o := r.object(g.Name)
 	switch {
 	case o == nil || string(o.UID) != g.ID:
-		return provenance.Gone // the API server has been asked, by whoever took it out or by begin
+		return provenance.Gone // the API server has been asked, when it was taken out or by begin
 	case o.Set != nil || !o.Settled():
 		return provenance.Unsettled // with a set, it is about to be linked
 	}
 	return provenance.Off
 }
 
-// begin reads the record of provenance before the first pass. An object that has given keys and is not in force may be missing in
+// begin reads the record of provenance before the first pass. An object that has given keys and is not active may be missing in
 // the cache alone, so the API server is asked for it.
 func (r *Reconciler) begin(ctx context.Context) error {
 	r.beginning.Lock()
@@ -150,7 +150,7 @@ func (j *judge) overruled(s plan.Step) bool {
 	return slices.ContainsFunc(j.outcome.Deleters(kinds[s.Kind], s.Key), func(set *rules.RuleSet) bool { return j.changed(set.ID()) })
 }
 
-// changed reports whether an object in force is not what it was with the last pass over the node.
+// changed reports whether an active object is not what it was with the last pass over the node.
 func (j *judge) changed(id string) bool {
 	now := j.now.givers[id]
 	if j.known.gave != nil {
@@ -213,7 +213,7 @@ func (j *judge) pass() provenance.Pass {
 
 func keyOf(s plan.Step) provenance.Key { return provenance.KeyOf(kinds[s.Kind], s.Key) }
 
-// maxExplained is how many keys an Event or a log line names.
+// maxExplained is the maximum number of keys that an Event or a log line names.
 const maxExplained = 5
 
 // explain says which objects gave the keys that steps take away.

@@ -48,7 +48,7 @@ type Reconciler struct {
 
 	book     *provenance.Book
 	settings string                              // that outcomes depend on
-	object   func(name string) *assembly.Object  // what became of an object; nil: there is none
+	object   func(name string) *assembly.Object  // state of an object; nil: there is none
 	confirm  func(context.Context, string) error // asks the API server for an object that the cache lacks
 
 	beginning sync.Mutex

@@ -32,9 +32,9 @@ type Pass struct {
 type Fleet struct {
 	// Nodes returns the number of Nodes.
 	Nodes func(context.Context) int
-	// Objects returns the objects that are in force, by ID, as of a generation of the rules.
+	// Objects returns the objects that are active, by ID, as of a generation of the rules.
 	Objects func() (generation int64, inForce map[string]Giver)
-	// State returns what is known of an object that is not in force.
+	// State returns what is known of an object that is not active.
 	State func(Giver) State
 }
 
@@ -59,7 +59,7 @@ type Book struct {
 	generation int64             // of the rules that nodes are passed with
 	done       int               // nodes that were passed with it
 	total      int               // of at least so many
-	complete   bool              // the record was made anew for the generation
+	complete   bool              // the record was made again for the generation
 }
 
 // NewBook returns a book that has read nothing yet.
@@ -68,7 +68,7 @@ func NewBook(store *Store, fleet Fleet) *Book {
 }
 
 // Load reads the record unless this process knows it. The first time it returns the objects that have given keys and are
-// not in force: somebody has to ask the API server whether they have been deleted.
+// not active: the caller asks the API server whether they have been deleted.
 func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,7 +135,7 @@ func (b *Book) Cover(ctx context.Context, node string, list []Gave) error {
 	return b.flush(ctx, want)
 }
 
-// Passed notes what a node has. Once all nodes have been passed with the present rules, the record is made anew, and written if
+// Passed notes what a node has. Once all nodes have been passed with the present rules, the record is made again, and written if
 // that makes a difference.
 func (b *Book) Passed(ctx context.Context, node string, p Pass) error {
 	b.mu.Lock()
@@ -168,7 +168,7 @@ func (b *Book) Forget(node string) {
 	delete(b.pending, node)
 }
 
-// finish makes the record anew if all nodes have been passed. It is called with the lock held.
+// finish makes the record again from what nodes have if all nodes have been passed. It is called with the lock held.
 func (b *Book) finish(ctx context.Context) bool {
 	if b.complete || b.done < b.total {
 		return false

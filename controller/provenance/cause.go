@@ -13,7 +13,7 @@ type State int
 
 // The states of objects.
 const (
-	// Unsettled objects exist, and nobody knows what their rules are: they cannot be resolved, for example.
+	// Unsettled objects exist, and it is unknown what their rules are: they cannot be resolved, for example.
 	Unsettled State = iota
 	// Gone objects have been deleted, which the API server has confirmed.
 	Gone
@@ -26,7 +26,7 @@ const (
 // Object is an object of rules at present.
 type Object struct {
 	State State
-	// Print is the fingerprint of one that is in force.
+	// Print is the fingerprint of one that is evaluated.
 	Print string
 	// Gives is set if it gives the key to the node now, MayGive if it can give it to some node.
 	Gives, MayGive bool
@@ -34,7 +34,7 @@ type Object struct {
 
 // Case is everything that the cause of a removal, or of a changed value, depends on.
 type Case struct {
-	// Past are the objects that may have given the key; empty: nobody knows.
+	// Past are the objects that may have given the key; empty: unknown.
 	Past []Giver
 	// Now are the same objects at present.
 	Now []Object
@@ -49,7 +49,7 @@ type Cause int
 
 // The causes.
 const (
-	// Unknown means that nobody knows which object gave the key.
+	// Unknown means that it is unknown which object gave the key.
 	Unknown Cause = iota
 	// Facts means that the object that gave the key is the same, and present facts say otherwise.
 	Facts

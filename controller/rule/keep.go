@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 )
 
-// maxKeptTogether is how many bytes what is kept may have together; a ConfigMap holds 1 MiB, and the record of provenance has its share. Objects
+// maxKeptTogether is the maximum size in bytes of everything that is kept; a ConfigMap holds 1 MiB, and the record of provenance has its share. Objects
 // beyond it are not kept.
 const maxKeptTogether = 512 << 10
 
@@ -102,7 +102,7 @@ func (k *keeper) sweep(ctx context.Context) error {
 // write sets one key, or removes it if there are no data.
 func (k *keeper) write(ctx context.Context, object string, data []byte, version string) error {
 	if err := k.store.SetKept(ctx, k.read, object, data); err != nil {
-		k.read = 0 // somebody else has written or removed it: look again
+		k.read = 0 // another client has written or removed it: read it again
 		return fmt.Errorf("keep what %s last came to: %w", object, err)
 	}
 	if data == nil {

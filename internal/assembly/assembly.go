@@ -90,7 +90,7 @@ type Object struct {
 }
 
 // Settled reports whether what is used of the object follows from what is written in it and what it refers to. If something of
-// that is missing, or the API server may have dropped fields, nobody knows what its rules are meant to be; and where other objects
+// that is missing, or the API server may have dropped fields, it is unknown what its rules are meant to be; and where other objects
 // leave no room for them, it is not the object that has changed.
 func (o *Object) Settled() bool {
 	return o.Unresolved == nil && !o.Excess && (o.Refused == nil || o.Refused.Reason != reasonSchema && o.Refused.Reason != reasonDropped)
