@@ -410,7 +410,7 @@ func (c *compiler) collect(a *args.Compiler) {
 	for _, w := range a.Warnings {
 		rank := RankSuspicious
 		if w.Style {
-			rank = RankStyle
+			rank = RankUnlikely
 		}
 		c.report.warn(w.Path, rank, "%s", w.Message)
 	}

@@ -255,7 +255,7 @@ func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rul
 	for _, p := range problems {
 		text := fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
 		if p.Warning {
-			c.report.warn(path, RankStyle, "%s", text)
+			c.report.warn(path, RankUnlikely, "%s", text)
 			continue
 		}
 		c.report.add(field.Invalid(path, clip(source), text))

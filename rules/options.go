@@ -70,11 +70,16 @@ type Warning struct {
 	Defect bool
 }
 
-// The ranks of warnings.
+// The ranks of warnings, worst first.
 const (
-	RankDefect = 10 * (iota + 1)
-	RankSuspicious
-	RankStyle
+	// RankDangerous is for warnings about what may take a cluster down.
+	RankDangerous = 5
+	// RankDefect is for warnings about what is dropped at run time.
+	RankDefect = 10
+	// RankSuspicious is for warnings about what almost certainly means something else.
+	RankSuspicious = 20
+	// RankUnlikely is for warnings about what may well be right, and about style.
+	RankUnlikely = 30
 )
 
 // String returns the path and the message.

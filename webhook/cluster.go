@@ -11,7 +11,6 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/lint"
 )
 
 // previewTimeout bounds what a review spends on warnings about nodes: an answer without them beats one that is late.
@@ -21,8 +20,6 @@ const previewTimeout = 500 * time.Millisecond
 type Cluster interface {
 	// Preview evaluates rules on the nodes of the cluster as they are now.
 	Preview(ctx context.Context, set *rules.RuleSet) (p Preview, ok bool)
-	// Published reports whether any node has ever published the feature.
-	Published(feature string) (published, ok bool)
 }
 
 // Preview is what rules would do now.
@@ -43,32 +40,21 @@ func (p Preview) nodes() string {
 
 // aboutNodes warns of rules that fit the language but not this cluster.
 func (o *Options) aboutNodes(ctx context.Context, v *verdict, object *nfdv1alpha1.NodeFeatureRule) {
-	for _, ref := range lint.Features(&object.Spec) {
-		published, ok := o.Cluster.Published(ref.Feature)
-		if !ok || published || v.warned(ref.Path) {
-			continue
-		}
-		rank := lint.RankSuspicious
-		if lint.Known(ref.Feature) {
-			rank = lint.RankUnlikely
-		}
-		v.warn(ref.Path, rank, "no node of this cluster has ever published %s", ref.Feature)
-	}
-	if v.set == nil || v.set.Len() == 0 {
+	if !v.Complete || v.Set.Len() == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, previewTimeout)
 	defer cancel()
-	p, ok := o.Cluster.Preview(ctx, v.set)
+	p, ok := o.Cluster.Preview(ctx, v.Set)
 	if !ok || p.Nodes == 0 {
 		return
 	}
 	v.aboutMatches(p, object)
 }
 
-// warned reports whether there is a warning about a field already: one is enough for a name that does not exist.
+// warned reports whether there is a warning about a field.
 func (v *verdict) warned(path string) bool {
-	return slices.ContainsFunc(v.warnings, func(w lint.Warning) bool { return w.Path == path })
+	return slices.ContainsFunc(v.Warnings, func(w rules.Warning) bool { return w.Path == path })
 }
 
 // aboutMatches warns of rules of the object itself that match all nodes or none; whoever wrote its bases was told.
@@ -76,10 +62,10 @@ func (v *verdict) aboutMatches(p Preview, object *nfdv1alpha1.NodeFeatureRule) {
 	var none []string
 	for i := range object.Spec.Rules {
 		rule := &object.Spec.Rules[i]
-		n := p.Matched[v.place(i)]
+		n := p.Matched[v.Place(i)]
 		path := fmt.Sprintf("spec.rules[%d].taints", i)
 		if n == p.Nodes && p.All > 1 && taints(rule) && !v.warned(path) { // a taint that is not written taints nothing
-			v.warn(path, lint.RankDangerous, "would taint all %s now", p.nodes())
+			v.Warn(path, rules.RankDangerous, "would taint all %s now", p.nodes())
 		}
 		if n == 0 {
 			none = append(none, fmt.Sprintf("%q", rule.Name))
@@ -88,9 +74,9 @@ func (v *verdict) aboutMatches(p Preview, object *nfdv1alpha1.NodeFeatureRule) {
 	switch {
 	case len(none) == 0:
 	case len(none) == len(object.Spec.Rules):
-		v.warn("spec.rules", lint.RankUnlikely, "matches 0 of %s now", p.nodes())
+		v.Warn("spec.rules", rules.RankUnlikely, "matches 0 of %s now", p.nodes())
 	default:
-		v.warn("spec.rules", lint.RankUnlikely, "match 0 of %s now: %s", p.nodes(), strings.Join(none, ", "))
+		v.Warn("spec.rules", rules.RankUnlikely, "match 0 of %s now: %s", p.nodes(), strings.Join(none, ", "))
 	}
 }
 

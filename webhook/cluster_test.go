@@ -65,9 +65,14 @@ func serve(t *testing.T, c *cluster.Cluster, life time.Duration) *certs.SelfSign
 	})
 	wg.Go(func() { _ = keeper.Run(ctx) })
 	t.Cleanup(func() {
-		err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(context.Background(), webhook.ConfigurationName, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
+		api := client.AdmissionregistrationV1()
+		for _, err := range []error{
+			api.ValidatingWebhookConfigurations().Delete(context.Background(), webhook.ConfigurationName, metav1.DeleteOptions{}),
+			api.MutatingWebhookConfigurations().Delete(context.Background(), webhook.ConfigurationName, metav1.DeleteOptions{}),
+		} {
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
 		}
 		cancel()
 		wg.Wait()

@@ -24,6 +24,12 @@ const fieldManager = "assay-webhook"
 // write of our kinds this long, and no more.
 const timeoutSeconds = 2
 
+// earlyTimeoutSeconds is how long it waits for the review in mutating admission, without which it validates the schema.
+const earlyTimeoutSeconds = 1
+
+// featuresHook is the name of the webhook for NodeFeatures.
+const featuresHook = "features.assay.dev"
+
 // ConfigurationOptions say where the webhook is and what happens without it.
 type ConfigurationOptions struct {
 	// Namespace, Service and Port of the webhook; port 443 if 0. URL is used instead of them if set, in tests.
@@ -40,6 +46,13 @@ type ConfigurationOptions struct {
 	Scheduling bool
 }
 
+// specChanged is false for updates that leave the spec as it is. Without has() it would fail on objects without spec, and the
+// review of those would be skipped.
+var specChanged = admissionregistrationv1.MatchCondition{
+	Name:       "spec-changed",
+	Expression: `request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec`,
+}
+
 // Configuration returns what tells the API server to ask us, about our own kinds and nothing else.
 func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	rulesPolicy := admissionregistrationv1.Ignore
@@ -51,11 +64,8 @@ func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWe
 		on(write, nfdv1alpha1.GroupName, "nodefeaturerules", "nodefeaturegroups"),
 		on(write, assayv1alpha1.GroupName, "nodefeatureruletemplates", "nodefeaturerequests", "nodefeatureschedulingpolicies"))
 	// Labels, annotations and finalizers can be changed without us: who cleans up must not depend on the webhook.
-	rules.MatchConditions = []admissionregistrationv1.MatchCondition{{
-		Name:       "spec-changed",
-		Expression: `request.operation != 'UPDATE' || object.spec != oldObject.spec`,
-	}}
-	features := hook("features.assay.dev", o, admissionregistrationv1.Ignore,
+	rules.MatchConditions = []admissionregistrationv1.MatchCondition{specChanged}
+	features := hook(featuresHook, o, admissionregistrationv1.Ignore,
 		on(append(write, admissionregistrationv1.Delete), nfdv1alpha1.GroupName, "nodefeatures"))
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{
@@ -64,6 +74,50 @@ func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWe
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName},
 		Webhooks:   []admissionregistrationv1.ValidatingWebhook{rules, features},
 	}
+}
+
+// EarlyConfiguration registers the review of Assay's own kinds for mutating admission, which runs before the API server validates
+// the schema: a user gets all errors and what to write instead, not the first error of the schema. It never changes an object, and
+// the API server goes on without it if it does not answer.
+func EarlyConfiguration(o ConfigurationOptions) *admissionregistrationv1.MutatingWebhookConfiguration {
+	validating := Configuration(o)
+	out := &admissionregistrationv1.MutatingWebhookConfiguration{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration",
+		},
+		ObjectMeta: validating.ObjectMeta,
+	}
+	timeout, ignore, never := int32(earlyTimeoutSeconds), admissionregistrationv1.Ignore, admissionregistrationv1.NeverReinvocationPolicy
+	for _, h := range validating.Webhooks {
+		early := admissionregistrationv1.MutatingWebhook{
+			Name: "early." + h.Name, ClientConfig: h.ClientConfig, MatchPolicy: h.MatchPolicy, SideEffects: h.SideEffects,
+			AdmissionReviewVersions: h.AdmissionReviewVersions, MatchConditions: []admissionregistrationv1.MatchCondition{specChanged},
+			FailurePolicy: &ignore, TimeoutSeconds: &timeout, ReinvocationPolicy: &never,
+		}
+		for _, r := range h.Rules {
+			r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+			early.Rules = append(early.Rules, r)
+		}
+		if h.Name == featuresHook {
+			early.MatchConditions = append(early.MatchConditions, byPeople)
+		}
+		path := EarlyReviewPath
+		if o.URL != "" {
+			url := o.URL + path
+			early.ClientConfig.URL = &url
+		} else {
+			service := *h.ClientConfig.Service
+			service.Path = &path
+			early.ClientConfig.Service = &service
+		}
+		out.Webhooks = append(out.Webhooks, early)
+	}
+	return out
+}
+
+// byPeople is false for ServiceAccounts: programs that publish features do not read hints, and nodes publish often.
+var byPeople = admissionregistrationv1.MatchCondition{
+	Name: "not-by-a-service-account", Expression: `!request.userInfo.username.startsWith('system:serviceaccount:')`,
 }
 
 func hook(name string, o ConfigurationOptions, policy admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
@@ -110,7 +164,7 @@ type MutatingConfigurations interface {
 
 // installed lists the configurations that Install fills.
 func installed(o ConfigurationOptions) []metav1.Object {
-	list := []metav1.Object{Configuration(o)}
+	list := []metav1.Object{Configuration(o), EarlyConfiguration(o)}
 	if o.Scheduling {
 		mutating, validating := SchedulingConfigurations(o)
 		list = append(list, mutating, validating)

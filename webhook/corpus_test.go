@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/assay-project/assay/internal/ids"
-	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/review"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -32,7 +33,7 @@ func newServer(t testing.TB, change func(*webhook.Options)) *webhook.Server {
 	}
 	o := webhook.Options{
 		GetCertificate: noCertificate,
-		Lint:           lint.Options{IDs: names},
+		Known:          review.Known{IDs: names, Tolerations: []corev1.Toleration{}},
 		Report:         func(err error) { t.Error(err) },
 	}
 	if change != nil {
@@ -115,7 +116,7 @@ func TestWrongObjects(t *testing.T) {
 				}
 			}
 			for _, w := range got.Warnings {
-				if n := len([]rune(w)); n >= 120 {
+				if n := len([]rune(w)); n > 256 {
 					t.Errorf("a warning of %d characters: %s", n, w)
 				}
 			}

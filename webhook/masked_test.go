@@ -19,7 +19,7 @@ func TestComparingAMaskedValueDrawsAWarning(t *testing.T) {
 	} {
 		for _, strict := range []bool{false, true} {
 			opt := rules.Options{Strict: strict}
-			s := newServer(t, func(o *webhook.Options) { o.Rules, o.Check = opt, webhook.CompileCheck(opt) })
+			s := newServer(t, func(o *webhook.Options) { o.Known.Rules = opt })
 			got := s.Review(context.Background(), request(t, []byte(manifest)))
 			const want = "[bmc-password].op: NotIn never holds: the value is masked; use Exists or DoesNotExist"
 			if !got.Allowed || !strings.Contains(strings.Join(got.Warnings, "\n"), want) {

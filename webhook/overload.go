@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -28,7 +29,7 @@ func (s *Server) turnAway(w http.ResponseWriter, body []byte, err error, start t
 	h := (*httpError)(nil)
 	if errors.As(err, &h) && h.code == http.StatusServiceUnavailable {
 		if review := headOf(body); review != nil {
-			s.reply(w, review, tooMany(review.Request), start)
+			s.reply(context.Background(), w, review, tooMany(review.Request), start)
 			return
 		}
 	}

@@ -43,9 +43,10 @@ func post(t *testing.T, h http.Handler, req *admissionv1.AdmissionRequest) (code
 func TestReviewsThatCannotBeFinishedAreRejected(t *testing.T) {
 	ends := make(chan struct{})
 	h := newServer(t, func(o *webhook.Options) {
-		o.Check = func(*nfdv1alpha1.NodeFeatureRule) webhook.Findings {
+		o.Known.DefaultTemplate = "slow"
+		o.Known.Templates = func(string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 			<-ends
-			return webhook.Findings{}
+			return nil, nil
 		}
 	}).Handler()
 	t.Cleanup(func() { close(ends) }) // after the reviews, which run in parallel

@@ -12,8 +12,8 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/admit"
-	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/request"
 )
 
@@ -51,7 +51,7 @@ func addScheduling(all map[resource]reviewer, o *Options) {
 // usually a controller that would only try again, and the scheduler's event says what is wrong.
 func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	v := &verdict{}
-	pod, _, err := decode[corev1.Pod](req)
+	pod, err := decodeOne[corev1.Pod](req.Object.Raw)
 	if err != nil || pod == nil || req.Operation != admissionv1.Create {
 		return v, err
 	}
@@ -92,17 +92,17 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 	if err != nil || meta == nil {
 		return v, err
 	}
-	ask, report := request.Annotations(meta.Annotations, path, o.Rules)
+	ask, report := request.Annotations(meta.Annotations, path, o.Known.Rules)
 	if !report.OK() {
 		if old, _, err := admit.Metadata(req.Kind.Kind, req.OldObject.Raw); err == nil && old != nil && sameAsks(meta.Annotations, old.Annotations) {
-			v.warn(report.Errors[0].Field, lint.RankDefect, "%s", report.Errors[0].ErrorBody())
+			v.Warn(report.Errors[0].Field, rules.RankDefect, "%s", report.Errors[0].ErrorBody())
 			return v, nil
 		}
-		v.errs = report.Errors
+		v.Errors = report.Errors
 		return v, nil
 	}
 	for _, w := range report.Warnings {
-		v.warnings = append(v.warnings, lint.Warning(w))
+		v.Warnings = append(v.Warnings, w)
 	}
 	if whole, problem := o.Scheduling.Asks.Of(req.Namespace, meta.Labels, meta.Annotations); problem != nil {
 		o.warnOfAsk(v, meta.Annotations, path, problem)
@@ -116,13 +116,13 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 // warnOfAsk warns of what keeps pods from any node, whatever the nodes have: mistakes of their annotations at their places, or
 // else what is wrong with the request that they name.
 func (o *Options) warnOfAsk(v *verdict, annotations map[string]string, path *field.Path, problem *fleet.Reason) {
-	if _, report := request.Annotations(annotations, path, o.Rules); !report.OK() {
+	if _, report := request.Annotations(annotations, path, o.Known.Rules); !report.OK() {
 		for _, err := range report.Errors {
-			v.warn(err.Field, lint.RankDefect, "%s", err.ErrorBody())
+			v.Warn(err.Field, rules.RankDefect, "%s", err.ErrorBody())
 		}
 		return
 	}
-	v.warn(path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), lint.RankDefect, "%s", problem.Lacks)
+	v.Warn(path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), rules.RankDefect, "%s", problem.Lacks)
 }
 
 // warnOfNodes warns if no node has what is required.
@@ -133,7 +133,7 @@ func (o *Options) warnOfNodes(v *verdict, path string, ask *request.Ask) {
 	}
 	a := view.Ask(ask, 0)
 	if text := admit.Warning(a.Matching, a.Nodes, a.Nearest, a.Lacks); text != "" {
-		v.warn(path, lint.RankUnlikely, "%s", text)
+		v.Warn(path, rules.RankUnlikely, "%s", text)
 	}
 }
 

@@ -2,6 +2,8 @@ package webhook
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -111,7 +113,7 @@ func (p *Publishing) checkLabels(namespace string, object *nfdv1alpha1.NodeFeatu
 	if !restricted {
 		return nil
 	}
-	for _, key := range sortedKeys(object.Spec.Labels) {
+	for _, key := range slices.Sorted(maps.Keys(object.Spec.Labels)) {
 		full := key
 		if !strings.Contains(key, "/") {
 			full = nfdv1alpha1.FeatureLabelNamespace + "/" + key

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules"
 )
 
 // ratchet turns those errors into warnings that the old object had too, in rules that did not change. An object that became
@@ -22,18 +22,21 @@ func (v *verdict) ratchet(spec, old *nfdv1alpha1.NodeFeatureRuleSpec, oldErrs fi
 	for _, e := range oldErrs {
 		before[identity(e, e.Field)] = true
 	}
-	was := unchanged(spec, old)
-	kept := v.errs[:0:0]
-	for _, e := range v.errs {
+	was := map[int]int{}
+	if spec != nil && old != nil {
+		was = unchanged(spec, old)
+	}
+	kept := v.Errors[:0:0]
+	for _, e := range v.Errors {
 		if path, ok := oldPath(e.Field, was); ok && before[identity(e, path)] {
-			v.warnings = append(v.warnings, lint.Warning{
-				Path: e.Field, Message: "still wrong, as before: " + e.ErrorBody(), Rank: lint.RankDefect,
+			v.Warnings = append(v.Warnings, rules.Warning{
+				Path: e.Field, Message: "still wrong, as before: " + e.ErrorBody(), Rank: rules.RankDefect,
 			})
 			continue
 		}
 		kept = append(kept, e)
 	}
-	v.errs = kept
+	v.Errors = kept
 }
 
 // identity is what makes two errors the same one.
@@ -60,7 +63,7 @@ func unchanged(spec, old *nfdv1alpha1.NodeFeatureRuleSpec) map[int]int {
 	return out
 }
 
-var rulePath = regexp.MustCompile(`^spec\.rules\[(\d+)\](.*)$`)
+var rulePath = regexp.MustCompile(`^spec\.(rules|featureGroupRules)\[(\d+)\](.*)$`)
 
 // oldPath returns where a field of an unchanged rule was in the old object. A field outside of the rules was where it is: that
 // its error is the same is enough, since an error holds the value.
@@ -69,10 +72,10 @@ func oldPath(path string, was map[int]int) (string, bool) {
 	if m == nil {
 		return path, true
 	}
-	i, err := strconv.Atoi(m[1])
+	i, err := strconv.Atoi(m[2])
 	if err != nil {
 		return "", false
 	}
 	j, ok := was[i]
-	return fmt.Sprintf("spec.rules[%d]%s", j, m[2]), ok
+	return fmt.Sprintf("spec.%s[%d]%s", m[1], j, m[3]), ok
 }

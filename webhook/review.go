@@ -39,6 +39,9 @@ func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 	limit := deadline(r)
 	ctx, cancel := context.WithTimeout(r.Context(), limit-min(answerMargin, limit/4))
 	defer cancel()
+	if r.URL.Path == EarlyReviewPath {
+		ctx = context.WithValue(ctx, earlyKey{}, true)
+	}
 	body, release, err := s.read(ctx, w, r)
 	if err != nil {
 		s.turnAway(w, body, err, start)
@@ -50,18 +53,26 @@ func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 		s.turnAway(w, body, err, start)
 		return
 	}
-	s.reply(w, review, response, start)
+	s.reply(ctx, w, review, response, start)
 }
 
 // reply answers with a review.
-func (s *Server) reply(w http.ResponseWriter, review *admissionv1.AdmissionReview, response *admissionv1.AdmissionResponse, start time.Time) {
+func (s *Server) reply(ctx context.Context, w http.ResponseWriter, review *admissionv1.AdmissionReview, response *admissionv1.AdmissionResponse, start time.Time) {
 	w.Header().Set("Content-Type", "application/json")
 	err := json.NewEncoder(w).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 	if err != nil {
 		s.opts.Report(fmt.Errorf("answer a review: %w", err))
 	}
-	s.opts.Observe(s.kind(review.Request), result(response), time.Since(start))
+	if !early(ctx) || !response.Allowed { // an object that is allowed here is reviewed again
+		s.opts.Observe(s.kind(review.Request), result(response), time.Since(start))
+	}
 }
+
+// earlyKey marks the context of a review in mutating admission, which the API server calls before it validates the schema.
+type earlyKey struct{}
+
+// early reports whether the review is one in mutating admission: it rejects objects as the other review does, but does not warn.
+func early(ctx context.Context) bool { return ctx.Value(earlyKey{}) != nil }
 
 // answer reviews what is in a body when its turn comes. A review that takes longer than the API server waits goes on, with its turn and
 // what release gives back, and is not answered.
@@ -114,6 +125,9 @@ func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) 
 	v, err := review(ctx, req)
 	if err != nil {
 		return internal(req, err)
+	}
+	if early(ctx) {
+		v.Warnings = nil
 	}
 	return v.response(req)
 }

@@ -10,12 +10,12 @@ import (
 
 // fits rejects rules for which all others leave no room: the controller would leave them out. An object may always become smaller.
 func (o *Options) fits(v *verdict, name string) {
-	if o.Room == nil || v.set == nil || len(v.errs) > 0 {
+	if o.Room == nil || !v.Complete || len(v.Errors) > 0 {
 		return
 	}
 	room, now := o.Room(name)
-	if n := v.set.Size(); n > max(room, now) {
-		v.errs = append(v.errs, field.Forbidden(field.NewPath("spec", "rules"), fmt.Sprintf(
+	if n := v.Set.Size(); n > max(room, now) {
+		v.Errors = append(v.Errors, field.Forbidden(field.NewPath("spec", "rules"), fmt.Sprintf(
 			"take %d bytes of memory when they are compiled, and the other rules of the cluster leave %d of %d bytes; "+
 				"delete some of them, or use fewer values and simpler patterns", n, max(room, 0), rules.MaxClusterSize)))
 	}

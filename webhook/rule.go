@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -11,110 +10,75 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/review"
 )
 
-func (o *Options) reviewRule(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
-	object, old, err := decode[nfdv1alpha1.NodeFeatureRule](req)
-	if err != nil || object == nil {
-		return &verdict{}, err
+// reviewObject reviews an object of a kind, and of an update what is new in it. Empty returns a new object of the kind.
+func (o *Options) reviewObject(empty func() any) reviewer {
+	return func(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
+		if len(req.Object.Raw) == 0 || string(req.Object.Raw) == "null" {
+			return &verdict{}, nil
+		}
+		object, found, err := o.read(req.Kind.Kind, req.Object.Raw, empty())
+		if err != nil {
+			return nil, fmt.Errorf("decode the %s: %w", req.Kind.Kind, err)
+		}
+		v := &verdict{Findings: found}
+		if req.Operation == admissionv1.Update {
+			o.compare(v, req, object, empty())
+		}
+		if rule, ok := object.(*nfdv1alpha1.NodeFeatureRule); ok {
+			o.fits(v, rule.Name)
+			if len(v.Errors) == 0 && o.Cluster != nil && rule.DeletionTimestamp == nil && !early(ctx) {
+				o.aboutNodes(ctx, v, rule)
+			}
+		}
+		return v, nil
 	}
-	v := o.rules(object, old, o.Lint, o.DefaultTemplate)
-	o.fits(v, object.Name)
-	for _, w := range o.Withholding.Of(v.set) {
-		v.warn(v.path(object, w.Rule, w.Field), lint.RankDangerous, "not written on nodes: %s", w.Why)
-	}
-	if len(v.errs) == 0 && o.Cluster != nil && object.DeletionTimestamp == nil {
-		o.aboutNodes(ctx, v, object)
-	}
-	return v, nil
 }
 
-// path returns where an object has a field of a compiled rule; spec.basedOn if the rule came from a base.
-func (v *verdict) path(object *nfdv1alpha1.NodeFeatureRule, ref rules.Ref, name string) string {
-	for i := range object.Spec.Rules {
-		if v.place(i) == ref.Index {
-			return fmt.Sprintf("spec.rules[%d].%s", i, name)
-		}
+// read decodes an object and reviews it. Of an object whose fields have the wrong type, those that have the right one.
+func (o *Options) read(kind string, raw []byte, object any) (any, review.Findings, error) {
+	if utiljson.Unmarshal(raw, object) == nil {
+		return object, review.Review(object, o.Known), nil
 	}
-	return "spec.basedOn"
+	object, found, err := review.JSON(kind, raw, o.Known)
+	if err == nil && len(found.Errors) == 0 {
+		found.Errors = field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, "does not have the type of its fields")}
+	}
+	return object, found, err
 }
 
-func (o *Options) reviewTemplate(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
-	object, old, err := decode[assayv1alpha1.NodeFeatureRuleTemplate](req)
-	if err != nil || object == nil {
-		return &verdict{}, err
+// compare reviews what an update changes. An old object that cannot be read grants no exception.
+func (o *Options) compare(v *verdict, req *admissionv1.AdmissionRequest, object, old any) {
+	old, before, err := o.read(req.Kind.Kind, req.OldObject.Raw, old)
+	if err != nil {
+		return
 	}
-	settings := o.Lint
-	settings.Template = true
-	asRule := func(t *assayv1alpha1.NodeFeatureRuleTemplate) *nfdv1alpha1.NodeFeatureRule {
-		if t == nil {
-			return nil
-		}
-		return &nfdv1alpha1.NodeFeatureRule{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+	if len(v.Errors) > 0 {
+		v.ratchet(review.Spec(object), review.Spec(old), before.Errors)
 	}
-	return o.rules(asRule(object), asRule(old), settings, ""), nil
-}
-
-// reviewGroup checks the rules of a group as rules that produce variables only.
-func (o *Options) reviewGroup(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
-	object, old, err := decode[nfdv1alpha1.NodeFeatureGroup](req)
-	if err != nil || object == nil {
-		return &verdict{}, err
-	}
-	asRule := func(g *nfdv1alpha1.NodeFeatureGroup) *nfdv1alpha1.NodeFeatureRule {
-		if g == nil {
-			return nil
-		}
-		r := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: g.ObjectMeta}
-		for _, rule := range g.Spec.Rules {
-			r.Spec.Rules = append(r.Spec.Rules, nfdv1alpha1.Rule{
-				Name: rule.Name, Vars: rule.Vars, VarsTemplate: rule.VarsTemplate,
-				MatchFeatures: rule.MatchFeatures, MatchAny: rule.MatchAny,
-			})
-		}
-		return r
-	}
-	v := o.rules(asRule(object), asRule(old), o.Lint, "")
-	const from, to = "spec.rules[", "spec.featureGroupRules["
-	for _, e := range v.errs { // they are copies, see check
-		e.Field = strings.Replace(e.Field, from, to, 1)
-	}
-	for i := range v.warnings {
-		v.warnings[i].Path = strings.Replace(v.warnings[i].Path, from, to, 1)
-	}
-	return v, nil
-}
-
-// rules reviews rules, and of an update what is new in it.
-func (o *Options) rules(object, old *nfdv1alpha1.NodeFeatureRule, settings lint.Options, below string) *verdict {
-	v := o.check(object, settings.Template, below)
-	if len(v.errs) > 0 && old != nil {
-		v.ratchet(&object.Spec, &old.Spec, o.check(old, settings.Template, below).errs)
-	}
-	if old != nil && isTrue(old.Spec.Sensitive) && !isTrue(object.Spec.Sensitive) {
-		v.errs = append(v.errs, field.Forbidden(field.NewPath("spec", "sensitive"),
+	if sensitive(old) && !sensitive(object) {
+		v.Errors = append(v.Errors, field.Forbidden(field.NewPath("spec", "sensitive"),
 			"cannot be taken back: delete the object and create it again"))
 	}
-	if len(v.errs) == 0 {
-		v.warnings = append(v.warnings, lint.Spec(&object.Spec, settings)...)
-	}
-	return v
 }
 
-// decode returns the object of a request and, of an update, its predecessor; both are nil for a deletion.
-func decode[T any](req *admissionv1.AdmissionRequest) (object, old *T, err error) {
-	if object, err = decodeOne[T](req.Object.Raw); err != nil {
-		return nil, nil, fmt.Errorf("decode the %s: %w", req.Kind.Kind, err)
-	}
-	if object == nil || req.Operation != admissionv1.Update {
-		return object, nil, nil
-	}
-	if old, err = decodeOne[T](req.OldObject.Raw); err != nil {
-		return object, nil, nil //nolint:nilerr // an old object that we cannot read grants no exception
-	}
-	return object, old, nil
+// sensitive reports whether the object hides its content.
+func sensitive(object any) bool {
+	spec := review.Spec(object)
+	return spec != nil && spec.Sensitive != nil && *spec.Sensitive
+}
+
+func newOf[T any]() any { return new(T) }
+
+// objects are the kinds that are reviewed by themselves.
+var objects = map[resource]func() any{
+	{nfdv1alpha1.GroupName, "nodefeaturerules"}:                newOf[nfdv1alpha1.NodeFeatureRule],
+	{nfdv1alpha1.GroupName, "nodefeaturegroups"}:               newOf[nfdv1alpha1.NodeFeatureGroup],
+	{assayv1alpha1.GroupName, "nodefeatureruletemplates"}:      newOf[assayv1alpha1.NodeFeatureRuleTemplate],
+	{assayv1alpha1.GroupName, "nodefeaturerequests"}:           newOf[assayv1alpha1.NodeFeatureRequest],
+	{assayv1alpha1.GroupName, "nodefeatureschedulingpolicies"}: newOf[assayv1alpha1.NodeFeatureSchedulingPolicy],
 }
 
 // decodeOne returns an object, or nil if there is none.
@@ -125,5 +89,3 @@ func decodeOne[T any](raw []byte) (*T, error) {
 	object := new(T)
 	return object, utiljson.Unmarshal(raw, object)
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }

@@ -20,9 +20,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/assay-project/assay/internal/intake"
-	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/compose"
-	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // The limits of the server. An API server sends objects of at most 3 MiB, and of an update both the old and the new one.
@@ -59,6 +57,9 @@ const (
 const (
 	// ReviewPath takes AdmissionReviews of all kinds.
 	ReviewPath = "/review"
+	// EarlyReviewPath takes those of Assay's own kinds in mutating admission. It answers as ReviewPath without warnings and
+	// never changes an object.
+	EarlyReviewPath = "/review/early"
 	// HealthPath answers 200 as soon as the server does.
 	HealthPath = "/healthz"
 )
@@ -73,19 +74,8 @@ type Options struct {
 	// to show one.
 	ClientCAs *x509.CertPool
 
-	// Check says what is wrong with rules; nil is CompileCheck with the default options.
-	Check Check
-	// Templates finds what rules are based on; nil finds nothing, and leaves to the controller what depends on it. It must
-	// be quick: a cache, not the API server.
-	Templates compose.Lookup
-	// DefaultTemplate is the template that every NodeFeatureRule is based on; empty: none.
-	DefaultTemplate string
-	// Strict refuses what NFD would accept and then drop at run time. Otherwise it is warned about.
-	Strict bool
-	// Withholding says which outputs the controller does not write. They draw a warning.
-	Withholding rules.Withholding
-	// Lint are the settings of the warnings.
-	Lint lint.Options
+	// Known is what reviews depend on. Its functions must be quick: caches, not the API server.
+	Known review.Known
 	// Cluster knows the nodes; nil draws no warnings about them.
 	Cluster Cluster
 	// Room returns how much memory all other NodeFeatureRules leave for the compiled rules of one, and how much that takes now; nil:
@@ -93,9 +83,6 @@ type Options struct {
 	Room func(name string) (room, now int)
 	// Publishing says who may publish what.
 	Publishing Publishing
-
-	// Rules are the options that the requirements of requests and policies are compiled under.
-	Rules rules.Options
 
 	// Scheduling has pods and workloads reviewed that ask for features; nil does not.
 	Scheduling *Scheduling
@@ -124,9 +111,6 @@ func New(o Options) (*Server, error) {
 	if o.Addr == "" {
 		o.Addr = ":9443"
 	}
-	if o.Check == nil {
-		o.Check = CompileCheck(rules.Options{})
-	}
 	if o.Observe == nil {
 		o.Observe = func(string, string, time.Duration) {}
 	}
@@ -146,6 +130,7 @@ func weight(size int64) int64 { return size + (size+reviewChunk-1)/reviewChunk*r
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(ReviewPath, s.serveReview)
+	mux.HandleFunc(EarlyReviewPath, s.serveReview)
 	mux.HandleFunc("GET "+HealthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	return mux
 }

@@ -168,7 +168,7 @@ func TestBases(t *testing.T) {
 			if tc.kind != "" {
 				manifest = strings.Replace(strings.Replace(manifest, "NodeFeatureRule", tc.kind, 1), "nfd.k8s-sigs.io", "assay.dev", 1)
 			}
-			s := newServer(t, func(o *webhook.Options) { o.Templates, o.DefaultTemplate = lookup, tc.below })
+			s := newServer(t, func(o *webhook.Options) { o.Known.Templates, o.Known.DefaultTemplate = lookup, tc.below })
 			got := s.Review(context.Background(), request(t, []byte(manifest)))
 			if got.Allowed != (tc.refused == "") {
 				t.Fatalf("allowed %v: %+v, %v", got.Allowed, got.Result, got.Warnings)
@@ -205,16 +205,16 @@ func TestWarningsAboutNodes(t *testing.T) {
 		want  []string
 	}{
 		"NothingKnown":     {},
-		"WouldTaintAll":    {nodes: nodes{preview: webhook.Preview{Nodes: 40, All: 40, Matched: map[int]int{0: 40, 1: 1}}}, want: []string{"rules[0].taints: would taint all 40 nodes now"}},
-		"WouldTaintAFleet": {nodes: nodes{preview: webhook.Preview{Nodes: 2000, All: 9000, Matched: map[int]int{0: 2000, 1: 1}}}, want: []string{"rules[0].taints: would taint all 2000 nodes (of 9000) now"}},
-		"MatchesNone":      {nodes: nodes{preview: webhook.Preview{Nodes: 37, All: 37}}, want: []string{"rules: matches 0 of 37 nodes now"}},
-		"OneMatchesNone":   {nodes: nodes{preview: webhook.Preview{Nodes: 37, All: 37, Matched: map[int]int{0: 3}}}, want: []string{`rules: match 0 of 37 nodes now: "b"`}},
-		"NeverPublished":   {nodes: nodes{published: map[string]bool{"kernel.version": true}}, want: []string{"rules[1].matchFeatures[0].feature: no node of this cluster has ever published vendor.gadget"}},
+		"WouldTaintAll":    {nodes: nodes{preview: webhook.Preview{Nodes: 40, All: 40, Matched: map[int]int{0: 40, 1: 1}}}, want: []string{"spec.rules[0].taints: would taint all 40 nodes now"}},
+		"WouldTaintAFleet": {nodes: nodes{preview: webhook.Preview{Nodes: 2000, All: 9000, Matched: map[int]int{0: 2000, 1: 1}}}, want: []string{"spec.rules[0].taints: would taint all 2000 nodes (of 9000) now"}},
+		"MatchesNone":      {nodes: nodes{preview: webhook.Preview{Nodes: 37, All: 37}}, want: []string{"spec.rules: matches 0 of 37 nodes now"}},
+		"OneMatchesNone":   {nodes: nodes{preview: webhook.Preview{Nodes: 37, All: 37, Matched: map[int]int{0: 3}}}, want: []string{`spec.rules: match 0 of 37 nodes now: "b"`}},
+		"NeverPublished":   {nodes: nodes{published: map[string]bool{"kernel.version": true}}, want: []string{"spec.rules[1].matchFeatures[0].feature: no node of this cluster publishes vendor.gadget"}},
 		"ASingleNodeIsOK":  {nodes: nodes{preview: webhook.Preview{Nodes: 1, All: 1, Matched: map[int]int{0: 1, 1: 1}}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, func(o *webhook.Options) { o.Cluster = tc.nodes })
+			s := newServer(t, func(o *webhook.Options) { o.Cluster, o.Known.Published = tc.nodes, tc.nodes.Published })
 			got := s.Review(context.Background(), request(t, []byte(manifest)))
 			if fmt.Sprint(got.Warnings) != fmt.Sprint(tc.want) {
 				t.Errorf("got %q, want %q", got.Warnings, tc.want)
@@ -324,7 +324,7 @@ func TestStrict(t *testing.T) {
 	if got := newServer(t, nil).Review(context.Background(), request(t, manifest)); !got.Allowed {
 		t.Errorf("refused: %s", got.Result.Message)
 	}
-	strict := newServer(t, func(o *webhook.Options) { o.Strict = true })
+	strict := newServer(t, func(o *webhook.Options) { o.Known.Strict = true })
 	if got := strict.Review(context.Background(), request(t, manifest)); got.Allowed {
 		t.Error("allowed")
 	}
@@ -334,7 +334,7 @@ func TestStrict(t *testing.T) {
 func TestWithheldOutputsDrawAWarning(t *testing.T) {
 	manifest := ruleYAML(`{rules: [{name: a, labels: {a: "1"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]},
 		{name: b, taints: [{key: example.com/a, effect: NoSchedule}], matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]}`)
-	s := newServer(t, func(o *webhook.Options) { o.Withholding = rules.Withholding{Taints: true} })
+	s := newServer(t, func(o *webhook.Options) { o.Known.Withholding = rules.Withholding{Taints: true} })
 	got := s.Review(context.Background(), request(t, []byte(manifest)))
 	want := []string{"rules[1].taints: not written on nodes: taints are disabled; set enableTaints in the controller's configuration"}
 	if !got.Allowed || fmt.Sprint(got.Warnings) != fmt.Sprint(want) {

@@ -14,59 +14,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // The API server cuts warnings at 256 characters each and 4 KiB together, and kubectl prints each on one line.
 const (
 	maxWarnings   = 10
-	maxWarningLen = 119
+	maxWarningLen = 256
 	// maxErrors bounds the problems of one refusal; an object of 256 rules can have thousands.
 	maxErrors = 64
 	// maxValueLen is how much of an offending value an error repeats.
 	maxValueLen = 256
 )
 
-// verdict is what a review found.
+// verdict is the result of a review.
 type verdict struct {
-	errs     field.ErrorList
-	warnings []lint.Warning
+	review.Findings
 
 	// patch is a JSON patch of the object; nil: it stays as it is.
 	patch []byte
-
-	// set is what the object compiles to together with its bases; nil if they are not all there.
-	set *rules.RuleSet
-	// places are where the object's rules are in the set's spec; nil: where they are in the object.
-	places map[int]int
-}
-
-// place returns where a rule of the object is in the spec that was compiled; -1 if it is not in it.
-func (v *verdict) place(i int) int {
-	if v.places == nil {
-		return i
-	}
-	if n, ok := v.places[i]; ok {
-		return n
-	}
-	return -1
-}
-
-func (v *verdict) warn(path string, rank int, format string, args ...any) {
-	v.warnings = append(v.warnings, lint.Warning{Path: path, Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
 // response is the answer that the verdict comes to. An object that is refused draws no warnings: what is broken comes first.
 func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	if len(v.errs) == 0 {
-		r := &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true, Warnings: worst(v.warnings)}
+	if len(v.Errors) == 0 {
+		r := &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true, Warnings: worst(v.Warnings)}
 		if v.patch != nil {
 			kind := admissionv1.PatchTypeJSONPatch
 			r.Patch, r.PatchType = v.patch, &kind
 		}
 		return r
 	}
-	errs := v.errs
+	errs := v.Errors
 	if more := len(errs) - maxErrors; more > 0 {
 		last := field.Forbidden(field.NewPath("spec"), fmt.Sprintf("and %d more problems, not shown", more))
 		errs = append(errs[:maxErrors:maxErrors], last)
@@ -101,7 +80,7 @@ func list(req *admissionv1.AdmissionRequest, name string, errs field.ErrorList) 
 }
 
 // worst returns the warnings that can be shown, worst first, each on one line. Equal ones are shown once.
-func worst(all []lint.Warning) []string {
+func worst(all []rules.Warning) []string {
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Rank < all[j].Rank })
 	var out []string
 	seen := map[string]bool{}
@@ -120,7 +99,7 @@ func worst(all []lint.Warning) []string {
 // oneLine fits a warning into the length that is shown: first the path loses its middle, then the message its last clauses,
 // then its end.
 func oneLine(path, message string) string {
-	path = strings.Map(printable, strings.TrimPrefix(path, "spec."))
+	path = strings.Map(printable, path)
 	message = strings.Map(printable, message)
 	if path == "" {
 		return cut(message, maxWarningLen)
@@ -130,10 +109,7 @@ func oneLine(path, message string) string {
 		return line
 	}
 	head := middle.ReplaceAllString(path, "…")
-	if utf8.RuneCountInString(head) > maxPathLen {
-		head, _, _ = strings.Cut(path, ".")
-		head = cut(head, maxPathLen)
-	}
+	head = cut(head, maxPathLen)
 	for {
 		line = head + ": " + message
 		i := strings.LastIndex(message, "; ")
@@ -148,7 +124,7 @@ func oneLine(path, message string) string {
 var middle = regexp.MustCompile(`\.(matchAny|matchFeatures)\[.*matchExpressions`)
 
 // maxPathLen is how much of a long line the path may take.
-const maxPathLen = 60
+const maxPathLen = 120
 
 func cut(s string, length int) string {
 	if r := []rune(s); len(r) > length {

@@ -42,7 +42,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	// Not a matter of readiness: what the webhook knows of nodes makes warnings, and no webhook at all makes none.
 	log := ctrl.Log.WithName("webhook")
 	log.Info("Starting webhook", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile,
-		"address", options.Addr, "strict", options.Strict)
+		"address", options.Addr, "strict", options.Known.Strict)
 	monitor(ctx, config, 0, log)
 	scheme, err := controller.Scheme()
 	if err != nil {

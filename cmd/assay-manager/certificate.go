@@ -137,7 +137,7 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) error {
 	}
 	if !p.installed {
 		p.installed = true
-		p.log.Info("the API server is told to ask", "configuration", webhook.ConfigurationName, "failurePolicy", p.flags.failurePolicy)
+		p.log.Info("Registered webhook", "configuration", webhook.ConfigurationName, "failurePolicy", p.flags.failurePolicy)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ import (
 // returns what says whether the webhook may be asked as far as they are concerned. Rules it evaluates as the controller does.
 func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.Options) (ready func() error, err error) {
 	c := mgr.GetCache()
-	o.Templates = templates(c)
+	o.Known.Templates, o.Known.AllTemplates = templates(c), true
 	o.Publishing.LabelPrefixes = labelPrefixes(c)
 	for _, object := range []client.Object{&assayv1alpha1.NodeFeatureRuleTemplate{}, namespaceMetadata()} {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
@@ -52,7 +52,7 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 	if f.nodeWarnings {
 		w := &watcher{cache: c, registry: assembled.Registry()}
 		w.nodes = preview.New(same.Gather(), assembled.Registry(), w.synced)
-		o.Cluster = nodes{w.nodes}
+		o.Cluster, o.Known.Published = nodes{w.nodes}, w.nodes.Published
 		if err := w.watch(ctx); err != nil {
 			return nil, err
 		}

@@ -36,7 +36,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 	if !f.scheduling {
 		return always, nil
 	}
-	view, known := fleet.New(), asks.New(o.Rules)
+	view, known := fleet.New(), asks.New(o.Known.Rules)
 	follower := follow.New(view, follow.Options{
 		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Grace: same.Grace,
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/yaml"
 
@@ -92,19 +93,21 @@ func newWebhook() *cobra.Command {
 
 // options are those of the webhook that flags alone decide.
 func (f *webhookFlags) options() (o webhook.Options, err error) {
-	o.Addr, o.Strict = fmt.Sprintf(":%d", f.webhookPort), f.strictAdmission
+	o.Addr, o.Known.Strict = fmt.Sprintf(":%d", f.webhookPort), f.strictAdmission
 	settings, _, err := f.load()
 	if err != nil {
 		return o, err
 	}
-	o.Rules, o.DefaultTemplate = f.ruleOptions(settings), settings.DefaultTemplate
-	o.Check = webhook.CompileCheck(o.Rules)
-	o.Withholding = f.likeController(settings, f.namespace).Withholding()
-	if o.Lint.IDs, err = ids.Load(f.pciIDs, f.usbIDs); err != nil {
+	o.Known.Rules, o.Known.DefaultTemplate = f.ruleOptions(settings), settings.DefaultTemplate
+	o.Known.Withholding = f.likeController(settings, f.namespace).Withholding()
+	if o.Known.IDs, err = ids.Load(f.pciIDs, f.usbIDs); err != nil {
 		return o, err
 	}
-	if err := yaml.UnmarshalStrict([]byte(f.tolerations), &o.Lint.Tolerations); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(f.tolerations), &o.Known.Tolerations); err != nil {
 		return o, fmt.Errorf("--worker-tolerations: %w", err)
+	}
+	if o.Known.Tolerations == nil {
+		o.Known.Tolerations = []corev1.Toleration{} // none, which is known
 	}
 	if f.clientCA != "" {
 		data, err := os.ReadFile(f.clientCA)

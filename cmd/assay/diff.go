@@ -10,11 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/rules/review"
 )
 
 type diffFlags struct {
@@ -136,14 +137,14 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 
 // rejected prints the errors in files that the cluster would reject. Nothing would change by applying these.
 func rejected(cmd *cobra.Command, w *world, files []*manifest.File) error {
-	checker := check.New(check.Options{
-		Rules: w.opt, Templates: w.templates, Read: func(p string) ([]byte, error) { return input.Read(p, nil) },
-	}, files...)
+	known := review.Known{Rules: w.opt, DefaultTemplate: w.below, AllTemplates: true}
+	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
+	checker := newChecker(known, files...)
 	set := &ruleFiles{files: files}
 	for _, file := range files {
-		set.findings = append(set.findings, checker.File(file)...)
+		set.findings = append(set.findings, checker.file(file)...)
 	}
-	if check.Errors(set.findings) == 0 {
+	if report.Errors(set.findings) == 0 {
 		return nil
 	}
 	set.print(cmd.ErrOrStderr(), true)

@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/review"
 )
 
 func readFeatures(files []string, stdin io.Reader, in *facts.Interner) ([]manifest.Published, error) {
@@ -66,7 +67,7 @@ func chooseNode(name string, list []manifest.Published) (string, []manifest.Publ
 type ruleFiles struct {
 	sets     []*rules.RuleSet
 	files    []*manifest.File
-	findings []check.Finding
+	findings []report.Finding
 }
 
 // loadRules reads and compiles rules. Rules with errors are not evaluated: what is left of them would match more than was
@@ -77,24 +78,24 @@ func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFile
 		return nil, err
 	}
 	out := &ruleFiles{files: input.Manifests(paths, cmd.InOrStdin())}
-	checker := check.New(check.Options{Rules: opt, Read: func(p string) ([]byte, error) { return input.Read(p, nil) }}, out.files...)
+	checker := newChecker(review.Known{Rules: opt}, out.files...)
 	for _, file := range out.files {
 		for _, p := range file.Problems {
-			out.findings = append(out.findings, check.Finding{File: file.Name, Problem: p})
+			out.findings = append(out.findings, report.Finding{File: file.Name, Problem: p})
 		}
 		for _, d := range file.Documents {
 			if d.Kind != manifest.KindRule {
 				continue
 			}
-			_, set, problems := checker.Rule(d)
+			problems, set := checker.compile(d)
 			out.sets = append(out.sets, set)
-			for _, p := range append(d.CheckType(), problems...) {
-				out.findings = append(out.findings, check.Finding{File: file.Name, Problem: p})
+			for _, p := range problems {
+				out.findings = append(out.findings, report.Finding{File: file.Name, Problem: p})
 			}
 		}
 	}
-	check.Sort(out.findings)
-	if check.Errors(out.findings) > 0 {
+	report.Sort(out.findings)
+	if report.Errors(out.findings) > 0 {
 		out.print(cmd.ErrOrStderr(), true)
 		return nil, errFound
 	}

@@ -5,12 +5,12 @@ import (
 	"io"
 	"strings"
 
-	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
 // printFinding prints what is wrong at which place, and the place.
-func printFinding(w io.Writer, s style, f *manifest.File, finding check.Finding, excerpt bool) {
+func printFinding(w io.Writer, s style, f *manifest.File, finding report.Finding, excerpt bool) {
 	at := fmt.Sprintf("%s:%d", finding.File, finding.Line)
 	if finding.Column > 0 {
 		at += fmt.Sprintf(":%d", finding.Column)
@@ -25,6 +25,6 @@ func printFinding(w io.Writer, s style, f *manifest.File, finding check.Finding,
 	}
 	fmt.Fprintf(w, "%s: %s: %s\n", s.bold(printable(at)), word, text)
 	if excerpt && f != nil {
-		fmt.Fprint(w, s.faint(check.Excerpt(f, finding.Position)))
+		fmt.Fprint(w, s.faint(report.Excerpt(f, finding.Position)))
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/convert"
 	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // fixFiles rewrites what is safe to rewrite in rules. Files without anything to fix are not touched; of others the comments
@@ -47,7 +48,7 @@ func fixFiles(cmd *cobra.Command, paths []string) error {
 // lintErrors counts the errors in a file. A fix that adds one is not made.
 func lintErrors(name string, data []byte) int {
 	file := manifest.Parse(name, data)
-	return check.Errors(check.New(check.Options{}, file).File(file))
+	return report.Errors(newChecker(review.Known{}, file).file(file))
 }
 
 // fixText returns the text with what is safe rewritten, nil if nothing is.

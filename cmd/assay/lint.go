@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
@@ -19,6 +18,7 @@ import (
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/review"
 )
 
 type lintFlags struct {
@@ -86,37 +86,35 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	settings := lint.Options{}
+	known := review.Known{Rules: opt, Strict: f.strictAdmit}
 	if f.names {
-		settings.IDs = &lazyIDs{}
-	}
-	options := check.Options{
-		Rules: opt, Lint: settings, Strict: f.strictAdmit, Read: func(p string) ([]byte, error) { return input.Read(p, nil) },
+		known.IDs = &lazyIDs{}
 	}
 	if f.cluster {
-		if err := f.ask(cmd.Context(), &options); err != nil {
+		if err := f.ask(cmd.Context(), &known); err != nil {
 			return err
 		}
 	}
 	files := input.Manifests(paths, cmd.InOrStdin())
-	checker := check.New(options, files...)
-	found := make([][]check.Finding, len(files))
-	input.Each(len(files), func(i int) { found[i] = checker.File(files[i]) })
+	checker := newChecker(known, files...)
+	checker.schema = true
+	found := make([][]report.Finding, len(files))
+	input.Each(len(files), func(i int) { found[i] = checker.file(files[i]) })
 	list := slices.Concat(found...)
 	if f.quiet {
-		list = slices.DeleteFunc(list, func(f check.Finding) bool { return f.Severity != manifest.Error })
+		list = slices.DeleteFunc(list, func(f report.Finding) bool { return f.Severity != manifest.Error })
 	}
 	if err := f.print(cmd, files, list); err != nil {
 		return err
 	}
-	if check.Errors(list) > 0 || f.failOnWarnings && len(list) > 0 {
+	if report.Errors(list) > 0 || f.failOnWarnings && len(list) > 0 {
 		return errFound
 	}
 	return nil
 }
 
 // ask finds out what a cluster knows that concerns rules.
-func (f *lintFlags) ask(ctx context.Context, opt *check.Options) error {
+func (f *lintFlags) ask(ctx context.Context, known *review.Known) error {
 	c, err := f.connect.Connect()
 	if err != nil {
 		return err
@@ -129,19 +127,22 @@ func (f *lintFlags) ask(ctx context.Context, opt *check.Options) error {
 	if err != nil {
 		return err
 	}
-	opt.Templates, opt.Features = map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, map[string]bool{}
+	specs, features := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, map[string]bool{}
 	for i := range templates {
-		opt.Templates[templates[i].Name] = &templates[i].Spec
+		specs[templates[i].Name] = &templates[i].Spec
 	}
 	for i := range published {
 		for _, name := range published[i].Spec.Features.Names() {
-			opt.Features[strings.ToLower(name)] = true
+			features[strings.ToLower(name)] = true
 		}
 	}
+	known.AllTemplates = true
+	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return specs[name], nil }
+	known.Published = func(feature string) (bool, bool) { return features[feature], true }
 	return nil
 }
 
-func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []check.Finding) error {
+func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []report.Finding) error {
 	w := cmd.OutOrStdout()
 	switch f.output {
 	case "json":
@@ -158,7 +159,7 @@ func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []che
 }
 
 // printFindings prints findings with the lines they are about, and their number.
-func printFindings(w io.Writer, files []*manifest.File, list []check.Finding) {
+func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 	s := styleOf(w)
 	byName := map[string]*manifest.File{}
 	objects := 0
@@ -173,7 +174,7 @@ func printFindings(w io.Writer, files []*manifest.File, list []check.Finding) {
 	for _, finding := range list {
 		printFinding(w, s, byName[finding.File], finding, true)
 	}
-	broken := check.Errors(list)
+	broken := report.Errors(list)
 	summary := fmt.Sprintf("%s in %s: ", plural(objects, "object"), plural(len(files), "file"))
 	if len(list) == 0 {
 		fmt.Fprintln(w, summary+s.good("no mistakes found"))

@@ -9,8 +9,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/template"
-	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // newTemplate gives the template commands a cluster to look templates up in, and a compiler to check with.
@@ -30,17 +29,14 @@ func newTemplate() *cobra.Command {
 	return cmd
 }
 
-// checkAssembled says what Compile and lint have to say about an assembled rule.
+// checkAssembled returns the findings about an assembled rule.
 func checkAssembled(object *nfdv1alpha1.NodeFeatureRule) []template.Problem {
-	_, report := rules.Compile(object, rules.Options{})
+	found := review.Review(object, review.Known{})
 	var out []template.Problem
-	for _, e := range report.Errors {
+	for _, e := range found.Errors {
 		out = append(out, template.Problem{Path: e.Field, Message: e.ErrorBody()})
 	}
-	for _, w := range report.Warnings {
-		out = append(out, template.Problem{Path: w.Path, Message: w.Message, Warning: true})
-	}
-	for _, w := range lint.Spec(&object.Spec, lint.Options{}) {
+	for _, w := range found.Warnings {
 		out = append(out, template.Problem{Path: w.Path, Message: w.Message, Warning: true})
 	}
 	return out

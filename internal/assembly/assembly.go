@@ -18,6 +18,8 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // Options say how rules are put together. All who do so for one cluster need the same.
@@ -142,29 +144,21 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	if out.Refused = a.tooOld(whole.spec); out.Refused != nil {
 		return out, nil //nolint:nilerr // see above
 	}
-	set, found := a.compile(obj.Name, whole, out)
-	if set == nil {
+	opt := a.opt.Rules
+	opt.Room = max(1, out.Room)
+	found := review.Assembled(compose.Document{Name: obj.Name, Spec: &obj.Spec}, whole.spec, whole.bases, review.Known{Rules: opt})
+	if found.Over && out.Room < rules.MaxSize {
+		out.exceed()
 		return out, nil
 	}
+	set := found.Set
 	set.UID = string(obj.UID)
-	out.Errors, out.Warnings = whole.located(found.Errors), found.Warnings
+	out.Errors, out.Warnings = append(found.Errors, found.Inherited...), found.Warnings
 	out.Rules, out.Hash, out.Origins = Rules{set, whole.spec}, whole.hash(set), whole.origins
 	if len(whole.refs) > 0 {
 		out.Good = &Kept{UID: obj.UID, Spec: whole.keep, Hash: out.Hash, Origins: out.Origins}
 	}
 	return out, nil
-}
-
-// compile compiles what an object resolves to, if there is room for it: the set is nil if there is not.
-func (a *Assembler) compile(name string, whole *resolved, out *Object) (*rules.RuleSet, *rules.Report) {
-	opt := a.opt.Rules
-	opt.Bases, opt.Room = whole.bases, max(1, out.Room)
-	set, found := rules.CompileSpec(name, whole.spec, opt)
-	if found.Over && out.Room < rules.MaxSize {
-		out.exceed()
-		return nil, found
-	}
-	return set, found
 }
 
 // stand lets what was in force last stay: what this process knows of, or what another one has kept.
@@ -182,8 +176,11 @@ func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule,
 	if err := a.fetch(ctx, whole); err != nil {
 		return nil //nolint:nilerr // what it needs is gone as well; the condition says what the object itself lacks
 	}
-	set, _ := a.compile(obj.Name, whole, out)
-	if set == nil {
+	opt := a.opt.Rules
+	opt.Bases, opt.Room = whole.bases, max(1, out.Room)
+	set, report := rules.CompileSpec(obj.Name, whole.spec, opt)
+	if report.Over && out.Room < rules.MaxSize {
+		out.exceed()
 		return nil
 	}
 	set.UID = string(obj.UID)

@@ -6,13 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -243,29 +240,4 @@ func (a *Assembler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *Problem {
 		return nil //nolint:nilerr // a build without a version is a developer's, and newer than all releases
 	}
 	return &Problem{reasonVersion, fmt.Sprintf("the rules need Assay %s, and this is %s", need, have)}
-}
-
-var ruleIndex = regexp.MustCompile(`^spec\.rules\[(\d+)\]`)
-
-// located tells of mistakes in rules that come from templates which template that is: their place in the object says nothing.
-func (r *resolved) located(errs field.ErrorList) field.ErrorList {
-	if r.bases == nil {
-		return errs
-	}
-	out := make(field.ErrorList, len(errs))
-	for i, err := range errs {
-		out[i] = err
-		m := ruleIndex.FindStringSubmatch(err.Field)
-		if m == nil {
-			continue
-		}
-		n, err2 := strconv.Atoi(m[1])
-		if err2 != nil || n >= len(r.bases) || r.bases[n] == "" {
-			continue
-		}
-		e := *err
-		e.Field = fmt.Sprintf("rule %q of %s%s", r.spec.Rules[n].Name, r.bases[n], err.Field[len(m[0]):])
-		out[i] = &e
-	}
-	return out
 }

@@ -2,16 +2,14 @@ package assembly
 
 import (
 	"context"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // Template checks whether rules can be based on a template: it combines the template with its own bases, and compiles the
@@ -24,6 +22,7 @@ func (a *Assembler) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRu
 	if out.Refused = a.tooOld(&t.Spec); out.Refused != nil {
 		return out, nil //nolint:nilerr // the problem is a part of the object
 	}
+	d := compose.Document{Name: t.Name, Template: true, Spec: &t.Spec}
 	whole := &resolved{spec: &t.Spec}
 	if len(t.Spec.BasedOn) > 0 {
 		lookup := func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
@@ -33,7 +32,7 @@ func (a *Assembler) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRu
 			}
 			return spec, err
 		}
-		combined, err := compose.AssembleOver(compose.Document{Name: t.Name, Template: true, Spec: &t.Spec}, "", lookup)
+		combined, err := compose.AssembleOver(d, "", lookup)
 		if err != nil {
 			problem, ok := compositionProblem(err).(*Problem)
 			if !ok {
@@ -44,9 +43,8 @@ func (a *Assembler) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRu
 		}
 		whole.spec, whole.bases = combined.Spec, combined.RuleBases()
 	}
-	set, found := rules.CompileSpec(t.Name, whole.spec, a.opt.Rules)
-	found.Errors = slices.DeleteFunc(found.Errors, func(e *field.Error) bool { return rules.Undeclared(e) })
-	out.Errors, out.Warnings = whole.located(found.Errors), found.Warnings
-	out.Rules = Rules{set, whole.spec}
+	found := review.Assembled(d, whole.spec, whole.bases, review.Known{Rules: a.opt.Rules})
+	out.Errors, out.Warnings = append(found.Errors, found.Inherited...), found.Warnings
+	out.Rules = Rules{found.Set, whole.spec}
 	return out, nil
 }

@@ -60,7 +60,7 @@ var catalog = map[string]knownFeature{
 		"port", "speed", "state"}},
 	"network.device":  {instances: true, open: true, elements: []string{"mtu", "name", "operstate", "speed", "sriov_numvfs", "sriov_totalvfs"}},
 	"network.virtual": {instances: true, open: true, elements: []string{"mtu", "name", "operstate", "speed"}},
-	"pci.device": {instances: true, open: true, elements: []string{"class", "device", "iommu/intel-iommu/version", "iommu_group/type",
+	"pci.device": {instances: true, elements: []string{"class", "device", "iommu/intel-iommu/version", "iommu_group/type",
 		"sriov_totalvfs", "subsystem_device", "subsystem_vendor", "vendor"}},
 	"usb.device":     {instances: true, open: true, elements: []string{"class", "device", "serial", "vendor"}},
 	"storage.block":  {instances: true, open: true, elements: []string{"dax", "name", "nr_zones", "rotational", "zoned"}},

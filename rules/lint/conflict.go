@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 )
 
 // writes is a place where a rule gives a key a value.
@@ -40,7 +41,7 @@ func (l *linter) conflicts() {
 				before, ok := first[full]
 				first[full] = w
 				if ok && before.value != w.value && !alternatives(&l.spec.Rules[before.rule], &l.spec.Rules[i]) {
-					l.warn(w.path, RankSuspicious, "is %q, but %q in rule %q; if both rules match, this one wins",
+					l.warn(w.path, rules.RankSuspicious, "is %q, but %q in rule %q; if both rules match, this one wins",
 						w.value, before.value, l.spec.Rules[before.rule].Name)
 				}
 			}

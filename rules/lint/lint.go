@@ -14,33 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-)
-
-// Warning is about something legal but probably not meant.
-type Warning struct {
-	// Path of the field, such as spec.rules[2].labels[foo].
-	Path string
-	// Message says what is wrong and what to write instead.
-	Message string
-	// Rank orders warnings where only some can be shown: lower is worse.
-	Rank int
-	// Defect marks what NFD would drop at run time without a word.
-	Defect bool
-}
-
-// String returns the path and the message.
-func (w Warning) String() string { return w.Path + ": " + w.Message }
-
-// The ranks, worst first. Those of Compile's warnings fit in.
-const (
-	// RankDangerous is about what may take a cluster down.
-	RankDangerous = 5
-	// RankDefect is about what is dropped at run time.
-	RankDefect = 10
-	// RankSuspicious is about what surely means something else.
-	RankSuspicious = 20
-	// RankUnlikely is about what may well be right.
-	RankUnlikely = 30
+	"github.com/assay-project/assay/rules"
 )
 
 // IDs names PCI and USB ids; all ids are lower-case hexadecimal.
@@ -56,9 +30,12 @@ type IDs interface {
 type Options struct {
 	// Template marks rules that others build upon: what is missing in them may be added there.
 	Template bool
+	// Group marks the rules of a NodeFeatureGroup, which have no outputs.
+	Group bool
 	// IDs gives names to the ids in warnings; nil leaves them out, and some mistakes unseen.
 	IDs IDs
-	// Tolerations are those of the worker's pods: a NoExecute taint that they do not cover evicts the worker itself.
+	// Tolerations are those of the worker's pods: a NoExecute taint that they do not cover evicts the worker itself. Nil: unknown,
+	// an empty list: none.
 	Tolerations []corev1.Toleration
 }
 
@@ -66,15 +43,15 @@ type Options struct {
 type linter struct {
 	Options
 	spec *nfdv1alpha1.NodeFeatureRuleSpec
-	out  []Warning
+	out  []rules.Warning
 }
 
 func (l *linter) warn(path *field.Path, rank int, format string, args ...any) {
-	l.out = append(l.out, Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
+	l.out = append(l.out, rules.Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
 // Spec returns the warnings about the rules: the same ones in the same order each time.
-func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []Warning {
+func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []rules.Warning {
 	l := &linter{Options: o, spec: spec}
 	l.selector()
 	for i := range spec.Rules {
@@ -86,7 +63,7 @@ func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []Warning {
 
 // Matchers returns the warnings about matchFeatures and matchAny alone, such as those of a NodeFeatureRequest; path is where
 // the two are.
-func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []Warning {
+func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []rules.Warning {
 	l := &linter{Options: o, spec: &nfdv1alpha1.NodeFeatureRuleSpec{}}
 	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
 	return l.out
@@ -147,7 +124,7 @@ func (l *linter) selector() {
 	}
 	for _, key := range keys {
 		if ns, _, ok := strings.Cut(key, "/"); ok && (ns == nfdv1alpha1.FeatureLabelNamespace || strings.HasSuffix(ns, "."+nfdv1alpha1.FeatureLabelNamespace)) {
-			l.warn(field.NewPath("spec", "nodeSelector"), RankSuspicious,
+			l.warn(field.NewPath("spec", "nodeSelector"), rules.RankSuspicious,
 				"rules do not see labels of rules; match the feature instead of %s", key)
 		}
 	}
@@ -156,6 +133,7 @@ func (l *linter) selector() {
 func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
 	l.everyNode(path, r)
+	l.noOutput(path, r)
 	l.taints(path, r)
 	for _, m := range []struct {
 		field  string
@@ -187,15 +165,27 @@ func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
 		return
 	}
 	if len(r.Taints) > 0 {
-		l.warn(path.Child("taints"), RankDangerous, "the rule has no matcher: it taints every node")
+		l.warn(path.Child("taints"), rules.RankDangerous, "the rule has no matcher: it taints every node")
 		return
 	}
 	if r.Loop != nil || !static(r.Labels) || !static(r.ExtendedResources) || !static(r.Annotations) {
 		return
 	}
 	if len(r.Labels)+len(r.ExtendedResources)+len(r.Annotations) > 0 {
-		l.warn(path, RankSuspicious, "the rule has no matcher: it matches every node, and gives all of them the same")
+		l.warn(path, rules.RankSuspicious, "the rule has no matcher: it matches every node, and gives all of them the same")
 	}
+}
+
+// noOutput warns of a rule that produces nothing, not even what other rules could match.
+func (l *linter) noOutput(path *field.Path, r *nfdv1alpha1.Rule) {
+	if l.Template || l.Group || r.Name == "*" || len(l.spec.BasedOn) > 0 {
+		return
+	}
+	if r.Labels != nil || r.Annotations != nil || r.Taints != nil || r.ExtendedResources != nil || r.Vars != nil || r.Actions != nil ||
+		r.LabelsTemplate != "" || r.VarsTemplate != "" || r.LabelsTemplateFrom != nil || r.VarsTemplateFrom != nil {
+		return
+	}
+	l.warn(path, rules.RankSuspicious, "the rule has no output and does nothing; add labels, annotations, taints, extendedResources, vars or actions")
 }
 
 // static reports whether all values are the same on every node.
@@ -212,8 +202,8 @@ func static(values map[string]string) bool {
 func (l *linter) taints(path *field.Path, r *nfdv1alpha1.Rule) {
 	for i := range r.Taints {
 		t := &r.Taints[i]
-		if t.Effect == corev1.TaintEffectNoExecute && !l.tolerated(t) {
-			l.warn(path.Child("taints").Index(i), RankDangerous,
+		if t.Effect == corev1.TaintEffectNoExecute && l.Tolerations != nil && !l.tolerated(t) {
+			l.warn(path.Child("taints").Index(i), rules.RankDangerous,
 				"NoExecute evicts Assay's own worker too: add a toleration of %s to worker.tolerations", t.Key)
 		}
 	}

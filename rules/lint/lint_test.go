@@ -34,7 +34,8 @@ func TestNoExecuteIsFineIfTheWorkerToleratesIt(t *testing.T) {
 		tolerations []corev1.Toleration
 		warned      bool
 	}{
-		"None":           {warned: true},
+		"None":           {tolerations: []corev1.Toleration{}, warned: true},
+		"Unknown":        {},
 		"Everything":     {tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
 		"TheKey":         {tolerations: []corev1.Toleration{{Key: "example.com/a", Operator: corev1.TolerationOpExists}}},
 		"KeyAndValue":    {tolerations: []corev1.Toleration{{Key: "example.com/a", Value: "b", Effect: corev1.TaintEffectNoExecute}}},

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 )
 
 // term warns about one term of a matcher.
@@ -17,10 +18,10 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	f, known := catalog[name]
 	if t.MatchExpressions == nil && t.MatchName == nil {
 		// What the author wrote may have been dropped on the way: the API server drops fields it does not know.
-		l.warn(path, RankSuspicious, "checks nothing but that the node has %s; was matchExpressions misspelt?", t.Feature)
+		l.warn(path, rules.RankSuspicious, "checks nothing but that the node has %s; was matchExpressions misspelt?", t.Feature)
 	}
 	if t.MatchName != nil && known && !f.flags && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
-		l.warn(path.Child("matchName"), RankSuspicious, "DoesNotExist never holds for matchName; write it in matchExpressions")
+		l.warn(path.Child("matchName"), rules.RankSuspicious, "DoesNotExist never holds for matchName; write it in matchExpressions")
 	}
 	if t.MatchExpressions == nil {
 		return
@@ -29,7 +30,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	if len(exprs) == 0 && t.MatchName == nil && !f.instances && r.LabelsTemplate == "" && r.VarsTemplate == "" &&
 		r.LabelsTemplateFrom == nil && r.VarsTemplateFrom == nil {
 		// An expression that was null is dropped by the API server; what is left matches everything.
-		l.warn(path.Child("matchExpressions"), RankSuspicious, "is empty, which matches any %s; did an expression get lost?", t.Feature)
+		l.warn(path.Child("matchExpressions"), rules.RankSuspicious, "is empty, which matches any %s; did an expression get lost?", t.Feature)
 	}
 	for _, key := range sortedKeys(exprs) {
 		if e := exprs[key]; e != nil {
@@ -50,16 +51,16 @@ func (l *linter) feature(path *field.Path, name string) {
 	}
 	domain, _, dotted := strings.Cut(name, ".")
 	if near := nearest(name, featureNames); near != "" {
-		l.warn(path, RankSuspicious, "no source publishes %s; did you mean %s?", name, near)
+		l.warn(path, rules.RankSuspicious, "no source publishes %s; did you mean %s?", name, near)
 		return
 	}
 	switch {
 	case !dotted && name != "":
-		l.warn(path, RankSuspicious, "%q has no dot: names of features have the form domain.feature, such as cpu.cpuid", name)
+		l.warn(path, rules.RankSuspicious, "%q has no dot: names of features have the form domain.feature, such as cpu.cpuid", name)
 	case domain == "kubernetes" || domain == "node":
-		l.warn(path, RankSuspicious, "labels of Nodes are no features: use spec.nodeSelector")
+		l.warn(path, rules.RankSuspicious, "labels of Nodes are no features: use spec.nodeSelector")
 	case ownDomains[domain]:
-		l.warn(path, RankSuspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
+		l.warn(path, rules.RankSuspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
 	}
 }
 
@@ -72,9 +73,9 @@ func (l *linter) element(path *field.Path, name string, f knownFeature, key stri
 	switch {
 	case near != "" && f.open && !sameButTypo(key, near):
 	case near != "":
-		l.warn(path, RankSuspicious, "%s has no %s; did you mean %s?", name, key, near)
+		l.warn(path, rules.RankSuspicious, "%s has no %s; did you mean %s?", name, key, near)
 	case !f.open:
-		l.warn(path, RankSuspicious, "%s has no %s; it has %s", name, key, strings.Join(f.elements, ", "))
+		l.warn(path, rules.RankSuspicious, "%s has no %s; it has %s", name, key, strings.Join(f.elements, ", "))
 	}
 }
 
@@ -97,19 +98,19 @@ func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.M
 	f := catalog[name]
 	switch {
 	case f.flags && valued(e.Op) && (!f.attributes || !slices.Contains(f.valued, key)):
-		l.warn(path, RankSuspicious, "%s are names without values, so that %s never holds; write op: Exists", name, e.Op)
+		l.warn(path, rules.RankSuspicious, "%s are names without values, so that %s never holds; write op: Exists", name, e.Op)
 	case name == "kernel.config" && strings.HasPrefix(key, "CONFIG_"):
-		l.warn(path, RankSuspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
+		l.warn(path, rules.RankSuspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
 	case name == "kernel.config" && (truth || slices.Contains(e.Value, "true")):
-		l.warn(path, RankSuspicious, "options are y, m or a value, never true: write op: In, value: [\"y\"]")
+		l.warn(path, rules.RankSuspicious, "options are y, m or a value, never true: write op: In, value: [\"y\"]")
 	case name == "kernel.loadedmodule" && strings.HasSuffix(key, ".ko"):
-		l.warn(path, RankSuspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
+		l.warn(path, rules.RankSuspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
 	case name == "kernel.loadedmodule" && strings.Contains(key, "-"):
-		l.warn(path, RankSuspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
+		l.warn(path, rules.RankSuspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
 	case name == "kernel.version" && key == "full" && ordering(e.Op) && e.Type == nfdv1alpha1.TypeInteger:
-		l.warn(path, RankDefect, "%s compares whole numbers, and a kernel version is none: add type: version", e.Op)
+		l.warn(path, rules.RankDefect, "%s compares whole numbers, and a kernel version is none: add type: version", e.Op)
 	case name == "storage.block" && (key == "rotational" || key == "dax") && truth:
-		l.warn(path, RankSuspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
+		l.warn(path, rules.RankSuspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
 	}
 }
 
@@ -127,7 +128,7 @@ func (l *linter) reference(path *field.Path, value string) {
 	name := domain + "." + feature
 	if f, ok := catalog[strings.ToLower(name)]; ok {
 		if strings.ToLower(name) != name {
-			l.warn(path, RankSuspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
+			l.warn(path, rules.RankSuspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
 		} else if f.attributes {
 			l.element(path, name, knownFeature{elements: append(slices.Clone(f.elements), f.valued...), prefixes: f.prefixes, open: f.open || f.flags}, element)
 		}
@@ -136,12 +137,12 @@ func (l *linter) reference(path *field.Path, value string) {
 	// cpu-security.sgx.enabled, as in the label that NFD makes of it, means cpu.security.sgx.enabled.
 	if d, x, ok := strings.Cut(domain, "-"); ok {
 		if f, ok := catalog[d+"."+x]; ok && slices.Contains(f.elements, rest) {
-			l.warn(path, RankDefect, "did you mean @%s.%s.%s? No source publishes %s", d, x, rest, name)
+			l.warn(path, rules.RankDefect, "did you mean @%s.%s.%s? No source publishes %s", d, x, rest, name)
 			return
 		}
 	}
 	if near := nearest(name, featureNames); near != "" {
-		l.warn(path, RankDefect, "did you mean @%s.%s? No source publishes %s", near, element, name)
+		l.warn(path, rules.RankDefect, "did you mean @%s.%s? No source publishes %s", near, element, name)
 	}
 }
 
@@ -158,15 +159,15 @@ func (l *linter) id(path *field.Path, name, key string, all nfdv1alpha1.MatchExp
 		bare := strings.TrimPrefix(lower, "0x")
 		switch {
 		case !isHex(bare):
-			l.warn(p, RankSuspicious, "%q is no id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
+			l.warn(p, rules.RankSuspicious, "%q is no id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
 		case bare != lower:
-			l.warn(p, RankSuspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
+			l.warn(p, rules.RankSuspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
 		case len(bare) != width && name == "pci.device" && key == "class" && len(bare) == 6:
-			l.warn(p, RankSuspicious, "a class has %d digits here, without the programming interface: %q", width, bare[:4])
+			l.warn(p, rules.RankSuspicious, "a class has %d digits here, without the programming interface: %q", width, bare[:4])
 		case len(bare) != width:
-			l.warn(p, RankSuspicious, "an id has %d digits: did you mean %q?", width, pad(bare, width))
+			l.warn(p, rules.RankSuspicious, "an id has %d digits: did you mean %q?", width, pad(bare, width))
 		case lower != v:
-			l.warn(p, RankSuspicious, "the kernel writes ids in lower case: %q", lower)
+			l.warn(p, rules.RankSuspicious, "the kernel writes ids in lower case: %q", lower)
 		case name == "pci.device":
 			l.misplaced(p, key, v, vendors(all))
 		}
@@ -182,11 +183,11 @@ func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
 		}
 		for _, vendor := range vendors {
 			if name, ok := l.device(vendor, v); ok {
-				l.warn(path, RankSuspicious, "%s:%s is %s, a device; did you mean device?", vendor, v, name)
+				l.warn(path, rules.RankSuspicious, "%s:%s is %s, a device; did you mean device?", vendor, v, name)
 				return
 			}
 		}
-		l.warn(path, RankSuspicious, "%s is no class of PCI devices; did you mean device?", v)
+		l.warn(path, rules.RankSuspicious, "%s is no class of PCI devices; did you mean device?", v)
 	case "device", "vendor":
 		if l.IDs == nil {
 			return
@@ -197,7 +198,7 @@ func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
 		}
 		if key == "vendor" {
 			if _, known := l.IDs.PCIVendor(v); !known {
-				l.warn(path, RankSuspicious, "%s is %s, a class; did you mean class?", v, class)
+				l.warn(path, rules.RankSuspicious, "%s is %s, a class; did you mean class?", v, class)
 			}
 			return
 		}
@@ -207,7 +208,7 @@ func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
 			}
 		}
 		if len(vendors) > 0 {
-			l.warn(path, RankSuspicious, "%s is %s, a class; did you mean class?", v, class)
+			l.warn(path, rules.RankSuspicious, "%s is %s, a class; did you mean class?", v, class)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -27,13 +26,13 @@ type entry struct {
 
 // JSON writes {"files": n, "errors": n, "warnings": n, "findings": [{"file", "line", "column", "severity", "code", "object",
 // "path", "message"}]}.
-func JSON(w io.Writer, files int, list []check.Finding) error {
+func JSON(w io.Writer, files int, list []Finding) error {
 	out := struct {
 		Files    int     `json:"files"`
 		Errors   int     `json:"errors"`
 		Warnings int     `json:"warnings"`
 		Findings []entry `json:"findings"`
-	}{Files: files, Errors: check.Errors(list), Findings: []entry{}}
+	}{Files: files, Errors: Errors(list), Findings: []entry{}}
 	out.Warnings = len(list) - out.Errors
 	for _, f := range list {
 		out.Findings = append(out.Findings, entry{
@@ -51,7 +50,7 @@ func indent(w io.Writer, v any) error {
 }
 
 // text is the message with the path of the field.
-func text(f check.Finding) string {
+func text(f Finding) string {
 	if f.Path == "" {
 		return f.Message
 	}
@@ -61,7 +60,7 @@ func text(f check.Finding) string {
 type object = map[string]any
 
 // SARIF writes the Static Analysis Results Interchange Format 2.1.0 (OASIS), which code hosts show beside the changed lines.
-func SARIF(w io.Writer, version string, list []check.Finding) error {
+func SARIF(w io.Writer, version string, list []Finding) error {
 	results := []object{}
 	var rules []object
 	seen := map[string]bool{}
@@ -146,8 +145,8 @@ func (s *Suites) Write(w io.Writer) error {
 }
 
 // JUnit writes one test for each file; errors make it fail, warnings are not failures.
-func JUnit(w io.Writer, files []*manifest.File, list []check.Finding) error {
-	byFile := map[string][]check.Finding{}
+func JUnit(w io.Writer, files []*manifest.File, list []Finding) error {
+	byFile := map[string][]Finding{}
 	for _, f := range list {
 		if f.Severity == manifest.Error {
 			byFile[f.File] = append(byFile[f.File], f)
@@ -180,7 +179,7 @@ var (
 )
 
 // GitHub writes the commands that make GitHub's runner annotate lines of a change.
-func GitHub(w io.Writer, list []check.Finding) error {
+func GitHub(w io.Writer, list []Finding) error {
 	for _, f := range list {
 		at := fmt.Sprintf("file=%s,line=%d", githubProperty.Replace(f.File), max(f.Line, 1))
 		if f.Column > 0 {

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/review"
+)
+
+// checker reviews documents that belong together: a rule finds the templates it is based on among them, in files beside them, and
+// among the templates of Known. It is safe for concurrent use.
+type checker struct {
+	known     review.Known
+	templates map[string]*manifest.Document
+	// schema validates documents by their definitions too, as an API server does after the review found no error.
+	schema bool
+}
+
+func newChecker(known review.Known, files ...*manifest.File) *checker {
+	c := &checker{known: known, templates: map[string]*manifest.Document{}}
+	for _, f := range files {
+		for _, d := range f.Documents {
+			if d.Kind == manifest.KindTemplate {
+				c.templates[d.Name] = d
+			}
+		}
+	}
+	return c
+}
+
+// file returns all findings of a file, in the order of its lines.
+func (c *checker) file(f *manifest.File) []report.Finding {
+	problems := append([]manifest.Problem(nil), f.Problems...)
+	for _, d := range f.Documents {
+		more, _, _ := c.document(d)
+		problems = append(problems, more...)
+	}
+	problems = append(problems, twice(f)...)
+	manifest.Sort(problems)
+	out := make([]report.Finding, len(problems))
+	for i, p := range problems {
+		out[i] = report.Finding{File: f.Name, Problem: p}
+	}
+	return out
+}
+
+// document returns all findings of a document, the object and the review of it. Kinds that are not Assay's have none.
+func (c *checker) document(d *manifest.Document) (problems []manifest.Problem, object any, found review.Findings) {
+	if review.IsWorkerConfig(d) {
+		return review.WorkerConfig(d, c.known), nil, found
+	}
+	if !d.Known() {
+		return nil, nil, found
+	}
+	known := c.known
+	known.Templates = c.lookup(filepath.Dir(d.File().Name))
+	object, shape, found := review.Document(d, known)
+	problems = append(d.CheckType(), shape...)
+	problems = append(problems, review.Problems(d, found)...)
+	if c.schema && !hasErrors(problems) {
+		problems = append(problems, schemaProblems(d)...)
+	}
+	return problems, object, found
+}
+
+// compile reviews a document with rules and returns the compiled rules of the object together with its bases.
+func (c *checker) compile(d *manifest.Document) ([]manifest.Problem, *rules.RuleSet) {
+	problems, _, found := c.document(d)
+	return problems, found.Set
+}
+
+func hasErrors(list []manifest.Problem) bool {
+	for _, p := range list {
+		if p.Severity == manifest.Error {
+			return true
+		}
+	}
+	return false
+}
+
+// twice reports objects of the same name in one file: the later one replaces the other.
+func twice(f *manifest.File) []manifest.Problem {
+	type key struct{ kind, namespace, name string }
+	seen := map[key]*manifest.Document{}
+	var out []manifest.Problem
+	for _, d := range f.Documents {
+		if !d.Known() || d.Name == "" {
+			continue
+		}
+		k := key{d.Kind, "", d.Name}
+		if ns := d.Child("metadata", "namespace"); ns != nil {
+			k.namespace = ns.Value
+		}
+		if before, ok := seen[k]; ok {
+			out = append(out, d.Problem(manifest.Error, "duplicate-object", "metadata.name",
+				"there is a "+d.Title()+" on line "+strconv.Itoa(before.Position().Line)+" already; applied together, only one of them stays"))
+			continue
+		}
+		seen[k] = d
+	}
+	return out
+}
+
+// lookup finds templates among the documents, among those that are known, and in files beside the document.
+func (c *checker) lookup(dir string) compose.Lookup {
+	return func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+		bare := strings.TrimPrefix(name, "cluster:")
+		if d := c.templates[bare]; d != nil {
+			object, _ := review.Read(d)
+			return review.Spec(object), nil
+		}
+		if c.known.Templates != nil {
+			if spec, err := c.known.Templates(bare); spec != nil || err != nil {
+				return spec, err
+			}
+		}
+		if !strings.ContainsAny(name, "./") || strings.Contains(name, "://") {
+			return nil, nil
+		}
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		data, err := input.Read(path, nil)
+		if err != nil {
+			return nil, nil //nolint:nilerr // a missing base is reported as such
+		}
+		for _, d := range manifest.Parse(path, data).Documents {
+			if d.Kind == manifest.KindTemplate || d.Kind == manifest.KindRule {
+				object, _ := review.Read(d)
+				return review.Spec(object), nil
+			}
+		}
+		return nil, nil
+	}
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"strings"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/assay-project/assay/internal/schemacheck"
+	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/review"
+)
+
+// schemaProblems returns the errors with which the API server rejects a document whose review found none.
+func schemaProblems(d *manifest.Document) []manifest.Problem {
+	var object map[string]any
+	if err := utiljson.Unmarshal(compose.ToJSON(d.Root), &object); err != nil {
+		return []manifest.Problem{d.Problem(manifest.Error, "type", "", err.Error())}
+	}
+	var out []manifest.Problem
+	for _, e := range schemacheck.Create(object) {
+		p := d.Problem(manifest.Error, "schema", e.Field, review.Text(e))
+		if e.Type == field.ErrorTypeInvalid && strings.Contains(e.Detail, "in body should") {
+			p.Message = strings.TrimPrefix(e.Detail, e.Field+" in body ") // the path is there already
+		}
+		out = append(out, p)
+	}
+	return out
+}

@@ -1,0 +1,135 @@
+// Package schemacheck validates objects of Assay's kinds as an API server does that has Assay's CustomResourceDefinitions.
+//
+// It runs the API server's own code on the definitions of api/crds, so that both give the same verdict. That code is large: only the
+// command line imports this package.
+package schemacheck
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/api/crds"
+)
+
+// Unchecked begins the message that the API server gives where errors of the schema keep it from evaluating its CEL rules.
+const unchecked = "some validation rules were not checked"
+
+// kind validates the objects of one definition. Its CEL rules are compiled when the first object is validated.
+type kind struct {
+	namespaced bool
+	structural *structuralschema.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+// load returns the definitions by kind; it reads each when it is first needed, since that takes tens of milliseconds.
+var load = sync.OnceValue(func() map[string]func() *kind {
+	out := map[string]func() *kind{}
+	for _, data := range crds.All() {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(data, crd); err != nil {
+			panic(err) // an embedded file, see the test
+		}
+		out[crd.Spec.Names.Kind] = sync.OnceValue(func() *kind { return newKind(crd) })
+	}
+	return out
+})
+
+func newKind(crd *apiextensionsv1.CustomResourceDefinition) *kind {
+	props := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
+		panic(err) // an embedded file, here and below
+	}
+	structural, err := structuralschema.NewStructural(props)
+	if err != nil {
+		panic(err)
+	}
+	schema, _, err := validation.NewSchemaValidator(props)
+	if err != nil {
+		panic(err)
+	}
+	return &kind{
+		namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, structural: structural, schema: schema,
+		rules: cel.NewValidator(structural, true, celconfig.PerCallLimit),
+	}
+}
+
+// Create returns the errors with which an API server rejects an object that is created, under fieldValidation=Strict. The object
+// is changed. Objects of other kinds have none.
+func Create(object map[string]any) field.ErrorList {
+	u := &unstructured.Unstructured{Object: object}
+	find := load()[u.GetKind()]
+	if find == nil {
+		return nil
+	}
+	k := find()
+	delete(object, "status") // as a create does
+	if errs := k.metadata(u); len(errs) > 0 {
+		return errs
+	}
+	unknown := pruning.PruneWithOptions(object, k.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	var errs field.ErrorList
+	for _, path := range unknown {
+		errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: path, BadValue: field.OmitValueType{}, Detail: "unknown field"})
+	}
+	defaulting.Default(object, k.structural)
+	return append(errs, k.validate(u)...)
+}
+
+// metadata decodes the metadata of an object as the API server does.
+func (k *kind) metadata(u *unstructured.Unstructured) field.ErrorList {
+	path := field.NewPath("metadata")
+	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, strings.TrimPrefix(err.Error(), "json: "))}
+	}
+	var errs field.ErrorList
+	for _, name := range unknown {
+		errs = append(errs, field.Invalid(field.NewPath(name), field.OmitValueType{}, "unknown field"))
+	}
+	if u.GetName() == "" && u.GetGenerateName() != "" {
+		u.SetName(u.GetGenerateName() + "xxxxx")
+	}
+	switch namespace := u.GetNamespace(); {
+	case k.namespaced && namespace == "":
+		u.SetNamespace("default") // as kubectl does
+	case !k.namespaced && namespace != "":
+		errs = append(errs, field.Forbidden(path.Child("namespace"), fmt.Sprintf("%s is cluster-scoped; remove the namespace", u.GetKind())))
+	}
+	return errs
+}
+
+// validate runs the schema, and the CEL rules if the schema lets it.
+func (k *kind) validate(u *unstructured.Unstructured) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaAccessor(u, k.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, k.schema)...)
+	errs = append(errs, objectmeta.Validate(nil, u.Object, k.structural, false)...)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, u.Object)...)
+	if len(errs) == 0 && k.rules != nil {
+		errs, _ = k.rules.Validate(context.Background(), nil, k.structural, u.Object, nil, celconfig.RuntimeCELCostBudget)
+	}
+	out := errs[:0]
+	for _, e := range errs {
+		if !strings.HasPrefix(e.Detail, unchecked) {
+			out = append(out, e)
+		}
+	}
+	return out
+}

@@ -1,0 +1,233 @@
+package review
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+)
+
+// The limits of what one NodeFeature publishes. Real nodes stay far below them: a large host has some 10,000 kernel options and
+// a few thousand virtual functions. Above them an object costs every reader of it more than it tells.
+const (
+	// maxFeatureBytes is the largest spec. etcd takes 1.5 MiB, of which metadata needs some.
+	maxFeatureBytes = 1 << 20
+	// maxFeatures is how many features of one type there may be.
+	maxFeatures = 512
+	// maxElements is how many names one set of flags or attributes may hold.
+	maxElements = 16384
+	// maxInstances is how many instances one list may hold.
+	maxInstances = 8192
+	// maxInstanceAttributes is how many attributes one instance may have.
+	maxInstanceAttributes = 128
+	// maxFeatureLabels is how many labels may be asked for. Labels of a node are sent to every watcher of it.
+	maxFeatureLabels = 512
+	// maxNameLen is the longest name of a feature or element. Names of files and devices have at most 255 bytes.
+	maxNameLen = 317 // a label key: 253 of the namespace, a slash, 63 of the name
+	// maxElementLen is the longest value: a page, which is what sysfs gives at most.
+	maxElementLen = 4096
+	// maxNameErrors bounds how many bad names of one object are told.
+	maxNameErrors = 20
+)
+
+// feature reviews a NodeFeature.
+func (k *Known) feature(object *nfdv1alpha1.NodeFeature) Findings {
+	f := Findings{}
+	if object.Labels[nfdv1alpha1.NodeNameLabel] == "" {
+		f.Warn("metadata.labels", rules.RankDefect, "label %s is missing; the controller ignores this object", nfdv1alpha1.NodeNameLabel)
+	}
+	c := &contents{}
+	c.check(object)
+	f.Errors = c.errs
+	features := field.NewPath("spec", "features")
+	k.names(&f, features.Child("flags"), sortedKeys(object.Spec.Features.Flags))
+	k.names(&f, features.Child("attributes"), sortedKeys(object.Spec.Features.Attributes))
+	k.names(&f, features.Child("instances"), sortedKeys(object.Spec.Features.Instances))
+	k.labels(&f, field.NewPath("spec", "labels"), object.Spec.Labels)
+	return f
+}
+
+// names warns of features that rules cannot read by their name.
+func (k *Known) names(f *Findings, path *field.Path, features []string) {
+	for _, name := range features {
+		switch {
+		case name == "" || strings.EqualFold(name, nfdv1alpha1.RuleMatchedFeature):
+		case strings.Count(name, ".") != 1:
+			f.Warn(path.Key(shorten(name)).String(), rules.RankUnlikely, "the name of a feature is DOMAIN.FEATURE with one dot; templates cannot read this one")
+		case name != strings.ToLower(name):
+			f.Warn(path.Key(shorten(name)).String(), rules.RankUnlikely, "matchFeatures reads names in lower case and does not find this one")
+		}
+	}
+}
+
+// labels warns of labels that the controller does not write.
+func (k *Known) labels(f *Findings, path *field.Path, labels map[string]string) {
+	for _, name := range sortedKeys(labels) {
+		if strings.HasPrefix(labels[name], "@") || len(name) > maxNameLen {
+			continue
+		}
+		if verdict := k.Rules.Keys.Label(name, labels[name]); !verdict.OK() {
+			f.Warn(path.Key(name).String(), rules.RankDefect, "%s", verdict.Message())
+		}
+	}
+}
+
+// entryBytes is the JSON around one entry of a map: quotes, colon and comma.
+const entryBytes = 6
+
+// bytes returns the size of a spec as JSON, without what must be escaped.
+func bytes(spec *nfdv1alpha1.NodeFeatureSpec) int {
+	n := 0
+	count := func(values map[string]string) {
+		for k, v := range values {
+			n += len(k) + len(v) + entryBytes
+		}
+	}
+	for _, set := range spec.Features.Flags {
+		for k := range set.Elements {
+			n += len(k) + entryBytes
+		}
+	}
+	for _, set := range spec.Features.Attributes {
+		count(set.Elements)
+	}
+	for _, set := range spec.Features.Instances {
+		for i := range set.Elements {
+			count(set.Elements[i].Attributes)
+		}
+	}
+	count(spec.Labels)
+	return n
+}
+
+// contents collects the errors in published features.
+type contents struct {
+	errs  field.ErrorList
+	names int // bad names so far
+}
+
+func (c *contents) add(e ...*field.Error) { c.errs = append(c.errs, e...) }
+
+// check goes through the whole object in sorted order, so that the same object gives the same text.
+func (c *contents) check(object *nfdv1alpha1.NodeFeature) {
+	spec := field.NewPath("spec")
+	if size := bytes(&object.Spec); size > maxFeatureBytes {
+		c.add(field.TooLong(spec, "", maxFeatureBytes))
+		c.errs[len(c.errs)-1].Detail = fmt.Sprintf(
+			"%d bytes are more than the %d that one NodeFeature may have; publish in several objects, or less", size, maxFeatureBytes)
+		return // the rest would be a long list, too
+	}
+	f, path := &object.Spec.Features, spec.Child("features")
+	c.count(path.Child("flags"), len(f.Flags), maxFeatures, "features")
+	for _, name := range sortedKeys(f.Flags) {
+		p := c.feature(path.Child("flags"), name)
+		if c.count(p, len(f.Flags[name].Elements), maxElements, "flags") {
+			for _, e := range sortedKeys(f.Flags[name].Elements) {
+				c.name(p, e)
+			}
+		}
+	}
+	c.count(path.Child("attributes"), len(f.Attributes), maxFeatures, "features")
+	for _, name := range sortedKeys(f.Attributes) {
+		p := c.feature(path.Child("attributes"), name)
+		if c.count(p, len(f.Attributes[name].Elements), maxElements, "attributes") {
+			c.attributes(p, f.Attributes[name].Elements)
+		}
+	}
+	c.count(path.Child("instances"), len(f.Instances), maxFeatures, "features")
+	for _, name := range sortedKeys(f.Instances) {
+		p := c.feature(path.Child("instances"), name)
+		if !c.count(p, len(f.Instances[name].Elements), maxInstances, "instances") {
+			continue
+		}
+		for i, instance := range f.Instances[name].Elements {
+			p := p.Index(i).Child("attributes")
+			if c.count(p, len(instance.Attributes), maxInstanceAttributes, "attributes") {
+				c.attributes(p, instance.Attributes)
+			}
+		}
+	}
+	c.labels(spec.Child("labels"), object.Spec.Labels)
+}
+
+// feature checks the name of a feature and returns the path of its elements.
+func (c *contents) feature(path *field.Path, name string) *field.Path {
+	if strings.EqualFold(name, nfdv1alpha1.RuleMatchedFeature) {
+		c.add(field.Forbidden(path.Key(name), "is what rules produced on the node, and cannot be published; choose another name"))
+	}
+	c.name(path, name)
+	return path.Key(name).Child("elements")
+}
+
+func (c *contents) attributes(path *field.Path, elements map[string]string) {
+	for _, name := range sortedKeys(elements) {
+		c.name(path, name)
+		if n := len(elements[name]); n > maxElementLen {
+			c.limited(field.Invalid(path.Key(shorten(name)), shorten(elements[name]),
+				fmt.Sprintf("is %d bytes long; a value has at most %d", n, maxElementLen)))
+		}
+	}
+}
+
+// name checks a name of a feature, an element or an attribute. Names end up in templates, labels and terminals.
+func (c *contents) name(path *field.Path, name string) {
+	switch {
+	case name == "":
+		c.limited(field.Required(path.Key(name), "a name cannot be empty"))
+	case len(name) > maxNameLen:
+		c.limited(field.Invalid(path.Key(shorten(name)), shorten(name),
+			fmt.Sprintf("is %d bytes long; a name has at most %d", len(name), maxNameLen)))
+	case strings.IndexFunc(name, unprintable) >= 0:
+		c.limited(field.Invalid(path.Key(fmt.Sprintf("%q", shorten(name))), shorten(name),
+			"holds a character that cannot be seen, such as a line break or a mark of direction; leave it out"))
+	}
+}
+
+func (c *contents) limited(e *field.Error) {
+	if c.names++; c.names <= maxNameErrors {
+		c.add(e)
+	}
+}
+
+// count checks a number against its limit and reports whether it keeps it.
+func (c *contents) count(path *field.Path, n, limit int, what string) bool {
+	if n <= limit {
+		return true
+	}
+	e := field.TooMany(path, n, limit)
+	e.Detail = fmt.Sprintf("%d %s are more than the %d that are allowed here; publish less, or in several objects", n, what, limit)
+	c.add(e)
+	return false
+}
+
+// labels checks the labels that are asked for without a rule. A bad one is left out later without any harm to the others, as
+// in NFD, so that it is only the number that is refused here.
+func (c *contents) labels(path *field.Path, labels map[string]string) {
+	c.count(path, len(labels), maxFeatureLabels, "labels")
+	for _, key := range sortedKeys(labels) {
+		if len(key) > maxNameLen {
+			c.limited(field.Invalid(path.Key(shorten(key)), shorten(key), validation.MaxLenError(maxNameLen)))
+		}
+	}
+}
+
+func unprintable(r rune) bool {
+	return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
+}
+
+func shorten(s string) string {
+	if len(s) <= 64 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:64], "") + "…"
+}
+
+func sortedKeys[M ~map[string]V, V any](m M) []string { return slices.Sorted(maps.Keys(m)) }

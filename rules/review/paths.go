@@ -1,0 +1,96 @@
+package review
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// paths translates paths of an assembled spec into those of the object that its author wrote. The zero value changes nothing.
+type paths struct {
+	whole []nfdv1alpha1.Rule
+	own   []int    // of each assembled rule, its index in the object; -1: it is inherited
+	bases []string // of each assembled rule, the template that it is from
+}
+
+// newPaths returns the translation from an assembled spec to the spec of the object. The n-th rule of a name is the n-th of that
+// name in the object, unless it came from a template.
+func newPaths(object, whole []nfdv1alpha1.Rule, bases []string) *paths {
+	type key struct {
+		name string
+		nth  int
+	}
+	index, count := map[key]int{}, map[string]int{}
+	for i := range object {
+		name := object[i].Name
+		index[key{name, count[name]}] = i
+		count[name]++
+	}
+	p := &paths{whole: whole, bases: bases, own: make([]int, len(whole))}
+	clear(count)
+	for n := range whole {
+		p.own[n] = -1
+		if n < len(bases) && bases[n] != "" {
+			continue
+		}
+		name := whole[n].Name
+		if i, ok := index[key{name, count[name]}]; ok {
+			p.own[n] = i
+		}
+		count[name]++
+	}
+	return p
+}
+
+var rulePath = regexp.MustCompile(`^spec\.rules\[(\d+)\](.*)$`)
+
+// split returns the index of the rule that a path is in, and the rest of the path.
+func split(path string) (rule int, rest string, ok bool) {
+	m := rulePath.FindStringSubmatch(path)
+	if m == nil {
+		return 0, "", false
+	}
+	n, err := strconv.Atoi(m[1])
+	return n, m[2], err == nil
+}
+
+// translate returns the path in the object, false if it is in an inherited rule.
+func (p *paths) translate(path string) (string, bool) {
+	n, rest, ok := split(path)
+	if p == nil || !ok {
+		return path, true
+	}
+	if n >= len(p.own) || p.own[n] < 0 {
+		return "", false
+	}
+	return fmt.Sprintf("spec.rules[%d]%s", p.own[n], rest), true
+}
+
+// inherited returns an error in a rule of a template with the names of both in place of the index, which is not in the object.
+func (p *paths) inherited(e *field.Error) *field.Error {
+	n, rest, ok := split(e.Field)
+	if !ok || n >= len(p.bases) || p.bases[n] == "" {
+		return e
+	}
+	out := *e
+	out.Field = fmt.Sprintf("rule %q of %s%s", p.whole[n].Name, p.bases[n], rest)
+	return &out
+}
+
+// places returns where the rules of the object are in the assembled spec.
+func (p *paths) places() map[int]int {
+	if p == nil {
+		return nil
+	}
+	out := map[int]int{}
+	for n, i := range p.own {
+		if i >= 0 {
+			out[i] = n
+		}
+	}
+	return out
+}

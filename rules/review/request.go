@@ -1,0 +1,58 @@
+package review
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/request"
+)
+
+func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
+	f := Findings{}
+	_, report := request.Compile(&object.Spec, field.NewPath("spec"), object.Name, k.Rules)
+	f.report(report, k)
+	k.requirements(&f, &object.Spec)
+	return f
+}
+
+func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findings {
+	f := Findings{}
+	_, report := request.CompilePolicy(object, k.Rules)
+	f.report(report, k)
+	k.requirements(&f, &object.Spec.NodeFeatureRequestSpec)
+	return f
+}
+
+// requirements adds the warnings about requirements that compile.
+func (k *Known) requirements(f *Findings, spec *assayv1alpha1.NodeFeatureRequestSpec) {
+	path := field.NewPath("spec")
+	if spec.Required != nil {
+		k.requirement(f, path.Child("required"), spec.Required)
+	}
+	for i := range spec.Preferred {
+		k.requirement(f, path.Child("preferred").Index(i), &spec.Preferred[i].Requirement)
+	}
+}
+
+func (k *Known) requirement(f *Findings, path *field.Path, r *assayv1alpha1.Requirement) {
+	rule := &nfdv1alpha1.Rule{MatchFeatures: r.MatchFeatures, MatchAny: r.MatchAny}
+	f.Warnings = append(f.Warnings, lint.Matchers(path, rule, k.options())...)
+	k.unpublished(f, lint.RuleFeatures(path, rule))
+}
+
+// Metadata is the metadata of a pod, or of the pod template of a workload.
+type Metadata struct {
+	Annotations map[string]string
+	// Path is where the metadata is in the object.
+	Path *field.Path
+}
+
+// metadata reviews the annotations by which a pod requires or prefers features.
+func (k *Known) metadata(m *Metadata) Findings {
+	f := Findings{}
+	_, report := request.Annotations(m.Annotations, m.Path, k.Rules)
+	f.report(report, k)
+	return f
+}

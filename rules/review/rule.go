@@ -1,0 +1,149 @@
+package review
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/lint"
+)
+
+func (k *Known) rule(object *nfdv1alpha1.NodeFeatureRule) Findings {
+	return k.object(compose.Document{Name: object.Name, Spec: &object.Spec}, k.DefaultTemplate, k.options())
+}
+
+func (k *Known) template(object *assayv1alpha1.NodeFeatureRuleTemplate) Findings {
+	opt := k.options()
+	opt.Template = true
+	return k.object(compose.Document{Name: object.Name, Template: true, Spec: &object.Spec}, "", opt)
+}
+
+// object reviews an object with rules together with its bases. Below is the template that all such objects are based on.
+func (k *Known) object(d compose.Document, below string, opt lint.Options) Findings {
+	f := Findings{}
+	whole, p, complete := k.assemble(&f, d, below)
+	if whole == nil {
+		whole = d.Spec
+	}
+	k.spec(&f, d, whole, p, complete, opt)
+	return f
+}
+
+// Assembled reviews an object with rules whose references the caller has resolved: whole is its spec with everything that it
+// refers to, bases are the templates that the rules of whole are from; nil: it has none.
+func Assembled(d compose.Document, whole *nfdv1alpha1.NodeFeatureRuleSpec, bases []string, known Known) Findings {
+	f := Findings{}
+	var p *paths
+	if bases != nil || len(whole.Rules) != len(d.Spec.Rules) {
+		p = newPaths(d.Spec.Rules, whole.Rules, bases)
+	}
+	known.Rules.Bases = bases
+	opt := known.options()
+	opt.Template = d.Template
+	known.spec(&f, d, whole, p, true, opt)
+	return f
+}
+
+// spec compiles the assembled spec and adds the findings about the object itself.
+func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFeatureRuleSpec, p *paths, complete bool, opt lint.Options) {
+	set, report := rules.CompileSpec(d.Name, whole, k.Rules)
+	f.Whole, f.Set, f.Complete, f.places, f.Over = whole, set, complete, p.places(), report.Over
+	if s := d.Spec; s.Rules == nil && s.BasedOn == nil && s.RulesFrom == nil && !d.Template {
+		f.Errors = append(f.Errors, field.Required(field.NewPath("spec", "rules"), "there are no rules: write rules, basedOn or rulesFrom"))
+	}
+	for _, e := range report.Errors {
+		path, own := p.translate(e.Field)
+		switch {
+		case !own:
+			inherited := p.inherited(e)
+			f.Inherited = append(f.Inherited, inherited)
+			f.Warn("spec.basedOn", rules.RankDefect, "inherited error: %s: %s", inherited.Field, Text(e))
+		case (d.Template || !complete) && rules.Undeclared(e):
+			// A base, or what is based on this, may declare it.
+			f.Warn(path, rules.RankUnlikely, "%s", e.Detail)
+		default:
+			same := *e
+			same.Field = path
+			f.Errors = append(f.Errors, &same)
+		}
+	}
+	for _, w := range report.Warnings {
+		if path, own := p.translate(w.Path); own { // the author of a base gets its warnings
+			w.Path = path
+			f.compiled(w, k)
+		}
+	}
+	k.uniqueNames(f, d)
+	f.Warnings = append(f.Warnings, lint.Spec(d.Spec, opt)...)
+	k.withheld(f, p)
+	k.unpublished(f, lint.Features(d.Spec))
+}
+
+// uniqueNames rejects two rules of one name where rules combine by their name. Elsewhere they are legal, as in NFD, and
+// Compile warns.
+func (k *Known) uniqueNames(f *Findings, d compose.Document) {
+	if !d.Template && len(d.Spec.BasedOn) == 0 {
+		return
+	}
+	seen := map[string]bool{}
+	for i := range d.Spec.Rules {
+		name := d.Spec.Rules[i].Name
+		if name != "" && seen[name] {
+			f.Errors = append(f.Errors, &field.Error{Type: field.ErrorTypeInvalid, BadValue: name,
+				Field:  field.NewPath("spec", "rules").Index(i).Child("name").String(),
+				Detail: fmt.Sprintf("another rule of the object is named %q; rules of templates and of objects with basedOn combine by their name, give them different names", name)})
+		}
+		seen[name] = true
+	}
+}
+
+// withheld warns of outputs that the controller does not write.
+func (k *Known) withheld(f *Findings, p *paths) {
+	for _, w := range k.Withholding.Of(f.Set) {
+		path, own := p.translate(fmt.Sprintf("spec.rules[%d].%s", w.Rule.Index, w.Field))
+		if !own {
+			path = "spec.basedOn"
+		}
+		f.Warn(path, rules.RankDangerous, "not written on nodes: %s", w.Why)
+	}
+}
+
+// assemble returns the spec with its bases and the translation of its paths; nil and not complete if not all bases are known. A base
+// that is missing or is not what it is pinned to draws a warning, since objects may be applied in any order; a cycle is an error.
+func (k *Known) assemble(f *Findings, d compose.Document, below string) (whole *nfdv1alpha1.NodeFeatureRuleSpec, p *paths, complete bool) {
+	if len(d.Spec.BasedOn) == 0 && below == "" {
+		return d.Spec, nil, len(d.Spec.RulesFrom) == 0
+	}
+	if k.Templates == nil {
+		return nil, nil, false
+	}
+	lookup := k.Templates
+	if d.Template { // a cycle may close with the object itself
+		lookup = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+			if name == d.Name {
+				return d.Spec, nil
+			}
+			return k.Templates(name)
+		}
+	}
+	out, err := compose.AssembleOver(d, below, lookup)
+	if err != nil {
+		path := field.NewPath("spec", "basedOn")
+		missing, digest := new(*compose.MissingError), new(*compose.DigestError)
+		switch {
+		case errors.As(err, missing) && !k.AllTemplates:
+			f.Warn(path.String(), rules.RankDefect, "%s; it is not among these files, so the rules are checked without it", err)
+		case errors.As(err, missing), errors.As(err, digest):
+			f.Warn(path.String(), rules.RankDefect, "%s; the rules wait for it", err)
+		default:
+			f.Errors = append(f.Errors, field.Invalid(path, names(d.Spec.BasedOn), err.Error()))
+		}
+		return nil, nil, false
+	}
+	return out.Spec, newPaths(d.Spec.Rules, out.Spec.Rules, out.RuleBases()), len(out.Spec.RulesFrom) == 0
+}
