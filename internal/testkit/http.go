@@ -9,17 +9,18 @@ import (
 	"net"
 	"net/http"
 	"testing"
+
+	"github.com/assay-project/assay/test/cluster"
 )
 
-// FreeAddress returns an address of the loopback interface that nobody listened on a moment ago.
+// FreeAddress returns an address of the loopback interface that was free a moment ago.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it returns at once
+	address, err := cluster.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return address
 }
 
 // Port returns the port of an address.

@@ -48,6 +48,16 @@ func holdPort() (port, error) {
 	return port{number: inet.Port, socket: socket}, nil
 }
 
+// FreeAddress returns an address of the loopback interface that was free a moment ago, for a program beside the cluster.
+func FreeAddress() (string, error) {
+	p, err := holdPort()
+	if err != nil {
+		return "", err
+	}
+	defer p.release()
+	return p.address(), nil
+}
+
 // release gives the port back.
 func (p port) release() { _ = unix.Close(p.socket) }
 

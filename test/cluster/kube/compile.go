@@ -38,23 +38,23 @@ func ldflags() string {
 }
 
 // compile builds the module in source into the file out.
-func compile(ctx context.Context, source, out string, progress io.Writer) error {
+func compile(ctx context.Context, e edition, source, out string, progress io.Writer) error {
 	start := time.Now()
 	fmt.Fprintf(progress, "kube: looking up what a Kubernetes %s control plane needs (the first time that downloads some 200 Go modules)\n", Version)
 	report := newReport(progress, start)
-	err := run(ctx, source, report, "list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", ".")
+	err := run(ctx, source, report, "list", "-tags", e.tag, "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", ".")
 	if err != nil {
 		return err
 	}
 	// The program itself is always stale, since it is never installed; two or three packages are no work worth a warning.
 	if total := report.total(); total > 3 {
-		fmt.Fprintf(progress, "kube: compiling etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kubelet, kube-proxy and kubectl from source: "+
-			"%d packages. On two cores this takes 5 to 12 minutes, once; afterwards it is cached.\n", total)
+		fmt.Fprintf(progress, "kube: compiling "+e.about+", once; afterwards it is cached. "+
+			"If %s names a directory with these programs, such as that of setup-envtest, nothing is compiled.\n", total, AssetsVar)
 	}
 	done := make(chan struct{})
 	var ticking sync.WaitGroup
 	ticking.Go(func() { report.tick(done) })
-	err = run(ctx, source, report, "build", "-v", "-ldflags", ldflags(), "-o", out, ".")
+	err = run(ctx, source, report, "build", "-v", "-tags", e.tag, "-ldflags", ldflags(), "-o", out, ".")
 	close(done)
 	ticking.Wait()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -45,25 +46,53 @@ const AssetsVar = "KUBEBUILDER_ASSETS"
 // short enough that old versions (145 MB each) do not pile up.
 const keepUnused = 30 * 24 * time.Hour
 
-// names lists all programs, in the order in which they are documented.
-var names = []string{Etcd, APIServer, Scheduler, ControllerManager, Kubelet, Proxy, Kubectl}
+// ControlPlane names the programs of a control plane, and kubectl.
+var ControlPlane = []string{Etcd, APIServer, Scheduler, ControllerManager, Kubectl}
+
+// edition is a binary that hack/kube can be built into, and the programs it is.
+type edition struct {
+	tag      string // build tag, and the end of the name in the cache; empty for the full one
+	programs []string
+	about    string // for the message before it is compiled
+}
+
+var (
+	full = edition{
+		programs: []string{Etcd, APIServer, Scheduler, ControllerManager, Kubelet, Proxy, Kubectl},
+		about:    "etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kubelet, kube-proxy and kubectl from source: %d packages. On two cores this takes 5 to 12 minutes",
+	}
+	core = edition{
+		tag: "core", programs: []string{Etcd, APIServer, Kubectl},
+		about: "etcd, kube-apiserver and kubectl from source: %d packages. On two cores this takes 4 to 8 minutes",
+	}
+)
+
+// smallest returns the edition that has the needed programs.
+func smallest(needed []string) edition {
+	for _, name := range needed {
+		if !slices.Contains(core.programs, name) {
+			return full
+		}
+	}
+	return core
+}
 
 // Programs maps the name of a program to the path of its executable.
 type Programs map[string]string
 
 // Find returns the paths of the programs needed (all, if none is named): from $KUBEBUILDER_ASSETS where that holds them,
-// otherwise from the cache, otherwise newly built, which takes 5 to 12 minutes on two cores and is told to progress.
-// It must be called with the working directory inside a clone of the project. It may be called by several processes at
+// otherwise from the cache, otherwise newly built, which takes up to 12 minutes on two cores and is reported to progress. If
+// etcd, kube-apiserver and kubectl are all that is needed, no other program is compiled. It must be called with the working directory inside a clone of the project. It may be called by several processes at
 // once: one builds, the others wait for it.
 func Find(ctx context.Context, progress io.Writer, needed ...string) (Programs, error) {
 	if len(needed) == 0 {
-		needed = names
+		needed = full.programs
 	}
 	programs := given(os.Getenv(AssetsVar), needed)
 	if len(programs) == len(needed) {
 		return programs, nil
 	}
-	dir, err := Build(ctx, progress)
+	dir, err := provide(ctx, smallest(needed), progress)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +121,11 @@ func given(dir string, needed []string) Programs {
 
 // Build returns the directory that holds all programs of the version in hack/kube, and builds them if they are not there.
 func Build(ctx context.Context, progress io.Writer) (string, error) {
+	return provide(ctx, full, progress)
+}
+
+// provide returns the directory of an edition, or of the full one if that is there already.
+func provide(ctx context.Context, e edition, progress io.Writer) (string, error) {
 	source, err := sourceDir()
 	if err != nil {
 		return "", err
@@ -106,9 +140,16 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 	}
 	cache = filepath.Join(cache, "assay", "kube")
 	dir := filepath.Join(cache, key)
-	if complete(dir) {
+	if complete(dir, full) {
 		touch(dir)
 		return dir, nil
+	}
+	if e.tag != "" {
+		dir += "-" + e.tag
+		if complete(dir, e) {
+			touch(dir)
+			return dir, nil
+		}
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
@@ -118,10 +159,10 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if complete(dir) { // built by the process that held the lock
+	if complete(dir, e) { // built by the process that held the lock
 		return dir, nil
 	}
-	if err := build(ctx, source, dir, progress); err != nil {
+	if err := build(ctx, e, source, dir, progress); err != nil {
 		return "", err
 	}
 	prune(cache, key)
@@ -129,7 +170,7 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 }
 
 // build compiles into a directory beside dir and renames it: dir is complete or absent.
-func build(ctx context.Context, source, dir string, progress io.Writer) error {
+func build(ctx context.Context, e edition, source, dir string, progress io.Writer) error {
 	next, err := os.MkdirTemp(filepath.Dir(dir), "new-")
 	if err != nil {
 		return err
@@ -138,10 +179,10 @@ func build(ctx context.Context, source, dir string, progress io.Writer) error {
 	if err := os.Chmod(next, 0o755); err != nil {
 		return err
 	}
-	if err := compile(ctx, source, filepath.Join(next, "kubeall"), progress); err != nil {
+	if err := compile(ctx, e, source, filepath.Join(next, "kubeall"), progress); err != nil {
 		return fmt.Errorf("build the Kubernetes control plane in %s: %w", source, err)
 	}
-	for _, name := range names {
+	for _, name := range e.programs {
 		if err := os.Symlink("kubeall", filepath.Join(next, name)); err != nil {
 			return err
 		}
@@ -152,9 +193,9 @@ func build(ctx context.Context, source, dir string, progress io.Writer) error {
 	return os.Rename(next, dir)
 }
 
-// complete says whether dir holds every program.
-func complete(dir string) bool {
-	return len(given(dir, names)) == len(names)
+// complete reports whether dir holds every program of an edition.
+func complete(dir string, e edition) bool {
+	return len(given(dir, e.programs)) == len(e.programs)
 }
 
 // Root returns the directory of the project that the working directory lies in.
@@ -250,7 +291,7 @@ func prune(cache, keep string) {
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !entry.IsDir() || entry.Name() == keep {
+		if err != nil || !entry.IsDir() || strings.HasPrefix(entry.Name(), keep) {
 			continue
 		}
 		if strings.HasPrefix(entry.Name(), "new-") || time.Since(info.ModTime()) > keepUnused {

@@ -92,7 +92,7 @@ func startAll(ctx context.Context, count int) ([]*cluster.Cluster, error) {
 		return nil, fmt.Errorf("--clusters: got %d, want 1 or more", count)
 	}
 	// The programs are built once, before they are started side by side.
-	if _, err := kube.Find(ctx, os.Stderr, kube.APIServer); err != nil {
+	if _, err := kube.Find(ctx, os.Stderr, kube.ControlPlane...); err != nil {
 		return nil, err
 	}
 	all, failures := make([]*cluster.Cluster, count), make([]error, count)

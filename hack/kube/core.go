@@ -1,0 +1,5 @@
+//go:build core
+
+package main
+
+var more map[string]func()
