@@ -336,7 +336,7 @@ func TestWithheldOutputsDrawAWarning(t *testing.T) {
 		{name: b, taints: [{key: example.com/a, effect: NoSchedule}], matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]}`)
 	s := newServer(t, func(o *webhook.Options) { o.Known.Withholding = rules.Withholding{Taints: true} })
 	got := s.Review(context.Background(), request(t, []byte(manifest)))
-	want := []string{"rules[1].taints: not written on nodes: taints are disabled; set enableTaints in the controller's configuration"}
+	want := []string{"spec.rules[1].taints: not written on nodes: taints are disabled; set enableTaints in the controller's configuration"}
 	if !got.Allowed || fmt.Sprint(got.Warnings) != fmt.Sprint(want) {
 		t.Errorf("got %q, want %q", got.Warnings, want)
 	}

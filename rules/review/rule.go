@@ -78,6 +78,9 @@ func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFea
 			f.compiled(w, k)
 		}
 	}
+	if report.Over {
+		return // the rules are too large to be used: do not spend more on them
+	}
 	k.uniqueNames(f, d)
 	f.Warnings = append(f.Warnings, lint.Spec(d.Spec, opt)...)
 	k.withheld(f, p)
