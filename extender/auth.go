@@ -21,10 +21,10 @@ import (
 // Authenticator names the user of a bearer token. An error means that the token is not valid, or that nobody knows.
 type Authenticator func(ctx context.Context, token string) (user string, err error)
 
-var (
-	errUnauthenticated = errors.New("show a client certificate or a bearer token")
-	errBadToken        = errors.New("nobody knows the bearer token")
-)
+// ErrBadToken is the error of an Authenticator for a token that is not valid.
+var ErrBadToken = errors.New("invalid bearer token")
+
+var errUnauthenticated = errors.New("show a client certificate or a bearer token")
 
 // authenticated lets those through who may ask. Without a certificate of its own the server listens on a loopback address,
 // where whoever can reach it is in the same pod.
@@ -61,7 +61,7 @@ func (s *Server) user(r *http.Request) (string, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
 	defer cancel()
 	user, err := s.opts.Authenticate(ctx, token)
-	if err != nil && !errors.Is(err, errBadToken) {
+	if err != nil && !errors.Is(err, ErrBadToken) {
 		err = fmt.Errorf("the bearer token cannot be reviewed: %w", err)
 	}
 	return user, err
@@ -105,7 +105,7 @@ func StaticToken(user string, read func() (string, error)) Authenticator {
 		}
 		have, need := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(strings.TrimSpace(want)))
 		if strings.TrimSpace(want) == "" || subtle.ConstantTimeCompare(have[:], need[:]) != 1 {
-			return "", errBadToken
+			return "", ErrBadToken
 		}
 		return user, nil
 	}
@@ -152,7 +152,7 @@ func Reviewed(review func(context.Context, *authenticationv1.TokenReview) error,
 			return "", err
 		}
 		if !tr.Status.Authenticated {
-			return "", errBadToken
+			return "", ErrBadToken
 		}
 		mu.Lock()
 		defer mu.Unlock()

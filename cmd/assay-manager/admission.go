@@ -13,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/build"
@@ -48,9 +47,13 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if err != nil {
 		return err
 	}
+	metrics, err := f.metrics()
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Cache: admissionCache(f.namespace),
-		Metrics:                metricsserver.Options{BindAddress: address(f.metricsPort)},
+		Metrics:                metrics,
 		HealthProbeBindAddress: address(f.port),
 	})
 	if err != nil {

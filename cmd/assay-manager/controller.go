@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/feed"
@@ -124,12 +123,16 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
 	if s.InformerPageSize > 0 {
 		caches.NewInformer = feed.Paged(int64(s.InformerPageSize))
 	}
+	metrics, err := f.metrics()
+	if err != nil {
+		return err
+	}
 	again := true // after a change of the configuration, with the same names
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                  scheme,
 		Cache:                   caches,
 		Controller:              ctrlconfig.Controller{SkipNameValidation: &again},
-		Metrics:                 metricsserver.Options{BindAddress: address(f.metricsPort)},
+		Metrics:                 metrics,
 		HealthProbeBindAddress:  address(f.port),
 		LeaderElection:          f.leaderElection,
 		LeaderElectionID:        leaseName,

@@ -18,6 +18,8 @@ import (
 type processFlags struct {
 	kubeconfig, namespace string
 	port, metricsPort     int
+	metricsSecure         bool
+	metricsCertDir        string
 }
 
 func (f *processFlags) register(flags *pflag.FlagSet) {
@@ -25,6 +27,10 @@ func (f *processFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
 	flags.IntVar(&f.port, "port", 8080, "port of /healthz and /readyz; 0: none")
 	flags.IntVar(&f.metricsPort, "metrics-port", 8081, "port of /metrics; 0: none")
+	flags.BoolVar(&f.metricsSecure, "metrics-secure", false,
+		"serve /metrics over TLS, to clients whose bearer token may get the path /metrics; the API server reviews token and right")
+	flags.StringVar(&f.metricsCertDir, "metrics-cert-dir", "",
+		"directory of tls.crt and tls.key to serve /metrics with, for --metrics-secure; empty: a self-signed certificate")
 }
 
 // ruleFlags are the flags that say what rules mean. Whoever compiles rules has them, and an installation gives the same ones

@@ -27,33 +27,34 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"TaintsInTheConfiguration": {
 			`{master: {config: {failTaint: "a.b/c=d:NoSchedule"}}}`, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, true,
 		},
-		"NoTaints":              {off, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, false},
-		"ConfirmsRemovals":      {off, right{"Role/assay-controller", "apps", "deployments", "", "list"}, true},
-		"FollowsPods":           {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
-		"FollowsPodsByGate":     {`{featureGates: {FeatureScheduling: true}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
-		"FollowsPodsByConfig":   {`{controller: {config: {featureGates: {FeatureScheduling: true}}}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
-		"GateWins":              {`{scheduling: {enabled: true}, featureGates: {FeatureScheduling: false}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, false},
-		"NoPods":                {off, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, false},
-		"ReviewsRequests":       {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "assay.dev", "nodefeaturerequests", "", "watch"}, true},
-		"ReviewNeedsFeatures":   {`{scheduling: {enabled: true}, webhook: {nodeWarnings: false}}`, right{"ClusterRole/assay-webhook", "nfd.k8s-sigs.io", "nodefeatures", "", "list"}, true},
-		"WebhookForPods":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
-		"WebhookForWorkloads":   {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
-		"NoNewWebhook":          {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "create"}, false},
-		"FillsItsWebhook":       {off, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "assay", "patch"}, true},
-		"FillsItsSecret":        {off, right{"Role/assay-webhook", "", "secrets", "assay-webhook-cert", "update"}, true},
-		"NoNewSecret":           {off, right{"Role/assay-webhook", "", "secrets", "assay-webhook-cert", "create"}, false},
-		"NoOtherWebhook":        {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "other", "patch"}, false},
-		"NoWebhookForPods":      {off, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
-		"ReadsWhatRulesReferTo": {off, right{"Role/assay-webhook", "", "secrets", "", "list"}, true},
-		"LooksAtNoNode":         {`{webhook: {nodeWarnings: false}}`, right{"Role/assay-webhook", "", "secrets", "", "list"}, false},
-		"ExtenderBesideIt":      {`{scheduler: {enabled: true}}`, right{"Role/assay-scheduler", "", "secrets", "", "list"}, true},
-		"SchedulerAlone":        {service, right{"Role/assay-scheduler", "", "secrets", "", "list"}, false},
-		"ExtenderBehindService": {service, right{"Role/assay-extender", "", "secrets", "", "list"}, true},
-		"ExtenderKnowsRules":    {service, right{"ClusterRole/assay-extender", "nfd.k8s-sigs.io", "nodefeaturerules", "", "watch"}, true},
-		"ExtenderWritesNothing": {service, right{"ClusterRole/assay-extender", "", "nodes", "", "patch"}, false},
-		"ReviewsTokens":         {`{extender: {enabled: true, certificateSecret: c, tokenReview: true}}`, right{"ClusterRole/assay-extender", "authentication.k8s.io", "tokenreviews", "", "create"}, true},
-		"ReviewsNoTokens":       {service, right{"ClusterRole/assay-extender", "authentication.k8s.io", "tokenreviews", "", "create"}, false},
-		"GivenCertificateKeeps": {`{scheduling: {enabled: true}, webhook: {certManager: {enabled: true}}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
+		"NoTaints":                {off, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, false},
+		"ConfirmsRemovals":        {off, right{"Role/assay-controller", "apps", "deployments", "", "list"}, true},
+		"FollowsPods":             {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
+		"FollowsPodsByGate":       {`{featureGates: {FeatureScheduling: true}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
+		"FollowsPodsByConfig":     {`{controller: {config: {featureGates: {FeatureScheduling: true}}}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
+		"GateWins":                {`{scheduling: {enabled: true}, featureGates: {FeatureScheduling: false}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, false},
+		"NoPods":                  {off, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, false},
+		"ReviewsRequests":         {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "assay.dev", "nodefeaturerequests", "", "watch"}, true},
+		"ReviewNeedsFeatures":     {`{scheduling: {enabled: true}, webhook: {nodeWarnings: false}}`, right{"ClusterRole/assay-webhook", "nfd.k8s-sigs.io", "nodefeatures", "", "list"}, true},
+		"WebhookForPods":          {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
+		"WebhookForWorkloads":     {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "assay-scheduling", "patch"}, true},
+		"NoNewWebhook":            {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "create"}, false},
+		"FillsItsWebhook":         {off, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "assay", "patch"}, true},
+		"FillsItsSecret":          {off, right{"Role/assay-webhook", "", "secrets", "assay-webhook-cert", "update"}, true},
+		"NoNewSecret":             {off, right{"Role/assay-webhook", "", "secrets", "assay-webhook-cert", "create"}, false},
+		"NoOtherWebhook":          {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "other", "patch"}, false},
+		"NoWebhookForPods":        {off, right{"ClusterRole/assay-webhook", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
+		"ReadsWhatRulesReferTo":   {off, right{"Role/assay-webhook", "", "secrets", "", "list"}, true},
+		"LooksAtNoNode":           {`{webhook: {nodeWarnings: false}}`, right{"Role/assay-webhook", "", "secrets", "", "list"}, false},
+		"ExtenderBesideIt":        {`{scheduler: {enabled: true}}`, right{"Role/assay-scheduler", "", "secrets", "", "list"}, true},
+		"SchedulerAlone":          {service, right{"Role/assay-scheduler", "", "secrets", "", "list"}, false},
+		"ExtenderBehindService":   {service, right{"Role/assay-extender", "", "secrets", "", "list"}, true},
+		"ExtenderKnowsRules":      {service, right{"ClusterRole/assay-extender", "nfd.k8s-sigs.io", "nodefeaturerules", "", "watch"}, true},
+		"ExtenderWritesNothing":   {service, right{"ClusterRole/assay-extender", "", "nodes", "", "patch"}, false},
+		"ReviewsTokens":           {`{extender: {enabled: true, certificateSecret: c, tokenReview: true}}`, right{"ClusterRole/assay-extender", "authentication.k8s.io", "tokenreviews", "", "create"}, true},
+		"ReviewsNoTokens":         {service, right{"ClusterRole/assay-extender", "authentication.k8s.io", "tokenreviews", "", "create"}, false},
+		"ReviewsClientsOfMetrics": {`{prometheus: {secure: {enabled: true}}}`, right{"ClusterRole/assay-metrics-review", "authorization.k8s.io", "subjectaccessreviews", "", "create"}, true},
+		"GivenCertificateKeeps":   {`{scheduling: {enabled: true}, webhook: {certManager: {enabled: true}}}`, right{"ClusterRole/assay-webhook-scheduling", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "assay-scheduling", "patch"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := test.right
@@ -141,6 +142,21 @@ func TestExtenderNeedsCertificates(t *testing.T) {
 		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// TestPodMonitorNeedsAToken: only a ServiceMonitor can use the token of Prometheus itself.
+func TestPodMonitorNeedsAToken(t *testing.T) {
+	for values, want := range map[string]string{
+		`{prometheus: {enable: true, secure: {enabled: true}}}`:                          "prometheus.secure needs prometheus.secure.tokenSecret",
+		`{prometheus: {enable: true, secure: {enabled: true, tokenSecret: t}}}`:          "",
+		`{prometheus: {enable: true, monitor: ServiceMonitor, secure: {enabled: true}}}`: "",
+		`{prometheus: {secure: {enabled: true}}}`:                                        "",
+	} {
+		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, values)})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", values, err, want)
 		}
 	}
 }

@@ -8,10 +8,10 @@ ask it, with the certificate of those who may.
 - {name: worker, port: http}
 {{- end }}
 {{- if $c.enable }}
-- {name: controller, port: metrics}
+- {name: controller, port: metrics, secure: {{ $.Values.prometheus.secure.enabled }}}
 {{- end }}
 {{- if .Values.webhook.enabled }}
-- {name: webhook, port: metrics}
+- {name: webhook, port: metrics, secure: {{ $.Values.prometheus.secure.enabled }}}
 {{- end }}
 {{- if and .Values.extender.enabled (include "assay.extenderClient" .) }}
 - {name: extender, port: https, client: {{ include "assay.extenderClient" . }}}
@@ -23,6 +23,9 @@ ask it, with the certificate of those who may.
 - port: {{ .part.port }}
   path: /metrics
   interval: {{ .root.Values.prometheus.scrapeInterval }}
+  {{- if .part.secure }}
+  {{- include "assay.secureEndpoint" .root | nindent 2 }}
+  {{- end }}
   {{- with .part.client }}
   scheme: https
   tlsConfig:
