@@ -7,6 +7,7 @@ package lint
 
 import (
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 
@@ -135,12 +136,26 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 	l.everyNode(path, r)
 	l.noOutput(path, r)
 	l.taints(path, r)
+	l.templateData(path.Child("labelsTemplate"), r.LabelsTemplate)
+	l.templateData(path.Child("varsTemplate"), r.VarsTemplate)
 	for _, m := range []struct {
 		field  string
 		values map[string]string
 	}{{"labels", r.Labels}, {"extendedResources", r.ExtendedResources}} {
 		for _, key := range sortedKeys(m.values) {
 			l.reference(path.Child(m.field).Key(key), m.values[key])
+		}
+	}
+}
+
+// wholeName finds what looks up a feature under its whole name, such as index . "kernel.version".
+var wholeName = regexp.MustCompile(`\bindex\s+[.$]\s+"([a-z]+\.[a-z]+)"`)
+
+// templateData warns of a look-up of a feature in one step: the data of a template has a domain, and the feature below it.
+func (l *linter) templateData(path *field.Path, source string) {
+	for _, m := range wholeName.FindAllStringSubmatch(source, -1) {
+		if Known(m[1]) {
+			l.warn(path, rules.RankDefect, `the data of a template has no key %q: write .%s, a list of what matched, as in {{range .%s}}{{.Name}}={{.Value}}{{end}}`, m[1], m[1], m[1])
 		}
 	}
 }

@@ -128,7 +128,7 @@ func TestFeaturesAreListedOnce(t *testing.T) {
 	}
 }
 
-// Whatever the worker publishes of a whole machine is in the catalogue: a rule that asks for it draws no warning.
+// Whatever the worker publishes of a whole machine is in the catalog, names and values: a rule that asks for it draws no warning.
 func TestWhatMachinesPublishIsKnown(t *testing.T) {
 	files, err := filepath.Glob("../../test/hosts/*/nodefeature.yaml")
 	if err != nil || len(files) == 0 {
@@ -143,27 +143,30 @@ func TestWhatMachinesPublishIsKnown(t *testing.T) {
 		if err := yaml.Unmarshal(data, object); err != nil {
 			t.Fatal(err)
 		}
-		elements := map[string]map[string]bool{}
-		add := func(feature, element string) {
+		elements := map[string]map[string]*nfdv1alpha1.MatchExpression{}
+		add := func(feature, element string, e *nfdv1alpha1.MatchExpression) {
 			if elements[feature] == nil {
-				elements[feature] = map[string]bool{}
+				elements[feature] = map[string]*nfdv1alpha1.MatchExpression{}
 			}
-			elements[feature][element] = true
+			elements[feature][element] = e
+		}
+		in := func(value string) *nfdv1alpha1.MatchExpression {
+			return &nfdv1alpha1.MatchExpression{Op: nfdv1alpha1.MatchIn, Value: []string{value}}
 		}
 		for feature, set := range object.Spec.Features.Flags {
 			for e := range set.Elements {
-				add(feature, e)
+				add(feature, e, &nfdv1alpha1.MatchExpression{Op: nfdv1alpha1.MatchExists})
 			}
 		}
 		for feature, set := range object.Spec.Features.Attributes {
-			for e := range set.Elements {
-				add(feature, e)
+			for e, value := range set.Elements {
+				add(feature, e, in(value))
 			}
 		}
 		for feature, set := range object.Spec.Features.Instances {
 			for _, instance := range set.Elements {
-				for e := range instance.Attributes {
-					add(feature, e)
+				for e, value := range instance.Attributes {
+					add(feature, e, in(value))
 				}
 			}
 		}
@@ -171,15 +174,40 @@ func TestWhatMachinesPublishIsKnown(t *testing.T) {
 			t.Errorf("%s publishes nothing", file)
 		}
 		for feature, names := range elements {
-			exprs := nfdv1alpha1.MatchExpressionSet{}
-			for e := range names {
-				exprs[e] = &nfdv1alpha1.MatchExpression{Op: nfdv1alpha1.MatchExists}
-			}
+			exprs := nfdv1alpha1.MatchExpressionSet(names)
 			spec := &nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{Name: "a", Labels: map[string]string{"a": "b"},
 				MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: feature, MatchExpressions: &exprs}}}}}
 			for _, w := range lint.Spec(spec, lint.Options{}) {
 				t.Errorf("%s: %s", file, w)
 			}
+		}
+	}
+}
+
+// What rules of real clusters ask for in vain.
+func TestWhatSourcesNeverPublish(t *testing.T) {
+	for name, tc := range map[string]struct{ term, want string }{
+		"NetworkAttribute": {`{feature: network.device, matchExpressions: {vendor: {op: In, value: ["8086"]}}}`, "network.device has no vendor; it has mtu, name"},
+		"StorageAttribute": {`{feature: storage.block, matchExpressions: {size: {op: Gt, value: ["1"]}}}`, "storage.block has no size; it has"},
+		"USBAttribute":     {`{feature: usb.device, matchExpressions: {product: {op: Exists}}}`, "usb.device has no product; it has"},
+		"PCIAttribute":     {`{feature: pci.device, matchExpressions: {vendorID: {op: Exists}}}`, "pci.device has no vendorID; "},
+		"LabelAsFeature":   {`{feature: network-sriov.capable, matchExpressions: {x: {op: Exists}}}`, "network-sriov.capable is the name of a label; the features of network are network.device"},
+		"VendorOfCPUID":    {`{feature: cpu.model, matchExpressions: {vendor_id: {op: In, value: [GenuineIntel]}}}`, `matchExpressions[vendor_id].value[0]: vendor_id is never "GenuineIntel": write Intel`},
+		"RotationalFalse":  {`{feature: storage.block, matchExpressions: {rotational: {op: In, value: ["false"]}}}`, `rotational is never "false": it is 0 or 1`},
+		"NUMATrue":         {`{feature: memory.numa, matchExpressions: {is_numa: {op: In, value: ["True"]}}}`, `is_numa is never "True": it is false or true`},
+		"NUMAExists":       {`{feature: memory.numa, matchExpressions: {is_numa: {op: Exists}}}`, "is_numa is false where it is not true, and exists on either; write op: IsTrue"},
+		"USBProduct":       {`{feature: usb.device, matchExpressions: {class: {op: In, value: ["6238"]}}}`, `"6238" looks like a product; did you mean device?`},
+	} {
+		if got := lintText(t, `{rules: [{name: a, labels: {a: "b"}, matchFeatures: [`+tc.term+`]}]}`, lint.Options{}); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+	for name, tc := range map[string]struct{ outputs, want string }{
+		"ReferenceToInstances": {`labels: {a: "@pci.device.vendor"}`, "pci.device is a list of instances, and @ refers to attributes; write {@pci.device[0].vendor}"},
+		"WholeNameInATemplate": {`labelsTemplate: 'a={{index (index . "kernel.version") "full"}}'`, `the data of a template has no key "kernel.version": write .kernel.version`},
+	} {
+		if got := lintText(t, `{rules: [{name: a, `+tc.outputs+`, `+kernel+`}]}`, lint.Options{}); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
 	}
 }

@@ -39,6 +39,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 				l.element(p, name, f, key)
 			}
 			l.expression(p, name, key, e)
+			l.values(p, name, key, e)
 			l.id(p, name, key, exprs)
 		}
 	}
@@ -61,6 +62,11 @@ func (l *linter) feature(path *field.Path, name string) {
 		l.warn(path, rules.RankSuspicious, "labels of Nodes are no features: use spec.nodeSelector")
 	case ownDomains[domain]:
 		l.warn(path, rules.RankSuspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
+	default:
+		// network-sriov.capable is a label that the source network gives, not a feature.
+		if source, _, dashed := strings.Cut(domain, "-"); dashed && ownDomains[source] {
+			l.warn(path, rules.RankSuspicious, "%s is the name of a label; the features of %s are %s", name, source, strings.Join(featuresOf(source), ", "))
+		}
 	}
 }
 
@@ -129,6 +135,8 @@ func (l *linter) reference(path *field.Path, value string) {
 	if f, ok := catalog[strings.ToLower(name)]; ok {
 		if strings.ToLower(name) != name {
 			l.warn(path, rules.RankSuspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
+		} else if !f.attributes && f.instances {
+			l.warn(path, rules.RankDefect, "%s is a list of instances, and @ refers to attributes; write {@%s[0].%s}, or a labelsTemplate", name, name, element)
 		} else if f.attributes {
 			l.element(path, name, knownFeature{elements: append(slices.Clone(f.elements), f.valued...), prefixes: f.prefixes, open: f.open || f.flags}, element)
 		}
@@ -164,6 +172,8 @@ func (l *linter) id(path *field.Path, name, key string, all nfdv1alpha1.MatchExp
 			l.warn(p, rules.RankSuspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
 		case len(bare) != width && name == "pci.device" && key == "class" && len(bare) == 6:
 			l.warn(p, rules.RankSuspicious, "a class has %d digits here, without the programming interface: %q", width, bare[:4])
+		case name == "usb.device" && key == "class" && len(strings.TrimLeft(bare, "0")) > width:
+			l.warn(p, rules.RankSuspicious, "a class of USB devices has %d digits, and %q looks like a product; did you mean device?", width, v)
 		case len(bare) != width:
 			l.warn(p, rules.RankSuspicious, "an id has %d digits: did you mean %q?", width, pad(bare, width))
 		case lower != v:

@@ -1,0 +1,69 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+)
+
+var (
+	boolean = []string{"false", "true"}
+	digit   = []string{"0", "1"} // as the kernel writes a flag in sysfs
+)
+
+// closed are elements with few values, by feature and element.
+var closed = map[string]map[string][]string{
+	"cpu.cstate":                  {"enabled": boolean},
+	"cpu.pstate":                  {"turbo": boolean},
+	"cpu.security":                {"se.enabled": boolean, "sev.enabled": boolean, "sev.es.enabled": boolean, "sev.snp.enabled": boolean, "sgx.enabled": boolean, "tdx.enabled": boolean, "tdx.protected": boolean},
+	"cpu.topology":                {"hardware_multithreading": boolean},
+	"kernel.iommu":                {"enabled": boolean},
+	"kernel.kvm":                  {"enabled": boolean},
+	"kernel.secureboot":           {"enabled": boolean},
+	"kernel.selinux":              {"enabled": boolean},
+	"memory.hugepages":            {"enabled": boolean},
+	"memory.numa":                 {"is_numa": boolean},
+	"memory.swap":                 {"enabled": boolean},
+	"memory.transparenthugepages": {"enabled": boolean},
+	"storage.block":               {"dax": digit, "rotational": digit},
+	"storage.device":              {"dax": digit, "rotational": digit},
+	"system.tpm":                  {"present": boolean},
+}
+
+// everywhere are elements that nodes have as true or as false.
+var everywhere = map[string]string{
+	"memory.numa": "is_numa", "memory.swap": "enabled", "kernel.selinux": "enabled", "kernel.secureboot": "enabled",
+	"kernel.iommu": "enabled", "system.tpm": "present",
+}
+
+// vendors of processors by what CPUID reports; cpu.model has the name that NFD gives them.
+var cpuVendors = map[string]string{
+	"genuineintel": "Intel", "authenticamd": "AMD", "hygongenuine": "Hygon", "centaurhauls": "VIA", "intel": "Intel", "amd": "AMD",
+	"hygon": "Hygon", "arm": "ARM",
+}
+
+// values warns of values that an element never has, and of asking whether an element exists that always does.
+func (l *linter) values(path *field.Path, name, key string, e *nfdv1alpha1.MatchExpression) {
+	if everywhere[name] == key && e.Op == nfdv1alpha1.MatchExists {
+		l.warn(path, rules.RankSuspicious, "%s is false where it is not true, and exists on either; write op: IsTrue", key)
+		return
+	}
+	if e.Op != nfdv1alpha1.MatchIn && e.Op != nfdv1alpha1.MatchNotIn {
+		return
+	}
+	known := closed[name][key]
+	for i, v := range e.Value {
+		at := path.Child("value").Index(i)
+		right := cpuVendors[strings.ToLower(v)]
+		switch {
+		case known != nil && !slices.Contains(known, v):
+			l.warn(at, rules.RankSuspicious, "%s is never %q: it is %s", key, v, strings.Join(known, " or "))
+		case name == "cpu.model" && key == "vendor_id" && right != "" && right != v:
+			l.warn(at, rules.RankSuspicious, "vendor_id is never %q: write %s", v, right)
+		}
+	}
+}
