@@ -78,6 +78,10 @@ func (m *merger) fill(dst, src *yaml.Node, path string, policies map[string]poli
 		at, have := lookup(dst, key.Value)
 		switch {
 		case how == dropped && key.Value != "rules":
+			if key.Value == "name" && at >= 0 { // the rules are one because their names are the same
+				fillComments(dst.Content[at], key)
+				fillComments(have, value)
+			}
 			continue
 		case hasRival(dst, policies, key.Value):
 			continue
@@ -197,16 +201,6 @@ func insertionPoint(mapping *yaml.Node) int {
 		return at
 	}
 	return len(mapping.Content)
-}
-
-// fillComments gives dst the comments of src that it has not.
-func fillComments(dst, src *yaml.Node) {
-	if dst.HeadComment == "" {
-		dst.HeadComment = src.HeadComment
-	}
-	if dst.LineComment == "" {
-		dst.LineComment = src.LineComment
-	}
 }
 
 // dropNulls removes the fields that are null, which the API server would remove.

@@ -53,6 +53,12 @@ func AssembleYAML(layers []*YAML, load LoadYAML, opt YAMLOptions) (*AssembledYAM
 	if err != nil {
 		return nil, err
 	}
+	for _, doc := range order[1:] {
+		if base := g.docs[doc].doc; !base.absent && base != opt.Into {
+			fillDocumentComments(out.Root, base.Root)
+		}
+	}
+	unflow(out.Root, out.Root)
 	return out, g.checkDigests(order, f.digests(g))
 }
 

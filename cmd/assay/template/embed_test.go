@@ -1,11 +1,14 @@
 package template
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
@@ -71,5 +74,60 @@ spec:
 	}
 	if diff := cmp.Diff(map[string]string{"example.com/owner": "platform"}, outcome.Annotations()); diff != "" {
 		t.Errorf("annotations: -want +got\n%s", diff)
+	}
+}
+
+// A base whose comments meet a map in braces is written as other parsers read it, with the comments of both sides.
+func TestEmbeddedCommentsSurviveInYAMLThatOthersRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"base.yaml": `kind: NodeFeatureRuleTemplate
+spec:
+  # c1
+  rules:
+  # c2
+  - name: one # c3
+    labels: {a: "1"} # c4
+    # c5
+  - name: two
+    labels:
+      b: "2" # c6
+# c7
+`,
+		"main.yaml": `# c8
+kind: NodeFeatureRule
+spec:
+  basedOn: [{file: base.yaml}]
+  rules:
+  - {name: one, annotations: {x: "y"}} # c9
+  - name: three
+    labels: {
+      # c10
+      c: "3", # c11
+      d: "4" } # c12
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	embedded, err := run(t, Deps{}, "", "copy", "--embed-all", filepath.Join(dir, "main.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 12; i++ {
+		if n := len(regexp.MustCompile(fmt.Sprintf(`# c%d\b`, i)).FindAllString(embedded, -1)); n != 1 {
+			t.Errorf("comment c%d is there %d times", i, n)
+		}
+	}
+	var got, want any
+	if err := yaml.UnmarshalStrict([]byte(embedded), &got); err != nil { // another parser than the one that wrote it
+		t.Fatalf("%v in\n%s", err, embedded)
+	}
+	if err := yaml.Unmarshal([]byte(`{kind: NodeFeatureRule, spec: {rules: [{name: one, annotations: {x: "y"}, labels: {a: "1"}},
+		{name: two, labels: {b: "2"}}, {name: three, labels: {c: "3", d: "4"}}]}}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s\n%s", diff, embedded)
 	}
 }

@@ -1,0 +1,56 @@
+package compose
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// unflow writes maps and lists in braces and brackets as blocks where there are comments inside: the encoder writes them in a
+// form that YAML parsers reject. It reports whether there is a comment in n or below it. The comment behind a closing brace
+// goes above: to owner, the key of n, or to n itself.
+func unflow(n, owner *yaml.Node) bool {
+	inside := false
+	for i, c := range n.Content {
+		above := c
+		if n.Kind == yaml.MappingNode && i%2 == 1 {
+			above = n.Content[i-1]
+		}
+		inside = unflow(c, above) || inside
+	}
+	if inside && n.Style&yaml.FlowStyle != 0 {
+		n.Style &^= yaml.FlowStyle
+		owner.HeadComment, n.LineComment = joinComments(owner.HeadComment, n.LineComment), ""
+	}
+	return inside || n.HeadComment != "" || n.LineComment != "" || n.FootComment != ""
+}
+
+func joinComments(list ...string) string {
+	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), "\n")
+}
+
+// fillDocumentComments gives the document dst the comments that src has around its fields and dst has not.
+func fillDocumentComments(dst, src *yaml.Node) {
+	if dst.Kind != src.Kind {
+		return
+	}
+	fillComments(dst, src)
+	if dst.Kind == yaml.DocumentNode {
+		fillDocumentComments(dst.Content[0], src.Content[0])
+		return
+	}
+	for i := 0; dst.Kind == yaml.MappingNode && i < len(dst.Content); i += 2 {
+		if at, _ := lookup(src, dst.Content[i].Value); at >= 0 {
+			fillComments(dst.Content[i], src.Content[at])
+		}
+	}
+}
+
+// fillComments gives dst the comments of src that it has not.
+func fillComments(dst, src *yaml.Node) {
+	dst.HeadComment = cmp.Or(dst.HeadComment, src.HeadComment)
+	dst.LineComment = cmp.Or(dst.LineComment, src.LineComment)
+	dst.FootComment = cmp.Or(dst.FootComment, src.FootComment)
+}
