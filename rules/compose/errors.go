@@ -15,6 +15,9 @@ func (e *MissingError) Error() string {
 	if e.From == "" {
 		return "the default template " + e.Base + " does not exist"
 	}
+	if e.Base == "" {
+		return "a base has no name: only assay template reads files and URLs; assay template copy --embed-all FILE puts them in"
+	}
 	return "missing base " + e.Base
 }
 

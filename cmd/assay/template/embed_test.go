@@ -1,6 +1,7 @@
 package template
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
@@ -129,5 +131,24 @@ spec:
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s\n%s", diff, embedded)
+	}
+}
+
+func TestCopyFromTheClusterIsACompleteObject(t *testing.T) {
+	deps := Deps{Template: func(_ context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error) {
+		t := &assayv1alpha1.NodeFeatureRuleTemplate{}
+		t.Name, t.Spec.Rules = name, []nfdv1alpha1.Rule{{Name: "r", Labels: map[string]string{"a": "1"}}}
+		return t, nil
+	}}
+	got, err := run(t, deps, "", "copy", "cluster:site")
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &assayv1alpha1.NodeFeatureRuleTemplate{}
+	if err := yaml.UnmarshalStrict([]byte(got), object); err != nil {
+		t.Fatalf("%v in\n%s", err, got)
+	}
+	if object.APIVersion != assayv1alpha1.GroupVersion.String() || object.Kind != "NodeFeatureRuleTemplate" || object.Name != "site" || len(object.Spec.Rules) != 1 {
+		t.Errorf("not the whole object:\n%s", got)
 	}
 }

@@ -2,6 +2,7 @@ package template
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/convert"
 )
@@ -155,7 +157,11 @@ func (l *loader) readTemplate(name string) ([]byte, error) {
 	if t == nil {
 		return nil, fmt.Errorf("cluster:%s: %w", name, fs.ErrNotExist)
 	}
-	return sigsyaml.JSONToYAML(compose.Canonical(&t.Spec))
+	object := map[string]any{
+		"apiVersion": assayv1alpha1.GroupVersion.String(), "kind": "NodeFeatureRuleTemplate",
+		"metadata": map[string]any{"name": t.Name}, "spec": json.RawMessage(compose.Canonical(&t.Spec)),
+	}
+	return sigsyaml.Marshal(object)
 }
 
 // fetch downloads a document. Certificates are verified by the client.
