@@ -137,6 +137,8 @@ func longExpression(e *yaml.Node, n *notes) *yaml.Node {
 		n.add(e, "wrote the value %s as In", e.Value)
 		surprise(e, n)
 		long = in(quoted(scalarText(e)))
+	case e.Kind == yaml.SequenceNode && slices.ContainsFunc(e.Content, func(v *yaml.Node) bool { return v.Kind != yaml.ScalarNode }):
+		return e // not a list of values
 	case e.Kind == yaml.SequenceNode:
 		n.add(e, "wrote the list of values as In")
 		long = in(texts(e, n)...)

@@ -49,6 +49,18 @@ func TestProblems(t *testing.T) {
 			head + "    matchFeatures:\n    - feature: cpu.cpuid\n      matchExpressions:\n        AVX:\n",
 			[]string{`10:13: spec.rules[0].matchFeatures[0].matchExpressions[AVX]: an expression without anything in it matches whatever the value is; write {op: Exists}; assay lint --fix writes it out`},
 		},
+		"BaseInAFileNamesTheFile": {
+			"kind: NodeFeatureRule\nspec: {basedOn: [{file: x.yaml}]}\n",
+			[]string{`2:19: spec.basedOn[0].file: only assay template reads the base x.yaml, and the rules are checked without it: check the output of assay template copy --embed-all FILE`},
+		},
+		"ListOfMapsCannotBeFixed": {
+			head + "    matchFeatures:\n    - feature: cpu.cpuid\n      matchExpressions: [{AVX: {op: Exists}}]\n",
+			[]string{`9:25: spec.rules[0].matchFeatures[0].matchExpressions: want a map, found a list`},
+		},
+		"ListOfListsCannotBeFixed": {
+			head + "    matchFeatures:\n    - feature: cpu.cpuid\n      matchExpressions: {AVX: [[a]]}\n",
+			[]string{`9:31: spec.rules[0].matchFeatures[0].matchExpressions[AVX]: want a map of fields, found a list`},
+		},
 		"DuplicateKeyNamesBothLines": {
 			"a: 1\nb: 2\na: 3\n",
 			[]string{`3:1: the key "a" is already on line 1; one of the two would be lost`},

@@ -191,7 +191,7 @@ func (w *walker) list(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 func (w *walker) mapping(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		hint := ""
-		if t == setType {
+		if t == setType && n.Kind == yaml.SequenceNode && plain(n) {
 			hint = fixable
 		}
 		return w.wrong(n, "type", path, "want a map, found %s%s", article(n), hint)
@@ -220,7 +220,7 @@ func (w *walker) object(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	}
 	if n.Kind != yaml.MappingNode {
 		hint := ""
-		if t == expressionType {
+		if t == expressionType && plain(n) {
 			hint = fixable
 		}
 		return w.wrong(n, "type", path, "want a map of fields, found %s%s", article(n), hint)
@@ -243,18 +243,35 @@ func (w *walker) object(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	return &out
 }
 
+// plain reports whether a value is a scalar or a list of scalars, which a longer form can be made of.
+func plain(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode ||
+		n.Kind == yaml.SequenceNode && !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Kind != yaml.ScalarNode })
+}
+
+// valueOf returns the value that belongs to a key of a mapping.
+func valueOf(mapping, key *yaml.Node) *yaml.Node {
+	return mapping.Content[slices.Index(mapping.Content, key)+1]
+}
+
 // unknown reports a field that a type does not have: the API server would drop it, and a matcher that is dropped matches more.
 func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string, path string) {
 	hint := didYouMean(key.Value, names)
 	switch {
 	case t == baseType && (key.Value == "file" || key.Value == "url"):
-		return // files only, see assay template
+		at := valueOf(parent, key)
+		w.problem(key, Warning, "base", path, "only assay template reads the base %s, and the rules are checked without it: "+
+			"check the output of assay template copy --embed-all FILE", at.Value)
+		return
 	case t == termType && strings.Contains(key.Value, "."):
 		hint = "; the short form of a term is for the worker's configuration, here it is feature: and matchExpressions:" + fixable
 	case t == expressionType && key.Value == "values":
 		hint = "; did you mean value?" + fixable[:len(fixable)-len(" writes it out")] + " renames it"
 	case t == ruleType && key.Value == "matchOn":
-		hint = "; matchOn is for the worker's configuration" + fixable
+		hint = "; matchOn is for the worker's configuration"
+		if list := valueOf(parent, key); list.Kind == yaml.SequenceNode && !plain(list) {
+			hint += fixable
+		}
 	case t == ruleType && (key.Value == "value" || key.Value == "feature"):
 		hint = "; it belongs into an entry of matchFeatures"
 	}
