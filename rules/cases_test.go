@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,6 +30,7 @@ type settings struct {
 	NodeScope    string            `json:"nodeScope,omitempty"`
 	Mask         string            `json:"mask,omitempty"`
 	IgnoreFail   bool              `json:"ignoreFail,omitempty"`
+	Sources      string            `json:"featureSources,omitempty"`
 	Node         string            `json:"node,omitempty"`
 	NodeLabels   map[string]string `json:"nodeLabels,omitempty"`
 }
@@ -110,6 +112,9 @@ func (c *testCase) run(t *testing.T) (*suite.Expectation, string) {
 		IgnoreFail: c.settings.IgnoreFail, Mask: rules.Masking{Mode: rules.MaskMode(c.settings.Mask)},
 	}
 	opt.Keys.Strict = opt.Strict
+	if c.settings.Sources != "" {
+		opt.FeatureSources = regexp.MustCompile(c.settings.Sources)
+	}
 	var report strings.Builder
 	var sets []*rules.RuleSet
 	for i := range c.objects {

@@ -131,6 +131,8 @@ func (c *compiler) selection(path *field.Path, set *RuleSet, spec *nfdv1alpha1.N
 			return
 		}
 		set.sources = &publishers{pattern: re}
+	} else if c.opt.FeatureSources != nil && !c.opt.BuiltIn {
+		set.sources = &publishers{pattern: c.opt.FeatureSources}
 	}
 }
 

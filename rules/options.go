@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"regexp"
 	"strings"
 
 	"fmt"
@@ -25,6 +26,9 @@ type Options struct {
 	DefaultScope string
 	// DefaultNodeScope is the scope of nodes that do not carry the label assay.dev/scope.
 	DefaultNodeScope string
+	// FeatureSources chooses, by namespace/name, the NodeFeatures whose features are seen by rules of objects without
+	// featureSources; built-in ones are exempt. Nil: all.
+	FeatureSources *regexp.Regexp
 	// IgnoreFail makes the action fail do nothing but report.
 	IgnoreFail bool
 	// Mask says which values may not leave the facts, strict or not; see Masking.

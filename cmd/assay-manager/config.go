@@ -56,6 +56,8 @@ type settings struct {
 	// DefaultScope is that of rules that set neither scope nor nodeSelector, DefaultNodeScope that of nodes without a scope.
 	DefaultScope     string
 	DefaultNodeScope string
+	// FeatureSources chooses, by namespace/name, the NodeFeatures that rules of objects without featureSources see.
+	FeatureSources pattern
 	// DefaultTemplate is a NodeFeatureRuleTemplate that every rule is based on.
 	DefaultTemplate string
 	// BuiltInRules is a directory of rules that are always in force.
@@ -164,11 +166,12 @@ func (f *ruleFlags) load() (*settings, []string, error) {
 
 // equal reports whether two configurations say the same.
 func (s *settings) equal(other *settings) bool {
-	if s.LabelWhiteList.text() != other.LabelWhiteList.text() {
+	if s.LabelWhiteList.text() != other.LabelWhiteList.text() || s.FeatureSources.text() != other.FeatureSources.text() {
 		return false
 	}
 	a, b := *s, *other
 	a.LabelWhiteList, b.LabelWhiteList = pattern{}, pattern{}
+	a.FeatureSources, b.FeatureSources = pattern{}, pattern{}
 	return equality.Semantic.DeepEqual(a, b)
 }
 

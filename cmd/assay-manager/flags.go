@@ -60,6 +60,8 @@ func (f *ruleFlags) register(flags *pflag.FlagSet) {
 		toText(func(s *settings) *string { return &s.DefaultScope }))
 	f.setting(flags, "default-node-scope", "scope of nodes without the label assay.dev/scope",
 		toText(func(s *settings) *string { return &s.DefaultNodeScope }))
+	f.setting(flags, "feature-sources", "regular expression on namespace/name of the NodeFeatures that rules of objects without featureSources see",
+		func(s *settings, text string) error { return s.FeatureSources.set(text) })
 	f.setting(flags, "default-template", "NodeFeatureRuleTemplate that every rule is based on",
 		toText(func(s *settings) *string { return &s.DefaultTemplate }))
 	f.setting(flags, "built-in-rules", "directory of rules that are always in force",
@@ -105,7 +107,8 @@ func (f *ruleFlags) ruleOptions(s *settings) rules.Options {
 			DisableAutoPrefix: s.FeatureGates[gateBare], Protected: s.ProtectedKeys, Strict: f.strict,
 		},
 		DefaultScope: s.DefaultScope, DefaultNodeScope: s.DefaultNodeScope, IgnoreFail: !s.AllowFail,
-		Mask: rules.Masking{Mode: rules.MaskMode(s.MaskSecrets), Elements: s.MaskedElements},
+		FeatureSources: s.FeatureSources.Regexp,
+		Mask:           rules.Masking{Mode: rules.MaskMode(s.MaskSecrets), Elements: s.MaskedElements},
 	}
 }
 
