@@ -25,7 +25,10 @@ func TestClusterStories(t *testing.T) {
 	namespace := testkit.Namespace(t, client)
 	for name, vendor := range map[string]string{"n1": "Intel", "n2": "AMD", "n3": "Intel"} {
 		node := testkit.Node(t, client, name)
-		labels := ctrlclient.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"site.example.com/rack": "7"}}}`))
+		// An API server names no managers of an object that was created without any field, as this Node was and a kubelet's is not,
+		// before the first apply.
+		labels := ctrlclient.RawPatch(types.ApplyPatchType,
+			[]byte(`{"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"site.example.com/rack": "7"}}}`))
 		if err := client.Patch(t.Context(), node, labels, ctrlclient.FieldOwner("rack-labeler")); err != nil {
 			t.Fatal(err)
 		}
