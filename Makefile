@@ -30,6 +30,11 @@ help: ## Show this help
 build: ## Build the programs into bin/
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
+.PHONY: install
+install: ## Install the command line into $(go env GOPATH)/bin, as assay and kubectl-assay
+	go build -ldflags '$(LDFLAGS)' -o "$$(go env GOPATH)/bin/" ./cmd/assay
+	ln -sf assay "$$(go env GOPATH)/bin/kubectl-assay"
+
 .PHONY: test
 test: test-unit test-race test-integration test-chart test-node ## Run all tests: unit tests first, then those that need a control plane
 

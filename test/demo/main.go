@@ -8,7 +8,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -26,7 +28,7 @@ const namespace = "assay-system"
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running at the end")
 	down := flag.Bool("down", false, "stop what an earlier demo left running, and nothing else")
-	bin := flag.String("bin", "bin", "`directory` of assay-worker and assay-manager")
+	bin := flag.String("bin", "bin", "`directory` of assay-worker, assay-manager and assay")
 	flag.Parse()
 	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -49,7 +51,7 @@ func run(ctx context.Context, bin string, keep, down bool) error {
 	if bin, err = programs(bin); err != nil {
 		return err
 	}
-	opts := cluster.Options{Scheduler: true, FakeNodes: true, Progress: os.Stdout}
+	opts := cluster.Options{Core: true, FakeNodes: true, Progress: os.Stdout}
 	if keep {
 		opts.RunDir, opts.Detach = dir, true
 	}
@@ -92,7 +94,7 @@ func programs(bin string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{worker, manager} {
+	for _, name := range []string{worker, manager, cli} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return "", fmt.Errorf("%w; build the programs first: make build", err)
 		}
@@ -104,6 +106,8 @@ func programs(bin string) (string, error) {
 const (
 	worker  = "assay-worker"
 	manager = "assay-manager"
+	cli     = "assay"
+	webhook = "webhook"
 )
 
 // demo is the story and what it needs.
@@ -116,7 +120,7 @@ type demo struct {
 // tell tells the story, chapter by chapter.
 func (d *demo) tell(ctx context.Context) error {
 	for _, chapter := range []func(context.Context) error{
-		d.registerNode, d.discover, d.label, d.applyRules, d.changeRule,
+		d.registerNode, d.discover, d.label, d.applyRules, d.changeRule, d.review, d.rejectRule, d.fixRule,
 	} {
 		if err := chapter(ctx); err != nil {
 			return err
@@ -165,7 +169,7 @@ func (d *demo) label(ctx context.Context) error {
 	say("The controller turns it into labels")
 	err := d.cluster.Run(ctx, cluster.Program{
 		Name: manager, Path: filepath.Join(d.bin, manager),
-		Args:  []string{"controller", "--kubeconfig", d.cluster.Kubeconfig},
+		Args:  []string{"controller", "--kubeconfig", d.cluster.Kubeconfig, "--port=0", "--metrics-port=0"},
 		Ready: d.hasLabel("feature.node.kubernetes.io/kernel-version.major", ""),
 	})
 	if err != nil {
@@ -205,6 +209,98 @@ func (d *demo) changeRule(ctx context.Context) error {
 		return err
 	}
 	return d.showLabels(ctx)
+}
+
+// webhookObjects are what the chart creates and the webhook fills.
+const webhookObjects = `
+apiVersion: v1
+kind: Secret
+metadata: {name: assay-webhook-cert, namespace: assay-system}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: assay}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: assay}
+`
+
+// The rules of the last chapters: the same one with errors, and without.
+const (
+	brokenRule = "test/demo/kernel-broken.yaml"
+	fixedRule  = "test/demo/kernel.yaml"
+)
+
+func (d *demo) review(ctx context.Context) error {
+	say("The webhook reviews rules before they are stored")
+	if _, err := d.cluster.KubectlInput(ctx, webhookObjects, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	address, err := cluster.FreeAddress()
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	return d.cluster.Run(ctx, cluster.Program{
+		Name: webhook, Path: filepath.Join(d.bin, manager),
+		Args: []string{
+			"webhook", "--kubeconfig", d.cluster.Kubeconfig, "--namespace", namespace,
+			"--webhook-url", "https://" + address, "--webhook-port", port, "--port=0", "--metrics-port=0",
+		},
+		Ready: func(ctx context.Context) error {
+			_, err := d.cluster.Kubectl(ctx, "apply", "--dry-run=server", "-f", brokenRule)
+			if err == nil || !strings.Contains(err.Error(), "kernal") {
+				return fmt.Errorf("the API server does not call the webhook yet: %w", err)
+			}
+			return nil
+		},
+	})
+}
+
+func (d *demo) rejectRule(ctx context.Context) error {
+	say("A rule with errors is rejected, with all errors at once")
+	if err := d.printFile(brokenRule); err != nil {
+		return err
+	}
+	args := []string{"apply", "-f", brokenRule}
+	fmt.Println("$ kubectl", shellLine(args))
+	if err := d.run(ctx, d.cluster.Program(kube.Kubectl), args...); err == nil {
+		return fmt.Errorf("%s was accepted", brokenRule)
+	}
+	return ctx.Err()
+}
+
+func (d *demo) fixRule(ctx context.Context) error {
+	say("Fixed, it is accepted, and the label says why it is there")
+	if err := d.show(ctx, "apply", "-f", fixedRule); err != nil {
+		return err
+	}
+	if err := d.await(ctx, "example.com/recent-kernel", "true"); err != nil {
+		return err
+	}
+	fmt.Println("$ assay explain", d.node, "example.com/recent-kernel")
+	return d.run(ctx, filepath.Join(d.bin, cli), "explain", d.node, "example.com/recent-kernel")
+}
+
+// run runs a program as a user would, with its output on the terminal.
+func (d *demo) run(ctx context.Context, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
+	return cmd.Run()
+}
+
+// printFile prints a file below its command.
+func (d *demo) printFile(path string) error {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		fmt.Printf("$ cat %s\n%s", path, data)
+	}
+	return err
 }
 
 // showAllLabels shows the labels of the Node. kubectl lists them in any order.
