@@ -1,105 +1,82 @@
 package main
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
+	"github.com/assay-project/assay/cmd/assay/fix"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
-	"github.com/assay-project/assay/rules/compose"
-	"github.com/assay-project/assay/rules/convert"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 )
 
-// fixFiles rewrites what is safe to rewrite in rules. Files without anything to fix are not touched; of others the comments
-// are kept, and the indentation becomes that of two blanks.
+// fixFiles rewrites what is safe to rewrite in rules. All other bytes of the files stay as they are.
 func fixFiles(cmd *cobra.Command, paths []string) error {
 	for _, path := range paths {
 		if path == "-" {
-			return fmt.Errorf("--fix rewrites files; standard input is none")
+			return errors.New("cannot fix standard input: pass a FILE or a DIRECTORY")
 		}
 		data, err := input.Read(path, nil)
 		if err != nil {
 			continue // reported with the findings
 		}
-		fixed, notes := fixText(path, data)
-		if fixed != nil && lintErrors(path, fixed) > lintErrors(path, data) {
-			continue // the findings show what is wrong with the file as it is
-		}
-		for _, note := range notes {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: fixed: %s\n", path, note)
-		}
+		fixed, notes := fix.Text(path, data, problemsOf(path))
 		if fixed == nil {
 			continue
 		}
 		if err := replaceFile(path, fixed); err != nil {
 			return err
 		}
+		for _, note := range notes {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: fixed: %s\n", path, note)
+		}
 	}
 	return nil
 }
 
-// lintErrors counts the errors in a file. A fix that adds one is not made.
-func lintErrors(name string, data []byte) int {
-	file := manifest.Parse(name, data)
-	return report.Errors(newChecker(review.Known{}, file).file(file))
+// problemsOf returns a function that lints a text as the file of that name.
+func problemsOf(name string) func([]byte) []manifest.Problem {
+	return func(text []byte) []manifest.Problem {
+		file := manifest.Parse(name, text)
+		var out []manifest.Problem
+		for _, f := range newChecker(review.Known{}, file).file(file) {
+			out = append(out, f.Problem)
+		}
+		return out
+	}
 }
 
-// fixText returns the text with what is safe rewritten, nil if nothing is.
-func fixText(name string, data []byte) ([]byte, []convert.Note) {
-	roots, err := compose.ParseTrees(name, data)
-	if err != nil {
-		return nil, nil // reported with the findings
+// dropAnnouncements takes the announcement of a fix out of the findings that --fix would leave: a review of one object cannot
+// tell whether the text around it can be rewritten.
+func dropAnnouncements(files []*manifest.File, list []report.Finding) {
+	left := map[string]func() func(manifest.Problem) bool{}
+	for _, f := range files {
+		left[f.Name] = sync.OnceValue(func() func(manifest.Problem) bool {
+			problems := problemsOf(f.Name)
+			fixed, _ := fix.Text(f.Name, f.Text(), problems)
+			if fixed == nil {
+				return func(manifest.Problem) bool { return true }
+			}
+			rest := problems(fixed)
+			return func(p manifest.Problem) bool {
+				return slices.ContainsFunc(rest, func(r manifest.Problem) bool { return fix.Same(p, r) })
+			}
+		})
 	}
-	var notes []convert.Note
-	for _, root := range roots {
-		list := rulesIn(root.Content[0])
-		if list == nil {
-			continue
-		}
-		if changed, err := convert.MatchOn(list); err == nil {
-			notes = append(notes, changed...)
-		}
-		notes = append(notes, convert.LongForm(list)...)
-		notes = append(notes, convert.LowerHex(list)...)
-	}
-	if len(notes) == 0 {
-		return nil, nil
-	}
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	for _, root := range roots {
-		if err := e.Encode(root); err != nil {
-			return nil, nil
+	for i := range list {
+		at := strings.Index(list[i].Message, manifest.Announcement)
+		if check := left[list[i].File]; at >= 0 && check != nil && check()(list[i].Problem) {
+			list[i].Message = list[i].Message[:at]
 		}
 	}
-	if err := e.Close(); err != nil {
-		return nil, nil
-	}
-	return b.Bytes(), notes
-}
-
-// rulesIn returns the rules of an object, nil if it has none.
-func rulesIn(top *yaml.Node) *yaml.Node {
-	if top.Kind == yaml.SequenceNode {
-		return nil // the worker's own rules, which may have short forms
-	}
-	switch value := manifest.Field(top, "kind"); {
-	case value == nil:
-		return nil
-	case value.Value == "NodeFeatureGroup":
-		return manifest.Field(manifest.Field(top, "spec"), "featureGroupRules")
-	case value.Value == "NodeFeatureRule" || value.Value == "NodeFeatureRuleTemplate":
-		return manifest.Field(manifest.Field(top, "spec"), "rules")
-	}
-	return nil
 }
 
 // replaceFile puts new content in the place of a file, all of it or nothing.

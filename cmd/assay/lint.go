@@ -101,6 +101,7 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	found := make([][]report.Finding, len(files))
 	input.Each(len(files), func(i int) { found[i] = checker.file(files[i]) })
 	list := slices.Concat(found...)
+	dropAnnouncements(files, list)
 	if f.quiet {
 		list = slices.DeleteFunc(list, func(f report.Finding) bool { return f.Severity != manifest.Error })
 	}

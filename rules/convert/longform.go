@@ -95,7 +95,7 @@ func keyedTerm(term *yaml.Node) []*yaml.Node {
 func longSet(expressions *yaml.Node, n *notes) *yaml.Node {
 	switch expressions.Kind {
 	case yaml.SequenceNode:
-		if slices.ContainsFunc(expressions.Content, func(e *yaml.Node) bool { return e.Kind != yaml.ScalarNode }) {
+		if slices.ContainsFunc(expressions.Content, notScalar) {
 			return expressions
 		}
 		n.add(expressions, "wrote the list of names as expressions")
@@ -113,6 +113,8 @@ func longSet(expressions *yaml.Node, n *notes) *yaml.Node {
 	}
 	return expressions
 }
+
+func notScalar(n *yaml.Node) bool { return n.Kind != yaml.ScalarNode }
 
 // exists returns the expression that something is there, or equals a value.
 func exists(equals bool, value string) *yaml.Node {
@@ -139,6 +141,8 @@ func longExpression(e *yaml.Node, n *notes) *yaml.Node {
 		long = in(quoted(scalarText(e)))
 	case e.Kind == yaml.SequenceNode && slices.ContainsFunc(e.Content, func(v *yaml.Node) bool { return v.Kind != yaml.ScalarNode }):
 		return e // not a list of values
+	case e.Kind == yaml.SequenceNode && slices.ContainsFunc(e.Content, notScalar):
+		return e
 	case e.Kind == yaml.SequenceNode:
 		n.add(e, "wrote the list of values as In")
 		long = in(texts(e, n)...)
@@ -178,7 +182,7 @@ func texts(list *yaml.Node, n *notes) []*yaml.Node {
 	out := make([]*yaml.Node, len(list.Content))
 	for i, v := range list.Content {
 		out[i] = v
-		if v.Kind == yaml.ScalarNode && !isText(v) {
+		if v.Kind == yaml.ScalarNode && !isText(v) && !isNull(v) {
 			n.add(v, "put %s in quotes", v.Value)
 			surprise(v, n)
 			out[i] = commented(quoted(scalarText(v)), v)

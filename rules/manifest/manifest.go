@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -70,6 +71,9 @@ type File struct {
 
 	lines []string
 }
+
+// Text returns the text of the file without a byte order mark, and with \n as its line breaks.
+func (f *File) Text() []byte { return []byte(strings.Join(f.lines, "\n")) }
 
 // Document is one object of a File.
 type Document struct {

@@ -54,8 +54,11 @@ func (w *walker) wrong(n *yaml.Node, code, path, format string, args ...any) *ya
 	return nil
 }
 
-// fixable ends messages about what assay lint can rewrite.
-const fixable = "; assay lint --fix writes it out"
+// Announcement begins the end of a message about what assay lint can rewrite.
+const Announcement = "; assay lint --fix "
+
+// fixable ends messages about short forms.
+const fixable = Announcement + "writes it out"
 
 var (
 	baseType       = reflect.TypeFor[nfdv1alpha1.Base]()
@@ -266,7 +269,7 @@ func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string,
 	case t == termType && strings.Contains(key.Value, "."):
 		hint = "; the short form of a term is for the worker's configuration, here it is feature: and matchExpressions:" + fixable
 	case t == expressionType && key.Value == "values":
-		hint = "; did you mean value?" + fixable[:len(fixable)-len(" writes it out")] + " renames it"
+		hint = "; did you mean value?" + Announcement + "renames it"
 	case t == ruleType && key.Value == "matchOn":
 		hint = "; matchOn is for the worker's configuration"
 		if list := valueOf(parent, key); list.Kind == yaml.SequenceNode && !plain(list) {
