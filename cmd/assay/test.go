@@ -31,7 +31,7 @@ A directory with a rule.yaml is a test:
   facts.yaml    NodeFeatures of one node, or bare features
   outcome.yaml  everything that must come out; assay test --update writes it
   errors.txt    pieces of what must be refused, a line each
-  options.yaml  settings: strict, defaultScope, nodeScope, mask, ignoreFail, node, nodeLabels
+  options.yaml  settings: strict, defaultScope, nodeScope, mask, ignoreFail, featureSources, node, nodeLabels
 
 A file NAME.test.yaml is a table of tests. Each says only what it cares about; null is what must be absent:
   rules: [../gpu.yaml]

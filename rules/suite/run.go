@@ -113,9 +113,12 @@ func compareErrors(want, got []string) []string {
 }
 
 func (r *Runner) eval(t *Test) (*rules.Outcome, []string, error) {
-	opt := t.settings.options()
-	compiled, err := r.program(t.rules, opt, fmt.Sprintf("%v|%s|%s|%s|%v", t.settings.Strict, t.settings.DefaultScope,
-		t.settings.NodeScope, t.settings.Mask, t.settings.IgnoreFail))
+	opt, err := t.settings.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	compiled, err := r.program(t.rules, opt, fmt.Sprintf("%v|%s|%s|%s|%v|%s", t.settings.Strict, t.settings.DefaultScope,
+		t.settings.NodeScope, t.settings.Mask, t.settings.IgnoreFail, t.settings.FeatureSources))
 	if err != nil {
 		return nil, nil, err
 	}

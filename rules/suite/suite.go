@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -41,22 +42,31 @@ type Test struct {
 
 // Settings are the settings of the controller that a test runs under.
 type Settings struct {
-	Strict       bool              `json:"strict,omitempty"`
-	DefaultScope string            `json:"defaultScope,omitempty"`
-	NodeScope    string            `json:"nodeScope,omitempty"`
-	Mask         string            `json:"mask,omitempty"`
-	IgnoreFail   bool              `json:"ignoreFail,omitempty"`
-	Node         string            `json:"node,omitempty"`
-	NodeLabels   map[string]string `json:"nodeLabels,omitempty"`
+	Strict       bool   `json:"strict,omitempty"`
+	DefaultScope string `json:"defaultScope,omitempty"`
+	NodeScope    string `json:"nodeScope,omitempty"`
+	Mask         string `json:"mask,omitempty"`
+	IgnoreFail   bool   `json:"ignoreFail,omitempty"`
+	// FeatureSources is a regular expression on namespace/name of NodeFeatures, for rules that have none.
+	FeatureSources string            `json:"featureSources,omitempty"`
+	Node           string            `json:"node,omitempty"`
+	NodeLabels     map[string]string `json:"nodeLabels,omitempty"`
 }
 
-func (s *Settings) options() rules.Options {
+func (s *Settings) options() (rules.Options, error) {
 	opt := rules.Options{
 		Strict: s.Strict, DefaultScope: s.DefaultScope, DefaultNodeScope: s.NodeScope,
 		IgnoreFail: s.IgnoreFail, Mask: rules.Masking{Mode: rules.MaskMode(s.Mask)},
 	}
 	opt.Keys.Strict = s.Strict
-	return opt
+	if s.FeatureSources == "" {
+		return opt, nil
+	}
+	var err error
+	if opt.FeatureSources, err = regexp.Compile(s.FeatureSources); err != nil {
+		err = fmt.Errorf("featureSources: %w", err)
+	}
+	return opt, err
 }
 
 // Table is a file *.test.yaml. Paths are relative to the file.
