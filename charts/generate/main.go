@@ -1,4 +1,5 @@
-// Command generate writes what of the chart follows from something else: copies of the definitions and policies, the schema and
+// Command generate writes what of the chart follows from something else: copies of the definitions and policies, the ids of the
+// library, the schema and
 // the documentation of its values, and, from the rendered chart on standard input, the kustomize base.
 package main
 
@@ -8,11 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/assay-project/assay/api/crds"
 	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/library"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -48,6 +52,9 @@ func chart() error {
 	if err := webhooks(); err != nil {
 		return err
 	}
+	if err := libraryIDs(); err != nil {
+		return err
+	}
 	data, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {
 		return err
@@ -64,6 +71,20 @@ func chart() error {
 		return err
 	}
 	return os.WriteFile("docs/values.md", root.markdown(), 0o644)
+}
+
+// libraryIDs writes the ids of the library, one a line, by which the chart checks its value.
+func libraryIDs() error {
+	entries, err := library.Entries()
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, e := range entries {
+		ids = append(ids, e.ID)
+	}
+	slices.Sort(ids)
+	return os.WriteFile(filepath.Join(chartDir, "files", "library.txt"), []byte(strings.Join(ids, "\n")+"\n"), 0o644)
 }
 
 // webhooks writes the configurations for pods and workloads that the webhook makes itself unless its certificate is given.

@@ -161,6 +161,7 @@ func newLibraryApply() *cobra.Command {
 		flags         cluster.Flags
 		options       cluster.ApplyOptions
 		all, dryRun   bool
+		prune         bool
 		forceConflict bool
 	)
 	cmd := &cobra.Command{
@@ -168,8 +169,10 @@ func newLibraryApply() *cobra.Command {
 		Short: "Apply rules of the library to the cluster",
 		Long: `Apply rules of the library to the cluster, by server-side apply with the field manager assay-library.
 
-Applying again updates the rules to those of this program. kubectl delete nodefeaturerule ID removes one.`,
+Applying again updates the rules to those of this program. Each has the label app.kubernetes.io/managed-by=assay-library; --prune
+deletes NodeFeatureRules with this label that are not applied now. kubectl delete nodefeaturerule ID deletes one.`,
 		Example: `  assay library apply nvidia-gpu rdma
+  assay library apply nvidia-gpu --prune
   assay library apply --all --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
@@ -183,33 +186,45 @@ Applying again updates the rules to those of this program. kubectl delete nodefe
 				return err
 			}
 			options.DryRun, options.Force = dryRun, forceConflict
-			return applyLibrary(cmd, &flags, entries, options)
+			return applyLibrary(cmd, &flags, entries, options, prune)
 		},
 		ValidArgsFunction: completeLibrary,
 	}
 	flags.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "apply all rules of the library")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the API server check the rules without storing them")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the API server check the changes without storing them")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete rules that were applied from the library before and are not applied now")
 	cmd.Flags().BoolVar(&forceConflict, "force-conflicts", false, "take over fields that another field manager owns")
 	return cmd
 }
 
-func applyLibrary(cmd *cobra.Command, flags *cluster.Flags, entries []*library.Entry, options cluster.ApplyOptions) error {
+func applyLibrary(cmd *cobra.Command, flags *cluster.Flags, entries []*library.Entry, options cluster.ApplyOptions, prune bool) error {
 	client, err := flags.Connect()
 	if err != nil {
 		return err
 	}
-	verb := "serverside-applied"
-	if options.DryRun {
-		verb += " (server dry run)"
+	done := func(id, verb string) {
+		if options.DryRun {
+			verb += " (server dry run)"
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "nodefeaturerule.nfd.k8s-sigs.io/%s %s\n", id, verb)
 	}
+	var ids []string
 	for _, e := range entries {
 		if err := client.ApplyRule(cmd.Context(), e.ID, []byte(e.YAML), options); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "nodefeaturerule.nfd.k8s-sigs.io/%s %s\n", e.ID, verb)
+		done(e.ID, "serverside-applied")
+		ids = append(ids, e.ID)
 	}
-	return nil
+	if !prune {
+		return nil
+	}
+	deleted, err := client.PruneRules(cmd.Context(), ids, options.DryRun)
+	for _, id := range deleted {
+		done(id, "deleted")
+	}
+	return err
 }
 
 func completeLibrary(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

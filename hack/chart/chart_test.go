@@ -395,6 +395,7 @@ func TestPartsCanBeLeftOut(t *testing.T) {
 		"Cleanup":     {`{postDeleteCleanup: false}`, "post-delete"},
 		"Test":        {`{tests: {enable: false}}`, "hook: test"},
 		"Scheduler":   {`{}`, "component: scheduler"},
+		"Library":     {`{}`, "component: library"},
 		"Scheduling":  {`{scheduler: {enabled: true}, webhook: {certManager: {enabled: true}}}`, "kind: Mutating"},
 	} {
 		t.Run(name, func(t *testing.T) {

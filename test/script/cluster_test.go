@@ -6,13 +6,16 @@ package script_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -75,6 +78,7 @@ func TestClusterStories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	libraryHook(t, client)
 	bin := filepath.Dir(buildAssay(t))
 	testscript.Run(t, testscript.Params{
 		Dir: "cluster", RequireExplicitExec: true,
@@ -86,4 +90,28 @@ func TestClusterStories(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// libraryHook gives the user library-hook the rights that the chart renders for its hook that applies rules of the library.
+func libraryHook(t *testing.T, client ctrlclient.Client) {
+	t.Helper()
+	const user = "library-hook"
+	data, err := os.ReadFile("../../hack/chart/testdata/everything/rendered.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(data), "---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil || role.Kind != "ClusterRole" || role.Name != "features-library" {
+			continue
+		}
+		testkit.Create(t, client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: role.Rules})
+		testkit.Create(t, client, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})
+		return
+	}
+	t.Fatal("the chart renders no role for its hook of the library")
 }

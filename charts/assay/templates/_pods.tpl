@@ -162,10 +162,10 @@ spec:
 {{- end -}}
 {{- end -}}
 
-{{/* Makes an object one that exists only while the release is deleted: call with its weight. */}}
+{{/* Makes an object one that exists only while Helm runs a hook: call with the events and its weight. */}}
 {{- define "assay.hook" -}}
 annotations:
-  helm.sh/hook: post-delete
-  helm.sh/hook-weight: {{ . | quote }}
+  helm.sh/hook: {{ first . }}
+  helm.sh/hook-weight: {{ last . | quote }}
   helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}

@@ -5,11 +5,19 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
-// fieldManager owns the fields of what ApplyRule writes.
+// fieldManager owns the fields of what ApplyRule writes, and is the value of the label of these objects.
 const fieldManager = "assay-library"
+
+// managedByLabel says which tool manages an object.
+const managedByLabel = "app.kubernetes.io/managed-by"
 
 // ApplyOptions are the options of a server-side apply.
 type ApplyOptions struct {
@@ -19,8 +27,23 @@ type ApplyOptions struct {
 	Force bool
 }
 
-// ApplyRule applies a NodeFeatureRule, given as YAML, by server-side apply. Unknown fields are errors.
-func (c *Client) ApplyRule(ctx context.Context, name string, yaml []byte, options ApplyOptions) error {
+// ApplyRule applies a NodeFeatureRule, given as YAML, by server-side apply, and labels it as an object of the library. Unknown
+// fields are errors.
+func (c *Client) ApplyRule(ctx context.Context, name string, text []byte, options ApplyOptions) error {
+	object := unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &object.Object); err != nil {
+		return err
+	}
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[managedByLabel] = fieldManager
+	object.SetLabels(labels)
+	content, err := object.MarshalJSON() // which is YAML, too
+	if err != nil {
+		return err
+	}
 	query := url.Values{
 		"fieldManager":    {fieldManager},
 		"fieldValidation": {"Strict"},
@@ -30,7 +53,7 @@ func (c *Client) ApplyRule(ctx context.Context, name string, yaml []byte, option
 		query.Set("dryRun", "All")
 	}
 	path := nfdPath("nodefeaturerules") + "/" + url.PathEscape(name)
-	code, body, err := c.send(ctx, http.MethodPatch, path, query, "application/apply-patch+yaml", yaml)
+	code, body, err := c.send(ctx, http.MethodPatch, path, query, "application/apply-patch+yaml", content)
 	if err != nil {
 		return err
 	}
@@ -42,4 +65,34 @@ func (c *Client) ApplyRule(ctx context.Context, name string, yaml []byte, option
 		return fmt.Errorf("the cluster does not have the kind NodeFeatureRule; install Assay first: %w", err)
 	}
 	return fmt.Errorf("nodefeaturerule %s: %w", name, err)
+}
+
+// PruneRules deletes the NodeFeatureRules with the label of the library, except those that are named, and returns the names of the
+// deleted ones, also with an error.
+func (c *Client) PruneRules(ctx context.Context, keep []string, dryRun bool) (deleted []string, err error) {
+	path := nfdPath("nodefeaturerules")
+	items, err := list[metav1.PartialObjectMetadata](ctx, c, path, url.Values{"labelSelector": {managedByLabel + "=" + fieldManager}})
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{}
+	if dryRun {
+		query.Set("dryRun", "All")
+	}
+	for i := range items {
+		name := items[i].Name
+		if slices.Contains(keep, name) {
+			continue
+		}
+		object := path + "/" + url.PathEscape(name)
+		code, body, err := c.send(ctx, http.MethodDelete, object, query, "", nil)
+		if err != nil {
+			return deleted, err
+		}
+		if code != http.StatusOK && code != http.StatusNotFound {
+			return deleted, fmt.Errorf("delete nodefeaturerule %s: %w", name, refused(code, body, object))
+		}
+		deleted = append(deleted, name)
+	}
+	return deleted, nil
 }
