@@ -124,11 +124,13 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Cache says what the manager keeps of the objects it watches. Namespace is its own.
-func Cache(namespace string) cache.Options {
+// Cache says what the manager keeps of the objects it watches. Namespace is its own, pages is how many NodeFeatures it asks for at
+// once; 0: all.
+func Cache(namespace string, pages int) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
+		NewInformer:      NewBudget(namespace).Informers(feed.Paged(int64(pages))),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:      {Transform: node.Slim},
 			&feed.NodeFeature{}: {Transform: feed.Slim},
@@ -154,6 +156,10 @@ func Add(mgr ctrl.Manager, c Config) error {
 	reg.OnChange(func() { offer(rulesChanged, "all") })
 	watchdog := node.NewWatchdog(clock.RealClock{})
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
+	// A manager waits for the informers that exist before it starts controllers, and NodeFeatures wait for Nodes.
+	if _, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Node{}, cache.BlockUntilSynced(false)); err != nil {
+		return err
+	}
 	index := func(o client.Object) []string { return feed.IndexByNode(o.(*feed.NodeFeature)) }
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &feed.NodeFeature{}, feed.ByNode, index); err != nil {
 		return err

@@ -24,7 +24,29 @@ func init() {
 	}
 	ctrlmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "assay_published_nodes", Help: "Nodes whose features a worker has published, whether or not the worker still runs.",
-	}, published.count))
+	}, published.count), LeftOut(features.Load))
+}
+
+// features is the budget of the manager that was started last.
+var features atomic.Pointer[feed.Budget]
+
+// NewBudget returns the budget of the NodeFeatures in a process, which a metric tells of. Namespace is Assay's own.
+func NewBudget(namespace string) *feed.Budget {
+	b := feed.NewBudget(namespace)
+	features.Store(b)
+	return b
+}
+
+// LeftOut is the metric of NodeFeatures that a budget leaves out.
+func LeftOut(budget func() *feed.Budget) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "assay_nodefeatures_left_out", Help: "NodeFeatures whose features do not count because there are too many.",
+	}, func() float64 {
+		if b := budget(); b != nil {
+			return float64(b.LeftOut())
+		}
+		return 0
+	})
 }
 
 // published counts what workers have published, from the cache of the manager that was started last.

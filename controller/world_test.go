@@ -171,7 +171,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 	setGlobalLog()
 	sameNames := true
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
-		Scheme: scheme, Cache: controller.Cache(w.namespace), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Scheme: scheme, Cache: controller.Cache(w.namespace, 0), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 		Controller: ctrlconfig.Controller{SkipNameValidation: &sameNames},
 	})
 	if err != nil {

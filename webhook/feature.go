@@ -39,7 +39,18 @@ func (o *Options) reviewFeature(_ context.Context, req *admissionv1.AdmissionReq
 		v.Errors = append(v.Errors, field.Forbidden(field.NewPath("spec"), "contains bytes that are not UTF-8; remove or replace them"))
 	}
 	v.Warnings = found.Warnings
+	v.Errors = append(v.Errors, o.featureRoom(req, object)...)
 	return v, nil
+}
+
+// featureRoom rejects an object whose features would be left out. One may always become smaller.
+func (o *Options) featureRoom(req *admissionv1.AdmissionRequest, object *nfdv1alpha1.NodeFeature) (errs field.ErrorList) {
+	if n := len(req.Object.Raw); o.FeatureRoom != nil && (req.Operation == admissionv1.Create || n > len(req.OldObject.Raw)) {
+		if err := o.FeatureRoom(req.Namespace, req.Name, object.Labels[nfdv1alpha1.NodeNameLabel], n); err != nil {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "features"), err.Error()))
+		}
+	}
+	return errs
 }
 
 // previous returns the metadata of the object that is replaced or deleted; nil if there is none. All nodes write their features

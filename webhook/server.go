@@ -81,6 +81,9 @@ type Options struct {
 	// Room returns how much memory all other NodeFeatureRules leave for the compiled rules of one, and how much that takes now; nil:
 	// there is always room. See assembly.Sum.
 	Room func(name string) (room, now int)
+	// FeatureRoom returns an error if the features of a NodeFeature would be left out, which has so many bytes, because older ones leave
+	// no room; nil: there is always room. See feed.Budget.
+	FeatureRoom func(namespace, name, node string, bytes int) error
 	// Publishing says who may publish what.
 	Publishing Publishing
 

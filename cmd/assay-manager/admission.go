@@ -51,8 +51,10 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if err != nil {
 		return err
 	}
+	budget := controller.NewBudget(f.namespace)
+	options.FeatureRoom = budget.Fits
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Cache: admissionCache(f.namespace),
+		Scheme: scheme, Cache: admissionCache(f.namespace, budget),
 		Metrics:                metrics,
 		HealthProbeBindAddress: address(f.port),
 	})

@@ -15,7 +15,6 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/internal/feed"
 )
 
 // leaseName is NFD's, so that the two never write at the same time while one takes over from the other.
@@ -119,10 +118,6 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
-	caches := controller.Cache(f.namespace)
-	if s.InformerPageSize > 0 {
-		caches.NewInformer = feed.Paged(int64(s.InformerPageSize))
-	}
 	metrics, err := f.metrics()
 	if err != nil {
 		return err
@@ -130,7 +125,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
 	again := true // after a change of the configuration, with the same names
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                  scheme,
-		Cache:                   caches,
+		Cache:                   controller.Cache(f.namespace, s.InformerPageSize),
 		Controller:              ctrlconfig.Controller{SkipNameValidation: &again},
 		Metrics:                 metrics,
 		HealthProbeBindAddress:  address(f.port),

@@ -14,6 +14,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -94,9 +95,10 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	budget := controller.NewBudget(f.namespace)
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                 scheme,
-		Cache:                  extenderCache(f.namespace),
+		Cache:                  extenderCache(f.namespace, budget),
 		Metrics:                metricsserver.Options{BindAddress: "0"}, // served with the rest, to those who may ask
 		HealthProbeBindAddress: "0",
 	})
@@ -117,7 +119,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	}
 	options.Mask = same.Rules.Mask
 	options.Ready = both(options.Ready, alive.Check)
-	f.measure(&options, view, certificate)
+	f.measure(&options, view, budget, certificate)
 	server, err := extender.New(&extender.Decider{View: view, Asks: known}, options)
 	if err != nil {
 		return err
@@ -143,10 +145,11 @@ func (f *extenderFlags) run(ctx context.Context) error {
 }
 
 // extenderCache says what the extender keeps of the objects it watches.
-func extenderCache(namespace string) cache.Options {
+func extenderCache(namespace string, budget *feed.Budget) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
+		NewInformer:      budget.Informers(toolscache.NewSharedIndexInformer),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:          {Transform: follow.SlimNode},
 			&feed.NodeFeature{}:     {Transform: feed.Slim},
@@ -206,7 +209,7 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 }
 
 // measure adds what monitoring asks for.
-func (f *extenderFlags) measure(o *extender.Options, view *fleet.View, certificate *certs.Mounted) {
+func (f *extenderFlags) measure(o *extender.Options, view *fleet.View, budget *feed.Budget, certificate *certs.Mounted) {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "assay_extender_request_duration_seconds",
 		Help:    "How long answers to schedulers take, waiting included.",
@@ -215,7 +218,7 @@ func (f *extenderFlags) measure(o *extender.Options, view *fleet.View, certifica
 	log := ctrl.Log.WithName("extender")
 	refused := newRefusals(log, clock.RealClock{})
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(took, refused.count, watchStalls, watchClosed,
+	registry.MustRegister(took, refused.count, watchStalls, watchClosed, controller.LeftOut(func() *feed.Budget { return budget }),
 		gauge("assay_extender_nodes", "Nodes that are known.", view.Len),
 		gauge("assay_extender_requirements", "Distinct requirements that are kept up to date.", view.Requirements),
 		gauge("assay_extender_synced", "Whether nodes and rules are known, so that answers can be relied on.", func() int {

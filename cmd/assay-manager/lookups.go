@@ -64,10 +64,11 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 func always() error { return nil }
 
 // admissionCache says what the webhook keeps of the objects it watches.
-func admissionCache(namespace string) cache.Options {
+func admissionCache(namespace string, budget *feed.Budget) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
+		NewInformer:      budget.Informers(toolscache.NewSharedIndexInformer),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:      {Transform: node.Slim},
 			&feed.NodeFeature{}: {Transform: feed.Slim},

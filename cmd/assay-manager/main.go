@@ -31,6 +31,7 @@ func newCommand() *cobra.Command {
 	logs.register(cmd.PersistentFlags())
 	cmd.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		logs.use(cmd.ErrOrStderr())
+		limitMemory()
 	}
 	cmd.AddCommand(newController(), newWebhook(), newExtender(), newPrune(), newVerify())
 	return cmd

@@ -22,33 +22,45 @@ type Sources struct {
 	IgnoreLabels bool
 }
 
-// list returns the NodeFeatures that count for a node, in the order of their merging.
-func (r *Reconciler) list(ctx context.Context, node *corev1.Node) ([]*feed.NodeFeature, error) {
+// list returns the NodeFeatures that count for a node, in the order of their merging, and the keys of those that would if they could
+// be read, or if there were not too many.
+func (r *Reconciler) list(ctx context.Context, node *corev1.Node) (out []*feed.NodeFeature, left []client.ObjectKey, err error) {
 	var list feed.NodeFeatureList
-	err := r.client.List(ctx, &list, client.MatchingFields{feed.ByNode: node.Name}, client.UnsafeDisableDeepCopy)
+	err = r.client.List(ctx, &list, client.MatchingFields{feed.ByNode: node.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := make([]*feed.NodeFeature, 0, len(list.Items))
+	over, why := 0, error(nil)
+	out = make([]*feed.NodeFeature, 0, len(list.Items))
 	for i := range list.Items {
 		f := &list.Items[i]
 		if f.DeletionTimestamp != nil || !r.merge.Counts(f, node) {
 			continue
 		}
-		if f.Spec.Features.Err != nil {
-			logf.FromContext(ctx).Error(f.Spec.Features.Err, "a NodeFeature cannot be read and is left out", "object", f.Publisher())
+		if err := f.Spec.Features.Err; err != nil {
+			left = append(left, client.ObjectKeyFromObject(f))
+			if f.Spec.Features.Over() {
+				over++
+				why = err
+				continue
+			}
+			logf.FromContext(ctx).Error(err, "a NodeFeature cannot be read and is left out", "object", f.Publisher())
 			continue
 		}
 		ok, err := r.trusted(ctx, f.Namespace)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if ok {
 			out = append(out, f)
 		}
 	}
+	if over > 0 {
+		logf.FromContext(ctx).Info("NodeFeatures are left out", "number", over, "reason", why.Error())
+		r.events.Eventf(node, corev1.EventTypeWarning, "TooManyNodeFeatures", "%d are left out: %v", over, why)
+	}
 	r.merge.Sort(out)
-	return out, nil
+	return out, left, nil
 }
 
 // trusted reports whether a namespace is one whose NodeFeatures count.

@@ -22,11 +22,11 @@ const DefaultGrace = 10 * time.Minute
 //
 // An object that is missing from the cache is only believed to be gone once the API server says so too.
 func (r *Reconciler) gather(ctx context.Context, node *corev1.Node, known *memo) (list []*feed.NodeFeature, held time.Duration, err error) {
-	list, err = r.list(ctx, node)
+	list, left, err := r.list(ctx, node)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := r.confirmLost(ctx, node, known, list); err != nil {
+	if err := r.confirmLost(ctx, node, known, list, left); err != nil {
 		return nil, 0, err
 	}
 	for _, f := range list {
@@ -51,10 +51,13 @@ func (r *Reconciler) gather(ctx context.Context, node *corev1.Node, known *memo)
 	return list, held, nil
 }
 
-// confirmLost asks the API server itself for each object that counted with the last pass and is no longer in the cache, and
-// on the first pass for the worker's object: a cache may have been filled from a list that lacked some.
-func (r *Reconciler) confirmLost(ctx context.Context, node *corev1.Node, known *memo, list []*feed.NodeFeature) error {
-	seen := make(map[client.ObjectKey]bool, len(list))
+// confirmLost asks the API server itself for each object that counted with the last pass and is no longer in the cache (left
+// are there and do not count), and on the first pass for the worker's object: a cache may have been filled from a list that lacked some.
+func (r *Reconciler) confirmLost(ctx context.Context, node *corev1.Node, known *memo, list []*feed.NodeFeature, left []client.ObjectKey) error {
+	seen := make(map[client.ObjectKey]bool, len(list)+len(left))
+	for _, key := range left {
+		seen[key] = true
+	}
 	for _, f := range list {
 		seen[client.ObjectKeyFromObject(f)] = true
 	}

@@ -55,6 +55,7 @@ var limitsOf = []struct {
 	{"rules/compose", []string{"MaxDepth", "MaxDocuments", "MaxRules", "MaxWildcards", "MaxExcludes", "MaxResult", "MaxText", "MaxNodes", "MaxNesting"}},
 	{"rules/review", []string{"maxFeatureBytes", "maxFeatures", "maxElements", "maxInstances", "maxInstanceAttributes", "maxFeatureLabels", "maxNameLen", "maxElementLen"}},
 	{"webhook", []string{"maxWarnings", "maxErrors"}},
+	{"internal/feed", []string{"MaxForeign", "MaxForeignBytes", "MaxMissing", "MaxMissingBytes"}},
 	{"discovery/publish", []string{"DefaultMaxBytes"}},
 	{"discovery/local", []string{"MaxFileSize", "MaxFiles", "DefaultHookTimeout", "MaxHooksTime"}},
 	{"discovery/custom", []string{"MaxFiles", "MaxFileSize"}},

@@ -37,13 +37,16 @@ type Spec struct {
 // Features are the facts of one NodeFeature. The facts are immutable and shared.
 type Features struct {
 	*facts.Facts
-	// Err is why the features could not be read. An informer must not fail on one bad object, so it is kept here.
+	// Err is why the features could not be read, or do not count. An informer must not fail on one bad object, so it is kept here.
 	Err error
+	// Bytes is the length of the JSON that they were decoded from.
+	Bytes int
 }
 
 // UnmarshalJSON decodes features into shared facts. It never fails; see Err.
 func (f *Features) UnmarshalJSON(raw []byte) error {
 	f.Facts, f.Err = facts.Decode(raw, interner)
+	f.Bytes = len(raw)
 	return nil
 }
 

@@ -11,12 +11,12 @@ import (
 	"k8s.io/client-go/util/watchlist"
 )
 
-// Paged returns a constructor of informers that list NodeFeatures in pages of size objects where they must be listed. An API
+// Paged returns a constructor of informers that list NodeFeatures in pages of size objects (0: all at once) where they must be listed. An API
 // server from Kubernetes 1.34 on streams them instead, one by one. An older one builds the whole list in its memory, from its
 // watch cache, which takes no limit: hence pages come from etcd.
-func Paged(size int64) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
+func Paged(size int64) NewInformer {
 	return func(lw cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		if _, large := object.(*NodeFeature); large {
+		if _, large := object.(*NodeFeature); large && size > 0 {
 			lw = paged{lw, size}
 		}
 		return cache.NewSharedIndexInformer(lw, object, resync, indexers)

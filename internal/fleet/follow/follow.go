@@ -124,7 +124,7 @@ func On[T client.Object](put, drop func(T)) toolscache.ResourceEventHandler {
 func Watch(ctx context.Context, c cache.Cache, handlers map[client.Object]toolscache.ResourceEventHandler) error {
 	var synced []toolscache.InformerSynced
 	for object, handler := range handlers {
-		informer, err := c.GetInformer(ctx, object)
+		informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)) // NodeFeatures wait for Nodes
 		if err != nil {
 			return err
 		}
