@@ -130,10 +130,13 @@ func TestUsersSeeWhatIsWrong(t *testing.T) {
 	}
 }
 
+// rotationLife is short enough to see three rotations, and leaves a loaded machine seconds for each before a certificate expires.
+const rotationLife = 10 * time.Second
+
 // Two hundred at a time while certificate and authority are replaced: each gets the answer that is due to it.
 func TestNoReviewIsLostWhileCertificatesRotate(t *testing.T) {
 	c := testkit.Cluster(t)
-	keeper := serve(t, c, 4*time.Second)
+	keeper := serve(t, c, rotationLife)
 	good := ruleYAML(`{rules: [{name: a, labels: {a: b}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]}`)
 	bad := ruleYAML(`{rules: [{name: a, labels: {a: "{nope}"}}]}`)
 	config := c.RESTConfig()
