@@ -5,14 +5,23 @@
 {{- if hasSuffix "node-feature-discovery" (.Values.image.repository | toString | trimSuffix "/") -}}true{{- end -}}
 {{- end -}}
 
-{{/* An image: call with root and the name. */}}
+{{/* An image: call with root, the name and, if the part has an image of its own, that as own. */}}
 {{- define "assay.image" -}}
 {{- $image := .root.Values.image -}}
 {{- if include "assay.foreignImage" .root -}}
-ghcr.io/assay-project/{{ .name }}:{{ .root.Chart.AppVersion }}
-{{- else -}}
-{{ $image.repository | trimSuffix "/" }}/{{ .name }}:{{ $image.tag | default .root.Chart.AppVersion }}
+{{- $image = dict "repository" "ghcr.io/assay-project" "tag" "" -}}
 {{- end -}}
+{{- $own := .own | default dict -}}
+{{- $repository := $own.repository | default (printf "%s/%s" ($image.repository | trimSuffix "/") .name) -}}
+{{- $tag := $own.tag | default $image.tag | default .root.Chart.AppVersion -}}
+{{- include "assay.registry" (dict "root" .root "repository" $repository) }}{{ if $own.digest }}@{{ $own.digest }}{{ else }}:{{ $tag }}{{ end -}}
+{{- end -}}
+
+{{/* A repository, with global.imageRegistry in place of its registry: the first part, if it is the name of a host. */}}
+{{- define "assay.registry" -}}
+{{- $registry := (.root.Values.global | default dict).imageRegistry | default "" | trimSuffix "/" -}}
+{{- $host := regexFind "^([^/]+[.:][^/]*|localhost)/" .repository -}}
+{{- if $registry -}}{{ $registry }}/{{ trimPrefix $host .repository }}{{- else -}}{{ .repository }}{{- end -}}
 {{- end -}}
 
 {{/* The values of the controller, with those of `master` over them, as YAML. */}}
