@@ -101,9 +101,7 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 		v.Errors = report.Errors
 		return v, nil
 	}
-	for _, w := range report.Warnings {
-		v.Warnings = append(v.Warnings, w)
-	}
+	v.Warnings = append(v.Warnings, report.Warnings...)
 	if whole, problem := o.Scheduling.Asks.Of(req.Namespace, meta.Labels, meta.Annotations); problem != nil {
 		o.warnOfAsk(v, meta.Annotations, path, problem)
 	} else if whole != nil {

@@ -39,7 +39,7 @@ func newChecker(known review.Known, files ...*manifest.File) *checker {
 func (c *checker) file(f *manifest.File) []report.Finding {
 	problems := append([]manifest.Problem(nil), f.Problems...)
 	for _, d := range f.Documents {
-		more, _, _ := c.document(d)
+		more, _ := c.document(d)
 		problems = append(problems, more...)
 	}
 	problems = append(problems, twice(f)...)
@@ -51,28 +51,28 @@ func (c *checker) file(f *manifest.File) []report.Finding {
 	return out
 }
 
-// document returns all findings of a document, the object and the review of it. Kinds that are not Assay's have none.
-func (c *checker) document(d *manifest.Document) (problems []manifest.Problem, object any, found review.Findings) {
+// document returns all findings of a document and the review of its object. Kinds that are not Assay's have none.
+func (c *checker) document(d *manifest.Document) (problems []manifest.Problem, found review.Findings) {
 	if review.IsWorkerConfig(d) {
-		return review.WorkerConfig(d, c.known), nil, found
+		return review.WorkerConfig(d, c.known), found
 	}
 	if !d.Known() {
-		return nil, nil, found
+		return nil, found
 	}
 	known := c.known
 	known.Templates = c.lookup(filepath.Dir(d.File().Name))
-	object, shape, found := review.Document(d, known)
+	_, shape, found := review.Document(d, known)
 	problems = append(d.CheckType(), shape...)
 	problems = append(problems, review.Problems(d, found)...)
 	if c.schema && !hasErrors(problems) {
 		problems = append(problems, schemaProblems(d)...)
 	}
-	return problems, object, found
+	return problems, found
 }
 
 // compile reviews a document with rules and returns the compiled rules of the object together with its bases.
 func (c *checker) compile(d *manifest.Document) ([]manifest.Problem, *rules.RuleSet) {
-	problems, _, found := c.document(d)
+	problems, found := c.document(d)
 	return problems, found.Set
 }
 

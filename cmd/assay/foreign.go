@@ -56,7 +56,7 @@ func managers(entries []metav1.ManagedFieldsEntry, path ...string) []string {
 	for i := range entries {
 		entry := &entries[i]
 		var fields map[string]any
-		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		owns := true

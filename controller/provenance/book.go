@@ -232,8 +232,8 @@ func (b *Book) flush(ctx context.Context, want int) error {
 		b.mu.Unlock()
 		return nil
 	}
-	text, changes, read, same := b.record.Encode(), b.changes, b.read, false
-	same = text == b.written
+	text, changes, read := b.record.Encode(), b.changes, b.read
+	same := text == b.written
 	b.mu.Unlock()
 	var err error
 	if !same {

@@ -7,6 +7,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	_ "embed"
 	"flag"
 	"fmt"
@@ -62,17 +63,17 @@ const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 // before returns the revision that the change is compared with.
 func before() string {
 	head := git("rev-parse", "HEAD")
-	if base, err := exec.Command("git", "merge-base", "HEAD", "main").Output(); err == nil && string(base) != head {
+	if base, err := exec.CommandContext(context.Background(), "git", "merge-base", "HEAD", "main").Output(); err == nil && string(base) != head {
 		return strings.TrimSpace(string(base))
 	}
-	if exec.Command("git", "rev-parse", "--verify", "--quiet", "HEAD^").Run() != nil {
+	if exec.CommandContext(context.Background(), "git", "rev-parse", "--verify", "--quiet", "HEAD^").Run() != nil {
 		return "HEAD" // the history is not here
 	}
 	return "HEAD^"
 }
 
 func git(args ...string) string {
-	out, err := exec.Command("git", args...).Output()
+	out, err := exec.CommandContext(context.Background(), "git", args...).Output()
 	if err != nil {
 		log.Fatalf("git %s: %v", args[0], err)
 	}

@@ -9,6 +9,7 @@ package assembly
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,7 +154,7 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	}
 	set := found.Set
 	set.UID = string(obj.UID)
-	out.Errors, out.Warnings = append(found.Errors, found.Inherited...), found.Warnings
+	out.Errors, out.Warnings = slices.Concat(found.Errors, found.Inherited), found.Warnings
 	out.Rules, out.Hash, out.Origins = Rules{set, whole.spec}, whole.hash(set), whole.origins
 	if len(whole.refs) > 0 {
 		out.Good = &Kept{UID: obj.UID, Spec: whole.keep, Hash: out.Hash, Origins: out.Origins}

@@ -37,7 +37,6 @@ func TestDeletedRulesAreForgotten(t *testing.T) {
 	before.Cache.Eval(before.Program, in, nil).Labels()
 	r.Replace(nil, []string{"o0", "o2"})
 	before.Cache.Eval(before.Program, in, nil) // one that was under way
-	before = nil
 	after := r.Program()
 	after.Cache.Eval(after.Program, in, nil).Labels()
 	runtime.GC()

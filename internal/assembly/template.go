@@ -2,6 +2,8 @@ package assembly
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
@@ -34,8 +36,8 @@ func (a *Assembler) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRu
 		}
 		combined, err := compose.AssembleOver(d, "", lookup)
 		if err != nil {
-			problem, ok := compositionProblem(err).(*Problem)
-			if !ok {
+			var problem *Problem
+			if !errors.As(compositionProblem(err), &problem) {
 				return nil, err
 			}
 			out.Unresolved = problem
@@ -44,7 +46,7 @@ func (a *Assembler) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRu
 		whole.spec, whole.bases = combined.Spec, combined.RuleBases()
 	}
 	found := review.Assembled(d, whole.spec, whole.bases, review.Known{Rules: a.opt.Rules})
-	out.Errors, out.Warnings = append(found.Errors, found.Inherited...), found.Warnings
+	out.Errors, out.Warnings = slices.Concat(found.Errors, found.Inherited), found.Warnings
 	out.Rules = Rules{found.Set, whole.spec}
 	return out, nil
 }

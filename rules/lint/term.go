@@ -133,11 +133,12 @@ func (l *linter) reference(path *field.Path, value string) {
 	}
 	name := domain + "." + feature
 	if f, ok := catalog[strings.ToLower(name)]; ok {
-		if strings.ToLower(name) != name {
+		switch {
+		case strings.ToLower(name) != name:
 			l.warn(path, rules.RankSuspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
-		} else if !f.attributes && f.instances {
+		case !f.attributes && f.instances:
 			l.warn(path, rules.RankDefect, "%s is a list of instances, and @ refers to attributes; write {@%s[0].%s}, or a labelsTemplate", name, name, element)
-		} else if f.attributes {
+		case f.attributes:
 			l.element(path, name, knownFeature{elements: append(slices.Clone(f.elements), f.valued...), prefixes: f.prefixes, open: f.open || f.flags}, element)
 		}
 		return
