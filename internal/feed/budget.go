@@ -24,8 +24,8 @@ const (
 	// MaxMissing is how many NodeFeatures of others are kept for Nodes that do not exist, in all of the cluster: enough for those
 	// that are published some moments before their Node. They are read again when it is created.
 	MaxMissing = 256
-	// MaxMissingBytes is how many bytes they have together: a sixteenth of the webhook's memory limit, the smallest of those that keep them.
-	MaxMissingBytes = 16 << 20
+	// MaxMissingBytes is how many bytes they have together: a thirty-second of the webhook's memory limit, the smallest of those that keep them.
+	MaxMissingBytes = 8 << 20
 )
 
 // objectBytes is how many bytes an object counts besides what was written into it.
