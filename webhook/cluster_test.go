@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,12 +25,19 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/certs"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/webhook"
 )
 
 // serve runs a webhook with certificates of its own and makes the API server use it.
 func serve(t *testing.T, c *cluster.Cluster, life time.Duration) *certs.SelfSigned {
+	t.Helper()
+	return serveWith(t, c, life, nil)
+}
+
+// serveWith serves with templates, nil for none. With them, whatever is not reviewed passes.
+func serveWith(t *testing.T, c *cluster.Cluster, life time.Duration, templates compose.Lookup) *certs.SelfSigned {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -48,14 +56,19 @@ func serve(t *testing.T, c *cluster.Cluster, life time.Duration) *certs.SelfSign
 			}
 			api := client.AdmissionregistrationV1()
 			return webhook.Install(ctx, api.ValidatingWebhookConfigurations(), api.MutatingWebhookConfigurations(),
-				webhook.ConfigurationOptions{URL: "https://" + server.Addr(), CABundle: bundle, Fail: true})
+				webhook.ConfigurationOptions{URL: "https://" + server.Addr(), CABundle: bundle, Fail: templates == nil})
 		},
 		Report: func(err error) { t.Error(err) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server = newServer(t, func(o *webhook.Options) { o.Addr, o.GetCertificate = "127.0.0.1:0", keeper.GetCertificate })
+	server = newServer(t, func(o *webhook.Options) {
+		o.Addr, o.GetCertificate = "127.0.0.1:0", keeper.GetCertificate
+		if templates != nil {
+			o.Known.Templates, o.Known.DefaultTemplate = templates, "default"
+		}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -102,6 +115,60 @@ func create(ctx context.Context, c *cluster.Cluster, manifest string) error {
 	}
 	_, err = client.Resource(nfdv1alpha1.NodeFeatureRuleResource).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
+}
+
+// once hides from the client that it may try again.
+type once struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := o.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Header.Del("Retry-After")
+	}
+	return resp, err
+}
+
+// No review ends, and the configuration says Ignore: the API server must get an answer in time that says no.
+func TestAnOverloadedWebhookLetsNoInvalidRulePass(t *testing.T) {
+	c := testkit.Cluster(t)
+	var overloaded atomic.Bool
+	ends := make(chan struct{})
+	serveWith(t, c, time.Hour, func(string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+		if overloaded.Load() {
+			<-ends
+		}
+		return &nfdv1alpha1.NodeFeatureRuleSpec{}, nil
+	})
+	t.Cleanup(func() { close(ends) })
+	overloaded.Store(true)
+	config := c.RESTConfig()
+	config.QPS, config.Burst = -1, 0
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return once{rt} })
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(ruleYAML(`{rules: [{name: probe, labels: {a: "{nope}"}}]}`)), object); err != nil {
+				t.Error(err)
+				return
+			}
+			object.SetName(fmt.Sprint("overload-", i))
+			_, err := client.Resource(nfdv1alpha1.NodeFeatureRuleResource).Create(t.Context(), object, metav1.CreateOptions{})
+			if !apierrors.IsTooManyRequests(err) {
+				t.Errorf("rule %d: got %v, want 429", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	list, err := client.Resource(nfdv1alpha1.NodeFeatureRuleResource).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 0 {
+		t.Errorf("%d invalid rules are stored (%v)", len(list.Items), err)
+	}
 }
 
 // What the review says, the user sees; the CRD may say it first.
