@@ -25,8 +25,8 @@ It finds installations in all namespaces by the label app.kubernetes.io/part-of=
   the Deployments: replicas that are ready, pods that are not
   the controller: whether a replica holds its Lease and renews it
   the workers: whether one runs on every Node and publishes features
-  the webhook: its configuration, its CA, and its answer to a dry run of an invalid rule
-  rules, requests and policies: rejected, failing, conflicting, withheld by a setting such as disabled taints
+  the webhook: its configurations, their CA, and its answer to a dry run of an invalid rule
+  rules, groups, templates, requests and policies: rejected, failing, conflicting, withheld by a setting such as disabled taints
   pods that wait for a scheduler that does not run, or that does not check the features they require
 
 It changes nothing.

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/certs"
 	"github.com/assay-project/assay/internal/testkit"
@@ -98,11 +99,25 @@ func TestDoctor(t *testing.T) {
 			},
 			code: 1, want: "BAD  the CA bundle of ValidatingWebhookConfiguration assay does not verify the webhook's certificate in Secret assay-system/assay-webhook-cert: x509",
 		},
+		"The early review is missing": {
+			damage: func(t *testing.T, d *doctored) { d.delete(t, d.early(d.bundle)) },
+			code:   1, want: "WARN no MutatingWebhookConfiguration has the webhook early.rules.assay.dev: of an invalid object users may see only the first error",
+		},
+		"The early review has the CA of another authority": {
+			damage: func(t *testing.T, d *doctored) {
+				_, other := d.certificate(t, "another")
+				d.delete(t, d.early(d.bundle))
+				d.create(t, d.early(other))
+			},
+			code: 1, want: "BAD  the CA bundle of MutatingWebhookConfiguration assay does not verify the webhook's certificate in Secret assay-system/assay-webhook-cert: x509",
+		},
 		"The webhook does not answer": {
 			damage: func(t *testing.T, d *doctored) {
-				config := webhook.Configuration(webhook.ConfigurationOptions{URL: "https://" + testkit.FreeAddress(t), CABundle: d.bundle})
-				d.delete(t, config)
-				d.create(t, config)
+				nowhere := webhook.ConfigurationOptions{URL: "https://" + testkit.FreeAddress(t), CABundle: d.bundle}
+				for _, config := range []client.Object{webhook.Configuration(nowhere), webhook.EarlyConfiguration(nowhere)} {
+					d.delete(t, config)
+					d.create(t, config)
+				}
 			},
 			code: 1, want: "BAD  the webhook of ValidatingWebhookConfiguration assay does not answer: a dry run of an invalid rule was accepted",
 		},
@@ -163,9 +178,29 @@ func TestDoctor(t *testing.T) {
 			},
 			code: 1, want: "WARN NodeFeatureRule r conflicts with another rule: KeyWrittenTwice: label a",
 		},
+		"A group is rejected": {
+			damage: func(t *testing.T, d *doctored) {
+				g := &nfdv1alpha1.NodeFeatureGroup{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "g"}}
+				g.Spec.Rules = []nfdv1alpha1.GroupRule{{Name: "g", MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "cpu.cpuid"}}}}
+				d.create(t, g)
+				g.Status.Conditions = notReady("spec.featureGroupRules[0]: unknown name")
+				d.updateStatus(t, g)
+			},
+			code: 1, want: "BAD  NodeFeatureGroup assay-system/g is not ready: Invalid: spec.featureGroupRules[0]: unknown name",
+		},
+		"A template is rejected": {
+			damage: func(t *testing.T, d *doctored) {
+				b := &assayv1alpha1.NodeFeatureRuleTemplate{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+				b.Spec.Rules = []nfdv1alpha1.Rule{{Name: "b", Labels: map[string]string{"example.com/a": "b"}}}
+				d.create(t, b)
+				b.Status.Conditions = notReady("spec.rules[0]: unknown name")
+				d.updateStatus(t, b)
+			},
+			code: 1, want: "BAD  NodeFeatureRuleTemplate b is not ready: Invalid: spec.rules[0]: unknown name",
+		},
 		"Taints are disabled and a rule has taints": {
 			damage: func(t *testing.T, d *doctored) {
-				d.rule(t, metav1.Condition{Type: "Withheld", Status: metav1.ConditionTrue, Reason: "TaintsDisabled", Message: "1 taint is not written"})
+				d.rule(t, metav1.Condition{Type: nfdv1alpha1.ConditionWithheld, Status: metav1.ConditionTrue, Reason: "TaintsDisabled", Message: "1 taint is not written"})
 			},
 			code: 1, want: "WARN NodeFeatureRule r has outputs that a setting withholds: TaintsDisabled: 1 taint is not written",
 		},
@@ -252,10 +287,15 @@ func (d *doctored) serve(t *testing.T) {
 	testkit.Eventually(t, "the webhook answers", server.Answers)
 	d.bundle, d.url = bundle, "https://"+server.Addr()
 	testkit.Create(t, d.api, d.configuration(bundle))
+	testkit.Create(t, d.api, d.early(bundle))
 }
 
 func (d *doctored) configuration(bundle []byte) client.Object {
 	return webhook.Configuration(webhook.ConfigurationOptions{URL: d.url, CABundle: bundle})
+}
+
+func (d *doctored) early(bundle []byte) client.Object {
+	return webhook.EarlyConfiguration(webhook.ConfigurationOptions{URL: d.url, CABundle: bundle})
 }
 
 // certificate makes a certificate of a new authority in a Secret.
@@ -359,6 +399,20 @@ func (d *doctored) rule(t *testing.T, condition metav1.Condition) {
 	condition.LastTransitionTime = metav1.Now()
 	r.Status.ObservedGeneration, r.Status.Conditions = r.Generation, []metav1.Condition{condition}
 	if err := d.api.Status().Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// notReady returns the condition of an object that is rejected.
+func notReady(message string) []metav1.Condition {
+	return []metav1.Condition{{
+		Type: nfdv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Invalid", Message: message, LastTransitionTime: metav1.Now(),
+	}}
+}
+
+func (d *doctored) updateStatus(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := d.api.Status().Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 }

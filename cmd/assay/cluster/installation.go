@@ -39,6 +39,12 @@ func (c *Client) ValidatingWebhooks(ctx context.Context) ([]admissionregistratio
 	return list[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, c, path, nil)
 }
 
+// MutatingWebhooks returns all MutatingWebhookConfigurations.
+func (c *Client) MutatingWebhooks(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+	return list[admissionregistrationv1.MutatingWebhookConfiguration](ctx, c, path, nil)
+}
+
 // Definition returns a CustomResourceDefinition.
 func (c *Client) Definition(ctx context.Context, name string) (map[string]any, error) {
 	out, err := get[map[string]any](ctx, c, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)

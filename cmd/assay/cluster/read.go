@@ -44,6 +44,15 @@ func (c *Client) Rule(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatur
 	return get[nfdv1alpha1.NodeFeatureRule](ctx, c, nfdPath("nodefeaturerules"), name)
 }
 
+// Groups returns all NodeFeatureGroups; none if the cluster does not know the kind, as under older versions of NFD.
+func (c *Client) Groups(ctx context.Context) ([]nfdv1alpha1.NodeFeatureGroup, error) {
+	out, err := list[nfdv1alpha1.NodeFeatureGroup](ctx, c, nfdPath("nodefeaturegroups"), nil)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
 // Templates returns all NodeFeatureRuleTemplates; none if the cluster does not know the kind, as under NFD.
 func (c *Client) Templates(ctx context.Context) ([]assayv1alpha1.NodeFeatureRuleTemplate, error) {
 	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/nodefeatureruletemplates"

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,12 +22,9 @@ var (
 	}
 	warnIfTrue = []struct{ condition, text, fix string }{
 		{nfdv1alpha1.ConditionConflicted, "conflicts with another rule", "Give one of them a higher priority, or another key"},
-		{conditionWithheld, "has outputs that a setting withholds", "Change the setting of the controller, or take the outputs out of the rule"},
+		{nfdv1alpha1.ConditionWithheld, "has outputs that a setting withholds", "Change the setting of the controller, or take the outputs out of the rule"},
 	}
 )
-
-// conditionWithheld says that a setting of the controller, such as disabled taints, keeps outputs from being written.
-const conditionWithheld = "Withheld"
 
 // object reports what the conditions of an object say. It reports whether nothing is wrong.
 func (e *examination) object(check, what string, generation, observed int64, conditions []metav1.Condition) bool {
@@ -64,6 +62,25 @@ func (e *examination) rules(ctx context.Context) error {
 	}
 	e.ok("rules", "%d of %s are evaluated", fine, plural(len(list), "NodeFeatureRule"))
 	return nil
+}
+
+// notReady reports the NodeFeatureGroups and NodeFeatureRuleTemplates with Ready=False.
+func (e *examination) notReady(ctx context.Context) error {
+	groups, err := e.c.Groups(ctx)
+	for i := range groups {
+		e.unready("NodeFeatureGroup "+groups[i].Namespace+"/"+groups[i].Name, groups[i].Status.Conditions)
+	}
+	templates, err2 := e.c.Templates(ctx)
+	for i := range templates {
+		e.unready("NodeFeatureRuleTemplate "+templates[i].Name, templates[i].Status.Conditions)
+	}
+	return errors.Join(err, err2)
+}
+
+func (e *examination) unready(what string, conditions []metav1.Condition) {
+	if c := meta.FindStatusCondition(conditions, nfdv1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
+		e.report("rules", Error, fmt.Sprintf("%s is not ready: %s: %s", what, c.Reason, c.Message), "")
+	}
 }
 
 func (e *examination) requests(ctx context.Context) error {

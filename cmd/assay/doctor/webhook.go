@@ -21,6 +21,9 @@ import (
 // rulesHook is the name of the webhook that reviews rules, whatever the configuration that holds it is called.
 const rulesHook = "rules.assay.dev"
 
+// earlyHook is the name of the webhook that reviews rules in mutating admission, before the API server validates the schema.
+const earlyHook = "early." + rulesHook
+
 // webhook checks that the API server calls the webhook.
 func (e *examination) webhook(ctx context.Context) error {
 	const check = "webhook"
@@ -41,7 +44,10 @@ func (e *examination) webhook(ctx context.Context) error {
 			fmt.Sprintf("The webhook writes the configuration once it answers: kubectl -n %s logs deployment/%s", d.Namespace, d.Name))
 		return nil
 	}
-	trusted := e.authority(ctx, config, hook, deployments)
+	trusted := e.authority(ctx, "ValidatingWebhookConfiguration "+config, &hook.ClientConfig, deployments)
+	if err := e.early(ctx, deployments); err != nil {
+		return err
+	}
 	refusal, err := e.c.DryRunRule(ctx, invalidRule())
 	if err != nil {
 		return err
@@ -49,6 +55,25 @@ func (e *examination) webhook(ctx context.Context) error {
 	if trusted || refusal != nil && !denied(refusal) {
 		e.dryRun(config, refusal)
 	}
+	return nil
+}
+
+// early checks that the API server calls the webhook before it validates the schema.
+func (e *examination) early(ctx context.Context, deployments []*appsv1.Deployment) error {
+	configs, err := e.c.MutatingWebhooks(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range configs {
+		for j := range configs[i].Webhooks {
+			if hook := &configs[i].Webhooks[j]; hook.Name == earlyHook {
+				e.authority(ctx, "MutatingWebhookConfiguration "+configs[i].Name, &hook.ClientConfig, deployments)
+				return nil
+			}
+		}
+	}
+	e.report("webhook", Warning, fmt.Sprintf("no MutatingWebhookConfiguration has the webhook %s: of an invalid object users may see only the first error "+
+		"of the schema", earlyHook), "Run helm upgrade: the installation creates the configuration, and the webhook fills it")
 	return nil
 }
 
@@ -97,16 +122,16 @@ func (e *examination) dryRun(config string, refusal *cluster.Refusal) {
 	}
 }
 
-// authority checks the CA bundle of the configuration, and reports whether nothing is known to be wrong with it.
-func (e *examination) authority(ctx context.Context, config string, hook *admissionregistrationv1.ValidatingWebhook, deployments []*appsv1.Deployment) bool {
+// authority checks the CA bundle of a configuration, given with its kind, and reports whether nothing is known to be wrong with it.
+func (e *examination) authority(ctx context.Context, config string, hook *admissionregistrationv1.WebhookClientConfig, deployments []*appsv1.Deployment) bool {
 	const check = "webhook"
-	bundle := hook.ClientConfig.CABundle
+	bundle := hook.CABundle
 	restart := "Restart the webhook, which writes the configuration anew; with cert-manager, see its Certificate"
 	if len(bundle) == 0 {
-		if hook.ClientConfig.URL == nil {
-			e.report(check, Error, fmt.Sprintf("ValidatingWebhookConfiguration %s has no CA bundle: the API server trusts no webhook", config), restart)
+		if hook.URL == nil {
+			e.report(check, Error, fmt.Sprintf("%s has no CA bundle: the API server trusts no webhook", config), restart)
 		}
-		return hook.ClientConfig.URL != nil
+		return hook.URL != nil
 	}
 	authorities := parse(bundle)
 	pool := x509.NewCertPool()
@@ -114,7 +139,7 @@ func (e *examination) authority(ctx context.Context, config string, hook *admiss
 		pool.AddCert(a)
 	}
 	if len(authorities) == 0 {
-		e.report(check, Error, fmt.Sprintf("the CA bundle of ValidatingWebhookConfiguration %s holds no certificate", config), restart)
+		e.report(check, Error, fmt.Sprintf("the CA bundle of %s holds no certificate", config), restart)
 		return false
 	}
 	for _, d := range deployments {
@@ -134,7 +159,7 @@ func (e *examination) authority(ctx context.Context, config string, hook *admiss
 		}
 		options := x509.VerifyOptions{Roots: pool, Intermediates: between, DNSName: host(hook), CurrentTime: e.c.Now()}
 		if _, err := served[0].Verify(options); err != nil {
-			e.report(check, Error, fmt.Sprintf("the CA bundle of ValidatingWebhookConfiguration %s does not verify the webhook's certificate in Secret %s/%s: %v",
+			e.report(check, Error, fmt.Sprintf("the CA bundle of %s does not verify the webhook's certificate in Secret %s/%s: %v",
 				config, d.Namespace, name, err), restart)
 			return false
 		}
@@ -143,11 +168,11 @@ func (e *examination) authority(ctx context.Context, config string, hook *admiss
 }
 
 // host is the name by which the API server calls a webhook.
-func host(hook *admissionregistrationv1.ValidatingWebhook) string {
-	if s := hook.ClientConfig.Service; s != nil {
+func host(hook *admissionregistrationv1.WebhookClientConfig) string {
+	if s := hook.Service; s != nil {
 		return s.Name + "." + s.Namespace + ".svc"
 	}
-	if u, err := url.Parse(*hook.ClientConfig.URL); err == nil {
+	if u, err := url.Parse(*hook.URL); err == nil {
 		return u.Hostname()
 	}
 	return ""
