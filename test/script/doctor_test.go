@@ -305,6 +305,7 @@ func (d *doctored) certificate(t *testing.T, secret string) (func(*tls.ClientHel
 	if err != nil {
 		t.Fatal(err)
 	}
+	testkit.Create(t, d.api, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: secret}})
 	secrets := api.CoreV1().Secrets(d.namespace)
 	keeper, err := certs.NewSelfSigned(certs.Options{Secrets: secrets, Name: secret, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
 	if err != nil {
@@ -313,11 +314,6 @@ func (d *doctored) certificate(t *testing.T, secret string) (func(*tls.ClientHel
 	if err := keeper.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := secrets.Delete(context.Background(), secret, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
 	return keeper.GetCertificate, keeper.Bundle()
 }
 
