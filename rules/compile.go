@@ -320,8 +320,7 @@ func (c *compiler) templates(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	r.varsTemplate = c.template(path.Child("varsTemplate"), in.VarsTemplate, in)
 }
 
-// duplicates refuses two rules of one name where the rules use the language beyond NFD, and warns otherwise: NFD never
-// looked at names, so shipped files have some.
+// duplicates warns of two rules of one name. They are legal, as in NFD, and files that people run have them.
 func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
 	first := map[string]int{}
 	for i, r := range list {
@@ -331,7 +330,7 @@ func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
 			continue
 		}
 		if r.Name != "" {
-			c.report.defect(path.Index(i).Child("name"), "rules[%d] has the name %q already; messages cannot tell them apart", at, r.Name)
+			c.report.warn(path.Index(i).Child("name"), RankUnlikely, "rules[%d] has the name %q already; messages cannot tell them apart", at, r.Name)
 		}
 	}
 }

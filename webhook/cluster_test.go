@@ -186,7 +186,7 @@ func TestUsersSeeWhatIsWrong(t *testing.T) {
 	for _, file := range list(t, "testdata/wrong/*.yaml") {
 		refused := strings.HasPrefix(string(read(t, file)), "# refused")
 		created := strings.Contains(out, "/"+name(file)+" created (server dry run)")
-		if refused == created && name(file) != "duplicate-name" { // which the CRD refuses
+		if refused == created {
 			t.Errorf("%s: refused should be %v", name(file), refused)
 		}
 	}

@@ -54,8 +54,8 @@ func TestExpressionsCompileInEachVersion(t *testing.T) {
 	}
 }
 
-// TestNamesOfRulesDiffer runs the one rule of the definitions that compares all names with all others: what it says, and that
-// the largest object with the longest names is within what a call may cost.
+// TestNamesOfRulesDiffer runs the rules of the definitions that compare all names with all others: names are unique in templates and
+// in objects with basedOn and nowhere else, and the largest object with the longest names is within the cost of a call.
 func TestNamesOfRulesDiffer(t *testing.T) {
 	long := func(n int) []string {
 		names := make([]string, n)
@@ -79,32 +79,48 @@ func TestNamesOfRulesDiffer(t *testing.T) {
 		"MoreThanIsCompared": {now: append(long(255), fmt.Sprintf("%1024d", 0))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ran := 0
-			for kind, list := range map[string]string{"NodeFeatureRule": "rules", "NodeFeatureGroup": "featureGroupRules", "NodeFeatureRuleTemplate": "rules"} {
+			for _, with := range []struct {
+				kind           string
+				based, compare bool
+			}{
+				{"NodeFeatureRule", false, false}, {"NodeFeatureRule", true, true},
+				{"NodeFeatureRuleTemplate", false, true}, {"NodeFeatureRuleTemplate", true, true},
+			} {
 				spec := func(names []string) map[string]any {
 					var out []any
 					for _, name := range names {
 						out = append(out, map[string]any{"name": name})
 					}
-					return map[string]any{list: out}
+					spec := map[string]any{"rules": out}
+					if with.based {
+						spec["basedOn"] = []any{map[string]any{"name": "base"}}
+					}
+					return spec
 				}
 				var old any = types.OptionalNone
 				if test.old != nil {
 					old = types.OptionalOf(types.DefaultTypeAdapter.NativeToValue(spec(test.old)))
 				}
-				for _, result := range compileSpec(t, kind) {
+				rejecting := 0
+				for _, result := range compileSpec(t, with.kind) {
 					result, _, err := result.Program.Eval(map[string]any{"self": spec(test.now), "oldSelf": old})
 					if err != nil {
-						t.Fatalf("%s: %v", kind, err)
+						t.Fatalf("%+v: %v", with, err)
 					}
-					ran++
-					if accepted := result.Value() == true; accepted == test.refused {
-						t.Errorf("%s: accepted %t", kind, accepted)
+					if result.Value() != true {
+						rejecting++
 					}
 				}
+				want := 0
+				if with.compare && test.refused {
+					want = 1
+				}
+				if rejecting != want {
+					t.Errorf("%+v: %d rules reject it, want %d", with, rejecting, want)
+				}
 			}
-			if ran != 3 {
-				t.Errorf("%d rules compare names, want one of each kind", ran)
+			if rules := compileSpec(t, "NodeFeatureGroup"); len(rules) > 0 {
+				t.Errorf("%d rules compare the names of a group", len(rules))
 			}
 		})
 	}

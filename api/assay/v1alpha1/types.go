@@ -18,7 +18,9 @@ type NodeFeatureRuleTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The same as the spec of a NodeFeatureRule.
+	// The same as the spec of a NodeFeatureRule. Names of rules are unique: objects based on the template combine rules by name.
+	//
+	// +kubebuilder:validation:XValidation:rule="(has(self.basedOn) && self.basedOn.size() > 0) || !(has(self.rules) && self.rules.size() <= 64 && [self.rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n)))) || (oldSelf.hasValue() && has(oldSelf.value().rules) && oldSelf.value().rules.size() <= 64 && [oldSelf.value().rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n))))",message="two rules have the same name; rules of a template combine by their name, so give them different names",optionalOldSelf=true
 	Spec nfdv1alpha1.NodeFeatureRuleSpec `json:"spec"`
 	// Whether rules can be based on it.
 	// +optional

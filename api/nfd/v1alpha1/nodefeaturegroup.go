@@ -31,9 +31,7 @@ type NodeFeatureGroupList struct {
 	Items           []NodeFeatureGroup `json:"items"`
 }
 
-// NodeFeatureGroupSpec holds the rules of a group. Names are compared as those of a NodeFeatureRule are.
-//
-// +kubebuilder:validation:XValidation:rule="!(self.featureGroupRules.size() <= 64 && [self.featureGroupRules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n)))) || (oldSelf.hasValue() && oldSelf.value().featureGroupRules.size() <= 64 && [oldSelf.value().featureGroupRules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n))))",message="two rules have the same name; messages tell rules apart by their name",optionalOldSelf=true
+// NodeFeatureGroupSpec holds the rules of a group.
 type NodeFeatureGroupSpec struct {
 	// Rules decide on membership: a node belongs to the group if any of them matches.
 	// +listType=atomic

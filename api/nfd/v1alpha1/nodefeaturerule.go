@@ -51,11 +51,12 @@ type NodeFeatureRuleList struct {
 // NodeFeatureRuleSpec holds rules and how they are evaluated. Every field but rules is an addition of Assay. None has a
 // default here: an absent field may be inherited through basedOn, and a default would make "absent" invisible.
 //
-// The names of up to 64 rules are compared: with names of 1 KiB, more would cost what an API server lets nobody spend. It is
-// written with what CEL has in Kubernetes 1.30 (lists have distinct() from 1.34 on).
+// Names of rules are unique in an object with basedOn, where rules of one name combine. The names of up to 64 rules are compared:
+// with names of 1 KiB, more would exceed the cost that an API server allows. The rule is written with what CEL has in Kubernetes
+// 1.30 (lists have distinct() from 1.34 on).
 //
 // +kubebuilder:validation:XValidation:rule="has(self.rules) || has(self.basedOn) || has(self.rulesFrom)",message="there are no rules: write rules, basedOn or rulesFrom"
-// +kubebuilder:validation:XValidation:rule="!(has(self.rules) && self.rules.size() <= 64 && [self.rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n)))) || (oldSelf.hasValue() && has(oldSelf.value().rules) && oldSelf.value().rules.size() <= 64 && [oldSelf.value().rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n))))",message="two rules have the same name; messages and basedOn tell rules apart by their name",optionalOldSelf=true
+// +kubebuilder:validation:XValidation:rule="!(has(self.basedOn) && self.basedOn.size() > 0 && has(self.rules) && self.rules.size() <= 64 && [self.rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n)))) || (oldSelf.hasValue() && has(oldSelf.value().basedOn) && oldSelf.value().basedOn.size() > 0 && has(oldSelf.value().rules) && oldSelf.value().rules.size() <= 64 && [oldSelf.value().rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n))))",message="two rules have the same name; rules of an object with basedOn combine by their name, so give them different names",optionalOldSelf=true
 // +kubebuilder:validation:XValidation:rule="!oldSelf.hasValue() || !has(oldSelf.value().sensitive) || !oldSelf.value().sensitive || (has(self.sensitive) && self.sensitive)",message="sensitive cannot be taken back: delete the object and create it again",optionalOldSelf=true
 type NodeFeatureRuleSpec struct {
 	// Description says what the rules are for.
