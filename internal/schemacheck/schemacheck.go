@@ -90,6 +90,7 @@ func Create(object map[string]any) field.ErrorList {
 		errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: path, BadValue: field.OmitValueType{}, Detail: "unknown field"})
 	}
 	defaulting.Default(object, k.structural)
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, k.structural)
 	return append(errs, k.validate(u)...)
 }
 
