@@ -28,6 +28,7 @@ type object = map[string]any
 type definition struct {
 	Spec struct {
 		Group string `json:"group"`
+		Scope string `json:"scope"`
 		Names struct {
 			Kind   string `json:"kind"`
 			Plural string `json:"plural"`
@@ -114,18 +115,22 @@ func (d *definition) schema() object {
 	properties := out["properties"].(object) //nolint:forcetypeassert // every kind has fields
 	properties["apiVersion"] = object{"const": d.Spec.Group + "/" + version.Name, "description": "The API group and version."}
 	properties["kind"] = object{"const": d.Spec.Names.Kind, "description": "The kind."}
-	properties["metadata"] = metadata()
+	properties["metadata"] = metadata(d.Spec.Scope == "Namespaced")
 	return out
 }
 
 // metadata allows all of ObjectMeta and completes what people write.
-func metadata() object {
+func metadata(namespaced bool) object {
 	strings := object{"type": "object", "additionalProperties": object{"type": "string"}}
+	var namespace any = false // not allowed
+	if namespaced {
+		namespace = object{"type": "string", "description": "The namespace of the object.", "maxLength": 63}
+	}
 	return object{
 		"type": "object",
 		"properties": object{
 			"name":        object{"type": "string", "description": "The name of the object.", "maxLength": 253, "pattern": `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`},
-			"namespace":   object{"type": "string", "description": "The namespace of the object, for namespaced kinds.", "maxLength": 63},
+			"namespace":   namespace,
 			"labels":      strings,
 			"annotations": strings,
 		},
