@@ -46,7 +46,7 @@ type Secrets interface {
 type Options struct {
 	// Secrets is where the Secret lives. It must not be a cache: replicas agree by what the API server says.
 	Secrets Secrets
-	// Name of the Secret. It must exist, and may be empty: whoever may create Secrets may create one that holds the token of
+	// Name of the Secret. It must exist, and may be empty: a client that may create Secrets may create one that holds the token of
 	// another ServiceAccount.
 	Name string
 	// DNSNames and IPs are what the certificate is for.

@@ -124,7 +124,7 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Cache says what the manager keeps of the objects it watches. Namespace is its own, pages is how many NodeFeatures it asks for at
+// Cache says what the manager keeps of the objects it watches. Namespace is its own, pages is the number of NodeFeatures that it lists at
 // once; 0: all.
 func Cache(namespace string, pages int) cache.Options {
 	own := map[string]cache.Config{namespace: {}}

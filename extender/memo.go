@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxKnownBytes is how much memory may be used to remember what pods require: their metadata and the compiled requirements. Pods of
+	// maxKnownBytes is the maximum memory in bytes to remember what pods require: their metadata and the compiled requirements. Pods of
 	// one owner have the same metadata, so that there are few in practice.
 	maxKnownBytes = 16 << 20
 	// forgetAfter is when something is forgotten that no scheduler has asked for: its pods are placed or gone. A scheduler tries a pod

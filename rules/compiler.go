@@ -29,7 +29,7 @@ type compiler struct {
 	declared map[string]bool
 	open     bool
 
-	// size is how much more may be compiled, limit how much that was.
+	// size is the budget that is left, in bytes, and limit the whole budget.
 	size  *size.Budget
 	limit int
 

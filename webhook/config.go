@@ -24,7 +24,7 @@ const fieldManager = "assay-webhook"
 // write of our kinds this long, and no more.
 const timeoutSeconds = 2
 
-// earlyTimeoutSeconds is how long it waits for the review in mutating admission, without which it validates the schema.
+// earlyTimeoutSeconds is the time that it waits for the review in mutating admission, without which it validates the schema.
 const earlyTimeoutSeconds = 1
 
 // featuresHook is the name of the webhook for NodeFeatures.
@@ -172,7 +172,7 @@ func installed(o ConfigurationOptions) []metav1.Object {
 	return list
 }
 
-// Install fills the webhooks of the configurations, which exist already: whoever may create them may have every Secret sent to
+// Install fills the webhooks of the configurations, which exist already: a client that may create them may have every Secret sent to
 // it. Everything else in these objects belongs to those who created them. It is idempotent, and all replicas may do it. Call it
 // only once the server answers.
 func Install(ctx context.Context, validating Configurations, mutating MutatingConfigurations, o ConfigurationOptions) error {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// answerMargin is how long before the API server gives up a review is answered, finished or not; of short deadlines it is a
+	// answerMargin is the time before the API server gives up at which a review is answered, finished or not; of short deadlines it is a
 	// quarter. An answer that is late does not count, and an unreviewed object passes where the configuration says Ignore.
 	answerMargin = 500 * time.Millisecond
 )

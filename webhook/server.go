@@ -165,7 +165,7 @@ func (s *Server) Run(ctx context.Context) error {
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: connBuffer,
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // failed handshakes of port scanners are nobody's news
+		ErrorLog: log.New(io.Discard, "", 0), // failed handshakes of port scanners are not worth a log line
 	}
 	done := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {

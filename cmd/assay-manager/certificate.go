@@ -23,7 +23,7 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// serviceGrace is how long the webhook configurations wait for the Service to lead to a replica. After that they are filled
+// serviceGrace is the time that the webhook configurations wait for the Service to lead to a replica. After that they are filled
 // anyway: a network policy may keep the replica itself from its Service, but not the API server.
 const serviceGrace = time.Minute
 
@@ -40,7 +40,7 @@ type certificateFlags struct {
 }
 
 func (f *certificateFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.certDir, "cert-dir", "", "directory of tls.crt and tls.key that somebody else renews, such as cert-manager, who then also writes the webhook configurations; "+
+	flags.StringVar(&f.certDir, "cert-dir", "", "directory of tls.crt and tls.key that another program renews, such as cert-manager, which then also writes the webhook configurations; "+
 		"empty: certificates are made here, and the configurations are filled here")
 	flags.StringVar(&f.secret, "cert-secret", "assay-webhook-cert", "Secret in --namespace that replicas share their certificate in; it must exist, and may be empty")
 	flags.DurationVar(&f.life, "cert-life", certs.DefaultLife, "how long a certificate that is made here is valid; it is replaced after two thirds of it")

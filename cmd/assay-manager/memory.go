@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// memoryPercent is how much of its cgroup's memory the program takes before it collects garbage more often than it has to. The rest
+// memoryPercent is the share of its cgroup's memory that the program takes before it collects garbage more often than it has to. The rest
 // is for what the runtime does not count: stacks of the system, and pages of the program's file.
 const memoryPercent = 80
 
@@ -21,7 +21,7 @@ func limitMemory() {
 }
 
 // cgroupLimit returns the memory limit of this process in bytes; 0: there is none. A container sees its own cgroup at the root; a
-// process of the host is told where its own is. Limits of cgroups above are not looked at: Kubernetes limits containers.
+// process of the host reads where its own is. Limits of cgroups above are not read: Kubernetes limits containers.
 func cgroupLimit(root string) int64 {
 	var own string
 	if data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")); err == nil {
@@ -39,7 +39,7 @@ func cgroupLimit(root string) int64 {
 		filepath.Join(mounted, "memory", own, "memory.limit_in_bytes"), filepath.Join(mounted, "memory/memory.limit_in_bytes"),
 	} {
 		if data, err := os.ReadFile(file); err == nil {
-			// "max" is no number. Version 1 says that there is no limit by one that no machine has.
+			// "max" is not a number. Version 1 says that there is no limit by one that no machine has.
 			limit, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 			if err != nil || limit > 1<<50 {
 				return 0

@@ -23,7 +23,7 @@ import (
 // that it is no longer an endpoint.
 const defaultShutdownDelay = 5 * time.Second
 
-// webhookGCPercent is what the garbage collector is told unless the environment says otherwise: a review leaves two megabytes of
+// webhookGCPercent configures the garbage collector unless the environment does: a review leaves two megabytes of
 // garbage on top of little that stays. Collecting half as often makes it a sixth cheaper.
 const webhookGCPercent = 200
 

@@ -42,7 +42,7 @@ func fixFiles(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// problemsOf returns a function that lints a text as the file of that name.
+// problemsOf returns a function that lints a string as the file of that name.
 func problemsOf(name string) func([]byte) []manifest.Problem {
 	return func(text []byte) []manifest.Problem {
 		file := manifest.Parse(name, text)

@@ -134,7 +134,7 @@ func Errors(errs field.ErrorList, sensitive bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// Warnings returns the first warning, and how many there are besides it. Of a sensitive object it returns only its place.
+// Warnings returns the first warning, and the number of further ones. Of a sensitive object it returns only its place.
 func Warnings(list []rules.Warning, sensitive bool) string {
 	if len(list) == 0 {
 		return ""

@@ -36,7 +36,7 @@ const (
 	// delay is how long changes of nodes are gathered: a fleet that is upgraded changes node by node, and each write of a
 	// large group goes to everybody who watches it.
 	delay = time.Second
-	// maxCompiled is how much memory the compiled rules of all groups may take: users of namespaces create groups. One that is not
+	// maxCompiled is the maximum memory in bytes that the compiled rules of all groups take: users of namespaces create groups. One that is not
 	// among those used last is compiled again.
 	maxCompiled = 16 << 20
 )

@@ -160,6 +160,6 @@ func (s *reporter) unsaid(obj *nfdv1alpha1.NodeFeatureRule, kind string, now *me
 	return last != text
 }
 
-// maxOrigins is how many origins a status lists. An object can have thousands, and etcd takes 1.5 MiB; `assay explain` knows
+// maxOrigins is the maximum number of origins in a status. An object can have thousands, and etcd takes 1.5 MiB; `assay explain` knows
 // all of them.
 const maxOrigins = 512

@@ -25,7 +25,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly/live"
 )
 
-// delay is how long changes of templates are gathered before the templates that may be based on them are checked.
+// delay is the time that changes of templates are gathered before the templates that may be based on them are checked.
 const delay = time.Second
 
 // reporter writes the status of templates.

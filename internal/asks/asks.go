@@ -47,7 +47,7 @@ type named struct {
 	edited  bool
 }
 
-// maxCompiled is how much memory compiled NodeFeatureRequests may take: 32 of the largest, or 10,000 ordinary ones. There may be any
+// maxCompiled is the maximum memory in bytes of compiled NodeFeatureRequests: 32 of the largest, or 10,000 ordinary ones. There may be any
 // number of them; one that is named again is compiled again.
 const maxCompiled = 16 << 20
 

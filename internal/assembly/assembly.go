@@ -114,7 +114,7 @@ func (p *Problem) Error() string { return p.Message }
 // Assemble resolves what an object refers to, and compiles the whole. If something cannot be resolved, what was in force last
 // stays: that of this very object, not of another one of its name. Last is what Assemble returned for this name before, or nil.
 //
-// Room is how much memory older objects have left, see Sum. An object that needs more than that, and no more than every object may, is
+// Room is the memory in bytes that older objects have left, see Sum. An object that needs more than that, and no more than every object may, is
 // refused and not compiled to its end.
 //
 // An error is none of the object: the source could not be asked.

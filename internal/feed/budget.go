@@ -14,21 +14,21 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// What NodeFeatures may take in the memory of a process, besides the workers' own: there is one of these for each Node, which is
+// The memory that NodeFeatures other than the workers' own may take in a process: there is one of these for each Node, which is
 // never left out.
 const (
-	// MaxForeign is how many NodeFeatures of others count for a Node. Operators publish one each; a node has some five.
+	// MaxForeign is the maximum number of NodeFeatures of others that count for a Node. Operators publish one each; a node has some five.
 	MaxForeign = 64
-	// MaxForeignBytes is how many bytes they have together: two of the largest that the webhook accepts.
+	// MaxForeignBytes is the maximum of their bytes together: two of the largest that the webhook accepts.
 	MaxForeignBytes = 2 << 20
-	// MaxMissing is how many NodeFeatures of others are kept for Nodes that do not exist, in all of the cluster: enough for those
+	// MaxMissing is the maximum number of NodeFeatures of others that are kept for Nodes that do not exist, in all of the cluster: enough for those
 	// that are published some moments before their Node. They are read again when it is created.
 	MaxMissing = 256
-	// MaxMissingBytes is how many bytes they have together: a thirty-second of the webhook's memory limit, the smallest of those that keep them.
+	// MaxMissingBytes is the maximum of their bytes together: a thirty-second of the webhook's memory limit, the smallest of those that keep them.
 	MaxMissingBytes = 8 << 20
 )
 
-// objectBytes is how many bytes an object counts besides what was written into it.
+// objectBytes is the number of bytes that an object counts in addition to its content.
 const objectBytes = 1 << 10
 
 // Budget chooses which NodeFeatures a process keeps the features of. Older objects come first, and those of one second by namespace
@@ -128,7 +128,7 @@ func (s *share) err() error {
 		return fmt.Errorf("%w of Nodes that do not exist count up to %d objects and %d bytes in all of the cluster, the oldest first; delete some of them",
 			errOver, s.objects, s.bytes)
 	}
-	return fmt.Errorf("%w of node %q count up to %d objects and %d bytes besides the worker's own, the oldest first; delete some of them, or publish less",
+	return fmt.Errorf("%w of node %q count up to %d objects and %d bytes in addition to the worker's own, the oldest first; delete some of them, or publish less",
 		errOver, s.node, s.objects, s.bytes)
 }
 
@@ -265,7 +265,7 @@ func (b *Budget) mark(e *entry) {
 	b.due[e] = true
 	select {
 	case b.wake <- struct{}{}:
-	default: // all that is due is looked at
+	default: // everything that is due is read
 	}
 }
 
@@ -316,7 +316,7 @@ func (f *NodeFeature) bare() *NodeFeature {
 	return out
 }
 
-// bytes is how much of the budget an object takes.
+// bytes returns the share of the budget that an object takes.
 func (f *NodeFeature) bytes() int {
 	n := objectBytes + f.Spec.Features.Bytes
 	for _, m := range []map[string]string{f.Labels, f.Annotations, f.Spec.Labels} {
@@ -332,7 +332,7 @@ func compare(a, b *entry) int {
 		cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
 }
 
-// older compares resourceVersions; what is no number counts as not older.
+// older compares resourceVersions; invalid numbers count as not older.
 func older(a, b string) bool {
 	na, errA := strconv.ParseUint(a, 10, 64)
 	nb, errB := strconv.ParseUint(b, 10, 64)

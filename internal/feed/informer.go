@@ -19,7 +19,7 @@ import (
 // NewInformer constructs informers, see cache.Options of controller-runtime.
 type NewInformer func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 
-// Informers returns a constructor of informers of which those of NodeFeatures keep the budget. It needs to be told of Nodes, so that
+// Informers returns a constructor of informers of which those of NodeFeatures keep the budget. It needs events of Nodes, so that
 // the same cache must have an informer of Nodes, too, which starts when that of NodeFeatures does: that reads once the Nodes are known.
 func (b *Budget) Informers(next NewInformer) NewInformer {
 	known := make(chan struct{})
@@ -212,7 +212,7 @@ func (w *revised) revise(ctx context.Context) bool {
 	}
 }
 
-// replace shows an object anew. Informers do not tell of an update within one resourceVersion, hence the deletion; and a watch that
+// replace shows an object again. Informers do not tell of an update within one resourceVersion, hence the deletion; and a watch that
 // is resumed must not go back to the version of the object.
 func (w *revised) replace(f *NodeFeature) bool {
 	events := []watch.Event{{Type: watch.Deleted, Object: f.bare()}, {Type: watch.Added, Object: f}}
@@ -223,7 +223,7 @@ func (w *revised) replace(f *NodeFeature) bool {
 	return w.send(events...)
 }
 
-// readPatience is how long an object is waited for that comes to count; events wait meanwhile.
+// readPatience is the time to wait for an object that begins to count; events wait meanwhile.
 const readPatience = 10 * time.Second
 
 // read reads an object that has come to count; nil: it is gone, or something newer is known, and shown soon.

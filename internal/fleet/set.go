@@ -307,7 +307,7 @@ func (v *View) set(req *request.Requirement) *set {
 	return s
 }
 
-// What a set takes besides its requirement, in bytes: the fixed part, a remembered verdict, and a byte of a reason, which is kept in
+// The bytes that a set takes in addition to its requirement: the fixed part, a remembered verdict, and a byte of a reason, which is kept in
 // four forms.
 const (
 	setBytes     = 1024

@@ -19,7 +19,7 @@ const (
 	// maxSets is the maximum number of distinct requirements that are kept up to date. Each takes 1.1 bytes a node: 17 MB for 15,000
 	// nodes. Beyond it, the one that was not asked for the longest is forgotten; asking again costs one look at each node.
 	maxSets = 1024
-	// maxSetBytes is how much memory they may take together, with the compiled requirements. 60 of the largest requirements fit, and
+	// maxSetBytes is the maximum memory in bytes that they take together, with the compiled requirements. 60 of the largest requirements fit, and
 	// 1,024 ordinary ones on 15,000 nodes.
 	maxSetBytes = 32 << 20
 )

@@ -26,7 +26,7 @@ type entry[V any] struct {
 	used  atomic.Uint64
 }
 
-// entryBytes is how much memory an entry takes besides its key and value.
+// entryBytes is the memory in bytes that an entry takes in addition to its key and value.
 const entryBytes = 128
 
 // New returns an empty cache of at most so many bytes.

@@ -79,7 +79,7 @@ func (a *Action) at(env expr.Env) (*Action, error) {
 	return &found, nil
 }
 
-// maxShown is how much of a computed path a message repeats.
+// maxShown is the maximum number of bytes of a computed path in a message.
 const maxShown = 80
 
 func clip(s string) string {

@@ -62,7 +62,7 @@ func (e *expressions) text(n *yaml.Node) string {
 	return out.String()
 }
 
-// repetition is what regular expressions repeat something by, which is no field.
+// repetition matches the repetition operator of regular expressions, which does not name a field.
 var repetition = regexp.MustCompile(`^\{[0-9]+(,[0-9]*)?\}$`)
 
 func (e *expressions) problem(format string, args ...any) {

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/size"
 )
 
-// PatternBytes is how much memory a pattern takes in a list of patterns, besides its regular expression.
+// PatternBytes is the memory that a pattern takes in a list of patterns, in addition to its regular expression.
 const PatternBytes = 128
 
 // inRegexp holds if any of its patterns matches somewhere in a value.

@@ -20,21 +20,21 @@ import (
 const (
 	// maxFeatureBytes is the largest spec. etcd takes 1.5 MiB, of which metadata needs some.
 	maxFeatureBytes = 1 << 20
-	// maxFeatures is how many features of one type there may be.
+	// maxFeatures is the maximum number of features of one type.
 	maxFeatures = 512
-	// maxElements is how many names one set of flags or attributes may hold.
+	// maxElements is the maximum number of names in one set of flags or attributes.
 	maxElements = 16384
-	// maxInstances is how many instances one list may hold.
+	// maxInstances is the maximum number of instances in one list.
 	maxInstances = 8192
-	// maxInstanceAttributes is how many attributes one instance may have.
+	// maxInstanceAttributes is the maximum number of attributes of one instance.
 	maxInstanceAttributes = 128
-	// maxFeatureLabels is how many labels may be asked for. Labels of a node are sent to every watcher of it.
+	// maxFeatureLabels is the maximum number of labels that may be requested. Labels of a node are sent to every watcher of it.
 	maxFeatureLabels = 512
 	// maxNameLen is the longest name of a feature or element. Names of files and devices have at most 255 bytes.
 	maxNameLen = 317 // a label key: 253 of the namespace, a slash, 63 of the name
 	// maxElementLen is the longest value: a page, which is what sysfs gives at most.
 	maxElementLen = 4096
-	// maxNameErrors bounds how many bad names of one object are told.
+	// maxNameErrors is the maximum number of invalid names that are reported for one object.
 	maxNameErrors = 20
 )
 
@@ -209,7 +209,7 @@ func (c *contents) count(path *field.Path, n, limit int, what string) bool {
 }
 
 // labels checks the labels that are asked for without a rule. A bad one is left out later without any harm to the others, as
-// in NFD, so that it is only the number that is refused here.
+// in NFD, so that only the number is rejected here.
 func (c *contents) labels(path *field.Path, labels map[string]string) {
 	c.count(path, len(labels), maxFeatureLabels, "labels")
 	for _, key := range sortedKeys(labels) {

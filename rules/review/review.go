@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/rules/lint"
 )
 
-// Known is everything that a review may depend on besides the object. The zero value knows nothing of a cluster.
+// Known is everything that a review may depend on in addition to the object. The zero value knows nothing of a cluster.
 type Known struct {
 	// Rules are the settings of the controller that rules are compiled under.
 	Rules rules.Options

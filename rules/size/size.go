@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Budget is how much more may be compiled, in bytes. It is not safe for concurrent use. A nil *Budget is unlimited.
+// Budget is the number of bytes that may still be compiled. It is not safe for concurrent use. A nil *Budget is unlimited.
 type Budget struct {
 	left, used int
 	over       bool
@@ -149,7 +149,7 @@ func Text(s string) int {
 // Entry returns how much memory an entry of a map of outputs takes.
 func Entry(key, value string) int { return textBytes + Text(key) + Text(value) }
 
-// templateBytes is how much memory a byte within {{ and }} takes, actionBytes an action.
+// templateBytes is the memory that a byte within {{ and }} takes, actionBytes that of an action.
 const (
 	templateBytes = 32
 	actionBytes   = 128

@@ -14,7 +14,7 @@ import (
 const (
 	// controllerLease is the Lease of the controller that writes Nodes; it is NFD's, so that the two never write together.
 	controllerLease = "nfd-master.nfd.kubernetes.io"
-	// missedRenewals is how many lease durations may pass before a holder counts as dead: another replica takes over after one.
+	// missedRenewals is the number of lease durations that may pass before a holder counts as dead: another replica takes over after one.
 	missedRenewals = 2
 	// defaultLease is the duration of a Lease that does not say so.
 	defaultLease = 15 * time.Second

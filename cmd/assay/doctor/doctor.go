@@ -13,13 +13,13 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 )
 
-// Level is how much a finding matters.
+// Level is the severity of a finding.
 type Level string
 
 // The levels.
 const (
 	OK      Level = "ok"
-	Warning Level = "warning" // works, but not as somebody asked for
+	Warning Level = "warning" // works, but not as configured
 	Error   Level = "error"   // does not work
 )
 
@@ -39,7 +39,7 @@ const partOf = "app.kubernetes.io/part-of=assay"
 // component is the label of the part that a workload belongs to.
 const component = "app.kubernetes.io/component"
 
-// maxListed is how many objects a finding names.
+// maxListed is the maximum number of objects that a finding names.
 const maxListed = 5
 
 // examination is one run of the checks.

@@ -117,7 +117,7 @@ func (e *examination) policies(ctx context.Context) error {
 	return nil
 }
 
-// demand reports what became of a request or policy.
+// demand reports the state of a request or policy.
 func (e *examination) demand(what string, generation int64, s *assayv1alpha1.RequestStatus) {
 	const check = "scheduling"
 	if len(s.Conditions) == 0 || s.ObservedGeneration != generation {

@@ -104,7 +104,7 @@ func denied(r *cluster.Refusal) bool {
 	return strings.Contains(r.Message, `assay.dev" denied the request`)
 }
 
-// dryRun reports what became of an invalid rule that was sent as a dry run.
+// dryRun reports the answer to an invalid rule that was sent as a dry run.
 func (e *examination) dryRun(config string, refusal *cluster.Refusal) {
 	const check = "webhook"
 	const logs = "Read the logs of the API server for failed calls of the webhook " + rulesHook
@@ -126,7 +126,7 @@ func (e *examination) dryRun(config string, refusal *cluster.Refusal) {
 func (e *examination) authority(ctx context.Context, config string, hook *admissionregistrationv1.WebhookClientConfig, deployments []*appsv1.Deployment) bool {
 	const check = "webhook"
 	bundle := hook.CABundle
-	restart := "Restart the webhook, which writes the configuration anew; with cert-manager, see its Certificate"
+	restart := "Restart the webhook, which writes the configuration again; with cert-manager, see its Certificate"
 	if len(bundle) == 0 {
 		if hook.URL == nil {
 			e.report(check, Error, fmt.Sprintf("%s has no CA bundle: the API server trusts no webhook", config), restart)

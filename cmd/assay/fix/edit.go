@@ -10,13 +10,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// edit replaces a part of a text.
+// edit replaces a part of a string.
 type edit struct {
 	from, to int
 	text     string
 }
 
-// editor turns the difference of two trees of a text into edits of it.
+// editor turns the difference of two trees of a file into edits of it.
 type editor struct {
 	*source
 	was   map[*yaml.Node]*yaml.Node // from the nodes of the new tree to those of the old one

@@ -15,7 +15,7 @@ import (
 )
 
 // Text returns the text with its rules rewritten and a note for each change; nil if nothing was rewritten. problems returns
-// the findings of a text: rules are left alone if rewriting them would give the text an error that it does not have.
+// the findings of a file: rules are left alone if rewriting them would give the file an error that it does not have.
 func Text(name string, text []byte, problems func([]byte) []manifest.Problem) ([]byte, []convert.Note) {
 	if _, err := compose.ParseTrees(name, text); err != nil {
 		return nil, nil // reported with the findings
@@ -67,7 +67,7 @@ func worse(before, after []manifest.Problem) bool {
 	return false
 }
 
-// rewrite rewrites one rule of a text, or all with -1, and returns the number of rules that there are. The text is nil if
+// rewrite rewrites one rule of a file, or all with -1, and returns the number of rules that there are. The text is nil if
 // nothing was rewritten, or not in a way that says what was meant.
 func rewrite(name string, text []byte, only int) ([]byte, []convert.Note, int) {
 	const mark = "\xef\xbb\xbf"
@@ -129,7 +129,7 @@ func convertRule(list *yaml.Node, i int) []convert.Note {
 	return notes
 }
 
-// trees reads every document of a text that has been read before. Aliases are left as they are.
+// trees reads every document of a file that has been read before. Aliases are left as they are.
 func trees(text []byte) ([]*yaml.Node, error) {
 	var out []*yaml.Node
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
@@ -143,7 +143,7 @@ func trees(text []byte) ([]*yaml.Node, error) {
 	}
 }
 
-// equal reports whether a text says what the trees say.
+// equal reports whether a file means what the trees say.
 func equal(name string, text []byte, want []*yaml.Node) bool {
 	got, err := compose.ParseTrees(name, text)
 	return err == nil && slices.EqualFunc(got, want, func(a, b *yaml.Node) bool {

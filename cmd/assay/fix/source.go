@@ -12,7 +12,7 @@ import (
 // errPlace says that a node cannot be found in its text. What it is part of is left alone.
 var errPlace = errors.New("cannot find the node in the text")
 
-// source is a text and the offsets of its lines.
+// source is a file and the offsets of its lines.
 type source struct {
 	text  string
 	lines []int

@@ -181,7 +181,7 @@ func (r *Rules) share(ctx context.Context) (changed []string, err error) {
 		case o.Excess && room > o.Room:
 			next, failed := r.look(ctx, name)
 			if err = errors.Join(err, failed); failed != nil || next == nil {
-				continue // it is told when it is gone
+				continue // its deletion is an event of its own
 			}
 			o = next
 		}
