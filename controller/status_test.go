@@ -79,7 +79,7 @@ func TestKstatusUnderstandsEachKind(t *testing.T) {
 	for kind, spec := range statusKinds {
 		fine[kind] = w.object(fmt.Sprintf("{kind: %s, metadata: {name: fine}, spec: %s}", kind, strings.Replace(spec, "FILTER", regexpFine, 1)))
 		wrong[kind] = w.object(fmt.Sprintf("{kind: %s, metadata: {name: wrong}, spec: %s}", kind, strings.Replace(spec, "FILTER", regexpWrong, 1)))
-		// Nobody has looked at it yet: `helm --wait` and Flux wait.
+		// The controller has not processed it yet: `helm --wait` and Flux wait.
 		w.kstatus(fine[kind], status.InProgressStatus)
 	}
 	w.start(withGroups, func(c *controller.Config) { c.Scheduling = true })

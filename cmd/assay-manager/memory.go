@@ -39,7 +39,7 @@ func cgroupLimit(root string) int64 {
 		filepath.Join(mounted, "memory", own, "memory.limit_in_bytes"), filepath.Join(mounted, "memory/memory.limit_in_bytes"),
 	} {
 		if data, err := os.ReadFile(file); err == nil {
-			// "max" is not a number. Version 1 says that there is no limit by one that no machine has.
+			// "max" is not a number. Version 1 writes a number larger than any memory for "no limit".
 			limit, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 			if err != nil || limit > 1<<50 {
 				return 0

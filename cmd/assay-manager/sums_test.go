@@ -123,7 +123,7 @@ func TestRulesDoNotExhaustControllerAndWebhook(t *testing.T) {
 	}
 	ruleWith(t, k, "ordinary", "vendor.io/ordinary") // the oldest; the others take all of the room
 	for i := range 5 {
-		testkit.Create(t, k, large(i)) // nobody reviews them yet
+		testkit.Create(t, k, large(i)) // no webhook is registered yet
 	}
 	namespace := testkit.Namespace(t, k)
 	controller := startController(t, c, namespace)

@@ -66,7 +66,7 @@ func TestATextThatIsNotARecordIsAnError(t *testing.T) {
 	}
 }
 
-// What is missing in a record that is not whole is no evidence that an object is new.
+// An incomplete record does not prove that an object which it lacks is new.
 func TestAnIncompleteRecordDoesNotMakeObjectsLookEdited(t *testing.T) {
 	r := &Record{}
 	r.Add(Giver{ID: "1", Print: "x"}, 1)

@@ -25,7 +25,7 @@ func (s source) Template(ctx context.Context, name string) (*nfdv1alpha1.NodeFea
 	if missing := err; apierrors.IsNotFound(err) { // a cache may lack one that exists
 		err = s.live.Get(ctx, client.ObjectKey{Name: name}, &t)
 		if apierrors.IsForbidden(err) {
-			err = missing // only the controller may read templates directly; the others write nothing and trust their cache
+			err = missing // the extender may list templates and not get them; it writes nothing and trusts its cache
 		}
 	}
 	if err != nil {
