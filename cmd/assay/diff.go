@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/rules"
@@ -139,10 +140,10 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 func rejected(cmd *cobra.Command, w *world, files []*manifest.File) error {
 	known := review.Known{Rules: w.opt, DefaultTemplate: w.below, AllTemplates: true}
 	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
-	checker := newChecker(known, files...)
+	checker := check.New(known, files...)
 	set := &ruleFiles{files: files}
 	for _, file := range files {
-		set.findings = append(set.findings, checker.file(file)...)
+		set.findings = append(set.findings, checker.File(file)...)
 	}
 	if report.Errors(set.findings) == 0 {
 		return nil

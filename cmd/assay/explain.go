@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 )
@@ -189,38 +190,12 @@ func (e *explanation) absent(name string) error {
 	if len(able) == 0 {
 		return foundError{fmt.Errorf("no rule names %s%s", name, e.suggest(name))}
 	}
-	slices.SortStableFunc(able, func(a, b *rules.RuleTrace) int { return lacking(a) - lacking(b) })
+	slices.SortStableFunc(able, func(a, b *rules.RuleTrace) int { return tracing.Lacking(a) - tracing.Lacking(b) })
 	fmt.Fprintf(e.w, "%s could give it, the nearest first:\n\n", plural(len(able), "rule"))
 	for _, t := range able {
 		e.rule(t)
 	}
 	return errFound
-}
-
-// lacking counts what a rule does not find.
-func lacking(t *rules.RuleTrace) int {
-	if t.Skipped != "" {
-		return 1000
-	}
-	n := 0
-	for i := range t.MatchFeatures {
-		term := &t.MatchFeatures[i]
-		if term.Held {
-			continue
-		}
-		n++
-		for _, x := range term.Expressions {
-			if !x.Held {
-				n++
-			}
-		}
-	}
-	for _, c := range t.Conditions {
-		if !c.OK {
-			n++
-		}
-	}
-	return n
 }
 
 // names reports whether a rule could write a key.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/rules"
@@ -78,7 +79,7 @@ func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFile
 		return nil, err
 	}
 	out := &ruleFiles{files: input.Manifests(paths, cmd.InOrStdin())}
-	checker := newChecker(review.Known{Rules: opt}, out.files...)
+	checker := check.New(review.Known{Rules: opt}, out.files...)
 	for _, file := range out.files {
 		for _, p := range file.Problems {
 			out.findings = append(out.findings, report.Finding{File: file.Name, Problem: p})
@@ -87,7 +88,7 @@ func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFile
 			if d.Kind != manifest.KindRule {
 				continue
 			}
-			problems, set := checker.compile(d)
+			problems, set := checker.Compile(d)
 			out.sets = append(out.sets, set)
 			for _, p := range problems {
 				out.findings = append(out.findings, report.Finding{File: file.Name, Problem: p})

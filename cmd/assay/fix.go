@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/fix"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
@@ -47,7 +48,7 @@ func problemsOf(name string) func([]byte) []manifest.Problem {
 	return func(text []byte) []manifest.Problem {
 		file := manifest.Parse(name, text)
 		var out []manifest.Problem
-		for _, f := range newChecker(review.Known{}, file).file(file) {
+		for _, f := range check.New(review.Known{}, file).File(file) {
 			out = append(out, f.Problem)
 		}
 		return out

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
@@ -96,10 +97,10 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	files := input.Manifests(paths, cmd.InOrStdin())
-	checker := newChecker(known, files...)
-	checker.schema = true
+	checker := check.New(known, files...)
+	checker.Schema = true
 	found := make([][]report.Finding, len(files))
-	input.Each(len(files), func(i int) { found[i] = checker.file(files[i]) })
+	input.Each(len(files), func(i int) { found[i] = checker.File(files[i]) })
 	list := slices.Concat(found...)
 	dropAnnouncements(files, list)
 	if f.quiet {

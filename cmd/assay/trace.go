@@ -7,9 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/condition"
-	"github.com/assay-project/assay/rules/match"
 )
 
 // traceOptions say what of a trace is shown.
@@ -97,35 +96,13 @@ func from(r rules.Ref) string {
 
 func (t *tracer) terms(r *rules.RuleTrace) {
 	rows := &table{}
-	for i := range r.MatchFeatures {
-		t.term(rows, &r.MatchFeatures[i], "")
-	}
-	for i, terms := range r.MatchAny {
-		for j := range terms {
-			t.term(rows, &terms[j], fmt.Sprintf("any of %d: ", i+1))
-		}
-	}
-	for i := range r.Conditions {
-		t.condition(rows, i, &r.Conditions[i])
+	for _, l := range tracing.Lines(r, t.mask) {
+		rows.add(t.mark(l.Held), l.Subject, l.Asked, l.Found)
 	}
 	rows.print(t.w, "         ")
-	if !r.Matched && r.Err == nil && r.Why != "" && !t.hidden(r) {
-		t.line(" ", t.s.warn("because "+r.Why))
+	if why := tracing.Why(r, t.mask); why != "" {
+		t.line(" ", t.s.warn("because "+why))
 	}
-}
-
-// hidden reports whether the reason could quote a value that is kept from people.
-func (t *tracer) hidden(r *rules.RuleTrace) bool {
-	for _, list := range append([][]match.TermTrace{r.MatchFeatures}, r.MatchAny...) {
-		for i := range list {
-			for _, x := range list[i].Expressions {
-				if t.mask.Hides(x.Key) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 func (t *tracer) mark(ok bool) string {
@@ -133,87 +110,6 @@ func (t *tracer) mark(ok bool) string {
 		return "✓"
 	}
 	return "✗"
-}
-
-func (t *tracer) term(rows *table, term *match.TermTrace, prefix string) {
-	if !term.Found {
-		rows.add(t.mark(false), prefix+term.Feature, "", "the node does not have this feature")
-		return
-	}
-	if len(term.Expressions) == 0 && term.Name == nil {
-		rows.add(t.mark(term.Held), prefix+term.Feature, "", "")
-	}
-	for i := range term.Expressions {
-		t.expression(rows, prefix+term.Feature, &term.Expressions[i])
-	}
-	if term.Name != nil {
-		t.expression(rows, prefix+term.Feature, term.Name)
-	}
-	if !term.Held && allHold(term) {
-		rows.add(t.mark(false), prefix+term.Feature, "", term.Reason)
-	}
-}
-
-func allHold(term *match.TermTrace) bool {
-	for _, x := range term.Expressions {
-		if !x.Held {
-			return false
-		}
-	}
-	return term.Name == nil || term.Name.Held
-}
-
-func (t *tracer) expression(rows *table, feature string, x *match.ExprTrace) {
-	key := x.Key
-	if key == "" {
-		key = "name"
-	}
-	asked := key + " " + x.Op
-	if len(x.Value) > 0 {
-		asked += " " + strings.Join(x.Value, ", ")
-	}
-	if x.Type != "" {
-		asked += " (" + x.Type + ")"
-	}
-	var found string
-	switch {
-	case x.Error != "":
-		found = x.Error
-	case t.mask.Hides(x.Key) && x.Exists:
-		found = "found " + rules.Hidden
-	case len(x.Found) > 0:
-		found = "found " + strings.Join(x.Found, ", ")
-		if x.Instances > 0 && x.Key != "" {
-			found += fmt.Sprintf("; holds for %d of %d", x.Holding, x.Instances)
-		}
-	case x.Exists:
-		found = "found"
-	default:
-		found = "not there"
-	}
-	rows.add(t.mark(x.Held), feature, asked, found)
-}
-
-func (t *tracer) condition(rows *table, i int, c *condition.Trace) {
-	name := fmt.Sprintf("conditions[%d]", i)
-	if c.Error != "" {
-		rows.add(t.mark(false), name, c.Op, c.Error)
-		return
-	}
-	for _, turn := range c.Turns {
-		var parts []string
-		for _, a := range turn.Args {
-			parts = append(parts, a.Name+" = "+a.Value.String())
-		}
-		asked := c.Op
-		if turn.Item != nil {
-			asked += " for " + turn.Item.String()
-		}
-		rows.add(t.mark(turn.OK), name, asked, strings.Join(parts, ", "))
-	}
-	if c.Multiple != "" && len(c.Turns) > 1 {
-		rows.add(t.mark(c.OK), name, c.Multiple+" of them", "")
-	}
 }
 
 func (t *tracer) line(mark, text string) {

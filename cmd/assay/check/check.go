@@ -1,4 +1,5 @@
-package main
+// Package check reviews the documents of files, with their positions.
+package check
 
 import (
 	"path/filepath"
@@ -14,17 +15,18 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// checker reviews documents that belong together: a rule finds the templates it is based on among them, in files beside them, and
+// Checker reviews documents that belong together: a rule finds the templates it is based on among them, in files beside them, and
 // among the templates of Known. It is safe for concurrent use.
-type checker struct {
+type Checker struct {
 	known     review.Known
 	templates map[string]*manifest.Document
-	// schema validates documents by their definitions too, as an API server does after the review found no error.
-	schema bool
+	// Schema validates documents by their definitions too, as an API server does after the review found no error.
+	Schema bool
 }
 
-func newChecker(known review.Known, files ...*manifest.File) *checker {
-	c := &checker{known: known, templates: map[string]*manifest.Document{}}
+// New returns a Checker that finds templates among the documents of files.
+func New(known review.Known, files ...*manifest.File) *Checker {
+	c := &Checker{known: known, templates: map[string]*manifest.Document{}}
 	for _, f := range files {
 		for _, d := range f.Documents {
 			if d.Kind == manifest.KindTemplate {
@@ -35,11 +37,11 @@ func newChecker(known review.Known, files ...*manifest.File) *checker {
 	return c
 }
 
-// file returns all findings of a file, in the order of its lines.
-func (c *checker) file(f *manifest.File) []report.Finding {
+// File returns all findings of a file, in the order of its lines.
+func (c *Checker) File(f *manifest.File) []report.Finding {
 	problems := append([]manifest.Problem(nil), f.Problems...)
 	for _, d := range f.Documents {
-		more, _ := c.document(d)
+		more, _ := c.Document(d)
 		problems = append(problems, more...)
 	}
 	problems = append(problems, twice(f)...)
@@ -51,8 +53,8 @@ func (c *checker) file(f *manifest.File) []report.Finding {
 	return out
 }
 
-// document returns all findings of a document and the review of its object. Kinds that are not Assay's have none.
-func (c *checker) document(d *manifest.Document) (problems []manifest.Problem, found review.Findings) {
+// Document returns all findings of a document and the review of its object. Kinds that are not Assay's have none.
+func (c *Checker) Document(d *manifest.Document) (problems []manifest.Problem, found review.Findings) {
 	if review.IsWorkerConfig(d) {
 		return review.WorkerConfig(d, c.known), found
 	}
@@ -64,15 +66,15 @@ func (c *checker) document(d *manifest.Document) (problems []manifest.Problem, f
 	_, shape, found := review.Document(d, known)
 	problems = append(d.CheckType(), shape...)
 	problems = append(problems, review.Problems(d, found)...)
-	if c.schema && !hasErrors(problems) {
+	if c.Schema && !hasErrors(problems) {
 		problems = append(problems, schemaProblems(d)...)
 	}
 	return problems, found
 }
 
-// compile reviews a document with rules and returns the compiled rules of the object together with its bases.
-func (c *checker) compile(d *manifest.Document) ([]manifest.Problem, *rules.RuleSet) {
-	problems, found := c.document(d)
+// Compile reviews a document with rules and returns the compiled rules of the object together with its bases.
+func (c *Checker) Compile(d *manifest.Document) ([]manifest.Problem, *rules.RuleSet) {
+	problems, found := c.Document(d)
 	return problems, found.Set
 }
 
@@ -109,7 +111,7 @@ func twice(f *manifest.File) []manifest.Problem {
 }
 
 // lookup finds templates among the documents, among those that are known, and in files beside the document.
-func (c *checker) lookup(dir string) compose.Lookup {
+func (c *Checker) lookup(dir string) compose.Lookup {
 	return func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 		bare := strings.TrimPrefix(name, "cluster:")
 		if d := c.templates[bare]; d != nil {

@@ -1,0 +1,181 @@
+// Package tracing turns the trace of a rule into lines for people.
+package tracing
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/condition"
+	"github.com/assay-project/assay/rules/match"
+)
+
+// Line is one expression or condition of a rule, with what the node has.
+type Line struct {
+	Held bool
+	// Subject is the feature or the condition, Asked what the rule asks of it, Found what the node has.
+	Subject, Asked, Found string
+}
+
+// Lines returns the matchers and conditions of a rule in their order. Values that mask hides are replaced. A sensitive rule has no lines.
+func Lines(r *rules.RuleTrace, mask rules.Masking) []Line {
+	if r.Sensitive {
+		return nil
+	}
+	t := &tracer{mask: mask}
+	for i := range r.MatchFeatures {
+		t.term(&r.MatchFeatures[i], "")
+	}
+	for i, terms := range r.MatchAny {
+		for j := range terms {
+			t.term(&terms[j], fmt.Sprintf("any of %d: ", i+1))
+		}
+	}
+	for i := range r.Conditions {
+		t.condition(i, &r.Conditions[i])
+	}
+	return t.lines
+}
+
+// Why returns why a rule does not match, or nothing if it matches, has failed, or the reason could quote a value that mask hides.
+func Why(r *rules.RuleTrace, mask rules.Masking) string {
+	if r.Matched || r.Err != nil || hidden(r, mask) {
+		return ""
+	}
+	return r.Why
+}
+
+// Skipped is the Lacking of a rule that is not evaluated on the node: more than any other rule lacks.
+const Skipped = 1000
+
+// Lacking returns the number of expressions and conditions that the node does not meet: the smaller, the nearer it is.
+func Lacking(r *rules.RuleTrace) int {
+	if r.Skipped != "" {
+		return Skipped
+	}
+	n := 0
+	for i := range r.MatchFeatures {
+		term := &r.MatchFeatures[i]
+		if term.Held {
+			continue
+		}
+		n++
+		for _, x := range term.Expressions {
+			if !x.Held {
+				n++
+			}
+		}
+	}
+	for _, c := range r.Conditions {
+		if !c.OK {
+			n++
+		}
+	}
+	return n
+}
+
+// hidden reports whether the reason could quote a value that is kept from people.
+func hidden(r *rules.RuleTrace, mask rules.Masking) bool {
+	for _, list := range append([][]match.TermTrace{r.MatchFeatures}, r.MatchAny...) {
+		for i := range list {
+			for _, x := range list[i].Expressions {
+				if mask.Hides(x.Key) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// tracer collects lines.
+type tracer struct {
+	mask  rules.Masking
+	lines []Line
+}
+
+func (t *tracer) add(held bool, subject, asked, found string) {
+	t.lines = append(t.lines, Line{held, subject, asked, found})
+}
+
+func (t *tracer) term(term *match.TermTrace, prefix string) {
+	subject := prefix + term.Feature
+	if !term.Found {
+		t.add(false, subject, "", "the node does not have this feature")
+		return
+	}
+	if len(term.Expressions) == 0 && term.Name == nil {
+		t.add(term.Held, subject, "", "")
+	}
+	for i := range term.Expressions {
+		t.expression(subject, &term.Expressions[i])
+	}
+	if term.Name != nil {
+		t.expression(subject, term.Name)
+	}
+	if !term.Held && allHold(term) {
+		t.add(false, subject, "", term.Reason)
+	}
+}
+
+func allHold(term *match.TermTrace) bool {
+	for _, x := range term.Expressions {
+		if !x.Held {
+			return false
+		}
+	}
+	return term.Name == nil || term.Name.Held
+}
+
+func (t *tracer) expression(subject string, x *match.ExprTrace) {
+	key := x.Key
+	if key == "" {
+		key = "name"
+	}
+	asked := key + " " + x.Op
+	if len(x.Value) > 0 {
+		asked += " " + strings.Join(x.Value, ", ")
+	}
+	if x.Type != "" {
+		asked += " (" + x.Type + ")"
+	}
+	var found string
+	switch {
+	case x.Error != "":
+		found = x.Error
+	case t.mask.Hides(x.Key) && x.Exists:
+		found = "found " + rules.Hidden
+	case len(x.Found) > 0:
+		found = "found " + strings.Join(x.Found, ", ")
+		if x.Instances > 0 && x.Key != "" {
+			found += fmt.Sprintf("; holds for %d of %d", x.Holding, x.Instances)
+		}
+	case x.Exists:
+		found = "found"
+	default:
+		found = "not there"
+	}
+	t.add(x.Held, subject, asked, found)
+}
+
+func (t *tracer) condition(i int, c *condition.Trace) {
+	name := fmt.Sprintf("conditions[%d]", i)
+	if c.Error != "" {
+		t.add(false, name, c.Op, c.Error)
+		return
+	}
+	for _, turn := range c.Turns {
+		var parts []string
+		for _, a := range turn.Args {
+			parts = append(parts, a.Name+" = "+a.Value.String())
+		}
+		asked := c.Op
+		if turn.Item != nil {
+			asked += " for " + turn.Item.String()
+		}
+		t.add(turn.OK, name, asked, strings.Join(parts, ", "))
+	}
+	if c.Multiple != "" && len(c.Turns) > 1 {
+		t.add(c.OK, name, c.Multiple+" of them", "")
+	}
+}
