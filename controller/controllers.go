@@ -24,17 +24,17 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/builtin"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/group"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/request"
 	"github.com/assay-project/assay/controller/rule"
-	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/controller/template"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/assembly/live"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -71,8 +71,8 @@ type Config struct {
 }
 
 // Assembly says how rules are put together, for whoever else evaluates them.
-func (c Config) Assembly() live.Options {
-	return live.Options{
+func (c Config) Assembly() compile.Options {
+	return compile.Options{
 		Assembly: assembly.Options{
 			Rules: c.Rules, Namespace: c.Sources.Namespace, DefaultTemplate: c.DefaultTemplate, Version: c.Version,
 			KeptName: assembly.KeptName(c.Policy.Record.Instance),
@@ -97,8 +97,8 @@ func (c Config) settings() string {
 }
 
 // Gather says how what rules are given of a node is put together, for whoever else evaluates them.
-func (c Config) Gather() feed.Gather {
-	return feed.Gather{
+func (c Config) Gather() nodefeature.Gather {
+	return nodefeature.Gather{
 		Namespace: c.Sources.Namespace, Keys: c.Rules.Keys, IgnoreLabels: c.Sources.IgnoreLabels, Record: c.Policy.Record,
 	}
 }
@@ -115,7 +115,7 @@ func (c Config) Withholding() rules.Withholding {
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, feed.AddToScheme, assayv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, nodefeature.AddToScheme, assayv1alpha1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, err
@@ -130,12 +130,12 @@ func Cache(namespace string, pages int) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer:      NewBudget(namespace).Informers(feed.Paged(int64(pages))),
+		NewInformer:      NewBudget(namespace).Informers(nodefeature.Paged(int64(pages))),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:      {Transform: node.Slim},
-			&feed.NodeFeature{}: {Transform: feed.Slim},
-			&corev1.Secret{}:    {Namespaces: own},
-			&corev1.ConfigMap{}: {Namespaces: own},
+			&corev1.Node{}:             {Transform: node.Slim},
+			&nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},
+			&corev1.Secret{}:           {Namespaces: own},
+			&corev1.ConfigMap{}:        {Namespaces: own},
 		},
 	}
 }
@@ -144,15 +144,15 @@ func Cache(namespace string, pages int) cache.Options {
 func Add(mgr ctrl.Manager, c Config) error {
 	statusChanged := make(chan event.GenericEvent, statusBuffer)
 	rulesChanged, nodesChanged := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
-	assembled, err := live.Add(mgr, c.Assembly())
+	assembled, err := compile.Add(mgr, c.Assembly())
 	if err != nil {
 		return err
 	}
 	reg := assembled.Registry()
 	store := provenance.NewStore(mgr.GetClient(), mgr.GetAPIReader(), c.Sources.Namespace, assembly.KeptName(c.Policy.Record.Instance))
-	counts := tally.New(func(object string) { offer(statusChanged, object) })
-	census := tally.NewCensus(counts)
-	view := tally.NewView(func() { offer(nodesChanged, "all") })
+	counts := rulestats.New(func(object string) { offer(statusChanged, object) })
+	census := rulestats.NewCensus(counts)
+	view := rulestats.NewView(func() { offer(nodesChanged, "all") })
 	reg.OnChange(func() { offer(rulesChanged, "all") })
 	watchdog := node.NewWatchdog(clock.RealClock{})
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
@@ -160,8 +160,8 @@ func Add(mgr ctrl.Manager, c Config) error {
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Node{}, cache.BlockUntilSynced(false)); err != nil {
 		return err
 	}
-	index := func(o client.Object) []string { return feed.IndexByNode(o.(*feed.NodeFeature)) }
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &feed.NodeFeature{}, feed.ByNode, index); err != nil {
+	index := func(o client.Object) []string { return nodefeature.IndexByNode(o.(*nodefeature.NodeFeature)) }
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &nodefeature.NodeFeature{}, nodefeature.ByNode, index); err != nil {
 		return err
 	}
 	cached := client.Reader(mgr.GetClient())

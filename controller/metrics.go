@@ -12,7 +12,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/build"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 )
 
 // NFD's programs tell their versions by metrics of these names; the controller is two of them in one.
@@ -28,17 +28,17 @@ func init() {
 }
 
 // features is the budget of the manager that was started last.
-var features atomic.Pointer[feed.Budget]
+var features atomic.Pointer[nodefeature.Budget]
 
 // NewBudget returns the budget of the NodeFeatures in a process, which a metric tells of. Namespace is Assay's own.
-func NewBudget(namespace string) *feed.Budget {
-	b := feed.NewBudget(namespace)
+func NewBudget(namespace string) *nodefeature.Budget {
+	b := nodefeature.NewBudget(namespace)
 	features.Store(b)
 	return b
 }
 
 // LeftOut is the metric of NodeFeatures that a budget leaves out.
-func LeftOut(budget func() *feed.Budget) prometheus.Collector {
+func LeftOut(budget func() *nodefeature.Budget) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "assay_nodefeatures_left_out", Help: "NodeFeatures whose features do not count because there are too many.",
 	}, func() float64 {
@@ -65,7 +65,7 @@ func (p *publishedNodes) count() float64 {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
 	defer cancel()
-	var list feed.NodeFeatureList
+	var list nodefeature.NodeFeatureList
 	if err := (*cache).List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return math.NaN()
 	}

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // errUnready is the answer while an answer could only be wrong.
@@ -22,7 +22,7 @@ var errWholeNodes = errors.New("assay extender: the scheduler sends whole Nodes 
 type Decider struct {
 	// View knows the nodes, Asks what pods ask for.
 	View *fleet.View
-	Asks *asks.Asks
+	Asks *podrequirements.Asks
 	// Now is the time; nil: time.Now.
 	Now func() time.Time
 
@@ -118,7 +118,7 @@ func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 	if ask == nil || problem != nil || len(ask.Preferred) == 0 {
 		return append(out, `[]`...), eachName(a.nodeNames, func(span) {})
 	}
-	j := d.View.Judge(&request.Ask{Preferred: ask.Preferred}, 0)
+	j := d.View.Judge(&requirements.Ask{Preferred: ask.Preferred}, 0)
 	defer j.End()
 	out = append(out, '[')
 	var lowest, highest int64 = fleet.MaxScore, 0

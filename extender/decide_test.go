@@ -16,8 +16,8 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/extender"
-	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -46,7 +46,7 @@ func decider(t testing.TB) *extender.Decider {
 		}})
 	}
 	v.SetSynced()
-	known := asks.New(rules.Options{})
+	known := podrequirements.New(rules.Options{})
 	known.PutNamespace("batch", map[string]string{"assay.dev/scheduling": "enabled"})
 	known.PutNamespace("other", map[string]string{})
 	known.PutRequest(&assayv1alpha1.NodeFeatureRequest{

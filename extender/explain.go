@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/assay-project/assay/internal/fleet"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // maxSample is how many nodes an explanation names for each reason.
@@ -101,7 +101,7 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 }
 
 // origins says who asks, each once, in the order in which they are asked.
-func origins(ask *request.Ask) (out []string) {
+func origins(ask *requirements.Ask) (out []string) {
 	add := func(origin string) {
 		if !slices.Contains(out, origin) {
 			out = append(out, origin)

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/lru"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 const (
@@ -36,12 +36,12 @@ func (m *memo) cache() *lru.Cache[asked] {
 }
 
 type asked struct {
-	ask     *request.Ask
+	ask     *requirements.Ask
 	problem *fleet.Reason
 }
 
 // of returns what a pod asks for, see asks.Asks.
-func (m *memo) of(a *asks.Asks, p *pod) (*request.Ask, *fleet.Reason) {
+func (m *memo) of(a *podrequirements.Asks, p *pod) (*requirements.Ask, *fleet.Reason) {
 	var space [1024]byte
 	generation := a.Generation()
 	// The generation is a part of the key, so that what was found out before a change is never used after it.

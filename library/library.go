@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/typo"
+	"github.com/assay-project/assay/rules/suggest"
 )
 
 //go:embed *.yaml
@@ -114,7 +114,7 @@ func Get(ids ...string) ([]*Entry, error) {
 	out := make([]*Entry, len(ids))
 	for i, id := range ids {
 		if out[i] = known[id]; out[i] == nil {
-			if near := typo.Nearest(id, names, maxDistance); near != "" {
+			if near := suggest.Nearest(id, names, maxDistance); near != "" {
 				return nil, fmt.Errorf("the library has no rule %q; did you mean %s?", id, near)
 			}
 			return nil, fmt.Errorf("the library has no rule %q; assay library list shows all", id)

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/action"
-	"github.com/assay-project/assay/rules/args"
-	"github.com/assay-project/assay/rules/expr"
+	"github.com/assay-project/assay/rules/lang/action"
+	"github.com/assay-project/assay/rules/lang/args"
+	"github.com/assay-project/assay/rules/lang/expr"
 )
 
 // actions compiles the actions of a rule.

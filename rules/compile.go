@@ -14,11 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/args"
-	"github.com/assay-project/assay/rules/condition"
-	"github.com/assay-project/assay/rules/expr"
-	"github.com/assay-project/assay/rules/match"
-	"github.com/assay-project/assay/rules/size"
+	"github.com/assay-project/assay/rules/lang/args"
+	"github.com/assay-project/assay/rules/lang/condition"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/match"
+	"github.com/assay-project/assay/rules/lang/size"
 )
 
 // Limits on one object. They are the CRD's, repeated for rules that never met an API server.

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/keys"
-	"github.com/assay-project/assay/rules/match"
-	"github.com/assay-project/assay/rules/size"
-	"github.com/assay-project/assay/rules/tmpl"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/match"
+	"github.com/assay-project/assay/rules/lang/size"
+	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
 // compiler compiles the rules of one object, in their order.

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/assay-project/assay/rules/action"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/lang/action"
 )
 
 // maxDerived is how long an element that is extended may get, in bytes: as long as one that a NodeFeature may hold (webhook).

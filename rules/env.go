@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/lang/expr"
 )
 
 // Node implements expr.Env.

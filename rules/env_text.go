@@ -1,8 +1,8 @@
 package rules
 
 import (
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/lang/expr"
 )
 
 // TextEnv is what a text with expressions sees of a node outside of any rule, with the given variables: for trying texts out.

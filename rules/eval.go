@@ -8,10 +8,10 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/match"
-	"github.com/assay-project/assay/rules/tmpl"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/match"
+	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
 // Limits on the evaluation of one node. They count steps, not time, so that the same rules give the same result on every

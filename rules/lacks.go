@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/assay-project/assay/rules/expr"
-	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/match"
 )
 
 // ReadsMatched reports whether the answer depends on what rules have produced for the node.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/lang/match"
 )
 
 // Masking says which values of features no rule may compare, read or write, strict or not: passwords and tokens that some

@@ -11,9 +11,9 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/condition"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/lang/condition"
+	"github.com/assay-project/assay/rules/lang/match"
 )
 
 // secrets are values that every operator can tell apart.

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/lang/expr"
 )
 
 // result is what one rule gives on one node. A result is immutable once it is in an Outcome, and may be shared by nodes.

@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/keys"
-	"github.com/assay-project/assay/rules/match"
-	"github.com/assay-project/assay/rules/tmpl"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/match"
+	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
 // produce makes the outputs of a rule that matches. An error means that the rule has none.

@@ -8,7 +8,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/lang/match"
 )
 
 // Requirement is a compiled set of matchers and conditions without outputs: what a pod asks of its node, or what the nodes of

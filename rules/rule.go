@@ -3,12 +3,12 @@ package rules
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/rules/action"
-	"github.com/assay-project/assay/rules/condition"
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/keys"
-	"github.com/assay-project/assay/rules/match"
-	"github.com/assay-project/assay/rules/tmpl"
+	"github.com/assay-project/assay/rules/lang/action"
+	"github.com/assay-project/assay/rules/lang/condition"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/match"
+	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
 // rule is one compiled rule. It is immutable.

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/match"
-	"github.com/assay-project/assay/rules/size"
+	"github.com/assay-project/assay/rules/lang/match"
+	"github.com/assay-project/assay/rules/lang/size"
 )
 
 // Budgets of compiled size, in bytes as package size estimates them. Each part of an object has a bound of its own, and an object

@@ -3,9 +3,9 @@ package rules
 import (
 	"cmp"
 
-	"github.com/assay-project/assay/rules/condition"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/lang/condition"
+	"github.com/assay-project/assay/rules/lang/match"
 )
 
 // RuleTrace says in detail what became of one rule on one node, for people.

@@ -3,9 +3,9 @@ package rules
 import (
 	"strings"
 
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/match"
 )
 
 // elementOf is one element of a feature as a value: an attribute's text, or true for a flag.

@@ -10,24 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/admit"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/podadmission"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // Scheduling is what the review of pods and workloads needs. Its configuration is one of its own, off by default; see
 // SchedulingConfigurations.
 type Scheduling struct {
 	// Asks knows what pods ask for, View which nodes have it. View may be nil: then there are no warnings about nodes.
-	Asks *asks.Asks
+	Asks *podrequirements.Asks
 	View *fleet.View
 	// Namespace returns the labels of a namespace; it must be quick.
 	Namespace func(name string) map[string]string
 	// Labels returns which requirements are the same as a label; nil: none are.
-	Labels   func() admit.Labels
-	Settings admit.Settings
+	Labels   func() podadmission.Labels
+	Settings podadmission.Settings
 }
 
 // workloads lists the kinds whose pods may ask for features, besides pods themselves.
@@ -64,7 +64,7 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 	if ask == nil {
 		return v, nil
 	}
-	in := admit.Input{
+	in := podadmission.Input{
 		Pod: pod, Ask: ask, Policies: s.Asks.Policies(req.Namespace, pod.Labels), Settings: s.Settings,
 	}
 	if s.Namespace != nil {
@@ -73,7 +73,7 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 	if s.Labels != nil {
 		in.Labels = s.Labels()
 	}
-	if steps := admit.Decide(in); len(steps) > 0 {
+	if steps := podadmission.Decide(in); len(steps) > 0 {
 		if v.patch, err = json.Marshal(steps); err != nil {
 			return nil, fmt.Errorf("write the patch: %w", err)
 		}
@@ -88,13 +88,13 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 	if len(req.Object.Raw) == 0 || req.Operation == admissionv1.Delete {
 		return v, nil
 	}
-	meta, path, err := admit.Metadata(req.Kind.Kind, req.Object.Raw)
+	meta, path, err := podadmission.Metadata(req.Kind.Kind, req.Object.Raw)
 	if err != nil || meta == nil {
 		return v, err
 	}
-	ask, report := request.Annotations(meta.Annotations, path, o.Known.Rules)
+	ask, report := requirements.Annotations(meta.Annotations, path, o.Known.Rules)
 	if !report.OK() {
-		if old, _, err := admit.Metadata(req.Kind.Kind, req.OldObject.Raw); err == nil && old != nil && sameAsks(meta.Annotations, old.Annotations) {
+		if old, _, err := podadmission.Metadata(req.Kind.Kind, req.OldObject.Raw); err == nil && old != nil && sameAsks(meta.Annotations, old.Annotations) {
 			v.Warn(report.Errors[0].Field, rules.RankDefect, "%s", report.Errors[0].ErrorBody())
 			return v, nil
 		}
@@ -114,7 +114,7 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 // warnOfAsk warns of what keeps pods from any node, whatever the nodes have: mistakes of their annotations at their places, or
 // else what is wrong with the request that they name.
 func (o *Options) warnOfAsk(v *verdict, annotations map[string]string, path *field.Path, problem *fleet.Reason) {
-	if _, report := request.Annotations(annotations, path, o.Known.Rules); !report.OK() {
+	if _, report := requirements.Annotations(annotations, path, o.Known.Rules); !report.OK() {
 		for _, err := range report.Errors {
 			v.Warn(err.Field, rules.RankDefect, "%s", err.ErrorBody())
 		}
@@ -124,13 +124,13 @@ func (o *Options) warnOfAsk(v *verdict, annotations map[string]string, path *fie
 }
 
 // warnOfNodes warns if no node has what is required.
-func (o *Options) warnOfNodes(v *verdict, path string, ask *request.Ask) {
+func (o *Options) warnOfNodes(v *verdict, path string, ask *requirements.Ask) {
 	view := o.Scheduling.View
 	if view == nil || !view.Synced() || ask.Empty() || len(ask.Required) == 0 {
 		return
 	}
 	a := view.Ask(ask, 0)
-	if text := admit.Warning(a.Matching, a.Nodes, a.Nearest, a.Lacks); text != "" {
+	if text := podadmission.Warning(a.Matching, a.Nodes, a.Nearest, a.Lacks); text != "" {
 		v.Warn(path, rules.RankUnlikely, "%s", text)
 	}
 }

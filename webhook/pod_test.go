@@ -30,12 +30,12 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/admit"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -65,7 +65,7 @@ spec: {rules: [{name: amx, labels: {amx: "true"}, matchFeatures: [{feature: cpu.
 // scheduling is what the webhook knows in these tests: two nodes, one of them with AMX, and a policy.
 func scheduling(t *testing.T) *webhook.Scheduling {
 	t.Helper()
-	known, view := asks.New(rules.Options{}), fleet.New()
+	known, view := podrequirements.New(rules.Options{}), fleet.New()
 	for name, flags := range map[string][]string{"plain": {"AVX"}, "amx": {"AVX", "AMX"}} {
 		view.Put(fleet.Node{Input: rules.Input{
 			Node:  rules.Node{Name: name},
@@ -90,9 +90,9 @@ func scheduling(t *testing.T) *webhook.Scheduling {
 		t.Fatal(err)
 	}
 	set, _ := rules.Compile(&rule, rules.Options{})
-	exact := admit.LabelsOf([]admit.Rules{{Set: set, Spec: &rule.Spec}}, rules.Options{})
+	exact := podadmission.LabelsOf([]podadmission.Rules{{Set: set, Spec: &rule.Spec}}, rules.Options{})
 	return &webhook.Scheduling{
-		Asks: known, View: view, Labels: func() admit.Labels { return exact },
+		Asks: known, View: view, Labels: func() podadmission.Labels { return exact },
 		Namespace: func(name string) map[string]string {
 			if strings.HasPrefix(name, "labelled-") {
 				known.PutNamespace(name, labels)

@@ -25,14 +25,14 @@ import (
 
 	"github.com/assay-project/assay/certs"
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/extender"
-	"github.com/assay-project/assay/internal/asks"
-	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/internal/build"
-	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
-	"github.com/assay-project/assay/internal/pulse"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/internal/watchhealth"
 )
 
 // extenderFlags are the flags of the extender. Those that it shares with the controller must have the same values, or pods
@@ -60,7 +60,7 @@ func (f *extenderFlags) register(flags *pflag.FlagSet) {
 		"names of certificates or users of tokens that may ask; empty: all that are authenticated")
 	flags.BoolVar(&f.leases, "publisher-leases", false,
 		"take features for seen when the Lease of their node's name in --namespace was renewed, rather than while the Node is ready; for publishers that keep one")
-	flags.DurationVar(&f.watchPatience, "watch-patience", pulse.DefaultPatience,
+	flags.DurationVar(&f.watchPatience, "watch-patience", watchhealth.DefaultPatience,
 		"how long watches of the API server may be interrupted before questions are refused")
 	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "how long to go on answering after a signal to end, unready")
 	f.ruleFlags.register(flags)
@@ -105,11 +105,11 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	assembled, err := live.Add(mgr, same.Assembly())
+	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return err
 	}
-	view, known := fleet.New(), asks.New(same.Rules)
+	view, known := fleet.New(), podrequirements.New(same.Rules)
 	follower := follow.New(view, follow.Options{
 		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Leases: f.leases, Grace: same.Grace,
 	})
@@ -145,17 +145,17 @@ func (f *extenderFlags) run(ctx context.Context) error {
 }
 
 // extenderCache says what the extender keeps of the objects it watches.
-func extenderCache(namespace string, budget *feed.Budget) cache.Options {
+func extenderCache(namespace string, budget *nodefeature.Budget) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		NewInformer:      budget.Informers(toolscache.NewSharedIndexInformer),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:          {Transform: follow.SlimNode},
-			&feed.NodeFeature{}:     {Transform: feed.Slim},
-			&coordinationv1.Lease{}: {Namespaces: own},
-			&corev1.Secret{}:        {Namespaces: own},
-			&corev1.ConfigMap{}:     {Namespaces: own},
+			&corev1.Node{}:             {Transform: follow.SlimNode},
+			&nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},
+			&coordinationv1.Lease{}:    {Namespaces: own},
+			&corev1.Secret{}:           {Namespaces: own},
+			&corev1.ConfigMap{}:        {Namespaces: own},
 		},
 	}
 }
@@ -209,7 +209,7 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 }
 
 // measure adds what monitoring asks for.
-func (f *extenderFlags) measure(o *extender.Options, view *fleet.View, budget *feed.Budget, certificate *certs.Mounted) {
+func (f *extenderFlags) measure(o *extender.Options, view *fleet.View, budget *nodefeature.Budget, certificate *certs.Mounted) {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "assay_extender_request_duration_seconds",
 		Help:    "How long answers to schedulers take, waiting included.",
@@ -218,7 +218,7 @@ func (f *extenderFlags) measure(o *extender.Options, view *fleet.View, budget *f
 	log := ctrl.Log.WithName("extender")
 	refused := newRefusals(log, clock.RealClock{})
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(took, refused.count, watchStalls, watchClosed, controller.LeftOut(func() *feed.Budget { return budget }),
+	registry.MustRegister(took, refused.count, watchStalls, watchClosed, controller.LeftOut(func() *nodefeature.Budget { return budget }),
 		gauge("assay_extender_nodes", "Nodes that are known.", view.Len),
 		gauge("assay_extender_requirements", "Distinct requirements that are kept up to date.", view.Requirements),
 		gauge("assay_extender_synced", "Whether nodes and rules are known, so that answers can be relied on.", func() int {

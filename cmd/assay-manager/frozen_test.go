@@ -19,9 +19,9 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/internal/feed"
-	"github.com/assay-project/assay/internal/pulse"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/internal/watchhealth"
 )
 
 // freezer forwards connections to a server. Frozen, it keeps them, accepts new ones, and forwards nothing.
@@ -176,7 +176,7 @@ func TestSilentWatchGoesOnWhereItStopped(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
 	config, count := c.RESTConfig(), &requestCounter{}
-	m := pulse.New(pulse.Options{Silence: 1200 * time.Millisecond})
+	m := watchhealth.New(watchhealth.Options{Silence: 1200 * time.Millisecond})
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
 	config.Wrap(m.RoundTripper)
 	scheme, err := controller.Scheme()
@@ -189,7 +189,7 @@ func TestSilentWatchGoesOnWhereItStopped(t *testing.T) {
 	}
 	go m.Run(t.Context())
 	go func() { _ = objects.Start(t.Context()) }()
-	if _, err := objects.GetInformer(t.Context(), &feed.NodeFeature{}); err != nil {
+	if _, err := objects.GetInformer(t.Context(), &nodefeature.NodeFeature{}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "it was opened anew again and again", func(context.Context) error {
@@ -201,7 +201,7 @@ func TestSilentWatchGoesOnWhereItStopped(t *testing.T) {
 	published := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: testkit.Namespace(t, k), Name: "late"}}
 	testkit.Create(t, k, published)
 	testkit.Eventually(t, "events still come", func(ctx context.Context) error {
-		return objects.Get(ctx, client.ObjectKeyFromObject(published), &feed.NodeFeature{})
+		return objects.Get(ctx, client.ObjectKeyFromObject(published), &nodefeature.NodeFeature{})
 	})
 	if n := count.lists.Load(); n != 1 {
 		t.Errorf("all objects were listed %d times", n)

@@ -15,10 +15,10 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/assembly/live"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/preview"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
@@ -44,7 +44,7 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 		return nil, err
 	}
 	same := f.likeController(settings, f.namespace)
-	assembled, err := live.Add(mgr, same.Assembly())
+	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return nil, err
 	}
@@ -64,16 +64,16 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 func always() error { return nil }
 
 // admissionCache says what the webhook keeps of the objects it watches.
-func admissionCache(namespace string, budget *feed.Budget) cache.Options {
+func admissionCache(namespace string, budget *nodefeature.Budget) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		NewInformer:      budget.Informers(toolscache.NewSharedIndexInformer),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:      {Transform: node.Slim},
-			&feed.NodeFeature{}: {Transform: feed.Slim},
-			&corev1.Secret{}:    {Namespaces: own},
-			&corev1.ConfigMap{}: {Namespaces: own},
+			&corev1.Node{}:             {Transform: node.Slim},
+			&nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},
+			&corev1.Secret{}:           {Namespaces: own},
+			&corev1.ConfigMap{}:        {Namespaces: own},
 		},
 	}
 }
@@ -156,12 +156,12 @@ func (w *watcher) watch(ctx context.Context) error {
 			func(object any) { w.nodes.RemoveNode(object.(*corev1.Node).Name) },
 		},
 		{
-			&feed.NodeFeature{},
+			&nodefeature.NodeFeature{},
 			func(old, object any) {
-				before, _ := old.(*feed.NodeFeature)
-				w.nodes.PutFeature(before, object.(*feed.NodeFeature))
+				before, _ := old.(*nodefeature.NodeFeature)
+				w.nodes.PutFeature(before, object.(*nodefeature.NodeFeature))
 			},
-			func(object any) { w.nodes.RemoveFeature(object.(*feed.NodeFeature)) },
+			func(object any) { w.nodes.RemoveFeature(object.(*nodefeature.NodeFeature)) },
 		},
 	} {
 		informer, err := w.cache.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))

@@ -22,7 +22,7 @@ import (
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/builtin"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -195,7 +195,7 @@ func (p *pruner) write(ctx context.Context, node *corev1.Node, todo *plan.Plan) 
 func (p *pruner) features(ctx context.Context, namespace string) (int, error) {
 	var errs []error
 	deleted := 0
-	err := pages(ctx, p.client, func(list *feed.NodeFeatureList) {
+	err := pages(ctx, p.client, func(list *nodefeature.NodeFeatureList) {
 		for i := range list.Items {
 			f := &list.Items[i]
 			if f.Name != f.NodeName() {

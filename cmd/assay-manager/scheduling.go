@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/internal/asks"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
-	"github.com/assay-project/assay/rules/admit"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -32,17 +32,17 @@ func (f *schedulingFlags) register(flags *pflag.FlagSet) {
 
 // review gives the webhook what it looks up about pods and nodes, and returns what says whether it knows what pods ask for. Same
 // is how the controller is configured.
-func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assembled *live.Rules, o *webhook.Options) (ready func() error, err error) {
+func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assembled *compile.Rules, o *webhook.Options) (ready func() error, err error) {
 	if !f.scheduling {
 		return always, nil
 	}
-	view, known := fleet.New(), asks.New(o.Known.Rules)
+	view, known := fleet.New(), podrequirements.New(o.Known.Rules)
 	follower := follow.New(view, follow.Options{
 		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Grace: same.Grace,
 	})
 	exact := &labelCache{registry: assembled.Registry()}
 	o.Scheduling = &webhook.Scheduling{
-		Asks: known, View: view, Labels: exact.labels, Settings: admit.Settings{Marker: f.marker},
+		Asks: known, View: view, Labels: exact.labels, Settings: podadmission.Settings{Marker: f.marker},
 		Namespace: func(name string) map[string]string {
 			ns := namespaceMetadata()
 			if err := mgr.GetCache().Get(context.Background(), client.ObjectKey{Name: name}, ns); err != nil { // from memory
@@ -52,7 +52,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 		},
 	}
 	if same.Disable.Labels || same.DryRun || same.Policy.KeepForeign {
-		o.Scheduling.Labels = func() admit.Labels { return nil } // a rule that matches is no promise of its label
+		o.Scheduling.Labels = func() podadmission.Labels { return nil } // a rule that matches is no promise of its label
 	}
 	var asked atomic.Bool
 	ready = func() error {
@@ -81,10 +81,10 @@ type labelCache struct {
 
 type knownLabels struct {
 	generation int64
-	labels     admit.Labels
+	labels     podadmission.Labels
 }
 
-func (l *labelCache) labels() admit.Labels {
+func (l *labelCache) labels() podadmission.Labels {
 	linked := l.registry.Program()
 	if linked == nil {
 		return nil // of half of the rules, a label might seem to be written by one alone
@@ -92,11 +92,11 @@ func (l *labelCache) labels() admit.Labels {
 	if known := l.known.Load(); known != nil && known.generation == linked.Generation {
 		return known.labels
 	}
-	var list []admit.Rules
+	var list []podadmission.Rules
 	for _, r := range l.registry.All() {
-		list = append(list, admit.Rules(r))
+		list = append(list, podadmission.Rules(r))
 	}
-	found := admit.LabelsOf(list, l.registry.Options())
+	found := podadmission.LabelsOf(list, l.registry.Options())
 	l.known.Store(&knownLabels{linked.Generation, found})
 	return found
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 )
 
 // verifyInterval is the time between two looks at the cluster.
@@ -89,7 +89,7 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 // verify looks once, for what a controller writes that is configured like that.
 func verify(ctx context.Context, c client.Reader, like controller.Config) (int, error) {
 	published := map[string]bool{}
-	err := pages(ctx, c, func(list *feed.NodeFeatureList) {
+	err := pages(ctx, c, func(list *nodefeature.NodeFeatureList) {
 		for i := range list.Items {
 			published[list.Items[i].NodeName()] = true
 		}

@@ -18,7 +18,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/custom"
-	"github.com/assay-project/assay/discovery/damp"
+	"github.com/assay-project/assay/discovery/flap"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/discovery/watch"
@@ -40,7 +40,7 @@ type worker struct {
 	glances  bool            // events tell what a Glancer does not look at
 	polls    int             // since everything was discovered last
 	problems map[string]bool // reported already, so that they are logged once and not at each discovery
-	damper   damp.Damper
+	damper   flap.Damper
 	held     []string      // what the damper holds back
 	release  time.Duration // until the damper may let something go; 0 holds nothing
 	leftOut  []string      // what of the last report could not be published, and why
@@ -87,7 +87,7 @@ func (w *worker) use(c *config, warnings []string) {
 	if w.sandboxed && c.local.HooksEnabled {
 		w.log.Warn("hooks cannot run: this process has given up the right to execute files; restart it")
 	}
-	w.config, w.damper = c, damp.Damper{} // what a configuration changes is meant to change
+	w.config, w.damper = c, flap.Damper{} // what a configuration changes is meant to change
 	w.sources = nil
 	for _, s := range list {
 		w.sources = append(w.sources, s.Name())

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/assay-project/assay/rules/typo"
+	"github.com/assay-project/assay/rules/suggest"
 )
 
 const (
@@ -122,7 +122,7 @@ func (r *reader) guess(key *yaml.Node, path string, known fields) (string, bool)
 			r.warnf(key, "%s: write %s", join(path, key.Value), name)
 			return name, true
 		}
-		if d := typo.Distance(strings.ToLower(name), strings.ToLower(key.Value), distance); d < distance {
+		if d := suggest.Distance(strings.ToLower(name), strings.ToLower(key.Value), distance); d < distance {
 			best, distance = name, d
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
-	"github.com/assay-project/assay/rules/nodefacts"
 )
 
 // evalFlags are the flags of eval.
@@ -159,7 +158,7 @@ func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, e
 		if err != nil {
 			return rules.Input{}, err
 		}
-		node, known = nodeOf(object), nodefacts.Of(object, in)
+		node, known = nodeOf(object), facts.FromNode(object, in)
 		if f.node != "" {
 			node.Name = f.node
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/expr"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/lang/expr"
 	"github.com/assay-project/assay/rules/manifest"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/extender"
-	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -128,8 +128,8 @@ func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Dec
 	return &extender.Decider{View: view, Asks: known}, err
 }
 
-func (f *whyFlags) asks(ctx context.Context, c *cluster.Client, w *world) (*asks.Asks, error) {
-	known := asks.New(w.opt)
+func (f *whyFlags) asks(ctx context.Context, c *cluster.Client, w *world) (*podrequirements.Asks, error) {
+	known := podrequirements.New(w.opt)
 	requests, err := c.Requests(ctx)
 	if err != nil {
 		return nil, err

@@ -14,11 +14,10 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
-	"github.com/assay-project/assay/rules/nodefacts"
 )
 
 // worldFlags say where a command looks: at a cluster, or at files that were taken from one.
@@ -64,7 +63,7 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 		return nil, err
 	}
 	out := &world{
-		opt: opt, own: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace), interner: feed.Interner(),
+		opt: opt, own: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace), interner: nodefeature.Interner(),
 		nodes: map[string]*corev1.Node{}, published: map[string][]manifest.Published{},
 		templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, below: f.defaultTemplate,
 	}
@@ -257,7 +256,7 @@ func (w *world) names() []string {
 func (w *world) input(name string) rules.Input {
 	node, known := rules.Node{Name: name}, (*facts.Facts)(nil)
 	if object := w.nodes[name]; object != nil {
-		node, known = nodeOf(object), nodefacts.Of(object, w.interner)
+		node, known = nodeOf(object), facts.FromNode(object, w.interner)
 	}
 	return rules.Gather{Namespace: w.own, Keys: &w.opt.Keys, Interner: w.interner}.Input(node, known, w.published[name])
 }

@@ -25,7 +25,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/condition"
-	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules"
 )
@@ -44,9 +44,9 @@ const (
 // Options of the controller.
 type Options struct {
 	Rules rules.Options
-	View  *tally.View
+	View  *rulestats.View
 	// Census says when the view shows all nodes.
-	Census *tally.Census
+	Census *rulestats.Census
 	// NodesChanged delivers an event whenever a node has other features.
 	NodesChanged <-chan event.GenericEvent
 }

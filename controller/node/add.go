@@ -24,10 +24,10 @@ import (
 
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/provenance"
-	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/feed"
-	"github.com/assay-project/assay/rules/nodefacts"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -39,9 +39,9 @@ type Options struct {
 	Confirm func(ctx context.Context, name string) error
 	// Store is where the record of which objects gave keys survives this process.
 	Store *provenance.Store
-	Tally *tally.Tally
+	Tally *rulestats.Tally
 	// View is shown what the rules are given of each node.
-	View *tally.View
+	View *rulestats.View
 	// RulesChanged delivers an event whenever all nodes have to be looked at again.
 	RulesChanged <-chan event.GenericEvent
 	Sources      Sources
@@ -49,7 +49,7 @@ type Options struct {
 	// FailTaint is put on nodes that a fail action keeps as they were, whether rules may create taints or not; nil: none.
 	FailTaint *corev1.Taint
 	// Gather says how what rules are given is put together.
-	Gather  feed.Gather
+	Gather  nodefeature.Gather
 	Disable Disable
 	// DryRun evaluates and reports, and writes nothing on Nodes.
 	DryRun bool
@@ -107,7 +107,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("node").
 		For(&corev1.Node{}, builder.WithPredicates(relevant)).
-		Watches(&feed.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
+		Watches(&nodefeature.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
 		WatchesRawSource(source.Channel(opt.RulesChanged, settled{r})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter(), EnableWarmup: &warm})
 	if opt.Sources.Namespaces != nil {
@@ -154,7 +154,7 @@ func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
 var relevant = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return before.UID != after.UID || !nodefacts.Same(before, after) ||
+		return before.UID != after.UID || !facts.SameNode(before, after) ||
 			!maps.Equal(before.Labels, after.Labels) ||
 			!maps.Equal(before.Annotations, after.Annotations) ||
 			!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
@@ -166,7 +166,7 @@ var relevant = predicate.Funcs{
 // changedFeatures drops updates of NodeFeatures that change no fact, label, target or owner.
 var changedFeatures = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*feed.NodeFeature), e.ObjectNew.(*feed.NodeFeature)
+		before, after := e.ObjectOld.(*nodefeature.NodeFeature), e.ObjectNew.(*nodefeature.NodeFeature)
 		return before.Generation != after.Generation || before.NodeName() != after.NodeName() ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
@@ -176,7 +176,7 @@ var changedFeatures = predicate.Funcs{
 func sameOwner(a, b metav1.OwnerReference) bool { return a.UID == b.UID && a.Kind == b.Kind }
 
 func nodeOf(_ context.Context, o client.Object) []reconcile.Request {
-	name := o.(*feed.NodeFeature).NodeName()
+	name := o.(*nodefeature.NodeFeature).NodeName()
 	if name == "" {
 		return nil
 	}
@@ -185,7 +185,7 @@ func nodeOf(_ context.Context, o client.Object) []reconcile.Request {
 
 // nodesOfNamespace are the nodes that NodeFeatures of a namespace describe.
 func (r *Reconciler) nodesOfNamespace(ctx context.Context, ns client.Object) []reconcile.Request {
-	var list feed.NodeFeatureList
+	var list nodefeature.NodeFeatureList
 	if err := r.client.List(ctx, &list, client.InNamespace(ns.GetName()), client.UnsafeDisableDeepCopy); err != nil {
 		return nil // only before the cache has started, when every node is due anyway
 	}
@@ -213,7 +213,7 @@ func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
 		taints, capacity, allocatable := n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable
-		n.Spec, n.Status = nodefacts.Part(n)
+		n.Spec, n.Status = facts.NodeParts(n)
 		n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable = taints, capacity, allocatable
 	}
 	return obj, nil

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 )
 
 // Sources says which NodeFeatures count.
@@ -24,14 +24,14 @@ type Sources struct {
 
 // list returns the NodeFeatures that count for a node, in the order of their merging, and the keys of those that would if they could
 // be read, or if there were not too many.
-func (r *Reconciler) list(ctx context.Context, node *corev1.Node) (out []*feed.NodeFeature, left []client.ObjectKey, err error) {
-	var list feed.NodeFeatureList
-	err = r.client.List(ctx, &list, client.MatchingFields{feed.ByNode: node.Name}, client.UnsafeDisableDeepCopy)
+func (r *Reconciler) list(ctx context.Context, node *corev1.Node) (out []*nodefeature.NodeFeature, left []client.ObjectKey, err error) {
+	var list nodefeature.NodeFeatureList
+	err = r.client.List(ctx, &list, client.MatchingFields{nodefeature.ByNode: node.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, nil, err
 	}
 	over, why := 0, error(nil)
-	out = make([]*feed.NodeFeature, 0, len(list.Items))
+	out = make([]*nodefeature.NodeFeature, 0, len(list.Items))
 	for i := range list.Items {
 		f := &list.Items[i]
 		if f.DeletionTimestamp != nil || !r.merge.Counts(f, node) {

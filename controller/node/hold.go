@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 )
 
 // DefaultGrace is how long what a worker has published goes on counting after its object has vanished without its Node: time
@@ -21,7 +21,7 @@ const DefaultGrace = 10 * time.Minute
 // counting for a while; held says how long still. A process that never saw one holds removals instead (see guard).
 //
 // An object that is missing from the cache is only believed to be gone once the API server says so too.
-func (r *Reconciler) gather(ctx context.Context, node *corev1.Node, known *memo) (list []*feed.NodeFeature, held time.Duration, err error) {
+func (r *Reconciler) gather(ctx context.Context, node *corev1.Node, known *memo) (list []*nodefeature.NodeFeature, held time.Duration, err error) {
 	list, left, err := r.list(ctx, node)
 	if err != nil {
 		return nil, 0, err
@@ -53,7 +53,7 @@ func (r *Reconciler) gather(ctx context.Context, node *corev1.Node, known *memo)
 
 // confirmLost asks the API server itself for each object that counted with the last pass and is no longer in the cache (left
 // are there and do not count), and on the first pass for the worker's object: a cache may have been filled from a list that lacked some.
-func (r *Reconciler) confirmLost(ctx context.Context, node *corev1.Node, known *memo, list []*feed.NodeFeature, left []client.ObjectKey) error {
+func (r *Reconciler) confirmLost(ctx context.Context, node *corev1.Node, known *memo, list []*nodefeature.NodeFeature, left []client.ObjectKey) error {
 	seen := make(map[client.ObjectKey]bool, len(list)+len(left))
 	for _, key := range left {
 		seen[key] = true
@@ -95,7 +95,7 @@ func (r *Reconciler) confirmFacts(ctx context.Context, node *corev1.Node, known 
 		if f.DeletionTimestamp != nil || known.seen[key] {
 			continue
 		}
-		err := r.client.Get(ctx, key, &feed.NodeFeature{}, client.UnsafeDisableDeepCopy)
+		err := r.client.Get(ctx, key, &nodefeature.NodeFeature{}, client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
 			return errStale
 		}

@@ -15,17 +15,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 )
 
 // cached is a cache that holds these NodeFeatures.
 type cached struct {
 	client.Client
-	features []feed.NodeFeature
+	features []nodefeature.NodeFeature
 }
 
 func (c *cached) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	into.(*feed.NodeFeatureList).Items = c.features
+	into.(*nodefeature.NodeFeatureList).Items = c.features
 	return nil
 }
 
@@ -51,8 +51,8 @@ func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object
 	return nil
 }
 
-func published(namespace, name string) feed.NodeFeature {
-	return feed.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+func published(namespace, name string) nodefeature.NodeFeature {
+	return nodefeature.NodeFeature{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n"},
 	}}
 }
@@ -72,12 +72,12 @@ func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
 		"NobodyKnowsOfThirdParties": {"vendor/x", server{away: errors.New("away")}, errors.New("away")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := []feed.NodeFeature{published("own", "n"), published("vendor", "x")}
+			all := []nodefeature.NodeFeature{published("own", "n"), published("vendor", "x")}
 			cache := &cached{features: all}
 			clock := clocktesting.NewFakePassiveClock(time.Now())
 			r := &Reconciler{
 				client: cache, live: &tc.server, clock: clock, grace: time.Minute,
-				sources: Sources{Namespace: "own"}, merge: feed.Gather{Namespace: "own"},
+				sources: Sources{Namespace: "own"}, merge: nodefeature.Gather{Namespace: "own"},
 			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 			known := &memo{stranger: true}
@@ -111,7 +111,7 @@ func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
 func TestTheFirstPassAsksForTheWorkersObject(t *testing.T) {
 	r := &Reconciler{
 		client: &cached{}, live: &server{features: map[string]bool{"own/n": true}}, clock: clocktesting.NewFakePassiveClock(time.Now()),
-		sources: Sources{Namespace: "own"}, merge: feed.Gather{Namespace: "own"},
+		sources: Sources{Namespace: "own"}, merge: nodefeature.Gather{Namespace: "own"},
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	if _, _, err := r.gather(t.Context(), node, &memo{stranger: true}); !errors.Is(err, errStale) {
@@ -139,8 +139,8 @@ func TestWhatBelongsToAnEarlierNodeOfTheNameDoesNotCount(t *testing.T) {
 			object := published(tc.namespace, "n")
 			object.OwnerReferences = tc.owners
 			r := &Reconciler{
-				client: &cached{features: []feed.NodeFeature{object}}, live: &server{features: map[string]bool{tc.namespace + "/n": true}, owners: tc.owners},
-				clock: clocktesting.NewFakePassiveClock(time.Now()), sources: Sources{Namespace: "own"}, merge: feed.Gather{Namespace: "own"},
+				client: &cached{features: []nodefeature.NodeFeature{object}}, live: &server{features: map[string]bool{tc.namespace + "/n": true}, owners: tc.owners},
+				clock: clocktesting.NewFakePassiveClock(time.Now()), sources: Sources{Namespace: "own"}, merge: nodefeature.Gather{Namespace: "own"},
 			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "2"}}
 			list, _, err := r.gather(t.Context(), node, &memo{stranger: true})

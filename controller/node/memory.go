@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller/provenance"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -42,7 +42,7 @@ type memo struct {
 	contests map[string]contest // kind and key -> how often somebody else has changed it
 
 	seen     map[client.ObjectKey]bool // the objects that counted with the last pass
-	own      *feed.NodeFeature         // the worker's object as last seen
+	own      *nodefeature.NodeFeature  // the worker's object as last seen
 	lostAt   time.Time                 // since when it is gone; zero: it is there
 	stranger bool                      // it has never been there since this process started
 	kept     map[string]bool           // what a stranger keeps until the grace period is over

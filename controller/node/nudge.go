@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -21,7 +21,7 @@ const nudgeEvery = 10 * time.Second
 //
 // A pod that the extender has rejected is tried again when something happens to a Node, else after five minutes. A change of a
 // NodeFeature is nothing that a scheduler hears of. The value is made of the objects alone, so that a restart writes nothing.
-func (r *Reconciler) nudge(node *corev1.Node, features []*feed.NodeFeature, known *memo) (value string, again time.Duration) {
+func (r *Reconciler) nudge(node *corev1.Node, features []*nodefeature.NodeFeature, known *memo) (value string, again time.Duration) {
 	if !r.nudges {
 		// It was wanted once. Before the first write only: another instance may want it still, and would write it again.
 		if known.written == "" {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/provenance"
-	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -30,9 +30,9 @@ type Reconciler struct {
 	events   record.EventRecorder
 	clock    clock.PassiveClock
 	registry *assembly.Registry
-	tally    *tally.Tally
+	tally    *rulestats.Tally
 	sources  Sources
-	merge    feed.Gather
+	merge    nodefeature.Gather
 	policy   plan.Policy
 	taint    *corev1.Taint // of failed nodes
 	disable  Disable
@@ -44,7 +44,7 @@ type Reconciler struct {
 	watchdog *Watchdog
 	metrics  *metrics
 	memory   *memory
-	view     *tally.View
+	view     *rulestats.View
 
 	book     *provenance.Book
 	settings string                              // that outcomes depend on

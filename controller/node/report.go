@@ -9,18 +9,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
 
 // report counts what the rules do, and passes on what they have to say, once.
 func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo, before, o *rules.Outcome, p *plan.Plan) {
-	var complaints []tally.Complaint
+	var complaints []rulestats.Complaint
 	complain := func(s plan.Step, why string) {
 		if origin, ok := o.Origin(kinds[s.Kind], s.Key); ok && origin.Object != "" {
 			message := fmt.Sprintf("rule %q: %s %q: %s", origin.Rule, s.Kind, s.Key, why)
-			complaints = append(complaints, tally.Complaint{Object: origin.Object, Message: message})
+			complaints = append(complaints, rulestats.Complaint{Object: origin.Object, Message: message})
 		}
 	}
 	for _, s := range p.Left {

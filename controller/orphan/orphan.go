@@ -24,7 +24,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 )
 
 const (
@@ -80,15 +80,15 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	nodes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("orphan").
-		For(&feed.NodeFeature{}, builder.WithPredicates(comesOrGoes)).
+		For(&nodefeature.NodeFeature{}, builder.WithPredicates(comesOrGoes)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.objectsOf), builder.WithPredicates(nodes)).
 		Complete(r)
 }
 
 // objectsOf are the NodeFeatures that describe a Node.
 func (r *Reconciler) objectsOf(ctx context.Context, node client.Object) []reconcile.Request {
-	var list feed.NodeFeatureList
-	err := r.client.List(ctx, &list, client.MatchingFields{feed.ByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
+	var list nodefeature.NodeFeatureList
+	err := r.client.List(ctx, &list, client.MatchingFields{nodefeature.ByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (r *Reconciler) objectsOf(ctx context.Context, node client.Object) []reconc
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	var f feed.NodeFeature
+	var f nodefeature.NodeFeature
 	if err := r.client.Get(ctx, req.NamespacedName, &f, client.UnsafeDisableDeepCopy); err != nil {
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -126,7 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // wait is how long an object has to be left alone still.
-func (r *Reconciler) wait(key client.ObjectKey, f *feed.NodeFeature) time.Duration {
+func (r *Reconciler) wait(key client.ObjectKey, f *nodefeature.NodeFeature) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.opt.Clock.Now()
@@ -147,7 +147,7 @@ func (r *Reconciler) wait(key client.ObjectKey, f *feed.NodeFeature) time.Durati
 
 // hadNode reports whether it is known that the Node of an object once existed: it was seen, or owns the object, or a worker ran
 // on it.
-func (r *Reconciler) hadNode(key client.ObjectKey, f *feed.NodeFeature) bool {
+func (r *Reconciler) hadNode(key client.ObjectKey, f *nodefeature.NodeFeature) bool {
 	if r.seen[key] == f.NodeName() || f.Annotations[nfdv1alpha1.WorkerVersionAnnotation] != "" {
 		return true
 	}
@@ -161,7 +161,7 @@ func (r *Reconciler) hadNode(key client.ObjectKey, f *feed.NodeFeature) bool {
 
 // remove deletes an object, once the API server has confirmed that it and its Node are what the cache says, and as far as the
 // budget goes.
-func (r *Reconciler) remove(ctx context.Context, f *feed.NodeFeature) (ctrl.Result, error) {
+func (r *Reconciler) remove(ctx context.Context, f *nodefeature.NodeFeature) (ctrl.Result, error) {
 	var node metav1.PartialObjectMetadata
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	err := r.live.Get(ctx, client.ObjectKey{Name: f.NodeName()}, &node)
@@ -171,14 +171,14 @@ func (r *Reconciler) remove(ctx context.Context, f *feed.NodeFeature) (ctrl.Resu
 	if !apierrors.IsNotFound(err) {
 		return ctrl.Result{}, err
 	}
-	var all feed.NodeFeatureList
+	var all nodefeature.NodeFeatureList
 	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
 	if ok, again := r.opt.Breaker.Allow(f.Publisher(), len(all.Items)); !ok {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
-	err = r.client.Delete(ctx, f.DeepCopyObject().(*feed.NodeFeature), client.Preconditions{UID: &f.UID, ResourceVersion: &f.ResourceVersion})
+	err = r.client.Delete(ctx, f.DeepCopyObject().(*nodefeature.NodeFeature), client.Preconditions{UID: &f.UID, ResourceVersion: &f.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		failures.WithLabelValues("NodeFeature").Inc()
 		return ctrl.Result{}, err
@@ -189,7 +189,7 @@ func (r *Reconciler) remove(ctx context.Context, f *feed.NodeFeature) (ctrl.Resu
 }
 
 // reportNameless says once of an object that it has no effect.
-func (r *Reconciler) reportNameless(f *feed.NodeFeature) {
+func (r *Reconciler) reportNameless(f *nodefeature.NodeFeature) {
 	key := client.ObjectKeyFromObject(f)
 	r.mu.Lock()
 	said := r.nameless[key]

@@ -16,18 +16,18 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 )
 
 // cached is a cache that holds one NodeFeature and no Node, as after a list of Nodes that was cut short.
 type cached struct {
 	client.Client
-	feature feed.NodeFeature
+	feature nodefeature.NodeFeature
 	deleted int
 }
 
 func (c *cached) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	if f, ok := into.(*feed.NodeFeature); ok {
+	if f, ok := into.(*nodefeature.NodeFeature); ok {
 		*f = c.feature
 		return nil
 	}
@@ -35,7 +35,7 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, into client.Object
 }
 
 func (c *cached) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	into.(*feed.NodeFeatureList).Items = []feed.NodeFeature{c.feature}
+	into.(*nodefeature.NodeFeatureList).Items = []nodefeature.NodeFeature{c.feature}
 	return nil
 }
 
@@ -68,7 +68,7 @@ func TestNothingIsDeletedUnlessTheServerSaysThatTheNodeIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(time.Now())
-			cache := &cached{feature: feed.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+			cache := &cached{feature: nodefeature.NodeFeature{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "own", Name: "n", Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n"},
 				Annotations:       map[string]string{nfdv1alpha1.WorkerVersionAnnotation: "v1"},
 				CreationTimestamp: metav1.NewTime(clock.Now().Add(-48 * time.Hour)),

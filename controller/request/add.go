@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -41,7 +41,7 @@ const (
 // Options of the controllers.
 type Options struct {
 	// Gather says how what rules are given is put together, as of controller/node.
-	Gather feed.Gather
+	Gather nodefeature.Gather
 	// Namespaces chooses the namespaces whose NodeFeatures count, as of controller/node; nil: all of them.
 	Namespaces labels.Selector
 	// Rules are those of the cluster.
@@ -67,7 +67,7 @@ type Reconciler struct {
 //
 // Every replica follows the nodes, so that a new leader knows them; only the leader writes.
 func Add(mgr ctrl.Manager, opt Options) error {
-	view, known := fleet.New(), asks.New(opt.Rules.Options())
+	view, known := fleet.New(), podrequirements.New(opt.Rules.Options())
 	changed := make(chan event.GenericEvent, 1)
 	watch := newWatch(view, known, recorder(mgr))
 	follower := follow.New(view, follow.Options{Gather: opt.Gather, Namespaces: opt.Namespaces, Rules: opt.Rules, Grace: opt.Grace, OnChange: func(node string) {

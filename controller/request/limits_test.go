@@ -17,7 +17,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
-	asked "github.com/assay-project/assay/rules/request"
+	asked "github.com/assay-project/assay/rules/requirements"
 )
 
 // TestLimits asks for as much as may be asked for, and for one more, by annotations and by an object: what is accepted in the one

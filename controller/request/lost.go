@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/asks"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // ReasonFeaturesLost is the reason of the event on a pod whose node no longer has what the pod asked for.
@@ -35,7 +35,7 @@ const lostDelay = time.Second
 // pod that runs is for its owner to say.
 type watch struct {
 	view   *fleet.View
-	asks   *asks.Asks
+	asks   *podrequirements.Asks
 	events record.EventRecorder
 
 	mu    sync.Mutex
@@ -45,7 +45,7 @@ type watch struct {
 	wake  chan struct{}
 }
 
-func newWatch(view *fleet.View, known *asks.Asks, events record.EventRecorder) *watch {
+func newWatch(view *fleet.View, known *podrequirements.Asks, events record.EventRecorder) *watch {
 	return &watch{
 		view: view, asks: known, events: events, pods: map[string]map[types.UID]*corev1.Pod{}, lost: map[types.UID]string{},
 		dirty: map[string]bool{}, wake: make(chan struct{}, 1),
@@ -179,7 +179,7 @@ func (w *watch) lacks(p *corev1.Pod) string {
 	if ask == nil {
 		return ""
 	}
-	list, _ := w.view.Explain(&request.Ask{Required: ask.Required}, p.Spec.NodeName, 0)
+	list, _ := w.view.Explain(&requirements.Ask{Required: ask.Required}, p.Spec.NodeName, 0)
 	for _, f := range list {
 		if !f.Met {
 			return f.Lacks
@@ -190,7 +190,7 @@ func (w *watch) lacks(p *corev1.Pod) string {
 
 // asked is what a pod asked for when it was created, nil if that is nothing or not known. Admission has noted the hash of it.
 // Where admission was not asked, only what cannot have changed is known.
-func (w *watch) asked(p *corev1.Pod) *request.Ask {
+func (w *watch) asked(p *corev1.Pod) *requirements.Ask {
 	hash := p.Annotations[assayv1alpha1.RequirementHashAnnotation]
 	if hash == "" {
 		return w.asks.Since(p.CreationTimestamp.Time, p.Namespace, p.Labels, p.Annotations)

@@ -15,7 +15,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/condition"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // Request writes the status of a NodeFeatureRequest, if it has changed.
@@ -24,7 +24,7 @@ func (r *Reconciler) Request(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	ask, report := request.Compile(&obj.Spec, field.NewPath("spec"), obj.Name, r.rules)
+	ask, report := requirements.Compile(&obj.Spec, field.NewPath("spec"), obj.Name, r.rules)
 	before := obj.DeepCopy()
 	return r.write(ctx, &obj, before, &obj.Status, ask, report)
 }
@@ -35,8 +35,8 @@ func (r *Reconciler) Policy(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	policy, report := request.CompilePolicy(&obj, r.rules)
-	var ask *request.Ask
+	policy, report := requirements.CompilePolicy(&obj, r.rules)
+	var ask *requirements.Ask
 	if policy != nil {
 		ask = policy.Ask
 	}
@@ -44,7 +44,7 @@ func (r *Reconciler) Policy(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return r.write(ctx, &obj, before, &obj.Status, ask, report)
 }
 
-func (r *Reconciler) write(ctx context.Context, obj, before client.Object, status *assayv1alpha1.RequestStatus, ask *request.Ask,
+func (r *Reconciler) write(ctx context.Context, obj, before client.Object, status *assayv1alpha1.RequestStatus, ask *requirements.Ask,
 	report *rules.Report) (ctrl.Result, error) {
 	if !r.view.Synced() {
 		return ctrl.Result{RequeueAfter: retryUnsynced}, nil
@@ -58,7 +58,7 @@ func (r *Reconciler) write(ctx context.Context, obj, before client.Object, statu
 }
 
 // report fills in a status.
-func (r *Reconciler) report(s *assayv1alpha1.RequestStatus, generation int64, ask *request.Ask, report *rules.Report) {
+func (r *Reconciler) report(s *assayv1alpha1.RequestStatus, generation int64, ask *requirements.Ask, report *rules.Report) {
 	s.ObservedGeneration = generation
 	c := condition.Of(&s.Conditions, generation)
 	c.Compiled(report.Errors, condition.Warnings(report.Warnings, false))

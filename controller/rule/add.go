@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/provenance"
-	"github.com/assay-project/assay/controller/tally"
-	"github.com/assay-project/assay/internal/assembly/live"
+	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -33,10 +33,10 @@ const statusDelay = time.Second
 // Options of the controller.
 type Options struct {
 	// Rules are what is reported on.
-	Rules *live.Rules
-	Tally *tally.Tally
+	Rules *compile.Rules
+	Tally *rulestats.Tally
 	// Census says when the counts of the tally mean something.
-	Census *tally.Census
+	Census *rulestats.Census
 	// Changed delivers the names of objects whose summary in the tally has changed.
 	Changed <-chan event.GenericEvent
 	// Withholding says which outputs are not written.

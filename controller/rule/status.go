@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/condition"
-	"github.com/assay-project/assay/controller/tally"
+	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/assembly/live"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -29,9 +29,9 @@ import (
 type reporter struct {
 	client client.Client
 	events record.EventRecorder
-	tally  *tally.Tally
-	census *tally.Census
-	rules  *live.Rules
+	tally  *rulestats.Tally
+	census *rulestats.Census
+	rules  *compile.Rules
 	keeper keeper
 
 	withholding rules.Withholding
@@ -74,7 +74,7 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 }
 
 // status is what an object's status should be. It is a function of its arguments; times of transitions are kept.
-func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum tally.Summary, withheld []rules.Withheld) nfdv1alpha1.NodeFeatureRuleStatus {
+func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulestats.Summary, withheld []rules.Withheld) nfdv1alpha1.NodeFeatureRuleStatus {
 	s := *obj.Status.DeepCopy()
 	s.ObservedGeneration = obj.Generation
 	s.MatchedNodes = ptr.To(sum.Matched)

@@ -21,8 +21,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/condition"
-	"github.com/assay-project/assay/internal/assembly/live"
 )
 
 // delay is the time that changes of templates are gathered before the templates that may be based on them are checked.
@@ -32,12 +32,12 @@ const delay = time.Second
 type reporter struct {
 	client client.Client
 	events record.EventRecorder
-	rules  *live.Rules
+	rules  *compile.Rules
 }
 
 // Add registers the controller, of which only the leader writes. It watches templates: one that changes is checked at once, and
 // all others a moment later, since they may be based on it. A cluster has tens of them.
-func Add(mgr ctrl.Manager, rules *live.Rules) error {
+func Add(mgr ctrl.Manager, rules *compile.Rules) error {
 	r := &reporter{
 		client: mgr.GetClient(), rules: rules,
 		events: mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet

@@ -6,12 +6,12 @@ import (
 	"os"
 	"strings"
 
-	"github.com/assay-project/assay/rules/action"
-	"github.com/assay-project/assay/rules/args"
-	"github.com/assay-project/assay/rules/condition"
-	"github.com/assay-project/assay/rules/expr"
-	"github.com/assay-project/assay/rules/match"
-	"github.com/assay-project/assay/rules/tmpl"
+	"github.com/assay-project/assay/rules/lang/action"
+	"github.com/assay-project/assay/rules/lang/args"
+	"github.com/assay-project/assay/rules/lang/condition"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/match"
+	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
 func main() {

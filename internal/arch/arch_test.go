@@ -83,8 +83,8 @@ func readTree(t *testing.T) {
 
 func TestViolations(t *testing.T) {
 	graph := Graph{
-		Module + "/rules":             {Module + "/rules/match", "strings"},
-		Module + "/rules/match":       {"k8s.io/apimachinery/helper"},
+		Module + "/rules":             {Module + "/rules/lang/match", "strings"},
+		Module + "/rules/lang/match":  {"k8s.io/apimachinery/helper"},
 		"k8s.io/apimachinery/helper":  {"k8s.io/client-go/rest"},
 		"k8s.io/client-go/rest":       {"k8s.io/client-go/util"},
 		Module + "/discovery/pci":     {Module + "/rules"},
@@ -99,8 +99,8 @@ func TestViolations(t *testing.T) {
 		"DeepFindsShortestWay": {
 			Arrow{From: []string{"./rules/..."}, Forbidden: client, Deep: true},
 			[]string{
-				"./rules ./rules/match k8s.io/apimachinery/helper k8s.io/client-go/rest",
-				"./rules/match k8s.io/apimachinery/helper k8s.io/client-go/rest",
+				"./rules ./rules/lang/match k8s.io/apimachinery/helper k8s.io/client-go/rest",
+				"./rules/lang/match k8s.io/apimachinery/helper k8s.io/client-go/rest",
 			},
 		},
 		"ShallowSeesItsOwnImportsOnly": {

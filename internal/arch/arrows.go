@@ -37,6 +37,12 @@ var Arrows = []Arrow{
 		Forbidden: []string{Module + "/..."}, Allowed: []string{"./api/..."},
 		Reason: "the API is data and names; everybody imports it, so it imports nobody",
 	},
+	{
+		From: []string{Module + "/..."}, Except: []string{"./rules", "./rules/lang/...", "./rules/schema", "./rules/podadmission", "./hack/reference", "./cmd/assay/..."},
+		Forbidden: []string{"./rules/lang/..."},
+		Reason: "rules/lang is the inside of the engine; its API is package rules. The lists of operators and actions are read by the schema " +
+			"for editors, the reference and the derivation of a pod's labels, and the command line evaluates a single expression",
+	},
 	sibling("./controller/..."),
 	sibling("./webhook/..."),
 	sibling("./extender/..."),

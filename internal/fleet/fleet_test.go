@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // node makes a node with these CPU flags.
@@ -27,9 +27,9 @@ func node(in *facts.Interner, name string, flags ...string) fleet.Node {
 	}}
 }
 
-func ask(t testing.TB, required string) *request.Ask {
+func ask(t testing.TB, required string) *requirements.Ask {
 	t.Helper()
-	a, report := request.Annotations(map[string]string{"assay.dev/required-features": required}, field.NewPath("metadata"), rules.Options{})
+	a, report := requirements.Annotations(map[string]string{"assay.dev/required-features": required}, field.NewPath("metadata"), rules.Options{})
 	if !report.OK() {
 		t.Fatal(report.Errors.ToAggregate())
 	}
@@ -45,7 +45,7 @@ func exists(flags ...string) string {
 }
 
 // why returns for each node why it does not have what is asked for.
-func why(v *fleet.View, a *request.Ask, now int64, names ...string) map[string]string {
+func why(v *fleet.View, a *requirements.Ask, now int64, names ...string) map[string]string {
 	out := map[string]string{}
 	j := v.Judge(a, now)
 	defer j.End()
@@ -150,7 +150,7 @@ func TestStaleFactsAreRejectedIfAskedFor(t *testing.T) {
 	n.Seen = 1000
 	v.Put(n)
 	trusting := ask(t, exists("AVX"))
-	strict := request.Join(trusting, &request.Ask{StaleAfter: 60})
+	strict := requirements.Join(trusting, &requirements.Ask{StaleAfter: 60})
 	if got := why(v, trusting, 5000, "a")["a"]; got != "" {
 		t.Errorf("without staleAfter: %s", got)
 	}
@@ -206,7 +206,7 @@ func TestBitsAgreeWithEvaluation(t *testing.T) {
 	v := fleet.New()
 	have := map[string]fleet.Node{}
 	all := []string{"A", "B", "C", "D"}
-	var asks []*request.Ask
+	var asks []*requirements.Ask
 	for i := range all {
 		for j := range all {
 			if i != j {
@@ -294,7 +294,7 @@ func TestLargeRequirementsAreForgotten(t *testing.T) {
 }
 
 // hostile is a fleet whose nodes all differ, and a requirement that takes long on each of them.
-func hostile(t *testing.T, nodes int) (*fleet.View, *request.Ask) {
+func hostile(t *testing.T, nodes int) (*fleet.View, *requirements.Ask) {
 	in := facts.NewInterner()
 	v := fleet.New()
 	for i := range nodes {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // Judge says of nodes whether they have what one pod asks for. It holds a reader's lock on its View until End: it must not be
@@ -37,7 +37,7 @@ var (
 var judges = sync.Pool{New: func() any { return &Judge{} }}
 
 // Judge begins to judge nodes by what a pod asks for, at a time in seconds since 1970. Every Judge must be ended.
-func (v *View) Judge(ask *request.Ask, now int64) *Judge {
+func (v *View) Judge(ask *requirements.Ask, now int64) *Judge {
 	j := judges.Get().(*Judge)
 	j.view = v
 	if !j.find(ask) {
@@ -59,7 +59,7 @@ func (v *View) Judge(ask *request.Ask, now int64) *Judge {
 
 // prepare makes the set of a requirement if there is none, and finds out why nodes do not meet it if that is wanted. It does so by
 // turns, between which others are served.
-func (v *View) prepare(r *request.Requirement, why bool) {
+func (v *View) prepare(r *requirements.Requirement, why bool) {
 	turn := func() (done bool) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -71,7 +71,7 @@ func (v *View) prepare(r *request.Requirement, why bool) {
 }
 
 // find reports whether everything needed is there already.
-func (j *Judge) find(ask *request.Ask) bool {
+func (j *Judge) find(ask *requirements.Ask) bool {
 	v := j.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -90,7 +90,7 @@ func (j *Judge) find(ask *request.Ask) bool {
 
 // fill collects the sets. One that was forgotten in between, by a thousand others that were asked for, is missing; its nodes
 // count as not having it, and the pod is tried again.
-func (j *Judge) fill(ask *request.Ask) {
+func (j *Judge) fill(ask *requirements.Ask) {
 	v := j.view
 	j.required, j.nobody, j.preferred, j.total, j.oldest = j.required[:0], j.nobody[:0], j.preferred[:0], 0, 0
 	for _, r := range ask.Required {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // Answer is which nodes have what is asked for.
@@ -21,7 +21,7 @@ type Answer struct {
 }
 
 // Ask returns which nodes have everything that is required, with at most sample names.
-func (v *View) Ask(ask *request.Ask, sample int) Answer {
+func (v *View) Ask(ask *requirements.Ask, sample int) Answer {
 	for _, r := range ask.Required {
 		v.prepare(r, false)
 	}
@@ -131,7 +131,7 @@ type Finding struct {
 }
 
 // Explain says what each requirement finds on a node, at a time in seconds since 1970; ok is false if there is no such node.
-func (v *View) Explain(ask *request.Ask, name string, now int64) (list []Finding, ok bool) {
+func (v *View) Explain(ask *requirements.Ask, name string, now int64) (list []Finding, ok bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	i, ok := v.index[name]
@@ -143,7 +143,7 @@ func (v *View) Explain(ask *request.Ask, name string, now int64) (list []Finding
 	if matched == nil && v.program != nil {
 		matched = v.cache.Eval(v.program, n.facts.Input, nil).Produced()
 	}
-	find := func(r *request.Requirement, weight int32) {
+	find := func(r *requirements.Requirement, weight int32) {
 		f := Finding{Origin: r.Origin, Weight: weight}
 		if f.Met, _ = r.Eval(n.in, matched); !f.Met {
 			f.Lacks, f.Why = r.Lacks(n.in, matched), r.Why(n.in, matched)

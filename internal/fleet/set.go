@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 const (
@@ -39,7 +39,7 @@ const (
 
 // set is which nodes have what one requirement asks for.
 type set struct {
-	req   *request.Requirement
+	req   *requirements.Requirement
 	bits  []uint64
 	why   []uint8 // reasons by node
 	count int
@@ -106,7 +106,7 @@ func quote(text string) string {
 	return string(data)
 }
 
-func newSet(req *request.Requirement) *set {
+func newSet(req *requirements.Requirement) *set {
 	s := &set{req: req, byText: map[string]uint8{}, kinds: map[kind]verdict{}}
 	generic := newReason("")
 	s.reasons = []Reason{generic, generic, generic}
@@ -275,7 +275,7 @@ func (s *set) reason(lacks string) uint8 {
 }
 
 // set returns the set of a requirement, and makes it if there is none: build must be called until it is built. It needs the lock.
-func (v *View) set(req *request.Requirement) *set {
+func (v *View) set(req *requirements.Requirement) *set {
 	v.clock++
 	if s := v.sets[req.Key]; s != nil {
 		s.used.Store(v.clock)

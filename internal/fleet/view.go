@@ -12,7 +12,7 @@ import (
 
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 const (
@@ -46,7 +46,7 @@ type View struct {
 	free  []int32         // numbers of nodes that are gone
 	names strings.Builder // see keep
 
-	sets    map[request.Key]*set
+	sets    map[requirements.Key]*set
 	readers map[string]*reader
 	perNode []*set // read names or metadata of nodes
 	chained []*set // read what rules produce
@@ -84,7 +84,7 @@ type reader struct {
 
 // New returns a View of a cluster without nodes and rules.
 func New() *View {
-	return &View{index: map[string]int32{}, sets: map[request.Key]*set{}, readers: map[string]*reader{}, maxWork: maxWork}
+	return &View{index: map[string]int32{}, sets: map[requirements.Key]*set{}, readers: map[string]*reader{}, maxWork: maxWork}
 }
 
 // SetSynced says that every object that existed at the start is known by now.

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/nodefacts"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 
 // Nodes are the nodes of a cluster. It is safe for concurrent use.
 type Nodes struct {
-	gather feed.Gather
+	gather nodefeature.Gather
 	rules  *assembly.Registry
 	synced func() bool
 
@@ -40,13 +40,13 @@ type Nodes struct {
 // node is what is known of one node. It may be known by its features before it is known itself.
 type node struct {
 	object   *corev1.Node
-	features map[types.NamespacedName]*feed.NodeFeature
+	features map[types.NamespacedName]*nodefeature.NodeFeature
 	input    *rules.Input // nil: something has changed
 }
 
 // New returns no nodes yet. The rules are those of the cluster, which matter where others read what they produce. Synced says
 // whether every object that existed at the start was put; until then nothing is answered.
-func New(gather feed.Gather, rules *assembly.Registry, synced func() bool) *Nodes {
+func New(gather nodefeature.Gather, rules *assembly.Registry, synced func() bool) *Nodes {
 	return &Nodes{gather: gather, rules: rules, synced: synced, nodes: map[string]*node{}, published: map[string]bool{}}
 }
 
@@ -68,7 +68,7 @@ func (n *Nodes) RemoveNode(name string) {
 }
 
 // PutFeature adds a NodeFeature or replaces the one of its name. The object is kept, and must not be changed.
-func (n *Nodes) PutFeature(old, object *feed.NodeFeature) {
+func (n *Nodes) PutFeature(old, object *nodefeature.NodeFeature) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if old != nil && old.NodeName() != object.NodeName() {
@@ -80,7 +80,7 @@ func (n *Nodes) PutFeature(old, object *feed.NodeFeature) {
 	}
 	at := n.node(object.NodeName())
 	if at.features == nil {
-		at.features = map[types.NamespacedName]*feed.NodeFeature{}
+		at.features = map[types.NamespacedName]*nodefeature.NodeFeature{}
 	}
 	at.features[key(object)], at.input = object, nil
 	for _, name := range object.Spec.Features.Names() {
@@ -91,13 +91,13 @@ func (n *Nodes) PutFeature(old, object *feed.NodeFeature) {
 }
 
 // RemoveFeature forgets a NodeFeature.
-func (n *Nodes) RemoveFeature(object *feed.NodeFeature) {
+func (n *Nodes) RemoveFeature(object *nodefeature.NodeFeature) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.removeFeature(object)
 }
 
-func (n *Nodes) removeFeature(object *feed.NodeFeature) {
+func (n *Nodes) removeFeature(object *nodefeature.NodeFeature) {
 	at := n.nodes[object.NodeName()]
 	if at == nil {
 		return
@@ -135,7 +135,7 @@ func (n *Nodes) Published(feature string) (published, ok bool) {
 	if len(n.published) == 0 || len(n.published) >= maxPublished {
 		return false, false
 	}
-	if n.published[feature] || nodefacts.Has(feature) {
+	if n.published[feature] || facts.IsKubernetes(feature) {
 		return true, true
 	}
 	for _, other := range n.rules.All() {
@@ -198,7 +198,7 @@ func (n *Nodes) snapshot(set *rules.RuleSet) (program *rules.Program, inputs []*
 
 func (n *Nodes) inputOf(at *node) *rules.Input {
 	if at.input == nil {
-		list := make([]*feed.NodeFeature, 0, len(at.features))
+		list := make([]*nodefeature.NodeFeature, 0, len(at.features))
 		for _, f := range at.features {
 			list = append(list, f)
 		}
@@ -208,6 +208,6 @@ func (n *Nodes) inputOf(at *node) *rules.Input {
 	return at.input
 }
 
-func key(f *feed.NodeFeature) types.NamespacedName {
+func key(f *nodefeature.NodeFeature) types.NamespacedName {
 	return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
 }

@@ -13,7 +13,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/preview"
 	"github.com/assay-project/assay/rules"
 )
@@ -26,7 +26,7 @@ type world struct {
 
 func newNodes() *world {
 	w := &world{rules: assembly.NewRegistry(rules.Options{})}
-	w.Nodes = preview.New(feed.Gather{Namespace: "assay-system"}, w.rules, func() bool { return true })
+	w.Nodes = preview.New(nodefeature.Gather{Namespace: "assay-system"}, w.rules, func() bool { return true })
 	w.rules.Ready()
 	return w
 }
@@ -38,14 +38,14 @@ func node(name string, labels map[string]string) *corev1.Node {
 }
 
 // published is a NodeFeature in the form in which it is cached.
-func published(t testing.TB, namespace, name, node, features string) *feed.NodeFeature {
+func published(t testing.TB, namespace, name, node, features string) *nodefeature.NodeFeature {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(fmt.Sprintf("metadata: {namespace: %q, name: %q, labels: {%s: %q}}\nspec: {features: %s}",
 		namespace, name, nfdv1alpha1.NodeNameLabel, node, features)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &feed.NodeFeature{}
+	f := &nodefeature.NodeFeature{}
 	if err := json.Unmarshal(data, f); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestCount(t *testing.T) {
 }
 
 func TestNothingIsGuessed(t *testing.T) {
-	n := preview.New(feed.Gather{}, assembly.NewRegistry(rules.Options{}), func() bool { return false })
+	n := preview.New(nodefeature.Gather{}, assembly.NewRegistry(rules.Options{}), func() bool { return false })
 	n.PutNode(node("n1", nil))
 	n.PutFeature(nil, published(t, "a", "n1", "n1", withGPU))
 	if _, _, _, ok := n.Count(t.Context(), compile(t, "r", gpuRule)); ok {

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/typo"
+	"github.com/assay-project/assay/rules/suggest"
 )
 
 // FieldError is a mistake at a place of a document.
@@ -131,7 +131,7 @@ func (w *shapeWalker) fields(n *yaml.Node, t reflect.Type, path string) {
 
 // didYouMean suggests the name that a misspelt one is nearest to.
 func didYouMean(name string, known []string) string {
-	best := typo.NearestFold(name, known, 3) // two slips, not more: beyond that it is another word
+	best := suggest.NearestFold(name, known, 3) // two slips, not more: beyond that it is another word
 	for _, k := range known {
 		if best == "" && len(name) > 2 && strings.HasPrefix(k, name) {
 			best = k

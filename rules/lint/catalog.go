@@ -4,7 +4,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/assay-project/assay/rules/typo"
+	"github.com/assay-project/assay/rules/suggest"
 )
 
 // knownFeature is what Assay's own sources publish under one name.
@@ -140,7 +140,7 @@ func nearest(s string, names []string) string {
 		if digits(name) != digits(s) {
 			continue // versions of one thing are near each other, but not typos
 		}
-		if d := typo.Distance(s, name, bestDistance); d < bestDistance && d*4 <= len(name) {
+		if d := suggest.Distance(s, name, bestDistance); d < bestDistance && d*4 <= len(name) {
 			best, bestDistance = name, d
 		}
 	}
@@ -149,7 +149,7 @@ func nearest(s string, names []string) string {
 
 // sameButTypo reports whether a name differs from a known one so little that it cannot be a name of its own.
 func sameButTypo(s, known string) bool {
-	return squash(s) == squash(known) || len(known) >= 6 && typo.Distance(s, known, 2) == 1
+	return squash(s) == squash(known) || len(known) >= 6 && suggest.Distance(s, known, 2) == 1
 }
 
 // squash removes what people get wrong about a name without thinking: case, separators, the plural.

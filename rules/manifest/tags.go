@@ -6,7 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/assay-project/assay/rules/typo"
+	"github.com/assay-project/assay/rules/suggest"
 )
 
 // tagged says why a value that begins with an exclamation mark is not what it looks like. YAML reads !eq as a tag on an empty
@@ -90,5 +90,5 @@ func didYouMean(name string, known []string) string {
 // Nearest returns the known name that a misspelt one is nearest to, if that is near enough: two slips, and not more than a
 // third of the name. It is empty if none is.
 func Nearest(name string, known []string) string {
-	return typo.NearestFold(name, known, min(3, len(name)/3+2))
+	return suggest.NearestFold(name, known, min(3, len(name)/3+2))
 }

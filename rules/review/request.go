@@ -6,12 +6,12 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/lint"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 	f := Findings{}
-	_, report := request.Compile(&object.Spec, field.NewPath("spec"), object.Name, k.Rules)
+	_, report := requirements.Compile(&object.Spec, field.NewPath("spec"), object.Name, k.Rules)
 	f.report(report, k)
 	k.requirements(&f, &object.Spec)
 	return f
@@ -19,7 +19,7 @@ func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 
 func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findings {
 	f := Findings{}
-	_, report := request.CompilePolicy(object, k.Rules)
+	_, report := requirements.CompilePolicy(object, k.Rules)
 	f.report(report, k)
 	k.requirements(&f, &object.Spec.NodeFeatureRequestSpec)
 	return f
@@ -52,7 +52,7 @@ type Metadata struct {
 // metadata reviews the annotations by which a pod requires or prefers features.
 func (k *Known) metadata(m *Metadata) Findings {
 	f := Findings{}
-	_, report := request.Annotations(m.Annotations, m.Path, k.Rules)
+	_, report := requirements.Annotations(m.Annotations, m.Path, k.Rules)
 	f.report(report, k)
 	return f
 }

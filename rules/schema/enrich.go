@@ -6,11 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/rules/action"
-	"github.com/assay-project/assay/rules/args"
-	"github.com/assay-project/assay/rules/condition"
+	"github.com/assay-project/assay/rules/lang/action"
+	"github.com/assay-project/assay/rules/lang/args"
+	"github.com/assay-project/assay/rules/lang/condition"
+	"github.com/assay-project/assay/rules/lang/match"
 	"github.com/assay-project/assay/rules/lint"
-	"github.com/assay-project/assay/rules/match"
 )
 
 // enrich adds to the schema of an object what its CustomResourceDefinition does not express. The fields show what it is.

@@ -112,7 +112,7 @@ func TestFeaturesAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	literals := stringsOf(t, "../../discovery", "../../rules/nodefacts")
+	literals := stringsOf(t, "../../discovery", "../../rules/facts")
 	for feature, d := range pages {
 		if !lint.Known(feature) {
 			t.Errorf("%s documents %s, which no source has", featuresPage, feature)

@@ -25,10 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/asks"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/admit"
+	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -179,22 +179,22 @@ func labelling(label, flag string) *nfdv1alpha1.NodeFeatureRule {
 // admitted changes pods as admission does where markers are in use and such rules are in force: a requirement that is the same
 // as a label becomes node affinity, which the scheduler looks at before it samples nodes; a pod with any other gets its mark.
 func admitted(b *testing.B, inForce ...*nfdv1alpha1.NodeFeatureRule) func(*corev1.Pod) {
-	var known []admit.Rules
+	var known []podadmission.Rules
 	for _, rule := range inForce {
 		set, report := rules.Compile(rule, rules.Options{})
 		if err := report.Errors.ToAggregate(); err != nil {
 			b.Fatal(err)
 		}
-		known = append(known, admit.Rules{Set: set, Spec: &rule.Spec})
+		known = append(known, podadmission.Rules{Set: set, Spec: &rule.Spec})
 	}
-	in := admit.Input{Labels: admit.LabelsOf(known, rules.Options{}), Settings: admit.Settings{Marker: true}}
-	requests := asks.New(rules.Options{})
+	in := podadmission.Input{Labels: podadmission.LabelsOf(known, rules.Options{}), Settings: podadmission.Settings{Marker: true}}
+	requests := podrequirements.New(rules.Options{})
 	return func(p *corev1.Pod) {
 		in := in
 		in.Ask, _ = requests.Of(p.Namespace, p.Labels, p.Annotations)
 		in.Pod = p.DeepCopy()
 		in.Pod.Spec.SchedulerName = "" // the scheduler here stands for the cluster's own, for whose pods alone markers are
-		for _, step := range admit.Decide(in) {
+		for _, step := range podadmission.Decide(in) {
 			switch value := step.Value.(type) {
 			case *corev1.Affinity:
 				p.Spec.Affinity = value

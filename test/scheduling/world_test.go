@@ -31,10 +31,10 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/extender"
-	"github.com/assay-project/assay/internal/asks"
-	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/test/cluster"
@@ -93,19 +93,19 @@ func newNodes(t testing.TB, n int) *world {
 func (w *world) startExtender(t testing.TB, n int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, feed.AddToScheme, assayv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, nodefeature.AddToScheme, assayv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
 	objects, err := cache.New(w.RESTConfig(), cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
-		&corev1.Node{}: {Transform: follow.SlimNode}, &feed.NodeFeature{}: {Transform: feed.Slim},
+		&corev1.Node{}: {Transform: follow.SlimNode}, &nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := asks.New(rules.Options{})
-	follower := follow.New(w.view, follow.Options{Gather: feed.Gather{Namespace: ownNamespace}})
+	known := podrequirements.New(rules.Options{})
+	follower := follow.New(w.view, follow.Options{Gather: nodefeature.Gather{Namespace: ownNamespace}})
 	w.decider = &extender.Decider{View: w.view, Asks: known}
 	server, err := extender.New(w.decider, extender.Options{
 		Addr: "127.0.0.1:0",

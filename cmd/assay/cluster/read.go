@@ -18,7 +18,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/feed"
+	"github.com/assay-project/assay/internal/nodefeature"
 )
 
 const (
@@ -74,12 +74,12 @@ func (c *Client) Template(ctx context.Context, name string) (*assayv1alpha1.Node
 }
 
 // Features returns the NodeFeatures of one node, or of all with an empty name.
-func (c *Client) Features(ctx context.Context, node string) ([]feed.NodeFeature, error) {
+func (c *Client) Features(ctx context.Context, node string) ([]nodefeature.NodeFeature, error) {
 	query := url.Values{}
 	if node != "" {
 		query.Set("labelSelector", nfdv1alpha1.NodeNameLabel+"="+node)
 	}
-	return list[feed.NodeFeature](ctx, c, nfdPath("nodefeatures"), query)
+	return list[nodefeature.NodeFeature](ctx, c, nfdPath("nodefeatures"), query)
 }
 
 // Node returns one Node.
@@ -248,9 +248,9 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 }
 
 // SampleFeatures returns some NodeFeatures: enough to know the names of features by.
-func (c *Client) SampleFeatures(ctx context.Context) ([]feed.NodeFeature, error) {
+func (c *Client) SampleFeatures(ctx context.Context) ([]nodefeature.NodeFeature, error) {
 	var page struct {
-		Items []feed.NodeFeature `json:"items"`
+		Items []nodefeature.NodeFeature `json:"items"`
 	}
 	err := c.read(ctx, nfdPath("nodefeatures"), url.Values{"limit": {"10"}}, &page)
 	return page.Items, err

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/rules/request"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 const (
@@ -35,7 +35,7 @@ func (e *examination) schedulers(ctx context.Context) error {
 	for i := range pods {
 		p := &pods[i]
 		name := p.Namespace + "/" + p.Name
-		asks := request.Asks(p.Labels, p.Annotations)
+		asks := requirements.Asks(p.Labels, p.Annotations)
 		switch {
 		case p.Spec.SchedulerName == secondScheduler && !alive:
 			orphans = append(orphans, name)

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/condition"
-	"github.com/assay-project/assay/rules/match"
+	"github.com/assay-project/assay/rules/lang/condition"
+	"github.com/assay-project/assay/rules/lang/match"
 )
 
 // Line is one expression or condition of a rule, with what the node has.

@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/asks"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
 )
 
 // Asks keeps what pods ask for up to date through a running cache, and returns once it knows everything that exists.
-func Asks(ctx context.Context, c cache.Cache, a *asks.Asks) error {
+func Asks(ctx context.Context, c cache.Cache, a *podrequirements.Asks) error {
 	return Watch(ctx, c, map[client.Object]toolscache.ResourceEventHandler{
 		&assayv1alpha1.NodeFeatureRequest{}: On(a.PutRequest, func(r *assayv1alpha1.NodeFeatureRequest) {
 			a.RemoveRequest(r.Namespace, r.Name)

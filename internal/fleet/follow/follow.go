@@ -18,15 +18,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
-	"github.com/assay-project/assay/rules/nodefacts"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // Options say what counts.
 type Options struct {
 	// Gather says how what rules are given is put together, as of the controller.
-	Gather feed.Gather
+	Gather nodefeature.Gather
 	// Namespaces chooses the namespaces whose NodeFeatures count besides Assay's own, by their labels; nil: all of them.
 	Namespaces labels.Selector
 	// Rules are those of the cluster, which pods may ask for what they produce; nil: there are none.
@@ -52,11 +52,11 @@ type Follower struct {
 	mu       sync.Mutex
 	started  bool // what is known is complete, so that nodes are worth putting
 	nodes    map[string]*corev1.Node
-	features map[string]map[types.NamespacedName]*feed.NodeFeature // by node
-	of       map[types.NamespacedName]string                       // the node of each
-	renewed  map[string]int64                                      // by name of the Lease
-	trusted  map[string]bool                                       // namespaces, if only some count
-	lost     map[types.NamespacedName]time.Time                    // workers' objects that have vanished and still count, and since when
+	features map[string]map[types.NamespacedName]*nodefeature.NodeFeature // by node
+	of       map[types.NamespacedName]string                              // the node of each
+	renewed  map[string]int64                                             // by name of the Lease
+	trusted  map[string]bool                                              // namespaces, if only some count
+	lost     map[types.NamespacedName]time.Time                           // workers' objects that have vanished and still count, and since when
 
 	dirty chan struct{} // holds an element if the rules may have changed
 	loses chan struct{} // holds an element if something has been lost
@@ -68,7 +68,7 @@ func New(v *fleet.View, opt Options) *Follower {
 		opt.Clock = clock.RealClock{}
 	}
 	f := &Follower{
-		view: v, opt: opt, nodes: map[string]*corev1.Node{}, features: map[string]map[types.NamespacedName]*feed.NodeFeature{},
+		view: v, opt: opt, nodes: map[string]*corev1.Node{}, features: map[string]map[types.NamespacedName]*nodefeature.NodeFeature{},
 		of: map[types.NamespacedName]string{}, renewed: map[string]int64{}, trusted: map[string]bool{},
 		lost: map[types.NamespacedName]time.Time{}, dirty: make(chan struct{}, 1), loses: make(chan struct{}, 1),
 	}
@@ -89,8 +89,8 @@ func (f *Follower) NeedLeaderElection() bool { return false }
 // Watches says what is watched; Run needs a cache that can.
 func (f *Follower) watches() map[client.Object]toolscache.ResourceEventHandler {
 	out := map[client.Object]toolscache.ResourceEventHandler{
-		&corev1.Node{}:      On(f.putNode, func(n *corev1.Node) { f.dropNode(n.Name) }),
-		&feed.NodeFeature{}: On(f.putFeature, f.dropFeature),
+		&corev1.Node{}:             On(f.putNode, func(n *corev1.Node) { f.dropNode(n.Name) }),
+		&nodefeature.NodeFeature{}: On(f.putFeature, f.dropFeature),
 	}
 	if f.opt.Leases {
 		out[&coordinationv1.Lease{}] = On(f.putLease, f.dropLease)
@@ -224,7 +224,7 @@ func (f *Follower) dropNode(name string) {
 	f.changed(name)
 }
 
-func (f *Follower) putFeature(nf *feed.NodeFeature) {
+func (f *Follower) putFeature(nf *nodefeature.NodeFeature) {
 	key := client.ObjectKeyFromObject(nf)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,7 +241,7 @@ func (f *Follower) putFeature(nf *feed.NodeFeature) {
 	}
 	f.of[key] = name
 	if f.features[name] == nil {
-		f.features[name] = map[types.NamespacedName]*feed.NodeFeature{}
+		f.features[name] = map[types.NamespacedName]*nodefeature.NodeFeature{}
 	}
 	f.features[name][key] = nf
 	delete(f.lost, key)
@@ -249,7 +249,7 @@ func (f *Follower) putFeature(nf *feed.NodeFeature) {
 	f.changed(name)
 }
 
-func (f *Follower) dropFeature(nf *feed.NodeFeature) {
+func (f *Follower) dropFeature(nf *nodefeature.NodeFeature) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lose(client.ObjectKeyFromObject(nf))
@@ -361,7 +361,7 @@ func (f *Follower) update(name string) {
 	if n == nil || !f.started {
 		return
 	}
-	var list []*feed.NodeFeature
+	var list []*nodefeature.NodeFeature
 	for _, nf := range f.features[name] {
 		if f.opt.Namespaces == nil || nf.Namespace == f.opt.Gather.Namespace || f.trusted[nf.Namespace] {
 			list = append(list, nf)
@@ -386,7 +386,7 @@ func SlimNode(obj any) (any, error) {
 		conditions := slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type != corev1.NodeReady
 		})
-		n.Spec, n.Status = nodefacts.Part(n)
+		n.Spec, n.Status = facts.NodeParts(n)
 		n.Status.Conditions = conditions
 	}
 	return obj, nil

@@ -14,8 +14,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/feed"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -36,7 +36,7 @@ type following struct {
 func follows(t *testing.T, grace time.Duration) *following {
 	t.Helper()
 	f := &following{t: t, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 0)), handlers: map[string]toolscache.ResourceEventHandler{}}
-	f.Follower = New(fleet.New(), Options{Gather: feed.Gather{Namespace: own}, Grace: grace, Clock: f.clock})
+	f.Follower = New(fleet.New(), Options{Gather: nodefeature.Gather{Namespace: own}, Grace: grace, Clock: f.clock})
 	for object, handler := range f.watches() {
 		f.handlers[fmt.Sprintf("%T", object)] = handler
 	}
@@ -94,10 +94,10 @@ func n1() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: types.UID("u")}}
 }
 
-func published(namespace, name string) *feed.NodeFeature {
-	return &feed.NodeFeature{
+func published(namespace, name string) *nodefeature.NodeFeature {
+	return &nodefeature.NodeFeature{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n1"}},
-		Spec: feed.Spec{Features: feed.Features{
+		Spec: nodefeature.Spec{Features: nodefeature.Features{
 			Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags("AVX")}}, facts.NewInterner()),
 		}},
 	}
@@ -139,7 +139,7 @@ func TestKeepsAnObjectThatIsBeingDeleted(t *testing.T) {
 func TestForgetsAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		grace   time.Duration
-		feature *feed.NodeFeature
+		feature *nodefeature.NodeFeature
 	}{
 		"WithoutGrace":             {0, published(own, "n1")},
 		"WhatOthersPublish":        {grace, published(own, "more-of-n1")},

@@ -1,0 +1,81 @@
+package compile
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/assembly/directory"
+	"github.com/assay-project/assay/internal/assembly/schema"
+)
+
+// Add has a manager keep the rules of its cluster assembled, on every replica: a standby that had none would have to begin
+// with that. What is watched, and why:
+//
+//   - NodeFeatureRules: to be assembled.
+//   - NodeFeatureRuleTemplates, Secrets and ConfigMaps of the own namespace: objects that refer to one that has changed are
+//     assembled again, and no others.
+//   - the directory of built-in rules, and the definition of NodeFeatureRule.
+//
+// The registry is ready once every object that existed at the start has been looked at.
+func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
+	guard := schema.New(mgr.GetAPIReader())
+	r := newRules(mgr.GetClient(), mgr.GetAPIReader(), opt, guard)
+	if opt.BuiltIn != "" {
+		// Before the registry is ready: nodes that were evaluated without these rules would lose what they give.
+		r.builtIn = directory.New(opt.BuiltIn, r.registry)
+		if err := mgr.Add(r.builtIn); err != nil {
+			return nil, err
+		}
+	}
+	everywhere := false
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("rule-compile").
+		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
+		Complete(reconcile.Func(r.object))
+	if err != nil {
+		return nil, err
+	}
+	err = builder.TypedControllerManagedBy[assembly.Ref](mgr).
+		Named("rule-references").
+		Watches(&assayv1alpha1.NodeFeatureRuleTemplate{}, changes(assembly.TemplateRef),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(&corev1.Secret{}, changes(assembly.SecretRef)).
+		WatchesMetadata(&corev1.ConfigMap{}, changes(assembly.ConfigMapRef)).
+		WithOptions(controller.TypedOptions[assembly.Ref]{NeedLeaderElection: &everywhere}).
+		Complete(reconcile.TypedFunc[assembly.Ref](r.reference))
+	if err != nil {
+		return nil, err
+	}
+	st := &start{rules: r, cache: mgr.GetCache()}
+	st.schema = &schema.Watch{Guard: guard, Every: opt.SchemaEvery, Changed: st.assembleAll}
+	return r, errors.Join(mgr.Add(st), mgr.Add(everyReplica(r.follow)))
+}
+
+// everyReplica is a manager.Runnable that runs on standbys too.
+type everyReplica func(context.Context) error
+
+// Start implements manager.Runnable.
+func (f everyReplica) Start(ctx context.Context) error { return f(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everyReplica) NeedLeaderElection() bool { return false }
+
+// changes names what has changed. Which objects refer to it is looked up when they are assembled, all of them as one change.
+func changes(kind assembly.RefKind) handler.TypedEventHandler[client.Object, assembly.Ref] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []assembly.Ref {
+		return []assembly.Ref{{Kind: kind, Name: o.GetName()}}
+	})
+}

@@ -1,0 +1,288 @@
+// Package compile keeps the rules of a running cluster compiled.
+package compile
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/assembly/directory"
+	"github.com/assay-project/assay/internal/assembly/schema"
+	"github.com/assay-project/assay/rules"
+)
+
+// Options say which rules there are, and how they are put together.
+type Options struct {
+	// Assembly is what all who evaluate the rules of a cluster have in common. Missing is found out by Add.
+	Assembly assembly.Options
+	// BuiltIn is a directory of rules that are always in force; empty: none.
+	BuiltIn string
+	// SchemaEvery is how often the definition of NodeFeatureRule is looked at; 0: schema.DefaultEvery.
+	SchemaEvery time.Duration
+}
+
+// Rules are the rules of a cluster. It is safe for concurrent use: one object is assembled at a time, from what the cache
+// holds at that moment, so that an older state can never replace a newer one, and no change of something that it refers to gets
+// lost between the look at it and the note that it is referred to.
+type Rules struct {
+	registry  *assembly.Registry
+	builtIn   *directory.Directory
+	assembler *assembly.Assembler
+	cached    client.Reader
+	live      client.Reader
+
+	mu      sync.Mutex      // held while an object is assembled
+	lacking map[string]bool // objects that the API server has and the cache lacks
+	all     assembly.Sum    // all objects
+	objects sync.Map        // the same: name -> *assembly.Object
+
+	listening sync.Mutex
+	listeners []func(name string)
+}
+
+// Registry holds what is in force.
+func (r *Rules) Registry() *assembly.Registry { return r.registry }
+
+// BuiltIn is the directory of rules that are always in force; nil: there is none.
+func (r *Rules) BuiltIn() *directory.Directory { return r.builtIn }
+
+// Object returns what became of an object, or nil if there is none, or none yet.
+func (r *Rules) Object(name string) *assembly.Object {
+	if o, ok := r.objects.Load(name); ok {
+		return o.(*assembly.Object)
+	}
+	return nil
+}
+
+// Template checks a template. See assembly.Assembler.
+func (r *Rules) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRuleTemplate) (*assembly.Object, error) {
+	return r.assembler.Template(ctx, t)
+}
+
+// OnObject has f called with the name of each object that was assembled, or is gone. It must be quick.
+func (r *Rules) OnObject(f func(name string)) {
+	r.listening.Lock()
+	defer r.listening.Unlock()
+	r.listeners = append(r.listeners, f)
+}
+
+func (r *Rules) tell(names []string) {
+	r.listening.Lock()
+	listeners := r.listeners
+	r.listening.Unlock()
+	for _, name := range names {
+		for _, f := range listeners {
+			f(name)
+		}
+	}
+}
+
+// object assembles an object.
+func (r *Rules) object(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return ctrl.Result{}, r.refresh(ctx, req.Name)
+}
+
+// reference assembles all objects that refer to something, as one change.
+func (r *Rules) reference(ctx context.Context, to assembly.Ref) (ctrl.Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return ctrl.Result{}, r.refreshLocked(ctx, r.referringTo(to))
+}
+
+// refresh assembles objects, or takes out what they had if they are gone.
+func (r *Rules) refresh(ctx context.Context, names ...string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refreshLocked(ctx, names)
+}
+
+// refreshLocked assembles objects, and puts what comes out into the registry as one change. One that fails does not keep the
+// others.
+func (r *Rules) refreshLocked(ctx context.Context, names []string) error {
+	var (
+		done   []string
+		faults []error
+	)
+	for _, name := range names {
+		next, err := r.look(ctx, name)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		r.store(name, next)
+		done = append(done, name)
+	}
+	changed, err := r.share(ctx)
+	faults = append(faults, err)
+	done = append(done, changed...)
+	r.replace(done)
+	r.tell(done)
+	return errors.Join(faults...)
+}
+
+func (r *Rules) store(name string, o *assembly.Object) {
+	if o == nil {
+		delete(r.all, name)
+		r.objects.Delete(name)
+		return
+	}
+	r.all[name] = o
+	r.objects.Store(name, o)
+}
+
+// replace puts what objects are now into the registry.
+func (r *Rules) replace(names []string) {
+	var put []assembly.Rules
+	var remove []string
+	for _, name := range names {
+		if o := r.Object(name); o != nil && o.Set != nil {
+			put = append(put, o.Rules)
+		} else {
+			remove = append(remove, name)
+		}
+	}
+	r.registry.Replace(put, remove)
+}
+
+// Room returns how much memory all other objects leave for the rules of an object, and how much its rules take now.
+func (r *Rules) Room(name string) (room, now int) {
+	room = rules.MaxClusterSize
+	r.objects.Range(func(other, o any) bool {
+		if other != name {
+			room -= o.(*assembly.Object).Size()
+		}
+		return true
+	})
+	return room, r.Object(name).Size()
+}
+
+// share takes out the rules of objects that do not fit beside older ones, and lets in those that do now. It returns the names of both.
+func (r *Rules) share(ctx context.Context) (changed []string, err error) {
+	if !r.all.Tight() {
+		return nil, nil
+	}
+	room := rules.MaxClusterSize
+	for _, name := range r.all.Names() {
+		was := r.all[name]
+		o := was
+		switch {
+		case o.Size() > room:
+			o = o.Exceeding(room)
+		case o.Excess && room > o.Room:
+			next, failed := r.look(ctx, name)
+			if err = errors.Join(err, failed); failed != nil || next == nil {
+				continue // its deletion is an event of its own
+			}
+			o = next
+		}
+		room -= o.Size()
+		if o != was {
+			r.store(name, o)
+			changed = append(changed, name)
+		}
+	}
+	return changed, err
+}
+
+// look finds out what an object is now; nil: it is gone, and not only missing in a cache. One that a cache lacks and the API
+// server has is used as the API server has it. It is called with the lock held.
+func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error) {
+	var obj nfdv1alpha1.NodeFeatureRule
+	err := r.cached.Get(ctx, client.ObjectKey{Name: name}, &obj, client.UnsafeDisableDeepCopy)
+	if err == nil {
+		delete(r.lacking, name)
+		return r.assemble(ctx, &obj)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	err = r.live.Get(ctx, client.ObjectKey{Name: name}, &obj)
+	if err == nil && obj.DeletionTimestamp == nil {
+		r.lacking[name] = true
+		return r.assemble(ctx, &obj)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	delete(r.lacking, name)
+	return nil, nil
+}
+
+// Confirm asks the API server for an object that the cache lacks, and assembles it if it is there.
+func (r *Rules) Confirm(ctx context.Context, name string) error { return r.refresh(ctx, name) }
+
+// lackingEvery is how often objects that the cache lacks are read from the API server: no event tells of their changes.
+const lackingEvery = 2 * time.Second
+
+// follow reads objects that the cache lacks until it has them, or they are deleted.
+func (r *Rules) follow(ctx context.Context) error {
+	ticker := time.NewTicker(lackingEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		r.mu.Lock()
+		names := slices.Sorted(maps.Keys(r.lacking))
+		r.mu.Unlock()
+		if len(names) == 0 {
+			continue
+		}
+		if err := r.refresh(ctx, names...); err != nil && ctx.Err() == nil {
+			logf.FromContext(ctx).Error(err, "Cannot read rules that the cache lacks", "objects", names)
+		}
+	}
+}
+
+func (r *Rules) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*assembly.Object, error) {
+	room := r.all.RoomFor(obj.Name, &assembly.Object{Created: obj.CreationTimestamp.Time})
+	out, err := r.assembler.Assemble(ctx, obj, r.Object(obj.Name), room)
+	if err != nil {
+		return nil, err
+	}
+	log := logf.FromContext(ctx).WithValues("object", obj.Name)
+	switch {
+	case out.Refused != nil:
+		log.Info("rules are refused", "reason", out.Refused.Reason)
+	case out.Unresolved != nil:
+		log.Info("rules are not resolved; the last ones that were stay in force", "reason", out.Unresolved.Reason)
+	case len(out.Errors) > 0:
+		log.Info("rules with mistakes are left out", "mistakes", len(out.Errors))
+	}
+	return out, nil
+}
+
+// referringTo returns the objects that refer to something, sorted. It is called with the lock held.
+func (r *Rules) referringTo(to assembly.Ref) []string {
+	var out []string
+	r.objects.Range(func(name, o any) bool {
+		if slices.Contains(o.(*assembly.Object).Refs, to) {
+			out = append(out, name.(string))
+		}
+		return true
+	})
+	slices.Sort(out)
+	return out
+}
+
+// newRules returns rules that nothing feeds yet.
+func newRules(cached, live client.Reader, opt Options, guard *schema.Guard) *Rules {
+	o := opt.Assembly
+	o.Missing = guard.Missing
+	return &Rules{
+		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, cached: cached, live: live,
+		assembler: assembly.New(o, source{cached: cached, live: live, namespace: o.Namespace}),
+	}
+}

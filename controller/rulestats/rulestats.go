@@ -1,0 +1,238 @@
+// Package rulestats counts on how many nodes each rule matches.
+package rulestats
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/assay-project/assay/rules"
+)
+
+// Tally counts, for each object with rules, what they do on the nodes. It is safe for concurrent use.
+type Tally struct {
+	mu      sync.Mutex
+	nodes   map[string]*contribution
+	objects map[string]*counts
+	changed func(object string)
+}
+
+// contribution is what one node adds to the counts.
+type contribution struct {
+	outcome    *rules.Outcome
+	complaints []Complaint
+	matched    map[string]bool
+	failures   map[string]string          // object -> message
+	conflicts  map[string]map[string]bool // object -> conflict in words
+	failed     *rules.Failure             // the rule whose fail action keeps the node as it was
+}
+
+type counts struct {
+	matched   int
+	failures  map[string]string // node -> message
+	conflicts map[string]int    // conflict in words -> nodes
+	rejected  map[string]string // node -> message of the fail action
+}
+
+// Summary is what the status of an object says.
+type Summary struct {
+	// Matched is on how many nodes at least one of the rules matches.
+	Matched int32
+	// Failing is on how many nodes a rule could not be evaluated; FirstNode is the first of them by name, and Message why.
+	Failing   int
+	FirstNode string
+	Message   string
+	// Conflicts are the keys that another rule gives another value, in words, sorted, ten at the most.
+	Conflicts []string
+	// MoreConflicts is how many others there are.
+	MoreConflicts int
+	// Rejected is how many nodes a fail action of the object keeps as they were; RejectedNode is the first of them by name, and
+	// Rejection what the action says.
+	Rejected     int
+	RejectedNode string
+	Rejection    string
+}
+
+// maxConflicts is how many conflicts a status names: enough to see what is going on, few enough to read.
+const maxConflicts = 10
+
+// New returns an empty tally that calls changed with the name of each object whose summary may have changed.
+func New(changed func(object string)) *Tally {
+	return &Tally{nodes: map[string]*contribution{}, objects: map[string]*counts{}, changed: changed}
+}
+
+// Complaint is something that goes wrong with an object's rules on a node beyond what the outcome says.
+type Complaint struct{ Object, Message string }
+
+// Report replaces what a node adds to the counts. What was reported already for this node costs nothing.
+func (t *Tally) Report(node string, outcome *rules.Outcome, complaints ...Complaint) {
+	t.mu.Lock()
+	old := t.nodes[node]
+	if old != nil && old.outcome == outcome && slices.Equal(old.complaints, complaints) {
+		t.mu.Unlock()
+		return
+	}
+	next := contribute(outcome, complaints)
+	touched := map[string]bool{}
+	t.subtract(node, old, touched)
+	t.add(node, next, touched)
+	t.nodes[node] = next
+	t.mu.Unlock()
+	t.notify(touched)
+}
+
+// Nodes is how many nodes have reported.
+func (t *Tally) Nodes() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.nodes)
+}
+
+// Forget takes back what a node added to the counts.
+func (t *Tally) Forget(node string) {
+	t.mu.Lock()
+	touched := map[string]bool{}
+	t.subtract(node, t.nodes[node], touched)
+	delete(t.nodes, node)
+	t.mu.Unlock()
+	t.notify(touched)
+}
+
+// Summary returns the counts of one object.
+func (t *Tally) Summary(object string) Summary {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.objects[object]
+	if c == nil {
+		return Summary{}
+	}
+	out := Summary{Matched: int32(c.matched), Failing: len(c.failures)}
+	for node, message := range c.failures {
+		if out.FirstNode == "" || node < out.FirstNode {
+			out.FirstNode, out.Message = node, message
+		}
+	}
+	out.Rejected = len(c.rejected)
+	for node, message := range c.rejected {
+		if out.RejectedNode == "" || node < out.RejectedNode {
+			out.RejectedNode, out.Rejection = node, message
+		}
+	}
+	for text := range c.conflicts {
+		out.Conflicts = append(out.Conflicts, text)
+	}
+	sort.Strings(out.Conflicts)
+	if extra := len(out.Conflicts) - maxConflicts; extra > 0 {
+		out.Conflicts, out.MoreConflicts = out.Conflicts[:maxConflicts], extra
+	}
+	return out
+}
+
+func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
+	c := &contribution{outcome: o, complaints: complaints, matched: map[string]bool{}, failed: o.Failed}
+	o.Matched(func(object string) { c.matched[object] = true })
+	for _, r := range o.Rules() {
+		if r.Err != nil {
+			c.fail(r.Object, fmt.Sprintf("rule %q: %v", r.Rule, r.Err))
+		}
+		if r.Partial != nil && !r.Sensitive {
+			c.fail(r.Object, fmt.Sprintf("rule %q does not see everything: %v", r.Rule, r.Partial))
+		}
+	}
+	for _, r := range o.Rejected() {
+		if !r.Missing && r.Object != "" {
+			c.fail(r.Object, fmt.Sprintf("rule %q: %s %q: %s", r.Rule, r.Kind, r.Key, r.Reason))
+		}
+	}
+	for _, x := range complaints {
+		c.fail(x.Object, x.Message)
+	}
+	for _, x := range o.Conflicts() {
+		if c.conflicts == nil {
+			c.conflicts = map[string]map[string]bool{}
+		}
+		text := fmt.Sprintf("%s %s: %s keeps it, %s loses it", x.Kind, x.Key, x.Kept, x.Lost)
+		for _, object := range []string{x.Kept.Object, x.Lost.Object} {
+			if c.conflicts[object] == nil {
+				c.conflicts[object] = map[string]bool{}
+			}
+			c.conflicts[object][text] = true
+		}
+	}
+	return c
+}
+
+func (c *contribution) fail(object, message string) {
+	if c.failures == nil {
+		c.failures = map[string]string{}
+	}
+	if _, ok := c.failures[object]; !ok {
+		c.failures[object] = message
+	}
+}
+
+func (t *Tally) of(object string) *counts {
+	c := t.objects[object]
+	if c == nil {
+		c = &counts{failures: map[string]string{}, conflicts: map[string]int{}, rejected: map[string]string{}}
+		t.objects[object] = c
+	}
+	return c
+}
+
+func (t *Tally) add(node string, c *contribution, touched map[string]bool) {
+	for object := range c.matched {
+		t.of(object).matched++
+		touched[object] = true
+	}
+	for object, message := range c.failures {
+		t.of(object).failures[node] = message
+		touched[object] = true
+	}
+	for object, texts := range c.conflicts {
+		for text := range texts {
+			t.of(object).conflicts[text]++
+		}
+		touched[object] = true
+	}
+	if f := c.failed; f != nil {
+		t.of(f.Object).rejected[node] = fmt.Sprintf("rule %q: %s", f.Rule, f.Message)
+		touched[f.Object] = true
+		failedNodes().Inc()
+	}
+}
+
+func (t *Tally) subtract(node string, c *contribution, touched map[string]bool) {
+	if c == nil {
+		return
+	}
+	for object := range c.matched {
+		t.of(object).matched--
+		touched[object] = true
+	}
+	for object := range c.failures {
+		delete(t.of(object).failures, node)
+		touched[object] = true
+	}
+	for object, texts := range c.conflicts {
+		counts := t.of(object).conflicts
+		for text := range texts {
+			if counts[text]--; counts[text] == 0 {
+				delete(counts, text)
+			}
+		}
+		touched[object] = true
+	}
+	if f := c.failed; f != nil {
+		delete(t.of(f.Object).rejected, node)
+		touched[f.Object] = true
+		failedNodes().Dec()
+	}
+}
+
+func (t *Tally) notify(touched map[string]bool) {
+	for object := range touched {
+		t.changed(object)
+	}
+}

@@ -1,0 +1,210 @@
+// Package podrequirements indexes what each pod of a cluster requires and prefers of its node.
+package podrequirements
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/lru"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/requirements"
+)
+
+// Asks knows what pods ask for: by their annotations, by the NodeFeatureRequest that they name, and by the policies that
+// select them. It is safe for concurrent use.
+type Asks struct {
+	opt rules.Options
+
+	mu         sync.RWMutex
+	requests   map[string]named // by namespace/name
+	policies   []*requirements.Policy
+	namespaces map[string]map[string]string // labels by name
+	compiled   *lru.Cache[asked]            // requests by namespace/name
+
+	generation atomic.Uint64
+}
+
+// asked is what a pod or an object asks for, or why that is not known.
+type asked struct {
+	ask     *requirements.Ask
+	problem *fleet.Reason
+}
+
+// named is a NodeFeatureRequest, and what is known of since when. It is compiled when a pod names it.
+type named struct {
+	spec    *assayv1alpha1.NodeFeatureRequestSpec
+	created time.Time
+	edited  bool
+}
+
+// maxCompiled is the maximum memory in bytes of compiled NodeFeatureRequests: 32 of the largest, or 10,000 ordinary ones. There may be any
+// number of them; one that is named again is compiled again.
+const maxCompiled = 16 << 20
+
+// New returns an Asks without any requests and policies.
+func New(opt rules.Options) *Asks {
+	return &Asks{
+		opt: opt, requests: map[string]named{}, namespaces: map[string]map[string]string{}, compiled: lru.New[asked](maxCompiled),
+	}
+}
+
+// Generation grows with each change: what Of returned holds as long as it stays the same.
+func (a *Asks) Generation() uint64 { return a.generation.Load() }
+
+// PutRequest adds a NodeFeatureRequest or replaces it. The object is kept, and must not be changed.
+func (a *Asks) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
+	name := obj.Namespace + "/" + obj.Name
+	out := named{spec: &obj.Spec, created: obj.CreationTimestamp.Time, edited: obj.Generation > 1}
+	a.change(func() {
+		a.requests[name] = out
+		a.compiled.Remove(name)
+	})
+}
+
+// request returns what a NodeFeatureRequest asks for. It needs the lock.
+func (a *Asks) request(name string, r named) asked {
+	if known, ok := a.compiled.Get([]byte(name)); ok {
+		return known
+	}
+	ask, report := requirements.Compile(r.spec, field.NewPath("spec"), "NodeFeatureRequest "+name, a.opt)
+	out := asked{ask: ask}
+	if !report.OK() {
+		out.problem = problem("NodeFeatureRequest %s is invalid: %s", name, report.Errors[0])
+	}
+	a.compiled.Put(name, out, ask.Size())
+	return out
+}
+
+// RemoveRequest forgets a NodeFeatureRequest.
+func (a *Asks) RemoveRequest(namespace, name string) {
+	a.change(func() {
+		delete(a.requests, namespace+"/"+name)
+		a.compiled.Remove(namespace + "/" + name)
+	})
+}
+
+// PutPolicy adds a NodeFeatureSchedulingPolicy or replaces it. One with mistakes selects no pods: nobody's pods shall wait for
+// what the administrator has mistyped.
+func (a *Asks) PutPolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy) {
+	policy, _ := requirements.CompilePolicy(obj, a.opt)
+	a.change(func() {
+		a.removePolicy(obj.Name)
+		if policy != nil {
+			a.policies = append(a.policies, policy)
+			slices.SortFunc(a.policies, func(x, y *requirements.Policy) int { return cmp.Compare(x.Name, y.Name) })
+		}
+	})
+}
+
+// RemovePolicy forgets a NodeFeatureSchedulingPolicy.
+func (a *Asks) RemovePolicy(name string) { a.change(func() { a.removePolicy(name) }) }
+
+func (a *Asks) removePolicy(name string) {
+	a.policies = slices.DeleteFunc(a.policies, func(p *requirements.Policy) bool { return p.Name == name })
+}
+
+// PutNamespace notes the labels of a namespace; nil if it is gone.
+func (a *Asks) PutNamespace(name string, labels map[string]string) {
+	a.mu.RLock()
+	same := maps.Equal(a.namespaces[name], labels)
+	a.mu.RUnlock()
+	if !same {
+		a.change(func() {
+			if a.namespaces[name] = labels; labels == nil {
+				delete(a.namespaces, name)
+			}
+		})
+	}
+}
+
+func (a *Asks) change(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f()
+	a.generation.Add(1)
+}
+
+// Of returns what a pod asks for; nil if nothing. The problem is a reason why it fits no node at all.
+func (a *Asks) Of(namespace string, labels, annotations map[string]string) (ask *requirements.Ask, problem *fleet.Reason) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	out := a.find(namespace, labels, annotations)
+	return out.ask, out.problem
+}
+
+// Since returns what a pod has certainly asked for since it was created, as far as its own metadata say; nil if nothing. A
+// request that is younger, or was edited at some time, does not count, nor do policies: whether they selected the pod then is
+// not known.
+func (a *Asks) Since(created time.Time, namespace string, labels, annotations map[string]string) *requirements.Ask {
+	own, _ := requirements.Annotations(annotations, field.NewPath("metadata"), a.opt)
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	name := namespace + "/" + labels[assayv1alpha1.FeatureRequestLabel]
+	r, ok := a.requests[name]
+	if !ok || r.edited || r.created.After(created) {
+		return own
+	}
+	return requirements.Join(own, a.request(name, r).ask)
+}
+
+// find needs the lock.
+func (a *Asks) find(namespace string, labels, annotations map[string]string) asked {
+	own, report := requirements.Annotations(annotations, field.NewPath("metadata"), a.opt)
+	if !report.OK() {
+		return asked{problem: problem("%s", report.Errors[0])}
+	}
+	list := []*requirements.Ask{own}
+	if name := labels[assayv1alpha1.FeatureRequestLabel]; name != "" {
+		r, ok := a.requests[namespace+"/"+name]
+		if !ok {
+			return asked{problem: problem("NodeFeatureRequest %s/%s does not exist", namespace, name)}
+		}
+		named := a.request(namespace+"/"+name, r)
+		if named.problem != nil {
+			return named
+		}
+		list = append(list, named.ask)
+	}
+	for _, p := range a.policies {
+		if p.Selects(labels, a.namespaces[namespace]) {
+			list = append(list, p.Ask)
+		}
+	}
+	return asked{ask: requirements.Join(list...)}
+}
+
+// Policies returns the policies that select a pod, by name.
+func (a *Asks) Policies(namespace string, labels map[string]string) []*requirements.Policy {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	var out []*requirements.Policy
+	for _, p := range a.policies {
+		if p.Selects(labels, a.namespaces[namespace]) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func problem(format string, args ...any) *fleet.Reason {
+	text := fmt.Sprintf(format, args...)
+	if len(text) > maxProblem {
+		text = strings.ToValidUTF8(text[:maxProblem], "") + "…"
+	}
+	r := fleet.NewReason("node feature requirement not met: " + text)
+	r.Lacks = text
+	return &r
+}
+
+// maxProblem is how much of a mistake goes into an event, which has room for 1,024 bytes.
+const maxProblem = 600

@@ -1,0 +1,340 @@
+package nodefeature
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// The memory that NodeFeatures other than the workers' own may take in a process: there is one of these for each Node, which is
+// never left out.
+const (
+	// MaxForeign is the maximum number of NodeFeatures of others that count for a Node. Operators publish one each; a node has some five.
+	MaxForeign = 64
+	// MaxForeignBytes is the maximum of their bytes together: two of the largest that the webhook accepts.
+	MaxForeignBytes = 2 << 20
+	// MaxMissing is the maximum number of NodeFeatures of others that are kept for Nodes that do not exist, in all of the cluster: enough for those
+	// that are published some moments before their Node. They are read again when it is created.
+	MaxMissing = 256
+	// MaxMissingBytes is the maximum of their bytes together: a thirty-second of the webhook's memory limit, the smallest of those that keep them.
+	MaxMissingBytes = 8 << 20
+)
+
+// objectBytes is the number of bytes that an object counts in addition to its content.
+const objectBytes = 1 << 10
+
+// Budget chooses which NodeFeatures a process keeps the features of. Older objects come first, and those of one second by namespace
+// and name, whatever the order in which they arrive; one that does not fit leaves its room to those after it. It is safe for
+// concurrent use.
+type Budget struct {
+	namespace string
+
+	mu      sync.Mutex
+	nodes   map[string]bool
+	entries map[types.NamespacedName]*entry
+	shares  map[string]*share // by Node that exists
+	missing *share
+	due     map[*entry]bool // what is shown is not what counts
+	wake    chan struct{}   // holds an element if something may be due
+}
+
+// share is what a number of objects share.
+type share struct {
+	objects, bytes int
+	node           string   // empty: Nodes that do not exist
+	list           []*entry // in the order in which they count
+	kept           []*entry
+}
+
+// entry is a NodeFeature that is not a worker's own.
+type entry struct {
+	key     types.NamespacedName
+	rest    *NodeFeature // without its features
+	bytes   int
+	share   *share
+	counts  bool
+	shown   bool // the informer has been given the features
+	settled bool // it has been given something
+}
+
+// NewBudget returns a Budget. Namespace is Assay's own.
+func NewBudget(namespace string) *Budget {
+	return &Budget{
+		namespace: namespace, nodes: map[string]bool{}, entries: map[types.NamespacedName]*entry{}, shares: map[string]*share{},
+		missing: &share{objects: MaxMissing, bytes: MaxMissingBytes}, due: map[*entry]bool{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// LeftOut returns how many NodeFeatures are left out.
+func (b *Budget) LeftOut() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.entries)
+	for _, e := range b.entries {
+		if e.counts {
+			n--
+		}
+	}
+	return n
+}
+
+// Fits returns an error if there is no room for an object of so many bytes, beside those that count now.
+func (b *Budget) Fits(namespace, name, node string, bytes int) error {
+	if (Gather{Namespace: b.namespace}).Own(named(namespace, name, node)) {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.missing
+	if b.nodes[node] {
+		if s = b.shares[node]; s == nil {
+			return nil
+		}
+	}
+	objects := 1
+	for _, e := range s.kept {
+		if e.key.Namespace != namespace || e.key.Name != name {
+			objects, bytes = objects+1, bytes+e.bytes
+		}
+	}
+	if objects > s.objects || bytes > s.bytes {
+		return fmt.Errorf("with it there would be %d objects of %d bytes: %w", objects, bytes, s.err())
+	}
+	return nil
+}
+
+func named(namespace, name, node string) *NodeFeature {
+	return &NodeFeature{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node},
+	}}
+}
+
+var errOver = errors.New("NodeFeatures")
+
+// Over reports whether an object is left out because there are too many.
+func (f *Features) Over() bool { return errors.Is(f.Err, errOver) }
+
+// err says why an object does not count.
+func (s *share) err() error {
+	if s.node == "" {
+		return fmt.Errorf("%w of Nodes that do not exist count up to %d objects and %d bytes in all of the cluster, the oldest first; delete some of them",
+			errOver, s.objects, s.bytes)
+	}
+	return fmt.Errorf("%w of node %q count up to %d objects and %d bytes in addition to the worker's own, the oldest first; delete some of them, or publish less",
+		errOver, s.node, s.objects, s.bytes)
+}
+
+// admit returns the object as the informer is given it: as it is, or without its features.
+func (b *Budget) admit(f *NodeFeature) *NodeFeature {
+	key := types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(b.entries[key])
+	if (Gather{Namespace: b.namespace}).Own(f) {
+		return f
+	}
+	e := &entry{key: key, rest: f.bare(), bytes: f.bytes()}
+	b.entries[key] = e
+	b.join(e)
+	delete(b.due, e)
+	e.settled, e.shown = true, e.counts
+	if e.counts {
+		return f
+	}
+	return e.without()
+}
+
+// forget frees what an object takes.
+func (b *Budget) forget(f *NodeFeature) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.entries[types.NamespacedName{Namespace: f.Namespace, Name: f.Name}]; e != nil && e.rest.UID == f.UID {
+		b.drop(e)
+	}
+}
+
+// stale reports whether a newer state of the object was shown.
+func (b *Budget) stale(f *NodeFeature) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entries[types.NamespacedName{Namespace: f.Namespace, Name: f.Name}]
+	return e != nil && e.rest.UID == f.UID && older(f.ResourceVersion, e.rest.ResourceVersion)
+}
+
+// node notes that a Node exists, or does not any more.
+func (b *Budget) node(name string, exists bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.nodes[name] == exists {
+		return
+	}
+	from := b.missing
+	if exists {
+		b.nodes[name] = true
+	} else {
+		delete(b.nodes, name)
+		from = b.shares[name]
+	}
+	if from == nil {
+		return
+	}
+	for _, e := range slices.Clone(from.list) {
+		if e.rest.NodeName() == name {
+			from.remove(e)
+			b.join(e)
+		}
+	}
+	b.settle(from)
+	if !exists {
+		delete(b.shares, name)
+	}
+}
+
+// join adds an entry to those that it shares with.
+func (b *Budget) join(e *entry) {
+	s, node := b.missing, e.rest.NodeName()
+	if b.nodes[node] {
+		if s = b.shares[node]; s == nil {
+			s = &share{objects: MaxForeign, bytes: MaxForeignBytes, node: node}
+			b.shares[node] = s
+		}
+	}
+	e.share, e.counts = s, false
+	i, _ := slices.BinarySearchFunc(s.list, e, compare)
+	s.list = slices.Insert(s.list, i, e)
+	b.settle(s)
+}
+
+func (s *share) remove(e *entry) {
+	if i, ok := slices.BinarySearchFunc(s.list, e, compare); ok {
+		s.list = slices.Delete(s.list, i, i+1)
+	}
+}
+
+func (b *Budget) drop(e *entry) {
+	if e == nil {
+		return
+	}
+	delete(b.entries, e.key)
+	delete(b.due, e)
+	e.share.remove(e)
+	b.settle(e.share)
+	if s := e.share; len(s.list) == 0 && s != b.missing {
+		delete(b.shares, s.node)
+	}
+}
+
+// settle decides what counts, and marks what is shown otherwise.
+func (b *Budget) settle(s *share) {
+	objects, bytes, before := s.objects, s.bytes, s.kept
+	for _, e := range before {
+		if e.share == s {
+			e.counts = false
+		}
+	}
+	s.kept = nil
+	for _, e := range s.list {
+		if objects == 0 || bytes < objectBytes {
+			break
+		}
+		if e.bytes <= bytes {
+			objects, bytes = objects-1, bytes-e.bytes
+			e.counts, s.kept = true, append(s.kept, e)
+		}
+	}
+	for _, list := range [][]*entry{before, s.kept} {
+		for _, e := range list {
+			b.mark(e)
+		}
+	}
+}
+
+func (b *Budget) mark(e *entry) {
+	if b.entries[e.key] != e || e.counts == e.shown || !e.settled {
+		delete(b.due, e)
+		return
+	}
+	b.due[e] = true
+	select {
+	case b.wake <- struct{}{}:
+	default: // everything that is due is read
+	}
+}
+
+// revise returns an object whose features are to be dropped, or else one that is to be read again; nil: nothing is due.
+func (b *Budget) revise() (without, again *NodeFeature) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for e := range b.due {
+		if !e.counts {
+			delete(b.due, e)
+			e.shown = false
+			return e.without(), nil
+		}
+		again = e.rest
+	}
+	if again != nil {
+		delete(b.due, b.entries[types.NamespacedName{Namespace: again.Namespace, Name: again.Name}])
+	}
+	return nil, again
+}
+
+// without is the object as it is shown when it does not count.
+func (e *entry) without() *NodeFeature {
+	f := *e.rest
+	f.Spec.Features.Err = e.share.err()
+	return &f
+}
+
+// retry marks an object that could not be read.
+func (b *Budget) retry(f *NodeFeature) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.entries[types.NamespacedName{Namespace: f.Namespace, Name: f.Name}]; e != nil {
+		b.mark(e)
+	}
+}
+
+// bare returns the object with what is read of one that does not count.
+func (f *NodeFeature) bare() *NodeFeature {
+	out := &NodeFeature{TypeMeta: f.TypeMeta, ObjectMeta: f.ObjectMeta}
+	out.ManagedFields, out.Annotations, out.Labels = nil, nil, nil
+	if node := f.NodeName(); node != "" {
+		out.Labels = map[string]string{nfdv1alpha1.NodeNameLabel: node}
+	}
+	if version, ok := f.Annotations[nfdv1alpha1.WorkerVersionAnnotation]; ok {
+		out.Annotations = map[string]string{nfdv1alpha1.WorkerVersionAnnotation: version}
+	}
+	return out
+}
+
+// bytes returns the share of the budget that an object takes.
+func (f *NodeFeature) bytes() int {
+	n := objectBytes + f.Spec.Features.Bytes
+	for _, m := range []map[string]string{f.Labels, f.Annotations, f.Spec.Labels} {
+		for k, v := range m {
+			n += len(k) + len(v)
+		}
+	}
+	return n
+}
+
+func compare(a, b *entry) int {
+	return cmp.Or(a.rest.CreationTimestamp.Compare(b.rest.CreationTimestamp.Time),
+		cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
+}
+
+// older compares resourceVersions; invalid numbers count as not older.
+func older(a, b string) bool {
+	na, errA := strconv.ParseUint(a, 10, 64)
+	nb, errB := strconv.ParseUint(b, 10, 64)
+	return errA == nil && errB == nil && na < nb
+}

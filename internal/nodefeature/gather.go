@@ -1,0 +1,99 @@
+package nodefeature
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// Gather makes what rules are given of a node out of the objects that describe it. It is immutable and safe for concurrent
+// use; the zero value is that of an installation without settings.
+type Gather struct {
+	// Namespace is Assay's own: what is published there counts less than what others add elsewhere.
+	Namespace string
+	// Keys gives labels without a namespace theirs.
+	Keys keys.Policy
+	// IgnoreLabels leaves out spec.labels of all but the worker's own objects.
+	IgnoreLabels bool
+	// Record tells Assay's own labels and annotations apart from those of others.
+	Record plan.Record
+}
+
+// Own reports whether a NodeFeature is the worker's.
+func (g Gather) Own(f *NodeFeature) bool {
+	return f.Namespace == g.Namespace && f.Name == f.NodeName()
+}
+
+// Counts reports whether a NodeFeature that names the Node is about it. The worker's own object is not if it is owned by a Node
+// of the same name that was deleted since: the pod that wrote it, or its token, has outlived that Node.
+func (g Gather) Counts(f metav1.Object, node *corev1.Node) bool {
+	if f.GetNamespace() != g.Namespace || f.GetName() != node.Name {
+		return true
+	}
+	return !slices.ContainsFunc(f.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		return ref.APIVersion == "v1" && ref.Kind == "Node" && ref.UID != node.UID
+	})
+}
+
+// Sort puts NodeFeatures of one node in the order of their merging, the last one winning.
+func (g Gather) Sort(list []*NodeFeature) {
+	order := rules.Gather{Namespace: g.Namespace}
+	slices.SortFunc(list, func(a, b *NodeFeature) int { return order.Compare(a.Namespace, a.Name, b.Namespace, b.Name) })
+}
+
+// Input returns what rules are given of a node with these NodeFeatures: what the Node itself says included. Those that could
+// not be read, or are about to go, must not be among them.
+func (g Gather) Input(node *corev1.Node, features []*NodeFeature) rules.Input {
+	list := make([]rules.Published, 0, len(features))
+	for _, f := range features {
+		if !g.Counts(f, node) {
+			continue
+		}
+		published := rules.Published{Namespace: f.Namespace, Name: f.Name, Facts: f.Spec.Features.Facts, Labels: f.Spec.Labels}
+		if g.IgnoreLabels && !g.Own(f) {
+			published.Labels = nil
+		}
+		list = append(list, published)
+	}
+	all := rules.Gather{Namespace: g.Namespace, Keys: &g.Keys, Interner: interner}
+	in := all.Input(g.Node(node), facts.FromNode(node, interner), list)
+	in.Labels = labelSets.share(in.Labels)
+	return in
+}
+
+// Node returns what rules are given of the metadata of a Node: what others have written there.
+func (g Gather) Node(node *corev1.Node) rules.Node {
+	return rules.Node{
+		Name:        node.Name,
+		Labels:      g.foreign(node.Labels, node.Annotations[g.Record.Labels()]),
+		Annotations: g.foreign(node.Annotations, node.Annotations[g.Record.Annotations()]),
+	}
+}
+
+// foreign leaves out the keys that Assay has written itself, and its record of them: a rule that selects nodes by what rules
+// write would chase its own tail.
+func (g Gather) foreign(all map[string]string, owned string) map[string]string {
+	out := make(map[string]string, len(all))
+	for k, v := range all {
+		namespace, _ := keys.Split(k)
+		ours := namespace == nfdv1alpha1.BookkeepingNamespace || k == assayv1alpha1.FailedAnnotation ||
+			k == assayv1alpha1.FeaturesGenerationAnnotation ||
+			strings.HasSuffix(namespace, "."+nfdv1alpha1.BookkeepingNamespace)
+		if !ours {
+			out[k] = v
+		}
+	}
+	for _, k := range g.Record.Parse(owned) {
+		delete(out, k)
+	}
+	return out
+}

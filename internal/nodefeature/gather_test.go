@@ -1,0 +1,145 @@
+package nodefeature_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// node is one of many of a kind, each with a name of its own in the cloud.
+func node(i int) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"pool": "a"}}}
+	n.Spec.ProviderID = fmt.Sprintf("aws:///a/i-%d", i)
+	n.Status.NodeInfo = corev1.NodeSystemInfo{
+		KernelVersion: "6.1.79", OSImage: "Debian", KubeletVersion: "v1.36.3", ContainerRuntimeVersion: "containerd://2.1.4",
+		OperatingSystem: "linux", Architecture: "amd64",
+	}
+	return n
+}
+
+// published is what the worker of a server says.
+func published(t testing.TB) *nodefeature.NodeFeature {
+	t.Helper()
+	text, err := os.ReadFile("../../test/hosts/server/nodefeature.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err = yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &nodefeature.NodeFeature{}
+	if err := json.Unmarshal(text, f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestInputHoldsWhatTheNodeSays(t *testing.T) {
+	list := []*nodefeature.NodeFeature{published(t)}
+	first := nodefeature.Gather{}.Input(node(1), list)
+	second := nodefeature.Gather{}.Input(node(2), list)
+	for name, want := range map[string]map[string]string{
+		facts.ProviderFeature: {"name": "aws", "id": "aws:///a/i-1"},
+		"kernel.version":      list[0].Spec.Features.Feature("kernel.version").Attributes.Map(),
+	} {
+		if diff := cmp.Diff(want, first.Facts.Feature(name).Attributes.Map()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for _, name := range first.Facts.Names() {
+		if shared := first.Facts.Feature(name) == second.Facts.Feature(name); shared != (name != facts.ProviderFeature) {
+			t.Errorf("%s is one for both nodes: %t", name, shared)
+		}
+	}
+	if !first.Facts.Same(nodefeature.Gather{}.Input(node(1), list).Facts) {
+		t.Error("the same node is another one the second time")
+	}
+	if first.Facts.Same(second.Facts) {
+		t.Error("two nodes of two names in the cloud are the same")
+	}
+	if len(first.Publishers) != 1 {
+		t.Errorf("%d publishers, although the Node itself is none", len(first.Publishers))
+	}
+}
+
+// TestSharesLabels: the labels that workers ask for are the same on all nodes of a kind, and are kept once.
+func TestSharesLabels(t *testing.T) {
+	cached := func() *nodefeature.NodeFeature {
+		f := published(t)
+		if _, err := nodefeature.Slim(f); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	same := func(a, b map[string]string) bool {
+		return len(a) > 0 && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+	}
+	a, b := cached(), cached()
+	if !same(a.Spec.Labels, b.Spec.Labels) {
+		t.Error("two objects have a copy each")
+	}
+	gather := nodefeature.Gather{}
+	if !same(gather.Input(node(1), []*nodefeature.NodeFeature{a}).Labels, gather.Input(node(2), []*nodefeature.NodeFeature{b}).Labels) {
+		t.Error("what rules are given of two nodes is two copies")
+	}
+	other := published(t)
+	other.Spec.Labels = map[string]string{"short": "1", "example.com/a": "2"}
+	before := maps.Clone(a.Spec.Labels)
+	in := gather.Input(node(1), []*nodefeature.NodeFeature{a, other})
+	if in.Labels["feature.node.kubernetes.io/short"] != "1" || len(in.Labels) != len(before)+2 {
+		t.Errorf("merged, they are %v", in.Labels)
+	}
+	if !maps.Equal(a.Spec.Labels, before) {
+		t.Error("the shared labels have changed")
+	}
+	other.Spec.Labels["example.com/a"] = "3"
+	if _, err := nodefeature.Slim(other); err != nil || other.Spec.Labels["example.com/a"] != "3" {
+		t.Errorf("labels of its own became %v (%v)", other.Spec.Labels, err)
+	}
+}
+
+// BenchmarkInput prints what it takes to put together, and to keep, what rules are given of a server.
+func BenchmarkInput(b *testing.B) {
+	const fleet = 5000
+	list := []*nodefeature.NodeFeature{published(b)}
+	b.Run("Time", func(b *testing.B) {
+		n := node(1)
+		b.ReportAllocs()
+		for b.Loop() {
+			nodefeature.Gather{}.Input(n, list)
+		}
+	})
+	b.Run("Memory", func(b *testing.B) {
+		for b.Loop() {
+			before := heap()
+			kept := make([]rules.Input, fleet)
+			for i := range kept {
+				kept[i] = nodefeature.Gather{}.Input(node(i), list)
+			}
+			b.ReportMetric(float64(heap()-before)/fleet, "B/node")
+			runtime.KeepAlive(kept)
+		}
+	})
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,93 @@
+package facts
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// The features that come from the Node object. A worker does not know them; the controller adds them to what workers publish.
+const (
+	// NodeFeature holds the attributes that many nodes share.
+	NodeFeature = "kubernetes.node"
+	// ProviderFeature holds the id that the cloud provider gave the machine. It is apart from NodeFeature because it differs
+	// on every node, and features that are equal on many nodes are kept and evaluated once.
+	ProviderFeature = "kubernetes.provider"
+	// DeclaredFeature holds the features that the kubelet declares (KEP-5328).
+	DeclaredFeature = "kubernetes.declaredfeature"
+)
+
+// IsKubernetes reports whether the feature of this lowercase name comes from the Node object.
+func IsKubernetes(feature string) bool {
+	return feature == NodeFeature || feature == ProviderFeature || feature == DeclaredFeature
+}
+
+// FromNode returns the facts of a Node object; in may be nil. It reads only what NodeParts returns, so a cache may drop the rest.
+// The machine, system and boot IDs are identities and are left out. The Node is not modified.
+func FromNode(node *corev1.Node, in *Interner) *Facts {
+	return New(NodeFeatures(node), in)
+}
+
+// NodeParts returns the parts of a Node that FromNode reads. They share memory with the Node.
+func NodeParts(node *corev1.Node) (corev1.NodeSpec, corev1.NodeStatus) {
+	return corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
+		corev1.NodeStatus{NodeInfo: public(&node.Status.NodeInfo), DeclaredFeatures: node.Status.DeclaredFeatures}
+}
+
+// SameNode reports whether FromNode returns equal facts for two Nodes.
+func SameNode(a, b *corev1.Node) bool {
+	return a.Spec.ProviderID == b.Spec.ProviderID && public(&a.Status.NodeInfo) == public(&b.Status.NodeInfo) &&
+		slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures)
+}
+
+// public returns info without identities and fast-changing values.
+func public(info *corev1.NodeSystemInfo) corev1.NodeSystemInfo {
+	return corev1.NodeSystemInfo{
+		KernelVersion: info.KernelVersion, OSImage: info.OSImage, ContainerRuntimeVersion: info.ContainerRuntimeVersion,
+		KubeletVersion: info.KubeletVersion, OperatingSystem: info.OperatingSystem, Architecture: info.Architecture,
+	}
+}
+
+// NodeFeatures returns the features of a Node object. The values are the Node's, except that the name and version of the
+// container runtime, one field there, become two attributes.
+func NodeFeatures(node *corev1.Node) *nfdv1alpha1.Features {
+	info := &node.Status.NodeInfo
+	runtime, version, _ := strings.Cut(info.ContainerRuntimeVersion, "://")
+	f := &nfdv1alpha1.Features{
+		Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{
+			NodeFeature: {Elements: present(map[string]string{
+				"architecture":              info.Architecture,
+				"container_runtime":         runtime,
+				"container_runtime_version": version,
+				"kernel_version":            info.KernelVersion,
+				"kubelet_version":           info.KubeletVersion,
+				"operating_system":          info.OperatingSystem,
+				"os_image":                  info.OSImage,
+			})},
+		},
+		Flags: map[string]nfdv1alpha1.FlagFeatureSet{},
+	}
+	if id := node.Spec.ProviderID; id != "" {
+		name, _, _ := strings.Cut(id, "://")
+		f.Attributes[ProviderFeature] = nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"name": name, "id": id}}
+	}
+	declared := make(map[string]nfdv1alpha1.Nil, len(node.Status.DeclaredFeatures))
+	for _, name := range node.Status.DeclaredFeatures {
+		declared[name] = nfdv1alpha1.Nil{}
+	}
+	f.Flags[DeclaredFeature] = nfdv1alpha1.FlagFeatureSet{Elements: declared}
+	return f
+}
+
+// present drops what a Node does not say, as one does whose kubelet has not started yet.
+func present(elements map[string]string) map[string]string {
+	for name, value := range elements {
+		if value == "" {
+			delete(elements, name)
+		}
+	}
+	return elements
+}

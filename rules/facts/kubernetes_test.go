@@ -1,0 +1,115 @@
+package facts_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+func TestFeatures(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{}
+		change(n)
+		return n
+	}
+	for name, tt := range map[string]struct {
+		node *corev1.Node
+		want *nfdv1alpha1.Features
+	}{
+		"node of a cloud": {
+			node: node(func(n *corev1.Node) {
+				n.Spec.ProviderID = "aws:///eu-central-1a/i-0123456789"
+				n.Status.DeclaredFeatures = []string{"GuaranteedQoSPodCPUResize", "PodLevelResources"}
+				n.Status.NodeInfo = corev1.NodeSystemInfo{
+					MachineID: "secret", SystemUUID: "secret", BootID: "secret",
+					KernelVersion: "6.1.79-99.164.amzn2023.x86_64", OSImage: "Amazon Linux 2023", ContainerRuntimeVersion: "containerd://2.1.4",
+					KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
+				}
+			}),
+			want: &nfdv1alpha1.Features{
+				Flags: map[string]nfdv1alpha1.FlagFeatureSet{
+					"kubernetes.declaredfeature": {Elements: map[string]nfdv1alpha1.Nil{"GuaranteedQoSPodCPUResize": {}, "PodLevelResources": {}}},
+				},
+				Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{
+					"kubernetes.node": {Elements: map[string]string{
+						"architecture": "amd64", "container_runtime": "containerd", "container_runtime_version": "2.1.4",
+						"kernel_version": "6.1.79-99.164.amzn2023.x86_64", "kubelet_version": "v1.36.3", "operating_system": "linux",
+						"os_image": "Amazon Linux 2023",
+					}},
+					"kubernetes.provider": {Elements: map[string]string{"name": "aws", "id": "aws:///eu-central-1a/i-0123456789"}},
+				},
+			},
+		},
+		"node that has said nothing yet": {
+			node: &corev1.Node{},
+			want: &nfdv1alpha1.Features{
+				Flags:      map[string]nfdv1alpha1.FlagFeatureSet{"kubernetes.declaredfeature": {Elements: map[string]nfdv1alpha1.Nil{}}},
+				Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"kubernetes.node": {Elements: map[string]string{}}},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, facts.NodeFeatures(tt.node)); diff != "" {
+				t.Errorf("features (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNodesOfOneKindShareTheirFacts guards the reason why the provider is a feature of its own.
+func TestNodesOfOneKindShareTheirFacts(t *testing.T) {
+	in := facts.NewInterner()
+	var sets []*facts.Attributes
+	for _, id := range []string{"aws:///a/i-1", "aws:///a/i-2"} {
+		n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}
+		n.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		sets = append(sets, facts.FromNode(n, in).Feature(facts.NodeFeature).Attributes)
+	}
+	if sets[0] != sets[1] {
+		t.Error("equal sets of two nodes are two")
+	}
+}
+
+// TestACacheMayKeepThePartAlone guards what caches rely on: the part says all that the Node does, and a change is noticed.
+func TestACacheMayKeepThePartAlone(t *testing.T) {
+	full := func() *corev1.Node {
+		n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "kind://k/n1", Unschedulable: true}}
+		n.Status.DeclaredFeatures = []string{"PodLevelResources"}
+		n.Status.NodeInfo = corev1.NodeSystemInfo{
+			MachineID: "m", SystemUUID: "u", BootID: "b", KernelVersion: "6.1.0", OSImage: "Debian", ContainerRuntimeVersion: "containerd://2.1.4",
+			KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
+		}
+		return n
+	}
+	kept := &corev1.Node{}
+	kept.Spec, kept.Status = facts.NodeParts(full())
+	if diff := cmp.Diff(facts.NodeFeatures(full()), facts.NodeFeatures(kept)); diff != "" {
+		t.Errorf("the part says something else (-node +part):\n%s", diff)
+	}
+	for name, tt := range map[string]struct {
+		change func(*corev1.Node)
+		same   bool
+	}{
+		"nothing":           {func(*corev1.Node) {}, true},
+		"reboot":            {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" }, true},
+		"heartbeat":         {func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}} }, true},
+		"kubelet upgraded":  {func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.37.0" }, false},
+		"feature declared":  {func(n *corev1.Node) { n.Status.DeclaredFeatures = append(n.Status.DeclaredFeatures, "X") }, false},
+		"provider assigned": {func(n *corev1.Node) { n.Spec.ProviderID = "kind://k/n2" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := full()
+			tt.change(n)
+			if got := facts.SameNode(full(), n); got != tt.same {
+				t.Errorf("same is %t, want %t", got, tt.same)
+			}
+			if equal := cmp.Equal(facts.NodeFeatures(full()), facts.NodeFeatures(n)); equal != tt.same {
+				t.Errorf("features are the same: %t, want %t", equal, tt.same)
+			}
+		})
+	}
+}

@@ -1,0 +1,189 @@
+// Package action carries out what a rule does beyond its maps of labels, annotations and variables.
+package action
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/lang/args"
+	"github.com/assay-project/assay/rules/lang/expr"
+)
+
+// Action is a compiled action. It is immutable and safe for concurrent use.
+type Action struct {
+	kind   *kind
+	target target // of attribute actions
+	args   args.Values
+	loop   *args.Loop
+}
+
+// Compile compiles an action of a rule in a phase with the compiler of the rule, which collects what is wrong. It returns
+// nil if something is.
+func Compile(c *args.Compiler, path *field.Path, phase nfdv1alpha1.Phase, in nfdv1alpha1.Action) *Action {
+	before := len(c.Errors)
+	a := &Action{kind: kinds[strings.TrimSpace(in.Op)]}
+	if a.kind == nil {
+		c.Refuse(path.Child("op"), in.Op, "unknown action: one of %s", strings.Join(names, ", "))
+		return nil
+	}
+	if len(a.kind.phases) > 0 && !slices.Contains(a.kind.phases, phase) {
+		c.Errors = append(c.Errors, field.Forbidden(path.Child("op"), a.kind.name+" runs in phase "+a.phases()))
+	}
+
+	a.loop = c.Loop(path.Child("loop"), in.Loop)
+	inner := c
+	if in.Loop != nil && !in.Loop.IsZero() {
+		inner = c.WithItem()
+	}
+	a.compileArgs(inner, path.Child("args"), in)
+	if inner != c {
+		c.Add(inner)
+	}
+	if len(c.Errors) > before {
+		return nil
+	}
+	return a
+}
+
+// compileArgs compiles the arguments, and checks what depends on more than one of them.
+func (a *Action) compileArgs(c *args.Compiler, path *field.Path, in nfdv1alpha1.Action) {
+	params := a.kind.params
+	if a.kind.attribute {
+		var ok bool
+		if a.target, ok = parseTarget(c, path.Child("path"), a.kind.name, in.Args); !ok {
+			return
+		}
+		params = a.target.params(params)
+	}
+	before := len(c.Errors)
+	a.args = c.Compile(path, a.kind.name, params, in.Args)
+	if a.kind.check != nil && len(c.Errors) == before {
+		a.kind.check(a, c, path)
+	}
+}
+
+func (a *Action) phases() string {
+	list := make([]string, len(a.kind.phases))
+	for i, p := range a.kind.phases {
+		list[i] = string(p)
+	}
+	return strings.Join(list, " or ")
+}
+
+// String returns the name of the action.
+func (a *Action) String() string { return a.kind.name }
+
+// Texts calls visit with each text that holds expressions.
+func (a *Action) Texts(visit func(*expr.Text)) {
+	a.loop.Texts(visit)
+	for _, v := range a.args {
+		v.Texts(visit)
+	}
+}
+
+// Derives returns the feature that the action makes up or changes, or "".
+func (a *Action) Derives() string {
+	if !a.kind.derives {
+		return ""
+	}
+	return a.args[argFeature].Fixed("")
+}
+
+// Variable returns the variable that the action sets, if it does, and whether its name is the same on every node.
+func (a *Action) Variable() (name string, fixed bool) {
+	if a.kind.name != "set-var" && a.kind.name != "extend-var" {
+		return "", true
+	}
+	if v := a.args[argName]; v.IsConstant() {
+		return v.Fixed(""), true
+	}
+	return "", false
+}
+
+// Output returns the kind of output that the action writes on the node (labels, annotations, extendedResources or taints),
+// and its key if that is the same on every node. Both are empty for other actions.
+func (a *Action) Output() (root, key string) {
+	if !a.kind.attribute {
+		return "", ""
+	}
+	if v := a.args[argPath]; v.IsConstant() && a.target != "" {
+		key = a.target.key(v.Fixed(""))
+	}
+	return string(a.target), key
+}
+
+// Run carries the action out, once or for each item of its loop. An error with Missing set (see expr.Error) says that what
+// an argument names does not exist on the node; the other items of a loop were done nevertheless. After any other error the
+// effects are incomplete, and not to be used.
+func (a *Action) Run(env expr.Env, to Effects) error {
+	if a.loop == nil {
+		return a.once(env, to)
+	}
+	items, err := a.loop.Items(env)
+	if err != nil {
+		return err
+	}
+	turn := &args.Turn{Env: env}
+	var missing error
+	for i := range items.Len() {
+		turn.Value = items.At(i)
+		switch err := a.once(turn, to); {
+		case args.IsMissing(err):
+			missing = err
+		case err != nil:
+			return fmt.Errorf("loop item %d: %w", i, err)
+		}
+	}
+	return missing
+}
+
+// steps is what an action costs beyond its expressions.
+const steps = 2
+
+func (a *Action) once(env expr.Env, to Effects) error {
+	if !env.Spend(steps) {
+		return expr.ErrBudget
+	}
+	if a.kind.attribute && a.target == "" {
+		var err error
+		if a, err = a.at(env); err != nil {
+			return err
+		}
+	}
+	return a.kind.run(a, env, to)
+}
+
+// texts evaluates arguments as texts.
+func (a *Action) texts(env expr.Env, positions ...int) ([]string, error) {
+	out := make([]string, len(positions))
+	for i, position := range positions {
+		if a.args[position] == nil {
+			continue
+		}
+		var err error
+		if out[i], err = a.args[position].Format(env); err != nil {
+			return nil, fmt.Errorf("%s: %w", a.kind.params[position].Name, err)
+		}
+	}
+	return out, nil
+}
+
+// message evaluates a message. Where it names something that does not exist it is given as its author wrote it: a node must
+// not pass a check because the explanation of its failure is incomplete.
+func (a *Action) message(env expr.Env, position int) (string, error) {
+	v := a.args[position]
+	text, err := v.Format(env)
+	if err == nil || !args.IsMissing(err) {
+		return text, err
+	}
+	var source string
+	v.Texts(func(t *expr.Text) { source = t.Source() })
+	return source, nil
+}
+
+var errNoName = errors.New("the name is empty")

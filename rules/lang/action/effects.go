@@ -1,0 +1,87 @@
+package action
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules/lang/expr"
+)
+
+// Effects takes what actions do. An error refuses an effect that can never work, and fails the rule; what merely may not be
+// written is for the implementation to reject and report. Taking away what is not there is no error.
+type Effects interface {
+	// Outputs on the node.
+
+	SetLabel(name, value string) error
+	DeleteLabel(name string) error
+	SetAnnotation(name, value string) error
+	// AppendAnnotation adds to a list separated by commas; if unique, only what is not in it.
+	AppendAnnotation(name, value string, unique bool) error
+	DeleteAnnotation(name string) error
+	SetResource(name, quantity string) error
+	DeleteResource(name string) error
+	// SetTaints replaces the taints of the rule.
+	SetTaints(list []corev1.Taint) error
+	// AddTaint adds one; if unique, only if the rule has none with its key and effect.
+	AddTaint(t corev1.Taint, unique bool) error
+
+	// Variables.
+
+	SetVar(name string, value expr.Value) error
+	// ExtendVar adds to a list; if unique, only what is not in it. A variable that does not exist begins as an empty list;
+	// one that is no list is an error.
+	ExtendVar(name string, value expr.Value, unique bool) error
+	UnsetVar(name string) error
+
+	// Derived features.
+
+	SetFeature(feature, element, value string) error
+	// ExtendFeature adds to a list separated by commas.
+	ExtendFeature(feature, element, value string, unique bool) error
+	// UnsetFeature takes away an element, or the whole feature if element is empty.
+	UnsetFeature(feature, element string) error
+	// The instances in question are those that have all the attributes of match.
+	SetInstanceAttribute(feature string, match map[string]string, name, value string) error
+	ExtendInstanceAttribute(feature string, match map[string]string, name, value string, unique bool) error
+	DeleteInstanceAttribute(feature string, match map[string]string, name string) error
+
+	// Messages.
+
+	// Fail forbids that anything is written on the node.
+	Fail(message string) error
+	// Log takes a level of debug, info, warning or error.
+	Log(level, message string) error
+	// Event takes a type of Normal or Warning.
+	Event(reason, message, eventType string) error
+}
+
+// Append adds an element to a list separated by commas, as AppendAnnotation and ExtendFeature do.
+func Append(list, element string, unique bool) string {
+	if list == "" {
+		return element
+	}
+	if unique && contains(list, element) {
+		return list
+	}
+	return list + "," + element
+}
+
+// Extend adds an element to the list of a variable, as ExtendVar does. It reports false if the variable is no list.
+func Extend(list, element expr.Value, unique bool) (expr.Value, bool) {
+	if list.Kind() == expr.Missing {
+		return expr.OfList(expr.Values{element}), true
+	}
+	items := list.List()
+	if items == nil {
+		return list, false
+	}
+	extended := make(expr.Values, 0, items.Len()+1)
+	text := element.String()
+	for i := range items.Len() {
+		item := items.At(i)
+		if unique && item.Kind() == element.Kind() && item.String() == text {
+			return list, true
+		}
+		extended = append(extended, item)
+	}
+	return expr.OfList(append(extended, element)), true
+}

@@ -1,0 +1,328 @@
+package action
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/lang/args"
+	"github.com/assay-project/assay/rules/lang/expr"
+)
+
+// kind is one thing that can be done. To add one, add it to the list, and its effect to Effects.
+type kind struct {
+	name   string
+	says   string // what it does, for the reference
+	params []args.Param
+	phases []nfdv1alpha1.Phase // empty for all
+
+	attribute bool // has a path, which decides on its other arguments
+	derives   bool // changes features, the first argument naming one
+	check     func(a *Action, c *args.Compiler, path *field.Path)
+	run       func(a *Action, env expr.Env, to Effects) error
+}
+
+// kindList is every action there is.
+var kindList = []*kind{
+	{name: "set-attribute", says: "sets a label, an annotation or an extended resource, or replaces the taints of the rule", attribute: true,
+		params: []args.Param{path, strictValue}, phases: onNode, check: checkValue, run: setAttribute},
+	{name: "extend-attribute", says: "adds a taint, or an element to an annotation that is a list separated by commas", attribute: true,
+		params: []args.Param{path, strictValue, unique}, phases: onNode, check: checkValue, run: extendAttribute},
+	{name: "del-attribute", says: "takes away what rules before it, or this one, have set", attribute: true,
+		params: []args.Param{path}, phases: onNode, run: deleteAttribute},
+
+	{name: "set-var", says: "sets a variable, which may be a list or a map", params: []args.Param{name, varValue}, check: checkVar, run: setVar},
+	{name: "extend-var", says: "adds an element to a variable that is a list", params: []args.Param{name, varValue, unique}, check: checkVar, run: extendVar},
+	{name: "unset-var", says: "takes a variable away", params: []args.Param{name}, check: checkVar, run: unsetVar},
+
+	{name: "set-feature", says: "gives an element of a derived feature a value", derives: true,
+		params: []args.Param{feature, element, textValue}, phases: derived, check: checkFeature, run: setFeature},
+	{name: "extend-feature", says: "adds to an element that is a list separated by commas", derives: true,
+		params: []args.Param{feature, element, textValue, unique}, phases: derived, check: checkFeature, run: extendFeature},
+	{name: "unset-feature", says: "takes an element away, or the whole feature", derives: true,
+		params: []args.Param{feature, optionalElement}, phases: derived, check: checkFeature, run: unsetFeature},
+
+	{name: "set-instance-attribute", says: "gives an attribute of the instances that match a value", derives: true,
+		params: []args.Param{feature, matchArg, name, textValue}, phases: derived, check: checkInstance, run: setInstance},
+	{name: "extend-instance-attribute", says: "adds to an attribute that is a list separated by commas", derives: true,
+		params: []args.Param{feature, matchArg, name, textValue, unique}, phases: derived, check: checkInstance, run: extendInstance},
+	{name: "del-instance-attribute", says: "takes an attribute away from the instances that match", derives: true,
+		params: []args.Param{feature, matchArg, name}, phases: derived, check: checkInstance, run: deleteInstance},
+
+	{name: "fail", says: "forbids writing anything on the node", params: []args.Param{message}, run: fail},
+	{name: "log", says: "writes to the log", params: []args.Param{message, level}, run: log},
+	{name: "event", says: "makes an Event on the Node", params: []args.Param{reason, message, eventType}, check: checkReason, run: event},
+}
+
+// The phases of actions that are not for all of them. Features are derived before matchers run.
+var (
+	onNode  = []nfdv1alpha1.Phase{nfdv1alpha1.PhasePreprocess, nfdv1alpha1.PhaseMain}
+	derived = []nfdv1alpha1.Phase{nfdv1alpha1.PhaseEarly, nfdv1alpha1.PhasePreprocess}
+)
+
+// The arguments. Those of text are expanded.
+var (
+	path            = args.Param{Name: "path", Place: expr.Strict}
+	strictValue     = args.Param{Name: "value", Place: expr.Strict}
+	varValue        = args.Param{Name: "value", Place: expr.Var}
+	textValue       = args.Param{Name: "value", Place: expr.Arg}
+	unique          = args.Param{Name: "unique", Flag: true, Optional: true}
+	name            = args.Param{Name: "name", Place: expr.Arg}
+	feature         = args.Param{Name: "feature", Fixed: true}
+	element         = args.Param{Name: "element", Place: expr.Arg}
+	optionalElement = args.Param{Name: "element", Place: expr.Arg, Optional: true}
+	matchArg        = args.Param{Name: "match", Place: expr.Arg}
+	message         = args.Param{Name: "msg", Place: expr.Free}
+	level           = args.Param{Name: "level", Fixed: true, Optional: true, OneOf: []string{"debug", "info", "warning", "error"}}
+	reason          = args.Param{Name: "reason", Place: expr.Arg}
+	eventType       = args.Param{Name: "type", Fixed: true, Optional: true, OneOf: []string{"Normal", "Warning"}}
+)
+
+// Positions of the arguments in the lists above.
+const (
+	argPath, argValue, argUnique                = 0, 1, 2 // of attributes
+	argName, argVarValue, argVarUnique          = 0, 1, 2
+	argFeature, argElement, argFeatureValue     = 0, 1, 2
+	argFeatureUnique                            = 3
+	argMatch, argInstanceName, argInstanceValue = 1, 2, 3
+	argInstanceUnique                           = 4
+	argMessage, argLevel                        = 0, 1
+	argReason, argEventMessage, argEventType    = 0, 1, 2
+)
+
+var kinds = func() map[string]*kind {
+	byName := make(map[string]*kind, len(kindList))
+	for _, k := range kindList {
+		byName[k.name] = k
+	}
+	return byName
+}()
+
+var names = func() []string {
+	list := make([]string, len(kindList))
+	for i, k := range kindList {
+		list[i] = k.name
+	}
+	return list
+}()
+
+// Derivations returns the actions that change features, which other rules read then.
+func Derivations() []string {
+	var list []string
+	for _, k := range kindList {
+		if k.derives {
+			list = append(list, k.name)
+		}
+	}
+	return list
+}
+
+// Doc describes an action for the reference.
+type Doc struct {
+	Name, Says string
+	Args       []args.Param
+	Phases     []nfdv1alpha1.Phase // empty for all
+}
+
+// Kinds describes every action.
+func Kinds() []Doc {
+	docs := make([]Doc, len(kindList))
+	for i, k := range kindList {
+		docs[i] = Doc{Name: k.name, Says: k.says, Args: k.params, Phases: k.phases}
+	}
+	return docs
+}
+
+func checkVar(a *Action, c *args.Compiler, path *field.Path) {
+	if v := a.args[argName]; v.IsConstant() && v.Fixed("") == "" {
+		c.Refuse(path.Child("name"), "", "a variable needs a name")
+	}
+}
+
+func setVar(a *Action, env expr.Env, to Effects) error {
+	name, value, err := a.variable(env)
+	if err != nil {
+		return err
+	}
+	return to.SetVar(name, value)
+}
+
+func extendVar(a *Action, env expr.Env, to Effects) error {
+	name, value, err := a.variable(env)
+	if err != nil {
+		return err
+	}
+	return to.ExtendVar(name, value, a.args[argVarUnique].Flag())
+}
+
+func (a *Action) variable(env expr.Env) (string, expr.Value, error) {
+	texts, err := a.texts(env, argName)
+	if err != nil {
+		return "", expr.Value{}, err
+	}
+	if texts[0] == "" {
+		return "", expr.Value{}, errNoName
+	}
+	value, err := a.args[argVarValue].Eval(env)
+	if err != nil {
+		return "", expr.Value{}, fmt.Errorf("value: %w", err)
+	}
+	return texts[0], value, nil
+}
+
+func unsetVar(a *Action, env expr.Env, to Effects) error {
+	texts, err := a.texts(env, argName)
+	if err != nil {
+		return err
+	}
+	return to.UnsetVar(texts[0])
+}
+
+// checkFeature refuses names that no matcher could ever find, or that belong to others.
+func checkFeature(a *Action, c *args.Compiler, path *field.Path) {
+	name := a.args[argFeature].Fixed("")
+	domain, rest, _ := strings.Cut(name, ".")
+	switch {
+	case domain == "" || rest == "":
+		c.Refuse(path.Child("feature"), name, "a feature is named DOMAIN.FEATURE, such as site.derived")
+	case name != strings.ToLower(name):
+		c.Refuse(path.Child("feature"), name, "matchers look for features in lower case: write %s", strings.ToLower(name))
+	case name == nfdv1alpha1.RuleMatchedFeature:
+		c.Refuse(path.Child("feature"), name, "rules fill this feature with their labels and vars: use set-var")
+	}
+}
+
+func setFeature(a *Action, env expr.Env, to Effects) error {
+	texts, err := a.element(env, argElement, argFeatureValue)
+	if err != nil {
+		return err
+	}
+	return to.SetFeature(a.Derives(), texts[0], texts[1])
+}
+
+func extendFeature(a *Action, env expr.Env, to Effects) error {
+	texts, err := a.element(env, argElement, argFeatureValue)
+	if err != nil {
+		return err
+	}
+	return to.ExtendFeature(a.Derives(), texts[0], texts[1], a.args[argFeatureUnique].Flag())
+}
+
+func unsetFeature(a *Action, env expr.Env, to Effects) error {
+	texts, err := a.texts(env, argElement)
+	if err != nil {
+		return err
+	}
+	return to.UnsetFeature(a.Derives(), texts[0])
+}
+
+// element evaluates texts of which the first is a name.
+func (a *Action) element(env expr.Env, positions ...int) ([]string, error) {
+	texts, err := a.texts(env, positions...)
+	if err == nil && texts[0] == "" {
+		err = errNoName
+	}
+	return texts, err
+}
+
+func checkInstance(a *Action, c *args.Compiler, path *field.Path) {
+	checkFeature(a, c, path)
+	if !a.args[argMatch].IsMap() {
+		c.Refuse(path.Child("match"), "…", "match is a map of attributes, such as {name: eth0}")
+	}
+}
+
+func setInstance(a *Action, env expr.Env, to Effects) error {
+	match, texts, err := a.instance(env, argInstanceName, argInstanceValue)
+	if err != nil {
+		return err
+	}
+	return to.SetInstanceAttribute(a.Derives(), match, texts[0], texts[1])
+}
+
+func extendInstance(a *Action, env expr.Env, to Effects) error {
+	match, texts, err := a.instance(env, argInstanceName, argInstanceValue)
+	if err != nil {
+		return err
+	}
+	return to.ExtendInstanceAttribute(a.Derives(), match, texts[0], texts[1], a.args[argInstanceUnique].Flag())
+}
+
+func deleteInstance(a *Action, env expr.Env, to Effects) error {
+	match, texts, err := a.instance(env, argInstanceName)
+	if err != nil {
+		return err
+	}
+	return to.DeleteInstanceAttribute(a.Derives(), match, texts[0])
+}
+
+// instance evaluates which instances are meant, and texts of which the first is a name.
+func (a *Action) instance(env expr.Env, positions ...int) (map[string]string, []string, error) {
+	v, err := a.args[argMatch].Eval(env)
+	if err != nil {
+		return nil, nil, fmt.Errorf("match: %w", err)
+	}
+	m := v.Map()
+	if m == nil || m.Len() == 0 {
+		return nil, nil, fmt.Errorf("match: %s is no map of attributes", v.Kind())
+	}
+	match := make(map[string]string, m.Len())
+	for _, name := range m.Keys() {
+		item, _ := m.Get(name)
+		text, ok := item.Text()
+		if !ok {
+			return nil, nil, fmt.Errorf("match: %s is %s, not text", name, item.Kind())
+		}
+		match[name] = text
+	}
+	texts, err := a.element(env, positions...)
+	return match, texts, err
+}
+
+func fail(a *Action, env expr.Env, to Effects) error {
+	text, err := a.message(env, argMessage)
+	if err != nil {
+		return err
+	}
+	return to.Fail(text)
+}
+
+func log(a *Action, env expr.Env, to Effects) error {
+	text, err := a.message(env, argMessage)
+	if err != nil {
+		return err
+	}
+	return to.Log(a.args[argLevel].Fixed("info"), text)
+}
+
+// maxReason is how long the reason of an Event may be (events.k8s.io/v1, Event.reason).
+const maxReason = 128
+
+func checkReason(a *Action, c *args.Compiler, path *field.Path) {
+	if v := a.args[argReason]; v.IsConstant() && !isReason(v.Fixed("")) {
+		c.Refuse(path.Child("reason"), v.Fixed(""), "a reason is a word such as NewGPU, of at most %d letters and digits", maxReason)
+	}
+}
+
+func isReason(s string) bool {
+	return s != "" && len(s) <= maxReason && !strings.ContainsFunc(s, func(r rune) bool {
+		return !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
+	})
+}
+
+func event(a *Action, env expr.Env, to Effects) error {
+	texts, err := a.texts(env, argReason)
+	if err != nil {
+		return err
+	}
+	if !isReason(texts[0]) {
+		return fmt.Errorf("reason: %q is no word", texts[0])
+	}
+	text, err := a.message(env, argEventMessage)
+	if err != nil {
+		return err
+	}
+	return to.Event(texts[0], text, a.args[argEventType].Fixed("Normal"))
+}

@@ -1,0 +1,211 @@
+package args
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/assay-project/assay/rules/lang/expr"
+)
+
+// Value is a compiled argument: a constant, text with expressions, or a list or map that holds some. It is immutable and
+// safe for concurrent use. A nil *Value is an argument that was left out.
+type Value struct {
+	constant expr.Value
+	text     *expr.Text
+	list     []*Value
+	dict     map[string]*Value
+}
+
+// fold makes a constant of a list or a map of constants.
+func (v *Value) fold() *Value {
+	items := make(expr.Values, 0, len(v.list))
+	for _, item := range v.list {
+		if !item.IsConstant() {
+			return v
+		}
+		items = append(items, item.constant)
+	}
+	elements := make(expr.Dict, len(v.dict))
+	for name, item := range v.dict {
+		if !item.IsConstant() {
+			return v
+		}
+		elements[name] = item.constant
+	}
+	if v.dict != nil {
+		return &Value{constant: expr.OfMap(elements)}
+	}
+	return &Value{constant: expr.OfList(items)}
+}
+
+// IsConstant reports whether the value is the same on every node.
+func (v *Value) IsConstant() bool {
+	return v != nil && v.text == nil && v.list == nil && v.dict == nil
+}
+
+// IsScalar reports whether the value is no list and no map, as far as that is known before it is evaluated.
+func (v *Value) IsScalar() bool {
+	return v.list == nil && v.dict == nil && v.constant.List() == nil && v.constant.Map() == nil
+}
+
+// IsMap reports whether the value is a map with elements, or an expression that may yield one.
+func (v *Value) IsMap() bool {
+	if v.text != nil {
+		return v.text.IsWhole()
+	}
+	return len(v.dict) > 0 || v.constant.Map() != nil && v.constant.Len() > 0
+}
+
+// Constant returns a constant value.
+func (v *Value) Constant() expr.Value { return v.constant }
+
+// Constants calls visit with each constant element of a list, and with a value that is constant itself.
+func (v *Value) Constants(visit func(expr.Value)) {
+	switch list := v.constant.List(); {
+	case v.list != nil:
+		for _, item := range v.list {
+			if item.IsConstant() {
+				visit(item.constant)
+			}
+		}
+	case !v.IsConstant():
+	case list == nil:
+		visit(v.constant)
+	default:
+		for i := range list.Len() {
+			visit(list.At(i))
+		}
+	}
+}
+
+// Flag returns a flag argument, false if it was left out.
+func (v *Value) Flag() bool { return v != nil && v.constant.Truth() }
+
+// Fixed returns a fixed argument, or what it is if it was left out.
+func (v *Value) Fixed(absent string) string {
+	if v == nil {
+		return absent
+	}
+	text, _ := v.constant.Text()
+	return text
+}
+
+// Eval returns the value on a node. The error is an *expr.Error.
+func (v *Value) Eval(env expr.Env) (expr.Value, error) {
+	switch {
+	case v.text != nil:
+		return v.text.Eval(env)
+	case v.list != nil:
+		items := make(expr.Values, len(v.list))
+		for i, item := range v.list {
+			var err error
+			if items[i], err = item.Eval(env); err != nil {
+				return expr.Value{}, err
+			}
+		}
+		return expr.OfList(items), nil
+	case v.dict != nil:
+		elements := make(expr.Dict, len(v.dict))
+		for _, name := range slices.Sorted(maps.Keys(v.dict)) { // in order: the first error decides what becomes of the rule
+			value, err := v.dict[name].Eval(env)
+			if err != nil {
+				return expr.Value{}, err
+			}
+			elements[name] = value
+		}
+		return expr.OfMap(elements), nil
+	}
+	return v.constant, nil
+}
+
+// EvalOrMissing is Eval, except that a value that does not exist on the node is Missing and no error; in a list, only the
+// element in question is.
+func (v *Value) EvalOrMissing(env expr.Env) (expr.Value, error) {
+	if v.list == nil {
+		value, err := v.Eval(env)
+		if IsMissing(err) {
+			return expr.Value{}, nil
+		}
+		return value, err
+	}
+	items := make(expr.Values, len(v.list))
+	for i, item := range v.list {
+		var err error
+		if items[i], err = item.EvalOrMissing(env); err != nil {
+			return expr.Value{}, err
+		}
+	}
+	return expr.OfList(items), nil
+}
+
+// Items are the elements of a list argument on a node, each evaluated when it is asked for.
+type Items struct {
+	env      expr.Env
+	compiled []*Value
+	found    expr.List
+}
+
+// Items returns the elements of a list. It reports false if the value does not exist on the node or is no list. The error is
+// an *expr.Error.
+func (v *Value) Items(env expr.Env) (Items, bool, error) {
+	if v.list != nil {
+		return Items{env: env, compiled: v.list}, true, nil
+	}
+	value, err := v.EvalOrMissing(env)
+	return Items{found: value.List()}, value.List() != nil, err
+}
+
+// Len returns the number of elements.
+func (l *Items) Len() int {
+	if l.found != nil {
+		return l.found.Len()
+	}
+	return len(l.compiled)
+}
+
+// At returns an element, Missing if it does not exist on the node.
+func (l *Items) At(i int) (expr.Value, error) {
+	if l.found != nil {
+		return l.found.At(i), nil
+	}
+	return l.compiled[i].EvalOrMissing(l.env)
+}
+
+// Format returns the value as text. The error is an *expr.Error if an expression is the reason.
+func (v *Value) Format(env expr.Env) (string, error) {
+	if v.text != nil {
+		return v.text.Format(env)
+	}
+	value, err := v.Eval(env)
+	if err != nil {
+		return "", err
+	}
+	text, ok := value.Text()
+	if !ok {
+		return "", errors.New(value.Kind().String() + " is no text")
+	}
+	return text, nil
+}
+
+// Texts calls visit with each text that holds expressions.
+func (v *Value) Texts(visit func(*expr.Text)) {
+	if v == nil {
+		return
+	}
+	if v.text != nil {
+		visit(v.text)
+	}
+	for _, item := range v.list {
+		item.Texts(visit)
+	}
+	for _, item := range v.dict {
+		item.Texts(visit)
+	}
+}
+
+// IsMissing reports whether an error says that something does not exist on a node.
+func IsMissing(err error) bool {
+	var e *expr.Error
+	return errors.As(err, &e) && e.Missing
+}

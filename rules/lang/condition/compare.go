@@ -1,0 +1,236 @@
+package condition
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/assay-project/assay/rules/lang/args"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/size"
+	"github.com/assay-project/assay/rules/version"
+)
+
+// relation is what has to hold between neighbours.
+type relation uint8
+
+const (
+	equalTo relation = iota
+	lessThan
+	greaterThan
+)
+
+func (r relation) holds(order int) bool {
+	switch r {
+	case lessThan:
+		return order < 0
+	case greaterThan:
+		return order > 0
+	}
+	return order == 0
+}
+
+// prepareVersions refuses constants that are no versions, and two ways to compare at once.
+func prepareVersions(a args.Values, _ *size.Budget) (any, string, error) {
+	if a[argType].Fixed("") != "version" {
+		return nil, "", nil
+	}
+	if a[argForce].Flag() {
+		return nil, "force_strings", fmt.Errorf("text and type: version exclude each other")
+	}
+	var bad error
+	a[argValues].Constants(func(v expr.Value) {
+		if _, err := parseVersion(v); err != nil && bad == nil {
+			bad = err
+		}
+	})
+	return nil, "values", bad
+}
+
+// compareWith makes an operator that compares each value with its neighbour.
+func compareWith(r relation) func(*Condition, expr.Env) (bool, error) {
+	return func(c *Condition, env expr.Env) (bool, error) {
+		values, ok, err := c.args[argValues].Items(env)
+		if err != nil || !ok {
+			return false, c.noList(env, err)
+		}
+		if values.Len() < 2 {
+			return false, errTooFew
+		}
+		if !env.Spend(values.Len()) {
+			return false, expr.ErrBudget
+		}
+		last, err := values.At(0)
+		for i := 1; i < values.Len() && err == nil; i++ {
+			var next expr.Value
+			if next, err = values.At(i); err != nil {
+				break
+			}
+			if ok, err = c.compare(r, last, next); !ok {
+				return false, err
+			}
+			last = next
+		}
+		return err == nil, err
+	}
+}
+
+var errTooFew = errors.New("values must be a list of at least two")
+
+// noList returns why values has no elements: nil if it does not exist on the node.
+func (c *Condition) noList(env expr.Env, err error) error {
+	if err != nil {
+		return err
+	}
+	if v, err := c.argument("values").EvalOrMissing(env); err != nil || isNone(v) {
+		return err
+	}
+	return errors.New("values is no list")
+}
+
+// compare compares two values. Nothing is equal to, less or greater than what is missing.
+func (c *Condition) compare(r relation, a, b expr.Value) (bool, error) {
+	if isNone(a) || isNone(b) {
+		return false, nil
+	}
+	switch {
+	case c.args[argForce].Flag():
+		return r.holds(strings.Compare(a.String(), b.String())), nil
+	case c.args[argType].Fixed("") == "version":
+		x, err := parseVersion(a)
+		if err != nil {
+			return false, err
+		}
+		y, err := parseVersion(b)
+		if err != nil {
+			return false, err
+		}
+		return r.holds(x.Compare(y)), nil
+	case r == equalTo:
+		return same(a, b), nil
+	}
+	order, err := compare(a, b)
+	return err == nil && r.holds(order), err
+}
+
+func parseVersion(v expr.Value) (version.V, error) {
+	text, ok := v.Text()
+	if !ok {
+		return version.V{}, fmt.Errorf("%s is no version", v.Kind())
+	}
+	return version.Parse(text)
+}
+
+// same reports whether two values are equal. Text is taken for what the other value is: "4" equals 4, "true" equals true,
+// and two texts that both hold whole numbers are equal as numbers.
+func same(a, b expr.Value) bool {
+	switch {
+	case isNone(a) || isNone(b):
+		return false
+	case a.Kind() == expr.ListKind && b.Kind() == expr.ListKind:
+		return sameLists(a.List(), b.List())
+	case a.Kind() == expr.MapKind && b.Kind() == expr.MapKind:
+		return sameMaps(a.Map(), b.Map())
+	case !isScalar(a) || !isScalar(b):
+		return false
+	}
+	_, whole := a.Number()
+	_, whole2 := b.Number()
+	// Two strings with a decimal point are more often versions: 6.1 and 6.10 differ.
+	if a.Kind() == expr.Int || b.Kind() == expr.Int || whole && whole2 {
+		if order, ok := compareNumbers(a, b); ok {
+			return order == 0
+		}
+	}
+	x, _ := a.Text()
+	y, _ := b.Text()
+	if a.Kind() == expr.Bool || b.Kind() == expr.Bool {
+		return strings.EqualFold(x, y)
+	}
+	return x == y
+}
+
+func sameLists(a, b expr.List) bool {
+	if a.Len() != b.Len() {
+		return false
+	}
+	for i := range a.Len() {
+		if !same(a.At(i), b.At(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameMaps(a, b expr.Map) bool {
+	if a.Len() != b.Len() {
+		return false
+	}
+	for _, key := range a.Keys() {
+		x, _ := a.Get(key)
+		y, ok := b.Get(key)
+		if !ok || !same(x, y) {
+			return false
+		}
+	}
+	return true
+}
+
+func isScalar(v expr.Value) bool {
+	return v.Kind() == expr.String || v.Kind() == expr.Int || v.Kind() == expr.Bool
+}
+
+// compare orders two values: as numbers if both are, else as text if both are. There is no order between a number and a
+// word, and asking for it is an error rather than an answer that is wrong half of the time.
+func compare(a, b expr.Value) (int, error) {
+	if order, ok := compareNumbers(a, b); ok {
+		return order, nil
+	}
+	if a.Kind() == expr.String && b.Kind() == expr.String {
+		x, _ := a.Text()
+		y, _ := b.Text()
+		return strings.Compare(x, y), nil
+	}
+	return 0, fmt.Errorf("%s and %s cannot be ordered", describe(a), describe(b))
+}
+
+// maxDescribed is how much of a value a message repeats.
+const maxDescribed = 64
+
+func describe(v expr.Value) string {
+	text := v.String()
+	if len(text) > maxDescribed {
+		text = strings.ToValidUTF8(text[:maxDescribed], "") + "…"
+	}
+	return fmt.Sprintf("%s %q", v.Kind(), text)
+}
+
+// compareNumbers orders two values if both are numbers, whole or decimal.
+func compareNumbers(a, b expr.Value) (int, bool) {
+	x, okA := a.Number()
+	y, okB := b.Number()
+	if okA && okB {
+		return cmp.Compare(x, y), true
+	}
+	r, okA := decimal(a)
+	s, okB := decimal(b)
+	if !okA || !okB {
+		return 0, false
+	}
+	return r.Cmp(s), true
+}
+
+// maxDecimal is how many characters a decimal number may have: twice those of the largest integer.
+const maxDecimal = 40
+
+// decimal reads a number with a decimal point. Exponents and fractions, which big.Rat knows as well, are words here.
+func decimal(v expr.Value) (*big.Rat, bool) {
+	text, ok := v.Text()
+	text = strings.TrimSpace(text)
+	if !ok || text == "" || len(text) > maxDecimal || strings.Trim(text, "0123456789.+-") != "" {
+		return nil, false
+	}
+	return new(big.Rat).SetString(text)
+}

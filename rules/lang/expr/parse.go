@@ -1,0 +1,461 @@
+package expr
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// mistake is a problem within one expression.
+type mistake struct {
+	pos           int // byte offset in the text
+	message, hint string
+	// lenient says that text with this mistake may be no expression at all, where braces may be text.
+	lenient bool
+}
+
+// parser reads one expression. It goes on after an unknown name, so that all of them are reported, and stops at everything
+// else.
+type parser struct {
+	text  string
+	pos   int
+	scope *Scope
+	quiet bool // nobody will see the hints
+
+	nodes, depth int
+	named        bool // the expression holds a name
+	failed       bool
+	mistakes     []mistake
+	arena        []node
+}
+
+// parse reads an expression, its format and the closing brace.
+func (p *parser) parse() part {
+	parsed := part{node: p.binary(1)}
+	p.blanks()
+	switch {
+	case p.failed:
+		return parsed
+	case p.peek() == ':':
+		parsed.format = p.format()
+	case p.peek() == 0:
+		p.syntax(len(p.text), "missing }", "")
+	case p.peek() != '}':
+		p.unexpected()
+	}
+	p.pos++
+	parsed.steps = p.nodes
+	if !p.failed && len(p.mistakes) == 0 {
+		p.check(&parsed)
+	}
+	return parsed
+}
+
+// check finds what is wrong with the expression as a whole.
+func (p *parser) check(parsed *part) {
+	n := parsed.node
+	switch {
+	case n.op == opVars:
+		p.fail(n.pos, "vars needs a name", `write vars.NAME or vars["NAME"]`)
+	case parsed.format == nil:
+	case isCollection(n.kind):
+		p.fail(n.pos, n.kind.String()+" has no format", "")
+	case n.constant():
+		if _, message := parsed.format.append(nil, n.value); message != "" {
+			p.fail(n.pos, message, "")
+		}
+	case n.kind == Int:
+		if _, message := parsed.format.append(nil, OfInt(0)); message != "" {
+			p.fail(n.pos, message, "")
+		}
+	}
+}
+
+// format reads the format behind the colon.
+func (p *parser) format() *format {
+	p.pos++
+	near := p.text[p.pos:min(len(p.text), p.pos+maxQuote)] // a search to the end, for each brace of a long text, adds up
+	end := strings.IndexByte(near, '}')
+	if end < 0 {
+		p.syntax(p.pos+len(near), "missing }", "")
+		return nil
+	}
+	spec := p.text[p.pos : p.pos+end]
+	p.pos += end
+	if spec == "" {
+		return nil
+	}
+	f, ok := parseFormat(spec)
+	if !ok {
+		p.syntax(p.pos, "bad format specification "+spec, "such as 02d, x, >8 or ,")
+	}
+	return f
+}
+
+// binary reads operands and operators of at least the rank.
+func (p *parser) binary(rank int) *node {
+	if p.depth++; p.depth > maxDepth {
+		p.fail(p.pos, fmt.Sprintf("parentheses nested deeper than %d", maxDepth), "")
+	}
+	defer func() { p.depth-- }()
+	x := p.unary()
+	for !p.failed {
+		p.blanks()
+		o, text, r := p.operator()
+		if r < rank {
+			return x
+		}
+		n := p.node(o, p.pos, Int)
+		p.pos += len(text)
+		n.x, n.y = x, p.binary(r+1)
+		x = p.operate(n)
+	}
+	return x
+}
+
+// operator returns the binary operator that comes next, or rank 0.
+func (p *parser) operator() (op, string, int) {
+	rest := p.text[p.pos:]
+	if rest == "" || rest[0] == '}' || rest[0] == ')' || rest[0] == ']' || rest[0] == ':' || rest[0] == ',' {
+		return opBad, "", 0
+	}
+	if foreign, ok := isForeign(rest); ok && !strings.HasPrefix(rest, "<<") && !strings.HasPrefix(rest, ">>") {
+		p.syntax(p.pos, "unsupported operator "+foreign, "")
+		return opBad, "", 0
+	}
+	for i := range binaryOps {
+		if o := &binaryOps[i]; strings.HasPrefix(rest, o.text) {
+			return o.op, o.text, o.rank
+		}
+	}
+	return opBad, "", 0
+}
+
+// operate checks the operands of an operator, and evaluates it if they are constant.
+func (p *parser) operate(n *node) *node {
+	if p.failed {
+		return n
+	}
+	for _, operand := range []*node{n.x, n.y} {
+		if operand != nil && isCollection(operand.kind) {
+			p.fail(operand.pos, operand.kind.String()+" is no number", "")
+			return n
+		}
+	}
+	if n.y != nil && n.y.constant() {
+		if message := badOperand(n.op, n.y.value); message != "" {
+			p.fail(n.pos, message, "")
+			return n
+		}
+	}
+	return p.fold(n)
+}
+
+// fold evaluates a node whose operands are constant.
+func (p *parser) fold(n *node) *node {
+	for _, operand := range []*node{n.x, n.y, n.z} {
+		if operand != nil && !operand.constant() {
+			return n
+		}
+	}
+	e := evaluator{source: p.text}
+	v, err := e.eval(n)
+	if err != nil {
+		if !err.Missing {
+			p.fail(n.pos, err.Message, "")
+		}
+		return n
+	}
+	if v.kind == ListKind || v.kind == MapKind {
+		return n
+	}
+	n.op, n.value, n.kind = opLiteral, v, v.kind
+	n.x, n.y, n.z, n.call = nil, nil, nil, nil
+	return n
+}
+
+func (p *parser) unary() *node {
+	p.blanks()
+	if p.peek() != '-' {
+		return p.postfix(p.primary())
+	}
+	n := p.node(opNeg, p.pos, Int)
+	p.pos++
+	if p.depth++; p.depth > maxDepth {
+		p.fail(p.pos, fmt.Sprintf("nested deeper than %d", maxDepth), "")
+		return n
+	}
+	n.x = p.unary()
+	p.depth--
+	return p.operate(n)
+}
+
+func (p *parser) primary() *node {
+	if p.failed {
+		return p.node(opBad, p.pos, anyKind)
+	}
+	switch b := p.peek(); {
+	case isDigit(b):
+		return p.integer()
+	case b == '"' || b == '\'':
+		n := p.node(opLiteral, p.pos, String)
+		n.value = OfText(p.quoted())
+		return n
+	case b == '(':
+		p.pos++
+		n := p.binary(1)
+		p.expect(')')
+		return n
+	case b == '@':
+		return p.reference()
+	case isLetter(b):
+		return p.name()
+	case b == 0:
+		p.syntax(len(p.text), "missing }", "")
+	default:
+		if o, ok := isForeign(p.text[p.pos:]); ok {
+			p.syntax(p.pos, "unsupported operator "+o, "")
+		} else {
+			p.syntax(p.pos, "value expected", "")
+		}
+	}
+	return p.node(opBad, p.pos, anyKind)
+}
+
+// integer reads a number. A leading zero is refused, because half of the world takes it for an octal one.
+func (p *parser) integer() *node {
+	start := p.pos
+	for isWord(p.peek()) {
+		p.pos++
+	}
+	text := p.text[start:p.pos]
+	n := p.node(opLiteral, start, Int)
+	var number uint64
+	var err error
+	switch digits, hex := strings.CutPrefix(text, "0x"); {
+	case hex && !strings.Contains(digits, "_"):
+		number, err = strconv.ParseUint(digits, 16, 63)
+	case len(text) > 1 && text[0] == '0':
+		err = strconv.ErrSyntax
+	default:
+		number, err = strconv.ParseUint(text, 10, 63)
+	}
+	if err != nil {
+		p.syntax(start, "bad number "+clip(text), "decimal without leading zeros, or 0x and hexadecimal; 64 bits")
+	}
+	n.value = OfInt(int64(number))
+	return n
+}
+
+// quoted reads text in quotes of either kind. There are no escapes: write the other kind of quote around it.
+func (p *parser) quoted() string {
+	quote := p.text[p.pos]
+	end := strings.IndexByte(p.text[p.pos+1:], quote)
+	if end < 0 {
+		p.syntax(p.pos, "missing closing quote", "")
+		return ""
+	}
+	text := p.text[p.pos+1 : p.pos+1+end]
+	p.pos += end + 2
+	return text
+}
+
+// postfix reads what follows a value: indices, slices, elements and functions.
+func (p *parser) postfix(x *node) *node {
+	for !p.failed {
+		switch p.peek() {
+		case '[':
+			x = p.bracket(x)
+		case '.':
+			start := p.pos
+			p.pos++
+			if !isLetter(p.peek()) {
+				p.pos = start
+				p.unexpected()
+				return x
+			}
+			word := p.word()
+			if p.peek() == '(' {
+				x = p.callOf(x, word, start+1)
+			} else {
+				x = p.attr(x, word, start+1)
+			}
+		case '(':
+			p.syntax(p.pos, "unexpected (", "functions follow a value: node.upper()")
+			return x
+		default:
+			return x
+		}
+	}
+	return x
+}
+
+// bracket reads an index or a slice.
+func (p *parser) bracket(x *node) *node {
+	start := p.pos
+	p.pos++
+	if x.op == opVars {
+		return p.quotedVar(x)
+	}
+	n := p.node(opIndex, start, anyKind)
+	n.x = x
+	if x.kind == Int || x.kind == Bool {
+		p.fail(start, x.kind.String()+" has no index", "")
+		return n
+	}
+	p.blanks()
+	if p.peek() != ':' {
+		n.y = p.binary(1)
+		p.blanks()
+	}
+	if p.peek() != ':' {
+		p.expect(']')
+		if x.kind == String {
+			n.kind = String
+		}
+		return p.fold(n)
+	}
+	n.op, n.kind = opSlice, x.kind
+	p.pos++
+	p.blanks()
+	if p.peek() == ':' {
+		p.syntax(p.pos, "a slice has no step", "")
+	} else if p.peek() != ']' {
+		n.z = p.binary(1)
+		p.blanks()
+	}
+	p.expect(']')
+	return p.fold(n)
+}
+
+// quotedVar reads the name and the bracket of vars["name"].
+func (p *parser) quotedVar(x *node) *node {
+	p.blanks()
+	if b := p.peek(); b != '"' && b != '\'' {
+		p.fail(p.pos, "vars needs a quoted name", `write vars["NAME"]`)
+		return x
+	}
+	name := p.quoted()
+	p.blanks()
+	p.expect(']')
+	return p.variable(x, name, p.pos)
+}
+
+// attr is x.name.
+func (p *parser) attr(x *node, name string, pos int) *node {
+	n := p.node(opAttr, pos, anyKind)
+	n.x, n.name = x, name
+	if p.failed {
+		return n
+	}
+	switch x.kind {
+	case String, Int, Bool:
+		p.fail(pos, fmt.Sprintf("%s has no element %s", x.kind, clip(name)), fieldHint(name))
+	}
+	n.missing = p.missing("no element " + name)
+	return n
+}
+
+// fieldHint says what to write if a function was meant.
+func fieldHint(name string) string {
+	if functions[name] != nil {
+		return "a function needs parentheses: ." + name + "()"
+	}
+	return ""
+}
+
+// callOf reads the arguments of a function.
+func (p *parser) callOf(x *node, name string, pos int) *node {
+	n := p.node(opCall, pos, anyKind)
+	n.x = x
+	n.call = functions[name]
+	if n.call == nil {
+		p.fail(pos, "unknown function "+clip(name), hint(name, functionNames()))
+		return n
+	}
+	n.kind = n.call.kind
+	p.pos++ // the parenthesis
+	count := 0
+	for p.blanks(); !p.failed && p.peek() != ')'; p.blanks() {
+		if count > 0 {
+			p.expect(',')
+		}
+		argument := p.binary(1)
+		switch count++; count {
+		case 1:
+			n.y = argument
+		case 2:
+			n.z = argument
+		}
+	}
+	p.expect(')')
+	if p.failed {
+		return n
+	}
+	if count != n.call.args {
+		p.fail(pos, fmt.Sprintf("%s takes %s", name, plural(n.call.args, "argument")), "as in "+n.call.usage)
+		return n
+	}
+	if message := n.call.check(n); message != "" {
+		p.fail(pos, message, "as in "+n.call.usage)
+		return n
+	}
+	if n.call.name == "default" {
+		return n // its value is not constant, or it would not be needed
+	}
+	return p.fold(n)
+}
+
+// node makes a node and counts it.
+func (p *parser) node(o op, pos int, kind Kind) *node {
+	if p.nodes++; p.nodes > MaxNodes {
+		p.fail(pos, fmt.Sprintf("expression has more than %d parts", MaxNodes), "")
+	}
+	if len(p.arena) == cap(p.arena) {
+		p.arena = make([]node, 0, 8)
+	}
+	p.arena = append(p.arena, node{op: o, pos: pos, kind: kind})
+	return &p.arena[len(p.arena)-1]
+}
+
+// missing prepares the error of a value that does not exist. Its column is filled in once the expression is accepted.
+func (p *parser) missing(message string) *Error { return &Error{Message: message, Missing: true} }
+
+// unexpected reports what stands here.
+func (p *parser) unexpected() {
+	if p.failed {
+		return
+	}
+	if foreign, ok := isForeign(p.text[p.pos:]); ok {
+		p.syntax(p.pos, "unsupported operator "+foreign, "")
+		return
+	}
+	start := p.pos
+	word := p.word()
+	if word == "" {
+		r, _ := utf8.DecodeRuneInString(p.text[start:])
+		word = string(r)
+	}
+	p.pos = start
+	p.syntax(start, "unexpected "+clip(word), "")
+}
+
+// syntax stops at something that is no expression, fail at one that cannot work.
+func (p *parser) syntax(pos int, message, hint string) {
+	p.stop(mistake{pos: pos, message: message, hint: hint, lenient: true})
+}
+
+func (p *parser) fail(pos int, message, hint string) {
+	p.stop(mistake{pos: pos, message: message, hint: hint})
+}
+
+func (p *parser) stop(m mistake) {
+	if p.failed {
+		return
+	}
+	p.failed = true
+	if len(p.mistakes) == 0 { // what follows an unknown name is probably no mistake of its own
+		p.mistakes = append(p.mistakes, m)
+	}
+}

@@ -1,0 +1,313 @@
+package match
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"sort"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/assay-project/assay/rules/lang/size"
+)
+
+// PatternBytes is the memory that a pattern takes in a list of patterns, in addition to its regular expression.
+const PatternBytes = 128
+
+// inRegexp holds if any of its patterns matches somewhere in a value.
+type inRegexp struct {
+	patterns []pattern
+}
+
+func compileInRegexp(c *compiler, path *field.Path, e *Expr) test {
+	t := &inRegexp{}
+	for i, v := range e.Value {
+		list, err := c.patterns.compile(v)
+		if err != nil {
+			c.add(field.Invalid(path.Child("value").Index(i), short(v), err.Error()))
+			continue
+		}
+		t.patterns = append(t.patterns, list...)
+	}
+	return t
+}
+
+func (t *inRegexp) check(value string, work *Work) verdict {
+	for i := range t.patterns {
+		if t.patterns[i].matches(value, work) {
+			return yes
+		}
+	}
+	return no
+}
+
+func (t *inRegexp) problem(string) error { return nil }
+
+// anyOf looks only at the part of the sorted names that can match an anchored pattern.
+func (t *inRegexp) anyOf(names []string, work *Work) bool {
+	for i := range t.patterns {
+		p := &t.patterns[i]
+		from := sort.SearchStrings(names, p.prefix)
+		for _, name := range names[from:] {
+			if !strings.HasPrefix(name, p.prefix) {
+				break
+			}
+			if p.matches(name, work) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pattern is one way to satisfy a regular expression. Most that people write are words with or without anchors, for which
+// comparing text is twenty times faster than running an automaton.
+type pattern struct {
+	// prefix begins every match's value: it is known when the pattern is anchored, else it is empty.
+	prefix string
+	// literal is looked for as form says, or must occur somewhere before it is worth to run the automaton.
+	literal string
+	form    form
+	re      *regexp.Regexp // nil unless form is automaton
+	perByte int            // what running it costs
+}
+
+// form says what a pattern compares.
+type form uint8
+
+const (
+	contains form = iota
+	begins
+	ends
+	equals
+	automaton
+)
+
+func (p *pattern) matches(value string, work *Work) bool {
+	if !work.take(workPerValue + len(value)/bytesPerWork) {
+		return false
+	}
+	switch p.form {
+	case contains:
+		return strings.Contains(value, p.literal)
+	case begins:
+		return strings.HasPrefix(value, p.literal)
+	case ends:
+		return strings.HasSuffix(value, p.literal)
+	case equals:
+		return value == p.literal
+	}
+	return strings.HasPrefix(value, p.prefix) && strings.Contains(value, p.literal) &&
+		work.take(workPerRun+p.perByte*len(value)) && p.re.MatchString(value)
+}
+
+// Patterns remembers regular expressions while the rules of an object are compiled: catalogues of devices repeat a few of them
+// in every rule. It is not safe for concurrent use; nil remembers nothing.
+type Patterns struct {
+	// Size is the budget that regular expressions are compiled within; nil: any number of them.
+	Size *size.Budget
+
+	known map[string][]pattern
+}
+
+func (p *Patterns) compile(text string) ([]pattern, error) {
+	if p == nil {
+		return compilePattern(text, nil)
+	}
+	if p.Size.Over() {
+		return nil, size.ErrOver
+	}
+	if list, ok := p.known[text]; ok {
+		return list, nil
+	}
+	list, err := compilePattern(text, p.Size)
+	if err == nil {
+		if p.known == nil {
+			p.known = map[string][]pattern{}
+		}
+		p.known[text] = list
+	}
+	return list, err
+}
+
+// compilePattern parses a regular expression into patterns of which one must match.
+func compilePattern(text string, budget *size.Budget) ([]pattern, error) {
+	parsed, err := size.Parse(text)
+	if err != nil {
+		return nil, notRegexp(err)
+	}
+	tree := parsed.Tree
+	if list, ok := literals(trimLoose(tree)); ok {
+		if !budget.Take(len(list) * (PatternBytes + len(text))) {
+			return nil, size.ErrOver
+		}
+		out := make([]pattern, len(list))
+		for i, l := range list {
+			out[i] = l.pattern()
+		}
+		return out, nil
+	}
+	re, err := parsed.Compile(budget)
+	if err != nil {
+		return nil, notRegexp(err)
+	}
+	p := pattern{form: automaton, re: re, perByte: workPerByte + parsed.Steps/stepsPerWork}
+	p.prefix, p.literal = required(tree)
+	return []pattern{p}, nil
+}
+
+// notRegexp says where the mistake is, without the whole of a long pattern.
+func notRegexp(err error) error {
+	if e := (*syntax.Error)(nil); errors.As(err, &e) {
+		return fmt.Errorf("not a regular expression: %s at %s", e.Code, quote(e.Expr))
+	}
+	return err
+}
+
+// literal is a piece of text that must occur, at the start or end of the value if it is anchored there.
+type literal struct {
+	text       string
+	start, end bool
+}
+
+func (l literal) pattern() pattern {
+	p := pattern{literal: l.text}
+	switch {
+	case l.start && l.end:
+		p.form, p.prefix = equals, l.text
+	case l.start:
+		p.form, p.prefix = begins, l.text
+	case l.end:
+		p.form = ends
+	default:
+		p.form = contains
+	}
+	return p
+}
+
+const (
+	// maxLiterals bounds how many literals a pattern is replaced by; beyond that the automaton is no slower.
+	maxLiterals = 16
+	// maxClass bounds how many runes a class like [vV] is spelled out to.
+	maxClass = 4
+)
+
+// literals spells a pattern out if it is nothing but words, anchors and alternatives of them.
+func literals(re *syntax.Regexp) ([]literal, bool) {
+	switch re.Op {
+	case syntax.OpLiteral:
+		if re.Flags&syntax.FoldCase != 0 || strings.ContainsRune(string(re.Rune), '\uFFFD') {
+			return nil, false // an automaton takes any byte that is not UTF-8 for U+FFFD
+		}
+		return []literal{{text: string(re.Rune)}}, true
+	case syntax.OpEmptyMatch:
+		return []literal{{}}, true
+	case syntax.OpBeginText:
+		return []literal{{start: true}}, true
+	case syntax.OpEndText:
+		return []literal{{end: true}}, true
+	case syntax.OpCharClass:
+		return classLiterals(re)
+	case syntax.OpCapture:
+		return literals(re.Sub[0])
+	case syntax.OpQuest:
+		list, ok := literals(re.Sub[0])
+		return append(list, literal{}), ok && len(list) < maxLiterals
+	case syntax.OpConcat:
+		list := []literal{{}}
+		for _, sub := range re.Sub {
+			next, ok := literals(sub)
+			if ok {
+				list, ok = join(list, next)
+			}
+			if !ok {
+				return nil, false
+			}
+		}
+		return list, true
+	case syntax.OpAlternate:
+		var list []literal
+		for _, sub := range re.Sub {
+			next, ok := literals(sub)
+			if !ok || len(list)+len(next) > maxLiterals {
+				return nil, false
+			}
+			list = append(list, next...)
+		}
+		return list, true
+	}
+	return nil, false
+}
+
+func classLiterals(re *syntax.Regexp) ([]literal, bool) {
+	var list []literal
+	for i := 0; i+1 < len(re.Rune); i += 2 {
+		for r := re.Rune[i]; r <= re.Rune[i+1]; r++ {
+			if len(list) == maxClass || r == '\uFFFD' {
+				return nil, false
+			}
+			list = append(list, literal{text: string(r)})
+		}
+	}
+	return list, len(list) > 0
+}
+
+// join concatenates each of a with each of b.
+func join(a, b []literal) ([]literal, bool) {
+	if len(a)*len(b) > maxLiterals {
+		return nil, false
+	}
+	out := make([]literal, 0, len(a)*len(b))
+	for _, x := range a {
+		for _, y := range b {
+			// Text before ^ or after $ can never match unless it is empty: too rare to treat.
+			if y.start && x.text != "" || x.end && (y.text != "" || y.start) {
+				return nil, false
+			}
+			out = append(out, literal{text: x.text + y.text, start: x.start || y.start, end: x.end || y.end})
+		}
+	}
+	return out, true
+}
+
+// trimLoose removes what may be empty from the ends of a pattern: .*gpu.* finds what gpu finds.
+func trimLoose(re *syntax.Regexp) *syntax.Regexp {
+	if re.Op != syntax.OpConcat {
+		return re
+	}
+	subs := re.Sub
+	for len(subs) > 1 && loose(subs[0]) {
+		subs = subs[1:]
+	}
+	for len(subs) > 1 && loose(subs[len(subs)-1]) {
+		subs = subs[:len(subs)-1]
+	}
+	trimmed := *re
+	trimmed.Sub = subs
+	return &trimmed
+}
+
+func loose(re *syntax.Regexp) bool { return re.Op == syntax.OpStar || re.Op == syntax.OpQuest }
+
+// required finds text that begins every match (if the pattern is anchored) and the longest text that occurs in every match.
+func required(re *syntax.Regexp) (prefix, longest string) {
+	if re.Op != syntax.OpConcat {
+		return "", ""
+	}
+	for i, sub := range re.Sub {
+		list, ok := literals(sub)
+		if sub.Op != syntax.OpLiteral || !ok {
+			continue
+		}
+		text := list[0].text
+		if i == 1 && re.Sub[0].Op == syntax.OpBeginText {
+			prefix = text
+		}
+		if len(text) > len(longest) {
+			longest = text
+		}
+	}
+	return prefix, longest
+}

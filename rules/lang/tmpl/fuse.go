@@ -1,0 +1,92 @@
+package tmpl
+
+import (
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/lang/match"
+)
+
+// lineStmt is a run of text and of fields of the dot, which is what the bodies of nearly all ranges consist of. On an
+// instance or attribute it writes them in one go; on anything else it runs the statements one by one.
+type lineStmt struct {
+	at    int
+	parts []part
+	slow  block
+}
+
+// part is text, or the name of a field if there is one.
+type part struct {
+	text  []byte
+	field string
+	key   facts.Key // of the field
+	stmt  *printStmt
+}
+
+// fuse puts runs of text and fields of the dot together.
+func fuse(b block) block {
+	var out block
+	for i := 0; i < len(b); {
+		parts := fusible(b[i:])
+		if len(parts) < 2 {
+			out = append(out, b[i])
+			i++
+			continue
+		}
+		line := &lineStmt{at: placeOf(b[i]), parts: parts, slow: b[i : i+len(parts) : i+len(parts)]}
+		out = append(out, line)
+		i += len(parts)
+	}
+	return out
+}
+
+func placeOf(st stmt) int {
+	if n, ok := st.(*textStmt); ok {
+		return n.at
+	}
+	return st.(*printStmt).at
+}
+
+// fusible returns the parts that a block begins with.
+func fusible(b block) (parts []part) {
+	for _, st := range b {
+		switch n := st.(type) {
+		case *textStmt:
+			parts = append(parts, part{text: n.text})
+			continue
+		case *printStmt:
+			if f, ok := n.pipe.(*fieldExpr); ok && f.base == nil && len(f.path) == 1 {
+				parts = append(parts, part{field: f.path[0], key: facts.MakeKey(f.path[0]), stmt: n})
+				continue
+			}
+		}
+		return parts
+	}
+	return parts
+}
+
+func (n *lineStmt) exec(s *state, dot value) signal {
+	if dot.kind != kindElement {
+		return n.slow.exec(s, dot)
+	}
+	element := dot.ref.(*match.Element)
+	if s.steps += len(n.parts); s.steps > MaxSteps {
+		s.step(n.at)
+	}
+	out := s.out
+	for i := range n.parts {
+		p := &n.parts[i]
+		if p.stmt == nil {
+			out = append(out, p.text...)
+			continue
+		}
+		text, ok := element.Instance.GetKey(p.key)
+		if !ok {
+			text = field(p.stmt.pipe.(*fieldExpr).at, dot, p.field).str
+		} else if dot.num != isAsIs {
+			text = oneLine(text)
+		}
+		out = append(out, text...)
+	}
+	s.out = out
+	s.checkOutput(n.at)
+	return goOn
+}

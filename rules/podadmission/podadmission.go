@@ -1,0 +1,204 @@
+// Package podadmission decides how admission changes a pod that requires features.
+package podadmission
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules/requirements"
+)
+
+// Settings are what the administrator has chosen.
+type Settings struct {
+	// Marker adds the marker resources where the extender has to be asked: for an extender attached to the default scheduler,
+	// so that other pods skip it, and each question that could change nothing is left out. It is off by default, since it
+	// changes what pods ask for, and by default no extender is attached to that scheduler.
+	Marker bool
+}
+
+// Input is everything that the decision depends on.
+type Input struct {
+	Pod *corev1.Pod
+	// Namespace are the labels of the pod's namespace.
+	Namespace map[string]string
+	// Ask is all that is asked for, Policies are the policies that select the pod, by name.
+	Ask      *requirements.Ask
+	Policies []*requirements.Policy
+	// Labels says which requirements are the same as a label; may be nil.
+	Labels   Labels
+	Settings Settings
+}
+
+// Patch is one step of a JSON patch (RFC 6902).
+type Patch struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// Decide returns what to change. It is empty for a pod that asks for nothing, and for one that was decided on before: the
+// result of Decide needs no further change.
+func Decide(in Input) []Patch {
+	if in.Ask.Empty() {
+		return nil
+	}
+	var out []Patch
+	pod := in.Pod
+	if hash := in.Ask.Hash(); hash != "" && pod.Annotations[assayv1alpha1.RequirementHashAnnotation] == "" {
+		out = append(out, annotate(pod, assayv1alpha1.RequirementHashAnnotation, hash))
+	}
+	if pod.Spec.NodeName != "" {
+		return out // placed by hand; its features are watched all the same
+	}
+	terms, marks := in.translate()
+	if p, ok := affinity(pod, terms); ok {
+		out = append(out, p)
+	}
+	if pod.Spec.SchedulerName != "" && pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
+		return out
+	}
+	if name := in.scheduler(); name != "" {
+		return append(out, Patch{"add", "/spec/schedulerName", name})
+	}
+	if in.Settings.Marker {
+		out = append(out, mark(pod, marks)...)
+	}
+	return out
+}
+
+// translate returns what is required as terms of node affinity, and the marks for what remains that only the extender knows.
+func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, marks []corev1.ResourceName) {
+	filter := in.Ask.StaleAfter > 0
+	for _, r := range in.Ask.Required {
+		list, ok := in.Labels[r.Key]
+		filter = filter || !ok
+		terms = append(terms, list...)
+	}
+	if filter {
+		marks = append(marks, assayv1alpha1.MarkerResource)
+	}
+	if len(in.Ask.Preferred) > 0 {
+		marks = append(marks, assayv1alpha1.PreferenceMarkerResource)
+	}
+	return terms, marks
+}
+
+// scheduler is who shall place the pod: the first policy that says so, else the namespace.
+func (in *Input) scheduler() string {
+	for _, p := range in.Policies {
+		if p.SchedulerName != "" {
+			return p.SchedulerName
+		}
+	}
+	return in.Namespace[assayv1alpha1.SchedulerLabel]
+}
+
+// affinity adds requirements to each alternative of the pod's required node affinity: alternatives are ORed, so that one
+// without them would let the pod go elsewhere. An alternative without any requirement selects no node, and stays as it is.
+func affinity(pod *corev1.Pod, terms []corev1.NodeSelectorRequirement) (Patch, bool) {
+	if len(terms) == 0 {
+		return Patch{}, false
+	}
+	all := &corev1.Affinity{}
+	if pod.Spec.Affinity != nil {
+		all = pod.Spec.Affinity.DeepCopy()
+	}
+	if all.NodeAffinity == nil {
+		all.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	required := all.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: terms}}}
+		all.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = required
+		return Patch{"add", "/spec/affinity", all}, true
+	}
+	changed := false
+	for i := range required.NodeSelectorTerms {
+		t := &required.NodeSelectorTerms[i]
+		if len(t.MatchExpressions)+len(t.MatchFields) == 0 {
+			continue
+		}
+		for _, want := range terms {
+			if !slices.ContainsFunc(t.MatchExpressions, func(have corev1.NodeSelectorRequirement) bool { return same(have, want) }) {
+				t.MatchExpressions = append(t.MatchExpressions, want)
+				changed = true
+			}
+		}
+	}
+	return Patch{"add", "/spec/affinity", all}, changed
+}
+
+func same(a, b corev1.NodeSelectorRequirement) bool {
+	return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
+}
+
+// markAmount is how much of a marker resource a pod asks for: nothing. An extender that manages a resource is asked about pods
+// that name it, whatever the amount; all who count resources (the fit of kube-scheduler, simulations of autoscalers, quotas,
+// kubelets) pass over amounts of zero, so that a marked pod can be placed by those who never heard of the mark. It is cheaper,
+// too: kube-scheduler checks the name of every resource of which there is some by a regular expression, for each node.
+const markAmount = "0"
+
+// mark adds marker resources to the first container.
+func mark(pod *corev1.Pod, marks []corev1.ResourceName) []Patch {
+	if len(pod.Spec.Containers) == 0 {
+		return nil
+	}
+	have := pod.Spec.Containers[0].Resources
+	marks = slices.DeleteFunc(marks, func(name corev1.ResourceName) bool {
+		_, ok := have.Limits[name]
+		return ok
+	})
+	if len(marks) == 0 {
+		return nil
+	}
+	amount := resource.MustParse(markAmount)
+	want := have.DeepCopy()
+	// A resource outside of kubernetes.io cannot be overcommitted: request and limit are equal.
+	for _, list := range []*corev1.ResourceList{&want.Limits, &want.Requests} {
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		for _, name := range marks {
+			(*list)[name] = amount
+		}
+	}
+	return []Patch{{"add", "/spec/containers/0/resources", want}}
+}
+
+func annotate(pod *corev1.Pod, key, value string) Patch {
+	if pod.Annotations == nil {
+		return Patch{"add", "/metadata/annotations", map[string]string{key: value}}
+	}
+	return Patch{"add", "/metadata/annotations/" + escape(key), value}
+}
+
+// escape makes a key a part of a JSON pointer (RFC 6901).
+func escape(key string) string {
+	out := make([]byte, 0, len(key)+2)
+	for i := range len(key) {
+		switch key[i] {
+		case '~':
+			out = append(out, "~0"...)
+		case '/':
+			out = append(out, "~1"...)
+		default:
+			out = append(out, key[i])
+		}
+	}
+	return string(out)
+}
+
+// Warning is what to tell whoever applies a workload that nothing satisfies.
+func Warning(matching, nodes int, nearest, lacks string) string {
+	switch {
+	case matching > 0:
+		return ""
+	case nearest == "":
+		return fmt.Sprintf("0 of %d nodes satisfy this now", nodes)
+	}
+	return fmt.Sprintf("0 of %d nodes satisfy this now; closest: %s lacks %s", nodes, nearest, lacks)
+}

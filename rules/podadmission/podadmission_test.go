@@ -1,0 +1,296 @@
+package podadmission_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/podadmission"
+	"github.com/assay-project/assay/rules/requirements"
+)
+
+const amx = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]"
+
+// object is a NodeFeatureRule of YAML, as it is in force.
+func object(t *testing.T, text string) podadmission.Rules {
+	t.Helper()
+	var out nfdv1alpha1.NodeFeatureRule
+	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	set, _ := rules.Compile(&out, rules.Options{})
+	return podadmission.Rules{Set: set, Spec: &out.Spec}
+}
+
+func ask(t *testing.T, required string) *requirements.Ask {
+	t.Helper()
+	out, report := requirements.Annotations(map[string]string{assayv1alpha1.RequiredFeaturesAnnotation: required}, field.NewPath("metadata"), rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors.ToAggregate())
+	}
+	return out
+}
+
+func labels(t *testing.T) podadmission.Labels {
+	return podadmission.LabelsOf([]podadmission.Rules{object(t, `
+spec: {rules: [{name: amx, labels: {amx: "true"}, matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]}]}
+`)}, rules.Options{})
+}
+
+const label = "feature.node.kubernetes.io/amx"
+
+// apply applies the decision, and checks that deciding again changes nothing.
+func apply(t *testing.T, in podadmission.Input) *corev1.Pod {
+	t.Helper()
+	patch := podadmission.Decide(in)
+	out := in.Pod.DeepCopy()
+	if len(patch) > 0 {
+		steps, err := json.Marshal(patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := jsonpatch.DecodePatch(steps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := json.Marshal(in.Pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := decoded.Apply(before)
+		if err != nil {
+			t.Fatalf("%v: %s", err, steps)
+		}
+		out = &corev1.Pod{}
+		if err := json.Unmarshal(after, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in.Pod = out
+	if again := podadmission.Decide(in); len(again) > 0 {
+		t.Errorf("the result is changed again: %v", again)
+	}
+	return out
+}
+
+func pod(change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "default-scheduler", Containers: []corev1.Container{{Name: "c"}}}}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func TestPodThatAsksForNothingIsLeftAlone(t *testing.T) {
+	in := podadmission.Input{Pod: pod(), Namespace: map[string]string{assayv1alpha1.SchedulerLabel: "assay"}, Settings: podadmission.Settings{Marker: true}}
+	if patch := podadmission.Decide(in); len(patch) > 0 {
+		t.Errorf("got %v", patch)
+	}
+}
+
+func TestAffinityIsAddedToEveryAlternative(t *testing.T) {
+	term := func(key string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists}
+	}
+	amxTerm := corev1.NodeSelectorRequirement{Key: label, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}}
+	required := func(terms ...corev1.NodeSelectorTerm) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+		}}
+	}
+	all := func(list ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: list}
+	}
+	spread := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
+	for name, test := range map[string]struct{ have, want *corev1.Affinity }{
+		"none":         {nil, required(all(amxTerm))},
+		"other":        {spread, &corev1.Affinity{PodAntiAffinity: spread.PodAntiAffinity, NodeAffinity: required(all(amxTerm)).NodeAffinity}},
+		"two":          {required(all(term("a")), all(term("b"))), required(all(term("a"), amxTerm), all(term("b"), amxTerm))},
+		"there":        {required(all(amxTerm)), required(all(amxTerm))},
+		"empty stays":  {required(corev1.NodeSelectorTerm{}, all(term("a"))), required(corev1.NodeSelectorTerm{}, all(term("a"), amxTerm))},
+		"fields count": {required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}}), required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}, MatchExpressions: []corev1.NodeSelectorRequirement{amxTerm}})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := apply(t, podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.Affinity = test.have }), Ask: ask(t, amx), Labels: labels(t)})
+			if diff := cmp.Diff(test.want, got.Spec.Affinity); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSchedulerAndMarker(t *testing.T) {
+	const filter, score = assayv1alpha1.MarkerResource, assayv1alpha1.PreferenceMarkerResource
+	marker, wishes := podadmission.Settings{Marker: true}, ask(t, amx)
+	wishes.Preferred = append(wishes.Preferred, requirements.Preference{})
+	scheduler := map[string]string{assayv1alpha1.SchedulerLabel: "assay"}
+	for name, test := range map[string]struct {
+		reason    string
+		in        podadmission.Input
+		scheduler string
+		marks     []corev1.ResourceName
+	}{
+		"namespace":  {"the namespace names a scheduler", podadmission.Input{Pod: pod(), Namespace: scheduler}, "assay", nil},
+		"chosen":     {"whoever has chosen a scheduler keeps it", podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" }), Namespace: scheduler}, "mine", nil},
+		"placed":     {"a pod that is placed needs no scheduler", podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), Namespace: scheduler, Settings: marker}, "default-scheduler", nil},
+		"policy":     {"a policy wins over the namespace", podadmission.Input{Pod: pod(), Namespace: scheduler, Policies: []*requirements.Policy{{}, {SchedulerName: "batch"}}}, "batch", nil},
+		"no marker":  {"the marker is off by default", podadmission.Input{Pod: pod()}, "default-scheduler", nil},
+		"marker":     {"the extender has to filter", podadmission.Input{Pod: pod(), Settings: marker}, "default-scheduler", []corev1.ResourceName{filter}},
+		"translated": {"nothing is left for the extender", podadmission.Input{Pod: pod(), Labels: labels(t), Settings: marker}, "default-scheduler", nil},
+		"preferred": {
+			"the extender has to score, and not to filter", podadmission.Input{Pod: pod(), Ask: wishes, Labels: labels(t), Settings: marker},
+			"default-scheduler", []corev1.ResourceName{score},
+		},
+		"both": {
+			"the extender has to do both", podadmission.Input{Pod: pod(), Ask: wishes, Settings: marker},
+			"default-scheduler", []corev1.ResourceName{filter, score},
+		},
+		"half": {
+			"a mark that somebody has made stays",
+			podadmission.Input{Pod: pod(func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{score: resource.MustParse("1")}
+				p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits.DeepCopy()
+			}), Ask: wishes, Settings: marker},
+			"default-scheduler", []corev1.ResourceName{filter, score},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.in.Ask == nil {
+				test.in.Ask = ask(t, amx)
+			}
+			got := apply(t, test.in)
+			for _, list := range []corev1.ResourceList{got.Spec.Containers[0].Resources.Requests, got.Spec.Containers[0].Resources.Limits} {
+				for name, amount := range list {
+					if _, mine := test.in.Pod.Spec.Containers[0].Resources.Limits[name]; !mine && !amount.IsZero() {
+						t.Errorf("%s: it asks for %v of %s, which those who do not know the mark would look for in vain", test.reason, &amount, name)
+					}
+				}
+				if marks := slices.Sorted(maps.Keys(list)); got.Spec.SchedulerName != test.scheduler || !slices.Equal(marks, test.marks) {
+					t.Errorf("%s: scheduler %s, marks %v", test.reason, got.Spec.SchedulerName, marks)
+				}
+			}
+			if got.Annotations[assayv1alpha1.RequirementHashAnnotation] != test.in.Ask.Hash() {
+				t.Errorf("what it asks for is not frozen: %v", got.Annotations)
+			}
+		})
+	}
+}
+
+func TestHashIsFrozen(t *testing.T) {
+	p := pod(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{assayv1alpha1.RequirementHashAnnotation: "before", "a/b": "c"}
+	})
+	got := apply(t, podadmission.Input{Pod: p, Ask: ask(t, amx)})
+	if got.Annotations[assayv1alpha1.RequirementHashAnnotation] != "before" {
+		t.Errorf("got %v", got.Annotations)
+	}
+}
+
+func TestLabelsOfCountsOnlyWhatIsExact(t *testing.T) {
+	key := ask(t, amx).Required[0].Key
+	const matchers = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]"
+	for name, test := range map[string]struct {
+		rules []string
+		want  bool
+	}{
+		"plain":         {[]string{`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, true},
+		"scope":         {[]string{`spec: {scope: x, rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, false},
+		"some nodes":    {[]string{`spec: {nodeSelector: {matchLabels: {a: b}}, rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, false},
+		"value":         {[]string{`spec: {rules: [{name: r, labels: {amx: "@cpu.model.family"}, ` + matchers + `}]}`}, false},
+		"not allowed":   {[]string{`spec: {rules: [{name: r, labels: {kubernetes.io/hostname: x}, ` + matchers + `}]}`}, false},
+		"more matchers": {[]string{`spec: {rules: [{name: r, labels: {amx: "true"}, conditions: [{op: is-true, args: {value: "{node.name}"}}], ` + matchers + `}]}`}, false},
+		"written twice": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, labels: {amx: "no"}}]}`,
+		}, false},
+		"left out":  {[]string{`spec: {rules: [{name: r, labels: {amx: "true"}, extendedResources: {a: "{nobody}"}, ` + matchers + `}]}`}, false},
+		"sensitive": {[]string{`spec: {sensitive: true, rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, false},
+		"features are changed": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`,
+			`spec: {phase: preprocess, rules: [{name: s, actions: [{op: set-feature, args: {feature: cpu.derived, element: a, value: b}}]}]}`,
+		}, false},
+		"labels are kept": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, actions: [{op: fail, args: {msg: no}}]}]}`,
+		}, false},
+		"something is logged": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, actions: [{op: log, args: {msg: hello}}]}]}`,
+		}, true},
+		"perhaps by a template": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, labelsTemplate: "amx=no"}]}`,
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var list []podadmission.Rules
+			for _, text := range test.rules {
+				list = append(list, object(t, text))
+			}
+			if _, got := podadmission.LabelsOf(list, rules.Options{})[key]; got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// A rule sees what the rules before it have produced, a requirement what all of them have: the same words, and another meaning.
+func TestLabelsOfLeavesOutWhatReadsTheProductsOfRules(t *testing.T) {
+	for name, matchers := range map[string]string{
+		"rule.matched":            `matchFeatures: [{feature: rule.matched, matchExpressions: {fast: {op: Exists}}}]`,
+		"rule.matched, or else":   `matchAny: [{matchFeatures: [{feature: Rule.Matched, matchExpressions: {fast: {op: Exists}}}]}]`,
+		"variable in a condition": `conditions: [{op: eq, args: {values: ["{rack}", "3"]}}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := []podadmission.Rules{object(t, `spec: {rules: [{name: v, vars: {rack: "3"}}, {name: r, labels: {late: "true"}, `+matchers+`}, {name: f, labels: {fast: "yes"}}]}`)}
+			if got := podadmission.LabelsOf(list, rules.Options{}); len(got) > 0 {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestBrokenAnnotationsOfWorkloadsHavePaths(t *testing.T) {
+	for kind, path := range map[string]string{
+		"Pod": "metadata", "Deployment": "spec.template.metadata", "StatefulSet": "spec.template.metadata",
+		"DaemonSet": "spec.template.metadata", "ReplicaSet": "spec.template.metadata", "Job": "spec.template.metadata",
+		"CronJob": "spec.jobTemplate.spec.template.metadata",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			var object any = map[string]any{"annotations": map[string]string{
+				assayv1alpha1.RequiredFeaturesAnnotation: "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: Exist}}}]",
+			}}
+			parts := strings.Split(path, ".")
+			for i := len(parts) - 1; i >= 0; i-- {
+				object = map[string]any{parts[i]: object}
+			}
+			data, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, report, err := podadmission.Check(kind, data, rules.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := path + "[annotations][assay.dev/required-features].matchFeatures[0].matchExpressions[AVX].op"
+			want = strings.Replace(want, "[annotations]", ".annotations", 1)
+			if len(report.Errors) != 1 || report.Errors[0].Field != want {
+				t.Errorf("got %v, want an error at %s", report.Errors, want)
+			}
+		})
+	}
+	if _, _, err := podadmission.Metadata("Deployment", []byte(`{"spec":3}`)); err == nil {
+		t.Error("a spec that is a number is accepted")
+	}
+	if meta, _, err := podadmission.Metadata("ConfigMap", []byte(`{}`)); meta != nil || err != nil {
+		t.Errorf("got %v, %v for a kind that makes no pods", meta, err)
+	}
+}

@@ -1,0 +1,62 @@
+package requirements
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules"
+)
+
+// Policy is a compiled NodeFeatureSchedulingPolicy. It is immutable and safe for concurrent use.
+type Policy struct {
+	// Name of the object.
+	Name string
+	// Ask is what its pods ask for.
+	Ask *Ask
+	// SchedulerName is given to pods that left it at the default; empty: none.
+	SchedulerName string
+
+	namespaces, pods labels.Selector
+}
+
+// CompilePolicy compiles a policy; it is nil if there are errors.
+func CompilePolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy, opt rules.Options) (*Policy, *rules.Report) {
+	path := field.NewPath("spec")
+	ask, report := Compile(&obj.Spec.NodeFeatureRequestSpec, path, "policy "+obj.Name, opt)
+	p := &Policy{Name: obj.Name, Ask: ask, SchedulerName: obj.Spec.SchedulerName}
+	p.namespaces = selector(obj.Spec.NamespaceSelector, path.Child("namespaceSelector"), report)
+	p.pods = labels.Everything()
+	if obj.Spec.PodSelector != nil {
+		p.pods = selector(obj.Spec.PodSelector, path.Child("podSelector"), report)
+	}
+	if stale := obj.Spec.StaleAfter; stale != nil {
+		seconds := int64(stale.Duration.Seconds())
+		switch {
+		case seconds < 1:
+			report.Errors = append(report.Errors, field.Invalid(path.Child("staleAfter"), stale.Duration.String(), "must be 1s or more"))
+		case obj.Spec.OnStale == assayv1alpha1.StaleReject && ask != nil:
+			ask.StaleAfter, ask.StaleOrigin = seconds, "policy "+obj.Name
+		}
+	}
+	if !report.OK() {
+		return nil, report
+	}
+	return p, report
+}
+
+func selector(in *metav1.LabelSelector, path *field.Path, report *rules.Report) labels.Selector {
+	out, err := metav1.LabelSelectorAsSelector(in)
+	if err != nil {
+		report.Errors = append(report.Errors, field.Invalid(path, field.OmitValueType{}, err.Error()))
+	}
+	return out
+}
+
+// Selects reports whether the policy is for a pod. The namespace must be labelled for scheduling, besides what the policy
+// itself asks of it: whoever owns a namespace decides whether scheduling in it is touched at all.
+func (p *Policy) Selects(pod, namespace map[string]string) bool {
+	return namespace[assayv1alpha1.SchedulingLabel] == assayv1alpha1.SchedulingLabelEnabled &&
+		p.namespaces.Matches(labels.Set(namespace)) && p.pods.Matches(labels.Set(pod))
+}

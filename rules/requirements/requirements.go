@@ -1,0 +1,182 @@
+// Package requirements compiles what a pod requires and prefers of its node.
+//
+// A pod asks in up to three ways, and all that it asks must hold: by annotations of its own, by the name of a
+// NodeFeatureRequest, and through the NodeFeatureSchedulingPolicies that select it.
+package requirements
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules"
+)
+
+// Limits on what one pod or object may ask for. The bounds on each requirement are those of rules.
+const (
+	// MaxPreferred is how many preferences one object may have: each costs a look at every node of the cluster when it is
+	// first seen.
+	MaxPreferred = 32
+	// MaxWeight is the largest weight of a preference, as in node affinity.
+	MaxWeight = 100
+)
+
+// Spec is what is asked for, as written.
+type Spec = assayv1alpha1.NodeFeatureRequestSpec
+
+// Key identifies what a requirement says: requirements with equal keys hold on the same nodes.
+type Key [sha256.Size]byte
+
+// Requirement is one compiled requirement with its identity. It is immutable and safe for concurrent use.
+type Requirement struct {
+	*rules.Requirement
+	Key Key
+	// Origin says for messages who asks: an annotation, a request, a policy.
+	Origin string
+}
+
+// Preference is a requirement that a node had better meet.
+type Preference struct {
+	*Requirement
+	Weight int32
+}
+
+// Ask is everything that is asked of a node. It is immutable and safe for concurrent use; nil asks for nothing.
+type Ask struct {
+	// Required must all hold.
+	Required []*Requirement
+	// Preferred had better hold.
+	Preferred []Preference
+	// StaleAfter is the age in seconds from which features do not count as known; 0: never. StaleOrigin is who says so.
+	StaleAfter  int64
+	StaleOrigin string
+}
+
+// Compile compiles what one object asks for. Paths in the report begin with path. The Ask is nil if there are errors.
+func Compile(spec *Spec, path *field.Path, origin string, opt rules.Options) (*Ask, *rules.Report) {
+	ask, report := &Ask{}, &rules.Report{}
+	if spec.Required != nil {
+		p := path.Child("required")
+		if r := compile(ask, spec.Required, p, origin, opt, report); r != nil {
+			ask.Required = append(ask.Required, r)
+		}
+	}
+	compilePreferred(ask, spec.Preferred, path.Child("preferred"), origin, opt, report)
+	if !report.OK() {
+		return nil, report
+	}
+	return ask, report
+}
+
+func compilePreferred(ask *Ask, list []assayv1alpha1.Preference, path *field.Path, origin string, opt rules.Options, report *rules.Report) {
+	if len(list) > MaxPreferred {
+		report.Errors = append(report.Errors, field.TooMany(path, len(list), MaxPreferred))
+		return
+	}
+	for i := range list {
+		p := path.Index(i)
+		if w := list[i].Weight; w < 1 || w > MaxWeight {
+			report.Errors = append(report.Errors, field.Invalid(p.Child("weight"), w, fmt.Sprintf("must be 1 to %d", MaxWeight)))
+		}
+		if r := compile(ask, &list[i].Requirement, p, origin, opt, report); r != nil {
+			ask.Preferred = append(ask.Preferred, Preference{Requirement: r, Weight: list[i].Weight})
+		}
+		if report.Over {
+			return // what comes after it has no room either
+		}
+	}
+}
+
+// compile compiles a requirement with the room that others have left.
+func compile(ask *Ask, in *assayv1alpha1.Requirement, path *field.Path, origin string, opt rules.Options, report *rules.Report) *Requirement {
+	if len(in.MatchFeatures) == 0 && len(in.MatchAny) == 0 && len(in.Conditions) == 0 {
+		report.Errors = append(report.Errors, field.Required(path,
+			"it asks for nothing; write matchFeatures, matchAny or conditions, or leave it out"))
+		return nil
+	}
+	opt.Room = max(1, rules.MaxRequirementSize-ask.Size())
+	r, sub := rules.CompileRequirement(path, in.MatchFeatures, in.MatchAny, in.Conditions, opt)
+	report.Errors = append(report.Errors, sub.Errors...)
+	report.Warnings = append(report.Warnings, sub.Warnings...)
+	report.Over = report.Over || sub.Over
+	if r == nil {
+		return nil
+	}
+	return &Requirement{Requirement: r, Key: KeyOf(in), Origin: origin}
+}
+
+// KeyOf returns the identity of a requirement: the hash of its JSON, in which maps are sorted.
+func KeyOf(in *assayv1alpha1.Requirement) Key {
+	data, err := json.Marshal(in)
+	if err != nil {
+		// Only raw JSON that is none can fail, which no decoder lets through.
+		data = fmt.Appendf(nil, "%#v", in)
+	}
+	return sha256.Sum256(data)
+}
+
+// Join returns what several asks come to; nil if none asks for anything. The same requirement counts once.
+func Join(asks ...*Ask) *Ask {
+	var out *Ask
+	for _, a := range asks {
+		if a == nil || a.Empty() {
+			continue
+		}
+		if out == nil {
+			out = &Ask{}
+		}
+		for _, r := range a.Required {
+			if !slices.ContainsFunc(out.Required, func(have *Requirement) bool { return have.Key == r.Key }) {
+				out.Required = append(out.Required, r)
+			}
+		}
+		out.Preferred = append(out.Preferred, a.Preferred...)
+		if a.StaleAfter > 0 && (out.StaleAfter == 0 || a.StaleAfter < out.StaleAfter) {
+			out.StaleAfter, out.StaleOrigin = a.StaleAfter, a.StaleOrigin
+		}
+	}
+	return out
+}
+
+// Empty reports whether nothing is asked for.
+func (a *Ask) Empty() bool {
+	return a == nil || len(a.Required) == 0 && len(a.Preferred) == 0 && a.StaleAfter == 0
+}
+
+// Size returns how much memory the compiled requirements take, in bytes; see package rules/lang/size.
+func (a *Ask) Size() int {
+	n := 0
+	if a == nil {
+		return n
+	}
+	for _, r := range a.Required {
+		n += r.Size()
+	}
+	for _, p := range a.Preferred {
+		n += p.Size()
+	}
+	return n
+}
+
+// Hash identifies what is required, whatever the order and whoever asks. It is what a pod keeps of what it asked for when it
+// was created. Empty if nothing is required.
+func (a *Ask) Hash() string {
+	if a == nil || len(a.Required) == 0 {
+		return ""
+	}
+	keys := make([]string, len(a.Required))
+	for i, r := range a.Required {
+		keys[i] = string(r.Key[:])
+	}
+	slices.Sort(keys)
+	h := sha256.New()
+	for _, k := range keys {
+		h.Write([]byte(k))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,59 @@
+// Package suggest finds the known name that is closest to a misspelled one.
+package suggest
+
+import "strings"
+
+// maxLength is how long a name may be to be looked at. What is longer than any name that exists is no slip of the fingers, and
+// the cost of a comparison grows with the square of the length.
+const maxLength = 128
+
+// Distance is how many letters have to be changed, added, left out or swapped with their neighbour to get from a to b, or
+// limit if there are as many or more.
+func Distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit || len(a) > maxLength || len(b) > maxLength {
+		return limit
+	}
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return min(last[len(b)], limit)
+}
+
+// Nearest returns the one of the known names that is fewer than limit letters off, and the fewest; the first of several. It
+// returns nothing if none is so close.
+func Nearest(name string, known []string, limit int) string {
+	best := ""
+	for _, k := range known {
+		if d := Distance(name, k, limit); d < limit {
+			best, limit = k, d
+		}
+	}
+	return best
+}
+
+// NearestFold is Nearest for names in which case does not count.
+func NearestFold(name string, known []string, limit int) string {
+	best := ""
+	lower := strings.ToLower(name)
+	for _, k := range known {
+		if d := Distance(lower, strings.ToLower(k), limit); d < limit {
+			best, limit = k, d
+		}
+	}
+	return best
+}
