@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/directory"
 	"github.com/assay-project/assay/internal/assembly/schema"
+	"github.com/assay-project/assay/internal/turn"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -41,7 +42,7 @@ type Rules struct {
 	cached    client.Reader
 	live      client.Reader
 
-	mu      sync.Mutex      // held while an object is assembled
+	turn    turn.Lock       // held while an object is assembled
 	lacking map[string]bool // objects that the API server has and the cache lacks
 	all     assembly.Sum    // all objects
 	objects sync.Map        // the same: name -> *assembly.Object
@@ -94,15 +95,21 @@ func (r *Rules) object(ctx context.Context, req ctrl.Request) (ctrl.Result, erro
 
 // reference assembles all objects that refer to something, as one change.
 func (r *Rules) reference(ctx context.Context, to assembly.Ref) (ctrl.Result, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	release, err := r.turn.Take(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	defer release()
 	return ctrl.Result{}, r.refreshLocked(ctx, r.referringTo(to))
 }
 
 // refresh assembles objects, or takes out what they had if they are gone.
 func (r *Rules) refresh(ctx context.Context, names ...string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	release, err := r.turn.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	return r.refreshLocked(ctx, names)
 }
 
@@ -234,9 +241,12 @@ func (r *Rules) follow(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		r.mu.Lock()
+		release, err := r.turn.Take(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // stopped
+		}
 		names := slices.Sorted(maps.Keys(r.lacking))
-		r.mu.Unlock()
+		release()
 		if len(names) == 0 {
 			continue
 		}
@@ -282,7 +292,7 @@ func newRules(cached, live client.Reader, opt Options, guard *schema.Guard) *Rul
 	o := opt.Assembly
 	o.Missing = guard.Missing
 	return &Rules{
-		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, cached: cached, live: live,
+		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, cached: cached, live: live, turn: turn.New(),
 		assembler: assembly.New(o, source{cached: cached, live: live, namespace: o.Namespace}),
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/internal/turn"
 )
 
 // recordKey is the key of the record in the data of the ConfigMap. It is not a valid name of an object, so it is never one of the
@@ -26,20 +27,23 @@ type Store struct {
 	live   client.Reader
 	key    client.ObjectKey
 
-	mu    sync.Mutex
+	turn  turn.Lock         // of the fields below
 	last  *corev1.ConfigMap // as read or written last; nil: it has to be read
 	reads int
 }
 
 // NewStore returns the store of a ConfigMap, which is created with the first write.
 func NewStore(c client.Client, live client.Reader, namespace, name string) *Store {
-	return &Store{client: c, live: live, key: client.ObjectKey{Namespace: namespace, Name: name}}
+	return &Store{client: c, live: live, key: client.ObjectKey{Namespace: namespace, Name: name}, turn: turn.New()}
 }
 
 // Read returns the ConfigMap, without a UID if there is none, and a number that Write takes. It must not be changed.
 func (s *Store) Read(ctx context.Context) (*corev1.ConfigMap, int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	release, err := s.turn.Take(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
 	if s.last == nil {
 		m := &corev1.ConfigMap{}
 		if err := s.live.Get(ctx, s.key, m); client.IgnoreNotFound(err) != nil {
@@ -65,8 +69,11 @@ func (s *Store) SetKept(ctx context.Context, read int, object string, data []byt
 }
 
 func (s *Store) write(ctx context.Context, read int, change map[string]any) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	release, err := s.turn.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if s.last == nil || s.reads != read {
 		return ErrChanged
 	}

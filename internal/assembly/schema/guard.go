@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/internal/assembly/schema/fields"
+	"github.com/assay-project/assay/internal/turn"
 )
 
 // Definition is the name of the CustomResourceDefinition that is looked at.
@@ -26,19 +27,24 @@ const Definition = "nodefeaturerules.nfd.k8s-sigs.io"
 type Guard struct {
 	reader client.Reader
 
+	turn    turn.Lock // of those who refresh
+	version string    // of the definition that was last looked at
+
 	mu      sync.Mutex
-	version string // of the definition that was last looked at
 	missing []string
 }
 
 // New returns a guard that has not looked yet. The reader asks the API server, since a definition is large and read rarely.
-func New(reader client.Reader) *Guard { return &Guard{reader: reader} }
+func New(reader client.Reader) *Guard { return &Guard{reader: reader, turn: turn.New()} }
 
 // Refresh looks whether the definition is another one, and reports whether other fields are missing than before. As long as
 // it is the same, that costs a request for a few hundred bytes.
 func (g *Guard) Refresh(ctx context.Context) (changed bool, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	release, err := g.turn.Take(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer release()
 	head := &metav1.PartialObjectMetadata{}
 	head.SetGroupVersionKind(Kind)
 	if err := g.reader.Get(ctx, client.ObjectKey{Name: Definition}, head); err != nil {
@@ -56,6 +62,8 @@ func (g *Guard) Refresh(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	changed = !slices.Equal(g.missing, missing)
 	g.version, g.missing = string(crd.GetUID())+"/"+fmt.Sprint(crd.GetGeneration()), missing
 	return changed, nil
