@@ -36,7 +36,9 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // Config is what the manager's flags and its file say about the controllers.
@@ -65,7 +67,9 @@ type Config struct {
 	// DefaultTemplate and Version: see assembly.Options. SchemaEvery: see live.Options.
 	DefaultTemplate string
 	Version         string
-	SchemaEvery     time.Duration
+	// IDs returns the names of PCI and USB ids for warnings in conditions; nil: unknown.
+	IDs         lint.IDs
+	SchemaEvery time.Duration
 	// BuiltInRules is a directory of rules that are always in force; empty: none.
 	BuiltInRules string
 }
@@ -75,7 +79,7 @@ func (c Config) Assembly() compile.Options {
 	return compile.Options{
 		Assembly: assembly.Options{
 			Rules: c.Rules, Namespace: c.Sources.Namespace, DefaultTemplate: c.DefaultTemplate, Version: c.Version,
-			KeptName: assembly.KeptName(c.Policy.Record.Instance),
+			KeptName: assembly.KeptName(c.Policy.Record.Instance), IDs: c.IDs,
 		},
 		BuiltIn: c.BuiltInRules, SchemaEvery: c.SchemaEvery,
 	}
@@ -189,13 +193,13 @@ func Add(mgr ctrl.Manager, c Config) error {
 			if !c.Groups {
 				return nil
 			}
-			return group.Add(mgr, group.Options{Rules: c.Rules, View: view, Census: census, NodesChanged: nodesChanged})
+			return group.Add(mgr, group.Options{Known: review.Known{Rules: c.Rules, IDs: c.IDs}, View: view, Census: census, NodesChanged: nodesChanged})
 		},
 		func() error {
 			if !c.Scheduling {
 				return nil
 			}
-			return request.Add(mgr, request.Options{Gather: c.Gather(), Namespaces: c.Sources.Namespaces, Rules: reg, Grace: c.Grace, Pods: true})
+			return request.Add(mgr, request.Options{Gather: c.Gather(), Namespaces: c.Sources.Namespaces, Rules: reg, Grace: c.Grace, IDs: c.IDs, Pods: true})
 		},
 		func() error { return orphan.Add(mgr, c.Orphans) },
 		func() error { return health(mgr, reg, watchdog) },

@@ -15,6 +15,7 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/ids"
 )
 
 // leaseName is NFD's, so that the two never write at the same time while one takes over from the other.
@@ -48,6 +49,11 @@ func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
 	s, warnings, err := f.load()
 	if err != nil {
 		return err
+	}
+	if f.pciIDs != "" || f.usbIDs != "" {
+		if _, err := ids.Load(f.pciIDs, f.usbIDs); err != nil {
+			return err
+		}
 	}
 	for {
 		for _, w := range warnings {
@@ -109,6 +115,7 @@ func (f *controllerFlags) nextConfig(ctx context.Context, now *settings, log log
 // manage runs a manager with one configuration.
 func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
 	config := f.config(s)
+	config.IDs = &ids.Lazy{PCI: f.pciIDs, USB: f.usbIDs}
 	rest, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err

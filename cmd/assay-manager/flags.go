@@ -39,6 +39,7 @@ type ruleFlags struct {
 	strict               bool
 	instance             string
 	configFile, override string
+	pciIDs, usbIDs       string
 
 	// overrides are the flags that win over the configuration file, in the order in which they were given.
 	overrides []func(*settings) error
@@ -49,6 +50,8 @@ func (f *ruleFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.instance, "instance", "", "name that keeps this controller apart from others in the cluster")
 	flags.StringVar(&f.configFile, "config", defaultConfigFile, "configuration file; flags win over it")
 	flags.StringVar(&f.override, "options", "", "configuration in JSON or YAML that wins over the file")
+	flags.StringVar(&f.pciIDs, "pci-ids", "", "file pci.ids that replaces the built-in names in warnings")
+	flags.StringVar(&f.usbIDs, "usb-ids", "", "file usb.ids that replaces the built-in names in warnings")
 
 	f.setting(flags, "label-whitelist", "regular expression that names of labels must match",
 		func(s *settings, text string) error { return s.LabelWhiteList.set(text) })

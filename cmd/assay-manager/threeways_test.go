@@ -49,19 +49,9 @@ var lintIsStricter = map[string]string{
 	"w11-namespaced": "the API server drops the namespace of a cluster-scoped object",
 }
 
-// conditionsDiffer lists the objects that the API server stores without the webhook and whose conditions say something else than
-// lint does, with the reason.
-var conditionsDiffer = map[string]string{
-	"id-class-as-device": "the controller has no database of PCI ids",
-	"id-class-as-vendor": "the controller has no database of PCI ids",
-	"id-device-as-class": "the controller has no database of PCI ids",
-}
-
 // withoutConditions lists the kinds whose conditions are not compared, with the reason.
 var withoutConditions = map[string]string{
-	"NodeFeature":                 "has no conditions",
-	"NodeFeatureRequest":          "the controller writes its conditions only if scheduling is enabled",
-	"NodeFeatureSchedulingPolicy": "the controller writes its conditions only if scheduling is enabled",
+	"NodeFeature": "has no conditions",
 }
 
 // TestThreeWaysSayTheSame creates objects with errors that users make through an API server with the webhook, lints them, and
@@ -99,7 +89,7 @@ func TestThreeWaysSayTheSame(t *testing.T) {
 			linted[file].object = answer.object
 		}
 		t.Logf("%d of %d objects are stored without the webhook", len(stored), len(files))
-		startController(t, c, testkit.Namespace(t, k), "-enable-taints")
+		startController(t, c, testkit.Namespace(t, k), "-enable-taints", "-feature-gates=FeatureScheduling=true")
 		for _, file := range stored {
 			conditionsSay(t, k, linted[file])
 		}
@@ -304,10 +294,10 @@ func sameWarnings(t *testing.T, got []string, report *lintReport) {
 var more = regexp.MustCompile(`; and (\d+) more$`)
 
 // conditionsSay checks that the conditions of a stored object have the findings of lint: all errors, or the first warning and the
-// number of the others.
+// number of the others. An Event reports errors too.
 func conditionsSay(t *testing.T, k client.Client, report *lintReport) {
 	t.Helper()
-	if conditionsDiffer[report.name] != "" || lintIsStricter[report.name] != "" || withoutConditions[report.object.GetKind()] != "" {
+	if lintIsStricter[report.name] != "" || withoutConditions[report.object.GetKind()] != "" {
 		return
 	}
 	testkit.Eventually(t, report.name+" has a condition", func(ctx context.Context) error {
@@ -331,8 +321,26 @@ func conditionsSay(t *testing.T, k client.Client, report *lintReport) {
 			return fmt.Errorf("Accepted is %v", accepted)
 		}
 		conditionSays(t, accepted, report)
-		return nil
+		if accepted.Status == metav1.ConditionTrue {
+			return nil
+		}
+		return announced(ctx, k, object, accepted.Message)
 	})
+}
+
+// announced returns an error if no warning Event about an object has the message of its condition. The API server takes at
+// most 1,024 bytes of it.
+func announced(ctx context.Context, k client.Client, object *unstructured.Unstructured, message string) error {
+	var events corev1.EventList
+	if err := k.List(ctx, &events); err != nil {
+		return err
+	}
+	for _, e := range events.Items {
+		if e.InvolvedObject.UID == object.GetUID() && e.Type == corev1.EventTypeWarning && e.Message[:min(500, len(e.Message))] == message[:min(500, len(message))] {
+			return nil
+		}
+	}
+	return fmt.Errorf("no Event says %s", message)
 }
 
 func conditionSays(t *testing.T, accepted *metav1.Condition, report *lintReport) {

@@ -39,7 +39,6 @@ type webhookFlags struct {
 	worker, controller string
 	bindAll            bool
 	tolerations        string
-	pciIDs, usbIDs     string
 	clientCA           string
 	shutdownDelay      time.Duration
 }
@@ -56,8 +55,6 @@ func (f *webhookFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.controller, "controller-service-account", policies.DefaultManager, "ServiceAccount of the controller, in --namespace or as NAMESPACE/NAME")
 	flags.BoolVar(&f.bindAll, "bind-all-namespaces", false, "let tokens of pods describe their own node only in all namespaces, not just in Assay's")
 	flags.StringVar(&f.tolerations, "worker-tolerations", "", "tolerations of the worker's pods, as JSON or YAML")
-	flags.StringVar(&f.pciIDs, "pci-ids", "", "file pci.ids that replaces the names built in")
-	flags.StringVar(&f.usbIDs, "usb-ids", "", "file usb.ids that replaces the names built in")
 	flags.StringVar(&f.clientCA, "client-ca-file", "", "who must have signed the API server's client certificate; empty: it needs none")
 	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "how long to go on answering after a signal to end, unready")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/ids"
 )
 
 const (
@@ -21,7 +22,7 @@ type featureTable struct {
 	w   io.Writer
 	s   style
 	all bool
-	ids onceNames
+	ids ids.Lazy
 }
 
 func (t *featureTable) print(f *nfdv1alpha1.Features) {
@@ -112,7 +113,7 @@ func (t *featureTable) instances(name string, list []nfdv1alpha1.InstanceFeature
 
 // label names a device by the ids databases.
 func (t *featureTable) label(feature string, a map[string]string) string {
-	names := t.ids.get()
+	names := &t.ids
 	var vendor, device, class string
 	switch feature {
 	case "pci.device":

@@ -17,7 +17,6 @@ import (
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/ids"
-	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 )
@@ -89,7 +88,7 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	known := review.Known{Rules: opt, Strict: f.strictAdmit}
 	if f.names {
-		known.IDs = &lazyIDs{}
+		known.IDs = &ids.Lazy{}
 	}
 	if f.cluster {
 		if err := f.ask(cmd.Context(), &known); err != nil {
@@ -183,23 +182,4 @@ func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 		return
 	}
 	fmt.Fprintf(w, "%s%s, %s\n", summary, plural(broken, "error"), plural(len(list)-broken, "warning"))
-}
-
-// lazyIDs loads the databases when the first id is looked up: most rules name none.
-type lazyIDs struct{ names onceNames }
-
-func (l *lazyIDs) PCIVendor(v string) (string, bool)    { return l.names.get().PCIVendor(v) }
-func (l *lazyIDs) PCIDevice(v, d string) (string, bool) { return l.names.get().PCIDevice(v, d) }
-func (l *lazyIDs) PCIClass(c string) (string, bool)     { return l.names.get().PCIClass(c) }
-func (l *lazyIDs) USBVendor(v string) (string, bool)    { return l.names.get().USBVendor(v) }
-func (l *lazyIDs) USBDevice(v, d string) (string, bool) { return l.names.get().USBDevice(v, d) }
-
-var _ lint.IDs = (*lazyIDs)(nil)
-
-func loadIDs() *ids.Names {
-	names, err := ids.Load("", "")
-	if err != nil {
-		return &ids.Names{}
-	}
-	return names
 }

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/record"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
@@ -61,14 +64,29 @@ func (l List) Has(kind string) bool { return meta.FindStatusCondition(*l.to, kin
 // Remove removes a condition.
 func (l List) Remove(kind string) { meta.RemoveStatusCondition(l.to, kind) }
 
-// Compiled sets Accepted, Ready and Stalled of an object that refers to no other one. A message is shown while it is accepted.
-func (l List) Compiled(errs field.ErrorList, message string) {
+// Reviewed sets Accepted, Ready and Stalled of an object that refers to no other one, from the findings of its review. Note is
+// added to the message while it is accepted.
+func (l List) Reviewed(errs field.ErrorList, warnings []rules.Warning, note string) {
 	if len(errs) > 0 {
 		l.SetIf(nfdv1alpha1.ConditionAccepted, false, reasonInvalid, Errors(errs, false))
 	} else {
-		l.SetIf(nfdv1alpha1.ConditionAccepted, true, reasonCompiled, message)
+		text := Warnings(warnings, false)
+		if text != "" && note != "" {
+			note = "; " + note
+		}
+		l.SetIf(nfdv1alpha1.ConditionAccepted, true, reasonCompiled, text+note)
 	}
 	l.ready(len(errs) > 0)
+}
+
+// Announce writes a warning Event about an object that became not ready, or is not ready for another reason than before, for
+// users who do not know yet that they should read its status.
+func Announce(events record.EventRecorder, object runtime.Object, before, after []metav1.Condition, reason string) {
+	now := meta.FindStatusCondition(after, nfdv1alpha1.ConditionReady)
+	old := meta.FindStatusCondition(before, nfdv1alpha1.ConditionReady)
+	if now != nil && now.Status == metav1.ConditionFalse && (old == nil || old.Status != now.Status || old.Reason != now.Reason) {
+		events.Event(object, corev1.EventTypeWarning, reason, now.Message)
+	}
 }
 
 // Assembled sets Accepted, Resolved, Ready and Stalled of an object with rules.

@@ -4,13 +4,13 @@ package group
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,6 +28,7 @@ import (
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/review"
 )
 
 const (
@@ -43,7 +44,8 @@ const (
 
 // Options of the controller.
 type Options struct {
-	Rules rules.Options
+	// Known is what the reviews of groups depend on.
+	Known review.Known
 	View  *rulestats.View
 	// Census says when the view shows all nodes.
 	Census *rulestats.Census
@@ -54,6 +56,7 @@ type Options struct {
 // Reconciler writes the status of one group.
 type Reconciler struct {
 	client client.Client
+	events record.EventRecorder
 	opt    Options
 
 	programs *lru.Cache[*program] // by namespace/name
@@ -66,11 +69,16 @@ type program struct {
 	rules      *rules.Program
 	cache      *rules.Cache
 	errors     field.ErrorList
+	warnings   []rules.Warning
 }
 
 // Add registers the controller. It watches the groups of all namespaces, and what the rules are given of nodes.
 func Add(mgr ctrl.Manager, opt Options) error {
-	r := &Reconciler{client: mgr.GetClient(), opt: opt, programs: lru.New[*program](maxCompiled)}
+	opt.Known.Rules.DefaultScope = "" // scopes are for rules
+	r := &Reconciler{
+		client: mgr.GetClient(), opt: opt, programs: lru.New[*program](maxCompiled),
+		events: mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		For(&nfdv1alpha1.NodeFeatureGroup{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -113,8 +121,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	before := obj.DeepCopy()
 	obj.Status = want
 	requests.Inc()
-	err := r.client.Status().Patch(ctx, &obj, client.MergeFrom(before))
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := r.client.Status().Patch(ctx, &obj, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	condition.Announce(r.events, &obj, before.Status.Conditions, obj.Status.Conditions, "GroupNotReady")
+	return ctrl.Result{}, nil
 }
 
 // compiled returns the rules of a group, which are those of an object that writes nothing: variables are visible to the rules
@@ -124,20 +135,12 @@ func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 	if p, ok := r.programs.Get([]byte(key)); ok && p.uid == obj.UID && p.generation == obj.Generation {
 		return p
 	}
-	spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
-	for i := range obj.Spec.Rules {
-		g := &obj.Spec.Rules[i]
-		spec.Rules = append(spec.Rules, nfdv1alpha1.Rule{
-			Name: g.Name, Vars: g.Vars, VarsTemplate: g.VarsTemplate, MatchFeatures: g.MatchFeatures, MatchAny: g.MatchAny,
-		})
-	}
-	opt := r.opt.Rules
-	opt.DefaultScope = "" // scopes are for rules
-	set, report := rules.CompileSpec(obj.Name, spec, opt)
+	found := review.Review(obj, r.opt.Known)
 	p := &program{
-		uid: obj.UID, generation: obj.Generation, rules: rules.Link(opt, set), cache: rules.NewCache(), errors: inGroup(report.Errors),
+		uid: obj.UID, generation: obj.Generation, rules: rules.Link(r.opt.Known.Rules, found.Set), cache: rules.NewCache(),
+		errors: found.Errors, warnings: found.Warnings,
 	}
-	r.programs.Put(key, p, set.Size())
+	r.programs.Put(key, p, found.Set.Size())
 	return p
 }
 
@@ -168,19 +171,8 @@ func status(obj *nfdv1alpha1.NodeFeatureGroup, p *program, members []string) nfd
 	if len(members) > maxNodes {
 		message = fmt.Sprintf("the list is cut at %d names", maxNodes)
 	}
-	condition.Of(&s.Conditions, obj.Generation).Compiled(p.errors, message)
+	condition.Of(&s.Conditions, obj.Generation).Reviewed(p.errors, p.warnings, message)
 	return s
-}
-
-// inGroup gives errors the paths that they have in a group.
-func inGroup(errs field.ErrorList) field.ErrorList {
-	out := make(field.ErrorList, len(errs))
-	for i, err := range errs {
-		e := *err
-		e.Field = strings.Replace(e.Field, "spec.rules[", "spec.featureGroupRules[", 1)
-		out[i] = &e
-	}
-	return out
 }
 
 var requests = prometheus.NewCounter(prometheus.CounterOpts{

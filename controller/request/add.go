@@ -25,7 +25,8 @@ import (
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/nodefeature"
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/review"
 )
 
 const (
@@ -48,6 +49,8 @@ type Options struct {
 	Rules *assembly.Registry
 	// Grace is how long what a worker has published outlives its object, as of controller/node.
 	Grace time.Duration
+	// IDs returns the names of PCI and USB ids for warnings; nil: unknown.
+	IDs lint.IDs
 	// Pods has running pods watched, to tell of those whose node has lost what they ask for.
 	Pods bool
 }
@@ -55,8 +58,9 @@ type Options struct {
 // Reconciler writes the status of requests and policies. It is its only writer.
 type Reconciler struct {
 	client client.Client
+	events record.EventRecorder
 	view   *fleet.View
-	rules  rules.Options
+	known  review.Known
 }
 
 // Add registers the controllers. What they watch, and why:
@@ -91,7 +95,9 @@ func Add(mgr ctrl.Manager, opt Options) error {
 			return err
 		}
 	}
-	r := &Reconciler{client: mgr.GetClient(), view: view, rules: opt.Rules.Options()}
+	r := &Reconciler{
+		client: mgr.GetClient(), events: recorder(mgr), view: view, known: review.Known{Rules: opt.Rules.Options(), IDs: opt.IDs},
+	}
 	requests, policies := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		return spread(ctx, changed, requests, policies)

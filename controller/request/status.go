@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,8 +13,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/condition"
-	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/requirements"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // Request writes the status of a NodeFeatureRequest, if it has changed.
@@ -24,9 +22,8 @@ func (r *Reconciler) Request(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	ask, report := requirements.Compile(&obj.Spec, field.NewPath("spec"), obj.Name, r.rules)
 	before := obj.DeepCopy()
-	return r.write(ctx, &obj, before, &obj.Status, ask, report)
+	return r.write(ctx, &obj, before, &obj.Status, "RequestNotReady")
 }
 
 // Policy writes the status of a NodeFeatureSchedulingPolicy, if it has changed.
@@ -35,39 +32,39 @@ func (r *Reconciler) Policy(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	policy, report := requirements.CompilePolicy(&obj, r.rules)
-	var ask *requirements.Ask
-	if policy != nil {
-		ask = policy.Ask
-	}
 	before := obj.DeepCopy()
-	return r.write(ctx, &obj, before, &obj.Status, ask, report)
+	return r.write(ctx, &obj, before, &obj.Status, "PolicyNotReady")
 }
 
-func (r *Reconciler) write(ctx context.Context, obj, before client.Object, status *assayv1alpha1.RequestStatus, ask *requirements.Ask,
-	report *rules.Report) (ctrl.Result, error) {
+// write reviews an object and writes its status, if that has changed. Reason is that of an Event where the object is not ready.
+func (r *Reconciler) write(ctx context.Context, obj, before client.Object, status *assayv1alpha1.RequestStatus, reason string) (ctrl.Result, error) {
 	if !r.view.Synced() {
 		return ctrl.Result{RequeueAfter: retryUnsynced}, nil
 	}
 	old := *status.DeepCopy()
-	r.report(status, obj.GetGeneration(), ask, report)
+	r.report(status, obj.GetGeneration(), review.Review(obj, r.known))
 	if equality.Semantic.DeepEqual(old, *status) {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(r.client.Status().Patch(ctx, obj, client.MergeFrom(before)))
+	now := status.DeepCopy() // the answer to the patch replaces it
+	if err := r.client.Status().Patch(ctx, obj, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	condition.Announce(r.events, obj, old.Conditions, now.Conditions, reason)
+	return ctrl.Result{}, nil
 }
 
 // report fills in a status.
-func (r *Reconciler) report(s *assayv1alpha1.RequestStatus, generation int64, ask *requirements.Ask, report *rules.Report) {
+func (r *Reconciler) report(s *assayv1alpha1.RequestStatus, generation int64, found review.Findings) {
 	s.ObservedGeneration = generation
 	c := condition.Of(&s.Conditions, generation)
-	c.Compiled(report.Errors, condition.Warnings(report.Warnings, false))
-	if ask == nil {
+	c.Reviewed(found.Errors, found.Warnings, "")
+	if found.Requirements == nil {
 		s.MatchingNodes, s.SampleNodes = nil, nil
 		c.Set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionUnknown, "Invalid", "the requirements are invalid: see the condition Accepted")
 		return
 	}
-	answer := r.view.Ask(ask, maxSample)
+	answer := r.view.Ask(found.Requirements, maxSample)
 	s.MatchingNodes, s.SampleNodes = ptr.To(int32(answer.Matching)), answer.Sample //nolint:gosec // a count of nodes
 	switch {
 	case answer.Matching > 0:

@@ -5,10 +5,7 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/condition"
 )
@@ -91,15 +87,6 @@ func (r *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.announce(before, &obj)
+	condition.Announce(r.events, &obj, before.Status.Conditions, obj.Status.Conditions, "TemplateNotReady")
 	return ctrl.Result{}, nil
-}
-
-// announce writes an Event where a template turns bad.
-func (r *reporter) announce(before, after *assayv1alpha1.NodeFeatureRuleTemplate) {
-	now := meta.FindStatusCondition(after.Status.Conditions, nfdv1alpha1.ConditionReady)
-	old := meta.FindStatusCondition(before.Status.Conditions, nfdv1alpha1.ConditionReady)
-	if now.Status == metav1.ConditionFalse && (old == nil || old.Status != now.Status || old.Reason != now.Reason) {
-		r.events.Event(after, corev1.EventTypeWarning, "TemplateNotReady", now.Message)
-	}
 }

@@ -20,6 +20,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -40,6 +41,13 @@ type Options struct {
 	// Missing returns the fields of a NodeFeatureRule that the API server drops, because another chart has installed the
 	// definition; nil: none.
 	Missing func() []string
+	// IDs returns the names of PCI and USB ids for warnings; nil: unknown.
+	IDs lint.IDs
+}
+
+// known returns what reviews of objects depend on.
+func (o *Options) known(rules rules.Options) review.Known {
+	return review.Known{Rules: rules, IDs: o.IDs}
 }
 
 // Source is where rules and what they refer to is looked up: Secrets and ConfigMaps in Assay's own namespace. What does not
@@ -147,7 +155,7 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	}
 	opt := a.opt.Rules
 	opt.Room = max(1, out.Room)
-	found := review.Assembled(compose.Document{Name: obj.Name, Spec: &obj.Spec}, whole.spec, whole.bases, review.Known{Rules: opt})
+	found := review.Assembled(compose.Document{Name: obj.Name, Spec: &obj.Spec}, whole.spec, whole.bases, a.opt.known(opt))
 	if found.Over && out.Room < rules.MaxSize {
 		out.exceed()
 		return out, nil

@@ -45,7 +45,7 @@ func (a *Assembler) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRu
 		}
 		whole.spec, whole.bases = combined.Spec, combined.RuleBases()
 	}
-	found := review.Assembled(d, whole.spec, whole.bases, review.Known{Rules: a.opt.Rules})
+	found := review.Assembled(d, whole.spec, whole.bases, a.opt.known(a.opt.Rules))
 	out.Errors, out.Warnings = slices.Concat(found.Errors, found.Inherited), found.Warnings
 	out.Rules = Rules{found.Set, whole.spec}
 	return out, nil

@@ -11,7 +11,8 @@ import (
 
 func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 	f := Findings{}
-	_, report := requirements.Compile(&object.Spec, field.NewPath("spec"), object.Name, k.Rules)
+	ask, report := requirements.Compile(&object.Spec, field.NewPath("spec"), object.Name, k.Rules)
+	f.Requirements = ask
 	f.report(report, k)
 	k.requirements(&f, &object.Spec)
 	return f
@@ -19,7 +20,10 @@ func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 
 func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findings {
 	f := Findings{}
-	_, report := requirements.CompilePolicy(object, k.Rules)
+	policy, report := requirements.CompilePolicy(object, k.Rules)
+	if policy != nil {
+		f.Requirements = policy.Ask
+	}
 	f.report(report, k)
 	k.requirements(&f, &object.Spec.NodeFeatureRequestSpec)
 	return f

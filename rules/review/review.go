@@ -16,6 +16,7 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // Known is everything that a review may depend on in addition to the object. The zero value knows nothing of a cluster.
@@ -57,6 +58,8 @@ type Findings struct {
 	Complete bool
 	// Over says that the rules are larger than what Known.Rules leaves room for, see rules.Report.
 	Over bool
+	// Requirements are those of a request, a policy or a pod, compiled; nil if there are none, or errors.
+	Requirements *requirements.Ask
 
 	places map[int]int // index of a rule in the object -> index in the Set; nil: the same
 }
