@@ -11,8 +11,8 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // Published is what one NodeFeature says of a node.
@@ -123,7 +123,7 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 
 // Publish returns what a NodeFeature, or a document of bare features, says.
 func Publish(d *Document, in *facts.Interner) ([]Published, error) {
-	list, err := published(compose.ToJSON(d.Root), in)
+	list, err := published(yamltree.JSON(d.Root), in)
 	if err == nil {
 		return list, nil
 	}
@@ -159,7 +159,7 @@ func DecodeNode(d *Document) (*corev1.Node, error) {
 
 // DecodeObject reads an object of Kubernetes' own. Unlike Decode it says nothing of fields that it does not know.
 func DecodeObject(d *Document, out any) error {
-	if err := json.Unmarshal(compose.ToJSON(d.Root), out); err != nil {
+	if err := json.Unmarshal(yamltree.JSON(d.Root), out); err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil

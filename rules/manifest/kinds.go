@@ -9,6 +9,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // The kinds that Assay knows.
@@ -66,7 +67,7 @@ func (d *Document) CheckType() []Problem {
 	kind, ok := kinds[d.Kind]
 	if !ok {
 		w.problem(nodeOr(d.Child("kind"), d.Root), Error, "kind", "kind",
-			"there is no kind %q in %s%s", d.Kind, d.APIVersion, didYouMean(d.Kind, Kinds()))
+			"there is no kind %q in %s%s", d.Kind, d.APIVersion, yamltree.DidYouMean(d.Kind, Kinds()))
 		return w.problems
 	}
 	if d.APIVersion != kind.apiVersion {

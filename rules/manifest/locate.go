@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // Locate returns the place of a field by its path, such as spec.rules[0].labels[x], or that of the nearest field around it.
@@ -15,7 +17,7 @@ func (d *Document) Locate(path string) Position {
 	if last == d.Root {
 		return Position{Line: last.Line}
 	}
-	return position(last)
+	return yamltree.At(last)
 }
 
 // Suspect reports whether a field is, is within, or directly holds something that Decode has reported: what else is said
@@ -57,46 +59,17 @@ func (d *Document) Problem(severity Severity, code, path, message string) Proble
 // a map or a list, since that is where people look.
 func (d *Document) follow(path string) []*yaml.Node {
 	chain := []*yaml.Node{d.Root}
-	n, rest := d.Root, strings.TrimPrefix(path, d.prefix)
-	for rest != "" {
-		next, key, left := step(n, rest)
-		if next == nil {
-			break
-		}
-		if left == "" && key != nil && next.Kind != yaml.ScalarNode && !d.bad[next] {
-			chain = append(chain, next, key)
-			break
-		}
-		chain = append(chain, next)
-		n, rest = next, left
+	way, found := yamltree.Follow(d.Root, strings.TrimPrefix(path, d.prefix))
+	for _, step := range way {
+		chain = append(chain, step.Value)
+	}
+	if !found || len(way) == 0 {
+		return chain
+	}
+	if last := way[len(way)-1]; last.Key != nil && last.Value.Kind != yaml.ScalarNode && !d.bad[last.Value] {
+		chain = append(chain, last.Key)
 	}
 	return chain
-}
-
-// step goes one level down a path.
-func step(n *yaml.Node, path string) (next, key *yaml.Node, rest string) {
-	path = strings.TrimPrefix(path, ".")
-	if index, ok := strings.CutPrefix(path, "["); ok && n.Kind == yaml.SequenceNode {
-		digits, rest, found := strings.Cut(index, "]")
-		i, err := strconv.Atoi(digits)
-		if !found || err != nil || i < 0 || i >= len(n.Content) {
-			return nil, nil, ""
-		}
-		return n.Content[i], nil, rest
-	}
-	if n.Kind != yaml.MappingNode {
-		return nil, nil, ""
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name := n.Content[i].Value
-		if rest, ok := strings.CutPrefix(path, "["+name+"]"); ok {
-			return n.Content[i+1], n.Content[i], rest
-		}
-		if rest, ok := strings.CutPrefix(path, name); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-			return n.Content[i+1], n.Content[i], rest
-		}
-	}
-	return nil, nil, ""
 }
 
 var (
@@ -114,7 +87,7 @@ func (d *Document) within(p *Problem, n *yaml.Node) {
 			return
 		}
 		indent := d.blockIndent(n)
-		p.Line, p.Column = min(n.Line+line, len(d.file.lines)), indent+column
+		p.Line, p.Column = min(n.Line+line, d.file.text.Lines()), indent+column
 		p.Message = p.Message[:m[0]] + p.Message[m[1]:]
 		return
 	}
@@ -123,7 +96,7 @@ func (d *Document) within(p *Problem, n *yaml.Node) {
 		return
 	}
 	column, _ := strconv.Atoi(p.Message[m[2]:m[3]])
-	source := d.file.from(position(n))
+	source := d.file.text.From(yamltree.At(n))
 	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
 		column++
 		source = strings.TrimLeft(source, `"'`)
@@ -135,11 +108,11 @@ func (d *Document) within(p *Problem, n *yaml.Node) {
 	p.Message = p.Message[:m[0]] + p.Message[m[1]:]
 }
 
-// blockIndent is how far the lines of a block of text are indented.
+// blockIndent returns how far the lines of a block of text are indented.
 func (d *Document) blockIndent(n *yaml.Node) int {
-	for i := n.Line + 1; i <= len(d.file.lines); i++ {
+	for i := n.Line + 1; i <= d.file.text.Lines(); i++ {
 		if line := d.file.Line(i); strings.TrimSpace(line) != "" {
-			return indentOf(line)
+			return len(line) - len(strings.TrimLeft(line, " "))
 		}
 	}
 	return 0

@@ -8,19 +8,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Position is a place in a text: the line and the character, both from 1. A column of 0 is the line as a whole.
-type Position struct {
-	Line   int `json:"line"`
-	Column int `json:"column"`
-}
-
-// String returns line:column.
-func (p Position) String() string { return fmt.Sprintf("%d:%d", p.Line, p.Column) }
+// Position is a place in a text.
+type Position = yamltree.Position
 
 // Severity says how bad a Problem is.
 type Severity string
@@ -56,7 +51,7 @@ func (p Problem) String() string {
 // Sort orders problems by their place.
 func Sort(list []Problem) {
 	slices.SortStableFunc(list, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(a.Compare(b.Position), cmp.Compare(a.Message, b.Message))
 	})
 }
 
@@ -69,11 +64,14 @@ type File struct {
 	// Problems that keep documents from being read.
 	Problems []Problem
 
-	lines []string
+	text yamltree.Text
 }
 
 // Text returns the text of the file without a byte order mark, and with \n as its line breaks.
-func (f *File) Text() []byte { return []byte(strings.Join(f.lines, "\n")) }
+func (f *File) Text() []byte { return f.text.Bytes() }
+
+// Line returns a line of the file, from 1; empty if there is none.
+func (f *File) Line(n int) string { return f.text.Line(n) }
 
 // Document is one object of a File.
 type Document struct {
@@ -104,15 +102,14 @@ func (d *Document) Title() string {
 }
 
 // Position is where the document begins.
-func (d *Document) Position() Position { return position(d.Root) }
+func (d *Document) Position() Position { return yamltree.At(d.Root) }
 
-func position(n *yaml.Node) Position { return Position{Line: n.Line, Column: n.Column} }
-
-// describe fills in what the document says of itself.
-func (d *Document) describe() {
-	d.APIVersion = text(Field(d.Root, "apiVersion"))
-	d.Kind = text(Field(d.Root, "kind"))
-	d.Name = text(Field(Field(d.Root, "metadata"), "name"))
+// newDocument returns an object of a file, with what it says of itself.
+func newDocument(f *File, root *yaml.Node, prefix string) *Document {
+	return &Document{
+		Root: root, file: f, prefix: prefix, bad: map[*yaml.Node]bool{},
+		APIVersion: text(Field(root, "apiVersion")), Kind: text(Field(root, "kind")), Name: text(Field(Field(root, "metadata"), "name")),
+	}
 }
 
 // Child returns the value of a field of the document's object, nil if it has none.
@@ -125,17 +122,7 @@ func (d *Document) Child(names ...string) *yaml.Node {
 }
 
 // Field returns the value of a field of a mapping, nil if it has none or is no mapping.
-func Field(n *yaml.Node, name string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			return n.Content[i+1]
-		}
-	}
-	return nil
-}
+func Field(n *yaml.Node, name string) *yaml.Node { return yamltree.Field(n, name) }
 
 func text(n *yaml.Node) string {
 	if n == nil || n.Kind != yaml.ScalarNode {

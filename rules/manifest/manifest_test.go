@@ -78,7 +78,7 @@ func TestProblems(t *testing.T) {
 		},
 		"UTF16IsNamed": {"\xff\xfea\x00", []string{"1:1: the file is UTF-16; save it as UTF-8"}},
 		"BrokenUTF8HasAPlace": {
-			"a: b\nc: \xe9\n", []string{"2:4: the byte 0xe9 is no UTF-8; save the file as UTF-8"},
+			"a: b\nc: \xe9\n", []string{"2:4: the byte 0xe9 is not valid UTF-8; save the file as UTF-8"},
 		},
 		"AnchorWithinItself": {"a: &a [*a]\n", []string{"1:8: the anchor &a is used within itself"}},
 	}

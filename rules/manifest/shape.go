@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // Decode fills out, a pointer to the type of the document's kind, and returns every field that is unknown or of the wrong
@@ -25,7 +25,7 @@ func (d *Document) DecodeNode(n *yaml.Node, path string, out any) []Problem {
 	if clean == nil {
 		return w.problems
 	}
-	if err := json.Unmarshal(compose.ToJSON(clean), out); err != nil {
+	if err := json.Unmarshal(yamltree.JSON(clean), out); err != nil {
 		w.problem(n, Error, "type", path, "%s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return w.problems
@@ -38,7 +38,7 @@ type walker struct {
 }
 
 func (w *walker) problem(n *yaml.Node, s Severity, code, path, format string, args ...any) {
-	at := position(n)
+	at := yamltree.At(n)
 	if n == w.doc.Root {
 		at.Column = 0
 	}
@@ -81,7 +81,7 @@ func (w *walker) walk(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	if reflect.PointerTo(t).Implements(unmarshaler) {
 		return w.opaque(n, path)
 	}
-	if isNull(n) {
+	if yamltree.IsNull(n) {
 		return w.null(n, t, path)
 	}
 	switch t.Kind() {
@@ -95,12 +95,12 @@ func (w *walker) walk(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		return w.text(n, path)
 	case reflect.Bool:
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" {
-			return w.wrong(n, "type", path, "want true or false, found %s", article(n))
+			return w.wrong(n, "type", path, "want true or false, found %s", yamltree.Describe(n))
 		}
 	case reflect.Interface:
 	default:
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
-			return w.wrong(n, "type", path, "want a number, found %s", article(n))
+			return w.wrong(n, "type", path, "want a number, found %s", yamltree.Describe(n))
 		}
 	}
 	return n
@@ -148,28 +148,19 @@ func braces(line string) string {
 
 func (w *walker) text(n *yaml.Node, path string) *yaml.Node {
 	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 {
-		source := braces(w.doc.file.from(position(n)))
+		source := braces(w.doc.file.text.From(yamltree.At(n)))
 		return w.wrong(n, "type", path, "want text, and YAML reads { as a map; put it in quotes: %q", source)
 	}
 	if n.Kind != yaml.ScalarNode {
-		return w.wrong(n, "type", path, "want text, found %s", article(n))
+		return w.wrong(n, "type", path, "want text, found %s", yamltree.Describe(n))
 	}
 	if n.ShortTag() != "!!str" && n.ShortTag() != "!!timestamp" {
-		return w.wrong(n, "type", path, "want text, found %s; put it in quotes: %q", article(n), n.Value)
+		return w.wrong(n, "type", path, "want text, found %s; put it in quotes: %q", yamltree.Describe(n), n.Value)
 	}
-	if n.Style == 0 && oldBoolean(n.Value) {
+	if yamltree.OldBoolean(n) {
 		return w.wrong(n, "type", path, "kubectl reads %s as a boolean; put it in quotes: %q", n.Value, n.Value)
 	}
 	return n
-}
-
-// oldBoolean reports whether YAML 1.1, which kubectl and the API server speak, takes a word for a boolean.
-func oldBoolean(s string) bool {
-	switch s {
-	case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF":
-		return true
-	}
-	return false
 }
 
 func (w *walker) list(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
@@ -178,7 +169,7 @@ func (w *walker) list(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		if t == valueType && n.Kind == yaml.ScalarNode {
 			hint = fixable
 		}
-		return w.wrong(n, "type", path, "want a list, found %s%s", article(n), hint)
+		return w.wrong(n, "type", path, "want a list, found %s%s", yamltree.Describe(n), hint)
 	}
 	out := *n
 	out.Content = make([]*yaml.Node, len(n.Content))
@@ -197,14 +188,14 @@ func (w *walker) mapping(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		if t == setType && n.Kind == yaml.SequenceNode && plain(n) {
 			hint = fixable
 		}
-		return w.wrong(n, "type", path, "want a map, found %s%s", article(n), hint)
+		return w.wrong(n, "type", path, "want a map, found %s%s", yamltree.Describe(n), hint)
 	}
 	out := *n
 	out.Content = nil
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		field := path + "[" + key.Value + "]"
-		if key.Style == 0 && oldBoolean(key.Value) {
+		if yamltree.OldBoolean(key) {
 			w.wrong(key, "type", field, "kubectl reads the key %s as a boolean; put it in quotes: %q", key.Value, key.Value)
 			continue
 		}
@@ -226,7 +217,7 @@ func (w *walker) object(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		if t == expressionType && plain(n) {
 			hint = fixable
 		}
-		return w.wrong(n, "type", path, "want a map of fields, found %s%s", article(n), hint)
+		return w.wrong(n, "type", path, "want a map of fields, found %s%s", yamltree.Describe(n), hint)
 	}
 	known := fieldsOf(t)
 	out := *n
@@ -259,7 +250,7 @@ func valueOf(mapping, key *yaml.Node) *yaml.Node {
 
 // unknown reports a field that a type does not have: the API server would drop it, and a matcher that is dropped matches more.
 func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string, path string) {
-	hint := didYouMean(key.Value, names)
+	hint := yamltree.DidYouMean(key.Value, names)
 	switch {
 	case t == baseType && (key.Value == "file" || key.Value == "url"):
 		at := valueOf(parent, key)

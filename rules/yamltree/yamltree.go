@@ -1,0 +1,249 @@
+// Package yamltree reads YAML as people write it into trees whose nodes know their positions.
+//
+// Parsing does not stop at the first error: everything that is wrong with a text is collected as Problems, each with its line
+// and column, and documents without errors are read. Aliases and merged maps are expanded. Nothing here knows what the
+// documents are about.
+package yamltree
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Position is a place in a text: the line and the character, both from 1. A column of 0 is the line as a whole.
+type Position struct {
+	Line   int `json:"line"`
+	Column int `json:"column"`
+}
+
+// String returns line:column.
+func (p Position) String() string { return fmt.Sprintf("%d:%d", p.Line, p.Column) }
+
+// Compare orders positions as they follow one another in a text.
+func (p Position) Compare(other Position) int {
+	return cmp.Or(cmp.Compare(p.Line, other.Line), cmp.Compare(p.Column, other.Column))
+}
+
+// At returns the position of a node.
+func At(n *yaml.Node) Position { return Position{Line: n.Line, Column: n.Column} }
+
+// The codes of problems.
+const (
+	CodeSyntax       = "syntax"
+	CodeDuplicateKey = "duplicate-key"
+	CodeLimit        = "limit"
+	CodeEncoding     = "encoding"
+)
+
+// Problem is a reason why a document, or a part of it, cannot be read.
+type Problem struct {
+	Position
+	// Code is the kind of problem, for tools that filter.
+	Code string
+	// Message says what is wrong and what to write instead.
+	Message string
+}
+
+// Options bound what a text may take. A limit of 0 is none.
+type Options struct {
+	// Bytes is the maximum size of a text.
+	Bytes int
+	// Nodes is the maximum number of nodes of a text with its aliases expanded: nine lines of aliases of aliases make a billion.
+	Nodes int
+	// Depth is the maximum number of levels of nesting.
+	Depth int
+	// Documents is the maximum number of documents; those after it are not read.
+	Documents int
+	// AtAnchors gives an expanded value the position of its anchor, where its text is, rather than that of the alias.
+	AtAnchors bool
+}
+
+// Text is a YAML or JSON text. It is immutable, except for its nodes, which belong to the caller.
+type Text struct {
+	// Documents are the document nodes that could be read, in their order, with comments and without aliases. Each has one
+	// child.
+	Documents []*yaml.Node
+	// Problems are sorted by their position.
+	Problems []Problem
+
+	lines []string
+	marks map[Position]bool // lone exclamation marks
+}
+
+// Parse reads every document of a text. It always returns a Text.
+func Parse(data []byte, options Options) *Text {
+	t := &Text{}
+	if problem := unreadable(data, options.Bytes); problem != nil {
+		t.Problems = append(t.Problems, *problem)
+		return t
+	}
+	source := string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	t.lines = strings.Split(strings.ReplaceAll(strings.ReplaceAll(source, "\r\n", "\n"), "\r", "\n"), "\n")
+	t.marks = lostMarks(t.lines)
+	p := &parser{text: t, options: options}
+	for _, c := range chunks(t.lines) {
+		if options.Documents > 0 && len(t.Documents) >= options.Documents {
+			p.problem(Position{c.first + 1, 1}, CodeLimit, "the file holds more than %d documents; the others are not read", options.Documents)
+			break
+		}
+		p.chunk(c)
+	}
+	slices.SortStableFunc(t.Problems, func(a, b Problem) int {
+		return cmp.Or(a.Compare(b.Position), cmp.Compare(a.Message, b.Message))
+	})
+	return t
+}
+
+// Err returns all problems of the text as one error, a line for each; nil if there are none. The name is that of the file.
+func (t *Text) Err(name string) error {
+	var all []error
+	for _, p := range t.Problems {
+		all = append(all, fmt.Errorf("%s:%s: %s", name, p.Position, p.Message))
+	}
+	return errors.Join(all...)
+}
+
+// Bytes returns the text without a byte order mark, and with \n as its line breaks.
+func (t *Text) Bytes() []byte { return []byte(strings.Join(t.lines, "\n")) }
+
+// Lines returns the number of lines.
+func (t *Text) Lines() int { return len(t.lines) }
+
+// Line returns a line of the text, from 1; empty if there is none.
+func (t *Text) Line(n int) string {
+	if n < 1 || n > len(t.lines) {
+		return ""
+	}
+	return t.lines[n-1]
+}
+
+// From returns the rest of a line from a position on.
+func (t *Text) From(at Position) string {
+	line, column := t.Line(at.Line), at.Column
+	if column < 1 {
+		return ""
+	}
+	for ; column > 1 && line != ""; column-- {
+		_, size := utf8.DecodeRuneInString(line)
+		line = line[size:]
+	}
+	return line
+}
+
+// unreadable returns why bytes are not text.
+func unreadable(data []byte, limit int) *Problem {
+	at := func(offset int, code, format string, args ...any) *Problem {
+		before := data[:offset]
+		line := bytes.Count(before, []byte("\n")) + 1
+		column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+		return &Problem{Position: Position{line, column}, Code: code, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case limit > 0 && len(data) > limit:
+		return at(0, CodeLimit, "too many bytes: %d, at most %d are allowed", len(data), limit)
+	case bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return at(0, CodeEncoding, "the file is UTF-16; save it as UTF-8")
+	}
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return at(i, CodeEncoding, "the file is binary, not YAML")
+	}
+	if !utf8.Valid(data) {
+		for i := 0; i < len(data); {
+			r, size := utf8.DecodeRune(data[i:])
+			if r == utf8.RuneError && size <= 1 {
+				return at(i, CodeEncoding, "the byte 0x%02x is not valid UTF-8; save the file as UTF-8", data[i])
+			}
+			i += size
+		}
+	}
+	return nil
+}
+
+// chunk is the text of one document.
+type chunk struct {
+	lines []string
+	first int // the index of its first line in the text
+	last  bool
+}
+
+// text returns the text of a document, with a line break at its end if it has one.
+func (c chunk) text() []byte {
+	text := strings.Join(c.lines, "\n")
+	if !c.last {
+		text += "\n"
+	}
+	return []byte(text)
+}
+
+// chunks cuts a text at its separators, so that an error in one document does not hide the others. Comments and directives
+// before the separator belong to the document behind it.
+func chunks(lines []string) []chunk {
+	var out []chunk
+	start := 0
+	cut := func(end int) {
+		if body := lines[start:end]; !blank(body) {
+			out = append(out, chunk{lines: body, first: start, last: end == len(lines)})
+		}
+	}
+	for i, line := range lines {
+		switch {
+		case line == "---" || strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "---\t"):
+			if preamble(lines[start:i]) {
+				continue
+			}
+			cut(i)
+			start = i
+		case line == "..." || strings.HasPrefix(line, "... "):
+			cut(i)
+			start = i + 1
+		}
+	}
+	cut(len(lines))
+	return out
+}
+
+// blank reports whether there is nothing but comments in a document.
+func blank(lines []string) bool {
+	for _, line := range lines {
+		line = strings.TrimSpace(strings.TrimPrefix(line, "---"))
+		if line != "" && line[0] != '#' && !strings.HasPrefix(line, "%YAML") {
+			return false
+		}
+	}
+	return true
+}
+
+// preamble reports whether lines are what may precede the separator of a document.
+func preamble(lines []string) bool {
+	for _, line := range lines {
+		if strings.TrimSpace(line) != "" && line[0] != '#' && line[0] != '%' {
+			return false
+		}
+	}
+	return true
+}
+
+// lostMarks finds the lone exclamation marks of a text: YAML reads "! eq" as plain eq.
+func lostMarks(lines []string) map[Position]bool {
+	marks := map[Position]bool{}
+	for i, line := range lines {
+		for from := 0; ; {
+			at := strings.IndexByte(line[from:], '!')
+			if at < 0 {
+				break
+			}
+			from += at + 1
+			if from < len(line) && (line[from] == ' ' || line[from] == '\t') {
+				marks[Position{i + 1, utf8.RuneCountInString(line[:from])}] = true
+			}
+		}
+	}
+	return marks
+}
