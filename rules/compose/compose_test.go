@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // assemblyCase is one line of the tables in testdata: documents as trees, m being the main one, and what they come to.
@@ -76,7 +77,7 @@ func TestAssembleYAMLCases(t *testing.T) {
 				t.Fatal(err)
 			}
 			var spec any
-			if err := json.Unmarshal(ToJSON(got.Spec), &spec); err != nil {
+			if err := json.Unmarshal(yamltree.JSON(got.Spec), &spec); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.Spec, spec); diff != "" {
@@ -120,7 +121,7 @@ func TestAssembleAgreesWithYAML(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.Hash != want.Hash {
-				t.Errorf("typed %s, YAML %s", Canonical(got.Spec), ToJSON(want.Spec))
+				t.Errorf("typed %s, YAML %s", Canonical(got.Spec), yamltree.JSON(want.Spec))
 			}
 			if diff := cmp.Diff(len(want.Rules), len(got.Rules)); diff != "" {
 				t.Error(diff)
@@ -360,7 +361,7 @@ rules:
 		t.Fatal(err)
 	}
 	if again.Hash != got.Hash {
-		t.Errorf("the YAML face gives %s", ToJSON(again.Spec))
+		t.Errorf("the YAML face gives %s", yamltree.JSON(again.Spec))
 	}
 }
 

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules/suggest"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // FieldError is a mistake at a place of a document.
@@ -62,7 +61,7 @@ func (w *shapeWalker) walk(n *yaml.Node, t reflect.Type, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t == rawJSON || isNull(n) {
+	if t == rawJSON || yamltree.IsNull(n) {
 		return
 	}
 	var want string
@@ -100,7 +99,7 @@ func (w *shapeWalker) walk(n *yaml.Node, t reflect.Type, path string) {
 	default:
 		want = "number"
 	}
-	if got := kindName(n); w.types && got != want {
+	if got := yamltree.Type(n); w.types && got != want {
 		hint := ""
 		if want == "text" && n.Kind == yaml.ScalarNode {
 			hint = "; put it in quotes"
@@ -124,21 +123,7 @@ func (w *shapeWalker) fields(n *yaml.Node, t reflect.Type, path string) {
 		case types[key.Value] != nil:
 			w.walk(value, types[key.Value], field)
 		case !slices.Contains(known, key.Value):
-			w.report(key, field, "unknown field%s", didYouMean(key.Value, known))
+			w.report(key, field, "unknown field%s", yamltree.DidYouMean(key.Value, known))
 		}
 	}
-}
-
-// didYouMean suggests the name that a misspelt one is nearest to.
-func didYouMean(name string, known []string) string {
-	best := suggest.NearestFold(name, known, 3) // two slips, not more: beyond that it is another word
-	for _, k := range known {
-		if best == "" && len(name) > 2 && strings.HasPrefix(k, name) {
-			best = k
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %s?", best)
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // policy says how a field that two documents have is combined. merge.go does the same to typed specs, and a test holds the
@@ -71,7 +73,7 @@ func (m *merger) clone(n *yaml.Node, document string) *yaml.Node {
 func (m *merger) fill(dst, src *yaml.Node, path string, policies map[string]policy) error {
 	for i := 0; i < len(src.Content); i += 2 {
 		key, value := src.Content[i], src.Content[i+1]
-		if isNull(value) {
+		if yamltree.IsNull(value) {
 			continue // the API server drops it: it means absent
 		}
 		how := policies[key.Value]
@@ -92,7 +94,7 @@ func (m *merger) fill(dst, src *yaml.Node, path string, policies map[string]poli
 			}
 			dst.Content = slices.Insert(dst.Content, where, m.clone(key, m.document), m.clone(value, m.document))
 			continue
-		case isNull(have):
+		case yamltree.IsNull(have):
 			dst.Content[at+1] = m.clone(value, m.document)
 			continue
 		}
@@ -192,7 +194,7 @@ func hasRival(dst *yaml.Node, policies map[string]policy, field string) bool {
 		return false // not a field of a rule
 	}
 	_, v := lookup(dst, rivals[field])
-	return v != nil && !isNull(v) && (v.Kind != yaml.ScalarNode || v.Value != "")
+	return v != nil && !yamltree.IsNull(v) && (v.Kind != yaml.ScalarNode || v.Value != "")
 }
 
 // insertionPoint returns where to put a field that a spec inherits: before the rules, which are long.
@@ -206,7 +208,7 @@ func insertionPoint(mapping *yaml.Node) int {
 // dropNulls removes the fields that are null, which the API server would remove.
 func dropNulls(mapping *yaml.Node) {
 	for i := len(mapping.Content) - 2; i >= 0; i -= 2 {
-		if isNull(mapping.Content[i+1]) {
+		if yamltree.IsNull(mapping.Content[i+1]) {
 			mapping.Content = slices.Delete(mapping.Content, i, i+2)
 		}
 	}

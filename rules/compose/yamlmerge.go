@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // AssembledYAML is what a document and its bases come to.
@@ -235,7 +237,7 @@ func (m *merger) rule(g *graph[*YAML], p planned) (*yaml.Node, error) {
 		_, rules := lookup(doc.Spec, "rules")
 		src := rules.Content[part.rule]
 		if src.Kind != yaml.MappingNode {
-			return nil, fmt.Errorf("%s:%d: rules[%d]: want a map of fields, found a %s", doc.ID, src.Line, part.rule, kindName(src))
+			return nil, fmt.Errorf("%s:%d: rules[%d]: want a map of fields, found a %s", doc.ID, src.Line, part.rule, yamltree.Type(src))
 		}
 		if out == nil {
 			out = m.clone(src, doc.ID)

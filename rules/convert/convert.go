@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // Note is something that whoever converts a rule should know.
@@ -85,7 +86,7 @@ func flow(n *yaml.Node) *yaml.Node {
 }
 
 func set(m *yaml.Node, key string, value *yaml.Node) {
-	if at := index(m, key); at >= 0 {
+	if at := yamltree.Index(m, key); at >= 0 {
 		m.Content[at+1] = value
 		return
 	}
@@ -94,29 +95,17 @@ func set(m *yaml.Node, key string, value *yaml.Node) {
 
 // The ways to read them.
 
-func index(m *yaml.Node, key string) int {
-	if m == nil || m.Kind != yaml.MappingNode {
-		return -1
-	}
-	for i := 0; i < len(m.Content); i += 2 {
-		if m.Content[i].Value == key {
-			return i
-		}
-	}
-	return -1
-}
-
 // child returns the value of a key; nil if there is none or it is null.
 func child(m *yaml.Node, key string) *yaml.Node {
-	at := index(m, key)
-	if at < 0 || isNull(m.Content[at+1]) {
+	at := yamltree.Index(m, key)
+	if at < 0 || yamltree.IsNull(m.Content[at+1]) {
 		return nil
 	}
 	return m.Content[at+1]
 }
 
 func remove(m *yaml.Node, key string) {
-	if at := index(m, key); at >= 0 {
+	if at := yamltree.Index(m, key); at >= 0 {
 		m.Content = slices.Delete(m.Content, at, at+2)
 	}
 }
@@ -127,7 +116,3 @@ func value(m *yaml.Node, key string) string {
 	}
 	return ""
 }
-
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
-
-func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" }

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected results")
@@ -150,7 +151,7 @@ func TestLowerHex(t *testing.T) {
 		t.Fatal(err)
 	}
 	notes := LowerHex(roots[0].Content[0])
-	text := string(compose.ToJSON(roots[0]))
+	text := string(yamltree.JSON(roots[0]))
 	if len(notes) != 1 || !strings.Contains(text, "0fff") || !strings.Contains(text, "ABCD") {
 		t.Errorf("notes %v, result %s", notes, text)
 	}

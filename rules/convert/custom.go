@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // Custom converts the custom rules of NFD's worker, in any of their notations, into NodeFeatureRules. It reads a bare list
@@ -23,7 +24,7 @@ func Custom(id string, source []byte) ([]*yaml.Node, []Note, error) {
 	for _, root := range roots {
 		top := root.Content[0]
 		switch {
-		case isNull(top):
+		case yamltree.IsNull(top):
 		case top.Kind == yaml.SequenceNode:
 			err = c.rules(top, "")
 		case top.Kind == yaml.MappingNode:
@@ -77,7 +78,7 @@ const openShiftGroup = "nfd.openshift.io/"
 
 // group renames the group of OpenShift's operator.
 func (c *custom) group(top *yaml.Node) {
-	if at := index(top, "apiVersion"); at >= 0 && strings.HasPrefix(top.Content[at+1].Value, openShiftGroup) {
+	if at := yamltree.Index(top, "apiVersion"); at >= 0 && strings.HasPrefix(top.Content[at+1].Value, openShiftGroup) {
 		c.add(top.Content[at+1], "renamed %s to %s", top.Content[at+1].Value, nfdVersion)
 		top.Content[at+1].Value = nfdVersion
 	}

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // Ironic converts inspection rules of OpenStack Ironic, a YAML or JSON list (or the answer of its API), to one
@@ -117,7 +118,7 @@ func (c *ironic) convert() (*yaml.Node, error) {
 		key, v := c.rule.Content[i], c.rule.Content[i+1]
 		switch key.Value {
 		case "description", "priority", "phase", "scope", "sensitive":
-			if !isNull(v) {
+			if !yamltree.IsNull(v) {
 				set(spec, key.Value, commented(text(v.Value), v))
 				spec.Content[len(spec.Content)-1].Tag = v.Tag
 			}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // expressions converts Python's format fields in all text of a tree.
@@ -19,7 +21,7 @@ type expressions struct {
 func (e *expressions) tree(n *yaml.Node) *yaml.Node {
 	out := *n
 	out.Content = nil
-	if n.Kind == yaml.ScalarNode && isText(n) && strings.ContainsAny(n.Value, "{}") {
+	if n.Kind == yaml.ScalarNode && yamltree.IsString(n) && strings.ContainsAny(n.Value, "{}") {
 		out.Value = e.text(n)
 		out.Style = yaml.DoubleQuotedStyle
 		return &out

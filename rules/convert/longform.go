@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // LongForm rewrites the short forms of matchers in a list of rules, which NFD allows in the worker's configuration only
@@ -57,10 +59,10 @@ func longTerms(terms *yaml.Node, n *notes) {
 	}
 	terms.Content = out
 	for _, term := range out {
-		if at := index(term, "matchExpressions"); at >= 0 && !isNull(term.Content[at+1]) {
+		if at := yamltree.Index(term, "matchExpressions"); at >= 0 && !yamltree.IsNull(term.Content[at+1]) {
 			term.Content[at+1] = longSet(term.Content[at+1], n)
 		}
-		if at := index(term, "matchName"); at >= 0 && !isNull(term.Content[at+1]) {
+		if at := yamltree.Index(term, "matchName"); at >= 0 && !yamltree.IsNull(term.Content[at+1]) {
 			term.Content[at+1] = longExpression(term.Content[at+1], n)
 		}
 	}
@@ -83,7 +85,7 @@ func keyedTerm(term *yaml.Node) []*yaml.Node {
 		if i == 0 && long.HeadComment == "" {
 			long.HeadComment = term.HeadComment
 		}
-		if !isNull(expressions) {
+		if !yamltree.IsNull(expressions) {
 			set(long, "matchExpressions", expressions)
 		}
 		out = append(out, long)
@@ -132,7 +134,7 @@ func in(values ...*yaml.Node) *yaml.Node {
 func longExpression(e *yaml.Node, n *notes) *yaml.Node {
 	var long *yaml.Node
 	switch {
-	case isNull(e):
+	case yamltree.IsNull(e):
 		n.add(e, "wrote a key without a value as Exists")
 		long = exists(false, "")
 	case e.Kind == yaml.ScalarNode:
@@ -156,12 +158,12 @@ func longExpression(e *yaml.Node, n *notes) *yaml.Node {
 
 // longOperator rewrites the values of an expression that names its operator.
 func longOperator(e *yaml.Node, n *notes) *yaml.Node {
-	if at := index(e, "values"); at >= 0 && index(e, "value") < 0 && index(e, "op") >= 0 {
+	if at := yamltree.Index(e, "values"); at >= 0 && yamltree.Index(e, "value") < 0 && yamltree.Index(e, "op") >= 0 {
 		n.add(e.Content[at], "renamed values: to value:")
 		e.Content[at].Value = "value"
 	}
-	at := index(e, "value")
-	if at < 0 || isNull(e.Content[at+1]) {
+	at := yamltree.Index(e, "value")
+	if at < 0 || yamltree.IsNull(e.Content[at+1]) {
 		return e
 	}
 	switch v := e.Content[at+1]; v.Kind {
@@ -182,7 +184,7 @@ func texts(list *yaml.Node, n *notes) []*yaml.Node {
 	out := make([]*yaml.Node, len(list.Content))
 	for i, v := range list.Content {
 		out[i] = v
-		if v.Kind == yaml.ScalarNode && !isText(v) && !isNull(v) {
+		if v.Kind == yaml.ScalarNode && !yamltree.IsString(v) && !yamltree.IsNull(v) {
 			n.add(v, "put %s in quotes", v.Value)
 			surprise(v, n)
 			out[i] = commented(quoted(scalarText(v)), v)

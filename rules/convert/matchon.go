@@ -11,6 +11,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // MatchOn rewrites the rules of a list that use matchOn, NFD's first syntax for custom rules, to matchFeatures. Other
@@ -22,7 +23,7 @@ func MatchOn(rules *yaml.Node) ([]Note, error) {
 	var n notes
 	var problems []error
 	for i, rule := range rules.Content {
-		if index(rule, "matchOn") < 0 {
+		if yamltree.Index(rule, "matchOn") < 0 {
 			continue
 		}
 		n.where = "rule " + value(rule, "name")
@@ -47,7 +48,7 @@ func matchOnRule(rule *yaml.Node) (*yaml.Node, error) {
 		switch key := rule.Content[i].Value; key {
 		case "name", "matchOn":
 		case "value":
-			if v := rule.Content[i+1]; !isNull(v) {
+			if v := rule.Content[i+1]; !yamltree.IsNull(v) {
 				label = scalarText(v)
 			}
 		default:
@@ -159,7 +160,7 @@ func kconfig(options []string) []*yaml.Node {
 		if equals {
 			e = in(quoted(want))
 		}
-		at := slices.IndexFunc(terms, func(t *yaml.Node) bool { return index(child(t, "matchExpressions"), name) < 0 })
+		at := slices.IndexFunc(terms, func(t *yaml.Node) bool { return yamltree.Index(child(t, "matchExpressions"), name) < 0 })
 		if at < 0 {
 			terms = append(terms, term("kernel.config", text(name), e))
 			continue
@@ -180,7 +181,7 @@ func device(feature string, input *yaml.Node, attributes ...string) ([]*yaml.Nod
 		if !slices.Contains(attributes, strings.ToLower(name)) {
 			return nil, fmt.Errorf("unknown attribute %s, want %s", name, strings.Join(attributes, ", "))
 		}
-		if isNull(input.Content[i+1]) {
+		if yamltree.IsNull(input.Content[i+1]) {
 			continue
 		}
 		items, err := textList(input.Content[i+1])
@@ -206,7 +207,7 @@ func textList(n *yaml.Node) ([]string, error) {
 	}
 	var out []string
 	for _, item := range n.Content {
-		if item.Kind != yaml.ScalarNode || isNull(item) {
+		if item.Kind != yaml.ScalarNode || yamltree.IsNull(item) {
 			return nil, fmt.Errorf("line %d: want a list of texts", item.Line)
 		}
 		out = append(out, scalarText(item))
@@ -228,7 +229,7 @@ func CustomRules(id string, source []byte) ([]nfdv1alpha1.Rule, []Note, error) {
 		return nil, nil, err
 	}
 	list := roots[0].Content[0]
-	if isNull(list) {
+	if yamltree.IsNull(list) {
 		return nil, nil, nil
 	}
 	if list.Kind != yaml.SequenceNode || len(roots) > 1 {
@@ -238,7 +239,7 @@ func CustomRules(id string, source []byte) ([]nfdv1alpha1.Rule, []Note, error) {
 	problems := []error{problem}
 	var out []nfdv1alpha1.Rule
 	for _, n := range list.Content {
-		if index(n, "matchOn") >= 0 {
+		if yamltree.Index(n, "matchOn") >= 0 {
 			continue // reported already
 		}
 		rule, ignored, err := customRule(n)
@@ -270,7 +271,7 @@ func customRule(n *yaml.Node) (rule nfdv1alpha1.Rule, ignored []Note, err error)
 	if value(n, "name") == "" {
 		return rule, nil, errors.New("want a name")
 	}
-	d := json.NewDecoder(strings.NewReader(string(compose.ToJSON(n))))
+	d := json.NewDecoder(strings.NewReader(string(yamltree.JSON(n))))
 	d.DisallowUnknownFields()
 	return rule, ignored, d.Decode(&rule)
 }

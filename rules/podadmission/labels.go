@@ -12,6 +12,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/lang/action"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -76,12 +77,11 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 // decidesElsewhere reports whether an action has a say in the labels of other rules: it gives rules other features than requirements
 // see, or keeps all labels of a node as they are.
 func decidesElsewhere(a nfdv1alpha1.Action) bool {
-	return slices.ContainsFunc(actionKinds, func(k rules.ActionKind) bool {
-		return k.Name == strings.TrimSpace(a.Op) && (k.Stops || k.Derives)
-	})
+	return a.Op == "fail" || slices.Contains(derivations, a.Op)
 }
 
-var actionKinds = rules.ActionKinds()
+// derivations are the actions that change features.
+var derivations = action.Derivations()
 
 // universal reports whether an object's rules are evaluated on every node with everything that is known of it.
 func universal(s *nfdv1alpha1.NodeFeatureRuleSpec, opt rules.Options) bool {

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/assay-project/assay/internal/schemacheck"
-	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // schemaProblems returns the errors with which the API server rejects a document whose review found none.
 func schemaProblems(d *manifest.Document) []manifest.Problem {
 	var object map[string]any
-	if err := utiljson.Unmarshal(compose.ToJSON(d.Root), &object); err != nil {
+	if err := utiljson.Unmarshal(yamltree.JSON(d.Root), &object); err != nil {
 		return []manifest.Problem{d.Problem(manifest.Error, "type", "", err.Error())}
 	}
 	var out []manifest.Problem

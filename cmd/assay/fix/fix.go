@@ -12,6 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/convert"
 	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // Text returns the text with its rules rewritten and a note for each change; nil if nothing was rewritten. problems returns
@@ -81,6 +82,7 @@ func rewrite(name string, text []byte, only int) ([]byte, []convert.Note, int) {
 		return nil, nil, 0
 	}
 	want, err := compose.ParseTrees(name, text)
+	want = slices.DeleteFunc(want, func(root *yaml.Node) bool { return yamltree.IsNull(root.Content[0]) })
 	if err != nil || len(want) != len(after) {
 		return nil, nil, 0
 	}
@@ -139,15 +141,18 @@ func trees(text []byte) ([]*yaml.Node, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		out = append(out, root)
+		if !yamltree.IsNull(root.Content[0]) { // nothing but comments
+			out = append(out, root)
+		}
 	}
 }
 
 // equal reports whether a file means what the trees say.
 func equal(name string, text []byte, want []*yaml.Node) bool {
 	got, err := compose.ParseTrees(name, text)
+	got = slices.DeleteFunc(got, func(root *yaml.Node) bool { return yamltree.IsNull(root.Content[0]) })
 	return err == nil && slices.EqualFunc(got, want, func(a, b *yaml.Node) bool {
-		return bytes.Equal(compose.ToJSON(a), compose.ToJSON(b))
+		return bytes.Equal(yamltree.JSON(a), yamltree.JSON(b))
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // Deps are what the commands need from the program that they are part of. Nil ones are done without.
@@ -140,7 +141,7 @@ func (l *layers) assemble(load *loader, main *compose.YAML, keepNames bool) (*co
 	}
 	all := append(append([]*compose.YAML{}, l.overrideDocuments...), main)
 	all = append(all, l.lowerDocuments...)
-	kind := child(main.Root.Content[0], "kind")
+	kind := yamltree.Field(main.Root.Content[0], "kind")
 	return compose.AssembleYAML(all, load.base, compose.YAMLOptions{
 		KeepNames:     keepNames,
 		KeepWildcards: kind != nil && kind.Value == "NodeFeatureRuleTemplate" && !l.fill,

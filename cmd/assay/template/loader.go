@@ -17,6 +17,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/convert"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 const (
@@ -99,7 +100,7 @@ func (l *loader) parse(at locator, text []byte) (*compose.YAML, error) {
 	if err != nil {
 		return nil, err
 	}
-	convert.LongForm(child(doc.Spec, "rules")) // files may hold the short forms of matchers, as NFD's guide does
+	convert.LongForm(yamltree.Field(doc.Spec, "rules")) // files may hold the short forms of matchers, as NFD's guide does
 	if err := doc.CheckFields(); err != nil {
 		return nil, err
 	}
@@ -201,7 +202,7 @@ func (l *loader) fetch(at locator) ([]byte, error) {
 // templateFiles calls visit for each file that a rule of the document reads a template from: with the rule, where the
 // field is in it, the field that takes the text, and the name of the file.
 func templateFiles(doc *compose.YAML, visit func(rule *yaml.Node, at int, field string, file *yaml.Node) error) error {
-	rules := child(doc.Spec, "rules")
+	rules := yamltree.Field(doc.Spec, "rules")
 	if rules == nil || rules.Kind != yaml.SequenceNode {
 		return nil
 	}
@@ -214,7 +215,7 @@ func templateFiles(doc *compose.YAML, visit func(rule *yaml.Node, at int, field 
 			if field == "" || rule.Content[i+1].Kind != yaml.MappingNode {
 				continue
 			}
-			if file := child(rule.Content[i+1], "file"); file != nil {
+			if file := yamltree.Field(rule.Content[i+1], "file"); file != nil {
 				if err := visit(rule, i, field, file); err != nil {
 					return err
 				}
@@ -228,7 +229,7 @@ func templateFiles(doc *compose.YAML, visit func(rule *yaml.Node, at int, field 
 func (l *loader) embedTemplates(doc *compose.YAML) error {
 	return templateFiles(doc, func(rule *yaml.Node, at int, field string, file *yaml.Node) error {
 		where := fmt.Sprintf("%s:%d: %s.file", doc.ID, file.Line, rule.Content[at].Value)
-		if child(rule, field) != nil {
+		if yamltree.Field(rule, field) != nil {
 			return fmt.Errorf("%s: the rule has %s already", where, field)
 		}
 		if len(rule.Content[at+1].Content) > 2 {
@@ -252,14 +253,4 @@ func (l *loader) embedTemplates(doc *compose.YAML) error {
 		rule.Content[at+1] = node
 		return nil
 	})
-}
-
-// child returns the value of a key, or nil.
-func child(mapping *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
-			return mapping.Content[i+1]
-		}
-	}
-	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 func newQuery(deps Deps) *cobra.Command {
@@ -40,7 +40,7 @@ EXPR is a JSONPath as kubectl understands it, the braces and the leading dollar 
 			if err != nil {
 				return err
 			}
-			found, err := query(compose.ToJSON(out.Root), args[1])
+			found, err := query(yamltree.JSON(out.Root), args[1])
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // edit replaces the text of one scalar.
@@ -53,7 +54,7 @@ func locatorEdits(at locator, doc *compose.YAML) ([]edit, error) {
 
 // baseNodes returns the scalars that hold the locators of basedOn, in the order of doc.Bases.
 func baseNodes(doc *compose.YAML) []*yaml.Node {
-	value := child(doc.Spec, "basedOn")
+	value := yamltree.Field(doc.Spec, "basedOn")
 	if value == nil {
 		return nil
 	}
@@ -68,7 +69,7 @@ func baseNodes(doc *compose.YAML) []*yaml.Node {
 			continue
 		}
 		for _, key := range []string{"name", "file", "url"} {
-			if n := child(item, key); n != nil {
+			if n := yamltree.Field(item, key); n != nil {
 				out = append(out, n)
 			}
 		}

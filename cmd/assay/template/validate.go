@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 func newValidate(deps Deps) *cobra.Command {
@@ -57,7 +57,7 @@ func validate(cmd *cobra.Command, deps Deps, l *layers, arg string) bool {
 		printErrors(out, err)
 		return false
 	}
-	if child(assembled.Spec, "basedOn") != nil {
+	if yamltree.Field(assembled.Spec, "basedOn") != nil {
 		fmt.Fprintf(out, "%s: warning: based on templates of the cluster, which were not asked for\n", arg)
 	}
 	valid := true
@@ -120,26 +120,9 @@ func printErrors(w io.Writer, err error) {
 // locate returns the node that a field path such as spec.rules[0].labels[a.b/c] leads to, or the last one on the way that
 // there is.
 func locate(spec *yaml.Node, path string) *yaml.Node {
-	n := spec
-	rest := strings.TrimPrefix(strings.TrimPrefix(path, "spec"), ".")
-	for rest != "" {
-		var step string
-		if inner, ok := strings.CutPrefix(rest, "["); ok {
-			step, rest, _ = strings.Cut(inner, "]")
-		} else if end := strings.IndexAny(rest, ".["); end >= 0 {
-			step, rest = rest[:end], rest[end:]
-		} else {
-			step, rest = rest, ""
-		}
-		rest = strings.TrimPrefix(rest, ".")
-		next := child(n, step)
-		if i, err := strconv.Atoi(step); err == nil && n.Kind == yaml.SequenceNode && i < len(n.Content) && i >= 0 {
-			next = n.Content[i]
-		}
-		if next == nil || n.Kind == yaml.ScalarNode {
-			return n
-		}
-		n = next
+	way, _ := yamltree.Follow(spec, strings.TrimPrefix(path, "spec"))
+	if len(way) == 0 {
+		return spec
 	}
-	return n
+	return way[len(way)-1].Value
 }

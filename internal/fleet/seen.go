@@ -1,4 +1,4 @@
-package index
+package fleet
 
 import (
 	corev1 "k8s.io/api/core/v1"
