@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules/requirements"
 )
@@ -21,7 +21,7 @@ var errWholeNodes = errors.New("assay extender: the scheduler sends whole Nodes 
 // Decider answers the questions of a scheduler. It is safe for concurrent use.
 type Decider struct {
 	// View knows the nodes, Asks what pods ask for.
-	View *fleet.View
+	View *index.View
 	Asks *podrequirements.Asks
 	// Now is the time; nil: time.Now.
 	Now func() time.Time
@@ -58,7 +58,7 @@ func (d *Decider) Filter(body, out, spare []byte) (answer, spareAfter []byte, er
 // the Error that counts.
 func appendError(out []byte, err error) []byte {
 	out = append(out, `{"NodeNames":[],"Error":`...)
-	return append(append(out, fleet.NewReason(err.Error()).JSON...), '}')
+	return append(append(out, index.NewReason(err.Error()).JSON...), '}')
 }
 
 func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err error) {
@@ -72,7 +72,7 @@ func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err er
 		out = append(out, a.nodeNames...)
 		return append(out, `,"Error":""}`...), failed, eachName(a.nodeNames, func(span) {})
 	}
-	check := func([]byte) (*fleet.Reason, bool) { return problem, false }
+	check := func([]byte) (*index.Reason, bool) { return problem, false }
 	if problem == nil {
 		j := d.View.Judge(ask, d.now())
 		defer j.End()
@@ -121,7 +121,7 @@ func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 	j := d.View.Judge(&requirements.Ask{Preferred: ask.Preferred}, 0)
 	defer j.End()
 	out = append(out, '[')
-	var lowest, highest int64 = fleet.MaxScore, 0
+	var lowest, highest int64 = index.MaxScore, 0
 	err := eachName(a.nodeNames, func(name span) {
 		score := j.Score(name.bare())
 		lowest, highest = min(lowest, score), max(highest, score)
@@ -159,7 +159,7 @@ func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
 		return out, errWholeNodes
 	}
 	ask, problem := d.memo.of(d.Asks, &a.pod)
-	check := func([]byte) (*fleet.Reason, bool) { return problem, false }
+	check := func([]byte) (*index.Reason, bool) { return problem, false }
 	if ask != nil && problem == nil {
 		j := d.View.Judge(ask, d.now())
 		defer j.End()

@@ -16,7 +16,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/extender"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -34,13 +34,13 @@ func matcher(flag string) nfdv1alpha1.FeatureMatcher {
 func decider(t testing.TB) *extender.Decider {
 	t.Helper()
 	in := facts.NewInterner()
-	v := fleet.New()
+	v := index.New()
 	for i := range 10 {
 		flags := []string{"AVX"}
 		if i == 2 {
 			flags = append(flags, "AMXBF16")
 		}
-		v.Put(fleet.Node{Input: rules.Input{
+		v.Put(index.Node{Input: rules.Input{
 			Node:  rules.Node{Name: fmt.Sprintf("n%d", i)},
 			Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags(flags...)}}, in),
 		}})
@@ -170,7 +170,7 @@ func TestFilter(t *testing.T) {
 func TestRefusesWithAReason(t *testing.T) {
 	d := decider(t)
 	unready := decider(t)
-	unready.View = fleet.New()
+	unready.View = index.New()
 	names := []string{"n2"}
 	ask := pod("ml", nil, map[string]string{"assay.dev/required-features": amx})
 	many := make([]string, 200_000)
@@ -257,7 +257,7 @@ func TestExplainSaysWhoAsksAndWhatIsStale(t *testing.T) {
 	if diff := cmp.Diff([]string{"NodeFeatureRequest ml/amx", "policy fresh"}, got.Asks); diff != "" {
 		t.Error(diff)
 	}
-	want := []fleet.Finding{
+	want := []index.Finding{
 		{Origin: "NodeFeatureRequest ml/amx", Met: true},
 		{Origin: "policy fresh", Lacks: stale, Why: "its features were last known 1m10s ago; at most 1m0s are allowed"},
 		{Origin: "NodeFeatureRequest ml/amx", Weight: 30, Met: true}, {Origin: "NodeFeatureRequest ml/amx", Weight: 10, Met: true},
@@ -394,7 +394,7 @@ func benchRequest(b testing.TB, n int) (*extender.Decider, []byte) {
 			flags = append(flags, "AMXBF16")
 		}
 		names[i] = fmt.Sprintf("ip-10-%d-%d-%d.example", i>>16, i>>8&255, i&255)
-		d.View.Put(fleet.Node{Input: rules.Input{
+		d.View.Put(index.Node{Input: rules.Input{
 			Node:  rules.Node{Name: names[i]},
 			Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags(flags...)}}, in),
 		}})

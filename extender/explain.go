@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -36,7 +36,7 @@ type Explanation struct {
 	Lacks   string `json:"lacks,omitempty"`
 	// Findings are the details of one node, if one was asked about.
 	Node     string          `json:"node,omitempty"`
-	Findings []fleet.Finding `json:"findings,omitempty"`
+	Findings []index.Finding `json:"findings,omitempty"`
 }
 
 // Missing is one reason in the words of the event.
@@ -53,8 +53,8 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 	names := d.View.Names()
 	out.Nodes = len(names)
 	switch {
-	case problem != nil:
-		out.Problem = problem.Text
+	case problem != "":
+		out.Problem = index.NotMet(problem).Text
 		return out
 	case ask == nil:
 		out.Matching = len(names)

@@ -11,7 +11,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/extender"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -20,7 +20,7 @@ import (
 // explanations say of one node.
 func TestMaskedValuesAreNotRead(t *testing.T) {
 	d := decider(t)
-	d.View.Put(fleet.Node{Input: rules.Input{
+	d.View.Put(index.Node{Input: rules.Input{
 		Node: rules.Node{Name: "n2"},
 		Facts: facts.FromMap(map[string]facts.Feature{
 			"local.label": {Attributes: facts.NewAttributes(map[string]string{"bmc-password": "hunter2", "rack": "r1"})},

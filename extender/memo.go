@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules/requirements"
@@ -37,11 +37,11 @@ func (m *memo) cache() *lru.Cache[asked] {
 
 type asked struct {
 	ask     *requirements.Ask
-	problem *fleet.Reason
+	problem *index.Reason
 }
 
 // of returns what a pod asks for, see asks.Asks.
-func (m *memo) of(a *podrequirements.Asks, p *pod) (*requirements.Ask, *fleet.Reason) {
+func (m *memo) of(a *podrequirements.Asks, p *pod) (*requirements.Ask, *index.Reason) {
 	var space [1024]byte
 	generation := a.Generation()
 	// The generation is a part of the key, so that what was found out before a change is never used after it.
@@ -64,13 +64,16 @@ func (m *memo) of(a *podrequirements.Asks, p *pod) (*requirements.Ask, *fleet.Re
 			continue
 		}
 		if err := json.Unmarshal(part.from, part.into); err != nil {
-			return nil, &unreadable
+			return nil, unreadable
 		}
 	}
 	var out asked
-	out.ask, out.problem = a.Of(p.namespace.text(), labels, annotations)
+	var problem string
+	if out.ask, problem = a.Of(p.namespace.text(), labels, annotations); problem != "" {
+		out.problem = index.NotMet(problem)
+	}
 	m.cache().Put(string(key), out, out.ask.Size())
 	return out.ask, out.problem
 }
 
-var unreadable = fleet.NewReason("node feature requirement not met: the metadata of the pod cannot be read")
+var unreadable = index.NotMet("the metadata of the pod cannot be read")

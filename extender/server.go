@@ -1,7 +1,7 @@
 // Package extender answers kube-scheduler's question which nodes a pod may and had better run on, by their live features.
 //
 // The decisions are in Decider and know nothing of HTTP; Server is the shell around them. What nodes can do comes from a
-// fleet.View, what pods ask for from asks.Asks.
+// index.View, what pods ask for from podrequirements.Asks.
 package extender
 
 import (

@@ -34,7 +34,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/assay-project/assay/extender"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 )
 
 // authority signs certificates for tests.
@@ -358,7 +358,7 @@ func TestServesPlainHTTPToItsOwnPodOnly(t *testing.T) {
 
 func TestIsReadyOnlyWhenSynced(t *testing.T) {
 	d := decider(t)
-	d.View = fleet.New()
+	d.View = index.New()
 	addr, _ := serve(t, d, extender.Options{Pod: func(context.Context, string, string) (*corev1.Pod, error) {
 		return pod("batch", nil, nil), nil
 	}})
@@ -543,7 +543,7 @@ func TestExplains(t *testing.T) {
 		Pod: "batch/p", Asks: []string{"policy batch"}, Nodes: 10, Matching: 1, Sample: []string{"n2"},
 		Missing:  []extender.Missing{{Reason: "node feature requirement not met: " + lacks, Nodes: 9, Sample: []string{"n0", "n1", "n3", "n4", "n5"}}},
 		Node:     "n1",
-		Findings: []fleet.Finding{{Origin: "policy batch", Lacks: lacks, Why: lacks + " is missing"}},
+		Findings: []index.Finding{{Origin: "policy batch", Lacks: lacks, Why: lacks + " is missing"}},
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/podadmission"
@@ -22,7 +22,7 @@ import (
 type Scheduling struct {
 	// Asks knows what pods ask for, View which nodes have it. View may be nil: then there are no warnings about nodes.
 	Asks *podrequirements.Asks
-	View *fleet.View
+	View *index.View
 	// Namespace returns the labels of a namespace; it must be quick.
 	Namespace func(name string) map[string]string
 	// Labels returns which requirements are the same as a label; nil: none are.
@@ -57,7 +57,7 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 	}
 	s := o.Scheduling
 	ask, problem := s.Asks.Of(req.Namespace, pod.Labels, pod.Annotations)
-	if problem != nil {
+	if problem != "" {
 		o.warnOfAsk(v, pod.Annotations, field.NewPath("metadata"), problem)
 		return v, nil
 	}
@@ -102,7 +102,7 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 		return v, nil
 	}
 	v.Warnings = append(v.Warnings, report.Warnings...)
-	if whole, problem := o.Scheduling.Asks.Of(req.Namespace, meta.Labels, meta.Annotations); problem != nil {
+	if whole, problem := o.Scheduling.Asks.Of(req.Namespace, meta.Labels, meta.Annotations); problem != "" {
 		o.warnOfAsk(v, meta.Annotations, path, problem)
 	} else if whole != nil {
 		ask = whole
@@ -113,14 +113,14 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 
 // warnOfAsk warns of what keeps pods from any node, whatever the nodes have: mistakes of their annotations at their places, or
 // else what is wrong with the request that they name.
-func (o *Options) warnOfAsk(v *verdict, annotations map[string]string, path *field.Path, problem *fleet.Reason) {
+func (o *Options) warnOfAsk(v *verdict, annotations map[string]string, path *field.Path, problem string) {
 	if _, report := requirements.Annotations(annotations, path, o.Known.Rules); !report.OK() {
 		for _, err := range report.Errors {
 			v.Warn(err.Field, rules.RankDefect, "%s", err.ErrorBody())
 		}
 		return
 	}
-	v.Warn(path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), rules.RankDefect, "%s", problem.Lacks)
+	v.Warn(path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), rules.RankDefect, "%s", problem)
 }
 
 // warnOfNodes warns if no node has what is required.

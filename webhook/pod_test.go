@@ -30,7 +30,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
@@ -65,9 +65,9 @@ spec: {rules: [{name: amx, labels: {amx: "true"}, matchFeatures: [{feature: cpu.
 // scheduling is what the webhook knows in these tests: two nodes, one of them with AMX, and a policy.
 func scheduling(t *testing.T) *webhook.Scheduling {
 	t.Helper()
-	known, view := podrequirements.New(rules.Options{}), fleet.New()
+	known, view := podrequirements.New(rules.Options{}), index.New()
 	for name, flags := range map[string][]string{"plain": {"AVX"}, "amx": {"AVX", "AMX"}} {
-		view.Put(fleet.Node{Input: rules.Input{
+		view.Put(index.Node{Input: rules.Input{
 			Node:  rules.Node{Name: name},
 			Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags(flags...)}}, nil),
 		}})

@@ -28,8 +28,8 @@ import (
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/build"
-	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/watchhealth"
@@ -109,7 +109,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	view, known := fleet.New(), podrequirements.New(same.Rules)
+	view, known := index.New(), podrequirements.New(same.Rules)
 	follower := follow.New(view, follow.Options{
 		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Leases: f.leases, Grace: same.Grace,
 	})
@@ -209,7 +209,7 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 }
 
 // measure adds what monitoring asks for.
-func (f *extenderFlags) measure(o *extender.Options, view *fleet.View, budget *nodefeature.Budget, certificate *certs.Mounted) {
+func (f *extenderFlags) measure(o *extender.Options, view *index.View, budget *nodefeature.Budget, certificate *certs.Mounted) {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "assay_extender_request_duration_seconds",
 		Help:    "How long answers to schedulers take, waiting included.",

@@ -13,8 +13,8 @@ import (
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/webhook"
@@ -36,7 +36,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 	if !f.scheduling {
 		return always, nil
 	}
-	view, known := fleet.New(), podrequirements.New(o.Known.Rules)
+	view, known := index.New(), podrequirements.New(o.Known.Rules)
 	follower := follow.New(view, follow.Options{
 		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Grace: same.Grace,
 	})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/extender"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules"
 )
@@ -114,11 +114,11 @@ func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Dec
 	}
 	program, err := w.program(cmd.Context(), w.rules)
 	note(cmd, err)
-	view := fleet.New()
+	view := index.New()
 	for _, name := range w.names() {
-		n := fleet.Node{Input: w.input(name)}
+		n := index.Node{Input: w.input(name)}
 		if object := w.nodes[name]; object != nil {
-			n.Labels, n.Annotations, n.Seen = object.Labels, object.Annotations, fleet.LastReady(object)
+			n.Labels, n.Annotations, n.Seen = object.Labels, object.Annotations, index.LastReady(object)
 		}
 		view.Put(n)
 	}
@@ -181,7 +181,7 @@ func printWhy(w io.Writer, e extender.Explanation) {
 	}
 }
 
-func printAsked(w io.Writer, list []fleet.Finding) {
+func printAsked(w io.Writer, list []index.Finding) {
 	t := &table{}
 	for _, f := range list {
 		kind, result := "required", "met"
@@ -199,7 +199,7 @@ func printAsked(w io.Writer, list []fleet.Finding) {
 // printPerNode says of each node what it lacks first.
 func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod) {
 	ask, problem := d.Asks.Of(pod.Namespace, pod.Labels, pod.Annotations)
-	if ask == nil || problem != nil {
+	if ask == nil || problem != "" {
 		return
 	}
 	t := &table{}

@@ -21,8 +21,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/lint"
@@ -59,19 +59,19 @@ type Options struct {
 type Reconciler struct {
 	client client.Client
 	events record.EventRecorder
-	view   *fleet.View
+	view   *index.View
 	known  review.Known
 }
 
 // Add registers the controllers. What they watch, and why:
 //
-//   - Nodes, NodeFeatures, and changes of the rules, through a fleet.View of their own: which nodes have what.
+//   - Nodes, NodeFeatures, and changes of the rules, through a index.View of their own: which nodes have what.
 //   - NodeFeatureRequests and policies: what is asked for.
 //   - if asked for, Pods that run: what they asked for when they were placed may no longer be there.
 //
 // Every replica follows the nodes, so that a new leader knows them; only the leader writes.
 func Add(mgr ctrl.Manager, opt Options) error {
-	view, known := fleet.New(), podrequirements.New(opt.Rules.Options())
+	view, known := index.New(), podrequirements.New(opt.Rules.Options())
 	changed := make(chan event.GenericEvent, 1)
 	watch := newWatch(view, known, recorder(mgr))
 	follower := follow.New(view, follow.Options{Gather: opt.Gather, Namespaces: opt.Namespaces, Rules: opt.Rules, Grace: opt.Grace, OnChange: func(node string) {

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules/requirements"
 )
@@ -34,7 +34,7 @@ const lostDelay = time.Second
 // watch tells of running pods whose node has lost what they ask for. No pod is evicted: what a missing feature means for a
 // pod that runs is for its owner to say.
 type watch struct {
-	view   *fleet.View
+	view   *index.View
 	asks   *podrequirements.Asks
 	events record.EventRecorder
 
@@ -45,7 +45,7 @@ type watch struct {
 	wake  chan struct{}
 }
 
-func newWatch(view *fleet.View, known *podrequirements.Asks, events record.EventRecorder) *watch {
+func newWatch(view *index.View, known *podrequirements.Asks, events record.EventRecorder) *watch {
 	return &watch{
 		view: view, asks: known, events: events, pods: map[string]map[types.UID]*corev1.Pod{}, lost: map[types.UID]string{},
 		dirty: map[string]bool{}, wake: make(chan struct{}, 1),
@@ -196,7 +196,7 @@ func (w *watch) asked(p *corev1.Pod) *requirements.Ask {
 		return w.asks.Since(p.CreationTimestamp.Time, p.Namespace, p.Labels, p.Annotations)
 	}
 	ask, problem := w.asks.Of(p.Namespace, p.Labels, p.Annotations)
-	if problem != nil || hash != ask.Hash() {
+	if problem != "" || hash != ask.Hash() {
 		return nil
 	}
 	return ask

@@ -31,8 +31,8 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/extender"
-	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/follow"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
@@ -48,7 +48,7 @@ type world struct {
 	*cluster.Cluster
 	api     client.WithWatch
 	proxy   *proxy
-	view    *fleet.View
+	view    *index.View
 	decider *extender.Decider
 }
 
@@ -73,7 +73,7 @@ func newNodes(t testing.TB, n int) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Cluster: c, api: api, view: fleet.New()}
+	w := &world{Cluster: c, api: api, view: index.New()}
 	w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownNamespace}})
 	var g errgroup.Group
 	g.SetLimit(8)

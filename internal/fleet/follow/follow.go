@@ -1,4 +1,4 @@
-// Package follow keeps a fleet.View up to date with a cluster.
+// Package follow keeps a index.View up to date with a cluster.
 package follow
 
 import (
@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -46,7 +46,7 @@ type Options struct {
 
 // Follower feeds a View.
 type Follower struct {
-	view *fleet.View
+	view *index.View
 	opt  Options
 
 	mu       sync.Mutex
@@ -63,7 +63,7 @@ type Follower struct {
 }
 
 // New returns a Follower that follows nothing yet.
-func New(v *fleet.View, opt Options) *Follower {
+func New(v *index.View, opt Options) *Follower {
 	if opt.Clock == nil {
 		opt.Clock = clock.RealClock{}
 	}
@@ -352,7 +352,7 @@ func (f *Follower) seen(n *corev1.Node) int64 {
 	if at, ok := f.renewed[n.Name]; ok && f.opt.Leases {
 		return at
 	}
-	return fleet.LastReady(n)
+	return index.LastReady(n)
 }
 
 // update tells the View what is known of a node. It needs the lock.
@@ -368,7 +368,7 @@ func (f *Follower) update(name string) {
 		}
 	}
 	in := f.opt.Gather.Input(n, list)
-	f.view.Put(fleet.Node{Input: in, Labels: n.Labels, Annotations: n.Annotations, Seen: f.seen(n)})
+	f.view.Put(index.Node{Input: in, Labels: n.Labels, Annotations: n.Annotations, Seen: f.seen(n)})
 }
 
 // link shows the View the rules that are in force. It needs the lock.

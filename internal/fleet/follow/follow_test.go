@@ -14,7 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules/facts"
@@ -36,7 +36,7 @@ type following struct {
 func follows(t *testing.T, grace time.Duration) *following {
 	t.Helper()
 	f := &following{t: t, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 0)), handlers: map[string]toolscache.ResourceEventHandler{}}
-	f.Follower = New(fleet.New(), Options{Gather: nodefeature.Gather{Namespace: own}, Grace: grace, Clock: f.clock})
+	f.Follower = New(index.New(), Options{Gather: nodefeature.Gather{Namespace: own}, Grace: grace, Clock: f.clock})
 	for object, handler := range f.watches() {
 		f.handlers[fmt.Sprintf("%T", object)] = handler
 	}

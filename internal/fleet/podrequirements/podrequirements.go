@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/requirements"
@@ -37,7 +36,7 @@ type Asks struct {
 // asked is what a pod or an object asks for, or why that is not known.
 type asked struct {
 	ask     *requirements.Ask
-	problem *fleet.Reason
+	problem string
 }
 
 // named is a NodeFeatureRequest, and what is known of since when. It is compiled when a pod names it.
@@ -134,8 +133,8 @@ func (a *Asks) change(f func()) {
 	a.generation.Add(1)
 }
 
-// Of returns what a pod asks for; nil if nothing. The problem is a reason why it fits no node at all.
-func (a *Asks) Of(namespace string, labels, annotations map[string]string) (ask *requirements.Ask, problem *fleet.Reason) {
+// Of returns what a pod asks for; nil if nothing. A problem that is not empty is the reason why it fits no node at all.
+func (a *Asks) Of(namespace string, labels, annotations map[string]string) (ask *requirements.Ask, problem string) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	out := a.find(namespace, labels, annotations)
@@ -170,7 +169,7 @@ func (a *Asks) find(namespace string, labels, annotations map[string]string) ask
 			return asked{problem: problem("NodeFeatureRequest %s/%s does not exist", namespace, name)}
 		}
 		named := a.request(namespace+"/"+name, r)
-		if named.problem != nil {
+		if named.problem != "" {
 			return named
 		}
 		list = append(list, named.ask)
@@ -196,14 +195,12 @@ func (a *Asks) Policies(namespace string, labels map[string]string) []*requireme
 	return out
 }
 
-func problem(format string, args ...any) *fleet.Reason {
+func problem(format string, args ...any) string {
 	text := fmt.Sprintf(format, args...)
 	if len(text) > maxProblem {
 		text = strings.ToValidUTF8(text[:maxProblem], "") + "…"
 	}
-	r := fleet.NewReason("node feature requirement not met: " + text)
-	r.Lacks = text
-	return &r
+	return text
 }
 
 // maxProblem is how much of a mistake goes into an event, which has room for 1,024 bytes.

@@ -1,9 +1,9 @@
-// Package fleet knows which nodes of a cluster have what is asked for, at any moment and without asking twice.
+// Package index knows which nodes of a cluster have what is asked for, at any moment and without asking twice.
 //
 // Nodes have small numbers. For each distinct requirement a View keeps one bit a node, and when the facts of a node change,
 // it flips the bits of that node in the requirements that read what has changed. To filter nodes for a pod is then to look up
 // names and test bits.
-package fleet
+package index
 
 import (
 	"maps"

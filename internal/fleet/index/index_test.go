@@ -1,4 +1,4 @@
-package fleet_test
+package index_test
 
 import (
 	"fmt"
@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
 // node makes a node with these CPU flags.
-func node(in *facts.Interner, name string, flags ...string) fleet.Node {
-	return fleet.Node{Input: rules.Input{
+func node(in *facts.Interner, name string, flags ...string) index.Node {
+	return index.Node{Input: rules.Input{
 		Node:  rules.Node{Name: name},
 		Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags(flags...)}}, in),
 	}}
@@ -45,7 +45,7 @@ func exists(flags ...string) string {
 }
 
 // why returns for each node why it does not have what is asked for.
-func why(v *fleet.View, a *requirements.Ask, now int64, names ...string) map[string]string {
+func why(v *index.View, a *requirements.Ask, now int64, names ...string) map[string]string {
 	out := map[string]string{}
 	j := v.Judge(a, now)
 	defer j.End()
@@ -65,7 +65,7 @@ func why(v *fleet.View, a *requirements.Ask, now int64, names ...string) map[str
 
 func TestFollowsTheFacts(t *testing.T) {
 	in := facts.NewInterner()
-	v := fleet.New()
+	v := index.New()
 	v.Put(node(in, "a", "AVX", "AMX"))
 	v.Put(node(in, "b", "AVX"))
 	a := ask(t, exists("AVX", "AMX"))
@@ -106,7 +106,7 @@ func TestRuleMatchedIsLive(t *testing.T) {
 		}
 		return rules.Link(rules.Options{}, set)
 	}
-	v := fleet.New()
+	v := index.New()
 	v.Put(node(in, "a", "AMX"))
 	v.Put(node(in, "b", "AVX"))
 	v.SetProgram(program("AMX"), rules.NewCache())
@@ -129,7 +129,7 @@ func TestRuleMatchedIsLive(t *testing.T) {
 }
 
 func TestConditionsReadLabelsOfNodes(t *testing.T) {
-	v := fleet.New()
+	v := index.New()
 	n := node(facts.NewInterner(), "a", "AVX")
 	n.Labels = map[string]string{"pool": "blue"}
 	v.Put(n)
@@ -145,7 +145,7 @@ func TestConditionsReadLabelsOfNodes(t *testing.T) {
 }
 
 func TestStaleFactsAreRejectedIfAskedFor(t *testing.T) {
-	v := fleet.New()
+	v := index.New()
 	n := node(facts.NewInterner(), "a", "AVX")
 	n.Seen = 1000
 	v.Put(n)
@@ -180,7 +180,7 @@ func TestANodeWasSeenWhenItWasReadyLast(t *testing.T) {
 		"no times":    {"never", []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}, 1},
 		"other kinds": {"only Ready counts", []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, LastTransitionTime: changed}}, 0},
 	} {
-		if got := fleet.LastReady(&corev1.Node{Status: corev1.NodeStatus{Conditions: test.conditions}}); got != test.want {
+		if got := index.LastReady(&corev1.Node{Status: corev1.NodeStatus{Conditions: test.conditions}}); got != test.want {
 			t.Errorf("%s: %s: got %d, want %d", name, test.reason, got, test.want)
 		}
 	}
@@ -188,12 +188,12 @@ func TestANodeWasSeenWhenItWasReadyLast(t *testing.T) {
 
 func TestNearestNodeLacksLeast(t *testing.T) {
 	in := facts.NewInterner()
-	v := fleet.New()
+	v := index.New()
 	v.Put(node(in, "a", "FX"))
 	v.Put(node(in, "c", "FX", "FY"))
 	v.Put(node(in, "b", "FX", "FY"))
 	got := v.Ask(ask(t, exists("FX", "FY", "FZ")), 3)
-	want := fleet.Answer{Nodes: 3, Nearest: "b", Lacks: "cpu.cpuid/FZ"}
+	want := index.Answer{Nodes: 3, Nearest: "b", Lacks: "cpu.cpuid/FZ"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -203,8 +203,8 @@ func TestNearestNodeLacksLeast(t *testing.T) {
 func TestBitsAgreeWithEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	in := facts.NewInterner()
-	v := fleet.New()
-	have := map[string]fleet.Node{}
+	v := index.New()
+	have := map[string]index.Node{}
 	all := []string{"A", "B", "C", "D"}
 	var asks []*requirements.Ask
 	for i := range all {
@@ -256,7 +256,7 @@ func TestBitsAgreeWithEvaluation(t *testing.T) {
 
 func TestForgetsWhatIsNotAskedFor(t *testing.T) {
 	in := facts.NewInterner()
-	v := fleet.New()
+	v := index.New()
 	v.Put(node(in, "a", "F7"))
 	for i := range 3000 {
 		v.Judge(ask(t, exists(fmt.Sprintf("F%d", i))), 0).End()
@@ -294,9 +294,9 @@ func TestLargeRequirementsAreForgotten(t *testing.T) {
 }
 
 // hostile is a fleet whose nodes all differ, and a requirement that takes long on each of them.
-func hostile(t *testing.T, nodes int) (*fleet.View, *requirements.Ask) {
+func hostile(t *testing.T, nodes int) (*index.View, *requirements.Ask) {
 	in := facts.NewInterner()
-	v := fleet.New()
+	v := index.New()
 	for i := range nodes {
 		flags := []string{fmt.Sprint("NODE_", i)}
 		for k := range 200 {
@@ -364,14 +364,14 @@ func TestGivesUpWhatTakesTooLong(t *testing.T) {
 // changes, to content that was never seen before.
 func BenchmarkChangeOfOneNode(b *testing.B) {
 	in := facts.NewInterner()
-	v := fleet.New()
+	v := index.New()
 	for i := range 5000 {
 		v.Put(node(in, fmt.Sprintf("node-%d", i), "AVX", fmt.Sprintf("K%d", i%20)))
 	}
 	for i := range 200 {
 		v.Judge(ask(b, exists("AVX", fmt.Sprintf("F%d", i))), 0).End()
 	}
-	changes := make([]fleet.Node, 1024)
+	changes := make([]index.Node, 1024)
 	for i := range changes {
 		changes[i] = node(in, "node-77", "AVX", fmt.Sprintf("U%d", i))
 	}

@@ -1,4 +1,4 @@
-package fleet
+package index
 
 import (
 	"encoding/json"
@@ -93,6 +93,13 @@ func newReason(lacks string) Reason {
 	r := NewReason(text)
 	r.Lacks, r.Nobody = lacks, quote(text+" (no node has it)")
 	return r
+}
+
+// NotMet returns the reason of a pod whose requirements no node can meet, because of a problem with the requirements themselves.
+func NotMet(problem string) *Reason {
+	r := NewReason(prefix + ": " + problem)
+	r.Lacks = problem
+	return &r
 }
 
 // NewReason makes a reason of a text that has nothing to do with a single node.
