@@ -87,7 +87,7 @@ func expressionSize(e *nfdv1alpha1.MatchExpression) int {
 		return n
 	}
 	each := matchValueBytes
-	if e.Op == nfdv1alpha1.MatchInRegexp {
+	if match.Operator(e.Op).Patterns {
 		each += match.PatternBytes
 	}
 	for _, v := range e.Value {

@@ -8,14 +8,24 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
+// The parts of a RuleTrace.
+type (
+	// TermTrace is what a node has for one term of matchFeatures or matchAny.
+	TermTrace = match.TermTrace
+	// ExpressionTrace is what a node has for one expression of a term.
+	ExpressionTrace = match.ExprTrace
+	// ConditionTrace is the evaluation of one condition.
+	ConditionTrace = condition.Trace
+)
+
 // RuleTrace says in detail what became of one rule on one node, for people.
 type RuleTrace struct {
 	RuleOutcome
 	// MatchFeatures and MatchAny say what was found for each term.
-	MatchFeatures []match.TermTrace
-	MatchAny      [][]match.TermTrace
+	MatchFeatures []TermTrace
+	MatchAny      [][]TermTrace
 	// Conditions say what each came to. Empty for sensitive rules.
-	Conditions []condition.Trace
+	Conditions []ConditionTrace
 	// Why says what a rule that does not match lacks first.
 	Why string
 	// Outputs are the keys that the rule asks for, with their values.

@@ -6,12 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/assay-project/assay/rules/lang/action"
-	"github.com/assay-project/assay/rules/lang/args"
-	"github.com/assay-project/assay/rules/lang/condition"
-	"github.com/assay-project/assay/rules/lang/expr"
-	"github.com/assay-project/assay/rules/lang/match"
-	"github.com/assay-project/assay/rules/lang/tmpl"
+	"github.com/assay-project/assay/rules"
 )
 
 func main() {
@@ -93,7 +88,7 @@ func (p *page) matchers() {
 others compare text. Flags have no value: only Exists and DoesNotExist can hold for them. A feature that the node does not
 have never matches.`)
 	p.table("op", "value", "holds if")
-	for _, doc := range match.Operators() {
+	for _, doc := range rules.MatchOperators() {
 		p.row(code(string(doc.Op)), doc.Values, doc.Says)
 	}
 }
@@ -101,7 +96,7 @@ have never matches.`)
 func (p *page) expressions() {
 	p.section("Names in expressions", "Between the braces of `{…}`. Every other name is a mistake, so that typing errors are found.")
 	p.table("name", "value")
-	for _, doc := range expr.NameDocs() {
+	for _, doc := range rules.ExpressionNames() {
 		p.row(code(doc.Name), doc.Says)
 	}
 	p.text("\nOperators, from the loosest: `|`, `^`, `&`, `<<` `>>`, `+` `-`, `*` `/` `%`, unary `-`. They take whole numbers of 64 bits, and text that\n" +
@@ -109,7 +104,7 @@ func (p *page) expressions() {
 		"expressions side by side. A format stands behind a colon: `[[fill]align][+][#][0][width][,][.precision][d|x|X|o|b|s]`.\n")
 	p.section("Functions of expressions", "They follow a value, with a dot.")
 	p.table("function", "value")
-	for _, doc := range expr.Functions() {
+	for _, doc := range rules.ExpressionFunctions() {
 		p.row(code(doc.Usage), doc.Says)
 	}
 }
@@ -117,7 +112,7 @@ func (p *page) expressions() {
 func (p *page) conditions() {
 	p.section("Operators of conditions", "In conditions. A `!` before the operator, or invert: true, asks for the opposite; CamelCase (IsTrue, InNet) is the same.")
 	p.table("op", "arguments", "holds if")
-	for _, doc := range condition.Operators() {
+	for _, doc := range rules.ConditionOperators() {
 		p.row(code(doc.Name), arguments(doc.Args), doc.Says)
 	}
 }
@@ -125,7 +120,7 @@ func (p *page) conditions() {
 func (p *page) actions() {
 	p.section("Actions", "Paths are `/labels/KEY`, `/annotations/KEY`, `/extendedResources/NAME` and `/taints`.")
 	p.table("op", "arguments", "phases", "what it does")
-	for _, doc := range action.Kinds() {
+	for _, doc := range rules.ActionKinds() {
 		phases := make([]string, len(doc.Phases))
 		for i, phase := range doc.Phases {
 			phases[i] = string(phase)
@@ -139,7 +134,7 @@ func (p *page) actions() {
 }
 
 // arguments lists arguments: those in brackets may be left out, and those with = have a few values.
-func arguments(params []args.Param) string {
+func arguments(params []rules.Parameter) string {
 	list := make([]string, len(params))
 	for i, a := range params {
 		text := a.Name
@@ -161,7 +156,7 @@ func (p *page) templates() {
 	p.section("Functions of templates", `In labelsTemplate and varsTemplate. The names are Go's and Sprig's, with their order of arguments; node, n and var are the
 names that expressions have. Functions whose names begin with must are the same as those without.`)
 	var plain []string
-	for _, name := range tmpl.Functions() {
+	for _, name := range rules.TemplateFunctions() {
 		if !strings.HasPrefix(name, "must") {
 			plain = append(plain, code(name))
 		}
@@ -169,7 +164,7 @@ names that expressions have. Functions whose names begin with must are the same 
 	p.text("\n" + wrap(strings.Join(plain, ", ")) + "\n")
 	p.text("\nNFD has more. A rule that uses one of these is refused with the reason:\n")
 	p.table("functions", "left out because", "instead")
-	for _, group := range tmpl.LeftOutFunctions() {
+	for _, group := range rules.LeftOutFunctions() {
 		names := make([]string, len(group.Names))
 		for i, name := range group.Names {
 			names[i] = code(name)

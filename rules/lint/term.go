@@ -85,25 +85,13 @@ func (l *linter) element(path *field.Path, name string, f knownFeature, key stri
 	}
 }
 
-// valued are the operators that look at a value.
-func valued(op nfdv1alpha1.MatchOp) bool {
-	return op != nfdv1alpha1.MatchExists && op != nfdv1alpha1.MatchDoesNotExist && op != nfdv1alpha1.MatchAny
-}
-
-func ordering(op nfdv1alpha1.MatchOp) bool {
-	switch op {
-	case nfdv1alpha1.MatchGt, nfdv1alpha1.MatchGe, nfdv1alpha1.MatchLt, nfdv1alpha1.MatchLe, nfdv1alpha1.MatchGtLt, nfdv1alpha1.MatchGeLe:
-		return true
-	}
-	return false
-}
-
 // expression warns of what can never hold, given what the kernel writes.
 func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.MatchExpression) {
+	op := rules.MatchOperatorOf(e.Op)
 	truth := e.Op == nfdv1alpha1.MatchIsTrue || e.Op == nfdv1alpha1.MatchIsFalse
 	f := catalog[name]
 	switch {
-	case f.flags && valued(e.Op) && (!f.attributes || !slices.Contains(f.valued, key)):
+	case f.flags && op.Valued && (!f.attributes || !slices.Contains(f.valued, key)):
 		l.warn(path, rules.RankSuspicious, "%s are names without values, so that %s never holds; write op: Exists", name, e.Op)
 	case name == "kernel.config" && strings.HasPrefix(key, "CONFIG_"):
 		l.warn(path, rules.RankSuspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
@@ -113,7 +101,7 @@ func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.M
 		l.warn(path, rules.RankSuspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
 	case name == "kernel.loadedmodule" && strings.Contains(key, "-"):
 		l.warn(path, rules.RankSuspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
-	case name == "kernel.version" && key == "full" && ordering(e.Op) && e.Type == nfdv1alpha1.TypeInteger:
+	case name == "kernel.version" && key == "full" && op.Ordered && e.Type == nfdv1alpha1.TypeInteger:
 		l.warn(path, rules.RankDefect, "%s compares whole numbers, and a kernel version is none: add type: version", e.Op)
 	case name == "storage.block" && (key == "rotational" || key == "dax") && truth:
 		l.warn(path, rules.RankSuspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")

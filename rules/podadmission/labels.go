@@ -12,7 +12,6 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/lang/action"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -77,11 +76,12 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 // decidesElsewhere reports whether an action has a say in the labels of other rules: it gives rules other features than requirements
 // see, or keeps all labels of a node as they are.
 func decidesElsewhere(a nfdv1alpha1.Action) bool {
-	return a.Op == "fail" || slices.Contains(derivations, a.Op)
+	return slices.ContainsFunc(actionKinds, func(k rules.ActionKind) bool {
+		return k.Name == strings.TrimSpace(a.Op) && (k.Stops || k.Derives)
+	})
 }
 
-// derivations are the actions that change features.
-var derivations = action.Derivations()
+var actionKinds = rules.ActionKinds()
 
 // universal reports whether an object's rules are evaluated on every node with everything that is known of it.
 func universal(s *nfdv1alpha1.NodeFeatureRuleSpec, opt rules.Options) bool {

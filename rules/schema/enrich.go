@@ -6,10 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/rules/lang/action"
-	"github.com/assay-project/assay/rules/lang/args"
-	"github.com/assay-project/assay/rules/lang/condition"
-	"github.com/assay-project/assay/rules/lang/match"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/lint"
 )
 
@@ -85,13 +82,13 @@ func term(fields, schema object) {
 func matchExpression(fields, schema object) {
 	values := map[[2]int][]string{}
 	var describe []string
-	for _, op := range match.Operators() {
+	for _, op := range rules.MatchOperators() {
 		key := [2]int{op.Min, op.Max}
 		values[key] = append(values[key], string(op.Op))
 		describe = append(describe, string(op.Op)+": "+op.Says)
 	}
 	var cases []any
-	for _, op := range match.Operators() {
+	for _, op := range rules.MatchOperators() {
 		key := [2]int{op.Min, op.Max}
 		ops := values[key]
 		if ops == nil {
@@ -121,7 +118,7 @@ func extend(fields object, name, text string) {
 func conditionOf(fields, schema object) {
 	var names []any
 	var cases []any
-	for _, op := range condition.Operators() {
+	for _, op := range rules.ConditionOperators() {
 		spellings := []string{op.Name, op.CamelCase, "!" + op.Name, "! " + op.Name, "!" + op.CamelCase, "! " + op.CamelCase}
 		names = append(names, op.Name, op.CamelCase)
 		cases = append(cases, argumentsOf(spellings, op.Args))
@@ -135,7 +132,7 @@ func conditionOf(fields, schema object) {
 func actionOf(fields, schema object) {
 	var names []any
 	var cases []any
-	for _, kind := range action.Kinds() {
+	for _, kind := range rules.ActionKinds() {
 		names = append(names, kind.Name)
 		cases = append(cases, argumentsOf([]string{kind.Name}, kind.Args))
 	}
@@ -144,7 +141,7 @@ func actionOf(fields, schema object) {
 }
 
 // argumentsOf offers the arguments of an operator or action. Their values are left to the review: arguments may also be a list.
-func argumentsOf(spellings []string, params []args.Param) object {
+func argumentsOf(spellings []string, params []rules.Parameter) object {
 	properties := object{}
 	for _, p := range params {
 		properties[p.Name] = object{}

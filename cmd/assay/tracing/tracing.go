@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/lang/condition"
-	"github.com/assay-project/assay/rules/lang/match"
 )
 
 // Line is one expression or condition of a rule, with what the node has.
@@ -76,7 +74,7 @@ func Lacking(r *rules.RuleTrace) int {
 
 // hidden reports whether the reason could quote a value that is kept from people.
 func hidden(r *rules.RuleTrace, mask rules.Masking) bool {
-	for _, list := range append([][]match.TermTrace{r.MatchFeatures}, r.MatchAny...) {
+	for _, list := range append([][]rules.TermTrace{r.MatchFeatures}, r.MatchAny...) {
 		for i := range list {
 			for _, x := range list[i].Expressions {
 				if mask.Hides(x.Key) {
@@ -98,7 +96,7 @@ func (t *tracer) add(held bool, subject, asked, found string) {
 	t.lines = append(t.lines, Line{held, subject, asked, found})
 }
 
-func (t *tracer) term(term *match.TermTrace, prefix string) {
+func (t *tracer) term(term *rules.TermTrace, prefix string) {
 	subject := prefix + term.Feature
 	if !term.Found {
 		t.add(false, subject, "", "the node does not have this feature")
@@ -118,7 +116,7 @@ func (t *tracer) term(term *match.TermTrace, prefix string) {
 	}
 }
 
-func allHold(term *match.TermTrace) bool {
+func allHold(term *rules.TermTrace) bool {
 	for _, x := range term.Expressions {
 		if !x.Held {
 			return false
@@ -127,7 +125,7 @@ func allHold(term *match.TermTrace) bool {
 	return term.Name == nil || term.Name.Held
 }
 
-func (t *tracer) expression(subject string, x *match.ExprTrace) {
+func (t *tracer) expression(subject string, x *rules.ExpressionTrace) {
 	key := x.Key
 	if key == "" {
 		key = "name"
@@ -158,7 +156,7 @@ func (t *tracer) expression(subject string, x *match.ExprTrace) {
 	t.add(x.Held, subject, asked, found)
 }
 
-func (t *tracer) condition(i int, c *condition.Trace) {
+func (t *tracer) condition(i int, c *rules.ConditionTrace) {
 	name := fmt.Sprintf("conditions[%d]", i)
 	if c.Error != "" {
 		t.add(false, name, c.Op, c.Error)

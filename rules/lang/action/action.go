@@ -91,15 +91,15 @@ func (a *Action) Derives() string {
 	if !a.kind.derives {
 		return ""
 	}
-	return a.args[argFeature].Fixed("")
+	return a.arg("feature").Fixed("")
 }
 
 // Variable returns the variable that the action sets, if it does, and whether its name is the same on every node.
 func (a *Action) Variable() (name string, fixed bool) {
-	if a.kind.name != "set-var" && a.kind.name != "extend-var" {
+	if !a.kind.variable {
 		return "", true
 	}
-	if v := a.args[argName]; v.IsConstant() {
+	if v := a.arg("name"); v.IsConstant() {
 		return v.Fixed(""), true
 	}
 	return "", false
@@ -111,7 +111,7 @@ func (a *Action) Output() (root, key string) {
 	if !a.kind.attribute {
 		return "", ""
 	}
-	if v := a.args[argPath]; v.IsConstant() && a.target != "" {
+	if v := a.arg("path"); v.IsConstant() && a.target != "" {
 		key = a.target.key(v.Fixed(""))
 	}
 	return string(a.target), key
@@ -158,16 +158,25 @@ func (a *Action) once(env expr.Env, to Effects) error {
 	return a.kind.run(a, env, to)
 }
 
+// index returns the position of an argument of this action.
+func (a *Action) index(name string) int {
+	return slices.IndexFunc(a.kind.params, func(p args.Param) bool { return p.Name == name })
+}
+
+// arg returns an argument by its name, or nil if it was left out.
+func (a *Action) arg(name string) *args.Value { return a.args[a.index(name)] }
+
 // texts evaluates arguments as texts.
-func (a *Action) texts(env expr.Env, positions ...int) ([]string, error) {
-	out := make([]string, len(positions))
-	for i, position := range positions {
-		if a.args[position] == nil {
+func (a *Action) texts(env expr.Env, names ...string) ([]string, error) {
+	out := make([]string, len(names))
+	for i, name := range names {
+		v := a.arg(name)
+		if v == nil {
 			continue
 		}
 		var err error
-		if out[i], err = a.args[position].Format(env); err != nil {
-			return nil, fmt.Errorf("%s: %w", a.kind.params[position].Name, err)
+		if out[i], err = v.Format(env); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return out, nil
@@ -175,8 +184,8 @@ func (a *Action) texts(env expr.Env, positions ...int) ([]string, error) {
 
 // message evaluates a message. Where it names something that does not exist it is given as its author wrote it: a node must
 // not pass a check because the explanation of its failure is incomplete.
-func (a *Action) message(env expr.Env, position int) (string, error) {
-	v := a.args[position]
+func (a *Action) message(env expr.Env, name string) (string, error) {
+	v := a.arg(name)
 	text, err := v.Format(env)
 	if err == nil || !args.IsMissing(err) {
 		return text, err

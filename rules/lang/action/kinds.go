@@ -19,7 +19,9 @@ type kind struct {
 	phases []nfdv1alpha1.Phase // empty for all
 
 	attribute bool // has a path, which decides on its other arguments
-	derives   bool // changes features, the first argument naming one
+	derives   bool // changes features, the argument feature naming one
+	variable  bool // gives the variable of the argument name a value
+	stops     bool // keeps everything on the node as it is
 	check     func(a *Action, c *args.Compiler, path *field.Path)
 	run       func(a *Action, env expr.Env, to Effects) error
 }
@@ -33,8 +35,8 @@ var kindList = []*kind{
 	{name: "del-attribute", says: "takes away what rules before it, or this one, have set", attribute: true,
 		params: []args.Param{path}, phases: onNode, run: deleteAttribute},
 
-	{name: "set-var", says: "sets a variable, which may be a list or a map", params: []args.Param{name, varValue}, check: checkVar, run: setVar},
-	{name: "extend-var", says: "adds an element to a variable that is a list", params: []args.Param{name, varValue, unique}, check: checkVar, run: extendVar},
+	{name: "set-var", says: "sets a variable, which may be a list or a map", variable: true, params: []args.Param{name, varValue}, check: checkVar, run: setVar},
+	{name: "extend-var", says: "adds an element to a variable that is a list", variable: true, params: []args.Param{name, varValue, unique}, check: checkVar, run: extendVar},
 	{name: "unset-var", says: "takes a variable away", params: []args.Param{name}, check: checkVar, run: unsetVar},
 
 	{name: "set-feature", says: "gives an element of a derived feature a value", derives: true,
@@ -51,7 +53,7 @@ var kindList = []*kind{
 	{name: "del-instance-attribute", says: "takes an attribute away from the instances that match", derives: true,
 		params: []args.Param{feature, matchArg, name}, phases: derived, check: checkInstance, run: deleteInstance},
 
-	{name: "fail", says: "forbids writing anything on the node", params: []args.Param{message}, run: fail},
+	{name: "fail", says: "forbids writing anything on the node", stops: true, params: []args.Param{message}, run: fail},
 	{name: "log", says: "writes to the log", params: []args.Param{message, level}, run: log},
 	{name: "event", says: "makes an Event on the Node", params: []args.Param{reason, message, eventType}, check: checkReason, run: event},
 }
@@ -80,18 +82,6 @@ var (
 	eventType       = args.Param{Name: "type", Fixed: true, Optional: true, OneOf: []string{"Normal", "Warning"}}
 )
 
-// Positions of the arguments in the lists above.
-const (
-	argPath, argValue, argUnique                = 0, 1, 2 // of attributes
-	argName, argVarValue, argVarUnique          = 0, 1, 2
-	argFeature, argElement, argFeatureValue     = 0, 1, 2
-	argFeatureUnique                            = 3
-	argMatch, argInstanceName, argInstanceValue = 1, 2, 3
-	argInstanceUnique                           = 4
-	argMessage, argLevel                        = 0, 1
-	argReason, argEventMessage, argEventType    = 0, 1, 2
-)
-
 var kinds = func() map[string]*kind {
 	byName := make(map[string]*kind, len(kindList))
 	for _, k := range kindList {
@@ -108,35 +98,26 @@ var names = func() []string {
 	return list
 }()
 
-// Derivations returns the actions that change features, which other rules read then.
-func Derivations() []string {
-	var list []string
-	for _, k := range kindList {
-		if k.derives {
-			list = append(list, k.name)
-		}
-	}
-	return list
-}
-
 // Doc describes an action for the reference.
 type Doc struct {
 	Name, Says string
 	Args       []args.Param
 	Phases     []nfdv1alpha1.Phase // empty for all
+	// Derives says that it changes features, which other rules read then; Stops that it keeps everything on the node as it is.
+	Derives, Stops bool
 }
 
 // Kinds describes every action.
 func Kinds() []Doc {
 	docs := make([]Doc, len(kindList))
 	for i, k := range kindList {
-		docs[i] = Doc{Name: k.name, Says: k.says, Args: k.params, Phases: k.phases}
+		docs[i] = Doc{Name: k.name, Says: k.says, Args: k.params, Phases: k.phases, Derives: k.derives, Stops: k.stops}
 	}
 	return docs
 }
 
 func checkVar(a *Action, c *args.Compiler, path *field.Path) {
-	if v := a.args[argName]; v.IsConstant() && v.Fixed("") == "" {
+	if v := a.arg("name"); v.IsConstant() && v.Fixed("") == "" {
 		c.Refuse(path.Child("name"), "", "a variable needs a name")
 	}
 }
@@ -154,18 +135,18 @@ func extendVar(a *Action, env expr.Env, to Effects) error {
 	if err != nil {
 		return err
 	}
-	return to.ExtendVar(name, value, a.args[argVarUnique].Flag())
+	return to.ExtendVar(name, value, a.arg("unique").Flag())
 }
 
 func (a *Action) variable(env expr.Env) (string, expr.Value, error) {
-	texts, err := a.texts(env, argName)
+	texts, err := a.texts(env, "name")
 	if err != nil {
 		return "", expr.Value{}, err
 	}
 	if texts[0] == "" {
 		return "", expr.Value{}, errNoName
 	}
-	value, err := a.args[argVarValue].Eval(env)
+	value, err := a.arg("value").Eval(env)
 	if err != nil {
 		return "", expr.Value{}, fmt.Errorf("value: %w", err)
 	}
@@ -173,7 +154,7 @@ func (a *Action) variable(env expr.Env) (string, expr.Value, error) {
 }
 
 func unsetVar(a *Action, env expr.Env, to Effects) error {
-	texts, err := a.texts(env, argName)
+	texts, err := a.texts(env, "name")
 	if err != nil {
 		return err
 	}
@@ -182,7 +163,7 @@ func unsetVar(a *Action, env expr.Env, to Effects) error {
 
 // checkFeature refuses names that no matcher could ever find, or that belong to others.
 func checkFeature(a *Action, c *args.Compiler, path *field.Path) {
-	name := a.args[argFeature].Fixed("")
+	name := a.arg("feature").Fixed("")
 	domain, rest, _ := strings.Cut(name, ".")
 	switch {
 	case domain == "" || rest == "":
@@ -195,7 +176,7 @@ func checkFeature(a *Action, c *args.Compiler, path *field.Path) {
 }
 
 func setFeature(a *Action, env expr.Env, to Effects) error {
-	texts, err := a.element(env, argElement, argFeatureValue)
+	texts, err := a.element(env, "element", "value")
 	if err != nil {
 		return err
 	}
@@ -203,15 +184,15 @@ func setFeature(a *Action, env expr.Env, to Effects) error {
 }
 
 func extendFeature(a *Action, env expr.Env, to Effects) error {
-	texts, err := a.element(env, argElement, argFeatureValue)
+	texts, err := a.element(env, "element", "value")
 	if err != nil {
 		return err
 	}
-	return to.ExtendFeature(a.Derives(), texts[0], texts[1], a.args[argFeatureUnique].Flag())
+	return to.ExtendFeature(a.Derives(), texts[0], texts[1], a.arg("unique").Flag())
 }
 
 func unsetFeature(a *Action, env expr.Env, to Effects) error {
-	texts, err := a.texts(env, argElement)
+	texts, err := a.texts(env, "element")
 	if err != nil {
 		return err
 	}
@@ -219,8 +200,8 @@ func unsetFeature(a *Action, env expr.Env, to Effects) error {
 }
 
 // element evaluates texts of which the first is a name.
-func (a *Action) element(env expr.Env, positions ...int) ([]string, error) {
-	texts, err := a.texts(env, positions...)
+func (a *Action) element(env expr.Env, names ...string) ([]string, error) {
+	texts, err := a.texts(env, names...)
 	if err == nil && texts[0] == "" {
 		err = errNoName
 	}
@@ -229,13 +210,13 @@ func (a *Action) element(env expr.Env, positions ...int) ([]string, error) {
 
 func checkInstance(a *Action, c *args.Compiler, path *field.Path) {
 	checkFeature(a, c, path)
-	if !a.args[argMatch].IsMap() {
+	if !a.arg("match").IsMap() {
 		c.Refuse(path.Child("match"), "…", "match is a map of attributes, such as {name: eth0}")
 	}
 }
 
 func setInstance(a *Action, env expr.Env, to Effects) error {
-	match, texts, err := a.instance(env, argInstanceName, argInstanceValue)
+	match, texts, err := a.instance(env, "name", "value")
 	if err != nil {
 		return err
 	}
@@ -243,15 +224,15 @@ func setInstance(a *Action, env expr.Env, to Effects) error {
 }
 
 func extendInstance(a *Action, env expr.Env, to Effects) error {
-	match, texts, err := a.instance(env, argInstanceName, argInstanceValue)
+	match, texts, err := a.instance(env, "name", "value")
 	if err != nil {
 		return err
 	}
-	return to.ExtendInstanceAttribute(a.Derives(), match, texts[0], texts[1], a.args[argInstanceUnique].Flag())
+	return to.ExtendInstanceAttribute(a.Derives(), match, texts[0], texts[1], a.arg("unique").Flag())
 }
 
 func deleteInstance(a *Action, env expr.Env, to Effects) error {
-	match, texts, err := a.instance(env, argInstanceName)
+	match, texts, err := a.instance(env, "name")
 	if err != nil {
 		return err
 	}
@@ -259,8 +240,8 @@ func deleteInstance(a *Action, env expr.Env, to Effects) error {
 }
 
 // instance evaluates which instances are meant, and texts of which the first is a name.
-func (a *Action) instance(env expr.Env, positions ...int) (map[string]string, []string, error) {
-	v, err := a.args[argMatch].Eval(env)
+func (a *Action) instance(env expr.Env, names ...string) (map[string]string, []string, error) {
+	v, err := a.arg("match").Eval(env)
 	if err != nil {
 		return nil, nil, fmt.Errorf("match: %w", err)
 	}
@@ -277,12 +258,12 @@ func (a *Action) instance(env expr.Env, positions ...int) (map[string]string, []
 		}
 		match[name] = text
 	}
-	texts, err := a.element(env, positions...)
+	texts, err := a.element(env, names...)
 	return match, texts, err
 }
 
 func fail(a *Action, env expr.Env, to Effects) error {
-	text, err := a.message(env, argMessage)
+	text, err := a.message(env, "msg")
 	if err != nil {
 		return err
 	}
@@ -290,18 +271,18 @@ func fail(a *Action, env expr.Env, to Effects) error {
 }
 
 func log(a *Action, env expr.Env, to Effects) error {
-	text, err := a.message(env, argMessage)
+	text, err := a.message(env, "msg")
 	if err != nil {
 		return err
 	}
-	return to.Log(a.args[argLevel].Fixed("info"), text)
+	return to.Log(a.arg("level").Fixed("info"), text)
 }
 
 // maxReason is how long the reason of an Event may be (events.k8s.io/v1, Event.reason).
 const maxReason = 128
 
 func checkReason(a *Action, c *args.Compiler, path *field.Path) {
-	if v := a.args[argReason]; v.IsConstant() && !isReason(v.Fixed("")) {
+	if v := a.arg("reason"); v.IsConstant() && !isReason(v.Fixed("")) {
 		c.Refuse(path.Child("reason"), v.Fixed(""), "a reason is a word such as NewGPU, of at most %d letters and digits", maxReason)
 	}
 }
@@ -313,16 +294,16 @@ func isReason(s string) bool {
 }
 
 func event(a *Action, env expr.Env, to Effects) error {
-	texts, err := a.texts(env, argReason)
+	texts, err := a.texts(env, "reason")
 	if err != nil {
 		return err
 	}
 	if !isReason(texts[0]) {
 		return fmt.Errorf("reason: %q is no word", texts[0])
 	}
-	text, err := a.message(env, argEventMessage)
+	text, err := a.message(env, "msg")
 	if err != nil {
 		return err
 	}
-	return to.Event(texts[0], text, a.args[argEventType].Fixed("Normal"))
+	return to.Event(texts[0], text, a.arg("type").Fixed("Normal"))
 }

@@ -62,7 +62,7 @@ func parseTarget(c *args.Compiler, path *field.Path, op string, raw nfdv1alpha1.
 
 // at returns the action with the target of a path that begins with an expression.
 func (a *Action) at(env expr.Env) (*Action, error) {
-	texts, err := a.texts(env, argPath)
+	texts, err := a.texts(env, "path")
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (t target) key(path string) string {
 // checkValue refuses values that the target cannot have, and takes @domain.feature.element for what it means in the maps
 // of a rule.
 func checkValue(a *Action, c *args.Compiler, path *field.Path) {
-	v := a.args[argValue]
+	v := a.arg("value")
 	if a.target == "" {
 		return
 	}
@@ -151,7 +151,7 @@ func checkValue(a *Action, c *args.Compiler, path *field.Path) {
 		return
 	}
 	if ref, err := expr.ParseRef(text); err == nil && ref.Element != "" && !strings.Contains(text, `"`) {
-		a.args[argValue] = c.Text(path.Child("value"), expr.Strict, `{@"`+text[1:]+`"}`)
+		a.args[a.index("value")] = c.Text(path.Child("value"), expr.Strict, `{@"`+text[1:]+`"}`)
 	}
 }
 
@@ -163,7 +163,7 @@ func setAttribute(a *Action, env expr.Env, to Effects) error {
 		}
 		return to.SetTaints(list)
 	}
-	texts, err := a.texts(env, argPath, argValue)
+	texts, err := a.texts(env, "path", "value")
 	if err != nil {
 		return err
 	}
@@ -178,9 +178,9 @@ func setAttribute(a *Action, env expr.Env, to Effects) error {
 }
 
 func extendAttribute(a *Action, env expr.Env, to Effects) error {
-	unique := a.args[argUnique].Flag()
+	unique := a.arg("unique").Flag()
 	if a.target == annotations {
-		texts, err := a.texts(env, argPath, argValue)
+		texts, err := a.texts(env, "path", "value")
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func deleteAttribute(a *Action, env expr.Env, to Effects) error {
 	if a.target == taints {
 		return to.SetTaints(nil)
 	}
-	texts, err := a.texts(env, argPath)
+	texts, err := a.texts(env, "path")
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func deleteAttribute(a *Action, env expr.Env, to Effects) error {
 }
 
 func (a *Action) taints(env expr.Env) ([]corev1.Taint, error) {
-	v, err := a.args[argValue].Eval(env)
+	v, err := a.arg("value").Eval(env)
 	if err != nil {
 		return nil, fmt.Errorf("value: %w", err)
 	}

@@ -127,8 +127,8 @@ func (c *compiler) expression(path *field.Path, e *Expr) *expression {
 		return nil
 	}
 	before := len(c.errs)
-	family, known := operators[nfdv1alpha1.MatchOp(e.Op)]
-	if !known {
+	family := find(e.Op)
+	if family == nil {
 		c.add(unknownOperator(path.Child("op"), e.Op))
 		return nil
 	}
@@ -149,20 +149,23 @@ func (c *compiler) expression(path *field.Path, e *Expr) *expression {
 	// The arguments are copied: a compiled rule does not change under whoever edits the object it came from.
 	spec := &Expr{Op: e.Op, Value: slices.Clone(e.Value), Type: e.Type}
 	out := &expression{spec: spec, kind: family.kind}
-	if family.compile != nil {
+	switch {
+	case family.bounds != nil:
+		out.test = compileOrder(c, path, spec, family.bounds)
+	case family.compile != nil:
 		out.test = family.compile(c, path, spec)
 	}
 	if len(c.errs) > before {
 		return nil
 	}
-	if _, ordered := relations[nfdv1alpha1.MatchOp(e.Op)]; e.Type != "" && !ordered {
+	if e.Type != "" && family.bounds == nil {
 		c.warn(path.Child("type"), e.Op+" compares text and ignores the type")
 	}
 	return out
 }
 
 // count checks how many arguments an operator has.
-func (c *compiler) count(path *field.Path, e *Expr, o operator) {
+func (c *compiler) count(path *field.Path, e *Expr, o *operator) {
 	n := len(e.Value)
 	switch {
 	case n > MaxValues:

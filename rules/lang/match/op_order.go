@@ -21,16 +21,6 @@ var (
 	greaterOrEqual = relation{greater: true, equal: true}
 )
 
-// relations lists what each operator asks of each of its bounds.
-var relations = map[nfdv1alpha1.MatchOp][]relation{
-	nfdv1alpha1.MatchGt:   {greaterThan},
-	nfdv1alpha1.MatchGe:   {greaterOrEqual},
-	nfdv1alpha1.MatchLt:   {lessThan},
-	nfdv1alpha1.MatchLe:   {lessOrEqual},
-	nfdv1alpha1.MatchGtLt: {greaterThan, lessThan},
-	nfdv1alpha1.MatchGeLe: {greaterOrEqual, lessOrEqual},
-}
-
 // holds reports whether the outcome of a comparison (-1, 0, +1) is wanted.
 func (r relation) holds(comparison int) bool {
 	switch {
@@ -42,8 +32,7 @@ func (r relation) holds(comparison int) bool {
 	return r.equal
 }
 
-func compileOrder(c *compiler, path *field.Path, e *Expr) test {
-	wanted := relations[nfdv1alpha1.MatchOp(e.Op)]
+func compileOrder(c *compiler, path *field.Path, e *Expr, wanted []relation) test {
 	switch nfdv1alpha1.ValueType(e.Type) {
 	case nfdv1alpha1.TypeInteger:
 		return compileIntegers(c, path, e, wanted)

@@ -2,7 +2,6 @@ package match
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -13,62 +12,98 @@ import (
 	"github.com/assay-project/assay/rules/suggest"
 )
 
-// operator describes an operator.
+// operator is all that is known of an operator: matchers, lint, the reference, the schema for editors and the CRD's enum follow it.
 type operator struct {
+	op       nfdv1alpha1.MatchOp
 	kind     kind
-	says     string // when it holds, for the reference
-	min, max int    // how many arguments
-	// compile prepares the test, whose arguments were counted; nil if the operator looks at no value.
+	says     string   // when it holds, for the reference
+	aliases  []string // what people write who come from elsewhere, in lower case
+	min, max int      // how many arguments
+	// bounds are what an ordering operator requires of a value and each of its arguments.
+	bounds []relation
+	// patterns says that the arguments are regular expressions, which take memory.
+	patterns bool
+	// compile prepares the test, whose arguments were counted; nil if the operator reads no value, or has bounds.
 	compile func(c *compiler, path *field.Path, e *Expr) test
 }
 
 // unbounded is for operators that take any number of arguments; MaxValues bounds them all.
 const unbounded = math.MaxInt
 
-// operators lists all operators. To add one, add a line here and the test in the file of its family.
-var operators = map[nfdv1alpha1.MatchOp]operator{
-	nfdv1alpha1.MatchAny:          {kind: anything, says: "always; only in the worker's configuration"},
-	nfdv1alpha1.MatchExists:       {kind: present, says: "the element is there"},
-	nfdv1alpha1.MatchDoesNotExist: {kind: absent, says: "the feature is there and the element is not"},
-	nfdv1alpha1.MatchIn:           {kind: onValue, says: "the value is one of these texts", min: 1, max: unbounded, compile: compileIn},
-	nfdv1alpha1.MatchNotIn:        {kind: onValue, says: "there is a value, and it is none of these texts", min: 1, max: unbounded, compile: compileNotIn},
-	nfdv1alpha1.MatchIsTrue:       {kind: onValue, says: "the value is the text true", compile: compileIsTrue},
-	nfdv1alpha1.MatchIsFalse:      {kind: onValue, says: "the value is the text false", compile: compileIsFalse},
-	nfdv1alpha1.MatchInRegexp:     {kind: onValue, says: "one of these regular expressions (RE2) is found anywhere in the value", min: 1, max: unbounded, compile: compileInRegexp},
-	nfdv1alpha1.MatchGt:           {kind: onValue, says: "the value is greater", min: 1, max: 1, compile: compileOrder},
-	nfdv1alpha1.MatchGe:           {kind: onValue, says: "the value is greater or equal", min: 1, max: 1, compile: compileOrder},
-	nfdv1alpha1.MatchLt:           {kind: onValue, says: "the value is less", min: 1, max: 1, compile: compileOrder},
-	nfdv1alpha1.MatchLe:           {kind: onValue, says: "the value is less or equal", min: 1, max: 1, compile: compileOrder},
-	nfdv1alpha1.MatchGtLt:         {kind: onValue, says: "the value lies between the two, both excluded", min: 2, max: 2, compile: compileOrder},
-	nfdv1alpha1.MatchGeLe:         {kind: onValue, says: "the value lies between the two, both included", min: 2, max: 2, compile: compileOrder},
+// operators lists all operators in the order of the reference. To add one, add its name to api/nfd/v1alpha1/matcher.go and a line
+// here, and run make generate.
+var operators = []operator{
+	{op: nfdv1alpha1.MatchAny, kind: anything, says: "always; only in the worker's configuration"},
+	{op: nfdv1alpha1.MatchExists, kind: present, aliases: []string{"present"}, says: "the element is there"},
+	{op: nfdv1alpha1.MatchDoesNotExist, kind: absent, aliases: []string{"notexists", "absent"}, says: "the feature is there and the element is not"},
+	{op: nfdv1alpha1.MatchIn, kind: onValue, aliases: []string{"=", "==", "eq", "equals", "equal"},
+		says: "the value is one of these texts", min: 1, max: unbounded, compile: compileIn},
+	{op: nfdv1alpha1.MatchNotIn, kind: onValue, aliases: []string{"!=", "ne", "notequals"},
+		says: "there is a value, and it is none of these texts", min: 1, max: unbounded, compile: compileNotIn},
+	{op: nfdv1alpha1.MatchInRegexp, kind: onValue, aliases: []string{"regexp", "regex", "matches"},
+		says: "one of these regular expressions (RE2) is found anywhere in the value", min: 1, max: unbounded, patterns: true, compile: compileInRegexp},
+	{op: nfdv1alpha1.MatchIsTrue, kind: onValue, aliases: []string{"true"}, says: "the value is the text true", compile: compileIsTrue},
+	{op: nfdv1alpha1.MatchIsFalse, kind: onValue, aliases: []string{"false"}, says: "the value is the text false", compile: compileIsFalse},
+	{op: nfdv1alpha1.MatchGt, kind: onValue, aliases: []string{">"}, says: "the value is greater", min: 1, max: 1, bounds: []relation{greaterThan}},
+	{op: nfdv1alpha1.MatchGe, kind: onValue, aliases: []string{">="}, says: "the value is greater or equal", min: 1, max: 1, bounds: []relation{greaterOrEqual}},
+	{op: nfdv1alpha1.MatchLt, kind: onValue, aliases: []string{"<"}, says: "the value is less", min: 1, max: 1, bounds: []relation{lessThan}},
+	{op: nfdv1alpha1.MatchLe, kind: onValue, aliases: []string{"<="}, says: "the value is less or equal", min: 1, max: 1, bounds: []relation{lessOrEqual}},
+	{op: nfdv1alpha1.MatchGtLt, kind: onValue, says: "the value lies between the two, both excluded", min: 2, max: 2,
+		bounds: []relation{greaterThan, lessThan}},
+	{op: nfdv1alpha1.MatchGeLe, kind: onValue, aliases: []string{"between"}, says: "the value lies between the two, both included", min: 2, max: 2,
+		bounds: []relation{greaterOrEqual, lessOrEqual}},
 }
 
-// Doc describes an operator for the reference.
+// find returns an operator by its name, or nil. There are too few for a map to be faster.
+func find(op string) *operator {
+	for i := range operators {
+		if string(operators[i].op) == op {
+			return &operators[i]
+		}
+	}
+	return nil
+}
+
+// Doc describes an operator to users of the language.
 type Doc struct {
 	Op           nfdv1alpha1.MatchOp
 	Values, Says string
 	// Min and Max are the numbers of values that it takes.
 	Min, Max int
+	// Valued operators read the value of an element. Ordered ones compare it as a number or version.
+	Valued, Ordered bool
+	// Patterns says that its values are regular expressions.
+	Patterns bool
 }
 
 // Operators describes every operator that an object in the cluster may have.
 func Operators() []Doc {
-	var docs []Doc
-	for _, op := range []nfdv1alpha1.MatchOp{
-		nfdv1alpha1.MatchExists, nfdv1alpha1.MatchDoesNotExist, nfdv1alpha1.MatchIn, nfdv1alpha1.MatchNotIn,
-		nfdv1alpha1.MatchInRegexp, nfdv1alpha1.MatchIsTrue, nfdv1alpha1.MatchIsFalse, nfdv1alpha1.MatchGt, nfdv1alpha1.MatchGe,
-		nfdv1alpha1.MatchLt, nfdv1alpha1.MatchLe, nfdv1alpha1.MatchGtLt, nfdv1alpha1.MatchGeLe,
-	} {
-		docs = append(docs, Doc{
-			Op: op, Values: operators[op].count(), Says: operators[op].says,
-			Min: operators[op].min, Max: min(operators[op].max, MaxValues),
-		})
+	docs := make([]Doc, 0, len(operators))
+	for i := range operators {
+		if o := &operators[i]; o.op != nfdv1alpha1.MatchAny {
+			docs = append(docs, o.doc())
+		}
 	}
 	return docs
 }
 
+// Operator describes one operator; its name is empty if there is no such operator.
+func Operator(op nfdv1alpha1.MatchOp) Doc {
+	if o := find(string(op)); o != nil {
+		return o.doc()
+	}
+	return Doc{}
+}
+
+func (o *operator) doc() Doc {
+	return Doc{
+		Op: o.op, Values: o.count(), Says: o.says, Min: o.min, Max: min(o.max, MaxValues),
+		Valued: o.kind == onValue, Ordered: o.bounds != nil, Patterns: o.patterns,
+	}
+}
+
 // count says in words how many arguments an operator takes.
-func (o operator) count() string {
+func (o *operator) count() string {
 	switch o.max {
 	case 0:
 		return "no value"
@@ -76,27 +111,19 @@ func (o operator) count() string {
 		return "at least one value"
 	case 1:
 		return "exactly one value"
+	case 2:
+		return "exactly 2 values"
 	}
 	return fmt.Sprintf("exactly %d values", o.max)
 }
 
-// otherNames are what people write who come from elsewhere, in lower case.
-var otherNames = map[string]nfdv1alpha1.MatchOp{
-	"=": nfdv1alpha1.MatchIn, "==": nfdv1alpha1.MatchIn, "eq": nfdv1alpha1.MatchIn, "equals": nfdv1alpha1.MatchIn, "equal": nfdv1alpha1.MatchIn,
-	"!=": nfdv1alpha1.MatchNotIn, "ne": nfdv1alpha1.MatchNotIn, "notequals": nfdv1alpha1.MatchNotIn,
-	">": nfdv1alpha1.MatchGt, ">=": nfdv1alpha1.MatchGe, "<": nfdv1alpha1.MatchLt, "<=": nfdv1alpha1.MatchLe,
-	"regexp": nfdv1alpha1.MatchInRegexp, "regex": nfdv1alpha1.MatchInRegexp, "matches": nfdv1alpha1.MatchInRegexp,
-	"notexists": nfdv1alpha1.MatchDoesNotExist, "absent": nfdv1alpha1.MatchDoesNotExist, "present": nfdv1alpha1.MatchExists,
-	"true": nfdv1alpha1.MatchIsTrue, "false": nfdv1alpha1.MatchIsFalse, "between": nfdv1alpha1.MatchGeLe,
-}
-
 // unknownOperator names the operator that was probably meant.
 func unknownOperator(path *field.Path, op string) *field.Error {
-	list := slices.Sorted(maps.Keys(operators))[1:] // the empty one is not for people
-	all := make([]string, len(list))
-	for i, o := range list {
-		all[i] = string(o)
+	var all []string
+	for _, o := range Operators() {
+		all = append(all, string(o.Op))
 	}
+	slices.Sort(all)
 	detail := "the operators are " + strings.Join(all, ", ")
 	if near := nearest(op, all); near != "" {
 		detail = fmt.Sprintf("did you mean %s? ", near) + detail
@@ -107,8 +134,10 @@ func unknownOperator(path *field.Path, op string) *field.Error {
 // nearest returns the operator that looks most like op, or nothing if none does.
 func nearest(op string, all []string) string {
 	lower := strings.ToLower(op)
-	if o, ok := otherNames[lower]; ok {
-		return string(o)
+	for i := range operators {
+		if slices.Contains(operators[i].aliases, lower) {
+			return string(operators[i].op)
+		}
 	}
 	if len(op) > 2*len("DoesNotExist") {
 		return ""

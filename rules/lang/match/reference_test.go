@@ -400,7 +400,7 @@ func (g generator) expression() *Expr {
 	case "GtLt", "GeLe":
 		e.Value = []string{pick(g, []string{"-3", "5"}), pick(g, []string{"7", "12"})}
 	}
-	if operators[nfdv1alpha1.MatchOp(e.Op)].kind == onValue && relations[nfdv1alpha1.MatchOp(e.Op)] != nil && g.IntN(2) == 0 {
+	if find(e.Op).bounds != nil && g.IntN(2) == 0 {
 		e.Type = "version"
 		for i := range e.Value {
 			e.Value[i] = pick(g, []string{"1.2", "1.10", "v5.14", "7"})

@@ -1,0 +1,47 @@
+package rules
+
+import (
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/lang/action"
+	"github.com/assay-project/assay/rules/lang/args"
+	"github.com/assay-project/assay/rules/lang/condition"
+	"github.com/assay-project/assay/rules/lang/expr"
+	"github.com/assay-project/assay/rules/lang/match"
+	"github.com/assay-project/assay/rules/lang/tmpl"
+)
+
+// The parts of the language, as the reference and the schemas for editors describe them.
+type (
+	// MatchOperator is an operator of matchExpressions and matchName.
+	MatchOperator = match.Doc
+	// ConditionOperator is an operator of conditions.
+	ConditionOperator = condition.Doc
+	// ActionKind is an action.
+	ActionKind = action.Doc
+	// Parameter is an argument of an operator of conditions or of an action.
+	Parameter = args.Param
+)
+
+// MatchOperators returns the operators of matchers, in the order of the reference.
+func MatchOperators() []MatchOperator { return match.Operators() }
+
+// MatchOperatorOf returns one operator of matchers; its name is empty if there is no such operator.
+func MatchOperatorOf(op nfdv1alpha1.MatchOp) MatchOperator { return match.Operator(op) }
+
+// ConditionOperators returns the operators of conditions, in the order of the reference.
+func ConditionOperators() []ConditionOperator { return condition.Operators() }
+
+// ActionKinds returns the actions, in the order of the reference.
+func ActionKinds() []ActionKind { return action.Kinds() }
+
+// ExpressionNames returns the names that {expressions} may use.
+func ExpressionNames() []expr.NameDoc { return expr.NameDocs() }
+
+// ExpressionFunctions returns the functions of {expressions}.
+func ExpressionFunctions() []expr.FunctionDoc { return expr.Functions() }
+
+// TemplateFunctions returns the names of the functions of templates, sorted.
+func TemplateFunctions() []string { return tmpl.Functions() }
+
+// LeftOutFunctions returns the functions of NFD's templates that are rejected, with the reasons.
+func LeftOutFunctions() []tmpl.LeftOut { return tmpl.LeftOutFunctions() }
