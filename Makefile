@@ -66,7 +66,7 @@ demo-down: ## Stop what `make demo KEEP=1` left running
 .PHONY: generate
 generate: ## Generate deep copies, CustomResourceDefinitions, docs/reference.md and docs/cli.md from the code
 	$(CONTROLLER_GEN) object paths=./api/... crd paths=./api/... output:crd:dir=api/crds
-	go run ./api/crds/trim api/crds/*.yaml
+	go run ./hack/crds api/crds/*.yaml
 	go run ./hack/reference docs/reference.md
 	go run ./cmd/assay docs markdown > docs/cli.md
 

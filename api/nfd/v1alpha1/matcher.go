@@ -31,7 +31,7 @@ type MatchExpressionSet map[string]*MatchExpression
 // The rules below count arguments. By the bounds of the types there can be a million expressions in matchFeatures, and the API
 // server grants ten million steps to a rule and a hundred million to all: so there is one cheap rule for each operator, and
 // the first two look at its letters (only operators without arguments hold an s). Under matchAny there could be 64 times as
-// many expressions, which no rule can afford: crds/trim removes these there, and Compile alone counts.
+// many expressions, which no rule can afford: hack/crds removes these there, and Compile alone counts.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) && self.value.size() > 0 || self.op.contains('s')",message="the operator needs a value; did you write values: instead of value:?"
 // +kubebuilder:validation:XValidation:rule="!has(self.value) || !self.op.contains('s')",message="Exists, DoesNotExist, IsTrue and IsFalse take no value: leave value out, or write op: In to compare"
@@ -63,9 +63,7 @@ type MatchExpression struct {
 // +kubebuilder:validation:items:MaxLength=1024
 type MatchValue []string
 
-// MatchOp is an operator of a MatchExpression.
-//
-// +kubebuilder:validation:Enum="In";"NotIn";"InRegexp";"Exists";"DoesNotExist";"Gt";"Ge";"Lt";"Le";"GtLt";"GeLe";"IsTrue";"IsFalse"
+// MatchOp is an operator of a MatchExpression. The definitions list those that rules know (hack/crds).
 type MatchOp string
 
 // The operators of a MatchExpression. MatchAny can only be written in the worker's configuration.

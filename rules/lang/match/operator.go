@@ -30,20 +30,18 @@ type operator struct {
 // unbounded is for operators that take any number of arguments; MaxValues bounds them all.
 const unbounded = math.MaxInt
 
-// operators lists all operators in the order of the reference. To add one, add its name to api/nfd/v1alpha1/matcher.go and a line
-// here, and run make generate.
+// operators lists all operators in the order of the reference and the CRD. To add one, add its name to api/nfd/v1alpha1/matcher.go
+// and a line here, and run make generate.
 var operators = []operator{
 	{op: nfdv1alpha1.MatchAny, kind: anything, says: "always; only in the worker's configuration"},
-	{op: nfdv1alpha1.MatchExists, kind: present, aliases: []string{"present"}, says: "the element is there"},
-	{op: nfdv1alpha1.MatchDoesNotExist, kind: absent, aliases: []string{"notexists", "absent"}, says: "the feature is there and the element is not"},
 	{op: nfdv1alpha1.MatchIn, kind: onValue, aliases: []string{"=", "==", "eq", "equals", "equal"},
 		says: "the value is one of these texts", min: 1, max: unbounded, compile: compileIn},
 	{op: nfdv1alpha1.MatchNotIn, kind: onValue, aliases: []string{"!=", "ne", "notequals"},
 		says: "there is a value, and it is none of these texts", min: 1, max: unbounded, compile: compileNotIn},
 	{op: nfdv1alpha1.MatchInRegexp, kind: onValue, aliases: []string{"regexp", "regex", "matches"},
 		says: "one of these regular expressions (RE2) is found anywhere in the value", min: 1, max: unbounded, patterns: true, compile: compileInRegexp},
-	{op: nfdv1alpha1.MatchIsTrue, kind: onValue, aliases: []string{"true"}, says: "the value is the text true", compile: compileIsTrue},
-	{op: nfdv1alpha1.MatchIsFalse, kind: onValue, aliases: []string{"false"}, says: "the value is the text false", compile: compileIsFalse},
+	{op: nfdv1alpha1.MatchExists, kind: present, aliases: []string{"present"}, says: "the element is there"},
+	{op: nfdv1alpha1.MatchDoesNotExist, kind: absent, aliases: []string{"notexists", "absent"}, says: "the feature is there and the element is not"},
 	{op: nfdv1alpha1.MatchGt, kind: onValue, aliases: []string{">"}, says: "the value is greater", min: 1, max: 1, bounds: []relation{greaterThan}},
 	{op: nfdv1alpha1.MatchGe, kind: onValue, aliases: []string{">="}, says: "the value is greater or equal", min: 1, max: 1, bounds: []relation{greaterOrEqual}},
 	{op: nfdv1alpha1.MatchLt, kind: onValue, aliases: []string{"<"}, says: "the value is less", min: 1, max: 1, bounds: []relation{lessThan}},
@@ -52,6 +50,8 @@ var operators = []operator{
 		bounds: []relation{greaterThan, lessThan}},
 	{op: nfdv1alpha1.MatchGeLe, kind: onValue, aliases: []string{"between"}, says: "the value lies between the two, both included", min: 2, max: 2,
 		bounds: []relation{greaterOrEqual, lessOrEqual}},
+	{op: nfdv1alpha1.MatchIsTrue, kind: onValue, aliases: []string{"true"}, says: "the value is the text true", compile: compileIsTrue},
+	{op: nfdv1alpha1.MatchIsFalse, kind: onValue, aliases: []string{"false"}, says: "the value is the text false", compile: compileIsFalse},
 }
 
 // find returns an operator by its name, or nil. There are too few for a map to be faster.

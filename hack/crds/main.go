@@ -1,0 +1,79 @@
+// Command crds completes generated CustomResourceDefinitions by what markers on Go types cannot express.
+//
+// It lists the operators of matchers, which rules declare. And it removes the CEL rules below matchAny: the API server adds up what
+// the rules of a definition could cost at most, and rejects a definition above its budget. By the bounds of the types there can be a
+// million expressions in matchFeatures, which the rules of MatchExpression can afford, but 64 million in matchAny. Markers are on
+// types, and both places share theirs.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/rules"
+)
+
+func main() {
+	for _, name := range os.Args[1:] {
+		if err := complete(name); err != nil {
+			fmt.Fprintf(os.Stderr, "crds: %s: %v\n", name, err)
+			os.Exit(1)
+		}
+	}
+}
+
+func complete(name string) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var crd map[string]any
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		return err
+	}
+	walk(crd, false)
+	out, err := yaml.Marshal(crd)
+	if err != nil {
+		return err
+	}
+	if bytes.HasPrefix(data, []byte("---\n")) {
+		out = append([]byte("---\n"), out...)
+	}
+	return os.WriteFile(name, out, 0o644)
+}
+
+// walk completes a schema and all schemas in it. Below a property named matchAny it drops the CEL rules.
+func walk(v any, belowAny bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		if belowAny {
+			delete(v, "x-kubernetes-validations")
+		}
+		if properties, ok := v["properties"].(map[string]any); ok {
+			listOperators(properties)
+		}
+		for key, child := range v {
+			walk(child, belowAny || key == "matchAny")
+		}
+	case []any:
+		for _, child := range v {
+			walk(child, belowAny)
+		}
+	}
+}
+
+// listOperators lists the operators where the properties are those of a MatchExpression: conditions have args instead of a value.
+func listOperators(properties map[string]any) {
+	op, ok := properties["op"].(map[string]any)
+	if !ok || properties["value"] == nil {
+		return
+	}
+	var names []any
+	for _, operator := range rules.MatchOperators() {
+		names = append(names, string(operator.Op))
+	}
+	op["enum"] = names
+}
