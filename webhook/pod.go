@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -15,6 +16,7 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/rules/requirements"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // Scheduling is what the review of pods and workloads needs. Its configuration is one of its own, off by default; see
@@ -47,8 +49,8 @@ func addScheduling(all map[resource]reviewer, o *Options) {
 	}
 }
 
-// reviewPod changes a pod that asks for features so that it gets where they are. It refuses none: whoever made the pod is
-// usually a controller that would only try again, and the scheduler's event says what is wrong.
+// reviewPod changes a pod that requires or prefers features so that it gets where they are. It rejects none: the client that
+// creates pods is usually a controller that would only try again, and the scheduler's event says what is wrong.
 func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	v := &verdict{}
 	pod, err := decodeOne[corev1.Pod](req.Object.Raw)
@@ -57,11 +59,12 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 	}
 	s := o.Scheduling
 	ask, problem := s.Asks.Of(req.Namespace, pod.Labels, pod.Annotations)
-	if problem != "" {
-		o.warnOfAsk(v, pod.Annotations, field.NewPath("metadata"), problem)
-		return v, nil
+	if metav1.GetControllerOf(pod) == nil { // no user reads warnings to a controller; the review of its workload gave them
+		own := &review.Pods{Labels: pod.Labels, Annotations: pod.Annotations, Path: field.NewPath("metadata"), Single: true}
+		v.Findings = review.Review(own, o.Known)
+		v.aboutRequest(own, problem)
 	}
-	if ask == nil {
+	if ask == nil || problem != "" {
 		return v, nil
 	}
 	in := podadmission.Input{
@@ -81,46 +84,38 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 	return v, nil
 }
 
-// reviewWorkload refuses workloads whose pods would ask for something that cannot be understood, and warns of what no node
-// has at the moment. What was there before an update is not refused.
+// reviewWorkload rejects workloads whose pods would have invalid annotations, and warns of requirements that no node satisfies
+// at the moment. Errors that were there before an update are warnings.
 func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	v := &verdict{}
 	if len(req.Object.Raw) == 0 || req.Operation == admissionv1.Delete {
 		return v, nil
 	}
-	meta, path, err := podadmission.Metadata(req.Kind.Kind, req.Object.Raw)
-	if err != nil || meta == nil {
+	pods, err := review.PodsOf(req.Kind.Kind, req.Object.Raw)
+	if err != nil || pods == nil {
 		return v, err
 	}
-	ask, report := requirements.Annotations(meta.Annotations, path, o.Known.Rules)
-	if !report.OK() {
-		if old, _, err := podadmission.Metadata(req.Kind.Kind, req.OldObject.Raw); err == nil && old != nil && sameAsks(meta.Annotations, old.Annotations) {
-			v.Warn(report.Errors[0].Field, rules.RankDefect, "%s", report.Errors[0].ErrorBody())
-			return v, nil
+	if v.Findings = review.Review(pods, o.Known); len(v.Errors) > 0 {
+		if old, err := review.PodsOf(req.Kind.Kind, req.OldObject.Raw); err == nil {
+			before := review.Review(old, o.Known)
+			v.ratchet(nil, nil, before.Errors)
 		}
-		v.Errors = report.Errors
 		return v, nil
 	}
-	v.Warnings = append(v.Warnings, report.Warnings...)
-	if whole, problem := o.Scheduling.Asks.Of(req.Namespace, meta.Labels, meta.Annotations); problem != "" {
-		o.warnOfAsk(v, meta.Annotations, path, problem)
-	} else if whole != nil {
-		ask = whole
+	whole, problem := o.Scheduling.Asks.Of(req.Namespace, pods.Labels, pods.Annotations)
+	v.aboutRequest(pods, problem)
+	if whole == nil {
+		whole = v.Requirements
 	}
-	o.warnOfNodes(v, path.String(), ask)
+	o.warnOfNodes(v, pods.Path.String(), whole)
 	return v, nil
 }
 
-// warnOfAsk warns of what keeps pods from any node, whatever the nodes have: mistakes of their annotations at their places, or
-// else what is wrong with the request that they name.
-func (o *Options) warnOfAsk(v *verdict, annotations map[string]string, path *field.Path, problem string) {
-	if _, report := requirements.Annotations(annotations, path, o.Known.Rules); !report.OK() {
-		for _, err := range report.Errors {
-			v.Warn(err.Field, rules.RankDefect, "%s", err.ErrorBody())
-		}
-		return
+// aboutRequest warns of a problem that keeps pods from any node, unless it is in their annotations: then the findings have it.
+func (v *verdict) aboutRequest(pods *review.Pods, problem string) {
+	if valid := v.Requirements != nil || !requirements.Asks(nil, pods.Annotations); problem != "" && valid {
+		v.Warn(pods.Path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), rules.RankDefect, "%s", problem)
 	}
-	v.Warn(path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), rules.RankDefect, "%s", problem)
 }
 
 // warnOfNodes warns if no node has what is required.
@@ -133,14 +128,4 @@ func (o *Options) warnOfNodes(v *verdict, path string, ask *requirements.Ask) {
 	if text := podadmission.Warning(a.Matching, a.Nodes, a.Nearest, a.Lacks); text != "" {
 		v.Warn(path, rules.RankUnlikely, "%s", text)
 	}
-}
-
-// sameAsks reports whether what is asked for has not changed.
-func sameAsks(a, b map[string]string) bool {
-	for _, key := range askAnnotations {
-		if a[key] != b[key] {
-			return false
-		}
-	}
-	return true
 }

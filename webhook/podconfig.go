@@ -13,13 +13,10 @@ import (
 // SchedulingConfigurationName is the name of the webhook configurations for pods and workloads.
 const SchedulingConfigurationName = "assay-scheduling"
 
-// askAnnotations are the annotations by which a pod asks for features.
-var askAnnotations = []string{assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.PreferredFeaturesAnnotation}
-
 // asksIn is a CEL expression that is true if the metadata at a path ask for features by annotations or label.
 func asksIn(metadata string) string {
 	return fmt.Sprintf("has(%[1]s.annotations) && (%[2]q in %[1]s.annotations || %[3]q in %[1]s.annotations) || has(%[1]s.labels) && %[4]q in %[1]s.labels",
-		metadata, askAnnotations[0], askAnnotations[1], assayv1alpha1.FeatureRequestLabel)
+		metadata, assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.PreferredFeaturesAnnotation, assayv1alpha1.FeatureRequestLabel)
 }
 
 // SchedulingConfigurations returns what tells the API server to ask about pods and workloads that ask for features. Pods

@@ -28,9 +28,9 @@ func schedulingRole(t *testing.T) *rbacv1.ClusterRole {
 	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: fromChart[rbacv1.ClusterRole](t, "ClusterRole", name).Rules}
 }
 
-func TestWebhookReviewsPodsIfAsked(t *testing.T) {
-	c := testkit.Cluster(t)
-	k := testkit.Client(t, c.User)
+// withScheduling creates what a webhook with --scheduling needs in a cluster besides what each webhook needs.
+func withScheduling(t *testing.T, k client.Client) {
+	t.Helper()
 	role := schedulingRole(t)
 	testkit.Create(t, k, role)
 	testkit.Create(t, k, &rbacv1.ClusterRoleBinding{
@@ -42,6 +42,12 @@ func TestWebhookReviewsPodsIfAsked(t *testing.T) {
 		o.SetName(webhook.SchedulingConfigurationName)
 		testkit.Create(t, k, o)
 	}
+}
+
+func TestWebhookReviewsPodsIfAsked(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	withScheduling(t, k)
 	startWebhook(t, c, "--scheduling")
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "test-", Labels: map[string]string{assayv1alpha1.SchedulerLabel: "assay"},

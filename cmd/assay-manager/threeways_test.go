@@ -52,6 +52,10 @@ var lintIsStricter = map[string]string{
 // withoutConditions lists the kinds whose conditions are not compared, with the reason.
 var withoutConditions = map[string]string{
 	"NodeFeature": "has no conditions",
+	"CronJob":     "the review of its pods is in no condition",
+	"Deployment":  "the review of its pods is in no condition",
+	"Job":         "the review of its pods is in no condition",
+	"Pod":         "its review is in no condition",
 }
 
 // TestThreeWaysSayTheSame creates objects with errors that users make through an API server with the webhook, lints them, and
@@ -94,7 +98,14 @@ func TestThreeWaysSayTheSame(t *testing.T) {
 			conditionsSay(t, k, linted[file])
 		}
 	})
-	startWebhook(t, c, "--node-warnings=false", "--enable-taints")
+	withScheduling(t, k)
+	startWebhook(t, c, "--node-warnings=false", "--enable-taints", "--scheduling")
+	testkit.Eventually(t, "the API server calls the webhook about workloads", func(context.Context) error {
+		if api.create(t, "testdata/wrong/pods-cronjob.yaml", "dryRun=All").created {
+			return errors.New("it does not yet")
+		}
+		return nil
+	})
 	for _, file := range files {
 		answerSays(t, api.create(t, file, "fieldValidation=Strict&dryRun=All"), linted[file])
 	}
@@ -180,7 +191,10 @@ var (
 	versionLine = regexp.MustCompile(`(?m)^apiVersion: (\S+)`)
 	kindLine    = regexp.MustCompile(`(?m)^kind: (\S+)`)
 	inNamespace = regexp.MustCompile(`\bnamespace: ([a-z0-9-]+)`)
-	namespaced  = map[string]bool{"NodeFeature": true, "NodeFeatureGroup": true, "NodeFeatureRequest": true}
+	namespaced  = map[string]bool{
+		"NodeFeature": true, "NodeFeatureGroup": true, "NodeFeatureRequest": true,
+		"CronJob": true, "Deployment": true, "Job": true, "Pod": true,
+	}
 )
 
 // create creates the object in a file, in the namespace default if it is in one.
@@ -199,6 +213,9 @@ func (c *creator) create(t *testing.T, file, query string) answer {
 		resource = before + "ies"
 	}
 	path := "/apis/" + string(version[1]) + "/"
+	if string(version[1]) == "v1" {
+		path = "/api/v1/"
+	}
 	if namespaced[string(kind[1])] {
 		namespace := "default"
 		if m := inNamespace.FindSubmatch(data); m != nil {

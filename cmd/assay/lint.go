@@ -42,9 +42,9 @@ func newLint() *cobra.Command {
 		Long: `Find mistakes in rules and features, with the line and what to write instead.
 
 It reads NodeFeatureRules, NodeFeatureRuleTemplates, NodeFeatures, NodeFeatureGroups, NodeFeatureRequests,
-NodeFeatureSchedulingPolicies and configurations of the worker; objects of other kinds are passed over. What the cluster
-would refuse is an error, what it takes and the author surely did not mean a warning. Rules find the templates they are
-based on among the files.
+NodeFeatureSchedulingPolicies, configurations of the worker, and the annotations by which pods and workloads require
+features; it skips other objects. An error is what the cluster rejects, a warning is what it accepts and the author probably
+did not mean. Rules find the templates they are based on among the files.
 
 Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the files could not be looked for.`,
 		Example: `  assay lint rules/
@@ -167,7 +167,7 @@ func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 	for _, f := range files {
 		byName[f.Name] = f
 		for _, d := range f.Documents {
-			if d.Known() {
+			if d.Known() || review.ReadPods(d) != nil {
 				objects++
 			}
 		}

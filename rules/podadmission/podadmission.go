@@ -192,10 +192,10 @@ func escape(key string) string {
 	return string(out)
 }
 
-// Warning is what to tell whoever applies a workload that nothing satisfies.
+// Warning returns the warning about a workload that no node satisfies; empty if one does, or there are no nodes.
 func Warning(matching, nodes int, nearest, lacks string) string {
 	switch {
-	case matching > 0:
+	case matching > 0 || nodes == 0:
 		return ""
 	case nearest == "":
 		return fmt.Sprintf("0 of %d nodes satisfy this now", nodes)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -255,42 +254,5 @@ func TestLabelsOfLeavesOutWhatReadsTheProductsOfRules(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
-	}
-}
-
-func TestBrokenAnnotationsOfWorkloadsHavePaths(t *testing.T) {
-	for kind, path := range map[string]string{
-		"Pod": "metadata", "Deployment": "spec.template.metadata", "StatefulSet": "spec.template.metadata",
-		"DaemonSet": "spec.template.metadata", "ReplicaSet": "spec.template.metadata", "Job": "spec.template.metadata",
-		"CronJob": "spec.jobTemplate.spec.template.metadata",
-	} {
-		t.Run(kind, func(t *testing.T) {
-			var object any = map[string]any{"annotations": map[string]string{
-				assayv1alpha1.RequiredFeaturesAnnotation: "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: Exist}}}]",
-			}}
-			parts := strings.Split(path, ".")
-			for i := len(parts) - 1; i >= 0; i-- {
-				object = map[string]any{parts[i]: object}
-			}
-			data, err := json.Marshal(object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, report, err := podadmission.Check(kind, data, rules.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := path + "[annotations][assay.dev/required-features].matchFeatures[0].matchExpressions[AVX].op"
-			want = strings.Replace(want, "[annotations]", ".annotations", 1)
-			if len(report.Errors) != 1 || report.Errors[0].Field != want {
-				t.Errorf("got %v, want an error at %s", report.Errors, want)
-			}
-		})
-	}
-	if _, _, err := podadmission.Metadata("Deployment", []byte(`{"spec":3}`)); err == nil {
-		t.Error("a spec that is a number is accepted")
-	}
-	if meta, _, err := podadmission.Metadata("ConfigMap", []byte(`{}`)); meta != nil || err != nil {
-		t.Errorf("got %v, %v for a kind that makes no pods", meta, err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// MaxAnnotation is how long an annotation that asks for features may be: an eighth of what all annotations of an object may
-// take together, and far more than anybody writes by hand.
+// MaxAnnotation is the maximum size in bytes of an annotation that requires or prefers features: an eighth of what all annotations
+// of an object may take together, and far more than people write by hand.
 const MaxAnnotation = 32 << 10
 
 // Asks reports whether a pod's own metadata asks for features. It is what admission and caches select pods by.
@@ -23,29 +23,55 @@ func Asks(labels, annotations map[string]string) bool {
 		annotations[assayv1alpha1.PreferredFeaturesAnnotation] != ""
 }
 
-// Annotations compiles what the annotations of a pod ask for; nil if they ask for nothing. Path is that of the metadata.
+// AnnotationKeys are the annotations by which a pod requires and prefers features.
+var AnnotationKeys = []string{assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.PreferredFeaturesAnnotation}
+
+// ReadAnnotations returns the requirement and the preferences in the annotations of a pod, with the errors of those that cannot be
+// read. Path is that of the metadata. The requirement, and the list of preferences, have the path that AnnotationPath returns.
+func ReadAnnotations(annotations map[string]string, path *field.Path) (*Spec, field.ErrorList) {
+	spec, errs := &Spec{}, field.ErrorList{}
+	read := func(key string, into any, want string) {
+		if err := decode(annotations[key], into, want); err != nil {
+			errs = append(errs, field.Invalid(AnnotationPath(path, key), field.OmitValueType{}, err.Error()))
+		}
+	}
+	if annotations[assayv1alpha1.RequiredFeaturesAnnotation] != "" {
+		in := &assayv1alpha1.Requirement{}
+		read(assayv1alpha1.RequiredFeaturesAnnotation, in, "matchFeatures, matchAny, conditions")
+		spec.Required = in
+	}
+	if annotations[assayv1alpha1.PreferredFeaturesAnnotation] != "" {
+		read(assayv1alpha1.PreferredFeaturesAnnotation, &spec.Preferred, "a list of weight with matchFeatures, matchAny or conditions")
+	}
+	return spec, errs
+}
+
+// AnnotationPath returns the path of an annotation in the metadata at path.
+func AnnotationPath(path *field.Path, key string) *field.Path {
+	return path.Child("annotations").Key(key)
+}
+
+// Annotations compiles what the annotations of a pod require and prefer; nil if they require and prefer nothing. Path is that of
+// the metadata.
 func Annotations(annotations map[string]string, path *field.Path, opt rules.Options) (*Ask, *rules.Report) {
+	spec, errs := ReadAnnotations(annotations, path)
+	if len(errs) > 0 {
+		return nil, &rules.Report{Errors: errs}
+	}
+	return CompileAnnotations(spec, path, opt)
+}
+
+// CompileAnnotations compiles what ReadAnnotations returned.
+func CompileAnnotations(spec *Spec, path *field.Path, opt rules.Options) (*Ask, *rules.Report) {
 	ask, report := &Ask{}, &rules.Report{}
-	if text := annotations[assayv1alpha1.RequiredFeaturesAnnotation]; text != "" {
-		name := assayv1alpha1.RequiredFeaturesAnnotation
-		p := path.Child("annotations").Key(name)
-		var in assayv1alpha1.Requirement
-		if err := decode(text, &in, "matchFeatures, matchAny, conditions"); err != nil {
-			report.Errors = append(report.Errors, field.Invalid(p, field.OmitValueType{}, err.Error()))
-		} else if r := compile(ask, &in, p, "annotation "+name, opt, report); r != nil {
+	if spec.Required != nil {
+		key := assayv1alpha1.RequiredFeaturesAnnotation
+		if r := compile(ask, spec.Required, AnnotationPath(path, key), "annotation "+key, opt, report); r != nil {
 			ask.Required = append(ask.Required, r)
 		}
 	}
-	if text := annotations[assayv1alpha1.PreferredFeaturesAnnotation]; text != "" {
-		name := assayv1alpha1.PreferredFeaturesAnnotation
-		p := path.Child("annotations").Key(name)
-		var in []assayv1alpha1.Preference
-		if err := decode(text, &in, "a list of weight with matchFeatures, matchAny or conditions"); err != nil {
-			report.Errors = append(report.Errors, field.Invalid(p, field.OmitValueType{}, err.Error()))
-		} else {
-			compilePreferred(ask, in, p, "annotation "+name, opt, report)
-		}
-	}
+	key := assayv1alpha1.PreferredFeaturesAnnotation
+	compilePreferred(ask, spec.Preferred, AnnotationPath(path, key), "annotation "+key, opt, report)
 	if !report.OK() || ask.Empty() {
 		return nil, report
 	}

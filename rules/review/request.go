@@ -14,7 +14,7 @@ func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 	ask, report := requirements.Compile(&object.Spec, field.NewPath("spec"), object.Name, k.Rules)
 	f.Requirements = ask
 	f.report(report, k)
-	k.requirements(&f, &object.Spec)
+	k.requirements(&f, &object.Spec, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
 }
 
@@ -25,18 +25,17 @@ func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findin
 		f.Requirements = policy.Ask
 	}
 	f.report(report, k)
-	k.requirements(&f, &object.Spec.NodeFeatureRequestSpec)
+	k.requirements(&f, &object.Spec.NodeFeatureRequestSpec, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
 }
 
-// requirements adds the warnings about requirements that compile.
-func (k *Known) requirements(f *Findings, spec *assayv1alpha1.NodeFeatureRequestSpec) {
-	path := field.NewPath("spec")
+// requirements adds the warnings about a requirement and preferences, which are at these paths.
+func (k *Known) requirements(f *Findings, spec *assayv1alpha1.NodeFeatureRequestSpec, required, preferred *field.Path) {
 	if spec.Required != nil {
-		k.requirement(f, path.Child("required"), spec.Required)
+		k.requirement(f, required, spec.Required)
 	}
 	for i := range spec.Preferred {
-		k.requirement(f, path.Child("preferred").Index(i), &spec.Preferred[i].Requirement)
+		k.requirement(f, preferred.Index(i), &spec.Preferred[i].Requirement)
 	}
 }
 
@@ -44,19 +43,4 @@ func (k *Known) requirement(f *Findings, path *field.Path, r *assayv1alpha1.Requ
 	rule := &nfdv1alpha1.Rule{MatchFeatures: r.MatchFeatures, MatchAny: r.MatchAny}
 	f.Warnings = append(f.Warnings, lint.Matchers(path, rule, k.options())...)
 	k.unpublished(f, lint.RuleFeatures(path, rule))
-}
-
-// Metadata is the metadata of a pod, or of the pod template of a workload.
-type Metadata struct {
-	Annotations map[string]string
-	// Path is where the metadata is in the object.
-	Path *field.Path
-}
-
-// metadata reviews the annotations by which a pod requires or prefers features.
-func (k *Known) metadata(m *Metadata) Findings {
-	f := Findings{}
-	_, report := requirements.Annotations(m.Annotations, m.Path, k.Rules)
-	f.report(report, k)
-	return f
 }

@@ -80,7 +80,7 @@ func (f *Findings) Warn(path string, rank int, format string, args ...any) {
 	f.Warnings = append(f.Warnings, rules.Warning{Path: path, Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
-// Review checks an object: a pointer to one of Assay's kinds, or Metadata of a pod or workload. It does not change its arguments.
+// Review checks an object: a pointer to one of Assay's kinds, or the metadata of Pods. It does not change its arguments.
 func Review(object any, known Known) Findings {
 	switch o := object.(type) {
 	case *nfdv1alpha1.NodeFeatureRule:
@@ -95,8 +95,8 @@ func Review(object any, known Known) Findings {
 		return known.request(o)
 	case *assayv1alpha1.NodeFeatureSchedulingPolicy:
 		return known.policy(o)
-	case *Metadata:
-		return known.metadata(o)
+	case *Pods:
+		return known.pods(o)
 	}
 	panic(fmt.Sprintf("review of a %T", object)) // an error of ours, which no object can cause
 }

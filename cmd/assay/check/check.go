@@ -53,10 +53,15 @@ func (c *Checker) File(f *manifest.File) []report.Finding {
 	return out
 }
 
-// Document returns all findings of a document and the review of its object. Kinds that are not Assay's have none.
+// Document returns all findings of a document and the review of its object. Other objects have none, except those whose
+// pods require or prefer features by annotations.
 func (c *Checker) Document(d *manifest.Document) (problems []manifest.Problem, found review.Findings) {
 	if review.IsWorkerConfig(d) {
 		return review.WorkerConfig(d, c.known), found
+	}
+	if pods := review.ReadPods(d); pods != nil {
+		found = review.Review(pods, c.known)
+		return review.Problems(d, found), found
 	}
 	if !d.Known() {
 		return nil, found

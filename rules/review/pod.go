@@ -1,0 +1,114 @@
+package review
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/requirements"
+)
+
+// Pods is the metadata of the pods that an object is or makes.
+type Pods struct {
+	Labels, Annotations map[string]string
+	// Path is where the metadata is in the object.
+	Path *field.Path
+	// Single means that the object is a pod itself. Errors in its annotations are warnings: a controller that made the pod would
+	// only create it again.
+	Single bool
+}
+
+// podKind says in which version a kind is served and where it keeps the metadata of its pods.
+type podKind struct {
+	apiVersion string
+	path       []string
+}
+
+// podKinds lists the kinds that are or make pods.
+var podKinds = map[string]podKind{
+	"Pod":                   {"v1", []string{"metadata"}},
+	"PodTemplate":           {"v1", []string{"template", "metadata"}},
+	"ReplicationController": {"v1", []string{"spec", "template", "metadata"}},
+	"Deployment":            {"apps/v1", []string{"spec", "template", "metadata"}},
+	"ReplicaSet":            {"apps/v1", []string{"spec", "template", "metadata"}},
+	"StatefulSet":           {"apps/v1", []string{"spec", "template", "metadata"}},
+	"DaemonSet":             {"apps/v1", []string{"spec", "template", "metadata"}},
+	"Job":                   {"batch/v1", []string{"spec", "template", "metadata"}},
+	"CronJob":               {"batch/v1", []string{"spec", "jobTemplate", "spec", "template", "metadata"}},
+}
+
+// PodsOf returns the metadata of the pods of an object in JSON; nil for kinds that make no pods.
+func PodsOf(kind string, object []byte) (*Pods, error) {
+	k, ok := podKinds[kind]
+	if !ok {
+		return nil, nil
+	}
+	out := k.pods(kind)
+	raw := json.RawMessage(object)
+	for _, part := range k.path {
+		var level map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &level); err != nil {
+			return nil, fmt.Errorf("read %s: %w", out.Path, err)
+		}
+		if raw = level[part]; raw == nil {
+			return out, nil
+		}
+	}
+	var meta metav1.ObjectMeta
+	if err := json.Unmarshal(raw, &meta); err != nil {
+		return nil, fmt.Errorf("read %s: %w", out.Path, err)
+	}
+	out.Labels, out.Annotations = meta.Labels, meta.Annotations
+	return out, nil
+}
+
+func (k podKind) pods(kind string) *Pods {
+	return &Pods{Path: field.NewPath(k.path[0], k.path[1:]...), Single: kind == "Pod"}
+}
+
+// ReadPods returns the metadata of the pods of a document; nil if it makes no pods, or its pods have no annotation that requires
+// or prefers features.
+func ReadPods(d *manifest.Document) *Pods {
+	k, ok := podKinds[d.Kind]
+	if !ok || d.APIVersion != k.apiVersion {
+		return nil
+	}
+	out := k.pods(d.Kind)
+	out.Annotations = map[string]string{}
+	all := manifest.Field(d.Child(k.path...), "annotations")
+	for _, key := range requirements.AnnotationKeys {
+		if n := manifest.Field(all, key); n != nil && n.Value != "" {
+			out.Annotations[key] = n.Value
+		}
+	}
+	if len(out.Annotations) == 0 {
+		return nil
+	}
+	return out
+}
+
+// pods reviews the annotations by which pods require or prefer features.
+func (k *Known) pods(p *Pods) Findings {
+	f := Findings{}
+	spec, errs := requirements.ReadAnnotations(p.Annotations, p.Path)
+	f.Errors = errs
+	if len(errs) == 0 {
+		ask, report := requirements.CompileAnnotations(spec, p.Path, k.Rules)
+		f.Requirements = ask
+		f.report(report, k)
+		k.requirements(&f, spec, requirements.AnnotationPath(p.Path, assayv1alpha1.RequiredFeaturesAnnotation),
+			requirements.AnnotationPath(p.Path, assayv1alpha1.PreferredFeaturesAnnotation))
+	}
+	if p.Single {
+		for _, e := range f.Errors {
+			f.Warn(e.Field, rules.RankDefect, "%s", Text(e))
+		}
+		f.Errors = nil
+	}
+	return f
+}
