@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -341,6 +343,11 @@ rules:
 	for _, f := range fieldsOf(specType) {
 		if _, ok := have[f.name]; !ok && f.name != "basedOn" {
 			t.Errorf("this test's base has no %s", f.name)
+		}
+	}
+	for _, f := range fieldsOf(reflect.TypeFor[nfdv1alpha1.Rule]()) {
+		if !slices.ContainsFunc(have["rules"].([]any), func(rule any) bool { return rule.(map[string]any)[f.name] != nil }) {
+			t.Errorf("no rule of this test's base has %s", f.name)
 		}
 	}
 	main := basedOn("base")

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/schema"
 )
 
@@ -194,4 +196,44 @@ func TestRejectsObjectsThatUsersGetWrong(t *testing.T) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got); go test ./rules/schema -update writes it:\n%s", golden, diff)
 	}
+}
+
+// The definitions are generated from the types: a field without `make generate` is in no definition, hence in no schema.
+func TestSchemaHasEveryField(t *testing.T) {
+	data, err := schema.Of("NodeFeatureRule")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type properties = map[string]struct {
+		Properties map[string]any
+		Items      struct{ Properties map[string]any }
+	}
+	var document struct {
+		Properties struct {
+			Spec struct{ Properties properties }
+		}
+	}
+	if err := json.Unmarshal(data, &document); err != nil {
+		t.Fatal(err)
+	}
+	spec := document.Properties.Spec.Properties
+	for _, field := range jsonNames(reflect.TypeFor[nfdv1alpha1.NodeFeatureRuleSpec]()) {
+		if _, ok := spec[field]; !ok {
+			t.Errorf("the schema has no spec.%s: run make generate", field)
+		}
+	}
+	for _, field := range jsonNames(reflect.TypeFor[nfdv1alpha1.Rule]()) {
+		if spec["rules"].Items.Properties[field] == nil {
+			t.Errorf("the schema has no spec.rules[].%s: run make generate", field)
+		}
+	}
+}
+
+func jsonNames(t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
 }

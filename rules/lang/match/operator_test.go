@@ -2,6 +2,11 @@ package match
 
 import (
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -233,5 +238,32 @@ func TestEvalDoesNotAllocate(t *testing.T) {
 	})
 	if n > 0 {
 		t.Errorf("%v allocations to evaluate %d lists of terms", n, len(matchers))
+	}
+}
+
+// The names in the API and the list of operators are the same: each operator has a constant, and each constant is an operator.
+func TestOperatorsAreThoseOfTheAPI(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "..", "api", "nfd", "v1alpha1", "matcher.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "MatchOp" {
+				name, _ := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+				declared[name] = true
+			}
+		}
+		return true
+	})
+	for i := range operators {
+		if op := string(operators[i].op); !declared[op] {
+			t.Errorf("api/nfd/v1alpha1/matcher.go has no constant for the operator %q", op)
+		}
+		delete(declared, string(operators[i].op))
+	}
+	for op := range declared {
+		t.Errorf("the operator %q of api/nfd/v1alpha1/matcher.go is not in the list of operators", op)
 	}
 }

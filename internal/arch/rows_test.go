@@ -1,0 +1,146 @@
+package arch
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// additions are one of each thing that the table "To change X, open Y" of ARCHITECTURE.md says where to add. Each is one insertion
+// behind a line; everything else has to follow from it.
+var additions = []struct{ file, behind, insert string }{
+	{
+		"rules/lang/match/operator.go", "var operators = []operator{\n",
+		`{op: "RowIn", kind: onValue, says: "row says operator", min: 1, max: 1, compile: compileIn},`,
+	},
+	{
+		"rules/lang/condition/operators.go", "var operatorList = []*operator{\n",
+		`{name: "is-row", says: "row says condition", params: valueParams, eval: unary(func(v expr.Value) bool { return !isNone(v) })},`,
+	},
+	{
+		"rules/lang/action/kinds.go", "var kindList = []*kind{\n",
+		`{name: "row-log", says: "row says action", params: []args.Param{message, level}, run: log},`,
+	},
+	{
+		"rules/lang/expr/funcs.go", "var functionList = []*function{\n",
+		`{name: "row", usage: "node.row()", says: "row says function", kind: String, run: upper},`,
+	},
+	{
+		"rules/lang/tmpl/funcs_string.go", "var stringFunctions = []function{\n",
+		`{"row", 1, 1, -1, func(c *call) value { return text(strings.ToUpper(c.str(0))) }},`,
+	},
+	{"discovery/builtin/builtin.go", "return []discovery.Source{\n", `row.New(),`},
+	{"discovery/builtin/builtin.go", "import (\n", `"` + Module + `/discovery/row"`},
+}
+
+// TestRowsOfTheTable makes every addition of the table in an overlay of the tree. A rule that uses all of them has to compile and
+// take effect, and the definitions, the schema for editors and the reference have to name them.
+func TestRowsOfTheTable(t *testing.T) {
+	readTree(t)
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	overlay := writeOverlay(t, root, dir)
+	bin := filepath.Join(dir, "bin") + string(filepath.Separator)
+	run(t, root, "go", "build", "-overlay", overlay, "-o", bin, "./hack/crds", "./hack/reference", "./internal/arch/probe")
+
+	got := strings.Split(strings.TrimSpace(run(t, root, filepath.Join(bin, "probe"))), "\n")
+	slices.Sort(got)
+	want := []string{
+		"function row", "label feature.node.kubernetes.io/expression=N", "label feature.node.kubernetes.io/template=TEXT", "message added",
+		"schema RowIn", "schema is-row", "schema row-log",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what a rule that uses the additions does (-want +got):\n%s", diff)
+	}
+
+	reference := filepath.Join(dir, "reference.md")
+	run(t, root, filepath.Join(bin, "reference"), reference)
+	crd := filepath.Join(dir, "crd.yaml")
+	copyFile(t, filepath.Join(root, "api", "crds", "nfd.k8s-sigs.io_nodefeaturerules.yaml"), crd)
+	run(t, root, filepath.Join(bin, "crds"), crd)
+	contains(t, reference, "row says operator", "row says condition", "row says action", "row says function", "`row`")
+	contains(t, crd, "- RowIn\n")
+}
+
+// writeOverlay writes the changed files and the file that tells the go command of them, and returns its name.
+func writeOverlay(t *testing.T, root, dir string) string {
+	t.Helper()
+	replace := map[string]string{
+		filepath.Join(root, "internal", "arch", "probe", "main.go"): filepath.Join(root, "internal", "arch", "testdata", "rows", "probe", "main.go"),
+		filepath.Join(root, "discovery", "row", "row.go"):           filepath.Join(root, "internal", "arch", "testdata", "rows", "row", "row.go"),
+	}
+	for i, a := range additions {
+		file := filepath.Join(root, filepath.FromSlash(a.file))
+		from := file
+		if changed, ok := replace[file]; ok {
+			from = changed
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(string(text), a.behind) != 1 {
+			t.Fatalf("%s: no single line %q; the table names the place where a list begins", a.file, a.behind)
+		}
+		to := filepath.Join(dir, string(rune('a'+i))+".go")
+		if err := os.WriteFile(to, []byte(strings.Replace(string(text), a.behind, a.behind+a.insert+"\n", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[file] = to
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func contains(t *testing.T, file string, texts ...string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(string(data), text) {
+			t.Errorf("%s does not contain %q", filepath.Base(file), text)
+		}
+	}
+}

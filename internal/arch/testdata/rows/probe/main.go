@@ -1,0 +1,73 @@
+// Command probe uses one of everything that TestRowsOfTheTable adds, and prints what became of it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/builtin"
+	"github.com/assay-project/assay/discovery/host"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/schema"
+)
+
+const rule = `
+metadata: {name: rows}
+spec:
+  rules:
+    - name: uses every addition
+      matchFeatures: [{feature: row.device, matchExpressions: {kind: {op: RowIn, value: [added]}}}]
+      conditions: [{op: is-row, args: {value: "{node.row()}"}}]
+      labels: {expression: "{node.row()}"}
+      labelsTemplate: 'template={{ row "text" }}'
+      actions: [{op: row-log, args: {msg: added}}]
+`
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	var obj nfdv1alpha1.NodeFeatureRule
+	if err := yaml.Unmarshal([]byte(rule), &obj); err != nil {
+		return err
+	}
+	set, report := rules.Compile(&obj, rules.Options{})
+	if !report.OK() {
+		return report.Errors.ToAggregate()
+	}
+	sources := builtin.Sources(builtin.DefaultConfig())
+	sources = slices.DeleteFunc(sources, func(s discovery.Source) bool { return s.Name() != "row" }) // it alone needs no host
+	found := discovery.Run(context.Background(), host.Host{}, sources)
+	outcome := rules.Link(rules.Options{}, set).Eval(rules.Input{Node: rules.Node{Name: "n"}, Facts: facts.New(&found.Features, nil)})
+	for key, value := range outcome.Labels() {
+		fmt.Printf("label %s=%s\n", key, value)
+	}
+	for _, m := range outcome.Messages() {
+		fmt.Println("message", m.Text)
+	}
+	text, err := schema.Of("NodeFeatureRule")
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"RowIn", "is-row", "row-log"} {
+		if strings.Contains(string(text), `"`+name+`"`) {
+			fmt.Println("schema", name)
+		}
+	}
+	if slices.Contains(rules.TemplateFunctions(), "row") {
+		fmt.Println("function row")
+	}
+	return nil
+}
