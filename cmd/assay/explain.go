@@ -10,6 +10,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/tracing"
+	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 )
@@ -146,22 +147,8 @@ func (e *explanation) key(name string) error {
 
 // present says whether the Node has the key as it should be.
 func (e *explanation) present(g given) {
-	if why := e.withholding.Withholds(g.kind); why != "" {
-		fmt.Fprintln(e.w, "  "+e.s.warn("not written on nodes: "+why))
-		return
-	}
-	if e.node == nil {
-		return
-	}
-	values := map[rules.Kind]map[string]string{rules.KindLabel: e.node.Labels, rules.KindAnnotation: e.node.Annotations}[g.kind]
-	if g.kind == rules.KindTaint || g.kind == rules.KindResource {
-		return
-	}
-	switch value, ok := values[g.key]; {
-	case !ok:
-		fmt.Fprintln(e.w, "  "+e.s.warn("the Node does not have it yet: is the controller running?"))
-	case value != g.value:
-		fmt.Fprintln(e.w, "  "+e.s.warn("the Node has "+printable(value)+" instead"))
+	if why := written.Differs(e.node, e.withholding, g.kind, g.key, g.value); why != "" {
+		fmt.Fprintln(e.w, "  "+e.s.warn(printable(why)))
 	}
 }
 

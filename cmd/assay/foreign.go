@@ -1,13 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -25,7 +24,7 @@ func (e *explanation) foreign(name string) []foreign {
 	full := e.world.opt.Keys.Qualify(name)
 	var out []foreign
 	add := func(kind rules.Kind, key, value string, path ...string) {
-		out = append(out, foreign{given{kind, key, value}, managers(e.node.ManagedFields, path...)})
+		out = append(out, foreign{given{kind, key, value}, written.Managers(e.node.ManagedFields, path...)})
 	}
 	keys := []string{name}
 	if full != name {
@@ -45,30 +44,6 @@ func (e *explanation) foreign(name string) []foreign {
 	for _, t := range e.node.Spec.Taints {
 		if id := t.Key + ":" + string(t.Effect); t.Key == name || t.Key == full || id == name {
 			add(rules.KindTaint, id, t.Value, "spec", "taints") // an atomic list
-		}
-	}
-	return out
-}
-
-// managers returns the clients that own a field.
-func managers(entries []metav1.ManagedFieldsEntry, path ...string) []string {
-	var out []string
-	for i := range entries {
-		entry := &entries[i]
-		var fields map[string]any
-		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue
-		}
-		owns := true
-		for _, name := range path {
-			next, ok := fields["f:"+name].(map[string]any)
-			if owns = ok; !ok {
-				break
-			}
-			fields = next
-		}
-		if owns {
-			out = append(out, entry.Manager)
 		}
 	}
 	return out

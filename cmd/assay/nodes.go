@@ -3,12 +3,11 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/assay-project/assay/cmd/assay/column"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/facts"
 )
 
 type nodesFlags struct {
@@ -77,19 +76,19 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	rows := &table{}
 	rows.add(append([]string{"NODE"}, f.columns...)...)
 	var list []map[string]string
-	for _, name := range names {
-		row, object := []string{name}, map[string]string{"node": name}
-		known := w.published[name] != nil
-		features := w.input(name).Facts
-		for _, column := range f.columns {
+	for _, node := range names {
+		row, object := []string{node}, map[string]string{"node": node}
+		known := w.published[node] != nil
+		features := w.input(node).Facts
+		for _, name := range f.columns {
 			value := "?"
 			if known {
-				value = cell(features, column)
+				value = column.Cell(features, name)
 			}
-			if w.opt.Mask.Hides(column) {
+			if w.opt.Mask.Hides(name) {
 				value = rules.Hidden
 			}
-			row, object[column] = append(row, dash(value)), value
+			row, object[name] = append(row, dash(value)), value
 		}
 		rows.add(row...)
 		list = append(list, object)
@@ -104,32 +103,4 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: ? is a node of which no features are published")
 	}
 	return nil
-}
-
-// cell is a feature, or one of its elements, in few characters.
-func cell(f *facts.Facts, column string) string {
-	if feature := f.Feature(strings.ToLower(column)); feature != nil {
-		return fmt.Sprint(feature.Instances.Len() + feature.Attributes.Len() + feature.Flags.Len())
-	}
-	parts := strings.SplitN(column, ".", 3)
-	if len(parts) < 3 {
-		return ""
-	}
-	feature := f.Feature(strings.ToLower(parts[0] + "." + parts[1]))
-	if feature == nil {
-		return ""
-	}
-	if v, ok := feature.Attributes.Get(parts[2]); ok {
-		return v
-	}
-	if feature.Flags.Len() > 0 {
-		return yesNo(feature.Flags.Has(parts[2]))
-	}
-	seen := map[string]bool{}
-	for i := range feature.Instances.Len() {
-		if v, ok := feature.Instances.Get(i, parts[2]); ok {
-			seen[v] = true
-		}
-	}
-	return strings.Join(sortedKeys(seen), ",")
 }

@@ -22,6 +22,8 @@ type Checker struct {
 	templates map[string]*manifest.Document
 	// Schema validates documents by their definitions too, as an API server does after the review found no error.
 	Schema bool
+	// Sealed keeps bases from being read from files: the documents are not the user's own files.
+	Sealed bool
 }
 
 // New returns a Checker that finds templates among the documents of files.
@@ -128,7 +130,7 @@ func (c *Checker) lookup(dir string) compose.Lookup {
 				return spec, err
 			}
 		}
-		if !strings.ContainsAny(name, "./") || strings.Contains(name, "://") {
+		if c.Sealed || !strings.ContainsAny(name, "./") || strings.Contains(name, "://") {
 			return nil, nil
 		}
 		path := name

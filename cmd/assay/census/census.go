@@ -1,0 +1,150 @@
+// Package census counts the features and values of many nodes.
+package census
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// Tally is the number of nodes that have a feature or an element.
+type Tally struct {
+	Name   string         `json:"name"`
+	Type   string         `json:"type"`
+	Nodes  int            `json:"nodes"`
+	Values map[string]int `json:"values,omitempty"` // value -> nodes
+}
+
+// Census counts the features of a fleet. Equal features of several nodes are read once. It is not safe for concurrent use.
+type Census struct {
+	pattern string
+	mask    rules.Masking
+	seen    map[identity]*group
+	all     map[string]*Tally
+}
+
+type identity struct {
+	name string
+	id   facts.FeatureID
+}
+
+// group is the nodes that have one and the same feature.
+type group struct {
+	feature *facts.Feature
+	nodes   int
+}
+
+// New returns a Census of the features and elements that match a pattern, such as cpu.model.*; without a pattern, of the features.
+func New(pattern string, mask rules.Masking) *Census {
+	return &Census{pattern: strings.ToLower(pattern), mask: mask, seen: map[identity]*group{}, all: map[string]*Tally{}}
+}
+
+// Add counts a node.
+func (c *Census) Add(f *facts.Facts) {
+	for _, name := range f.Names() {
+		feature := f.Feature(name)
+		key := identity{name, feature.ID()}
+		if c.seen[key] == nil {
+			c.seen[key] = &group{feature: feature}
+		}
+		c.seen[key].nodes++
+	}
+}
+
+// List returns what was counted since the last call, by name.
+func (c *Census) List() []*Tally {
+	for key, g := range c.seen {
+		c.count(key.name, g.feature, g.nodes)
+	}
+	var out []*Tally
+	for _, name := range slices.Sorted(maps.Keys(c.all)) {
+		out = append(out, c.all[name])
+	}
+	clear(c.seen)
+	c.all = map[string]*Tally{}
+	return out
+}
+
+// wants reports whether a name is counted.
+func (c *Census) wants(name string, element bool) bool {
+	if c.pattern == "" {
+		return !element
+	}
+	name = strings.ToLower(name)
+	ok, _ := path.Match(c.pattern, name)
+	return ok || element && strings.HasPrefix(name, c.pattern+".")
+}
+
+func (c *Census) count(name string, feature *facts.Feature, nodes int) {
+	switch {
+	case feature.Instances.Len() > 0:
+		c.add(name, "instances", fmt.Sprint(feature.Instances.Len()), false, nodes)
+		c.instances(name, feature.Instances, nodes)
+	case feature.Attributes.Len() > 0:
+		c.add(name, "attributes", "", false, nodes)
+	case feature.Flags.Len() > 0:
+		c.add(name, "flags", "", false, nodes)
+	}
+	if c.pattern == "" {
+		return
+	}
+	for _, key := range feature.Attributes.Names() {
+		value, _ := feature.Attributes.Get(key)
+		c.add(name+"."+key, "attribute", c.shown(key, value), true, nodes)
+	}
+	for _, flag := range feature.Flags.Names() {
+		c.add(name+"."+flag, "flag", "", true, nodes)
+	}
+}
+
+func (c *Census) shown(key, value string) string {
+	if c.mask.Hides(key) {
+		return rules.Hidden
+	}
+	return value
+}
+
+func (c *Census) instances(name string, list *facts.Instances, nodes int) {
+	for _, key := range list.Names() {
+		full := name + "." + key
+		if !c.wants(full, true) {
+			continue
+		}
+		seen := map[string]bool{}
+		for i := range list.Len() {
+			if v, ok := list.Get(i, key); ok {
+				seen[c.shown(key, v)] = true
+			}
+		}
+		t := c.tally(full, "attribute of instances")
+		t.Nodes += nodes
+		for v := range seen {
+			t.Values[v] += nodes
+		}
+	}
+}
+
+func (c *Census) tally(name, kind string) *Tally {
+	t := c.all[name]
+	if t == nil {
+		t = &Tally{Name: name, Type: kind, Values: map[string]int{}}
+		c.all[name] = t
+	}
+	return t
+}
+
+func (c *Census) add(name, kind, value string, element bool, nodes int) {
+	if !c.wants(name, element) {
+		return
+	}
+	t := c.tally(name, kind)
+	t.Nodes += nodes
+	if value != "" {
+		t.Values[value] += nodes
+	}
+}

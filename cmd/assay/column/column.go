@@ -1,0 +1,52 @@
+// Package column reads the cells of tables of nodes from their facts.
+package column
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// Split returns the feature and the element that a column such as cpu.model.name is of, and reports whether it is of an element.
+func Split(column string) (feature, element string, ok bool) {
+	parts := strings.SplitN(column, ".", 3)
+	if len(parts) < 3 {
+		return strings.ToLower(column), "", false
+	}
+	return strings.ToLower(parts[0] + "." + parts[1]), parts[2], true
+}
+
+// Cell returns a feature, or one of its elements, in few characters: the value of an attribute, yes or no for a flag, the different
+// values of instances, and the number of elements of a feature. It is empty if the node does not have it.
+func Cell(f *facts.Facts, column string) string {
+	if feature := f.Feature(strings.ToLower(column)); feature != nil {
+		return fmt.Sprint(feature.Instances.Len() + feature.Attributes.Len() + feature.Flags.Len())
+	}
+	name, element, ok := Split(column)
+	if !ok {
+		return ""
+	}
+	feature := f.Feature(name)
+	if feature == nil {
+		return ""
+	}
+	if v, ok := feature.Attributes.Get(element); ok {
+		return v
+	}
+	if feature.Flags.Len() > 0 {
+		if feature.Flags.Has(element) {
+			return "yes"
+		}
+		return "no"
+	}
+	seen := map[string]bool{}
+	for i := range feature.Instances.Len() {
+		if v, ok := feature.Instances.Get(i, element); ok {
+			seen[v] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(seen)), ",")
+}

@@ -1,0 +1,54 @@
+// Package written compares what rules give a node with what its Node has.
+package written
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/assay-project/assay/rules"
+)
+
+// Differs returns why a Node does not have an output of rules as it should, or nothing if it has. Nothing is known of taints and
+// extended resources, and of a nil Node.
+func Differs(node *corev1.Node, withholding rules.Withholding, kind rules.Kind, key, value string) string {
+	if why := withholding.Withholds(kind); why != "" {
+		return "not written on nodes: " + why
+	}
+	if node == nil || kind == rules.KindTaint || kind == rules.KindResource {
+		return ""
+	}
+	values := map[rules.Kind]map[string]string{rules.KindLabel: node.Labels, rules.KindAnnotation: node.Annotations}[kind]
+	switch has, ok := values[key]; {
+	case !ok:
+		return "the Node does not have it yet: is the controller running?"
+	case has != value:
+		return "the Node has " + has + " instead"
+	}
+	return ""
+}
+
+// Managers returns the clients that own a field, by managedFields.
+func Managers(entries []metav1.ManagedFieldsEntry, path ...string) []string {
+	var out []string
+	for i := range entries {
+		entry := &entries[i]
+		var fields map[string]any
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		owns := true
+		for _, name := range path {
+			next, ok := fields["f:"+name].(map[string]any)
+			if owns = ok; !ok {
+				break
+			}
+			fields = next
+		}
+		if owns {
+			out = append(out, entry.Manager)
+		}
+	}
+	return out
+}
