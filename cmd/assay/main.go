@@ -84,7 +84,7 @@ Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a 
 		&cobra.Group{ID: groupCluster, Title: "Ask the cluster:"},
 	)
 	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr(), newTemplate(), newLibrary(), newSchema(), convert.NewCommand())
-	add(cmd, groupLook, newScan(), newCapture())
+	add(cmd, groupLook, newScan(), newCapture(), newUI())
 	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
 		newWhy(), newSchedulerConfig(), newDoctor())
 	cmd.AddCommand(newVersion(), newDocs(), newOptions())

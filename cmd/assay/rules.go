@@ -96,13 +96,7 @@ func (f *rulesFlags) read(cmd *cobra.Command) ([]listedRule, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []listedRule
-	for _, r := range w.rules {
-		out = append(out, listedRule{NodeFeatureRule: r})
-	}
-	for _, r := range w.builtIn {
-		out = append(out, listedRule{NodeFeatureRule: r, builtIn: true})
-	}
+	out := w.listed()
 	if len(f.builtIn) > 0 {
 		paths, err := input.Paths(f.builtIn)
 		if err != nil {
@@ -120,6 +114,19 @@ func (f *rulesFlags) read(cmd *cobra.Command) ([]listedRule, error) {
 	}
 	slices.SortStableFunc(out, evaluationOrder)
 	return out, nil
+}
+
+// listed returns the rules of a world in the order of their evaluation.
+func (w *world) listed() []listedRule {
+	var out []listedRule
+	for _, r := range w.rules {
+		out = append(out, listedRule{NodeFeatureRule: r})
+	}
+	for _, r := range w.builtIn {
+		out = append(out, listedRule{NodeFeatureRule: r, builtIn: true})
+	}
+	slices.SortStableFunc(out, evaluationOrder)
+	return out
 }
 
 var phaseOrder = []string{"early", "preprocess", "main"}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -38,6 +39,7 @@ func (f *worldFlags) register(cmd *cobra.Command) {
 
 // world is what a cluster holds: all that outcomes depend on.
 type world struct {
+	where     string // the cluster or the files, for people
 	opt       rules.Options
 	own       string
 	interner  *facts.Interner
@@ -57,33 +59,42 @@ type want struct {
 	nodes, features, rules bool
 }
 
-func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
+// empty returns a world of which only the settings are known.
+func (f *worldFlags) empty() (*world, error) {
 	opt, err := f.options()
 	if err != nil {
 		return nil, err
 	}
-	out := &world{
+	return &world{
 		opt: opt, own: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace), interner: nodefeature.Interner(),
 		nodes: map[string]*corev1.Node{}, published: map[string][]manifest.Published{},
 		templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, below: f.defaultTemplate,
+	}, nil
+}
+
+func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
+	out, err := f.empty()
+	if err != nil {
+		return nil, err
 	}
 	if len(f.from) > 0 {
-		files := &filed{secrets: map[string]*corev1.Secret{}, configMaps: map[string]*corev1.ConfigMap{}}
-		out.kept = files
-		return out, out.readFiles(f.from, files, w)
+		out.where = strings.Join(f.from, " ")
+		return out, out.readFiles(f.from, w)
 	}
 	c, err := f.Connect()
 	if err != nil {
 		return nil, err
 	}
-	out.kept = c
+	out.where, out.kept = c.Server(), c
 	if w.rules || w.features {
 		out.own = f.Installation(ctx, c)
 	}
 	return out, out.readCluster(ctx, c, w)
 }
 
-func (w *world) readFiles(names []string, kept *filed, want want) error {
+func (w *world) readFiles(names []string, want want) error {
+	kept := &filed{secrets: map[string]*corev1.Secret{}, configMaps: map[string]*corev1.ConfigMap{}}
+	w.kept = kept
 	paths, err := input.Paths(names)
 	if err != nil {
 		return err
@@ -108,11 +119,11 @@ func (w *world) readFiles(names []string, kept *filed, want want) error {
 			c.file = manifest.Parse(paths[i], data)
 		}
 	})
-	for _, c := range all {
+	for i, c := range all {
 		if c.err != nil {
 			return c.err
 		}
-		w.publish(c.published)
+		w.publish(paths[i], c.published)
 		if c.file == nil {
 			continue
 		}
@@ -120,6 +131,12 @@ func (w *world) readFiles(names []string, kept *filed, want want) error {
 			return fmt.Errorf("%s:%s", c.file.Name, c.file.Problems[0])
 		}
 		for _, d := range c.file.Documents {
+			if d.Kind == "" { // bare features
+				if list, err := manifest.Publish(d, w.interner); err == nil {
+					w.publish(c.file.Name, list)
+				}
+				continue
+			}
 			if err := w.document(d, kept, selector); err != nil {
 				return fmt.Errorf("%s: %w", c.file.Name, err)
 			}
@@ -138,8 +155,12 @@ func (w *world) readFiles(names []string, kept *filed, want want) error {
 	return nil
 }
 
-func (w *world) publish(list []manifest.Published) {
+// publish adds features of a file. Those that name no node are of one that is named like the file.
+func (w *world) publish(file string, list []manifest.Published) {
 	for _, p := range list {
+		if p.Node == "" {
+			p.Node = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		}
 		w.published[p.Node] = append(w.published[p.Node], p)
 	}
 }
@@ -162,7 +183,7 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		return err
 	case manifest.KindFeature:
 		list, err := manifest.Publish(d, w.interner)
-		w.publish(list)
+		w.publish(d.File().Name, list)
 		return err
 	case manifest.KindRule, manifest.KindTemplate:
 		var object nfdv1alpha1.NodeFeatureRule

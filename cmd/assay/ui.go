@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/ui"
+	"github.com/assay-project/assay/internal/ids"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/review"
+)
+
+type uiFlags struct {
+	worldFlags
+	local   bool
+	open    bool
+	address string
+}
+
+func newUI() *cobra.Command {
+	f := &uiFlags{}
+	cmd := &cobra.Command{
+		Use:   "ui [FILE…]",
+		Short: "Show nodes, rules and a playground for rules in the browser",
+		Long: `Show nodes, rules and a playground for rules in the browser.
+
+It serves pages on the loopback interface, prints their address, and runs until it is interrupted. It shows the cluster; with FILEs,
+the nodes and rules in them, as "assay capture" writes them or kubectl prints them; and with --local this machine, with the rules in
+FILEs. It only reads: nothing is changed, and no rule of the playground is applied. The address contains a random token: share it
+with no one who may not see the features of all nodes.`,
+		Example: `  assay ui
+  assay ui --local
+  assay ui tests/a100/facts.yaml rules/
+  assay ui --open --context staging`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.register(cmd)
+	cmd.ValidArgsFunction = completeYAML
+	cmd.Flags().BoolVar(&f.local, "local", false, "show this machine; it needs no cluster")
+	cmd.Flags().BoolVar(&f.open, "open", false, "open the first page in the browser")
+	cmd.Flags().StringVar(&f.address, "address", ui.DefaultAddress, "address of the loopback interface to listen on; port 0 is a free one")
+	return cmd
+}
+
+func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && len(f.from) > 0 {
+		return errors.New("invalid arguments: name files either as FILE… or with --from")
+	}
+	f.from = append(f.from, args...)
+	listener, err := ui.Listen(f.address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	first, err := f.snapshot(cmd.Context())
+	if err != nil {
+		return err
+	}
+	server := ui.New(first, f.snapshot)
+	url := server.URL(listener)
+	fmt.Fprintln(cmd.OutOrStdout(), url)
+	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; Ctrl-C ends it.\n", plural(len(first.Nodes), "node"), first.Where)
+	if f.open {
+		if err := openBrowser(cmd.Context(), url); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: cannot open a browser: %v\n", err)
+		}
+	}
+	return server.Serve(cmd.Context(), listener)
+}
+
+// openBrowser opens an address with the desktop's program for it.
+func openBrowser(ctx context.Context, url string) error {
+	program := "xdg-open"
+	if runtime.GOOS == "darwin" {
+		program = "open"
+	}
+	return exec.CommandContext(ctx, program, url).Start()
+}
+
+// snapshot reads what the pages show.
+func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
+	w, err := f.readAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	program, broken := w.program(ctx, w.rules)
+	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f)}
+	if broken != nil {
+		out.Notes = strings.Split(broken.Error(), "\n")
+	}
+	for _, name := range w.names() {
+		out.Nodes = append(out.Nodes, ui.Node{Object: w.nodes[name], Input: w.input(name), Published: w.published[name] != nil})
+	}
+	for _, r := range w.listed() {
+		object, err := shown(&r)
+		if err != nil {
+			return nil, err
+		}
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, err
+		}
+		out.Rules = append(out.Rules, ui.Rule{Object: &r.NodeFeatureRule, BuiltIn: r.builtIn, Text: string(text)})
+	}
+	names := &featureTable{}
+	out.Describe = names.label
+	return out, nil
+}
+
+// readAll reads the cluster, the files or this machine.
+func (f *uiFlags) readAll(ctx context.Context) (*world, error) {
+	if !f.local {
+		return f.load(ctx, want{nodes: true, features: true, rules: true})
+	}
+	w, err := f.empty()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.readFiles(f.from, want{rules: true}); err != nil {
+		return nil, err
+	}
+	clear(w.nodes)
+	clear(w.published)
+	name, report := discoverHost(ctx, "")
+	w.where = "this machine"
+	w.published[name] = []manifest.Published{{Node: name, Facts: facts.New(&report.Features, w.interner), Labels: report.Labels}}
+	return w, nil
+}
+
+// known is what reviews of rules depend on. Only a cluster is known as a whole.
+func (w *world) known(f *uiFlags) review.Known {
+	out := review.Known{
+		Rules: w.opt, Withholding: w.withholding(), DefaultTemplate: w.below, IDs: &ids.Lazy{},
+		Templates: func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil },
+	}
+	if f.local || len(f.from) > 0 {
+		return out
+	}
+	features := map[string]bool{}
+	for _, list := range w.published {
+		for _, p := range list {
+			for _, name := range p.Facts.Names() {
+				features[strings.ToLower(name)] = true
+			}
+		}
+	}
+	out.AllTemplates = true
+	out.Published = func(feature string) (bool, bool) { return features[feature], true }
+	return out
+}

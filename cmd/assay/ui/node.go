@@ -1,0 +1,89 @@
+package ui
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/rules"
+)
+
+// maxTraces is the maximum number of rules that the page of a node shows. The page of a rule shows the others.
+const maxTraces = 150
+
+// nodePage is the view of one node.
+type nodePage struct {
+	Name, Query string
+	// Published is false if there are no NodeFeatures of the node.
+	Published  bool
+	HasObject  bool
+	Publishers []string
+	Outcome    outcome
+	Foreign    []foreign
+	Traces     []trace
+	// MoreTraces is the number of rules that are not shown, Matched that of those that match.
+	MoreTraces, Matched, Rules int
+	Tree                       tree
+}
+
+// foreign is what the Node has from other clients.
+type foreign struct{ Kind, Key, Value, Managers string }
+
+// newNodePage returns the view of a node, nil if there is no such node.
+func newNodePage(d *data, name, query string) *nodePage {
+	n := d.node(name)
+	if n == nil {
+		return nil
+	}
+	o := d.cache.Eval(d.Program, n.Input, nil)
+	p := &nodePage{
+		Name: name, Query: query, Published: n.Published, HasObject: n.Object != nil,
+		Outcome: newOutcome(o, comparison{n.Object, d.Known.Withholding, true}), Tree: newTree(n.Input.Facts, query, d.Snapshot),
+	}
+	for _, publisher := range n.Input.Publishers {
+		if name := strings.Trim(publisher.Name, "/"); name != "" {
+			p.Publishers = append(p.Publishers, name)
+		}
+	}
+	p.Foreign = foreignOf(n.Object, o)
+	p.Traces = newTraces(d.Program.Trace(n.Input), d.Known.Rules.Mask)
+	p.Rules = len(p.Traces)
+	for i := range p.Traces {
+		if p.Traces[i].Word == "MATCH" {
+			p.Matched++
+		}
+	}
+	if len(p.Traces) > maxTraces {
+		p.MoreTraces = len(p.Traces) - maxTraces
+		p.Traces = p.Traces[:maxTraces]
+	}
+	return p
+}
+
+// foreignOf returns the labels, annotations and taints of a Node that rules do not give it.
+func foreignOf(node *corev1.Node, o *rules.Outcome) []foreign {
+	if node == nil {
+		return nil
+	}
+	var out []foreign
+	add := func(kind rules.Kind, title string, values map[string]string, path ...string) {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if _, ours := o.Origin(kind, key); !ours {
+				managers := written.Managers(node.ManagedFields, append(path, key)...)
+				out = append(out, foreign{title, key, values[key], strings.Join(managers, ", ")})
+			}
+		}
+	}
+	add(rules.KindLabel, "label", node.Labels, "metadata", "labels")
+	add(rules.KindAnnotation, "annotation", node.Annotations, "metadata", "annotations")
+	for _, t := range node.Spec.Taints {
+		if _, ours := o.Origin(rules.KindTaint, t.Key+":"+string(t.Effect)); !ours {
+			managers := written.Managers(node.ManagedFields, "spec", "taints")
+			out = append(out, foreign{"taint", t.Key + ":" + string(t.Effect), t.Value, strings.Join(managers, ", ")})
+		}
+	}
+	return out
+}

@@ -1,0 +1,199 @@
+package ui
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/cmd/assay/tracing"
+	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/rules"
+)
+
+// outcome is what rules give one node.
+type outcome struct {
+	// Failed says that nothing is written, and why.
+	Failed string
+	Groups []outputs
+	// Asked are labels that NodeFeatures ask for without a rule.
+	Asked   []output
+	Missing []missing
+	Notes   []string
+}
+
+// Empty reports whether rules write nothing.
+func (o *outcome) Empty() bool { return len(o.Groups) == 0 && o.Failed == "" }
+
+// outputs are the outputs of one kind.
+type outputs struct {
+	Title string
+	Rows  []output
+}
+
+// output is one key that is written.
+type output struct {
+	Key, Value string
+	source
+	// Differs says why the Node does not have it so.
+	Differs string
+}
+
+// missing is an output that is not written.
+type missing struct {
+	source
+	What, Key, Why string
+}
+
+// source is the rule that an output comes from.
+type source struct {
+	// Object is empty where a NodeFeature asks for it.
+	Object, Rule string
+	// Linked says that there is a page of the object.
+	Linked bool
+}
+
+// kinds are the kinds of outputs that are written on nodes, in the order of the page.
+var kinds = []struct {
+	kind  rules.Kind
+	title string
+}{
+	{rules.KindLabel, "Labels"}, {rules.KindAnnotation, "Annotations"}, {rules.KindResource, "Extended resources"}, {rules.KindTaint, "Taints"},
+}
+
+// comparison is what an outcome is compared with.
+type comparison struct {
+	node   *corev1.Node // nil: it is not known what the Node has
+	keeps  rules.Withholding
+	linked bool // rules have pages
+}
+
+func (c *comparison) source(r rules.Ref) source { return source{r.Object, r.Rule, c.linked} }
+
+// newOutcome returns what rules give a node.
+func newOutcome(o *rules.Outcome, c comparison) outcome {
+	var out outcome
+	if o.Failed != nil {
+		out.Failed = fmt.Sprintf("Rule %s keeps everything from this node: %s", o.Failed.Ref, o.Failed.Message)
+	} else {
+		for _, k := range kinds {
+			rows, asked := c.outputs(o, k.kind)
+			if out.Asked = append(out.Asked, asked...); len(rows) > 0 {
+				out.Groups = append(out.Groups, outputs{k.title, rows})
+			}
+		}
+	}
+	for _, no := range o.Rejected() {
+		out.Missing = append(out.Missing, missing{c.source(no.Ref), string(no.Kind), no.Key, no.Reason})
+	}
+	for _, x := range o.Conflicts() {
+		out.Missing = append(out.Missing, missing{c.source(x.Lost), string(x.Kind), x.Key, "conflict: " + x.Kept.String() + " gives it another value and wins"})
+	}
+	for _, m := range o.Messages() {
+		out.Notes = append(out.Notes, fmt.Sprintf("%s logs (%s): %s", m.Ref, m.Level, m.Text))
+	}
+	for _, e := range o.Events() {
+		out.Notes = append(out.Notes, fmt.Sprintf("%s records an Event (%s, %s): %s", e.Ref, e.Type, e.Reason, e.Message))
+	}
+	return out
+}
+
+// outputs returns the outputs of one kind: those of rules, and those that NodeFeatures ask for.
+func (c *comparison) outputs(o *rules.Outcome, kind rules.Kind) (given, asked []output) {
+	add := func(key, value string) {
+		origin, _ := o.Origin(kind, key)
+		row := output{Key: key, Value: value, source: c.source(origin.Ref), Differs: written.Differs(c.node, c.keeps, kind, key, value)}
+		if origin.Object == "" {
+			asked = append(asked, row)
+		} else {
+			given = append(given, row)
+		}
+	}
+	if kind == rules.KindTaint {
+		for _, t := range o.Taints() {
+			add(t.Key+":"+string(t.Effect), t.Value)
+		}
+		return given, asked
+	}
+	values := map[rules.Kind]func() map[string]string{
+		rules.KindLabel: o.Labels, rules.KindAnnotation: o.Annotations, rules.KindResource: o.ExtendedResources,
+	}[kind]()
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		add(key, values[key])
+	}
+	return given, asked
+}
+
+// trace is the result of one rule on one node.
+type trace struct {
+	// Word is MATCH, NO MATCH, SKIPPED or ERROR.
+	Word               string
+	Object, Rule, Base string
+	// Say are sentences on the result: why it was skipped, or does not match.
+	Say      []string
+	Lines    []tracing.Line
+	Outputs  []rules.TracedOutput
+	Rejected []rules.Rejection
+	// Lacking is the number of expressions that do not hold.
+	Lacking int
+}
+
+// Class is the word for the stylesheet.
+func (t *trace) Class() string { return strings.ToLower(strings.ReplaceAll(t.Word, " ", "")) }
+
+// newTrace returns the trace of a rule for people.
+func newTrace(r *rules.RuleTrace, mask rules.Masking) trace {
+	out := trace{Word: "NO MATCH", Object: r.Object, Rule: r.Rule, Base: r.Base, Rejected: r.Rejected, Lacking: tracing.Lacking(r)}
+	switch {
+	case r.Err != nil:
+		out.Word = "ERROR"
+	case r.Skipped != "":
+		out.Word = "SKIPPED"
+	case r.Matched:
+		out.Word = "MATCH"
+	}
+	if r.Skipped != "" {
+		out.Say = append(out.Say, r.Skipped)
+		return out
+	}
+	if r.Err != nil {
+		out.Say = append(out.Say, r.Err.Error())
+	}
+	if r.Partial != nil && !r.Sensitive {
+		out.Say = append(out.Say, "in part: "+r.Partial.Error())
+	}
+	if r.Sensitive {
+		out.Say = append(out.Say, "The rule is sensitive: what it reads is not shown.")
+	} else if why := tracing.Why(r, mask); why != "" {
+		out.Say = append(out.Say, why)
+	}
+	out.Lines = tracing.Lines(r, mask)
+	for _, o := range r.Outputs {
+		if r.Sensitive && o.Kind == rules.KindVar {
+			o.Value = rules.Hidden
+		}
+		if o.Kind == rules.KindTaint {
+			o.Key = strings.TrimSuffix(o.Key, "=")
+		}
+		out.Outputs = append(out.Outputs, o)
+	}
+	return out
+}
+
+// newTraces returns the traces of all rules: errors, then rules that match, then the others, the nearest first.
+func newTraces(list []rules.RuleTrace, mask rules.Masking) []trace {
+	out := make([]trace, len(list))
+	for i := range list {
+		out[i] = newTrace(&list[i], mask)
+	}
+	order := map[string]int{"ERROR": 0, "MATCH": 1, "NO MATCH": 2, "SKIPPED": 3}
+	slices.SortStableFunc(out, func(a, b trace) int {
+		if d := order[a.Word] - order[b.Word]; d != 0 || a.Word != "NO MATCH" {
+			return d
+		}
+		return a.Lacking - b.Lacking
+	})
+	return out
+}

@@ -1,0 +1,145 @@
+package ui
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+// maxRule is the maximum size in bytes of the text in the playground: no API server takes larger objects.
+const maxRule = 1 << 20
+
+// sample is the rule that the playground begins with.
+const sample = `apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata:
+  name: my-rule
+spec:
+  rules:
+    - name: recent-kernel
+      labels:
+        example.com/recent-kernel: "true"
+      matchFeatures:
+        - feature: kernel.version
+          matchExpressions:
+            major: {op: Ge, value: ["6"]}
+`
+
+// playgroundPage is the view of a rule that is being written.
+type playgroundPage struct {
+	Node, Query, Text string
+	// Nodes are names to choose from.
+	Nodes []string
+	// NoNode says that there is no node of that name.
+	NoNode   bool
+	Gutter   []gutterLine
+	Findings []finding
+	Errors   int
+	// Evaluated says that there are an outcome and traces.
+	Evaluated bool
+	// Say is why the rule is not evaluated.
+	Say     string
+	Outcome outcome
+	Traces  []trace
+	Tree    tree
+}
+
+// gutterLine is a line of the margin.
+type gutterLine struct {
+	Number          int
+	Severity, Title string
+}
+
+// finding is an error or a warning of the rule.
+type finding struct {
+	Severity, Where, Path, Message string
+	Line                           int
+}
+
+// maxChoices is the maximum number of names that a page offers to choose from; others are typed.
+const maxChoices = 300
+
+// newPlaygroundPage reviews the text, and evaluates it for a node if there are no errors.
+func newPlaygroundPage(d *data, text, node, query string) *playgroundPage {
+	text = strings.ReplaceAll(text, "\r\n", "\n") // as browsers send it
+	p := &playgroundPage{Node: node, Query: query, Text: text}
+	for i := range d.Nodes[:min(len(d.Nodes), maxChoices)] {
+		p.Nodes = append(p.Nodes, d.Nodes[i].Input.Node.Name)
+	}
+	n := d.node(node)
+	if n != nil {
+		p.Tree = newTree(n.Input.Facts, query, d.Snapshot)
+	}
+	p.NoNode = n == nil && node != ""
+	file := manifest.Parse("rule", []byte(text))
+	checker := check.New(d.Known, file)
+	checker.Schema, checker.Sealed = true, true
+	for _, f := range checker.File(file) {
+		p.Findings = append(p.Findings, finding{string(f.Severity), f.Position.String(), f.Path, f.Message, f.Line})
+		if f.Severity == manifest.Error {
+			p.Errors++
+		}
+	}
+	p.Gutter = newGutter(text, p.Findings)
+	p.evaluate(d, n, file, checker)
+	return p
+}
+
+// evaluate fills in what the rules of the file give a node. Rules with errors are not evaluated: what is left of them would match
+// more than was written.
+func (p *playgroundPage) evaluate(d *data, n *Node, file *manifest.File, checker *check.Checker) {
+	var sets []*rules.RuleSet
+	for _, doc := range file.Documents {
+		if doc.Kind == manifest.KindRule {
+			_, set := checker.Compile(doc)
+			sets = append(sets, set)
+		}
+	}
+	switch {
+	case p.Errors > 0:
+		p.Say = "Not evaluated: correct the errors first."
+	case len(sets) == 0:
+		p.Say = "Not evaluated: there is no NodeFeatureRule in the text."
+	case n == nil && len(d.Nodes) == 0:
+		p.Say = "Not evaluated: there are no nodes."
+	case n == nil:
+		p.Say = "Not evaluated: choose a node."
+	default:
+		program := rules.Link(d.Known.Rules, sets...)
+		p.Outcome = newOutcome(program.Eval(n.Input), comparison{keeps: d.Known.Withholding})
+		p.Traces = newTraces(program.Trace(n.Input), d.Known.Rules.Mask)
+		p.Evaluated = true
+	}
+}
+
+// newGutter returns the margin: a line for each line of the text, with the worst of its findings.
+func newGutter(text string, findings []finding) []gutterLine {
+	out := make([]gutterLine, strings.Count(text, "\n")+1)
+	for i := range out {
+		out[i].Number = i + 1
+	}
+	for _, f := range findings {
+		line := &out[min(max(f.Line, 1), len(out))-1]
+		if line.Severity != string(manifest.Error) {
+			line.Severity = f.Severity
+		}
+		line.Title = strings.TrimPrefix(line.Title+"\n"+f.Message, "\n")
+	}
+	return out
+}
+
+// Lines is the number of lines that the editor shows.
+func (p *playgroundPage) Lines() string { return strconv.Itoa(max(len(p.Gutter), 16)) }
+
+// firstNode returns the node that a playground begins with.
+func firstNode(d *data, node string) string {
+	first := ""
+	if len(d.Nodes) > 0 {
+		first = d.Nodes[0].Input.Node.Name
+	}
+	return cmp.Or(node, first)
+}

@@ -1,0 +1,210 @@
+package ui
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// DefaultAddress is a free port of the loopback interface.
+const DefaultAddress = "127.0.0.1:0"
+
+const (
+	// headerTimeout bounds how long a client may take for the headers of a request, bodyTimeout for all of it.
+	headerTimeout, bodyTimeout = 10 * time.Second, time.Minute
+	// stopTimeout is how long requests may go on after the command is interrupted.
+	stopTimeout = 2 * time.Second
+)
+
+// Server serves the pages. It is safe for concurrent use.
+type Server struct {
+	token  string
+	source Source
+
+	mu     sync.Mutex
+	data   *data
+	since  time.Time // of the reading that goes on; zero: none does
+	failed error     // of the last reading
+}
+
+// New returns a Server of a Snapshot, which source reads again when a user asks for it; nil: it cannot be read again.
+func New(first *Snapshot, source Source) *Server {
+	return &Server{token: rand.Text(), data: newData(first), source: source}
+}
+
+// Listen listens on an address of the loopback interface.
+func Listen(address string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("invalid address %q: use for example %s, which chooses a free port", address, DefaultAddress)
+	}
+	if !isLoopback(host) {
+		return nil, fmt.Errorf("invalid address %q: the pages show the features of all nodes and are served on the loopback interface only; "+
+			"use 127.0.0.1:%s, and ssh -L or kubectl port-forward from another machine", address, port)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err
+		}
+		return nil, fmt.Errorf("cannot listen on %s: %w; use --address %s for a free port", address, err, DefaultAddress)
+	}
+	return l, nil
+}
+
+// isLoopback reports whether a host is this machine, and cannot be made another one by DNS.
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// URL returns the address of the first page on a listener.
+func (s *Server) URL(l net.Listener) string {
+	return "http://" + l.Addr().String() + "/" + s.token + "/"
+}
+
+// Serve serves the pages until the context ends. It closes the listener.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler: s.Handler(ctx), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if server.Shutdown(stopping) != nil {
+		_ = server.Close()
+	}
+	<-done
+	return nil
+}
+
+// Handler returns the pages. The context ends readings of the cluster.
+func (s *Server) Handler(ctx context.Context) http.Handler {
+	r := chi.NewRouter()
+	r.Use(onlyThisMachine, secure)
+	r.NotFound(s.unknown)
+	r.MethodNotAllowed(s.unknown)
+	r.Route("/{token}", func(r chi.Router) {
+		r.Use(s.authorize)
+		r.Get("/", s.home)
+		r.Get("/fleet", s.fleet)
+		r.Get("/node", s.node)
+		r.Get("/rules", s.rules)
+		r.Get("/rule", s.rule)
+		r.Get("/playground", s.playground)
+		r.Post("/playground", s.playground)
+		r.Post("/reload", func(w http.ResponseWriter, r *http.Request) { s.reload(ctx, w, r) })
+		r.Get("/static/{file}", static)
+	})
+	return r
+}
+
+// onlyThisMachine rejects requests under a name of another host: a page elsewhere whose DNS name is changed to 127.0.0.1 must not
+// read what is served here.
+func onlyThisMachine(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if !isLoopback(host) {
+			http.Error(w, "invalid host: use the address that assay ui has printed", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// policy lets pages use nothing but what this server sends, and no script or style that is part of a page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
+
+// secure sets the headers of all responses.
+func secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer") // the token is part of the address
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// authorize rejects requests without the token. It is part of every address and not a cookie: cookies are sent to all ports of a
+// host, and each user of this machine can listen on one.
+func (s *Server) authorize(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(chi.URLParam(r, "token")), []byte(s.token)) != 1 {
+			s.unknown(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) unknown(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "not found: use the address that assay ui has printed", http.StatusNotFound)
+}
+
+// current returns what pages show, and whether it is being read again.
+func (s *Server) current() (d *data, since time.Time, failed error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.data, s.since, s.failed
+}
+
+// reload reads the cluster again, unless that goes on already. Pages show the old state meanwhile.
+func (s *Server) reload(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	start := s.since.IsZero() && s.source != nil
+	if start {
+		s.since = time.Now()
+	}
+	s.mu.Unlock()
+	if start {
+		go s.read(ctx)
+	}
+	back := r.FormValue("back")
+	if !isPage(back) {
+		back = "./"
+	}
+	http.Redirect(w, r, back, http.StatusSeeOther)
+}
+
+func (s *Server) read(ctx context.Context) {
+	snapshot, err := s.source(ctx)
+	var d *data
+	if err == nil {
+		d = newData(snapshot)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since, s.failed = time.Time{}, err
+	if d != nil {
+		s.data = d
+	}
+}
