@@ -60,7 +60,7 @@ func (o *Options) compare(v *verdict, req *admissionv1.AdmissionRequest, object,
 	}
 	if sensitive(old) && !sensitive(object) {
 		v.Errors = append(v.Errors, field.Forbidden(field.NewPath("spec", "sensitive"),
-			"cannot be taken back: delete the object and create it again"))
+			"cannot be unset: delete the object and create it again"))
 	}
 }
 

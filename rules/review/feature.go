@@ -161,7 +161,7 @@ func (c *contents) check(object *nfdv1alpha1.NodeFeature) {
 // feature checks the name of a feature and returns the path of its elements.
 func (c *contents) feature(path *field.Path, name string) *field.Path {
 	if strings.EqualFold(name, nfdv1alpha1.RuleMatchedFeature) {
-		c.add(field.Forbidden(path.Key(name), "is what rules produced on the node, and cannot be published; choose another name"))
+		c.add(field.Forbidden(path.Key(name), "holds the outputs of rules and cannot be published; choose another name"))
 	}
 	c.name(path, name)
 	return path.Key(name).Child("elements")

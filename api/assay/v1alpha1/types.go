@@ -6,7 +6,8 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// NodeFeatureRuleTemplate holds rules that do nothing by themselves: NodeFeatureRules name it in spec.basedOn.
+// NodeFeatureRuleTemplate holds rules that NodeFeatureRules reuse by naming the template in spec.basedOn. A template has no
+// effect by itself.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodefeatureruletemplates,scope=Cluster,shortName=nfrt
@@ -18,11 +19,12 @@ type NodeFeatureRuleTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The same as the spec of a NodeFeatureRule. Names of rules are unique: objects based on the template combine rules by name.
+	// spec has the same fields as the spec of a NodeFeatureRule. Rule names must be unique, because objects based on the template
+	// combine rules by name.
 	//
 	// +kubebuilder:validation:XValidation:rule="(has(self.basedOn) && self.basedOn.size() > 0) || !(has(self.rules) && self.rules.size() <= 64 && [self.rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n)))) || (oldSelf.hasValue() && has(oldSelf.value().rules) && oldSelf.value().rules.size() <= 64 && [oldSelf.value().rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n))))",message="two rules have the same name; rules of a template combine by their name, so give them different names",optionalOldSelf=true
 	Spec nfdv1alpha1.NodeFeatureRuleSpec `json:"spec"`
-	// Whether rules can be based on it.
+	// status is the observed state of the template.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status TemplateStatus `json:"status,omitempty"`
@@ -30,11 +32,11 @@ type NodeFeatureRuleTemplate struct {
 
 // TemplateStatus is the observed state of a template.
 type TemplateStatus struct {
-	// ObservedGeneration is the generation of the spec that the status describes; -1 before the first one.
+	// observedGeneration is the generation of the spec that the controller processed last; -1 before the first time.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready (Accepted and Resolved), Accepted (its rules are understood), Resolved (the templates that it is based
-	// on exist), and Stalled while a user must act.
+	// conditions are Ready (Accepted and Resolved), Accepted (the rules are valid), Resolved (the templates that it is based on
+	// exist), and Stalled while a user must act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -50,34 +52,34 @@ type NodeFeatureRuleTemplateList struct {
 	Items           []NodeFeatureRuleTemplate `json:"items"`
 }
 
-// Requirement says what a node must be like: all of its parts must hold.
+// Requirement is a set of conditions on the features of a node. All parts must match.
 type Requirement struct {
-	// MatchFeatures are terms that must all hold.
+	// matchFeatures lists terms that must all match.
 	// +optional
 	MatchFeatures nfdv1alpha1.FeatureMatcher `json:"matchFeatures,omitempty"`
-	// MatchAny are alternatives, of which one must hold.
+	// matchAny lists alternatives of which at least one must match.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	MatchAny []nfdv1alpha1.MatchAnyElem `json:"matchAny,omitempty"`
-	// Conditions must all hold.
+	// conditions must all be true.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Conditions []nfdv1alpha1.Condition `json:"conditions,omitempty"`
 }
 
-// Preference is a Requirement that a node had better meet.
+// Preference is a preferred requirement and its weight.
 type Preference struct {
-	// Weight is how much it counts against other preferences, 1 to 100.
+	// weight is the weight of this preference relative to the others, from 1 to 100.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Weight      int32 `json:"weight"`
 	Requirement `json:",inline"`
 }
 
-// NodeFeatureRequest is what pods ask of their node, under a name. A pod of the same namespace chooses it with the label
-// assay.dev/feature-request.
+// NodeFeatureRequest is a named set of requirements on the features of a node. A pod in the same namespace refers to it with the
+// label assay.dev/feature-request.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodefeaturerequests,scope=Namespaced,shortName=nfreq
@@ -91,9 +93,9 @@ type NodeFeatureRequest struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is asked for.
+	// spec is the requirements and preferences.
 	Spec NodeFeatureRequestSpec `json:"spec"`
-	// Which nodes have it.
+	// status reports the nodes that meet the requirements.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status RequestStatus `json:"status,omitempty"`
@@ -108,31 +110,31 @@ type NodeFeatureRequestList struct {
 	Items           []NodeFeatureRequest `json:"items"`
 }
 
-// NodeFeatureRequestSpec is what is asked of a node.
+// NodeFeatureRequestSpec holds requirements and preferences.
 type NodeFeatureRequestSpec struct {
-	// Required must hold on the node.
+	// required must match the node.
 	// +optional
 	Required *Requirement `json:"required,omitempty"`
-	// Preferred had better hold: among the nodes that can take the pod, those that meet more weight are chosen.
+	// preferred ranks the nodes that can run the pod: the scheduler prefers nodes with a higher sum of the weights that match.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Preferred []Preference `json:"preferred,omitempty"`
 }
 
-// RequestStatus says which nodes have what is asked for.
+// RequestStatus reports the nodes that meet the requirements.
 type RequestStatus struct {
-	// ObservedGeneration is the generation of the spec that the status describes; -1 before the first one.
+	// observedGeneration is the generation of the spec that the controller processed last; -1 before the first time.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// MatchingNodes is how many nodes meet what is required.
+	// matchingNodes is the number of nodes that meet the requirements.
 	// +optional
 	MatchingNodes *int32 `json:"matchingNodes,omitempty"`
-	// SampleNodes are some of them, by name, ten at the most.
+	// sampleNodes lists the names of at most ten of these nodes.
 	// +optional
 	// +listType=atomic
 	SampleNodes []string `json:"sampleNodes,omitempty"`
-	// Conditions: Ready, Accepted (the requirements are understood), Satisfiable (some node meets them), and Stalled while a
+	// conditions are Ready, Accepted (the requirements are valid), Satisfiable (at least one node meets them), and Stalled while a
 	// user must act.
 	// +optional
 	// +listType=map
@@ -140,21 +142,21 @@ type RequestStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ConditionSatisfiable says whether some node has what is asked for.
+// ConditionSatisfiable reports whether at least one node meets the requirements.
 const ConditionSatisfiable = "Satisfiable"
 
-// StalePolicy says what to think of a node whose features are older than staleAfter.
+// StalePolicy is how to treat a node whose features are older than staleAfter.
 //
 // +kubebuilder:validation:Enum=Trust;Reject
 type StalePolicy string
 
-// The policies for stale features. An empty one is Trust.
+// The policies for stale features. The empty string means Trust.
 const (
 	StaleTrust  StalePolicy = "Trust"
 	StaleReject StalePolicy = "Reject"
 )
 
-// NodeFeatureSchedulingPolicy asks for features on behalf of pods, so that workloads need not be edited.
+// NodeFeatureSchedulingPolicy adds feature requirements to pods that it selects, so that workloads need no change.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodefeatureschedulingpolicies,scope=Cluster,shortName=nfsp
@@ -168,9 +170,9 @@ type NodeFeatureSchedulingPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which pods, and what is asked for.
+	// spec selects pods and holds their requirements.
 	Spec NodeFeatureSchedulingPolicySpec `json:"spec"`
-	// Which nodes have it.
+	// status reports the nodes that meet the requirements.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status RequestStatus `json:"status,omitempty"`
@@ -185,24 +187,24 @@ type NodeFeatureSchedulingPolicyList struct {
 	Items           []NodeFeatureSchedulingPolicy `json:"items"`
 }
 
-// NodeFeatureSchedulingPolicySpec says which pods ask for what.
+// NodeFeatureSchedulingPolicySpec selects pods and holds their requirements.
 type NodeFeatureSchedulingPolicySpec struct {
-	// NamespaceSelector chooses the namespaces of the pods; an absent one chooses none, an empty one all that are labelled
-	// for scheduling.
+	// namespaceSelector selects the namespaces of the pods. If absent, it selects no namespace; if empty, it selects all
+	// namespaces that are labeled for scheduling.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// PodSelector chooses pods by their labels; an absent one chooses all.
+	// podSelector selects pods by their labels. If absent, it selects all pods.
 	// +optional
 	PodSelector            *metav1.LabelSelector `json:"podSelector,omitempty"`
 	NodeFeatureRequestSpec `json:",inline"`
-	// SchedulerName is given to pods that left it at the default.
+	// schedulerName is set on selected pods that use the default scheduler.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SchedulerName string `json:"schedulerName,omitempty"`
-	// StaleAfter is the age from which features no longer count as known; never, if absent.
+	// staleAfter is the age from which features are stale. If absent, features are never stale.
 	// +optional
 	StaleAfter *metav1.Duration `json:"staleAfter,omitempty"`
-	// OnStale says what to think of a node with stale features.
+	// onStale is how to treat a node with stale features: Trust (the default) uses them, Reject rejects the node.
 	// +optional
 	OnStale StalePolicy `json:"onStale,omitempty"`
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// JSON is a value whose shape the API server does not check, because it depends on a neighbouring field (the arguments of
+// JSON is a value whose shape the API server does not check, because it depends on a neighboring field (the arguments of
 // an operator depend on the operator). Compile checks it. The zero value is absent.
 //
 // +kubebuilder:validation:Type=""

@@ -1,28 +1,28 @@
 package v1alpha1
 
-// FeatureMatcher is a list of terms that must all hold.
+// FeatureMatcher is a list of terms that must all match.
 //
 // +listType=atomic
 // +kubebuilder:validation:MaxItems=64
 type FeatureMatcher []FeatureMatcherTerm
 
-// FeatureMatcherTerm says what one feature must be like.
+// FeatureMatcherTerm is a condition on one feature.
 type FeatureMatcherTerm struct {
-	// Feature is the name of the feature to look at, such as cpu.cpuid; case does not matter. A feature that the node does
-	// not have never matches, whatever the operator.
+	// feature is the name of the feature, such as cpu.cpuid. Case is ignored. A term on a feature that the node does not have
+	// never matches, regardless of the operator.
 	// +kubebuilder:validation:MaxLength=1024
 	Feature string `json:"feature"`
-	// MatchExpressions are looked up by element name; all must hold. Of a feature that is a list of instances, one and the
-	// same instance must satisfy all of them. An empty map matches anything; an absent one checks nothing.
+	// matchExpressions maps element names to expressions that must all match. For a feature that is a list of instances, a single
+	// instance must match all of them. An empty map matches every element; if absent, only matchName is evaluated.
 	// +optional
 	MatchExpressions *MatchExpressionSet `json:"matchExpressions"`
-	// MatchName is evaluated against the names of the elements (of instances: the names of their attributes); one must
-	// hold.
+	// matchName is evaluated against the names of the elements, or the names of the attributes of instances. At least one name
+	// must match.
 	// +optional
 	MatchName *MatchExpression `json:"matchName"`
 }
 
-// MatchExpressionSet maps an element's name to what must hold for it.
+// MatchExpressionSet maps the name of an element to an expression.
 //
 // +mapType=atomic
 // +kubebuilder:validation:MaxProperties=64
@@ -30,7 +30,7 @@ type MatchExpressionSet map[string]*MatchExpression
 
 // The rules below count arguments. By the bounds of the types there can be a million expressions in matchFeatures, and the API
 // server grants ten million steps to a rule and a hundred million to all: so there is one cheap rule for each operator, and
-// the first two look at its letters (only operators without arguments hold an s). Under matchAny there could be 64 times as
+// the first two check its letters (only operators without arguments contain an s). Under matchAny there could be 64 times as
 // many expressions, which no rule can afford: hack/crds removes these there, and Compile alone counts.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) && self.value.size() > 0 || self.op.contains('s')",message="the operator needs a value; did you write values: instead of value:?"
@@ -42,15 +42,15 @@ type MatchExpressionSet map[string]*MatchExpression
 // +kubebuilder:validation:XValidation:rule="self.op != 'GtLt' || !has(self.value) || self.value.size() == 2",message="GtLt takes exactly two values, the lower bound first"
 // +kubebuilder:validation:XValidation:rule="self.op != 'GeLe' || !has(self.value) || self.value.size() == 2",message="GeLe takes exactly two values, the lower bound first"
 
-// MatchExpression says what one element must be like.
+// MatchExpression is a condition on one element.
 type MatchExpression struct {
-	// Op is the operator.
+	// op is the operator.
 	Op MatchOp `json:"op"`
-	// Value holds the operator's arguments: none for Exists, DoesNotExist, IsTrue and IsFalse; one for Gt, Ge, Lt and Le;
+	// value holds the arguments of the operator: none for Exists, DoesNotExist, IsTrue and IsFalse; one for Gt, Ge, Lt and Le;
 	// two for GtLt and GeLe; one or more for In, NotIn and InRegexp.
 	// +optional
 	Value MatchValue `json:"value,omitempty"`
-	// Type says how Gt, Ge, Lt, Le, GtLt and GeLe compare: as integers (the default), or as versions with "version".
+	// type is how Gt, Ge, Lt, Le, GtLt and GeLe compare: as integers (the default), or as versions with "version".
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Type ValueType `json:"type,omitempty"`
@@ -66,7 +66,7 @@ type MatchValue []string
 // MatchOp is an operator of a MatchExpression. The definitions list those that rules know (hack/crds).
 type MatchOp string
 
-// The operators of a MatchExpression. MatchAny can only be written in the worker's configuration.
+// The operators of a MatchExpression. MatchAny is valid in the configuration of the worker only.
 const (
 	MatchAny          MatchOp = ""
 	MatchIn           MatchOp = "In"
@@ -84,7 +84,7 @@ const (
 	MatchIsFalse      MatchOp = "IsFalse"
 )
 
-// ValueType says how the ordering operators read their input and arguments.
+// ValueType is how the ordering operators parse their input and arguments.
 type ValueType string
 
 // The known types of values.
@@ -95,6 +95,6 @@ const (
 
 // MatchAnyElem is one alternative of matchAny.
 type MatchAnyElem struct {
-	// MatchFeatures are the terms of this alternative; all must hold.
+	// matchFeatures lists the terms of this alternative. All must match.
 	MatchFeatures FeatureMatcher `json:"matchFeatures"`
 }

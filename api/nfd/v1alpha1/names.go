@@ -1,20 +1,20 @@
 package v1alpha1
 
-// Names that NFD writes on Nodes and NodeFeatures. Consumers (GPU operators, device plugins, autoscalers) read them, so
-// they are part of the wire format as much as the fields are.
+// Names that NFD writes on Nodes and NodeFeatures. GPU operators, device plugins and autoscalers read them, so they are part of the
+// API like the fields.
 const (
-	// FeatureLabelNamespace is the namespace of every label, annotation and extended resource that is written without one.
+	// FeatureLabelNamespace is the default prefix of labels, annotations and extended resources.
 	FeatureLabelNamespace = "feature.node.kubernetes.io"
-	// ProfileLabelNamespace is the second namespace under kubernetes.io that rules may write labels into.
+	// ProfileLabelNamespace is the second prefix below kubernetes.io that rules may use for labels.
 	ProfileLabelNamespace = "profile.node.kubernetes.io"
-	// BookkeepingNamespace is the namespace of the annotations that record what was written on a Node.
+	// BookkeepingNamespace is the prefix of the annotations that record what the controller wrote on a Node.
 	BookkeepingNamespace = "nfd.node.kubernetes.io"
 
 	// NodeNameLabel names the Node that a NodeFeature describes.
 	NodeNameLabel = BookkeepingNamespace + "/node-name"
 
 	// FeatureLabelsAnnotation lists the labels that the controller owns on a Node: sorted names, separated by commas,
-	// without the default namespace.
+	// without the default prefix.
 	FeatureLabelsAnnotation = BookkeepingNamespace + "/feature-labels"
 	// FeatureAnnotationsAnnotation lists the annotations that the controller owns on a Node, in the same form.
 	FeatureAnnotationsAnnotation = BookkeepingNamespace + "/feature-annotations"
@@ -23,9 +23,9 @@ const (
 	// TaintsAnnotation lists the taints that the controller owns on a Node, as key=value:effect.
 	TaintsAnnotation = BookkeepingNamespace + "/taints"
 
-	// WorkerVersionAnnotation says on a NodeFeature which version of the worker wrote it.
+	// WorkerVersionAnnotation is the version of the worker that wrote a NodeFeature.
 	WorkerVersionAnnotation = BookkeepingNamespace + "/worker.version"
-	// WorkerPodUIDAnnotation says on a NodeFeature which pod wrote it.
+	// WorkerPodUIDAnnotation is the UID of the pod that wrote a NodeFeature.
 	WorkerPodUIDAnnotation = BookkeepingNamespace + "/worker.pod.uid"
 )
 

@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeFeature says what one node can do: the facts that NodeFeatureRules are evaluated over, and labels that its publisher
-// asks for directly.
+// NodeFeature holds features of one node, which NodeFeatureRules are evaluated against, and labels that its publisher requests
+// directly.
 //
 // The label nfd.node.kubernetes.io/node-name names the Node it describes. Any number of objects may describe one Node: the
 // worker publishes one, drivers and operators may publish more, and they are merged.
@@ -17,7 +17,7 @@ type NodeFeature struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is published.
+	// spec holds the features and labels.
 	Spec NodeFeatureSpec `json:"spec"`
 }
 
@@ -30,33 +30,33 @@ type NodeFeatureList struct {
 	Items           []NodeFeature `json:"items"`
 }
 
-// NodeFeatureSpec holds the features of a node and the labels that their publisher asks for.
+// NodeFeatureSpec holds the features of a node and the labels that their publisher requests.
 type NodeFeatureSpec struct {
-	// Features are the facts, as input to rules. The struct is atomic: a writer replaces it as a whole or not at all, so
-	// that the API server need not record an owner for each of its thousands of elements.
+	// features are the input of rules. The struct is atomic: a writer replaces it as a whole, so that the API server does not
+	// record an owner for each of thousands of elements.
 	// +optional
 	// +structType=atomic
 	Features Features `json:"features"`
-	// Labels are node labels to create without any rule. A name without a namespace gets feature.node.kubernetes.io/.
+	// labels are node labels to create without a rule. A name without a prefix gets the prefix feature.node.kubernetes.io/.
 	// +optional
 	// +mapType=atomic
 	Labels map[string]string `json:"labels"`
 }
 
-// Features are facts by type and by name. A name has the form domain.feature, such as cpu.cpuid; one name may occur in more
+// Features holds features by type and name. A name has the form domain.feature, such as cpu.cpuid. The same name may be in more
 // than one of the three maps.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.flags) && 'rule.matched' in self.flags) && !(has(self.attributes) && 'rule.matched' in self.attributes) && !(has(self.instances) && 'rule.matched' in self.instances)",message="rule.matched is what rules produced on the node, and cannot be published; choose another name"
+// +kubebuilder:validation:XValidation:rule="!(has(self.flags) && 'rule.matched' in self.flags) && !(has(self.attributes) && 'rule.matched' in self.attributes) && !(has(self.instances) && 'rule.matched' in self.instances)",message="rule.matched holds the outputs of rules and cannot be published; choose another name"
 type Features struct {
-	// Flags are sets of names without values, such as the CPU's capabilities.
+	// flags are sets of names without values, such as the capabilities of the CPU.
 	// +optional
 	// +mapType=atomic
 	Flags map[string]FlagFeatureSet `json:"flags"`
-	// Attributes are sets of names with one value each, such as the options of the kernel configuration.
+	// attributes are sets of names with one value each, such as the options of the kernel configuration.
 	// +optional
 	// +mapType=atomic
 	Attributes map[string]AttributeFeatureSet `json:"attributes"`
-	// Instances are lists of things of one kind, each with attributes of its own, such as PCI devices.
+	// instances are lists of objects of one kind, each with its own attributes, such as PCI devices.
 	// +optional
 	// +mapType=atomic
 	Instances map[string]InstanceFeatureSet `json:"instances"`
@@ -64,28 +64,28 @@ type Features struct {
 
 // FlagFeatureSet is a set of names.
 type FlagFeatureSet struct {
-	// Elements holds one entry for each name that is present.
+	// elements holds one entry for each name that is present.
 	// +mapType=atomic
 	Elements map[string]Nil `json:"elements"`
 }
 
 // AttributeFeatureSet is a set of names with one value each.
 type AttributeFeatureSet struct {
-	// Elements maps each name to its value.
+	// elements maps each name to its value.
 	// +mapType=atomic
 	Elements map[string]string `json:"elements"`
 }
 
-// InstanceFeatureSet is a list of things of one kind.
+// InstanceFeatureSet is a list of objects of one kind.
 type InstanceFeatureSet struct {
-	// Elements are the instances, in the order of their discovery.
+	// elements lists the instances in the order in which they were discovered.
 	// +listType=atomic
 	Elements []InstanceFeature `json:"elements"`
 }
 
-// InstanceFeature is one thing of a kind, such as one PCI device.
+// InstanceFeature is one object of a kind, such as one PCI device.
 type InstanceFeature struct {
-	// Attributes maps the name of each attribute to its value.
+	// attributes maps the name of each attribute to its value.
 	// +mapType=atomic
 	Attributes map[string]string `json:"attributes"`
 }

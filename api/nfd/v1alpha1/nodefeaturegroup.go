@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeFeatureGroup lists the nodes that satisfy one of its rules.
+// NodeFeatureGroup lists the nodes that match at least one of its rules.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodefeaturegroups,scope=Namespaced,shortName=nfg
@@ -14,9 +14,9 @@ type NodeFeatureGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the nodes of the group have in common.
+	// spec holds the rules of the group.
 	Spec NodeFeatureGroupSpec `json:"spec"`
-	// Which nodes these are.
+	// status lists the nodes of the group.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeFeatureGroupStatus `json:"status,omitempty"`
@@ -33,7 +33,7 @@ type NodeFeatureGroupList struct {
 
 // NodeFeatureGroupSpec holds the rules of a group.
 type NodeFeatureGroupSpec struct {
-	// Rules decide on membership: a node belongs to the group if any of them matches.
+	// featureGroupRules are the rules of the group. A node belongs to the group if at least one rule matches.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Rules []GroupRule `json:"featureGroupRules"`
@@ -41,21 +41,21 @@ type NodeFeatureGroupSpec struct {
 
 // GroupRule is one rule of a group.
 type GroupRule struct {
-	// Name of the rule.
+	// name is the name of the rule.
 	// +kubebuilder:validation:MaxLength=1024
 	Name string `json:"name"`
-	// Vars are visible to the rules after this one as elements of the feature rule.matched.
+	// vars are variables. Later rules read them as elements of the feature rule.matched.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=256
 	Vars map[string]string `json:"vars"`
-	// VarsTemplate is a Go template that expands to lines of the form name=value, each a variable.
+	// varsTemplate is a Go template that expands to variables, one name=value per line.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	VarsTemplate string `json:"varsTemplate"`
-	// MatchFeatures are terms that must all hold.
+	// matchFeatures lists terms that must all match.
 	// +optional
 	MatchFeatures FeatureMatcher `json:"matchFeatures"`
-	// MatchAny are alternatives, of which one must hold.
+	// matchAny lists alternatives of which at least one must match.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -64,26 +64,27 @@ type GroupRule struct {
 
 // NodeFeatureGroupStatus lists the nodes of a group.
 type NodeFeatureGroupStatus struct {
-	// Nodes are the members, by name. The list is cut at 5,000 names; count tells how many there are.
+	// nodes lists the names of at most 5,000 nodes of the group; count is the number of all of them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Nodes []FeatureGroupNode `json:"nodes,omitempty"`
-	// Count is how many nodes belong to the group (an addition of Assay).
+	// count is the number of nodes in the group. Assay adds this field to the NFD API.
 	// +optional
 	Count *int32 `json:"count,omitempty"`
-	// ObservedGeneration is the generation of the spec that the status describes; -1 before the first one (an addition of Assay).
+	// observedGeneration is the generation of the spec that the controller processed last; -1 before the first time. Assay adds
+	// this field to the NFD API.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready, Accepted (the rules are understood), and Stalled while a user must act (an addition of Assay).
+	// conditions are Ready, Accepted (the rules are valid), and Stalled while a user must act. Assay adds this field to the NFD API.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// FeatureGroupNode is one member of a group.
+// FeatureGroupNode is a node of a group.
 type FeatureGroupNode struct {
-	// Name of the Node.
+	// name is the name of the Node.
 	Name string `json:"name"`
 }

@@ -8,8 +8,8 @@ import (
 // NodeFeatureRule turns the features of nodes into labels, annotations, taints and extended resources.
 //
 // All rules of the cluster are evaluated for each node: by phase, then by priority (higher first), then by the name of the
-// object, then by their order in the list. The fields that NFD does not know are optional; a rule without them means what
-// it means in NFD.
+// object, then by their order in the list. The fields that Assay adds to the NFD API are optional; a rule without them behaves as in
+// NFD.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodefeaturerules,scope=Cluster,shortName=nfr
@@ -31,9 +31,9 @@ type NodeFeatureRule struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The rules, and how they are evaluated.
+	// spec holds the rules and how they are evaluated.
 	Spec NodeFeatureRuleSpec `json:"spec"`
-	// What became of them.
+	// status is the observed state of the rules.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeFeatureRuleStatus `json:"status,omitempty"`
@@ -48,64 +48,66 @@ type NodeFeatureRuleList struct {
 	Items           []NodeFeatureRule `json:"items"`
 }
 
-// NodeFeatureRuleSpec holds rules and how they are evaluated. Every field but rules is an addition of Assay. None has a
-// default here: an absent field may be inherited through basedOn, and a default would make "absent" invisible.
+// NodeFeatureRuleSpec holds rules and how they are evaluated. Assay adds every field except rules to the NFD API. They have no
+// defaults in the schema, because an absent field may be inherited through basedOn.
 //
-// Names of rules are unique in an object with basedOn, where rules of one name combine. The names of up to 64 rules are compared:
-// with names of 1 KiB, more would exceed the cost that an API server allows. The rule is written with what CEL has in Kubernetes
-// 1.30 (lists have distinct() from 1.34 on).
+// Rule names must be unique in an object with basedOn, where rules with the same name are combined. The CEL rule compares the names
+// of up to 64 rules, because more names of 1 KiB would exceed the cost limit of the API server. It uses the CEL functions of
+// Kubernetes 1.30 (lists have distinct() since 1.34).
 //
 // +kubebuilder:validation:XValidation:rule="has(self.rules) || has(self.basedOn) || has(self.rulesFrom)",message="there are no rules: write rules, basedOn or rulesFrom"
 // +kubebuilder:validation:XValidation:rule="!(has(self.basedOn) && self.basedOn.size() > 0 && has(self.rules) && self.rules.size() <= 64 && [self.rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n)))) || (oldSelf.hasValue() && has(oldSelf.value().basedOn) && oldSelf.value().basedOn.size() > 0 && has(oldSelf.value().rules) && oldSelf.value().rules.size() <= 64 && [oldSelf.value().rules.map(r, r.name)].exists(names, names.exists(n, !names.exists_one(m, m == n))))",message="two rules have the same name; rules of an object with basedOn combine by their name, so give them different names",optionalOldSelf=true
-// +kubebuilder:validation:XValidation:rule="!oldSelf.hasValue() || !has(oldSelf.value().sensitive) || !oldSelf.value().sensitive || (has(self.sensitive) && self.sensitive)",message="sensitive cannot be taken back: delete the object and create it again",optionalOldSelf=true
+// +kubebuilder:validation:XValidation:rule="!oldSelf.hasValue() || !has(oldSelf.value().sensitive) || !oldSelf.value().sensitive || (has(self.sensitive) && self.sensitive)",message="sensitive cannot be unset: delete the object and create it again",optionalOldSelf=true
 type NodeFeatureRuleSpec struct {
-	// Description says what the rules are for.
+	// description is the purpose of the rules, for users.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	Description *string `json:"description,omitempty"`
-	// Phase says when the rules are evaluated: early sees features only; preprocess sees the Node's metadata as well; both
-	// may derive features and variables. On the Node early writes nothing, and preprocess only what the actions
-	// set-attribute, extend-attribute and del-attribute do. main, the default, writes there and derives no features.
+	// phase is when the rules are evaluated: early, preprocess or main (the default). Rules in early read features only; rules in
+	// preprocess also read the metadata of the Node; both can derive features and variables. Rules in early write nothing on the
+	// Node, and rules in preprocess only through the actions set-attribute, extend-attribute and del-attribute. Rules in main write
+	// all outputs and derive no features.
 	// +optional
 	Phase *Phase `json:"phase,omitempty"`
-	// Priority orders the objects of one phase: 0 to 9999, higher first, 0 if absent. Where two rules write the same key,
-	// the one with the higher priority keeps it; at equal priority the later one does.
+	// priority orders the objects of one phase, from 0 (the default) to 9999, higher first. If two rules write the same key, the
+	// output of the higher priority wins; on equal priority, the later output wins.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9999
 	Priority *int32 `json:"priority,omitempty"`
-	// NodeSelector chooses the nodes that the rules are evaluated for, by the labels of the Node; all nodes if absent.
-	// Labels that rules write are not seen, so that a rule cannot switch itself off.
+	// nodeSelector selects the nodes for which the rules are evaluated by the labels of the Node. If absent, it selects all nodes.
+	// Labels that rules write are ignored, so that a rule cannot disable itself.
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
-	// Scope is short for a nodeSelector on the label assay.dev/scope. Both hold if both are set.
+	// scope is a short form of a nodeSelector on the label assay.dev/scope. If both are set, both must match.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Scope *string `json:"scope,omitempty"`
-	// Sensitive hides the conditions and actions of these rules wherever Assay shows rules, and makes errors terse. It
-	// cannot be taken back.
+	// sensitive hides the conditions and actions of these rules and the details of their errors wherever Assay shows rules. It cannot
+	// be unset.
 	// +optional
 	Sensitive *bool `json:"sensitive,omitempty"`
-	// FeatureSources is a regular expression on namespace/name of the NodeFeatures whose features these rules see; all if
-	// absent.
+	// featureSources is a regular expression that selects the NodeFeatures that these rules read, by namespace/name. If absent, the
+	// rules read all NodeFeatures.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	FeatureSources *string `json:"featureSources,omitempty"`
-	// MinimumVersion is the oldest version of Assay that understands these rules. An older one leaves them alone and says so.
+	// minimumVersion is the oldest version of Assay that supports these rules. An older version ignores them and reports that in a
+	// condition.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	MinimumVersion *string `json:"minimumVersion,omitempty"`
-	// BasedOn names NodeFeatureRuleTemplates whose rules and settings these rules start from.
+	// basedOn lists NodeFeatureRuleTemplates whose rules and settings this object inherits.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	BasedOn []Base `json:"basedOn,omitempty"`
-	// RulesFrom reads further rules from Secrets in the manager's namespace, for rules that not everyone may read.
+	// rulesFrom reads additional rules from Secrets in the namespace of the manager, for rules that must stay confidential.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	RulesFrom []RulesSource `json:"rulesFrom,omitempty"`
-	// Rules are evaluated in order.
+	// rules are evaluated in order.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -124,18 +126,17 @@ const (
 	PhaseMain       Phase = "main"
 )
 
-// Base is something that rules are based on.
+// Base is a reference to a template.
 type Base struct {
-	// Name of a NodeFeatureRuleTemplate.
+	// name is the name of a NodeFeatureRuleTemplate.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Digest pins what the template's spec must be: sha256:HEX of its own spec, or tree:sha256:HEX of what it becomes
-	// together with its own bases.
+	// digest pins the content of the template: sha256:HEX of its own spec, or tree:sha256:HEX of its spec merged with its own bases.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Digest string `json:"digest,omitempty"`
-	// Exclude leaves out inherited rules by name; * stands for any run of characters.
+	// exclude lists names of rules that are not inherited. A * matches any sequence of characters.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -143,193 +144,193 @@ type Base struct {
 	Exclude []string `json:"exclude,omitempty"`
 }
 
-// RulesSource is where further rules are read from.
+// RulesSource is a source of additional rules.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef)",message="say where the rules are: secretKeyRef"
+// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef)",message="the source of the rules is missing: set secretKeyRef"
 type RulesSource struct {
-	// SecretKeyRef is a key of a Secret in the manager's namespace that holds a YAML list of rules.
+	// secretKeyRef selects a key of a Secret in the namespace of the manager. Its value is a YAML list of rules.
 	// +optional
 	SecretKeyRef *KeyRef `json:"secretKeyRef,omitempty"`
 }
 
-// TemplateSource is where the text of a template is read from.
+// TemplateSource is a source of a Go template.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.configMapKeyRef)",message="say where the template is: configMapKeyRef"
+// +kubebuilder:validation:XValidation:rule="has(self.configMapKeyRef)",message="the source of the template is missing: set configMapKeyRef"
 type TemplateSource struct {
-	// ConfigMapKeyRef is a key of a ConfigMap in the manager's namespace.
+	// configMapKeyRef selects a key of a ConfigMap in the namespace of the manager.
 	// +optional
 	ConfigMapKeyRef *KeyRef `json:"configMapKeyRef,omitempty"`
 }
 
-// KeyRef names one key of an object in the manager's namespace.
+// KeyRef selects a key of an object in the namespace of the manager.
 type KeyRef struct {
-	// Name of the object.
+	// name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Key in its data.
+	// key is the key in the data of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key"`
 }
 
-// Rule creates its outputs on the nodes that match it. A rule without any matcher or condition matches every node.
+// Rule writes its outputs on the nodes that match. A rule without matchers and conditions matches every node.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.labelsTemplateFrom) || !has(self.labelsTemplate) || self.labelsTemplate.size() == 0",message="labelsTemplate and labelsTemplateFrom exclude each other"
-// +kubebuilder:validation:XValidation:rule="!has(self.varsTemplateFrom) || !has(self.varsTemplate) || self.varsTemplate.size() == 0",message="varsTemplate and varsTemplateFrom exclude each other"
+// +kubebuilder:validation:XValidation:rule="!has(self.labelsTemplateFrom) || !has(self.labelsTemplate) || self.labelsTemplate.size() == 0",message="labelsTemplate and labelsTemplateFrom are mutually exclusive"
+// +kubebuilder:validation:XValidation:rule="!has(self.varsTemplateFrom) || !has(self.varsTemplate) || self.varsTemplate.size() == 0",message="varsTemplate and varsTemplateFrom are mutually exclusive"
 type Rule struct {
-	// Name of the rule, for messages. A rule named * gives defaults to the rules before it and to those that are based on
-	// it.
+	// name identifies the rule in messages. A rule with the name * holds defaults for the rules before it and for rules that are
+	// based on it.
 	// +kubebuilder:validation:MaxLength=1024
 	Name string `json:"name"`
-	// Labels to create if the rule matches. A name without a namespace gets feature.node.kubernetes.io/. A value of the
+	// labels are written if the rule matches. A name without a prefix gets the prefix feature.node.kubernetes.io/. A value of the
 	// form @domain.feature.element is replaced by the value of that attribute.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=256
 	Labels map[string]string `json:"labels"`
-	// LabelsTemplate is a Go template that expands to lines of the form name=value, each a label. It is given the elements
-	// that matched. Labels win over it.
+	// labelsTemplate is a Go template that expands to labels, one name=value per line. Its input is the elements that matched. If
+	// labels sets the same name, labels wins.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	LabelsTemplate string `json:"labelsTemplate"`
-	// Annotations to create if the rule matches.
+	// annotations are written if the rule matches.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=256
 	Annotations map[string]string `json:"annotations"`
-	// Vars are not written anywhere; rules after this one see them, and the labels, as elements of the feature
-	// rule.matched.
+	// vars are variables. Later rules read them, and the labels, as elements of the feature rule.matched. They are not written on
+	// the Node.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=256
 	Vars map[string]string `json:"vars"`
-	// VarsTemplate is to vars what labelsTemplate is to labels.
+	// varsTemplate is a Go template that expands to variables, one name=value per line.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	VarsTemplate string `json:"varsTemplate"`
-	// Taints to create if the rule matches, and taints are enabled.
+	// taints are written if the rule matches and taints are enabled in the controller.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Taints []corev1.Taint `json:"taints,omitempty"`
-	// ExtendedResources to advertise if the rule matches: whole numbers, or @domain.feature.element.
+	// extendedResources are advertised if the rule matches. A value is an integer or @domain.feature.element.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=256
 	ExtendedResources map[string]string `json:"extendedResources"`
-	// MatchFeatures are terms that must all hold.
+	// matchFeatures lists terms that must all match.
 	// +optional
 	MatchFeatures FeatureMatcher `json:"matchFeatures"`
-	// MatchAny are alternatives, of which one must hold.
+	// matchAny lists alternatives of which at least one must match.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	MatchAny []MatchAnyElem `json:"matchAny"`
 
-	// Conditions must all hold, together with matchFeatures and matchAny (an addition of Assay).
+	// conditions must all be true, in addition to matchFeatures and matchAny. Assay adds this field to the NFD API.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Conditions []Condition `json:"conditions,omitempty"`
-	// Actions are carried out in order, after the maps above, if the rule matches (an addition of Assay).
+	// actions run in order after the outputs above if the rule matches. Assay adds this field to the NFD API.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Actions []Action `json:"actions,omitempty"`
-	// Loop produces the outputs once for each item: a list of anything, or one {expression} that gives a list (an addition
-	// of Assay).
+	// loop produces the outputs once for each item of a list. It is a list, or a string with one {expression} that returns a list.
+	// Assay adds this field to the NFD API.
 	// +optional
 	Loop *JSON `json:"loop,omitempty"`
-	// Expressions says what braces mean in this rule: Auto expands {expressions} and leaves other braces alone, Strict
-	// refuses other braces, Disabled takes all text as it is (an addition of Assay).
+	// expressions is how strings in this rule are read: Auto expands {expressions} and keeps other braces, Strict rejects other
+	// braces, Disabled expands nothing. Assay adds this field to the NFD API.
 	// +optional
 	Expressions ExpressionMode `json:"expressions,omitempty"`
-	// LabelsTemplateFrom reads labelsTemplate from elsewhere (an addition of Assay).
+	// labelsTemplateFrom reads labelsTemplate from another object. Assay adds this field to the NFD API.
 	// +optional
 	LabelsTemplateFrom *TemplateSource `json:"labelsTemplateFrom,omitempty"`
-	// VarsTemplateFrom reads varsTemplate from elsewhere (an addition of Assay).
+	// varsTemplateFrom reads varsTemplate from another object. Assay adds this field to the NFD API.
 	// +optional
 	VarsTemplateFrom *TemplateSource `json:"varsTemplateFrom,omitempty"`
 }
 
-// ExpressionMode says what braces in the text of a rule mean.
+// ExpressionMode is how braces in the strings of a rule are read.
 //
 // +kubebuilder:validation:Enum=Auto;Strict;Disabled
 type ExpressionMode string
 
-// The modes. An empty one is Auto.
+// The expression modes. The empty string means Auto.
 const (
 	ExpressionsAuto     ExpressionMode = "Auto"
 	ExpressionsStrict   ExpressionMode = "Strict"
 	ExpressionsDisabled ExpressionMode = "Disabled"
 )
 
-// Condition is something that must hold, said with an operator and named arguments.
+// Condition is an operator with named arguments that must be true.
 type Condition struct {
-	// Op is one of eq, lt, gt, is-empty, is-none, is-true, is-false, in-net, contains, matches, one-of, or its CamelCase
-	// spelling. A ! before it inverts it; invert is the safer spelling, since an unquoted ! is a tag in YAML.
+	// op is one of eq, lt, gt, is-empty, is-none, is-true, is-false, in-net, contains, matches, one-of, or its CamelCase form. A
+	// leading ! inverts the condition; prefer invert, because an unquoted ! is a tag in YAML.
 	// +kubebuilder:validation:MaxLength=64
 	Op string `json:"op"`
-	// Args are the operator's arguments, by name. Text in them may hold {expressions}.
+	// args are the named arguments of the operator. Strings in them can contain {expressions}.
 	// +optional
 	Args JSON `json:"args,omitempty,omitzero"`
-	// Invert makes the condition hold where it otherwise would not.
+	// invert negates the condition.
 	// +optional
 	Invert bool `json:"invert,omitempty"`
-	// Loop evaluates the condition once for each item: a list of anything, or one {expression} that gives a list.
+	// loop evaluates the condition once for each item of a list. It is a list, or a string with one {expression} that returns a list.
 	// +optional
 	Loop *JSON `json:"loop,omitempty"`
-	// Multiple says how the turns of a loop combine: any of them (the default), all, only the first, only the last.
+	// multiple is how the results of a loop are combined: any (the default), all, first or last.
 	// +optional
 	// +kubebuilder:validation:Enum=any;all;first;last
 	Multiple string `json:"multiple,omitempty"`
 }
 
-// Action is something to do on nodes that match, for what the maps of a rule cannot say.
+// Action is an operation on nodes that match, for outputs that the maps of a rule cannot express.
 type Action struct {
-	// Op is one of set-attribute, extend-attribute, del-attribute, set-var, extend-var, unset-var, set-feature,
+	// op is one of set-attribute, extend-attribute, del-attribute, set-var, extend-var, unset-var, set-feature,
 	// extend-feature, unset-feature, set-instance-attribute, extend-instance-attribute, del-instance-attribute, fail, log,
 	// event.
 	// +kubebuilder:validation:MaxLength=64
 	Op string `json:"op"`
-	// Args are the action's arguments, by name. Text in them may hold {expressions}.
+	// args are the named arguments of the action. Strings in them can contain {expressions}.
 	// +optional
 	Args JSON `json:"args,omitempty,omitzero"`
-	// Loop carries the action out once for each item: a list of anything, or one {expression} that gives a list.
+	// loop runs the action once for each item of a list. It is a list, or a string with one {expression} that returns a list.
 	// +optional
 	Loop *JSON `json:"loop,omitempty"`
 }
 
-// NodeFeatureRuleStatus says what became of the rules.
+// NodeFeatureRuleStatus is the observed state of the rules.
 type NodeFeatureRuleStatus struct {
-	// ObservedGeneration is the generation of the spec that the status describes; -1 before the first one.
+	// observedGeneration is the generation of the spec that the controller processed last; -1 before the first time.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// MatchedNodes is how many nodes at least one of the rules matches.
+	// matchedNodes is the number of nodes that at least one of the rules matches.
 	// +optional
 	MatchedNodes *int32 `json:"matchedNodes,omitempty"`
-	// EffectiveHash identifies what the rules came to be, together with what they are based on.
+	// effectiveHash identifies the rules after merging their bases.
 	// +optional
 	EffectiveHash string `json:"effectiveHash,omitempty"`
-	// Origins says of each rule that came from a template which one it came from.
+	// origins lists the template of each rule that was inherited.
 	// +optional
 	// +listType=atomic
 	Origins []RuleOrigin `json:"origins,omitempty"`
-	// Conditions: Ready (Accepted and Resolved), Accepted (the rules are understood), Resolved (everything they refer to exists),
-	// Healthy (they could be evaluated on every node), Conflicted (another rule keeps a key that these rules write). Stalled
-	// (a user must act) and Withheld (a setting of the controller keeps outputs from the nodes) are absent unless True.
+	// conditions are Ready (Accepted and Resolved), Accepted (the rules are valid), Resolved (every object they refer to exists),
+	// Healthy (they are evaluated on every node without error), Conflicted (another rule wins a key that these rules write). Stalled
+	// (a user must act) and Withheld (a setting of the controller keeps outputs off the nodes) are absent unless True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RuleOrigin says where a rule came from.
+// RuleOrigin is the template that a rule was inherited from.
 type RuleOrigin struct {
-	// Rule is the rule's name.
+	// rule is the name of the rule.
 	Rule string `json:"rule"`
-	// From is the name of the NodeFeatureRuleTemplate.
+	// from is the name of the NodeFeatureRuleTemplate.
 	From string `json:"from"`
 }
 
