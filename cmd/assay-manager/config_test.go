@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 )
 
 // parse runs the controller's command line up to the point where it would talk to a cluster.
@@ -61,13 +62,13 @@ func TestUnderstandsTheConfigurationOfNFD(t *testing.T) {
 	if text := strings.Join(warnings, "\n"); len(warnings) != 1 || !strings.Contains(text, "klog") {
 		t.Errorf("warnings are %q", warnings)
 	}
-	c := f.config(s)
+	c := f.likeController(s, f.namespace)
 	got := map[string]any{
 		"dry run": c.DryRun, "extra": c.Rules.Keys.ExtraNamespaces, "deny": c.Rules.Keys.DenyNamespaces, "taints": c.Policy.Taints,
 		"whitelist": c.Rules.Keys.LabelWhiteList.String(), "resync": c.Resync, "parallel": c.Parallel,
 		"trusted": c.Sources.Namespaces.Matches(labels.Set{"trusted": "yes", "env": "b"}), "stranger": c.Sources.Namespaces.Matches(labels.Set{"trusted": "yes"}),
 		"no labels": c.Disable.Labels, "no resources": c.Disable.ExtendedResources, "no annotations": c.Disable.Annotations,
-		"third parties' labels": !c.Sources.IgnoreLabels, "keeps foreign": c.Policy.KeepForeign, "lease": time.Duration(s.LeaderElection.LeaseDuration),
+		"third parties' labels": !c.Sources.IgnoreLabels, "keeps foreign": c.Policy.KeepForeign, "lease": s.LeaderElection.LeaseDuration,
 		"page": s.InformerPageSize,
 	}
 	want := map[string]any{
@@ -87,7 +88,7 @@ func TestDefaultsAreThoseOfNFD(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	c := f.config(s)
+	c := f.likeController(s, f.namespace)
 	if c.Policy.Taints || c.Policy.KeepForeign || c.DryRun || c.Parallel != 10 || c.Resync != time.Hour || c.Grace != 10*time.Minute || c.Policy.Keys == nil {
 		t.Errorf("%+v", c)
 	}
@@ -105,7 +106,7 @@ func TestEvictionsHaveNoBoundsUnlessTold(t *testing.T) {
 		if err != nil || len(warnings) > 0 {
 			t.Fatal(err, warnings)
 		}
-		got := f.config(s).Evictions
+		got := f.likeController(s, f.namespace).Evictions
 		if got != want {
 			t.Errorf("%q: %+v, want %+v", file, got, want)
 		}
@@ -132,49 +133,10 @@ func TestFlagsWinOverOptionsAndThoseOverTheFile(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	c := f.config(s)
+	c := f.likeController(s, f.namespace)
 	if diff := cmp.Diff([]any{3 * time.Minute, false, []string{"b", "c"}, 8, true, true, false},
 		[]any{c.Resync, c.Policy.Taints, c.Rules.Keys.DenyNamespaces, c.Parallel, c.Rules.Keys.DisableAutoPrefix, c.Policy.Record.Bare, c.Groups}); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
-	}
-}
-
-func TestWrongConfigurationIsRefusedWithItsPlace(t *testing.T) {
-	for name, tc := range map[string]struct {
-		file string
-		want []string
-	}{
-		"Garbage":        {"\x00\x01", []string{"control characters"}},
-		"NotYAML":        {"a: [\nb", []string{"line "}},
-		"NotAMapping":    {"- a\n", []string{":1:1: the configuration: must be keys with values, not a list"}},
-		"ManyAtOnce":     {"noPublish: maybe\nresyncPeriod: soon\nnfdApiParallelism: many\n", []string{`:1:12: noPublish: must be true or false, not "maybe"`, `:2:15: resyncPeriod: "soon" is no duration`, `:3:20: nfdApiParallelism: must be a whole number, not "many"`}},
-		"Regexp":         {"labelWhiteList: \"(\"\n", []string{":1:17: labelWhiteList: error parsing regexp"}},
-		"List":           {"restrictions:\n  disableLabels: [true]\n", []string{":2:18: restrictions.disableLabels: must be true or false, not a list"}},
-		"Selector":       {"restrictions:\n  nodeFeatureNamespaceSelector: {matchLabel: {a: b}}\n", []string{":2:33: restrictions.nodeFeatureNamespaceSelector: must be a label selector"}},
-		"Operator":       {"restrictions:\n  nodeFeatureNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}\n", []string{"Like"}},
-		"Twice":          {"noPublish: true\nNOPUBLISH: false\n", []string{":2:1: NOPUBLISH: is there twice"}},
-		"EvictsTooMany":  {"noExecuteBudget: {every: 10s, share: 5}\n", []string{"noExecuteBudget: every and canary must not be negative, and share lies between 0 and 1"}},
-		"NegativePage":   {"informerPageSize: -1\n", []string{"informerPageSize is -1; it must not be negative"}},
-		"Zero":           {"nfdApiParallelism: 0\n", []string{"nfdApiParallelism is 0; it must be at least 1"}},
-		"LeaderElection": {"leaderElection: {leaseDuration: 5s}\n", []string{"leaderElection: leaseDuration must exceed"}},
-		"Mask":           {"maskSecrets: perhaps\n", []string{"always, sensitive or never"}},
-		"Loop":           {"a: &a [*a]\n", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, _, _ := parse(t, tc.file)
-			_, _, err := f.load()
-			if tc.want == nil {
-				return // survived
-			}
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error is\n%v\nwhich lacks %q", err, want)
-				}
-			}
-		})
 	}
 }
 
@@ -189,7 +151,7 @@ func TestUnknownKeysAndRetiredFlagsOnlyWarn(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(warnings, "\n")
-	for _, want := range []string{"autoDefaultNs has no effect", "restrictions.disableTaints has no effect", ":3:37: restrictions.nosuch is not known", "enableNodeFeatureApi"} {
+	for _, want := range []string{"autoDefaultNs: has no effect: use the feature gate DisableAutoPrefix", "restrictions.disableTaints: has no effect: use enableTaints", ":3:37: restrictions.nosuch: unknown key is ignored", "enableNodeFeatureApi"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("warnings are\n%s\nwhich lack %q", text, want)
 		}
@@ -201,26 +163,12 @@ func TestAMissingFileIsEmptyOnlyWhereItIsTheDefault(t *testing.T) {
 	if _, _, err := f.load(); err == nil {
 		t.Error("a file that was asked for may be missing")
 	}
-	if f.configFile = defaultConfigFile; true {
-		if _, err := os.Stat(defaultConfigFile); err == nil {
+	if f.configFile = managerconfig.DefaultFile; true {
+		if _, err := os.Stat(managerconfig.DefaultFile); err == nil {
 			t.Skip("there is one on this machine")
 		}
 		if _, _, err := f.load(); err != nil {
 			t.Error(err)
 		}
 	}
-}
-
-func FuzzConfiguration(f *testing.F) {
-	f.Add(nfdConfig)
-	f.Add("a: &a {b: *a}")
-	f.Add("restrictions: [")
-	f.Fuzz(func(t *testing.T, text string) {
-		r := &reader{origin: "fuzz"}
-		s := defaults()
-		r.read([]byte(text), s)
-		if len(r.errs) == 0 {
-			(&controllerFlags{}).config(s)
-		}
-	})
 }

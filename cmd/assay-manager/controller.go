@@ -15,6 +15,7 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/ids"
 )
 
@@ -83,7 +84,7 @@ func (f *controllerFlags) pruneNodes(ctx context.Context, out io.Writer) error {
 
 // loaded is a configuration that was read and is good.
 type loaded struct {
-	settings *settings
+	settings *managerconfig.Settings
 	warnings []string
 }
 
@@ -91,7 +92,7 @@ type loaded struct {
 const configPoll = 2 * time.Second
 
 // nextConfig waits for a configuration that differs from the one in force, and is good.
-func (f *controllerFlags) nextConfig(ctx context.Context, now *settings, log logr.Logger) loaded {
+func (f *controllerFlags) nextConfig(ctx context.Context, now *managerconfig.Settings, log logr.Logger) loaded {
 	told := ""
 	for {
 		select {
@@ -104,7 +105,7 @@ func (f *controllerFlags) nextConfig(ctx context.Context, now *settings, log log
 		case err != nil && err.Error() != told:
 			told = err.Error()
 			log.Error(err, "the configuration is wrong; the last good one is kept")
-		case err == nil && !s.equal(now):
+		case err == nil && !s.Equal(now):
 			return loaded{s, warnings}
 		case err == nil:
 			told = ""
@@ -113,8 +114,8 @@ func (f *controllerFlags) nextConfig(ctx context.Context, now *settings, log log
 }
 
 // manage runs a manager with one configuration.
-func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
-	config := f.config(s)
+func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings) error {
+	config := f.likeController(s, f.namespace)
 	config.IDs = &ids.Lazy{PCI: f.pciIDs, USB: f.usbIDs}
 	rest, err := restConfig(f.kubeconfig)
 	if err != nil {
@@ -139,9 +140,9 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings) error {
 		LeaderElection:          f.leaderElection,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: f.namespace,
-		LeaseDuration:           (*time.Duration)(&s.LeaderElection.LeaseDuration),
-		RenewDeadline:           (*time.Duration)(&s.LeaderElection.RenewDeadline),
-		RetryPeriod:             (*time.Duration)(&s.LeaderElection.RetryPeriod),
+		LeaseDuration:           &s.LeaderElection.LeaseDuration,
+		RenewDeadline:           &s.LeaderElection.RenewDeadline,
+		RetryPeriod:             &s.LeaderElection.RetryPeriod,
 		// Nothing writes any more once the manager has stopped, so the next one need not wait for the lease to run out.
 		LeaderElectionReleaseOnCancel: true,
 	})

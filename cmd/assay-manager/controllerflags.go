@@ -5,9 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/assay-project/assay/internal/config"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 )
 
 // controllerFlags are the flags of the controller. Those that NFD has bear NFD's names.
@@ -25,27 +29,30 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 
 	flags.BoolVar(&f.prune, "prune", false, "remove from all Nodes what was written there, and end; the command prune does more")
 
-	f.toggle(flags, "no-publish", "evaluate and report, and write nothing on Nodes", toBool(func(s *settings) *bool { return &s.NoPublish }))
+	f.toggle(flags, "no-publish", "evaluate and report, and write nothing on Nodes", toBool(func(s *managerconfig.Settings) *bool { return &s.NoPublish }))
 	f.setting(flags, "resync-period", "how often all nodes are looked at without any reason; 0: never (default 1h)",
-		toDuration(func(s *settings) *duration { return &s.ResyncPeriod }))
+		toDuration(func(s *managerconfig.Settings) *time.Duration { return &s.ResyncPeriod }))
 	f.setting(flags, "gc-interval", "how often NodeFeatures without a Node are looked for; 0: never (default 1h)",
-		toDuration(func(s *settings) *duration { return &s.GcInterval }))
-	f.setting(flags, "nfd-api-parallelism", "how many nodes are worked on at once (default 10)", func(s *settings, text string) (err error) {
-		s.NfdApiParallelism, err = strconv.Atoi(text)
+		toDuration(func(s *managerconfig.Settings) *time.Duration { return &s.GcInterval }))
+	f.setting(flags, "nfd-api-parallelism", "how many nodes are worked on at once (default 10)", func(s *managerconfig.Settings, text string) (err error) {
+		s.Parallelism, err = strconv.Atoi(text)
 		return err
 	})
 	f.setting(flags, "informer-page-size", "how many NodeFeatures an API server before 1.34 is asked for at once; 0: all (default 0)",
-		func(s *settings, text string) (err error) {
+		func(s *managerconfig.Settings, text string) (err error) {
 			s.InformerPageSize, err = strconv.Atoi(text)
 			return err
 		})
 	f.setting(flags, "fail-taint", "taint of nodes that the action fail keeps as they were: KEY=VALUE:EFFECT",
-		toText(func(s *settings) *string { return &s.FailTaint }))
+		toText(func(s *managerconfig.Settings) *string { return &s.FailTaint }))
 	retire(flags)
 }
 
-func toDuration(at func(*settings) *duration) func(*settings, string) error {
-	return func(s *settings, text string) error { return at(s).set(text) }
+func toDuration(at func(*managerconfig.Settings) *time.Duration) func(*managerconfig.Settings, string) error {
+	return func(s *managerconfig.Settings, text string) (err error) {
+		*at(s), err = config.Duration(text)
+		return err
+	}
 }
 
 // retired are flags that NFD's master has or had, and why they mean nothing here. Manifests go on passing them.
@@ -75,7 +82,7 @@ var retired = map[string]string{
 }
 
 func retire(flags *pflag.FlagSet) {
-	for _, name := range sortedKeys(retired) {
+	for _, name := range slices.Sorted(maps.Keys(retired)) {
 		flags.String(name, "", retired[name])
 		f := flags.Lookup(name)
 		f.Hidden, f.NoOptDefVal = true, "true"
@@ -91,5 +98,3 @@ func retiredWarnings(cmd *cobra.Command) (warnings []string) {
 	})
 	return warnings
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/keys"
 )
 
 // processFlags are the flags that every subcommand has.
@@ -42,55 +43,62 @@ type ruleFlags struct {
 	pciIDs, usbIDs       string
 
 	// overrides are the flags that win over the configuration file, in the order in which they were given.
-	overrides []func(*settings) error
+	overrides []func(*managerconfig.Settings) error
 }
 
 func (f *ruleFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.strict, "nfd-strict", false, "do as NFD does where Assay differs from it on purpose")
 	flags.StringVar(&f.instance, "instance", "", "name that keeps this controller apart from others in the cluster")
-	flags.StringVar(&f.configFile, "config", defaultConfigFile, "configuration file; flags win over it")
+	flags.StringVar(&f.configFile, "config", managerconfig.DefaultFile, "configuration file; flags win over it")
 	flags.StringVar(&f.override, "options", "", "configuration in JSON or YAML that wins over the file")
 	flags.StringVar(&f.pciIDs, "pci-ids", "", "file pci.ids that replaces the built-in names in warnings")
 	flags.StringVar(&f.usbIDs, "usb-ids", "", "file usb.ids that replaces the built-in names in warnings")
 
 	f.setting(flags, "label-whitelist", "regular expression that names of labels must match",
-		func(s *settings, text string) error { return s.LabelWhiteList.set(text) })
+		(*managerconfig.Settings).SetLabelWhiteList)
 	f.setting(flags, "extra-label-ns", "namespaces that labels may use although they are denied",
-		toList(func(s *settings) *[]string { return &s.ExtraLabelNs }))
+		toList(func(s *managerconfig.Settings) *[]string { return &s.ExtraLabelNs }))
 	f.setting(flags, "deny-label-ns", "namespaces that labels may not use; *.example.com for all below",
-		toList(func(s *settings) *[]string { return &s.DenyLabelNs }))
+		toList(func(s *managerconfig.Settings) *[]string { return &s.DenyLabelNs }))
 	f.setting(flags, "default-scope", "scope of rules that set neither scope nor nodeSelector",
-		toText(func(s *settings) *string { return &s.DefaultScope }))
+		toText(func(s *managerconfig.Settings) *string { return &s.DefaultScope }))
 	f.setting(flags, "default-node-scope", "scope of nodes without the label assay.dev/scope",
-		toText(func(s *settings) *string { return &s.DefaultNodeScope }))
+		toText(func(s *managerconfig.Settings) *string { return &s.DefaultNodeScope }))
 	f.setting(flags, "feature-sources", "regular expression on namespace/name of the NodeFeatures that rules of objects without featureSources see",
-		func(s *settings, text string) error { return s.FeatureSources.set(text) })
+		(*managerconfig.Settings).SetFeatureSources)
 	f.setting(flags, "default-template", "NodeFeatureRuleTemplate that every rule is based on",
-		toText(func(s *settings) *string { return &s.DefaultTemplate }))
+		toText(func(s *managerconfig.Settings) *string { return &s.DefaultTemplate }))
 	f.setting(flags, "built-in-rules", "directory of rules that are always in force",
-		toText(func(s *settings) *string { return &s.BuiltInRules }))
+		toText(func(s *managerconfig.Settings) *string { return &s.BuiltInRules }))
 	f.setting(flags, "removal-grace-period", "how long labels, and what pods ask for, outlive their worker's NodeFeature (default 10m)",
-		toDuration(func(s *settings) *duration { return &s.RemovalGracePeriod }))
-	f.toggle(flags, "enable-taints", "let rules create taints", toBool(func(s *settings) *bool { return &s.EnableTaints }))
+		toDuration(func(s *managerconfig.Settings) *time.Duration { return &s.RemovalGracePeriod }))
+	f.toggle(flags, "enable-taints", "let rules create taints", toBool(func(s *managerconfig.Settings) *bool { return &s.EnableTaints }))
 	f.toggle(flags, "allow-fail", "let the action fail keep a node as it is (default true)",
-		toBool(func(s *settings) *bool { return &s.AllowFail }))
+		toBool(func(s *managerconfig.Settings) *bool { return &s.AllowFail }))
 	f.toggle(flags, "disable-auto-prefix", "leave names without a namespace as they are",
-		func(s *settings, text string) error { return setGates(s, gateBare+"="+text) })
+		func(s *managerconfig.Settings, text string) error {
+			return setGates(s, managerconfig.GateBare+"="+text)
+		})
 	f.setting(flags, "feature-gates", "NAME=true or NAME=false, separated by commas", setGates)
 }
 
 // setting registers a flag that wins over the configuration file.
-func (f *ruleFlags) setting(flags *pflag.FlagSet, name, usage string, set func(*settings, string) error) {
+func (f *ruleFlags) setting(flags *pflag.FlagSet, name, usage string, set func(*managerconfig.Settings, string) error) {
 	flags.Func(name, usage, func(text string) error {
-		f.overrides = append(f.overrides, func(s *settings) error { return set(s, text) })
-		return set(defaults(), text) // a mistake is told at once, as with any other flag
+		f.overrides = append(f.overrides, func(s *managerconfig.Settings) error { return set(s, text) })
+		return set(managerconfig.Default(), text) // a mistake is told at once, as with any other flag
 	})
 }
 
 // toggle is setting for a flag that may be given without a value.
-func (f *ruleFlags) toggle(flags *pflag.FlagSet, name, usage string, set func(*settings, string) error) {
+func (f *ruleFlags) toggle(flags *pflag.FlagSet, name, usage string, set func(*managerconfig.Settings, string) error) {
 	f.setting(flags, name, usage, set)
 	flags.Lookup(name).NoOptDefVal = "true"
+}
+
+// load reads the configuration file, and lays the flags over it.
+func (f *ruleFlags) load() (*managerconfig.Settings, []string, error) {
+	return managerconfig.Load(f.configFile, f.override, f.overrides)
 }
 
 // options are the options that rules are compiled under, from the configuration file and the flags.
@@ -99,43 +107,30 @@ func (f *ruleFlags) options() (rules.Options, error) {
 	if err != nil {
 		return rules.Options{}, err
 	}
-	return f.ruleOptions(s), nil
-}
-
-func (f *ruleFlags) ruleOptions(s *settings) rules.Options {
-	return rules.Options{
-		Strict: f.strict,
-		Keys: keys.Policy{
-			ExtraNamespaces: s.ExtraLabelNs, DenyNamespaces: s.DenyLabelNs, LabelWhiteList: s.LabelWhiteList.Regexp,
-			DisableAutoPrefix: s.FeatureGates[gateBare], Protected: s.ProtectedKeys, Strict: f.strict,
-		},
-		DefaultScope: s.DefaultScope, DefaultNodeScope: s.DefaultNodeScope, IgnoreFail: !s.AllowFail,
-		FeatureSources: s.FeatureSources.Regexp,
-		Mask:           rules.Masking{Mode: rules.MaskMode(s.MaskSecrets), Elements: s.MaskedElements},
-	}
+	return s.RuleOptions(f.strict), nil
 }
 
 // likeController is how the controller of a namespace is configured: what counts for it counts for all who evaluate rules.
-func (f *ruleFlags) likeController(s *settings, namespace string) controller.Config {
-	return (&controllerFlags{processFlags: processFlags{namespace: namespace}, ruleFlags: *f}).config(s)
+func (f *ruleFlags) likeController(s *managerconfig.Settings, namespace string) controller.Config {
+	return s.Controllers(namespace, f.instance, f.strict)
 }
 
-func toBool(at func(*settings) *bool) func(*settings, string) error {
-	return func(s *settings, text string) (err error) {
+func toBool(at func(*managerconfig.Settings) *bool) func(*managerconfig.Settings, string) error {
+	return func(s *managerconfig.Settings, text string) (err error) {
 		*at(s), err = strconv.ParseBool(text)
 		return err
 	}
 }
 
-func toText(at func(*settings) *string) func(*settings, string) error {
-	return func(s *settings, text string) error {
+func toText(at func(*managerconfig.Settings) *string) func(*managerconfig.Settings, string) error {
+	return func(s *managerconfig.Settings, text string) error {
 		*at(s) = text
 		return nil
 	}
 }
 
-func toList(at func(*settings) *[]string) func(*settings, string) error {
-	return func(s *settings, text string) error {
+func toList(at func(*managerconfig.Settings) *[]string) func(*managerconfig.Settings, string) error {
+	return func(s *managerconfig.Settings, text string) error {
 		*at(s) = nil
 		for _, item := range strings.Split(text, ",") {
 			if item = strings.TrimSpace(item); item != "" {
@@ -146,7 +141,7 @@ func toList(at func(*settings) *[]string) func(*settings, string) error {
 	}
 }
 
-func setGates(s *settings, text string) error {
+func setGates(s *managerconfig.Settings, text string) error {
 	for _, pair := range strings.Split(text, ",") {
 		if strings.TrimSpace(pair) == "" {
 			continue

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/testkit"
 )
 
@@ -206,7 +207,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		}})
 	}
 	publish("verified")
-	f := &verifyFlags{ruleFlags: ruleFlags{configFile: defaultConfigFile}, kubeconfig: cluster.Kubeconfig, namespace: namespace, timeout: 2 * time.Second}
+	f := &verifyFlags{ruleFlags: ruleFlags{configFile: managerconfig.DefaultFile}, kubeconfig: cluster.Kubeconfig, namespace: namespace, timeout: 2 * time.Second}
 	check := func(want string) {
 		t.Helper()
 		if _, err := f.run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {

@@ -10,10 +10,11 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 )
 
 // logStart logs which build starts, and how it is configured.
-func (f *controllerFlags) logStart(log logr.Logger, s *settings) {
+func (f *controllerFlags) logStart(log logr.Logger, s *managerconfig.Settings) {
 	log.Info("Starting controller", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile,
 		"leaderElection", f.leaderElection, "enableTaints", s.EnableTaints, "allowOverwrite", s.Restrictions.AllowOverwrite,
 		"noPublish", s.NoPublish, "maskSecrets", s.MaskSecrets, "builtInRules", s.BuiltInRules)

@@ -87,7 +87,7 @@ func (f *webhookFlags) options() (o webhook.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	o.Known.Rules, o.Known.DefaultTemplate = f.ruleOptions(settings), settings.DefaultTemplate
+	o.Known.Rules, o.Known.DefaultTemplate = settings.RuleOptions(f.strict), settings.DefaultTemplate
 	o.Known.Withholding = f.likeController(settings, f.namespace).Withholding()
 	if o.Known.IDs, err = ids.Load(f.pciIDs, f.usbIDs); err != nil {
 		return o, err

@@ -20,9 +20,9 @@ func (w *worker) content(r *discovery.Report) (publish.Content, []string) {
 		Attributes: maps.Clone(r.Features.Attributes),
 		Instances:  maps.Clone(r.Features.Instances),
 	}
-	withhold(f.Flags, w.config.noPublishFeatures)
-	withhold(f.Attributes, w.config.noPublishFeatures)
-	withhold(f.Instances, w.config.noPublishFeatures)
+	withhold(f.Flags, w.config.NoPublishFeatures)
+	withhold(f.Attributes, w.config.NoPublishFeatures)
+	withhold(f.Instances, w.config.NoPublishFeatures)
 	labels, problems := w.labels(r.Labels)
 	return publish.Content{Features: f, Labels: labels}, problems
 }
@@ -42,7 +42,7 @@ func (w *worker) labels(in map[string]string) (map[string]string, []string) {
 	out := make(map[string]string, len(in))
 	var problems []string
 	for name, value := range in {
-		if w.config.labelWhiteList != nil && !w.config.labelWhiteList.MatchString(name[strings.LastIndexByte(name, '/')+1:]) {
+		if w.config.LabelWhiteList != nil && !w.config.LabelWhiteList.MatchString(name[strings.LastIndexByte(name, '/')+1:]) {
 			continue
 		}
 		if why := wrongLabel(name, value); why != "" {

@@ -12,14 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/assay-project/assay/internal/config/workerconfig"
 )
 
-// Where NFD keeps its configuration; a chart that is swapped for ours finds its files again.
-const (
-	configDir         = "/etc/kubernetes/node-feature-discovery"
-	defaultConfigFile = configDir + "/nfd-worker.conf"
-	defaultPort       = 8080
-)
+const defaultPort = 8080
 
 // options are what the command line says.
 type options struct {
@@ -40,19 +37,8 @@ type options struct {
 	logFormat   string
 	showVersion bool
 
-	override override
+	override workerconfig.Override
 	warnings []string
-}
-
-// override are the flags that win over the configuration file; nil is not given.
-type override struct {
-	noPublish         *bool
-	featureSources    *[]string
-	labelSources      *[]string
-	noPublishFeatures *[]string
-	ownerRefs         *[]string
-	sleepInterval     *time.Duration
-	labelWhiteList    *string
 }
 
 // parseFlags reads the command line. NFD's flags mean what they mean there, with one dash or two.
@@ -60,8 +46,8 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	opt := &options{}
 	fs := flag.NewFlagSet("assay-worker", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&opt.configFile, "config", defaultConfigFile, "configuration `file`; it is read again when it changes")
-	fs.StringVar(&opt.configDir, "config-dir", configDir, "`directory` of features.d, source.d and custom.d")
+	fs.StringVar(&opt.configFile, "config", workerconfig.DefaultFile, "configuration `file`; it is read again when it changes")
+	fs.StringVar(&opt.configDir, "config-dir", workerconfig.Dir, "`directory` of features.d, source.d and custom.d")
 	fs.StringVar(&opt.options, "options", "", "configuration as `YAML` that wins over the file")
 	fs.StringVar(&opt.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty is KUBECONFIG or, in a pod, the service account")
 	fs.StringVar(&opt.namespace, "namespace", "", "`namespace` of the NodeFeature; empty is that of the pod")
@@ -77,11 +63,11 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
 
 	o := &opt.override
-	boolFlag(fs, "no-publish", "do not publish anything", &o.noPublish)
-	listFlag(fs, "feature-sources", "comma-separated `sources` of features; all, -name to leave one out", &o.featureSources)
-	listFlag(fs, "label-sources", "comma-separated `sources` of labels; all, -name to leave one out", &o.labelSources)
-	listFlag(fs, "no-publish-features", "comma-separated `features` that are not published; a trailing * stands for the rest", &o.noPublishFeatures)
-	listFlag(fs, "owner-refs", "comma-separated `owners` of the NodeFeature: node (default), pod, ds, none", &o.ownerRefs)
+	boolFlag(fs, "no-publish", "do not publish anything", &o.NoPublish)
+	listFlag(fs, "feature-sources", "comma-separated `sources` of features; all, -name to leave one out", &o.FeatureSources)
+	listFlag(fs, "label-sources", "comma-separated `sources` of labels; all, -name to leave one out", &o.LabelSources)
+	listFlag(fs, "no-publish-features", "comma-separated `features` that are not published; a trailing * stands for the rest", &o.NoPublishFeatures)
+	listFlag(fs, "owner-refs", "comma-separated `owners` of the NodeFeature: node (default), pod, ds, none", &o.OwnerRefs)
 	opt.compatibility(fs)
 
 	if err := fs.Parse(args); err != nil {
@@ -139,24 +125,24 @@ func (opt *options) compatibility(fs *flag.FlagSet) {
 		opt.warn("-no-owner-refs is deprecated: use -owner-refs=none")
 		on, err := strconv.ParseBool(s)
 		if on {
-			o.ownerRefs = &[]string{}
+			o.OwnerRefs = &[]string{}
 		}
 		return err
 	})
 	fs.Func("sources", old+": use -label-sources", func(s string) error {
 		opt.warn("-sources is deprecated: use -label-sources")
-		o.labelSources = new(splitList(s))
+		o.LabelSources = new(splitList(s))
 		return nil
 	})
 	fs.Func("sleep-interval", old+": use core.sleepInterval of the configuration", func(s string) error {
 		opt.warn("-sleep-interval is deprecated: use core.sleepInterval of the configuration")
 		d, err := time.ParseDuration(s)
-		o.sleepInterval = &d
+		o.SleepInterval = &d
 		return err
 	})
 	fs.Func("label-whitelist", old+": use core.labelWhiteList of the configuration", func(s string) error {
 		opt.warn("-label-whitelist is deprecated: use core.labelWhiteList of the configuration")
-		o.labelWhiteList = &s
+		o.LabelWhiteList = &s
 		return nil
 	})
 	fs.Func("metrics", old+": use -port", func(s string) (err error) {

@@ -14,7 +14,7 @@ func TestForgottenCodeStillRuns(t *testing.T) {
 	if after := fileMemory(t); after >= before {
 		t.Errorf("%d kB of the program before, %d after", before, after)
 	}
-	if opt, err := parseFlags([]string{"-no-publish"}, os.Stderr); err != nil || opt.override.noPublish == nil {
+	if opt, err := parseFlags([]string{"-no-publish"}, os.Stderr); err != nil || opt.override.NoPublish == nil {
 		t.Errorf("options %v, error %v", opt, err)
 	}
 }

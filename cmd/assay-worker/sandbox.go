@@ -14,7 +14,7 @@ const dnsPort = 53
 
 // sandbox restricts the process, unless it is told not to or runs hooks, which are programs that may do anything.
 func (w *worker) sandbox() {
-	if w.opt.sandbox == "off" || w.config.local.HooksEnabled {
+	if w.opt.sandbox == "off" || w.config.Local.HooksEnabled {
 		return
 	}
 	what, err := enterSandbox(w.serverPorts())

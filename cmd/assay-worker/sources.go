@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/local"
 	"github.com/assay-project/assay/discovery/watch"
+	"github.com/assay-project/assay/internal/config/workerconfig"
 )
 
 // Directories of configDir, as NFD has them; they are of this process, mounted there in a container.
@@ -26,16 +27,16 @@ const (
 const configSource = "configuration"
 
 // sources lists what a worker looks at.
-func sources(opt *options, c *config, log *slog.Logger) []discovery.Source {
+func sources(opt *options, c *workerconfig.Settings, log *slog.Logger) []discovery.Source {
 	own := host.Real(host.Paths{})
-	l := c.local
+	l := c.Local
 	l.Directory, l.HooksDirectory, l.Files = inTree(opt.dir(featuresDir)), opt.dir(hooksDir), &own
 	l.Stderr = func(hook, line string) { log.Info("hook says", "hook", hook, "line", line) }
-	return append(builtin.Sources(c.builtin),
+	return append(builtin.Sources(c.Builtin),
 		local.New(l),
-		fake.New(c.fake),
+		fake.New(c.Fake),
 		custom.New(custom.Config{
-			Rules:     custom.Document{Origin: "sources.custom", Data: c.custom},
+			Rules:     custom.Document{Origin: "sources.custom", Data: c.Custom},
 			Directory: inTree(opt.dir(customDir)),
 			Files:     &own,
 		}, engine{}),

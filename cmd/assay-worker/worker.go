@@ -23,6 +23,7 @@ import (
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/discovery/watch"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/config/workerconfig"
 )
 
 // worker is the daemon: one goroutine that discovers, one that publishes, and the HTTP server beside them.
@@ -33,7 +34,7 @@ type worker struct {
 	node    string
 	metrics *metrics
 
-	config   *config
+	config   *workerconfig.Settings
 	runner   *discovery.Runner
 	sources  []string        // names of those that the runner may run
 	covered  []string        // names of those whose changes are heard
@@ -60,7 +61,7 @@ func newWorker(opt *options, log *slog.Logger) (*worker, error) {
 	h := host.Real(paths)
 	w := &worker{opt: opt, log: log, host: h, node: h.System.NodeName(), problems: map[string]bool{}}
 	w.metrics = newMetrics(w.node)
-	c, warnings, err := loadConfig(opt)
+	c, warnings, err := workerconfig.Load(opt.configFile, opt.options, opt.override)
 	if err != nil {
 		return nil, fmt.Errorf("configuration:\n%w", err)
 	}
@@ -69,22 +70,22 @@ func newWorker(opt *options, log *slog.Logger) (*worker, error) {
 }
 
 // use takes a configuration into service.
-func (w *worker) use(c *config, warnings []string) {
+func (w *worker) use(c *workerconfig.Settings, warnings []string) {
 	for _, warning := range warnings {
 		w.log.Warn(warning)
 	}
-	if c.logLevel != "" {
-		if err := w.opt.logLevel.UnmarshalText([]byte(c.logLevel)); err != nil {
+	if c.LogLevel != "" {
+		if err := w.opt.logLevel.UnmarshalText([]byte(c.LogLevel)); err != nil {
 			w.log.Warn("core.logLevel is no level", "error", err)
 		}
 	}
 	list := sources(w.opt, c, w.log)
-	features, unknown := discovery.Choose(c.featureSources, list)
-	labels, unknownToo := discovery.Choose(c.labelSources, list)
+	features, unknown := discovery.Choose(c.FeatureSources, list)
+	labels, unknownToo := discovery.Choose(c.LabelSources, list)
 	for _, name := range append(unknown, unknownToo...) {
 		w.log.Warn("no such source", "name", name)
 	}
-	if w.sandboxed && c.local.HooksEnabled {
+	if w.sandboxed && c.Local.HooksEnabled {
 		w.log.Warn("hooks cannot run: this process has given up the right to execute files; restart it")
 	}
 	w.config, w.damper = c, flap.Damper{} // what a configuration changes is meant to change
@@ -158,7 +159,7 @@ func (w *worker) republish(ctx context.Context) error {
 	w.publishing.stop()
 	w.publishing = publishing{}
 	w.found = false // what is found next is to be published, known or not
-	if w.config.noPublish {
+	if w.config.NoPublish {
 		w.metrics.nothingToPublish()
 		return nil
 	}
@@ -181,7 +182,7 @@ func (w *worker) once(ctx context.Context, stdout io.Writer) error {
 			return err
 		}
 	}
-	if w.config.noPublish {
+	if w.config.NoPublish {
 		return nil
 	}
 	p, err := w.publisher()
@@ -202,8 +203,8 @@ func (w *worker) loop(ctx context.Context, events <-chan []string) {
 			forgetCode() // the code of the sources, before that of publishing is mapped
 			w.publishing.hand(c)
 		}
-		if due && w.config.sleepInterval > 0 {
-			again = time.After(w.config.sleepInterval)
+		if due && w.config.SleepInterval > 0 {
+			again = time.After(w.config.SleepInterval)
 		}
 		var quiet <-chan time.Time
 		if w.release > 0 {
@@ -251,7 +252,7 @@ func (w *worker) affected(ctx context.Context, event []string) []string {
 
 // reload reads the configuration again, if it has changed; a wrong one is reported, and the last good one kept.
 func (w *worker) reload(ctx context.Context) bool {
-	c, warnings, err := loadConfig(w.opt)
+	c, warnings, err := workerconfig.Load(w.opt.configFile, w.opt.options, w.opt.override)
 	if err != nil {
 		w.log.Error("the new configuration is wrong; the last good one is kept", "error", err)
 		return false
@@ -370,8 +371,8 @@ func (w *worker) publisher() (*publish.Publisher, error) {
 		Namespace: namespace(w.opt),
 		Identify:  id.identify,
 		Version:   build.Version(),
-		Owners:    w.config.owners,
-		MaxBytes:  w.config.maxFeatureBytes,
+		Owners:    w.config.Owners,
+		MaxBytes:  w.config.MaxFeatureBytes,
 		Observe:   w.observe,
 	}), nil
 }

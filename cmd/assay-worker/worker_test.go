@@ -20,68 +20,8 @@ import (
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/custom"
 	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/internal/config/workerconfig"
 )
-
-func TestConfigurationMistakesHaveAPlace(t *testing.T) {
-	cases := map[string]struct {
-		text     string
-		errs     []string
-		warnings []string
-	}{
-		"Empty":       {"", nil, nil},
-		"NullSection": {"core:\nsources:\n", nil, nil},
-		"NFDsDefault": {"core:\n  klog: {}\nsources: {memory: {}, cpu: {cpuid: {attributeBlacklist: [A]}}}\n", nil,
-			[]string{"f: line 2, column 9: core.klog has no effect: the log goes to stderr; its level is core.logLevel"}},
-		"NotYAML":   {"core: [\n", []string{"f: line 1: did not find expected node content"}, nil},
-		"NoMapping": {"- core\n", []string{"f: line 1, column 1: : got a list, want a mapping of keys to values"}, nil},
-		"AllMistakes": {"core:\n  sleepInterval: soon\n  noPublish: maybe\n  labelSources: cpu\n  labelWhiteList: '['\n  ownerRefs: [cluster]\n", []string{
-			`f: line 2, column 18: core.sleepInterval: got "soon", want a time such as 60s or 5m`,
-			`f: line 3, column 14: core.noPublish: got "maybe", want true or false`,
-			`f: line 4, column 17: core.labelSources: got "cpu", want a list of texts`,
-			"f: line 5, column 19: core.labelWhiteList: error parsing regexp: missing closing ]: `[`",
-			`f: line 6, column 14: core.ownerRefs: unknown owner "cluster": write node, pod, ds or none`,
-		}, nil},
-		"WrongPattern": {"sources: {local: {filePrefixes: {'[': [a], 'b*': [b]}}}\n",
-			[]string{`f: sources.local.filePrefixes: "[" is no pattern of file names; write one such as driver-*`}, nil},
-		"WrongForms": {"sources: {pci: {deviceLabelForms: [vendor]}}\n",
-			[]string{`f: line 1, column 36: sources.pci.deviceLabelForms[0]: got "vendor", want a list of texts`}, nil},
-		"Misspelt": {"core:\n  sleepIntervall: 5s\n  NOPUBLISH: true\n  xyzzy: 1\n", nil, []string{
-			"f: line 2, column 3: core.sleepIntervall: unknown, and ignored; did you mean sleepInterval?",
-			"f: line 3, column 3: core.NOPUBLISH: write noPublish",
-			"f: line 4, column 3: core.xyzzy: unknown, and ignored",
-		}},
-		"Twice":      {"core: {noPublish: true, noPublish: false}\n", []string{"f: line 1, column 25: core.noPublish: given twice, first in line 1"}, nil},
-		"Deprecated": {"core: {sources: [cpu]}\n", nil, []string{"f: line 1, column 17: core.sources is deprecated: write core.labelSources"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			r := &reader{origin: "f"}
-			(&config{}).read(r, []byte(tc.text))
-			var errs []string
-			for _, err := range r.errs {
-				errs = append(errs, strings.ReplaceAll(err.Error(), "\n", " "))
-			}
-			if diff := cmp.Diff(tc.errs, errs); diff != "" {
-				t.Errorf("errors: %s", diff)
-			}
-			if diff := cmp.Diff(tc.warnings, r.warnings); diff != "" {
-				t.Errorf("warnings: %s", diff)
-			}
-		})
-	}
-}
-
-func TestAliasesCannotMultiply(t *testing.T) {
-	text := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
-	for c := 'b'; c < 'l'; c++ {
-		text += strings.ReplaceAll(string(c)+": &"+string(c)+" [P,P,P,P,P,P,P,P,P,P]\n", "P", "*"+string(c-1))
-	}
-	r := &reader{origin: "f"}
-	(&config{}).read(r, []byte(text))
-	if len(r.errs) != 1 || !strings.Contains(r.errs[0].Error(), "aliases make the document larger") {
-		t.Errorf("errors = %v", r.errs)
-	}
-}
 
 func TestFlagsWinOverInlineOptionsOverFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "conf")
@@ -90,14 +30,14 @@ func TestFlagsWinOverInlineOptionsOverFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := loadConfig(opt)
+	c, _, err := workerconfig.Load(opt.configFile, opt.options, opt.override)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.sleepInterval != 10*time.Second {
-		t.Errorf("sleepInterval = %v", c.sleepInterval)
+	if c.SleepInterval != 10*time.Second {
+		t.Errorf("sleepInterval = %v", c.SleepInterval)
 	}
-	if diff := cmp.Diff([][]string{{"usb", "memory"}, {"pci"}}, [][]string{c.labelSources, c.featureSources}); diff != "" {
+	if diff := cmp.Diff([][]string{{"usb", "memory"}, {"pci"}}, [][]string{c.LabelSources, c.FeatureSources}); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -142,7 +82,7 @@ func TestExportIsWhatWouldBePublished(t *testing.T) {
 }
 
 func TestWithholdAndWhiteList(t *testing.T) {
-	w := &worker{config: &config{noPublishFeatures: []string{"kernel.*", "pci.device"}, labelWhiteList: regexp.MustCompile("^cpu-")}}
+	w := &worker{config: &workerconfig.Settings{NoPublishFeatures: []string{"kernel.*", "pci.device"}, LabelWhiteList: regexp.MustCompile("^cpu-")}}
 	report := discovery.Report{Labels: map[string]string{"cpu-x": "1", "vendor.io/cpu-y": "1", "pci-z": "1", "cpu-bad": "a b"}}
 	report.Features.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{"kernel.config": {}, "kernel.version": {}, "cpu.model": {}}
 	report.Features.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{"pci.device": {}, "pci.devices": {}}
@@ -256,18 +196,4 @@ func TestHealthTellsTheTruth(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
-}
-
-func FuzzConfig(f *testing.F) {
-	f.Add("core: {sleepInterval: 10s, ownerRefs: [node]}\nsources: {custom: [{name: x}], fake: {instanceFeatures: [{a: b}]}}\n")
-	f.Add("a: &a [*a]\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		r := &reader{origin: "f"}
-		(&config{}).read(r, []byte(text))
-		for _, err := range r.errs {
-			if !strings.HasPrefix(err.Error(), "f: ") {
-				t.Errorf("no origin: %v", err)
-			}
-		}
-	})
 }

@@ -1,14 +1,17 @@
-package main
+package workerconfig_test
 
 import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/assay-project/assay/internal/config/workerconfig"
 	"github.com/assay-project/assay/rules/schema"
 )
 
@@ -43,7 +46,20 @@ func sample(t *testing.T, path string, s, definitions map[string]any) any {
 	return value
 }
 
-func TestReadsEveryKeyOfTheSchema(t *testing.T) {
+// names returns the keys of a schema, sorted.
+func names(s, definitions map[string]any, path string) (out []string) {
+	if ref, ok := s["$ref"].(string); ok {
+		s = definitions[strings.TrimPrefix(ref, "#/definitions/")].(map[string]any)
+	}
+	properties, _ := s["properties"].(map[string]any)
+	for name, p := range properties {
+		out = append(append(out, path+name), names(p.(map[string]any), definitions, path+name+".")...)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestReadsTheKeysOfTheSchema(t *testing.T) {
 	data, err := schema.Of(schema.WorkerConfiguration)
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +67,9 @@ func TestReadsEveryKeyOfTheSchema(t *testing.T) {
 	var s map[string]any
 	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
+	}
+	if diff := cmp.Diff(workerconfig.Default().Keys().Names(), names(s, s["definitions"].(map[string]any), "")); diff != "" {
+		t.Errorf("keys (-read +schema):\n%s", diff)
 	}
 	config, err := yaml.Marshal(sample(t, "", s, s["definitions"].(map[string]any)))
 	if err != nil {
@@ -60,7 +79,7 @@ func TestReadsEveryKeyOfTheSchema(t *testing.T) {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, warnings, err := loadConfig(&options{configFile: file})
+	_, warnings, err := workerconfig.Load(file, "", workerconfig.Override{})
 	if err != nil {
 		t.Errorf("the worker rejects an example of its schema: %v\n%s", err, config)
 	}

@@ -1,0 +1,168 @@
+// Package config reads the configuration files of the worker and the manager.
+//
+// A program declares its keys with the variables that hold their values. Reading reports all errors of a file at once, in the
+// form FILE:LINE:COLUMN: KEY: what is wrong and what to write instead. Unknown keys are warnings: files of NFD have keys that
+// mean nothing here, and an older release must start with the file of a newer one.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/yamltree"
+)
+
+// limits bound a configuration. A ConfigMap holds at most 1 MiB; each level of aliases can multiply the one below; NFD's
+// limit of nesting is 100 as well.
+var limits = yamltree.Options{Bytes: 1 << 20, Nodes: 100_000, Depth: 100}
+
+// Keys are the keys of a map, and what they hold.
+type Keys map[string]Field
+
+// Field is what a key holds.
+type Field struct {
+	keys Keys // of a section
+	read func(r *reader, n *yaml.Node, path string)
+}
+
+// Names returns all keys, those of sections with dots, sorted.
+func (k Keys) Names() []string {
+	var out []string
+	for name, field := range k {
+		out = append(out, name)
+		for _, inner := range field.keys.Names() {
+			out = append(out, name+"."+inner)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Load reads a file, and over it the value of the flag -options. A file that does not exist is an empty one if it is the
+// standard one. The keys are declared once for each of the two.
+func Load(file, standard, options string, keys func() Keys) (warnings []string, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil && (file != standard || !errors.Is(err, fs.ErrNotExist)) {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	warnings, err = Read(file, data, keys())
+	more, wrong := Read("-options", []byte(options), keys())
+	return append(warnings, more...), errors.Join(err, wrong)
+}
+
+// Read reads one document into the variables of the keys. The origin is what messages call the document. Variables whose
+// values are invalid are left as they are.
+func Read(origin string, data []byte, keys Keys) (warnings []string, err error) {
+	r := &reader{origin: origin}
+	text := yamltree.Parse(data, limits)
+	if len(text.Documents) > 0 {
+		if root := text.Documents[0].Content[0]; !yamltree.IsNull(root) {
+			r.section(root, "", keys)
+		}
+	}
+	if len(text.Documents) > 1 {
+		r.warnf(text.Documents[1].Content[0], "", "only the first document is read; this one is ignored")
+	}
+	return r.warnings, errors.Join(append([]error{text.Err(origin)}, r.errs...)...)
+}
+
+// reader collects errors and warnings.
+type reader struct {
+	origin   string
+	errs     []error
+	warnings []string
+}
+
+func (r *reader) message(n *yaml.Node, path, format string, args ...any) string {
+	if path != "" {
+		path += ": "
+	}
+	return fmt.Sprintf("%s:%s: %s%s", r.origin, yamltree.At(n), path, fmt.Sprintf(format, args...))
+}
+
+func (r *reader) errorf(n *yaml.Node, path, format string, args ...any) {
+	r.errs = append(r.errs, errors.New(r.message(n, path, format, args...)))
+}
+
+func (r *reader) warnf(n *yaml.Node, path, format string, args ...any) {
+	r.warnings = append(r.warnings, r.message(n, path, format, args...))
+}
+
+// expected reports a value of the wrong type.
+func (r *reader) expected(n *yaml.Node, path, want string) {
+	found := fmt.Sprintf("%q", short(n.Value))
+	if n.Kind != yaml.ScalarNode {
+		found = yamltree.Describe(n)
+	}
+	if path == "" {
+		path = "the configuration"
+	}
+	r.errorf(n, path, "expected %s, found %s", want, found)
+}
+
+// section reads the values of known keys. Keys that differ in case only are accepted with a warning, since NFD accepts them.
+func (r *reader) section(n *yaml.Node, path string, known Keys) {
+	if yamltree.IsNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		r.expected(n, path, "a map of keys to values")
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		name, ok := r.name(key, path, known)
+		if !ok {
+			continue
+		}
+		if line, twice := seen[name]; twice {
+			r.errorf(key, join(path, name), "given twice, first on line %d", line)
+			continue
+		}
+		seen[name] = key.Line
+		if field := known[name]; field.read != nil {
+			field.read(r, value, join(path, name))
+		} else {
+			r.section(value, join(path, name), field.keys)
+		}
+	}
+}
+
+// name returns the known key that a key is.
+func (r *reader) name(key *yaml.Node, path string, known Keys) (string, bool) {
+	if _, ok := known[key.Value]; ok {
+		return key.Value, true
+	}
+	names := slices.Sorted(maps.Keys(known))
+	if i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, key.Value) }); i >= 0 {
+		r.warnf(key, join(path, key.Value), "write %s", names[i])
+		return names[i], true
+	}
+	r.warnf(key, join(path, key.Value), "unknown key is ignored%s", yamltree.DidYouMean(key.Value, names))
+	return "", false
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return short(key)
+	}
+	return path + "." + short(key)
+}
+
+// maxShown is the number of bytes of a value that a message quotes.
+const maxShown = 60
+
+func short(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxShown], "") + "…"
+}

@@ -1,0 +1,139 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/rules/yamltree"
+)
+
+// Section is a field with keys of its own.
+func Section(keys Keys) Field { return Field{keys: keys} }
+
+// Into is a field that is read into a variable: a string, boolean, number or duration, or lists and maps of these. Null
+// leaves the variable as it is; a list or map replaces the one before.
+func Into[T any](variable *T) Field {
+	return Parsed(func(v T) error {
+		*variable = v
+		return nil
+	})
+}
+
+// Parsed is a field whose value a function takes. Its error is reported at the place of the value.
+func Parsed[T any](set func(T) error) Field {
+	return Field{read: func(r *reader, n *yaml.Node, path string) {
+		if yamltree.IsNull(n) {
+			return
+		}
+		var v T
+		before := len(r.errs)
+		r.value(n, reflect.ValueOf(&v).Elem(), path)
+		if len(r.errs) > before {
+			return
+		}
+		if err := set(v); err != nil {
+			r.errorf(n, path, "%v", err)
+		}
+	}}
+}
+
+// Tree is a field whose value a function takes as it is; nil for null.
+func Tree(set func(n *yaml.Node) error) Field {
+	return Field{read: func(r *reader, n *yaml.Node, path string) {
+		if yamltree.IsNull(n) {
+			n = nil
+		}
+		if err := set(n); err != nil {
+			r.errorf(n, path, "%v", err)
+		}
+	}}
+}
+
+// Deprecated is a field under an older name. A warning says what to write instead.
+func Deprecated(instead string, f Field) Field {
+	return Field{keys: f.keys, read: func(r *reader, n *yaml.Node, path string) {
+		r.warnf(n, path, "deprecated: write %s", instead)
+		f.read(r, n, path)
+	}}
+}
+
+// Ignored is a field that has no effect. A warning says why.
+func Ignored(why string) Field {
+	return Field{read: func(r *reader, n *yaml.Node, path string) {
+		if !yamltree.IsNull(n) {
+			r.warnf(n, path, "has no effect: %s", why)
+		}
+	}}
+}
+
+// Duration parses a duration, which must not be negative.
+func Duration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("invalid duration %q: use for example 90s, 10m or 1h", short(text))
+	}
+	return d, nil
+}
+
+var durationType = reflect.TypeFor[time.Duration]()
+
+// value reads a node into a variable of any of the types that fields have.
+func (r *reader) value(n *yaml.Node, v reflect.Value, path string) {
+	switch {
+	case yamltree.IsNull(n):
+	case v.Type() == durationType:
+		if n.Kind != yaml.ScalarNode {
+			r.expected(n, path, "a duration such as 90s, 10m or 1h")
+			return
+		}
+		d, err := Duration(n.Value)
+		if err != nil {
+			r.errorf(n, path, "%v", err)
+		}
+		v.SetInt(int64(d))
+	case v.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode:
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			r.value(item, v.Index(i), path+"["+strconv.Itoa(i)+"]")
+		}
+	case v.Kind() == reflect.Map && n.Kind == yaml.MappingNode:
+		v.Set(reflect.MakeMap(v.Type()))
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			item := reflect.New(v.Type().Elem()).Elem()
+			r.value(n.Content[i+1], item, join(path, n.Content[i].Value))
+			v.SetMapIndex(reflect.ValueOf(n.Content[i].Value), item)
+		}
+	case v.Kind() == reflect.String && n.Kind == yaml.ScalarNode:
+		v.SetString(n.Value)
+	case n.Kind != yaml.ScalarNode || v.Kind() == reflect.String || n.Decode(v.Addr().Interface()) != nil:
+		r.expected(n, path, kind(v.Type(), ""))
+	}
+}
+
+// kind describes a type, with a plural ending for the elements of lists and maps.
+func kind(t reflect.Type, s string) string {
+	article := "a "
+	if s != "" {
+		article = ""
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		return article + "list" + s + " of " + kind(t.Elem(), "s")
+	case reflect.Map:
+		return article + "map" + s + " of " + kind(t.Elem(), "s")
+	case reflect.Bool:
+		if s != "" {
+			return "booleans"
+		}
+		return "true or false"
+	case reflect.Int:
+		return article + "whole number" + s
+	case reflect.Float64:
+		return article + "number" + s
+	}
+	return article + "string" + s
+}

@@ -1,0 +1,351 @@
+// Package managerconfig holds the settings of the manager.
+package managerconfig
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/controller/orphan"
+	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/config"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/rules/yamltree"
+)
+
+// DefaultFile is where NFD's charts mount the configuration of the master. It need not exist.
+const DefaultFile = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
+
+// Settings are the manager's configuration: NFD's keys, and ours behind them.
+type Settings struct {
+	NoPublish      bool
+	ExtraLabelNs   []string
+	DenyLabelNs    []string
+	EnableTaints   bool
+	LabelWhiteList *regexp.Regexp // nil allows all
+	ResyncPeriod   time.Duration
+	LeaderElection LeaderElection
+	Parallelism    int // nfdApiParallelism
+	// InformerPageSize is how many NodeFeatures an API server that cannot stream them lists at once; 0: all.
+	InformerPageSize int
+	Restrictions     Restrictions
+
+	// RemovalGracePeriod is how long labels outlive their worker's NodeFeature.
+	RemovalGracePeriod time.Duration
+	RemovalBudget      budget.Budget
+	// NoExecuteBudget is how fast and how far nodes get taints that evict pods; without "every" there are no bounds, as in NFD.
+	NoExecuteBudget budget.Evictions
+	// MaskSecrets is always, sensitive or never; MaskedElements are the names of what is masked, nil for the default.
+	MaskSecrets    string
+	MaskedElements []string
+	// DefaultScope is that of rules that set neither scope nor nodeSelector, DefaultNodeScope that of nodes without a scope.
+	DefaultScope     string
+	DefaultNodeScope string
+	// FeatureSources chooses, by namespace/name, the NodeFeatures that rules of objects without featureSources see.
+	FeatureSources *regexp.Regexp
+	// DefaultTemplate is a NodeFeatureRuleTemplate that every rule is based on.
+	DefaultTemplate string
+	// BuiltInRules is a directory of rules that are always in force.
+	BuiltInRules string
+	// ProtectedKeys are keys that no rule may write, besides those that never may be.
+	ProtectedKeys []string
+	AllowFail     bool
+	// FailTaint is put on nodes that the action fail keeps as they were: key=value:effect; empty: none.
+	FailTaint  string
+	GcInterval time.Duration
+	// GcGracePeriod is how long a NodeFeature outlives its Node.
+	GcGracePeriod time.Duration
+	FeatureGates  map[string]bool
+}
+
+// LeaderElection holds the times of the lease that one replica has.
+type LeaderElection struct{ LeaseDuration, RenewDeadline, RetryPeriod time.Duration }
+
+// Restrictions limit what rules and NodeFeatures may do.
+type Restrictions struct {
+	NodeFeatureNamespaceSelector              *metav1.LabelSelector
+	DisableLabels, DisableExtendedResources   bool
+	DisableAnnotations, DenyNodeFeatureLabels bool
+	AllowOverwrite                            bool
+}
+
+// Default returns the settings without any configuration, which are those of NFD.
+func Default() *Settings {
+	return &Settings{
+		ResyncPeriod: time.Hour, Parallelism: 10,
+		LeaderElection:     LeaderElection{15 * time.Second, 10 * time.Second, 2 * time.Second},
+		Restrictions:       Restrictions{AllowOverwrite: true},
+		RemovalGracePeriod: node.DefaultGrace,
+		RemovalBudget:      budget.Default,
+		NoExecuteBudget:    budget.Evictions{Share: budget.DefaultShare, OneZone: true},
+		MaskSecrets:        string(rules.MaskAlways), AllowFail: true,
+		GcInterval: orphan.DefaultInterval, GcGracePeriod: orphan.DefaultGrace,
+		FeatureGates: map[string]bool{GateGroups: true},
+	}
+}
+
+// The feature gates that mean something. NFD's NodeFeatureAPI is always on.
+const (
+	GateBare        = "DisableAutoPrefix"
+	GateGroups      = "NodeFeatureGroupAPI"
+	GateScheduling  = "FeatureScheduling"
+	gateNodeFeature = "NodeFeatureAPI"
+)
+
+// Load reads the file and the inline options over it, and lays overrides over both. All errors are reported at once.
+func Load(file, options string, overrides []func(*Settings) error) (s *Settings, warnings []string, err error) {
+	s = Default()
+	warnings, err = config.Load(file, DefaultFile, options, s.Keys)
+	errs := []error{err}
+	for _, set := range overrides {
+		errs = append(errs, set(s))
+	}
+	return s, append(warnings, s.unknownGates()...), errors.Join(append(errs, s.check()...)...)
+}
+
+// Keys declares the keys of the file.
+func (s *Settings) Keys() config.Keys {
+	lease, limits, removals, evictions := &s.LeaderElection, &s.Restrictions, &s.RemovalBudget, &s.NoExecuteBudget
+	noMaster := config.Ignored("NodeFeatures are the only way from workers to the controller")
+	return config.Keys{
+		"noPublish":      config.Into(&s.NoPublish),
+		"extraLabelNs":   config.Into(&s.ExtraLabelNs),
+		"denyLabelNs":    config.Into(&s.DenyLabelNs),
+		"enableTaints":   config.Into(&s.EnableTaints),
+		"labelWhiteList": config.Parsed(s.SetLabelWhiteList),
+		"resyncPeriod":   config.Into(&s.ResyncPeriod),
+		"leaderElection": config.Section(config.Keys{
+			"leaseDuration": config.Into(&lease.LeaseDuration),
+			"renewDeadline": config.Into(&lease.RenewDeadline),
+			"retryPeriod":   config.Into(&lease.RetryPeriod),
+		}),
+		"nfdApiParallelism": config.Into(&s.Parallelism),
+		"informerPageSize":  config.Into(&s.InformerPageSize),
+		"restrictions": config.Section(config.Keys{
+			"nodeFeatureNamespaceSelector": config.Tree(s.setNamespaces),
+			"disableLabels":                config.Into(&limits.DisableLabels),
+			"disableExtendedResources":     config.Into(&limits.DisableExtendedResources),
+			"disableAnnotations":           config.Into(&limits.DisableAnnotations),
+			"denyNodeFeatureLabels":        config.Into(&limits.DenyNodeFeatureLabels),
+			"allowOverwrite":               config.Into(&limits.AllowOverwrite),
+			"disableTaints":                config.Ignored("use enableTaints"),
+		}),
+
+		"klog":                   config.Ignored("use the flags -v and --log-format"),
+		"autoDefaultNs":          config.Ignored("use the feature gate " + GateBare),
+		"enableNodeFeatureApi":   noMaster,
+		"nodeFeatureApi":         noMaster,
+		"resourceLabels":         config.Ignored("write a rule with extendedResources"),
+		"featureRulesController": config.Ignored("rules are always evaluated"),
+
+		"removalGracePeriod": config.Into(&s.RemovalGracePeriod),
+		"removalBudget": config.Section(config.Keys{
+			"nodes":  config.Into(&removals.Nodes),
+			"share":  config.Into(&removals.Share),
+			"window": config.Into(&removals.Window),
+			"hold":   config.Into(&removals.Hold),
+		}),
+		"noExecuteBudget": config.Section(config.Keys{
+			"every":   config.Into(&evictions.Every),
+			"canary":  config.Into(&evictions.Canary),
+			"share":   config.Into(&evictions.Share),
+			"oneZone": config.Into(&evictions.OneZone),
+		}),
+		"maskSecrets":      config.Into(&s.MaskSecrets),
+		"maskedElements":   config.Into(&s.MaskedElements),
+		"defaultScope":     config.Into(&s.DefaultScope),
+		"defaultNodeScope": config.Into(&s.DefaultNodeScope),
+		"featureSources":   config.Parsed(s.SetFeatureSources),
+		"defaultTemplate":  config.Into(&s.DefaultTemplate),
+		"builtInRules":     config.Into(&s.BuiltInRules),
+		"protectedKeys":    config.Into(&s.ProtectedKeys),
+		"allowFail":        config.Into(&s.AllowFail),
+		"failTaint":        config.Into(&s.FailTaint),
+		"gcInterval":       config.Into(&s.GcInterval),
+		"gcGracePeriod":    config.Into(&s.GcGracePeriod),
+		"featureGates": config.Parsed(func(gates map[string]bool) error {
+			maps.Copy(s.FeatureGates, gates)
+			return nil
+		}),
+	}
+}
+
+// SetLabelWhiteList takes a regular expression; an empty one allows all.
+func (s *Settings) SetLabelWhiteList(pattern string) error {
+	return setPattern(&s.LabelWhiteList, pattern)
+}
+
+// SetFeatureSources takes a regular expression; an empty one chooses all.
+func (s *Settings) SetFeatureSources(pattern string) error {
+	return setPattern(&s.FeatureSources, pattern)
+}
+
+func setPattern(dst **regexp.Regexp, pattern string) (err error) {
+	*dst = nil
+	if pattern != "" {
+		*dst, err = regexp.Compile(pattern)
+	}
+	return err
+}
+
+func (s *Settings) setNamespaces(n *yaml.Node) error {
+	if n == nil {
+		return nil
+	}
+	selector := &metav1.LabelSelector{}
+	d := json.NewDecoder(bytes.NewReader(yamltree.JSON(n)))
+	d.DisallowUnknownFields()
+	err := d.Decode(selector)
+	if err == nil {
+		_, err = metav1.LabelSelectorAsSelector(selector)
+	}
+	if err != nil {
+		return fmt.Errorf("invalid label selector: %w", err)
+	}
+	s.Restrictions.NodeFeatureNamespaceSelector = selector
+	return nil
+}
+
+// Equal reports whether two configurations are the same.
+func (s *Settings) Equal(other *Settings) bool {
+	a, b := *s, *other
+	for _, same := range [][2]**regexp.Regexp{{&a.LabelWhiteList, &b.LabelWhiteList}, {&a.FeatureSources, &b.FeatureSources}} {
+		if text(*same[0]) != text(*same[1]) {
+			return false
+		}
+		*same[0], *same[1] = nil, nil
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func text(pattern *regexp.Regexp) string {
+	if pattern == nil {
+		return ""
+	}
+	return pattern.String()
+}
+
+// check finds what is wrong with single values, whoever set them.
+func (s *Settings) check() (errs []error) {
+	if s.Parallelism < 1 {
+		errs = append(errs, fmt.Errorf("nfdApiParallelism is %d; it must be at least 1", s.Parallelism))
+	}
+	if s.InformerPageSize < 0 {
+		errs = append(errs, fmt.Errorf("informerPageSize is %d; it must not be negative", s.InformerPageSize))
+	}
+	if s.RemovalBudget.Nodes < 0 || s.RemovalBudget.Share < 0 || s.RemovalBudget.Share > 1 {
+		errs = append(errs, errors.New("removalBudget: nodes must not be negative, and share must lie between 0 and 1"))
+	}
+	if share := s.NoExecuteBudget.Share; share < 0 || share > 1 {
+		errs = append(errs, fmt.Errorf("noExecuteBudget.share is %g; write a number from 0 to 1", share))
+	}
+	switch rules.MaskMode(s.MaskSecrets) {
+	case rules.MaskAlways, rules.MaskNever, rules.MaskSensitive:
+	default:
+		errs = append(errs, fmt.Errorf("maskSecrets is %q; write always, sensitive or never", s.MaskSecrets))
+	}
+	if s.FailTaint != "" {
+		if _, err := s.failTaint(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if l := s.LeaderElection; l.LeaseDuration <= l.RenewDeadline || l.RenewDeadline <= l.RetryPeriod || l.RetryPeriod <= 0 {
+		errs = append(errs, errors.New("leaderElection: leaseDuration must exceed renewDeadline, and that retryPeriod"))
+	}
+	return errs
+}
+
+// failTaint reads the taint of failed nodes; nil if there is none.
+func (s *Settings) failTaint() (*corev1.Taint, error) {
+	if s.FailTaint == "" {
+		return nil, nil
+	}
+	list := plan.ParseTaints(s.FailTaint)
+	if len(list) != 1 {
+		return nil, fmt.Errorf("failTaint is %q; write KEY=VALUE:EFFECT", s.FailTaint)
+	}
+	if verdict := (&keys.Policy{}).Taint(list[0]); !verdict.OK() {
+		return nil, fmt.Errorf("failTaint: %s", verdict.Message())
+	}
+	return &list[0], nil
+}
+
+func (s *Settings) unknownGates() (warnings []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.FeatureGates)) {
+		switch name {
+		case GateBare, GateGroups, GateScheduling:
+		case gateNodeFeature:
+			if !s.FeatureGates[name] {
+				warnings = append(warnings, "feature gate NodeFeatureAPI cannot be switched off: there is no other way")
+			}
+		default:
+			warnings = append(warnings, fmt.Sprintf("unknown feature gate %s is ignored", name))
+		}
+	}
+	return warnings
+}
+
+// RuleOptions returns the options that rules are compiled with; strict does as NFD does.
+func (s *Settings) RuleOptions(strict bool) rules.Options {
+	return rules.Options{
+		Strict: strict,
+		Keys: keys.Policy{
+			ExtraNamespaces: s.ExtraLabelNs, DenyNamespaces: s.DenyLabelNs, LabelWhiteList: s.LabelWhiteList,
+			DisableAutoPrefix: s.FeatureGates[GateBare], Protected: s.ProtectedKeys, Strict: strict,
+		},
+		DefaultScope: s.DefaultScope, DefaultNodeScope: s.DefaultNodeScope, IgnoreFail: !s.AllowFail,
+		FeatureSources: s.FeatureSources,
+		Mask:           rules.Masking{Mode: rules.MaskMode(s.MaskSecrets), Elements: s.MaskedElements},
+	}
+}
+
+// Controllers returns the configuration of the controllers in a namespace, under the name of an instance.
+func (s *Settings) Controllers(namespace, instance string, strict bool) controller.Config {
+	options := s.RuleOptions(strict)
+	policy := options.Keys
+	c := controller.Config{
+		Rules:   options,
+		Sources: node.Sources{Namespace: namespace, IgnoreLabels: s.Restrictions.DenyNodeFeatureLabels},
+		Policy: plan.Policy{
+			Record: plan.Record{Instance: instance, Bare: policy.DisableAutoPrefix},
+			Taints: s.EnableTaints, KeepForeign: !s.Restrictions.AllowOverwrite, Keys: &policy,
+		},
+		Disable: node.Disable{
+			Labels: s.Restrictions.DisableLabels, Annotations: s.Restrictions.DisableAnnotations,
+			ExtendedResources: s.Restrictions.DisableExtendedResources,
+		},
+		DryRun: s.NoPublish, Grace: s.RemovalGracePeriod,
+		Budget: s.RemovalBudget, Evictions: s.NoExecuteBudget,
+		Parallel:        s.Parallelism,
+		Resync:          s.ResyncPeriod,
+		DefaultTemplate: s.DefaultTemplate,
+		Version:         build.Version(),
+		BuiltInRules:    s.BuiltInRules,
+		Groups:          s.FeatureGates[GateGroups],
+		Scheduling:      s.FeatureGates[GateScheduling],
+		Orphans: orphan.Options{
+			Interval: s.GcInterval, Grace: s.GcGracePeriod,
+		},
+	}
+	c.FailTaint, _ = s.failTaint() // it was checked when it was read
+	if s.Restrictions.NodeFeatureNamespaceSelector != nil {
+		// It was checked when it was read.
+		c.Sources.Namespaces, _ = metav1.LabelSelectorAsSelector(s.Restrictions.NodeFeatureNamespaceSelector)
+	}
+	return c
+}

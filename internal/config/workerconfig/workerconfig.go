@@ -1,0 +1,225 @@
+// Package workerconfig holds the settings of the worker.
+package workerconfig
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/discovery/builtin"
+	"github.com/assay-project/assay/discovery/fake"
+	"github.com/assay-project/assay/discovery/local"
+	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/internal/config"
+)
+
+const (
+	// Dir is where NFD keeps its configuration; a chart that is swapped for ours finds its files again.
+	Dir = "/etc/kubernetes/node-feature-discovery"
+	// DefaultFile need not exist.
+	DefaultFile = Dir + "/nfd-worker.conf"
+
+	// defaultSleepInterval is how often everything is discovered, as in NFD. With events, it is a safety net.
+	defaultSleepInterval = 60 * time.Second
+	// minSleepInterval is the shortest, as in NFD.
+	minSleepInterval = time.Second
+)
+
+// Settings are the worker's configuration: NFD's keys, and ours beside them.
+type Settings struct {
+	SleepInterval     time.Duration // 0 discovers once and then only on events
+	FeatureSources    []string
+	LabelSources      []string
+	LabelWhiteList    *regexp.Regexp // nil allows all
+	NoPublish         bool
+	NoPublishFeatures []string
+	Owners            []publish.Owner
+	MaxFeatureBytes   int
+	LogLevel          string
+
+	Builtin builtin.Config
+	Local   local.Config
+	Fake    fake.Config
+	Custom  []byte // a YAML list of rules
+}
+
+// Override holds the flags that win over the configuration; nil is not given.
+type Override struct {
+	NoPublish         *bool
+	FeatureSources    *[]string
+	LabelSources      *[]string
+	NoPublishFeatures *[]string
+	OwnerRefs         *[]string
+	SleepInterval     *time.Duration
+	LabelWhiteList    *string
+}
+
+// Default returns the settings without any configuration.
+func Default() *Settings {
+	return &Settings{
+		SleepInterval:  defaultSleepInterval,
+		FeatureSources: []string{"all"}, LabelSources: []string{"all"},
+		Builtin: builtin.DefaultConfig(), Fake: fake.DefaultConfig(),
+	}
+}
+
+// Load reads the file and the inline options over it, and lays the flags over both. All errors are reported at once.
+func Load(file, options string, flags Override) (s *Settings, warnings []string, err error) {
+	s = Default()
+	warnings, err = config.Load(file, DefaultFile, options, s.Keys)
+	err = errors.Join(err, flags.apply(s))
+	if s.SleepInterval > 0 {
+		s.SleepInterval = max(s.SleepInterval, minSleepInterval)
+	}
+	return s, warnings, err
+}
+
+// Keys declares the keys of the file.
+func (s *Settings) Keys() config.Keys {
+	owned := false // ownerRefs wins over its older form, in any order
+	return config.Keys{
+		"core": config.Section(config.Keys{
+			"sleepInterval":     config.Parsed(s.setSleepInterval),
+			"featureSources":    config.Into(&s.FeatureSources),
+			"labelSources":      config.Into(&s.LabelSources),
+			"sources":           config.Deprecated("core.labelSources", config.Into(&s.LabelSources)),
+			"labelWhiteList":    config.Parsed(s.setWhiteList),
+			"noPublish":         config.Into(&s.NoPublish),
+			"noPublishFeatures": config.Into(&s.NoPublishFeatures),
+			"ownerRefs": config.Parsed(func(names []string) error {
+				owned = true
+				return s.setOwners(names)
+			}),
+			"noOwnerRefs": config.Deprecated("core.ownerRefs: []", config.Parsed(func(none bool) error {
+				if none && !owned {
+					s.Owners = []publish.Owner{}
+				}
+				return nil
+			})),
+			"maxFeatureBytes": config.Into(&s.MaxFeatureBytes),
+			"logLevel":        config.Into(&s.LogLevel),
+			"klog":            config.Ignored("the log goes to stderr; its level is core.logLevel"),
+		}),
+		"sources": config.Section(s.sources()),
+	}
+}
+
+// sources are the keys under sources. Sources without options are known as well, so that an empty section draws no warning.
+func (s *Settings) sources() config.Keys {
+	none := config.Section(nil)
+	b := &s.Builtin
+	return config.Keys{
+		"cpu": config.Section(config.Keys{"cpuid": config.Section(config.Keys{
+			"attributeBlacklist": config.Into(&b.CPU.CPUID.AttributeBlacklist),
+			"attributeWhitelist": config.Into(&b.CPU.CPUID.AttributeWhitelist),
+		})}),
+		"kernel": config.Section(config.Keys{
+			"kconfigFile": config.Into(&b.Kernel.KconfigFile),
+			"configOpts":  config.Into(&b.Kernel.ConfigOpts),
+		}),
+		"pci": config.Section(config.Keys{
+			"deviceClassWhitelist": config.Into(&b.PCI.DeviceClassWhitelist),
+			"deviceLabelFields":    config.Into(&b.PCI.DeviceLabelFields),
+			"deviceLabelForms":     config.Into(&b.PCI.DeviceLabelForms),
+		}),
+		"usb": config.Section(config.Keys{
+			"deviceClassWhitelist": config.Into(&b.USB.DeviceClassWhitelist),
+			"deviceLabelFields":    config.Into(&b.USB.DeviceLabelFields),
+			"deviceLabelForms":     config.Into(&b.USB.DeviceLabelForms),
+		}),
+		"local": config.Section(config.Keys{
+			"hooksEnabled": config.Into(&s.Local.HooksEnabled),
+			"hookTimeout":  config.Into(&s.Local.HookTimeout),
+			"strict":       config.Into(&s.Local.Strict),
+			"filePrefixes": config.Parsed(s.setFilePrefixes),
+		}),
+		"fake": config.Section(config.Keys{
+			"labels":            config.Into(&s.Fake.Labels),
+			"flagFeatures":      config.Into(&s.Fake.FlagFeatures),
+			"attributeFeatures": config.Into(&s.Fake.AttributeFeature),
+			"instanceFeatures":  config.Into(&s.Fake.InstanceFeatures),
+		}),
+		"custom": config.Tree(s.setCustom),
+		"gpu":    none, "memory": none, "network": none, "rdma": none, "storage": none, "system": none,
+	}
+}
+
+// setSleepInterval takes 0 and, as NFD does, negative numbers for never.
+func (s *Settings) setSleepInterval(text string) error {
+	if text == "-1" {
+		text = "0"
+	}
+	d, err := config.Duration(text)
+	if err == nil {
+		s.SleepInterval = d
+	}
+	return err
+}
+
+func (s *Settings) setWhiteList(pattern string) (err error) {
+	s.LabelWhiteList = nil
+	if pattern != "" {
+		s.LabelWhiteList, err = regexp.Compile(pattern)
+	}
+	return err
+}
+
+func (s *Settings) setOwners(names []string) error {
+	owners, err := publish.ParseOwners(strings.Join(names, ","))
+	if err == nil {
+		s.Owners = owners
+	}
+	return err
+}
+
+func (s *Settings) setFilePrefixes(prefixes map[string][]string) error {
+	for _, pattern := range slices.Sorted(maps.Keys(prefixes)) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("invalid pattern of file names %q: use for example driver-*", pattern)
+		}
+	}
+	s.Local.FilePrefixes = prefixes
+	return nil
+}
+
+// setCustom keeps the rules as YAML, for the engine that compiles them.
+func (s *Settings) setCustom(rules *yaml.Node) (err error) {
+	s.Custom = nil
+	if rules != nil {
+		s.Custom, err = yaml.Marshal(rules)
+	}
+	return err
+}
+
+// apply lays the flags over the settings.
+func (o *Override) apply(s *Settings) error {
+	set(&s.NoPublish, o.NoPublish)
+	set(&s.FeatureSources, o.FeatureSources)
+	set(&s.LabelSources, o.LabelSources)
+	set(&s.NoPublishFeatures, o.NoPublishFeatures)
+	set(&s.SleepInterval, o.SleepInterval)
+	if o.LabelWhiteList != nil {
+		if err := s.setWhiteList(*o.LabelWhiteList); err != nil {
+			return fmt.Errorf("-label-whitelist: %w", err)
+		}
+	}
+	if o.OwnerRefs != nil {
+		if err := s.setOwners(*o.OwnerRefs); err != nil {
+			return fmt.Errorf("-owner-refs: %w", err)
+		}
+	}
+	return nil
+}
+
+func set[T any](dst *T, src *T) {
+	if src != nil {
+		*dst = *src
+	}
+}
