@@ -144,6 +144,13 @@ man: ## Write the man pages of the command line into bin/man
 bench: ## Run the benchmarks
 	go test -run='^$$' -bench=. -benchmem $$(hack/packages unit)
 
+NODES ?= 1000
+
+.PHONY: bench-scale
+bench-scale: build ## Measure what a fleet costs a real control plane: NODES=1000 real publishers, controller, webhook, extender
+	go build -o bin/scale ./test/scale
+	bin/scale -nodes $(NODES) $(SCALE_FLAGS)
+
 .PHONY: clean
 clean: ## Remove what the targets above left in the tree
 	rm -rf bin dist

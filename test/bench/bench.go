@@ -15,15 +15,20 @@ var files embed.FS
 // rules-500 lists of NodeFeatureRules.
 func Read(t testing.TB, name string, into any) {
 	t.Helper()
+	if err := Decode(name, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Decode is Read for programs.
+func Decode(name string, into any) error {
 	file, err := files.Open(name + ".json.gz")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	z, err := gzip.NewReader(file)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if err := json.NewDecoder(z).Decode(into); err != nil {
-		t.Fatal(err)
-	}
+	return json.NewDecoder(z).Decode(into)
 }

@@ -291,6 +291,15 @@ func (c *Cluster) find(name string) *process {
 	return nil
 }
 
+// PID returns the process ID of a program that was started through this Cluster.
+func (c *Cluster) PID(name string) (int, error) {
+	p, err := c.mine(name)
+	if err != nil {
+		return 0, err
+	}
+	return p.cmd.Process.Pid, nil
+}
+
 // mine returns the program of that name, if it was started through this Cluster.
 func (c *Cluster) mine(name string) (*process, error) {
 	if p := c.find(name); p != nil {

@@ -1,0 +1,49 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"maps"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/test/bench"
+)
+
+// kinds are the machines that the fleet consists of, in equal parts.
+var kinds = []string{"node-0", "node-1", "node-4"}
+
+// ownFeature holds the attribute that phases change. It is of no source, hence in no set that nodes share by accident.
+const ownFeature = "scale.own"
+
+// hosts makes up what workers discover.
+type hosts []nfdv1alpha1.Features
+
+func newHosts() (hosts, error) {
+	var out hosts
+	for _, kind := range kinds {
+		var object nfdv1alpha1.NodeFeature
+		if err := bench.Decode(kind, &object); err != nil {
+			return nil, fmt.Errorf("decode %s: %w", kind, err)
+		}
+		out = append(out, object.Spec.Features)
+	}
+	return out, nil
+}
+
+// content returns what the worker of a host publishes. Hosts of one kind differ in their name, in their virtual interfaces
+// and in the attribute value of ownFeature; the other features are shared maps.
+func (h hosts) content(number int, name, value string) publish.Content {
+	kind := h[number%len(h)]
+	f := nfdv1alpha1.Features{Flags: kind.Flags, Attributes: maps.Clone(kind.Attributes), Instances: maps.Clone(kind.Instances)}
+	f.Attributes["system.name"] = nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"nodename": name}}
+	f.Attributes[ownFeature] = nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"value": value}}
+	virtual := make([]nfdv1alpha1.InstanceFeature, len(kind.Instances["network.virtual"].Elements))
+	for i, instance := range kind.Instances["network.virtual"].Elements {
+		virtual[i].Attributes = maps.Clone(instance.Attributes)
+		virtual[i].Attributes["name"] = fmt.Sprintf("veth%x-%x", number, i)
+	}
+	f.Instances["network.virtual"] = nfdv1alpha1.InstanceFeatureSet{Elements: virtual}
+	return publish.Content{Features: f}
+}

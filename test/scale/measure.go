@@ -1,0 +1,203 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/assay-project/assay/test/cluster/kube"
+)
+
+// Names of the processes, as they are started and printed.
+const (
+	controllerName = "controller"
+	webhookName    = "webhook"
+	extenderName   = "extender"
+)
+
+// processes are those that are measured.
+var processes = []string{kube.APIServer, kube.Etcd, controllerName, webhookName, extenderName}
+
+// process is what one process has used so far.
+type process struct {
+	pid    int
+	cpu    time.Duration
+	memory int64 // bytes, resident now
+}
+
+// snapshot is everything that is measured, at one time.
+type snapshot struct {
+	processes map[string]process
+	requests  map[string]int // "PATCH nodes/status"
+	rejected  int            // requests with the code 429
+	etcd      int64          // bytes of etcd's database
+}
+
+func (s *scale) snapshot(ctx context.Context) (*snapshot, error) {
+	out := &snapshot{processes: s.usage(), requests: map[string]int{}}
+	return out, s.scrape(ctx, out)
+}
+
+// usage reads what the processes have used; those that do not run are left out.
+func (s *scale) usage() map[string]process {
+	out := map[string]process{}
+	for _, name := range processes {
+		pid, err := s.PID(name)
+		if err != nil {
+			continue
+		}
+		if p, err := readProcess(pid); err == nil {
+			out[name] = p
+		}
+	}
+	return out
+}
+
+// clockTick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all machines that Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// readProcess reads proc_pid_stat(5): after the name in parentheses, which may hold anything, utime, stime and rss are the
+// fields 14, 15 and 24 of those that are counted from 1.
+func readProcess(pid int) (process, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return process{}, err
+	}
+	text := string(data)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 22 {
+		return process{}, fmt.Errorf("/proc/%d/stat: %q", pid, text)
+	}
+	number := func(field int) int64 {
+		n, _ := strconv.ParseInt(fields[field-3], 10, 64)
+		return n
+	}
+	return process{
+		pid: pid, cpu: time.Duration(number(14)+number(15)) * clockTick, memory: number(24) * int64(os.Getpagesize()),
+	}, nil
+}
+
+// scrape reads the metrics of the API server.
+func (s *scale) scrape(ctx context.Context, into *snapshot) error {
+	c, err := rest.HTTPClientFor(s.RESTConfig())
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.RESTConfig().Host+"/metrics", nil)
+	if err != nil {
+		return err
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		if err := into.add(lines.Text()); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// add adds one line of metrics, if it is one of those that are measured.
+func (s *snapshot) add(line string) error {
+	requests, size := strings.HasPrefix(line, "apiserver_request_total{"), strings.HasPrefix(line, "apiserver_storage_size_bytes{")
+	if !requests && !size {
+		return nil
+	}
+	n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+	if err != nil {
+		return fmt.Errorf("metrics of the API server: %w", err)
+	}
+	if size {
+		s.etcd += int64(n)
+		return nil
+	}
+	resource, code := labelOf(line, "resource"), labelOf(line, "code")
+	if resource == "" {
+		return nil
+	}
+	if sub := labelOf(line, "subresource"); sub != "" {
+		resource += "/" + sub
+	}
+	s.requests[labelOf(line, "verb")+" "+resource] += int(n)
+	if code == strconv.Itoa(http.StatusTooManyRequests) {
+		s.rejected += int(n)
+	}
+	return nil
+}
+
+// labelOf returns the value of a label in a line of metrics. None of those that are read holds a quote.
+func labelOf(line, name string) string {
+	_, rest, ok := strings.Cut(line, ","+name+`="`)
+	if !ok {
+		_, rest, _ = strings.Cut(line, "{"+name+`="`)
+	}
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
+}
+
+// since returns what was used between two snapshots. A process that was started in between counts from its start, and so do
+// the requests if the API server was.
+func (s *snapshot) since(before *snapshot) *snapshot {
+	out := &snapshot{processes: maps.Clone(s.processes), requests: map[string]int{}, rejected: s.rejected, etcd: s.etcd}
+	for name, p := range out.processes {
+		if b, ok := before.processes[name]; ok && b.pid == p.pid {
+			p.cpu -= b.cpu
+			out.processes[name] = p
+		}
+	}
+	same := before.processes[kube.APIServer].pid == s.processes[kube.APIServer].pid
+	if same {
+		out.rejected -= before.rejected
+	}
+	for key, n := range s.requests {
+		if same {
+			n -= before.requests[key]
+		}
+		if n != 0 {
+			out.requests[key] = n
+		}
+	}
+	return out
+}
+
+const (
+	// calm is how long the processes must be quiet, and calmShare how much of one CPU that is, all together.
+	calm      = 2 * time.Second
+	calmShare = 0.15
+	// calmBound bounds the wait: an API server with thousands of watches is never quite quiet.
+	calmBound = 30 * time.Second
+)
+
+// quiet waits until the processes use little CPU time, so that what a phase causes is counted with it.
+func (s *scale) quiet(ctx context.Context) error {
+	for end := time.Now().Add(calmBound); time.Now().Before(end); {
+		before := &snapshot{processes: s.usage()}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(calm):
+		}
+		var used time.Duration
+		for _, p := range (&snapshot{processes: s.usage()}).since(before).processes {
+			used += p.cpu
+		}
+		if used.Seconds() < calmShare*calm.Seconds() {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/test/cluster/kube"
+)
+
+// Names of the phases, in their order.
+const (
+	phasePublish       = "publish"
+	phaseLabel         = "label all"
+	phaseServers       = "start webhook, extender"
+	phaseIdle          = "idle"
+	phaseChange        = "one change"
+	phaseRuleNone      = "rule that matches none"
+	phaseRuleAll       = "rule that matches all"
+	phaseController    = "restart controller"
+	phaseWorkers       = "restart workers"
+	phasePods          = "replace worker pods"
+	phaseReplaced      = "replace 1 % of nodes"
+	phaseAPIServer     = "restart API server"
+	replacedPercentage = 1
+)
+
+// phase is something that is measured.
+type phase struct {
+	name string
+	per  int // of how many nodes it is, for figures per node
+	// do returns once what the phase waits for has happened. It may add values to the result.
+	do func(context.Context, *phaseResult) error
+	// prepare is done before, unmeasured; may be nil.
+	prepare func(context.Context) error
+}
+
+func (s *scale) phases() []phase {
+	all := s.options.nodes
+	replaced := max(1, all*replacedPercentage/100)
+	changes := min(s.changes, all)
+	return []phase{
+		{name: phasePublish, per: all, do: func(ctx context.Context, _ *phaseResult) error {
+			return s.fleet.start(ctx, s.nodes, 0, s.counter(phasePublish, all))
+		}},
+		{name: phaseLabel, per: all, do: func(ctx context.Context, _ *phaseResult) error {
+			if err := s.startController(ctx); err != nil {
+				return err
+			}
+			return s.labeled(ctx, phaseLabel, s.nodes, valueLabel, firstValue)
+		}},
+		{name: phaseServers, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.startServers(ctx) }},
+		{name: phaseIdle, do: func(ctx context.Context, _ *phaseResult) error { return sleep(ctx, s.idle) }},
+		{name: phaseChange, per: changes, do: func(ctx context.Context, r *phaseResult) error { return s.change(ctx, changes, r) }},
+		{name: phaseRuleNone, per: all, do: func(ctx context.Context, _ *phaseResult) error {
+			return s.apply(ctx, rule("scale-none", allLabel, "none", nfdv1alpha1.MatchDoesNotExist))
+		}},
+		{name: phaseRuleAll, per: all, do: func(ctx context.Context, _ *phaseResult) error {
+			if err := s.client.Create(ctx, rule("scale-all", allLabel, "true", nfdv1alpha1.MatchExists)); err != nil {
+				return err
+			}
+			return s.labeled(ctx, phaseRuleAll, s.nodes, allLabel, "true")
+		}},
+		{name: phaseController, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.Restart(ctx, controllerName) }},
+		{name: phaseWorkers, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.restartWorkers(ctx, phaseWorkers, 0) }},
+		{name: phasePods, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.restartWorkers(ctx, phasePods, 1) }},
+		s.replacement(replaced),
+		{name: phaseAPIServer, per: all, do: func(ctx context.Context, _ *phaseResult) error {
+			if err := s.Restart(ctx, kube.APIServer); err != nil {
+				return err
+			}
+			// That a change becomes a label shows that worker and controller have found it again.
+			n := s.nodes[len(s.nodes)-1]
+			if _, err := s.fleet.publish(ctx, n.name, "restarted"); err != nil {
+				return err
+			}
+			return s.labeled(ctx, phaseAPIServer, []node{n}, valueLabel, "restarted")
+		}},
+	}
+}
+
+// phaseBound bounds a phase: many times what any takes.
+const phaseBound = 30 * time.Minute
+
+// phase runs one phase and adds its result.
+func (s *scale) phase(ctx context.Context, p phase) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, phaseBound, fmt.Errorf("waited %s", phaseBound))
+	defer cancel()
+	if p.prepare != nil {
+		if err := p.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	_, _ = fmt.Fprintf(s.progress, "%s\n", p.name)
+	before, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	r := &phaseResult{Name: p.name, Per: p.per}
+	start := time.Now()
+	if err := p.do(ctx, r); err != nil {
+		return err
+	}
+	r.Seconds = time.Since(start).Seconds()
+	if err := s.quiet(ctx); err != nil {
+		return err
+	}
+	after, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	r.fill(after.since(before))
+	s.result.Phases = append(s.result.Phases, r)
+	return nil
+}
+
+func (s *scale) labeled(ctx context.Context, phase string, nodes []node, label, value string) error {
+	_, err := s.observer.wait(ctx, nodes, label, value, s.counter(phase, len(nodes)))
+	return err
+}
+
+// change changes one attribute of some nodes, one after another, and adds how long it took until the worker had published it
+// and until the Node had the label.
+func (s *scale) change(ctx context.Context, count int, r *phaseResult) error {
+	var published, labeled []time.Duration
+	for i := range count {
+		n := s.nodes[i*len(s.nodes)/count]
+		value := fmt.Sprint("changed-", i)
+		start := time.Now()
+		at, err := s.fleet.publish(ctx, n.name, value)
+		if err != nil {
+			return err
+		}
+		seen, err := s.observer.wait(ctx, []node{n}, valueLabel, value, func(int) {})
+		if err != nil {
+			return err
+		}
+		published, labeled = append(published, at.Sub(start)), append(labeled, seen.Sub(start))
+	}
+	r.Values = map[string]float64{
+		"publishedP50ms": percentile(published, 0.5), "publishedP99ms": percentile(published, 0.99),
+		"labeledP50ms": percentile(labeled, 0.5), "labeledP99ms": percentile(labeled, 0.99),
+	}
+	return nil
+}
+
+// percentile returns the nearest rank, in milliseconds.
+func percentile(d []time.Duration, share float64) float64 {
+	d = slices.Clone(d)
+	slices.Sort(d)
+	rank := int(math.Ceil(share*float64(len(d)))) - 1
+	return float64(d[max(0, rank)].Microseconds()) / 1000
+}
+
+// apply creates a rule, and returns once its status says on how many nodes it matches.
+func (s *scale) apply(ctx context.Context, r *nfdv1alpha1.NodeFeatureRule) error {
+	if err := s.client.Create(ctx, r); err != nil {
+		return err
+	}
+	w, err := s.client.Watch(ctx, &nfdv1alpha1.NodeFeatureRuleList{}, client.MatchingFields{"metadata.name": r.Name},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: r.ResourceVersion}})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return fmt.Errorf("the watch on NodeFeatureRule %s ended", r.Name)
+			}
+			if r, ok := e.Object.(*nfdv1alpha1.NodeFeatureRule); ok && r.Status.ObservedGeneration == r.Generation && r.Status.MatchedNodes != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// restartWorkers ends all workers and starts them again, of the same pods if the generation is that of before.
+func (s *scale) restartWorkers(ctx context.Context, phase string, generation int) error {
+	s.fleet.end(s.nodes)
+	return s.fleet.start(ctx, s.nodes, generation, s.counter(phase, len(s.nodes)))
+}
+
+// replacement is the phase in which the first nodes go and others come.
+func (s *scale) replacement(count int) phase {
+	var fresh []node
+	return phase{
+		name: phaseReplaced, per: count,
+		prepare: func(ctx context.Context) error {
+			s.fleet.end(s.nodes[:count])
+			for _, n := range s.nodes[:count] {
+				meta := metav1.ObjectMeta{Name: n.name}
+				if err := s.client.Delete(ctx, &corev1.Node{ObjectMeta: meta}); err != nil {
+					return err
+				}
+				meta.Namespace = namespace // the garbage collector would delete it
+				if err := s.client.Delete(ctx, &nfdv1alpha1.NodeFeature{ObjectMeta: meta}); client.IgnoreNotFound(err) != nil {
+					return err
+				}
+			}
+			var err error
+			fresh, err = s.createNodes(ctx, count)
+			s.nodes = append(s.nodes[count:], fresh...)
+			return err
+		},
+		do: func(ctx context.Context, _ *phaseResult) error {
+			if err := s.fleet.start(ctx, fresh, 0, s.counter(phaseReplaced, count)); err != nil {
+				return err
+			}
+			return s.labeled(ctx, phaseReplaced, fresh, valueLabel, firstValue)
+		},
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,102 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/assay-project/assay/test/cluster/kube"
+)
+
+// result is what is printed.
+type result struct {
+	Nodes  int            `json:"nodes"`
+	Phases []*phaseResult `json:"phases"`
+}
+
+// phaseResult is what one phase used, until everything was quiet again.
+type phaseResult struct {
+	Name string `json:"name"`
+	// Per is the number of nodes that the phase is about; 0: none.
+	Per int `json:"per,omitempty"`
+	// Seconds is the time until what the phase waits for had happened.
+	Seconds   float64                  `json:"seconds"`
+	Processes map[string]processResult `json:"processes"`
+	// Requests are those that the API server answered, of all clients, by verb and resource.
+	Requests map[string]int `json:"requests"`
+	// Rejected are requests that the API server answered with 429.
+	Rejected  int   `json:"rejected"`
+	EtcdBytes int64 `json:"etcdBytes"`
+	// Values are times of single changes.
+	Values map[string]float64 `json:"values,omitempty"`
+}
+
+// processResult is what one process used in a phase, and its memory at the end.
+type processResult struct {
+	CPUSeconds  float64 `json:"cpuSeconds"`
+	MemoryBytes int64   `json:"memoryBytes"`
+}
+
+func (r *phaseResult) fill(used *snapshot) {
+	r.Requests, r.Rejected, r.EtcdBytes, r.Processes = used.requests, used.rejected, used.etcd, map[string]processResult{}
+	for name, p := range used.processes {
+		r.Processes[name] = processResult{CPUSeconds: p.cpu.Seconds(), MemoryBytes: p.memory}
+	}
+}
+
+func (r *result) json(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+func (r *result) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(cells ...string) { _, _ = fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
+	_, _ = fmt.Fprintf(w, "%d nodes\n\n", r.Nodes)
+	row("phase", "seconds", "API server CPU s", "ms a node", "MB", "etcd MB", "database MB", "controller CPU s", "MB", "webhook MB", "extender MB", "429")
+	for _, p := range r.Phases {
+		api, controller := p.Processes[kube.APIServer], p.Processes[controllerName]
+		each := ""
+		if p.Per > 0 {
+			each = fmt.Sprintf("%.1f", 1000*api.CPUSeconds/float64(p.Per))
+		}
+		row(p.Name, fmt.Sprintf("%.1f", p.Seconds), fmt.Sprintf("%.2f", api.CPUSeconds), each, megabytes(api.MemoryBytes),
+			megabytes(p.Processes[kube.Etcd].MemoryBytes), megabytes(p.EtcdBytes),
+			fmt.Sprintf("%.2f", controller.CPUSeconds), megabytes(controller.MemoryBytes),
+			megabytes(p.Processes[webhookName].MemoryBytes), megabytes(p.Processes[extenderName].MemoryBytes), fmt.Sprint(p.Rejected))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, p := range r.Phases {
+		for _, name := range slices.Sorted(maps.Keys(p.Values)) {
+			_, _ = fmt.Fprintf(w, "\n%s: %s %.1f", p.Name, name, p.Values[name])
+		}
+	}
+	_, err := fmt.Fprintln(w, "\n\nrequests by phase")
+	for _, p := range r.Phases {
+		var list []string
+		for _, key := range slices.Sorted(maps.Keys(p.Requests)) {
+			if _, resource, _ := strings.Cut(key, " "); interesting(resource) {
+				list = append(list, fmt.Sprintf("%s: %d", key, p.Requests[key]))
+			}
+		}
+		_, err = fmt.Fprintf(w, "  %s: %s\n", p.Name, strings.Join(list, ", "))
+	}
+	return err
+}
+
+// interesting reports whether requests to a resource are printed in the table; JSON has all.
+func interesting(resource string) bool {
+	resource, _, _ = strings.Cut(resource, "/")
+	return resource == "nodes" || strings.HasPrefix(resource, "nodefeature")
+}
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/1e6) }

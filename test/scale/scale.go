@@ -1,0 +1,233 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/test/bench"
+	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/webhook"
+)
+
+const (
+	namespace = "assay-system"
+	// firstValue is what ownFeature holds at first.
+	firstValue = "0"
+	// valueLabel is the label that shows the value of ownFeature, and allLabel that of the rule that matches all nodes.
+	valueLabel = nfdv1alpha1.FeatureLabelNamespace + "/scale-value"
+	allLabel   = nfdv1alpha1.FeatureLabelNamespace + "/scale-all"
+)
+
+// scale is a control plane with a fleet.
+type scale struct {
+	*cluster.Cluster
+	options
+	client   client.WithWatch
+	observer *observer
+	fleet    *fleet
+	nodes    []node
+	created  int // nodes so far, which numbers them
+	result   *result
+}
+
+// node is a Node that was created.
+type node struct {
+	number    int
+	name, uid string
+}
+
+// measure runs all phases on a control plane that has Assay's kinds and no Nodes.
+func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &scale{Cluster: c, options: o, result: &result{Nodes: o.nodes}}
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { s.fleet.end(s.nodes) }()
+	for _, p := range s.phases() {
+		if err := s.phase(ctx, p); err != nil {
+			return nil, fmt.Errorf("phase %q: %w\n%s", p.name, err, c.Log(controllerName))
+		}
+	}
+	return s.result, nil
+}
+
+// prepare creates what exists before the first worker starts: Nodes and rules.
+func (s *scale) prepare(ctx context.Context) error {
+	kinds := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(kinds), nfdv1alpha1.AddToScheme(kinds)); err != nil {
+		return err
+	}
+	var err error
+	config := rest.CopyConfig(s.RESTConfig())
+	config.WarningHandler = rest.NoWarnings{} // the webhook warns of the rule that matches no node
+	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: kinds}); err != nil {
+		return err
+	}
+	s.fleet = &fleet{parallel: s.parallel, workers: map[string]*worker{}, values: map[string]string{}}
+	if s.fleet.hosts, err = newHosts(); err != nil {
+		return err
+	}
+	if s.fleet.config, err = publish.FromKubeconfig(s.Kubeconfig); err != nil {
+		return err
+	}
+	objects, err := installation()
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := s.client.Create(ctx, object); err != nil {
+			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	if s.nodes, err = s.createNodes(ctx, s.options.nodes); err != nil {
+		return err
+	}
+	s.observer = observe(ctx, s.client)
+	return nil
+}
+
+// installation returns the objects of an installation, and its rules: those of the benchmarks, and one that shows ownFeature.
+func installation() ([]client.Object, error) {
+	meta := metav1.ObjectMeta{Name: webhook.ConfigurationName}
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "assay-webhook-cert"}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta},
+		rule("scale-value", valueLabel, "@"+ownFeature+".value", nfdv1alpha1.MatchExists),
+	}
+	var list nfdv1alpha1.NodeFeatureRuleList
+	if err := bench.Decode("rules-100", &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		objects = append(objects, &list.Items[i])
+	}
+	return objects, nil
+}
+
+// rule returns a rule that gives a label if ownFeature meets the operator.
+func rule(name, label, value string, op nfdv1alpha1.MatchOp) *nfdv1alpha1.NodeFeatureRule {
+	return &nfdv1alpha1.NodeFeatureRule{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{
+			Name: name, Labels: map[string]string{label: value},
+			MatchFeatures: nfdv1alpha1.FeatureMatcher{{
+				Feature: ownFeature, MatchExpressions: &nfdv1alpha1.MatchExpressionSet{"value": {Op: op}},
+			}},
+		}}},
+	}
+}
+
+// createNodes creates Nodes of names that were not used before.
+func (s *scale) createNodes(ctx context.Context, count int) ([]node, error) {
+	progress := s.counter("create Nodes", count)
+	nodes := make([]node, count)
+	for i := range nodes {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%05d", s.created)}}
+		if err := s.client.Create(ctx, n); err != nil {
+			return nil, err
+		}
+		nodes[i] = node{number: s.created, name: n.Name, uid: string(n.UID)}
+		s.created++
+		progress(i + 1)
+	}
+	return nodes, nil
+}
+
+// counter returns a function that shows how far something is, now and then. It is safe for concurrent use.
+func (s *scale) counter(what string, of int) func(done int) {
+	const often = 5 * time.Second
+	var last atomic.Int64
+	last.Store(time.Now().UnixNano())
+	return func(done int) {
+		now, before := time.Now().UnixNano(), last.Load()
+		if now-before > int64(often) && last.CompareAndSwap(before, now) {
+			_, _ = fmt.Fprintf(s.progress, "%s: %d of %d\n", what, done, of)
+		}
+	}
+}
+
+// startController starts the controller.
+func (s *scale) startController(ctx context.Context) error {
+	return s.startManager(ctx, controllerName, "controller", "--metrics-port=0")
+}
+
+// startServers starts the webhook and the extender.
+func (s *scale) startServers(ctx context.Context) error {
+	serve, err := cluster.FreeAddress()
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(serve)
+	if err != nil {
+		return err
+	}
+	err = s.startManager(ctx, webhookName, "webhook", "--metrics-port=0", "--webhook-url=https://"+serve, "--webhook-port="+port)
+	if err != nil {
+		return err
+	}
+	address, err := cluster.FreeAddress()
+	if err != nil {
+		return err
+	}
+	return s.run(ctx, extenderName, address, "extender", "--address="+address)
+}
+
+func (s *scale) startManager(ctx context.Context, name string, args ...string) error {
+	health, err := cluster.FreeAddress()
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(health)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx, name, health, append(args, "--port="+port)...)
+}
+
+// run starts assay-manager, and returns once /readyz of the address says that it is ready.
+func (s *scale) run(ctx context.Context, name, address string, args ...string) error {
+	path, err := filepath.Abs(s.manager)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx, cluster.Program{
+		Name: name, Path: path, Args: append(args, "--kubeconfig="+s.Kubeconfig, "--namespace="+namespace),
+		Ready: func(ctx context.Context) error {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+			if err != nil {
+				return err
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			_ = res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s: %s", req.URL, res.Status)
+			}
+			return nil
+		},
+	})
+}
