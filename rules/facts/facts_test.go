@@ -422,3 +422,37 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestInstancesEndWhereTheyEnd is about the rows at the ends of a list, and about lists that are not there.
+func TestInstancesEndWhereTheyEnd(t *testing.T) {
+	s := NewInstances([]map[string]string{{"a": "0"}, {"a": "1"}})
+	for row, want := range map[int]string{-1: "", 0: "0", 1: "1", 2: ""} {
+		if got, ok := s.Get(row, "a"); got != want || ok != (want != "") {
+			t.Errorf("row %d has %q, %t, want %q", row, got, ok, want)
+		}
+	}
+	if got := s.Select(nil); len(got) != 2 || got[1]["a"] != "1" {
+		t.Errorf("all rows are %v", got)
+	}
+	if got := (*Instances)(nil).Select(nil); got != nil {
+		t.Errorf("the rows of nothing are %v", got)
+	}
+}
+
+// TestEqualMeansAllOfIt: a hash may collide, so that lists which are shared are compared, all of them.
+func TestEqualMeansAllOfIt(t *testing.T) {
+	of := func(rows ...map[string]string) *Instances { return NewInstances(rows) }
+	s := of(map[string]string{"a": "1", "b": "2"}, map[string]string{"a": "3"})
+	for name, o := range map[string]*Instances{
+		"another value":   of(map[string]string{"a": "1", "b": "9"}, map[string]string{"a": "3"}),
+		"another row":     of(map[string]string{"a": "1"}, map[string]string{"a": "3", "b": "2"}),
+		"one row more":    of(map[string]string{"a": "1", "b": "2"}, map[string]string{"a": "3"}, map[string]string{}),
+		"values swapped":  of(map[string]string{"a": "3", "b": "2"}, map[string]string{"a": "1"}),
+		"another element": of(map[string]string{"a": "1", "c": "2"}, map[string]string{"a": "3"}),
+	} {
+		o.names = map[bool]*names{true: o.names, false: s.names}[name == "another element"]
+		if s.equal(o) {
+			t.Errorf("%s makes no difference", name)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -265,5 +266,33 @@ func TestOperatorsAreThoseOfTheAPI(t *testing.T) {
 	}
 	for op := range declared {
 		t.Errorf("the operator %q of api/nfd/v1alpha1/matcher.go is not in the list of operators", op)
+	}
+}
+
+// TestShowsUpToEightValues: an error repeats values, but not so many that no one reads them.
+func TestShowsUpToEightValues(t *testing.T) {
+	for n, want := range map[int]bool{8: false, 9: true} {
+		e := &Expr{Op: "Gt", Value: slices.Repeat([]string{"1"}, n)}
+		_, errs := Compile(field.NewPath("m"), []Term{{Feature: "a.b", Expressions: map[string]*Expr{"k": e}}}, Options{})
+		if len(errs) != 1 || strings.Contains(errs[0].Error(), "…") != want {
+			t.Errorf("%d values: %v, shortened: want %t", n, errs, want)
+		}
+	}
+}
+
+// TestTraceNamesTheFirstNameThatCannotBeCompared: names are compared in their order.
+func TestTraceNamesTheFirstNameThatCannotBeCompared(t *testing.T) {
+	m := compile(t, []Term{{Feature: "a.b", Name: &Expr{Op: "Gt", Value: []string{"5"}}}}, Options{})
+	trace := m.Trace(facts.FromMap(map[string]facts.Feature{"a.b": {Flags: facts.NewFlags("first", "second")}}, nil))
+	if got := trace[0].Name.Error; !strings.Contains(got, "first") || strings.Contains(got, "second") {
+		t.Errorf("the error is %q, want one about the first name", got)
+	}
+}
+
+// TestWorkMayReachItsBound: only what goes beyond the bound is stopped.
+func TestWorkMayReachItsBound(t *testing.T) {
+	at, beyond := Work(MaxWork), Work(MaxWork+1)
+	if at.exhausted() || !beyond.exhausted() {
+		t.Errorf("exhausted at the bound: %t, beyond it: %t", at.exhausted(), beyond.exhausted())
 	}
 }

@@ -1,0 +1,174 @@
+package rules_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// someDevices are the facts of a node with two devices and a flag.
+func someDevices() *facts.Facts {
+	return facts.FromMap(map[string]facts.Feature{
+		"pci.device": {Instances: facts.NewInstances([]map[string]string{{"vendor": "10de"}, {"vendor": "8086"}})},
+		"site.gear":  {Flags: facts.NewFlags("crane", "rack")},
+	}, nil)
+}
+
+// TestLabelsOfWhatRulesReadOfOneAnother shows what a rule sees of its own matchers, and of the rules before it.
+func TestLabelsOfWhatRulesReadOfOneAnother(t *testing.T) {
+	const any = "matchFeatures: [{feature: pci.device}]"
+	for name, tc := range map[string]struct {
+		rules string
+		want  map[string]string // without the default namespace
+	}{
+		"TheFirstOfTwoTextsReadsWhatMatched": {
+			`[{name: r, labels: {a: "{matched.pci.device.len()}", b: "{node}"}, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["10de"]}}}]}]`,
+			map[string]string{"a": "1", "b": "n"},
+		},
+		"TheSecondOfTwoTextsReadsWhatMatched": {
+			`[{name: r, labels: {a: "{node}", b: "{matched.pci.device.len()}"}, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["10de"]}}}]}]`,
+			map[string]string{"a": "n", "b": "1"},
+		},
+		"AVariableIsGoneOnceItIsUnset": {
+			`[{name: set, vars: {x: "1"}}, {name: unset, actions: [{op: unset-var, args: {name: x}}]}, {name: read, labels: {kept: "{x}", other: "2"}}]`,
+			map[string]string{"other": "2"},
+		},
+		"AVariableThatWasUnsetAndSetAgain": {
+			`[{name: unset, vars: {x: "1"}, actions: [{op: unset-var, args: {name: x}}]}, {name: set, actions: [{op: set-var, args: {name: x, value: 7}}]}, {name: read, labels: {x: "{x + 1}"}}]`,
+			map[string]string{"x": "8"},
+		},
+		"WhatComesAfterADeletedLabelIsSeen": {
+			`[{name: r, actions: [{op: del-attribute, args: {path: /labels/gone}}, {op: set-attribute, args: {path: /labels/b, value: "1"}}]},
+			  {name: read, labels: {seen: "true"}, matchFeatures: [{feature: rule.matched, matchExpressions: {b: {op: Exists}}}]}]`,
+			map[string]string{"b": "1", "seen": "true"},
+		},
+		"ADeletedLabelIsNotSeen": {
+			`[{name: set, labels: {gone: "1"}}, {name: delete, actions: [{op: del-attribute, args: {path: /labels/gone}}]},
+			  {name: read, labels: {unseen: "true"}, matchFeatures: [{feature: rule.matched, matchExpressions: {gone: {op: DoesNotExist}}}]}]`,
+			map[string]string{"unseen": "true"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := rules.Link(rules.Options{}, compile(t, "metadata: {name: o}\nspec: {rules: "+tc.rules+"}", rules.Options{}))
+			want := map[string]string{}
+			for key, value := range tc.want {
+				want["feature.node.kubernetes.io/"+key] = value
+			}
+			got := program.Eval(rules.Input{Node: rules.Node{Name: "n"}, Facts: someDevices()}).Labels()
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("labels (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEveryConflictNamesItsOwnLoser has three objects that want the same keys: each conflict is about the claim on its own key.
+func TestEveryConflictNamesItsOwnLoser(t *testing.T) {
+	object := func(name, priority, values string) *rules.RuleSet {
+		return compile(t, "metadata: {name: "+name+"}\nspec: {priority: "+priority+", rules: [{name: r, labels: "+values+"}]}", rules.Options{})
+	}
+	program := rules.Link(rules.Options{},
+		object("first", "9", `{a: "1"}`), object("second", "1", `{b: "2", c: "3"}`), object("third", "5", `{a: "10", b: "20", c: "30"}`))
+	outcome := program.Eval(rules.Input{Facts: someDevices()})
+	var got []string
+	for _, c := range outcome.Conflicts() {
+		got = append(got, c.Key+" of "+c.Kept.Object+", not of "+c.Lost.Object)
+	}
+	slices.Sort(got)
+	want := []string{
+		"feature.node.kubernetes.io/a of first, not of third",
+		"feature.node.kubernetes.io/b of third, not of second",
+		"feature.node.kubernetes.io/c of third, not of second",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("conflicts (-want +got):\n%s", diff)
+	}
+}
+
+// TestDerivesFromWhatIsThere takes elements away that a feature has, and from features that no one published.
+func TestDerivesFromWhatIsThere(t *testing.T) {
+	set := compile(t, `
+metadata: {name: o}
+spec:
+  phase: early
+  rules:
+  - name: derive
+    actions:
+    - {op: unset-feature, args: {feature: site.gear, element: crane}}
+    - {op: unset-feature, args: {feature: site.absent, element: x}}
+    - {op: unset-feature, args: {feature: site.gear, element: never-there}}
+`, rules.Options{})
+	read := compile(t, `
+metadata: {name: p}
+spec:
+  rules:
+  - {name: crane, labels: {crane: "true"}, matchFeatures: [{feature: site.gear, matchExpressions: {crane: {op: Exists}}}]}
+  - {name: rack, labels: {rack: "true"}, matchFeatures: [{feature: site.gear, matchExpressions: {rack: {op: Exists}}}]}
+`, rules.Options{})
+	got := rules.Link(rules.Options{}, set, read).Eval(rules.Input{Facts: someDevices()}).Labels()
+	if diff := cmp.Diff(map[string]string{"feature.node.kubernetes.io/rack": "true"}, got); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
+// TestRequirementsReadWhatRulesProduced evaluates one with and without the labels that rules have given.
+func TestRequirementsReadWhatRulesProduced(t *testing.T) {
+	var terms nfdv1alpha1.FeatureMatcher
+	if err := yaml.UnmarshalStrict([]byte(`[{feature: rule.matched, matchExpressions: {gpu: {op: In, value: ["yes"]}}}]`), &terms); err != nil {
+		t.Fatal(err)
+	}
+	q, report := rules.CompileRequirement(field.NewPath("required"), terms, nil, nil, rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors.ToAggregate())
+	}
+	for name, tc := range map[string]struct {
+		matched map[string]string
+		want    bool
+	}{
+		"NothingIsKnown": {nil, false}, "AnotherValue": {map[string]string{"gpu": "no"}, false}, "TheValue": {map[string]string{"gpu": "yes"}, true},
+	} {
+		if got, err := q.Eval(rules.Input{Facts: someDevices()}, tc.matched); err != nil || got != tc.want {
+			t.Errorf("%s: %t, %v, want %t", name, got, err, tc.want)
+		}
+	}
+}
+
+// TestRulesOfWorkersAreSilentAboutWhatTheyLack: a warning names outputs that a worker ignores, and only those.
+func TestRulesOfWorkersAreSilentAboutWhatTheyLack(t *testing.T) {
+	for text, want := range map[string]int{
+		`{labels: {a: "1"}}`:                        0,
+		`{labels: {a: "1"}, annotations: {b: "1"}}`: 1,
+	} {
+		var rule nfdv1alpha1.Rule
+		if err := yaml.UnmarshalStrict([]byte(text), &rule); err != nil {
+			t.Fatal(err)
+		}
+		rule.Name = "r"
+		_, report := rules.CompileSpec("o", &nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{rule}}, rules.Options{Custom: true})
+		if len(report.Warnings) != want {
+			t.Errorf("%s: warnings %v, want %d", text, report.Warnings, want)
+		}
+	}
+}
+
+// TestTextsOutsideOfRules: assay expr shows what a text gives on a node, with and without its features.
+func TestTextsOutsideOfRules(t *testing.T) {
+	env := rules.TextEnv(rules.Input{Facts: someDevices()}, map[string]string{"rack": "7"}, rules.Options{})
+	if list, ok := env.Feature("pci.device"); !ok || list.Len() != 2 {
+		t.Errorf("pci.device is %v, want two devices", list)
+	}
+	env = rules.TextEnv(rules.Input{}, map[string]string{"rack": "7"}, rules.Options{})
+	if _, ok := env.Feature("pci.device"); ok {
+		t.Error("a node without features has devices")
+	}
+	if v, ok := env.Var("rack"); !ok || v.String() != "7" {
+		t.Errorf("rack is %v, want 7", v)
+	}
+}
