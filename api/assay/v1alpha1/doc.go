@@ -1,5 +1,5 @@
 // Package v1alpha1 holds the kinds of the group assay.dev, which NFD does not have: NodeFeatureRuleTemplate,
-// NodeFeatureRequest and NodeFeatureSchedulingPolicy.
+// NodeFeatureRequest, NodeFeatureSchedulingPolicy and NodeFeatureSet.
 //
 // +kubebuilder:object:generate=true
 // +groupName=assay.dev

@@ -19,6 +19,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&NodeFeatureRuleTemplate{}, &NodeFeatureRuleTemplateList{},
 		&NodeFeatureRequest{}, &NodeFeatureRequestList{},
 		&NodeFeatureSchedulingPolicy{}, &NodeFeatureSchedulingPolicyList{},
+		&NodeFeatureSet{}, &NodeFeatureSetList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
@@ -48,6 +49,15 @@ const (
 	SchedulingLabelEnabled = "enabled"
 	// SchedulerLabel on a Namespace names the scheduler of pods that ask for features and left theirs at the default.
 	SchedulerLabel = GroupName + "/scheduler"
+	// CreatedByNodeLabel on a NodeFeatureSet is the name of the Node whose worker created it.
+	CreatedByNodeLabel = GroupName + "/created-by-node"
+	// MissingFeatureSetsAnnotation on a NodeFeature lists the NodeFeatureSets that it names and the controller cannot find: sorted
+	// names, separated by commas. The worker of the node creates them again.
+	MissingFeatureSetsAnnotation = GroupName + "/missing-feature-sets"
+	// FeatureSetMarker is the name of the ConfigMap in Assay's namespace by which a controller announces that it reads
+	// NodeFeatureSets, and FeatureSetFormatAnnotation on it is the format version that it reads.
+	FeatureSetMarker           = "assay-feature-sets"
+	FeatureSetFormatAnnotation = GroupName + "/feature-set-format"
 	// FailedAnnotation on a Node says which rule's fail action keeps its labels as they are.
 	FailedAnnotation = GroupName + "/failed"
 )

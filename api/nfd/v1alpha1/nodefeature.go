@@ -41,6 +41,14 @@ type NodeFeatureSpec struct {
 	// +optional
 	// +mapType=atomic
 	Labels map[string]string `json:"labels"`
+	// FeatureSets are the names of NodeFeatureSets of the same namespace whose features belong to the node too. If features has a
+	// feature of the same name, that one counts and the set's does not. They count in Assay's own namespace only (an addition of
+	// Assay).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	FeatureSets []string `json:"featureSets,omitempty"`
 }
 
 // Features holds features by type and name. A name has the form domain.feature, such as cpu.cpuid. The same name may be in more

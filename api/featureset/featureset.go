@@ -1,0 +1,120 @@
+// Package featureset names feature sets by their content.
+//
+// A NodeFeatureSet is a feature that many nodes have in common, such as the configuration of a kernel. Its name contains a digest of
+// the feature, so that equal features get equal names on all nodes, and a reader can verify that a set is what its name says.
+package featureset
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+const (
+	// Version is the version of the format of names and digests that this program writes, and the only one that it reads.
+	Version = "v1"
+	// digestLength is the number of hexadecimal digits of SHA-256 in a name: 160 bits, as in Git.
+	digestLength = 40
+	// maxPrefix bounds the part of a name that shows the feature, which is for people. The names of features are shorter.
+	maxPrefix = 100
+)
+
+// Name returns the name of the set that holds these features, which must be exactly one, in valid UTF-8. It does not depend on
+// how the value was encoded: absent and empty maps, and the order of keys, make no difference.
+func Name(f *nfdv1alpha1.Features) (string, error) {
+	feature, err := Feature(f)
+	if err != nil {
+		return "", err
+	}
+	var c canonical
+	c.features(f)
+	if !utf8.Valid(c) {
+		return "", fmt.Errorf("feature %q: the value is not valid UTF-8", feature)
+	}
+	sum := sha256.Sum256(c)
+	return prefix(feature) + "-" + Version + "-" + hex.EncodeToString(sum[:])[:digestLength], nil
+}
+
+// Feature returns the name of the only feature.
+func Feature(f *nfdv1alpha1.Features) (string, error) {
+	if n := len(f.Flags) + len(f.Attributes) + len(f.Instances); n != 1 {
+		return "", fmt.Errorf("a feature set holds exactly one feature, not %d", n)
+	}
+	for name := range f.Flags {
+		return name, nil
+	}
+	for name := range f.Attributes {
+		return name, nil
+	}
+	for name := range f.Instances {
+		return name, nil
+	}
+	return "", errors.New("a feature set holds exactly one feature")
+}
+
+// ErrVersion says that a name is of a version that this program does not know. Such a set must be left alone: a newer program wrote
+// it.
+var ErrVersion = errors.New("unknown format version")
+
+// Verify returns an error if a set of this name may not hold these features. The error wraps ErrVersion if that cannot be decided.
+func Verify(name string, f *nfdv1alpha1.Features) error {
+	if err := Known(name); err != nil {
+		return err
+	}
+	want, err := Name(f)
+	if err != nil {
+		return fmt.Errorf("feature set %q: %w", name, err)
+	}
+	if name != want {
+		return fmt.Errorf("feature set %q: its features belong to the name %q", name, want)
+	}
+	return nil
+}
+
+// Known returns an error that wraps ErrVersion if the name is not of the version that this program reads.
+func Known(name string) error {
+	rest, digest, ok := cutLast(name)
+	if ok && len(digest) == digestLength && isHex(digest) {
+		if before, version, ok := cutLast(rest); ok && before != "" && version == Version {
+			return nil
+		}
+	}
+	return fmt.Errorf("feature set %q: %w: this program reads names that end in -%s- and %d hexadecimal digits", name, ErrVersion, Version, digestLength)
+}
+
+// cutLast cuts a name at its last dash.
+func cutLast(name string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(name, '-')
+	if i < 0 {
+		return name, "", false
+	}
+	return name[:i], name[i+1:], true
+}
+
+func isHex(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }) < 0
+}
+
+// prefix returns a feature's name as the beginning of a DNS subdomain. Two features may have the same: the digest tells them
+// apart.
+func prefix(feature string) string {
+	out := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, feature)
+	out = strings.TrimLeft(out[:min(len(out), maxPrefix)], "-")
+	if out == "" {
+		return "feature"
+	}
+	return out
+}
