@@ -373,6 +373,7 @@ func (w *worker) publisher() (*publish.Publisher, error) {
 		Version:   build.Version(),
 		Owners:    w.config.Owners,
 		MaxBytes:  w.config.MaxFeatureBytes,
+		Share:     w.config.ShareFeatures,
 		Observe:   w.observe,
 	}), nil
 }

@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
@@ -67,15 +68,15 @@ func (c *Client) get(ctx context.Context, namespace, name string) (*object, erro
 	return &object{metadata: metadataOf(&nf.ObjectMeta), spec: nf.Spec}, nil
 }
 
-func (c *Client) create(ctx context.Context, namespace string, body []byte) (metadata, error) {
+func (c *Client) create(ctx context.Context, namespace string, strict bool, body []byte) (metadata, error) {
 	var m metav1.PartialObjectMetadata
-	err := c.do(ctx, http.MethodPost, nodeFeature(namespace, ""), metadataOnly, "application/json", body, &m)
+	err := c.do(ctx, http.MethodPost, validated(nodeFeature(namespace, ""), strict), metadataOnly, "application/json", body, &m)
 	return metadataOf(&m.ObjectMeta), err
 }
 
-func (c *Client) patch(ctx context.Context, namespace, name string, body []byte) (metadata, error) {
+func (c *Client) patch(ctx context.Context, namespace, name string, strict bool, body []byte) (metadata, error) {
 	var m metav1.PartialObjectMetadata
-	err := c.do(ctx, http.MethodPatch, nodeFeature(namespace, name), metadataOnly, "application/merge-patch+json", body, &m)
+	err := c.do(ctx, http.MethodPatch, validated(nodeFeature(namespace, name), strict), metadataOnly, "application/merge-patch+json", body, &m)
 	return metadataOf(&m.ObjectMeta), err
 }
 
@@ -83,6 +84,33 @@ func (c *Client) metadata(ctx context.Context, path string) (metadata, error) {
 	var m metav1.PartialObjectMetadata
 	err := c.do(ctx, http.MethodGet, path, metadataOnly, "", nil, &m)
 	return metadataOf(&m.ObjectMeta), err
+}
+
+// exists returns nil if the API server's cache has a NodeFeatureSet.
+func (c *Client) exists(ctx context.Context, namespace, name string) error {
+	_, err := c.metadata(ctx, nodeFeatureSet(namespace, name)+"?resourceVersion=0")
+	return err
+}
+
+func (c *Client) createSet(ctx context.Context, namespace string, body []byte) error {
+	var m metav1.PartialObjectMetadata
+	return c.do(ctx, http.MethodPost, nodeFeatureSet(namespace, ""), metadataOnly, "application/json", body, &m)
+}
+
+func nodeFeatureSet(namespace, name string) string {
+	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/namespaces/" + url.PathEscape(namespace) + "/" + assayv1alpha1.NodeFeatureSetResource.Resource
+	if name != "" {
+		path += "/" + url.PathEscape(name)
+	}
+	return path
+}
+
+// validated has the API server refuse fields that it does not know.
+func validated(path string, strict bool) string {
+	if strict {
+		return path + "?fieldValidation=Strict"
+	}
+	return path
 }
 
 func nodeFeature(namespace, name string) string {

@@ -58,6 +58,9 @@ func (p *Publisher) build(ctx context.Context, id Identity, c Content) (*object,
 	}
 	spec := canonical(c)
 	spec, dropped := fit(spec, p.opt.MaxBytes)
+	if spec, err = p.share(ctx, id, spec); err != nil {
+		return nil, err
+	}
 	return &object{
 		metadata: metadata{
 			labels: map[string]string{nfdv1alpha1.NodeNameLabel: id.Node},
@@ -137,6 +140,9 @@ func (p *Publisher) daemonSet(ctx context.Context, id Identity) ([]metav1.OwnerR
 func isDaemonSet(ref metav1.OwnerReference) bool {
 	return ref.Kind == "DaemonSet" && strings.HasPrefix(ref.APIVersion, "apps/")
 }
+
+// strict reports whether the API server must refuse the object rather than drop fields that it does not know.
+func (o *object) strict() bool { return len(o.spec.FeatureSets) > 0 }
 
 // create returns the JSON of a new object.
 func (o *object) create(namespace, name string) ([]byte, error) {

@@ -25,6 +25,9 @@ func mergePatch(have, want *object) ([]byte, error) {
 	}
 	put(spec, "features", diffFeatures(&have.spec.Features, &want.spec.Features))
 	put(spec, "labels", diffMap(have.spec.Labels, want.spec.Labels, diffValue[string]))
+	if !slices.Equal(have.spec.FeatureSets, want.spec.FeatureSets) {
+		spec["featureSets"] = want.spec.FeatureSets // an atomic list; nil deletes it
+	}
 	if len(meta) == 0 && len(spec) == 0 {
 		return nil, nil
 	}

@@ -39,6 +39,8 @@ type Options struct {
 	Owners []Owner
 	// MaxBytes bounds the JSON of spec; 0 is DefaultMaxBytes, negative is no bound.
 	MaxBytes int
+	// Share publishes large features as NodeFeatureSets, if the cluster has a controller that reads them.
+	Share bool
 	// Observe is told what happened, from the goroutine of Run or Publish; may be nil.
 	Observe func(Event)
 	// Clock and Rand are for tests.
@@ -56,6 +58,7 @@ type Publisher struct {
 	live     *object // what the cluster has, as far as is known; nil is unknown
 	absent   bool    // the cluster is known to have none; live is nil
 	dropped  string  // what the last write left out, to say it once
+	shared   shared
 }
 
 // New returns a Publisher that has not looked at the cluster yet.
@@ -137,6 +140,12 @@ func (p *Publisher) converge(ctx context.Context, id Identity, c Content) (Chang
 		return "", err
 	}
 	change, sent, err := p.write(ctx, id, want)
+	if err != nil && p.unnamed(want, err) {
+		if want, err = p.build(ctx, id, c); err != nil {
+			return "", err
+		}
+		change, sent, err = p.write(ctx, id, want)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -165,7 +174,7 @@ func (p *Publisher) write(ctx context.Context, id Identity, want *object) (Chang
 		if err != nil {
 			return "", 0, err
 		}
-		meta, err := p.client.create(ctx, p.opt.Namespace, body)
+		meta, err := p.client.create(ctx, p.opt.Namespace, want.strict(), body)
 		if err != nil {
 			return "", 0, err
 		}
@@ -180,7 +189,7 @@ func (p *Publisher) write(ctx context.Context, id Identity, want *object) (Chang
 		p.live.spec = want.spec // equal; share the discovered maps and let go of the decoded ones
 		return Unchanged, 0, nil
 	}
-	meta, err := p.client.patch(ctx, p.opt.Namespace, id.Node, body)
+	meta, err := p.client.patch(ctx, p.opt.Namespace, id.Node, want.strict(), body)
 	if err != nil {
 		return "", 0, err
 	}

@@ -32,6 +32,7 @@ func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
 		failures:  p.backoff(),
 		fights:    p.backoff(),
 		unknown:   p.backoff(),
+		restores:  p.backoff(),
 		sightings: make(chan sighting),
 	}
 	defer r.retry.Stop()
@@ -72,6 +73,7 @@ type runner struct {
 	failures     *backoff    // of attempts
 	unknown      *backoff    // while the UID of our Node is not known; it may not have registered yet
 	fights       *backoff    // of repairs
+	restores     *backoff    // while the controller misses feature sets that we name
 	fighting     bool        // a repair is due at retry
 	repairs      []time.Time // of the last repairWindow
 
@@ -100,10 +102,29 @@ func (r *runner) attempt(ctx context.Context) {
 		return
 	}
 	r.failures.reset()
-	if !r.identity.complete(r.opt.Owners) {
-		r.retry.Reset(r.unknown.next(nil))
+	if wait := r.unfinished(); wait > 0 {
+		r.retry.Reset(wait)
 	}
 	r.follow(ctx)
+}
+
+// unfinished returns how long to wait before the next attempt although this one has succeeded; 0: there is nothing left to do.
+func (r *runner) unfinished() time.Duration {
+	wait := r.again()
+	soon := func(d time.Duration) {
+		if d = max(d, 1); wait == 0 || d < wait {
+			wait = d
+		}
+	}
+	if !r.identity.complete(r.opt.Owners) {
+		soon(r.unknown.next(nil))
+	}
+	if len(r.missing()) > 0 {
+		soon(r.restores.next(nil))
+	} else {
+		r.restores.reset()
+	}
+	return wait
 }
 
 // follow makes sure that the object is watched from its present version on.
@@ -141,8 +162,12 @@ func (r *runner) sighted(ctx context.Context, s sighting) {
 		}
 	default:
 		r.watched = true
+		missed := len(r.missing())
 		if r.observe(s.meta) {
 			r.repair(ctx, "the NodeFeature was changed")
+		} else if missed == 0 && len(r.missing()) > 0 && !r.failures.waiting() {
+			r.opt.Observe(Event{Notice: "the controller misses feature sets of this node; creating them again"})
+			r.attempt(ctx)
 		}
 	}
 }

@@ -19,7 +19,7 @@ var WorkerKeys = map[string][]string{
 	"": {"core", "sources"},
 	"core": {
 		"sleepInterval", "featureSources", "labelSources", "sources", "labelWhiteList", "noPublish", "noPublishFeatures",
-		"ownerRefs", "noOwnerRefs", "maxFeatureBytes", "logLevel", "klog",
+		"ownerRefs", "noOwnerRefs", "maxFeatureBytes", "shareFeatures", "logLevel", "klog",
 	},
 	"sources": {"cpu", "kernel", "pci", "usb", "local", "fake", "custom", "gpu", "memory", "network", "rdma", "storage", "system"},
 }

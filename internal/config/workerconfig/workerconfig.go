@@ -42,6 +42,7 @@ type Settings struct {
 	NoPublishFeatures []string
 	Owners            []publish.Owner
 	MaxFeatureBytes   int
+	ShareFeatures     bool // publish large features as NodeFeatureSets
 	LogLevel          string
 
 	Builtin builtin.Config
@@ -104,6 +105,7 @@ func (s *Settings) Keys() config.Keys {
 				return nil
 			})),
 			"maxFeatureBytes": config.Into(&s.MaxFeatureBytes),
+			"shareFeatures":   config.Into(&s.ShareFeatures),
 			"logLevel":        config.Into(&s.LogLevel),
 			"klog":            config.Ignored("the log goes to stderr; its level is core.logLevel"),
 		}),

@@ -1,0 +1,297 @@
+package publish
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+const (
+	// minSharedBytes is the size of a feature from which on it is shared. A name takes about 60 bytes in each NodeFeature, and a
+	// NodeFeatureSet about 1 kB in each of its readers.
+	minSharedBytes = 1 << 10
+	// maxSets is the maximum number of sets that a NodeFeature may name, as in its definition.
+	maxSets = 64
+	// firstMarkerInterval is the mean time after which a worker that found no marker at its start reads it again: Helm starts workers
+	// before it starts the controller. After that it is checkInterval.
+	firstMarkerInterval = 5 * time.Minute
+	// inlineInterval is the mean time for which a feature is published inline after its set could not be created.
+	inlineInterval = 10 * time.Minute
+)
+
+// notShared lists features that are published inline whatever their size, and why. A name that ends in a dot stands for all
+// features that begin with it.
+var notShared = map[string]string{
+	"network.virtual": "interfaces come and go with pods",
+	"system.name":     "names one node",
+	"local.":          "files of an administrator or a device plugin may hold anything, including serial numbers and times",
+}
+
+func shareable(feature string) bool {
+	if _, ok := notShared[feature]; ok {
+		return false
+	}
+	domain, _, _ := strings.Cut(feature, ".")
+	_, ok := notShared[domain+"."]
+	return !ok
+}
+
+// shared is what a Publisher knows about feature sets.
+type shared struct {
+	on     bool                 // the cluster has a controller that reads sets, and its NodeFeatures can name them
+	asked  bool                 // the marker has been read at least once
+	next   time.Time            // when the marker is to be read again, unless on
+	names  map[string]sharedSet // by kind and name of the feature; of the latest content
+	inline map[string]time.Time // sets that could not be created, and when to try again
+}
+
+// sharedSet is one feature that is, or could be, a set.
+type sharedSet struct {
+	name     string
+	features nfdv1alpha1.Features // exactly one
+	bytes    int
+}
+
+// share moves large features into sets that exist, and names them in the spec. It modifies the maps of the spec, but not the
+// sets in them.
+func (p *Publisher) share(ctx context.Context, id Identity, spec nfdv1alpha1.NodeFeatureSpec) (nfdv1alpha1.NodeFeatureSpec, error) {
+	on, err := p.mayShare(ctx)
+	if !on || err != nil {
+		return spec, err
+	}
+	sets, err := p.sets(&spec.Features)
+	if err != nil {
+		return spec, err
+	}
+	for _, set := range sets {
+		if len(spec.FeatureSets) == maxSets {
+			break
+		}
+		ok, err := p.ensure(ctx, id, set)
+		if err != nil {
+			return spec, err
+		}
+		if ok {
+			remove(&spec.Features, &set.features)
+			spec.FeatureSets = append(spec.FeatureSets, set.name)
+		}
+	}
+	slices.Sort(spec.FeatureSets)
+	return spec, nil
+}
+
+// mayShare reports whether there is a controller that reads sets: it keeps a ConfigMap that says so. A controller that is older
+// than sets would see a node without its large features.
+func (p *Publisher) mayShare(ctx context.Context) (bool, error) {
+	now := p.opt.Clock.Now()
+	if !p.opt.Share || p.shared.on || now.Before(p.shared.next) {
+		return p.opt.Share && p.shared.on, nil
+	}
+	path := "/api/v1/namespaces/" + url.PathEscape(p.opt.Namespace) + "/configmaps/" + assayv1alpha1.FeatureSetMarker
+	meta, err := p.client.metadata(ctx, path)
+	if err != nil && !hasCode(err, http.StatusNotFound) && !hasCode(err, http.StatusForbidden) {
+		return false, fmt.Errorf("read the marker for feature sets: %w", err)
+	}
+	p.shared.on = err == nil && meta.annotations[assayv1alpha1.FeatureSetFormatAnnotation] == featureset.Version
+	p.shared.next = now.Add(p.jittered(firstMarkerInterval))
+	if p.shared.asked {
+		p.shared.next = now.Add(p.jittered(checkInterval))
+	}
+	p.shared.asked = true
+	return p.shared.on, nil
+}
+
+// sets returns the features that should be sets, the largest first.
+func (p *Publisher) sets(f *nfdv1alpha1.Features) ([]sharedSet, error) {
+	var out []sharedSet
+	names := map[string]sharedSet{}
+	add := func(kind, feature string, bytes int, features nfdv1alpha1.Features) error {
+		if bytes < minSharedBytes || !shareable(feature) {
+			return nil
+		}
+		set := sharedSet{features: complete(features), bytes: bytes}
+		key := kind + " " + feature
+		if before, ok := p.shared.names[key]; ok && len(diffFeatures(&before.features, &set.features)) == 0 {
+			set.name = before.name
+		} else {
+			var err error
+			if set.name, err = featureset.Name(&set.features); err != nil {
+				return err
+			}
+		}
+		names[key] = set
+		out = append(out, set)
+		return nil
+	}
+	for name, set := range f.Flags {
+		if err := add("flags", name, sizeOf(set.Elements, flagSize), nfdv1alpha1.Features{Flags: map[string]nfdv1alpha1.FlagFeatureSet{name: set}}); err != nil {
+			return nil, err
+		}
+	}
+	for name, set := range f.Attributes {
+		if err := add("attributes", name, sizeOf(set.Elements, textSize), nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{name: set}}); err != nil {
+			return nil, err
+		}
+	}
+	for name, set := range f.Instances {
+		if err := add("instances", name, instancesSize(set.Elements), nfdv1alpha1.Features{Instances: map[string]nfdv1alpha1.InstanceFeatureSet{name: set}}); err != nil {
+			return nil, err
+		}
+	}
+	p.shared.names = names
+	slices.SortFunc(out, func(a, b sharedSet) int { return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.name, b.name)) })
+	return out, nil
+}
+
+// complete sets the maps that are absent, since JSON null is not valid for them.
+func complete(f nfdv1alpha1.Features) nfdv1alpha1.Features {
+	if f.Flags == nil {
+		f.Flags = map[string]nfdv1alpha1.FlagFeatureSet{}
+	}
+	if f.Attributes == nil {
+		f.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{}
+	}
+	if f.Instances == nil {
+		f.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{}
+	}
+	return f
+}
+
+// remove deletes the feature of a set.
+func remove(from, set *nfdv1alpha1.Features) {
+	for name := range set.Flags {
+		delete(from.Flags, name)
+	}
+	for name := range set.Attributes {
+		delete(from.Attributes, name)
+	}
+	for name := range set.Instances {
+		delete(from.Instances, name)
+	}
+}
+
+// ensure makes a set exist, and reports whether it does. What our stored NodeFeature names exists as long as the controller does
+// not say that it is missing.
+func (p *Publisher) ensure(ctx context.Context, id Identity, set sharedSet) (bool, error) {
+	if p.live != nil && slices.Contains(p.live.spec.FeatureSets, set.name) && !slices.Contains(p.missing(), set.name) {
+		return true, nil
+	}
+	now := p.opt.Clock.Now()
+	if now.Before(p.shared.inline[set.name]) {
+		return false, nil
+	}
+	err := p.client.exists(ctx, p.opt.Namespace, set.name)
+	if hasCode(err, http.StatusNotFound) {
+		err = p.createSet(ctx, id, set)
+	}
+	if err == nil {
+		delete(p.shared.inline, set.name)
+		return true, nil
+	}
+	if !refused(err) {
+		return false, fmt.Errorf("create NodeFeatureSet %s/%s: %w", p.opt.Namespace, set.name, err)
+	}
+	if p.shared.inline == nil {
+		p.shared.inline = map[string]time.Time{}
+	}
+	p.shared.inline[set.name] = now.Add(p.jittered(inlineInterval))
+	p.opt.Observe(Event{Notice: fmt.Sprintf("cannot create NodeFeatureSet %s; publishing its feature in the NodeFeature: %v", set.name, err)})
+	return false, nil
+}
+
+func (p *Publisher) createSet(ctx context.Context, id Identity, set sharedSet) error {
+	body, err := json.Marshal(&assayv1alpha1.NodeFeatureSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: assayv1alpha1.GroupVersion.String(), Kind: "NodeFeatureSet"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: set.name, Namespace: p.opt.Namespace, Labels: map[string]string{assayv1alpha1.CreatedByNodeLabel: id.Node},
+		},
+		Spec: assayv1alpha1.NodeFeatureSetSpec{Features: set.features},
+	})
+	if err != nil {
+		return err
+	}
+	err = p.client.createSet(ctx, p.opt.Namespace, body)
+	if hasCode(err, http.StatusConflict) {
+		return nil // another worker was faster
+	}
+	return err
+}
+
+// refused reports whether the API server will refuse a set for some time: by authorization, quota, size, validation or load, or
+// because it does not know the kind.
+func refused(err error) bool {
+	for _, code := range []int{
+		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity,
+		http.StatusTooManyRequests,
+	} {
+		if hasCode(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+// missing returns the sets that the controller misses.
+func (p *Publisher) missing() []string {
+	if p.live == nil || p.live.annotations[assayv1alpha1.MissingFeatureSetsAnnotation] == "" {
+		return nil
+	}
+	return strings.Split(p.live.annotations[assayv1alpha1.MissingFeatureSetsAnnotation], ",")
+}
+
+// unnamed reports whether the API server refuses a NodeFeature because it names sets, and takes note of that: with NFD's definition
+// of the kind the field is unknown. Without strict validation it would be dropped, and with it the features.
+func (p *Publisher) unnamed(want *object, err error) bool {
+	if len(want.spec.FeatureSets) == 0 || !hasCode(err, http.StatusBadRequest) && !hasCode(err, http.StatusUnprocessableEntity) {
+		return false
+	}
+	p.shared.on, p.shared.next = false, p.opt.Clock.Now().Add(p.jittered(checkInterval))
+	p.opt.Observe(Event{Notice: fmt.Sprintf(
+		"NodeFeatures cannot name feature sets; publishing all features in the NodeFeature; check that Assay's CustomResourceDefinition nodefeatures.%s is installed: %v",
+		nfdv1alpha1.GroupName, err)})
+	return true
+}
+
+// again returns how long to wait until sharing is worth another attempt; 0: nothing is left to do.
+func (p *Publisher) again() time.Duration {
+	if !p.opt.Share {
+		return 0
+	}
+	now := p.opt.Clock.Now()
+	var due time.Time
+	if !p.shared.on {
+		due = p.shared.next
+	}
+	for name, at := range p.shared.inline {
+		if !p.wants(name) {
+			delete(p.shared.inline, name)
+		} else if due.IsZero() || at.Before(due) {
+			due = at
+		}
+	}
+	if due.IsZero() {
+		return 0
+	}
+	return max(due.Sub(now), time.Second)
+}
+
+func (p *Publisher) wants(set string) bool {
+	for _, s := range p.shared.names {
+		if s.name == set {
+			return true
+		}
+	}
+	return false
+}

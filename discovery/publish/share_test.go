@@ -1,0 +1,145 @@
+package publish
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+const (
+	sets   = "/apis/assay.dev/v1alpha1/namespaces/assay-system/nodefeaturesets"
+	marker = "/api/v1/namespaces/assay-system/configmaps/" + assayv1alpha1.FeatureSetMarker
+)
+
+// sharing is a server with a controller that reads feature sets.
+func sharing(t *testing.T) *server {
+	s := newServer(t)
+	s.set(marker, map[string]any{"metadata": map[string]any{
+		"name": assayv1alpha1.FeatureSetMarker, "annotations": map[string]any{assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version},
+	}})
+	return s
+}
+
+// large is content with a feature that is worth sharing, and others that are not.
+func large(kernel string) Content {
+	c := content(kernel)
+	config, virtual := map[string]string{}, []nfdv1alpha1.InstanceFeature{}
+	for i := range 200 {
+		config[fmt.Sprint("OPTION_", i)] = "y"
+		virtual = append(virtual, nfdv1alpha1.InstanceFeature{Attributes: map[string]string{"name": fmt.Sprint("veth", i)}})
+	}
+	c.Features.Attributes["kernel.config"] = nfdv1alpha1.AttributeFeatureSet{Elements: config}
+	c.Features.Attributes["local.feature"] = nfdv1alpha1.AttributeFeatureSet{Elements: config}
+	c.Features.Instances["network.virtual"] = nfdv1alpha1.InstanceFeatureSet{Elements: virtual}
+	return c
+}
+
+func share(o *Options) { o.Share = true }
+
+// published returns the names of the sets of the stored NodeFeature, and of its features.
+func published(s *server) (names, features []string) {
+	spec := s.get(own)["spec"].(map[string]any)
+	list, _ := spec["featureSets"].([]any)
+	for _, name := range list {
+		names = append(names, name.(string))
+	}
+	for _, kind := range spec["features"].(map[string]any) {
+		features = append(features, slices.Collect(maps.Keys(kind.(map[string]any)))...)
+	}
+	slices.Sort(features)
+	return names, features
+}
+
+func TestSharesLargeFeatures(t *testing.T) {
+	s := sharing(t)
+	p := newPublisher(t, s, n1, share)
+	mustPublish(t, p, large("6.1"))
+	names, features := published(s)
+	if len(names) != 1 || !strings.HasPrefix(names[0], "kernel-config-v1-") {
+		t.Fatalf("the NodeFeature names %q, want the kernel's configuration", names)
+	}
+	if want := []string{"kernel.version", "local.feature", "network.virtual", "pci.device"}; !slices.Equal(features, want) {
+		t.Errorf("features of the NodeFeature: %q, want %q", features, want)
+	}
+	set := s.get(sets + "/" + names[0])
+	if by := set["metadata"].(map[string]any)["labels"].(map[string]any)[assayv1alpha1.CreatedByNodeLabel]; by != "n1" {
+		t.Errorf("created by node %v, want n1", by)
+	}
+	want := []string{"GET " + own, "GET " + marker, "GET " + sets + "/" + names[0], "POST " + sets, "POST " + collection}
+	if diff := cmp.Diff(want, s.took()); diff != "" {
+		t.Errorf("requests, -want +got:\n%s", diff)
+	}
+
+	t.Run("SendsNothingWithoutAChange", func(t *testing.T) {
+		mustPublish(t, p, large("6.1"))
+		if got := s.took(); got != nil {
+			t.Errorf("requests: %q", got)
+		}
+	})
+	t.Run("TrustsWhatIsStoredAfterARestart", func(t *testing.T) {
+		again := newPublisher(t, s, n1, share)
+		if got := mustPublish(t, again, large("6.1")); got != Unchanged {
+			t.Errorf("change %q, want none", got)
+		}
+		if diff := cmp.Diff([]string{"GET " + own, "GET " + marker}, s.took()); diff != "" {
+			t.Errorf("requests, -want +got:\n%s", diff)
+		}
+	})
+	t.Run("WritesASmallChangeAlone", func(t *testing.T) {
+		mustPublish(t, p, large("6.2"))
+		if diff := cmp.Diff([]string{"PATCH " + own}, s.took()); diff != "" {
+			t.Errorf("requests, -want +got:\n%s", diff)
+		}
+	})
+	t.Run("FindsTheSetOfAnotherNode", func(t *testing.T) {
+		n2 := n1
+		n2.Node, n2.NodeUID = "n2", "other-uid"
+		mustPublish(t, newPublisher(t, s, n2, share), large("6.1"))
+		if diff := cmp.Diff([]string{"GET " + collection + "/n2", "GET " + marker, "GET " + sets + "/" + names[0], "POST " + collection}, s.took()); diff != "" {
+			t.Errorf("requests, -want +got:\n%s", diff)
+		}
+	})
+	t.Run("CreatesAgainWhatTheControllerMisses", func(t *testing.T) {
+		s.remove(sets + "/" + names[0])
+		p.live.annotations = map[string]string{assayv1alpha1.MissingFeatureSetsAnnotation: names[0]}
+		mustPublish(t, p, large("6.2"))
+		if s.get(sets+"/"+names[0]) == nil {
+			t.Error("the set is still missing")
+		}
+	})
+	t.Run("PublishesInFullWhenSwitchedOff", func(t *testing.T) {
+		mustPublish(t, newPublisher(t, s, n1, nil), large("6.2"))
+		names, features := published(s)
+		if names != nil || !slices.Contains(features, "kernel.config") {
+			t.Errorf("names %q, features %q, want all features and no name", names, features)
+		}
+	})
+}
+
+func TestPublishesInFullWithoutAControllerThatReadsSets(t *testing.T) {
+	for name, s := range map[string]*server{"NoMarker": newServer(t), "NewerFormat": sharing(t)} {
+		t.Run(name, func(t *testing.T) {
+			if name == "NewerFormat" {
+				s.set(marker, map[string]any{"metadata": map[string]any{"annotations": map[string]any{assayv1alpha1.FeatureSetFormatAnnotation: "v2"}}})
+			}
+			p := newPublisher(t, s, n1, share)
+			mustPublish(t, p, large("6.1"))
+			if names, features := published(s); names != nil || !slices.Contains(features, "kernel.config") {
+				t.Errorf("names %q, features %q, want all features and no name", names, features)
+			}
+			s.took()
+			mustPublish(t, p, large("6.1"))
+			if got := s.took(); got != nil {
+				t.Errorf("requests: %q, want the marker to be read again later", got)
+			}
+		})
+	}
+}
