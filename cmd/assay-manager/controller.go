@@ -14,13 +14,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/ids"
 )
-
-// leaseName is NFD's, so that the two never write at the same time while one takes over from the other.
-const leaseName = "nfd-master.nfd.kubernetes.io"
 
 func newController() *cobra.Command {
 	f := &controllerFlags{}
@@ -138,7 +136,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 		Metrics:                 metrics,
 		HealthProbeBindAddress:  address(f.port),
 		LeaderElection:          f.leaderElection,
-		LeaderElectionID:        leaseName,
+		LeaderElectionID:        nfdv1alpha1.LeaseName(f.instance),
 		LeaderElectionNamespace: f.namespace,
 		LeaseDuration:           &s.LeaderElection.LeaseDuration,
 		RenewDeadline:           &s.LeaderElection.RenewDeadline,

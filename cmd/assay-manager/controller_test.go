@@ -174,6 +174,33 @@ func TestASecondReplicaTakesOverWithoutAFlap(t *testing.T) {
 	}
 }
 
+// TestInstancesOfOneNamespaceDoNotWaitForEachOther runs two: each holds a Lease of its own.
+func TestInstancesOfOneNamespaceDoNotWaitForEachOther(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	namespace := testkit.Namespace(t, k)
+	testkit.Node(t, k, "n1")
+	for _, instance := range []string{"", "second"} {
+		args := []string{"-enable-leader-election"}
+		if instance != "" {
+			args = append(args, "-instance="+instance)
+		}
+		startController(t, c, namespace, args...)
+	}
+	for _, name := range []string{"nfd-master.nfd.kubernetes.io", "second.nfd-master.nfd.kubernetes.io"} {
+		testkit.Eventually(t, "holder of Lease "+name, func(ctx context.Context) error {
+			lease := &coordinationv1.Lease{}
+			if err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease); err != nil {
+				return err
+			}
+			if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+				return errors.New("there is none")
+			}
+			return nil
+		})
+	}
+}
+
 func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
@@ -186,7 +213,7 @@ func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
 	other := "somebody-else"
 	testkit.Eventually(t, "the lease taken", func(ctx context.Context) error {
 		lease := &coordinationv1.Lease{}
-		if err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: leaseName}, lease); err != nil {
+		if err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: nfdv1alpha1.LeaseName("")}, lease); err != nil {
 			return err
 		}
 		lease.Spec.HolderIdentity = &other

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/builtin"
 	"github.com/assay-project/assay/internal/assembly"
@@ -47,7 +48,7 @@ func (f *pruneFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
 	f.ruleFlags.register(flags) // what the controller's are: they say how the record on a Node is read
 	flags.BoolVar(&f.keepFeatures, "keep-features", false, "leave the workers' NodeFeatures")
-	flags.StringSliceVar(&f.leases, "leases", []string{leaseName}, "Leases in --namespace to delete as well: those of the controller and of a second scheduler")
+	flags.StringSliceVar(&f.leases, "leases", nil, "Leases in --namespace to delete as well, those of the controller and of a second scheduler (default: that of the controller)")
 }
 
 func newPrune() *cobra.Command {
@@ -107,8 +108,12 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 
 // own deletes what the controller keeps in its own namespace.
 func (f *pruneFlags) own(ctx context.Context, c client.Client) error {
+	leases := f.leases
+	if leases == nil {
+		leases = []string{nfdv1alpha1.LeaseName(f.instance)}
+	}
 	var objects []client.Object
-	for _, name := range f.leases {
+	for _, name := range leases {
 		objects = append(objects, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}})
 	}
 	for _, name := range []string{builtin.ConfigMapName, assembly.KeptName(f.instance)} {

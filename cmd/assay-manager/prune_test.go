@@ -105,6 +105,7 @@ func TestPruneLeavesWhatOthersWrote(t *testing.T) {
 			Name: name, Namespace: namespace, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "pruned-1"},
 		}})
 	}
+	leaseName := nfdv1alpha1.LeaseName("")
 	for _, name := range []string{leaseName, "foreign"} {
 		testkit.Create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}})
 	}

@@ -80,6 +80,13 @@ func TestDoctor(t *testing.T) {
 			},
 			code: 1, want: "BAD  Lease assay-system/nfd-master.nfd.kubernetes.io is held by assay-controller-0, which has not renewed it for 1h0m",
 		},
+		"No replica holds the Lease of the instance": {
+			damage: func(t *testing.T, d *doctored) {
+				d.controller.Spec.Template.Spec.Containers[0].Args = []string{"controller", "--instance=second"}
+				d.update(t, d.controller)
+			},
+			code: 1, want: "BAD  no replica of the controller holds Lease assay-system/second.nfd-master.nfd.kubernetes.io: no Node is labeled",
+		},
 		"NFD holds the Lease": {
 			damage: func(t *testing.T, d *doctored) {
 				d.lease.Spec.HolderIdentity = ptr.To("nfd-master-0_x")

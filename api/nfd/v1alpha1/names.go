@@ -29,6 +29,19 @@ const (
 	WorkerPodUIDAnnotation = BookkeepingNamespace + "/worker.pod.uid"
 )
 
+// controllerLease is the Lease of the controller, in its own namespace. It is NFD's, so that the two never write Nodes at the same
+// time while one takes over from the other.
+const controllerLease = "nfd-master.nfd.kubernetes.io"
+
+// LeaseName returns the name of the Lease of the controller with this instance name. Instances have Leases of their own, since each
+// writes its own labels.
+func LeaseName(instance string) string {
+	if instance == "" {
+		return controllerLease
+	}
+	return instance + "." + controllerLease
+}
+
 // RuleMatchedFeature is the feature that holds the labels and vars of the rules evaluated so far (a back-reference). It
 // is synthetic: one that is published in a NodeFeature is ignored.
 const RuleMatchedFeature = "rule.matched"

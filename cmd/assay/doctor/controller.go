@@ -9,11 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
 const (
-	// controllerLease is the Lease of the controller that writes Nodes; it is NFD's, so that the two never write together.
-	controllerLease = "nfd-master.nfd.kubernetes.io"
 	// missedRenewals is the number of lease durations that may pass before a holder counts as dead: another replica takes over after one.
 	missedRenewals = 2
 	// defaultLease is the duration of a Lease that does not say so.
@@ -35,15 +35,17 @@ func (e *examination) controller(ctx context.Context) error {
 		for i := range pods {
 			own[pods[i].Name] = true
 		}
-		e.lease(d, find(leases, controllerLease), own)
+		e.lease(d, leases, own)
 	}
 	return nil
 }
 
-func (e *examination) lease(d *appsv1.Deployment, l *coordinationv1.Lease, own map[string]bool) {
+func (e *examination) lease(d *appsv1.Deployment, leases []coordinationv1.Lease, own map[string]bool) {
 	const check = "lease"
+	leaseName := nfdv1alpha1.LeaseName(instance(d))
+	l := find(leases, leaseName)
 	logs := fmt.Sprintf("kubectl -n %s logs deployment/%s", d.Namespace, d.Name)
-	name := "Lease " + d.Namespace + "/" + controllerLease
+	name := "Lease " + d.Namespace + "/" + leaseName
 	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
 		if d.Status.ReadyReplicas > 0 { // otherwise the Deployment says it all
 			e.report(check, Error, fmt.Sprintf("no replica of the controller holds %s: no Node is labeled", name), logs)
@@ -68,6 +70,18 @@ func (e *examination) lease(d *appsv1.Deployment, l *coordinationv1.Lease, own m
 	default:
 		e.ok(check, "%s is held by %s, renewed %s ago", name, pod, ago(max(age, 0)))
 	}
+}
+
+// instance returns the name that keeps a controller apart from others, from its arguments; empty if it has none.
+func instance(d *appsv1.Deployment) string {
+	for _, container := range d.Spec.Template.Spec.Containers {
+		for _, arg := range container.Args {
+			if name, ok := strings.CutPrefix(arg, "--instance="); ok {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 func find(leases []coordinationv1.Lease, name string) *coordinationv1.Lease {

@@ -110,7 +110,7 @@ func (e *examination) installation(ctx context.Context) error {
 
 func (e *examination) absent(part, kind string) {
 	e.report(part, Error, fmt.Sprintf("the %s is not installed: no %s has the labels %s,%s=%s", part, kind, partOf, component, part),
-		fmt.Sprintf("Upgrade the release with %s.enable=true", part))
+		fmt.Sprintf("Upgrade the release with %s.enabled=true", part))
 }
 
 // part returns the Deployments of a component.
