@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/library"
@@ -170,16 +171,28 @@ func newLibraryApply() *cobra.Command {
 		Long: `Apply rules of the library to the cluster, by server-side apply with the field manager assay-library.
 
 Applying again updates the rules to those of this program. Each has the label app.kubernetes.io/managed-by=assay-library; --prune
-deletes NodeFeatureRules with this label that are not applied now. kubectl delete nodefeaturerule ID deletes one.`,
+deletes NodeFeatureRules with this label that are not applied now. kubectl delete nodefeaturerule ID deletes one.
+
+With --owner the rules get the label assay.dev/library-owner, and --prune deletes only rules of this owner. Without it, --prune leaves
+rules that have an owner. Releases of the chart are owners of the rules that they apply.`,
 		Example: `  assay library apply nvidia-gpu rdma
   assay library apply nvidia-gpu --prune
+  assay library apply nvidia-gpu --owner team-a --prune
+  assay library apply --owner team-a --prune       # deletes all rules of team-a
   assay library apply --all --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if all == (len(args) > 0) {
+			none := len(args) == 0 && prune && options.Owner != ""
+			if all == (len(args) > 0) && !none || all && len(args) > 0 {
 				return fmt.Errorf("pass either ids or --all; assay library list shows the ids")
 			}
-			entries, err := library.Entries()
-			if !all {
+			if invalid := validation.IsValidLabelValue(options.Owner); len(invalid) > 0 {
+				return fmt.Errorf("invalid --owner %q: %s", options.Owner, strings.Join(invalid, "; "))
+			}
+			var entries []*library.Entry
+			var err error
+			if all {
+				entries, err = library.Entries()
+			} else if !none {
 				entries, err = library.Get(args...)
 			}
 			if err != nil {
@@ -194,6 +207,7 @@ deletes NodeFeatureRules with this label that are not applied now. kubectl delet
 	cmd.Flags().BoolVar(&all, "all", false, "apply all rules of the library")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the API server check the changes without storing them")
 	cmd.Flags().BoolVar(&prune, "prune", false, "delete rules that were applied from the library before and are not applied now")
+	cmd.Flags().StringVar(&options.Owner, "owner", "", "name of the owner of the rules, which keeps them apart from those of other owners")
 	cmd.Flags().BoolVar(&forceConflict, "force-conflicts", false, "take over fields that another field manager owns")
 	return cmd
 }
@@ -220,7 +234,7 @@ func applyLibrary(cmd *cobra.Command, flags *cluster.Flags, entries []*library.E
 	if !prune {
 		return nil
 	}
-	deleted, err := client.PruneRules(cmd.Context(), ids, options.DryRun)
+	deleted, err := client.PruneRules(cmd.Context(), ids, options)
 	for _, id := range deleted {
 		done(id, "deleted")
 	}

@@ -16,8 +16,12 @@ import (
 // fieldManager owns the fields of what ApplyRule writes, and is the value of the label of these objects.
 const fieldManager = "assay-library"
 
-// managedByLabel says which tool manages an object.
-const managedByLabel = "app.kubernetes.io/managed-by"
+const (
+	// managedByLabel says which tool manages an object.
+	managedByLabel = "app.kubernetes.io/managed-by"
+	// ownerLabel names who applied a rule of the library, if not a user of the command.
+	ownerLabel = "assay.dev/library-owner"
+)
 
 // ApplyOptions are the options of a server-side apply.
 type ApplyOptions struct {
@@ -25,6 +29,8 @@ type ApplyOptions struct {
 	DryRun bool
 	// Force takes over fields of other field managers instead of reporting a conflict.
 	Force bool
+	// Owner is the value of the label that says who applied it; empty is a user of the command.
+	Owner string
 }
 
 // ApplyRule applies a NodeFeatureRule, given as YAML, by server-side apply, and labels it as an object of the library. Unknown
@@ -39,6 +45,9 @@ func (c *Client) ApplyRule(ctx context.Context, name string, text []byte, option
 		labels = map[string]string{}
 	}
 	labels[managedByLabel] = fieldManager
+	if options.Owner != "" {
+		labels[ownerLabel] = options.Owner
+	}
 	object.SetLabels(labels)
 	content, err := object.MarshalJSON() // which is YAML, too
 	if err != nil {
@@ -67,16 +76,20 @@ func (c *Client) ApplyRule(ctx context.Context, name string, text []byte, option
 	return fmt.Errorf("nodefeaturerule %s: %w", name, err)
 }
 
-// PruneRules deletes the NodeFeatureRules with the label of the library, except those that are named, and returns the names of the
-// deleted ones, also with an error.
-func (c *Client) PruneRules(ctx context.Context, keep []string, dryRun bool) (deleted []string, err error) {
+// PruneRules deletes the NodeFeatureRules with the label of the library that have the owner, except those that are named, and
+// returns the names of the deleted ones, also with an error.
+func (c *Client) PruneRules(ctx context.Context, keep []string, options ApplyOptions) (deleted []string, err error) {
 	path := nfdPath("nodefeaturerules")
-	items, err := list[metav1.PartialObjectMetadata](ctx, c, path, url.Values{"labelSelector": {managedByLabel + "=" + fieldManager}})
+	selector := managedByLabel + "=" + fieldManager + ",!" + ownerLabel
+	if options.Owner != "" {
+		selector = managedByLabel + "=" + fieldManager + "," + ownerLabel + "=" + options.Owner
+	}
+	items, err := list[metav1.PartialObjectMetadata](ctx, c, path, url.Values{"labelSelector": {selector}})
 	if err != nil {
 		return nil, err
 	}
 	query := url.Values{}
-	if dryRun {
+	if options.DryRun {
 		query.Set("dryRun", "All")
 	}
 	for i := range items {
