@@ -44,6 +44,8 @@ type Block struct {
 	// Section numbers the headings; blocks of one section share facts.
 	Section int
 	Text    string
+	// Above is the line above the block, without the empty lines in between.
+	Above string
 
 	first, last int    // lines of the text: [first, last)
 	got         string // what Text should be
@@ -72,7 +74,7 @@ func (p *Page) parse() error {
 		case !fenced:
 		case open == nil:
 			open = newBlock(fence)
-			open.Section, open.first = section, i+1
+			open.Section, open.first, open.Above = section, i+1, p.above(i)
 		default:
 			open.last = i
 			open.Text = strings.Join(p.lines[open.first:i], "\n")
@@ -101,6 +103,59 @@ func newBlock(fence string) *Block {
 		}
 	}
 	return b
+}
+
+// above returns the last line before another that is not empty.
+func (p *Page) above(line int) string {
+	for _, text := range slices.Backward(p.lines[:line]) {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// Commands returns the blocks of commands: those of a shell or a console, and others, also indented ones, of which a line begins with
+// one of the programs.
+func (p *Page) Commands(programs []string) []*Block {
+	var out []*Block
+	for _, b := range append(slices.Clone(p.Blocks), p.indented()...) {
+		shell := b.Lang == "console" || b.Lang == "sh" || b.Lang == "bash"
+		commands := slices.ContainsFunc(strings.Split(b.Text, "\n"), func(line string) bool {
+			words := strings.Fields(strings.TrimPrefix(line, "$ "))
+			return len(words) > 1 && slices.Contains(programs, words[0])
+		})
+		if shell || b.Lang == "" && commands {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// indented returns the code blocks without a fence.
+func (p *Page) indented() []*Block {
+	var out []*Block
+	fenced, list := false, false
+	for i := 0; i < len(p.lines); i++ {
+		line := p.lines[i]
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			fenced = !fenced
+		case fenced || line == "":
+		case !strings.HasPrefix(line, "    "):
+			list = strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "1. ") || list && strings.HasPrefix(line, " ")
+		case !list && (i == 0 || p.lines[i-1] == "" || strings.HasSuffix(p.lines[i-1], "-->")):
+			b := newBlock("")
+			b.first, b.Above = i, p.above(i)
+			var text []string
+			for ; i < len(p.lines) && strings.HasPrefix(p.lines[i], "    "); i++ {
+				text = append(text, p.lines[i][4:])
+			}
+			b.last, b.Text = i, strings.Join(text, "\n")
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // At says where a block is, for messages.

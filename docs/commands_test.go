@@ -1,0 +1,92 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/assay-project/assay/internal/doctest"
+)
+
+// programs are what commands on the pages begin with.
+var programs = []string{"assay", "cosign", "ctr", "for", "git", "helm", "kubectl", "make", "openssl", "sha256sum"}
+
+// executed are the tests that run the console blocks of a page.
+var executed = map[string]string{
+	"admission.md":   "../cmd/assay-manager/webhook_test.go",
+	"composition.md": "docs_test.go",
+	"scheduling.md":  "../test/scheduling/installation_test.go",
+}
+
+// generated are pages without commands of their own.
+var generated = []string{"cli.md", "reference.md", "values.md"}
+
+var (
+	runBy  = regexp.MustCompile(`^<!-- run by: ([^\s,]+)(, .+)? -->$`)
+	notRun = regexp.MustCompile(`^<!-- not run: .{10,} -->$`)
+)
+
+// TestCommandsAreRunOrMarked finds the commands on the pages. Each block of them is executed, or a comment above it names the file in
+// the repository that runs its commands, or says why nothing does.
+func TestCommandsAreRunOrMarked(t *testing.T) {
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range append(files, "../README.md") {
+		if slices.Contains(generated, file) {
+			continue
+		}
+		page, err := doctest.Read(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range page.Commands(programs) {
+			found++
+			if block.Lang == "console" && executed[file] != "" {
+				if !strings.Contains(read(t, executed[file]), file) && executed[file] != "docs_test.go" {
+					t.Errorf("%s: %s does not read this page", page.At(block), executed[file])
+				}
+				continue
+			}
+			if problem := marked(block); problem != "" {
+				t.Errorf("%s: %s\n%s", page.At(block), problem, block.Text)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("there are only %d blocks of commands; does the test find them?", found)
+	}
+}
+
+// marked returns what is wrong with the comment above a block.
+func marked(block *doctest.Block) string {
+	if notRun.MatchString(block.Above) {
+		return ""
+	}
+	m := runBy.FindStringSubmatch(block.Above)
+	if m == nil {
+		return "nothing runs these commands; write above them: <!-- run by: FILE --> or <!-- not run: REASON -->"
+	}
+	text, err := os.ReadFile(filepath.Join("..", filepath.Clean(m[1])))
+	if err != nil {
+		return err.Error()
+	}
+	if block.Kind != "" && strings.Contains(string(text), `"`+block.Kind+`"`) {
+		return "" // it reads the block from the page
+	}
+	for line := range strings.Lines(block.Text) {
+		words := strings.Fields(strings.TrimPrefix(line, "$ "))
+		if len(words) < 2 || !slices.Contains(programs, words[0]) {
+			continue
+		}
+		if !strings.Contains(string(text), words[0]) || !strings.Contains(string(text), words[1]) {
+			return m[1] + " does not run " + words[0] + " " + words[1]
+		}
+	}
+	return ""
+}
