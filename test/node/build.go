@@ -80,7 +80,7 @@ func build(ctx context.Context, dir string) error {
 	}
 	platform := "linux/" + runtime.GOARCH
 	for _, args := range [][]string{
-		{"-version", version, "-ldflags", stamp, "assay-worker", "assay-manager"},
+		{"-version", version, "-ldflags", stamp, "assay-worker", "assay-manager", "assay-cli"},
 		{"pack", pauseImage, pause},
 		{"-fast", "pack", "registry.k8s.io/kube-scheduler:" + kube.Version, scheduler},
 	} {

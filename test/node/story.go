@@ -48,6 +48,7 @@ var steps = []step{
 	{"the webhook refuses a broken rule, through its Service", brokenRule},
 	{"a node cannot publish for others", onlyItself},
 	{"helm test", helmTest},
+	{"a Job applies rules of the library, and deletes those that are no longer named", applyLibrary},
 	{"labels outlive the worker's pod", replaceWorker},
 	{"rules can be applied while the webhook's pods are deleted", withoutWebhook},
 	{"files of features become labels; an hour of events leaves the worker's memory as it was", anHourOfEvents},
