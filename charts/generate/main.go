@@ -1,6 +1,5 @@
 // Command generate writes what of the chart follows from something else: copies of the definitions and policies, the ids of the
-// library, the schema and
-// the documentation of its values, and, from the rendered chart on standard input, the kustomize base.
+// library, the schema and the documentation of its values, and, from the rendered chart on standard input, the kustomize base.
 package main
 
 import (
@@ -40,6 +39,9 @@ func chart() error {
 	if err := copies("crds", crds.Names(), crds.All()); err != nil {
 		return err
 	}
+	if err := definitions(crds.Names(), "api/kustomization.yaml"); err != nil {
+		return err
+	}
 	if err := copies("policies", policies.FileNames(), policies.All(policies.Names{})); err != nil {
 		return err
 	}
@@ -68,6 +70,9 @@ func chart() error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(chartDir, "values.schema.json"), schema, 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(chartDir, "README.md"), root.readme(), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile("docs/values.md", root.markdown(), 0o644)

@@ -44,11 +44,7 @@ func (v *value) property() (*property, error) {
 			p.Type = types[0]
 		}
 	}
-	if list, ok := v.hints["enum"]; ok {
-		for item := range strings.SplitSeq(list, ",") {
-			p.Enum = append(p.Enum, strings.TrimSpace(item))
-		}
-	}
+	p.Enum = list(v.hints["enum"])
 	var err error
 	if p.Minimum, err = v.number("min"); err != nil {
 		return nil, err
@@ -64,8 +60,28 @@ func (v *value) property() (*property, error) {
 		if p.Properties[child.name], err = child.property(); err != nil {
 			return nil, err
 		}
+		if alias := child.hints["alias"]; alias != "" {
+			p.Properties[alias] = p.Properties[child.name].alias(child.name)
+		}
+	}
+	for _, name := range list(v.hints["accepts"]) {
+		p.Properties[name] = &property{Description: "Accepted from Node Feature Discovery, without a meaning."}
 	}
 	return p, nil
+}
+
+// alias returns the property of another name of a value, which is null unless it is set.
+func (p *property) alias(of string) *property {
+	types, ok := p.Type.([]string)
+	if !ok {
+		types = []string{p.Type.(string), "null"}
+	}
+	return &property{Description: "Another name of " + of + ", which wins where both are set.", Type: types}
+}
+
+// list splits the value of a hint at commas.
+func list(hint string) []string {
+	return strings.FieldsFunc(hint, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func (v *value) number(hint string) (*int, error) {

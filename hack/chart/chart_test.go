@@ -34,38 +34,35 @@ var update = flag.Bool("update", false, "write the rendered charts to testdata")
 
 func newReader(text string) *bufio.Reader { return bufio.NewReader(strings.NewReader(text)) }
 
-// TestRenders compares what each directory of testdata renders to with what it did before. The definitions are left out:
-// they are copies.
+// TestRenders compares what the case with all parts renders to with what it did before. The definitions are left out: they are
+// copies. TestCasesRender is about the other cases.
 func TestRenders(t *testing.T) {
-	for _, dir := range cases(t) {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			files := mustRender(t, readValues(t, filepath.Join(dir, "values.yaml")))
-			var out bytes.Buffer
-			for _, object := range objects(t, files) {
-				if object["kind"] == "CustomResourceDefinition" {
-					continue
-				}
-				text, err := yaml.Marshal(object)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fmt.Fprintf(&out, "---\n%s", text)
-			}
-			fmt.Fprintf(&out, "--- # NOTES.txt\n%s", commented(files["assay/templates/NOTES.txt"]))
-			golden := filepath.Join(dir, "rendered.yaml")
-			if *update {
-				if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(filepath.Clean(golden))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), out.String()); diff != "" {
-				t.Errorf("rendered (-want +got); go test -update accepts it:\n%s", diff)
-			}
-		})
+	const dir = "testdata/everything"
+	files := mustRender(t, readValues(t, filepath.Join(dir, "values.yaml")))
+	var out bytes.Buffer
+	for _, object := range objects(t, files) {
+		if object["kind"] == "CustomResourceDefinition" {
+			continue
+		}
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "---\n%s", text)
+	}
+	fmt.Fprintf(&out, "--- # NOTES.txt\n%s", commented(files["assay/templates/NOTES.txt"]))
+	golden := filepath.Join(dir, "rendered.yaml")
+	if *update {
+		if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(filepath.Clean(golden))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("rendered (-want +got); go test -update accepts it:\n%s", diff)
 	}
 }
 
@@ -109,6 +106,11 @@ func TestSchemaRefuses(t *testing.T) {
 		"NoSuchPort":      {`{worker: {port: 70000}}`, "/worker/port"},
 		"TextForBool":     {`{hardened: "yes"}`, "/hardened"},
 		"PercentTooLarge": {`{scheduler: {percentageOfNodesToScore: 101}}`, "/scheduler/percentageOfNodesToScore"},
+		"RelativeFiles":   {`{worker: {featuresDir: features.d}}`, "/worker/featuresDir"},
+		"FilesAbove":      {`{worker: {featuresDir: /etc/../root}}`, "/worker/featuresDir"},
+		"FilesAboveAtEnd": {`{worker: {featuresDir: /etc/..}}`, "/worker/featuresDir"},
+		"AllFiles":        {`{worker: {featuresDir: /}}`, "/worker/featuresDir"},
+		"HooksAbove":      {`{worker: {hooksDir: /../hooks}}`, "/worker/hooksDir"},
 		"TaintNoEffect":   {`{controller: {failTaint: "example.com/a=b"}}`, "/controller/failTaint"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -379,6 +381,9 @@ node-feature-discovery:
 		"ServiceAccount/operators/node-feature-discovery",
 		"ServiceAccount/operators/op-node-feature-discovery-cleanup",
 		"ServiceAccount/operators/op-node-feature-discovery-webhook",
+		"ServiceAccount/operators/op-node-feature-discovery-worker",
+		"ValidatingAdmissionPolicy//assay-node-bound-publishing",
+		"ValidatingAdmissionPolicy//assay-recorded-writes",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
@@ -387,13 +392,13 @@ node-feature-discovery:
 
 func TestPartsCanBeLeftOut(t *testing.T) {
 	for name, test := range map[string]struct{ values, part string }{
-		"Worker":      {`{worker: {enable: false}}`, "component: worker"},
-		"Controller":  {`{master: {enable: false}}`, "component: controller"},
+		"Worker":      {`{worker: {enabled: false}}`, "component: worker"},
+		"Controller":  {`{controller: {enabled: false}}`, "component: controller"},
 		"Webhook":     {`{webhook: {enabled: false}}`, "component: webhook"},
 		"Definitions": {`{crds: {install: false}}`, "kind: CustomResourceDefinition"},
 		"Policies":    {`{policies: {install: false}}`, "kind: ValidatingAdmissionPolicy"},
 		"Cleanup":     {`{postDeleteCleanup: false}`, "post-delete"},
-		"Test":        {`{tests: {enable: false}}`, "hook: test"},
+		"Test":        {`{tests: {enabled: false}}`, "hook: test"},
 		"Scheduler":   {`{}`, "component: scheduler"},
 		"Library":     {`{}`, "component: library"},
 		"Scheduling":  {`{scheduler: {enabled: true}, webhook: {certManager: {enabled: true}}}`, "kind: Mutating"},

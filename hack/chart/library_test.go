@@ -39,7 +39,7 @@ func TestLibraryIsAppliedByAHook(t *testing.T) {
 			continue
 		}
 		jobs = append(jobs, identity(object))
-		if got, want := strings.Join(spec.Containers[0].Args, " "), "library apply nvidia-gpu coral --prune"; got != want {
+		if got, want := strings.Join(spec.Containers[0].Args, " "), "library apply nvidia-gpu coral --owner=assay-system.assay --prune"; got != want {
 			t.Errorf("the hook runs %q, want %q", got, want)
 		}
 		if image := spec.Containers[0].Image; !strings.Contains(image, "/assay-cli:") {

@@ -21,6 +21,11 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
+{{/* The Lease of the controller: that of Node Feature Discovery's master, or one of its own for an instance with a name. */}}
+{{- define "assay.controllerLease" -}}
+{{- with (include "assay.controller" . | fromYaml).instance }}{{ . }}.{{ end }}nfd-master.nfd.kubernetes.io
+{{- end -}}
+
 {{/*
 The Lease of the second scheduler. It is the same whatever the release is called: by it `assay doctor` sees whether one runs.
 */}}
@@ -33,12 +38,23 @@ app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
+{{/* Labels of an object: call with root, component and, if it has more, labels. None replaces those that select pods. */}}
 {{- define "assay.labels" -}}
-{{ include "assay.selector" . }}
-app.kubernetes.io/part-of: assay
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- $chart := printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
+{{- $own := dict "app.kubernetes.io/part-of" "assay" "app.kubernetes.io/version" .root.Chart.AppVersion "app.kubernetes.io/managed-by" .root.Release.Service "helm.sh/chart" $chart -}}
+{{- merge (include "assay.selector" . | fromYaml) (.labels | default dict) $own (.root.Values.commonLabels | default dict) | toYaml -}}
+{{- end -}}
+
+{{/* Labels of the pods of a part: call with root, component and values. */}}
+{{- define "assay.podLabels" -}}
+{{- merge (include "assay.selector" . | fromYaml) (.values.labels | default dict) (.values.podLabels | default dict) (.root.Values.commonLabels | default dict) | toYaml -}}
+{{- end -}}
+
+{{/* Annotations of the pods of a part, nothing if there are none: call with values. */}}
+{{- define "assay.podAnnotations" -}}
+{{- with merge (dict) (.values.annotations | default dict) (.values.podAnnotations | default dict) -}}
+{{- toYaml . -}}
+{{- end -}}
 {{- end -}}
 
 {{/* metadata of an object in the namespace: call with root, component and, if it differs, name. */}}
@@ -56,13 +72,52 @@ labels:
   {{- include "assay.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* The ServiceAccount of a part: call with root, component and values. */}}
+{{/* The ServiceAccount of a part: call with root, component and values. The worker may have one of its own instead. */}}
 {{- define "assay.serviceAccountName" -}}
+{{- if and (eq .component "worker") (include "assay.sharedAccount" .root) -}}
+{{- printf "%s-worker" (include "assay.fullname" .root) -}}
+{{- else -}}
+{{- include "assay.accountInValues" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "assay.accountInValues" -}}
 {{- if .values.serviceAccount.create -}}
 {{- default (printf "%s-%s" (include "assay.fullname" .root) .component) .values.serviceAccount.name -}}
 {{- else -}}
 {{- default "default" .values.serviceAccount.name -}}
 {{- end -}}
+{{- end -}}
+
+{{/*
+The ServiceAccount that the values give to the worker and to another part too, as those of GPU and network operators do; nothing if
+there is none. Every node has a token of the worker's account: shared, it could do what the controller may, and admission policies
+could not tell the two apart. So the chart makes another account for the worker, and refuses values by which it cannot.
+*/}}
+{{- define "assay.sharedAccount" -}}
+{{- $controller := include "assay.controller" . | fromYaml -}}
+{{- $worker := include "assay.accountInValues" (dict "root" . "component" "worker" "values" .Values.worker) -}}
+{{- $parts := dict -}}
+{{- if include "assay.enabled" $controller }}{{ $_ := set $parts "controller" $controller }}{{ end -}}
+{{- range $name := list "webhook" "extender" "scheduler" -}}
+{{- if (get $.Values $name).enabled }}{{ $_ := set $parts $name (get $.Values $name) }}{{ end -}}
+{{- end -}}
+{{- $shared := "" -}}
+{{- range $name, $values := $parts -}}
+{{- if eq $worker (include "assay.accountInValues" (dict "root" $ "component" $name "values" $values)) -}}
+{{- $shared = $worker -}}
+{{- $own := printf "%s-worker" (include "assay.fullname" $) -}}
+{{- if and (include "assay.enabled" $.Values.worker) (or (eq $worker $own) (not (or $values.serviceAccount.create $.Values.worker.serviceAccount.create))) -}}
+{{- fail (printf "worker and %s have the same ServiceAccount %q, so every node could do what the %s may: give the worker another one with worker.serviceAccount.name, or set worker.serviceAccount.create=true" $name $worker $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $shared -}}
+{{- end -}}
+
+{{/* "true" if a part is enabled: call with its values. Node Feature Discovery's spelling wins where both are set. */}}
+{{- define "assay.enabled" -}}
+{{- if kindIs "bool" .enable -}}{{- if .enable -}}true{{- end -}}{{- else if .enabled -}}true{{- end -}}
 {{- end -}}
 
 {{/* Who the release is to RBAC: a rule for a cluster-scoped object that other releases may have too. */}}

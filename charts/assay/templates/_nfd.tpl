@@ -151,10 +151,10 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if .Values.checksumValuesOnly }}
 - checksumValuesOnly: configuration that changes is read again without a restart
 {{- end }}
-{{- with omit (.Values.gc | default dict) "enable" "interval" }}
-- gc.{{ keys . | sortAlpha | join ", gc." }}: the controller itself removes what Nodes leave behind
+{{- with include "assay.setKeys" (list "gc" .Values.gc (include "assay.gcKeys" .)) }}
+- {{ . }}: the controller itself removes what Nodes leave behind
 {{- end }}
-{{- if (.Values.topologyUpdater | default dict).enable }}
+{{- if include "assay.enabled" (.Values.topologyUpdater | default dict) }}
 - topologyUpdater: Assay publishes no NodeResourceTopology; keep Node Feature Discovery's topology updater for that
 {{- end }}
 {{- if ne .Values.enableNodeFeatureApi nil }}
@@ -163,6 +163,14 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if (.Values.tls | default dict).enable }}
 - tls: there is no connection between worker and master any more
 {{- end }}
+{{- range $key := list "metricsPort" "healthPort" }}
+{{- if hasKey $.Values.worker $key }}
+- worker.{{ $key }}: health and metrics have one port, worker.port
+{{- end }}
+{{- end }}
+{{- with include "assay.setKeys" (list "master" .Values.master (include "assay.masterKeys" .)) }}
+- {{ . }}
+{{- end }}
 {{- range $key := list "klog" "autoDefaultNs" "resourceLabels" "featureRulesController" "enableNodeFeatureApi" }}
 {{- if hasKey $config $key }}
 - master.config.{{ $key }}
@@ -170,16 +178,53 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- end }}
 {{- end -}}
 
+{{/*
+Keys that values for Node Feature Discovery may have and that mean nothing here. The schema accepts any key below master, gc and
+topologyUpdater, since versions of that chart differ; the notes warn of those that are neither here nor among the controller's.
+*/}}
+{{- define "assay.masterKeys" -}}
+crdController featureApi featureRulesController healthPort resourceLabels service
+{{- end -}}
+{{- define "assay.gcKeys" -}}
+affinity annotations deploymentAnnotations dnsPolicy extraArgs extraEnvs hostNetwork hostUsers initContainers labels livenessProbe metricsPort networkPolicy nodeSelector podDisruptionBudget podSecurityContext port priorityClassName rbac readinessProbe replicaCount resources revisionHistoryLimit securityContext serviceAccount startupProbe tolerations
+{{- end -}}
+{{- define "assay.topologyUpdaterKeys" -}}
+config createCRDs daemonsetAnnotations kubeletConfigPath kubeletPodResourcesSockPath kubeletStateDir podSetFingerprint updateInterval updateStrategy watchNamespace
+{{- end -}}
+
+{{/* Those of some keys that are set, with their path: call with the path, the values and the keys. */}}
+{{- define "assay.setKeys" -}}
+{{- $set := list -}}
+{{- $values := index . 1 | default dict -}}
+{{- range $key := splitList " " (last .) -}}
+{{- if hasKey $values $key }}{{ $set = append $set (printf "%s.%s" (first $) $key) }}{{ end -}}
+{{- end -}}
+{{- join ", " $set -}}
+{{- end -}}
+
+{{/* Keys that no chart has: one line each, for the notes. */}}
+{{- define "assay.unknown" -}}
+{{- $gc := concat (list "enable" "enabled" "interval") (include "assay.gcKeys" . | splitList " ") -}}
+{{- $known := dict "gc" $gc "topologyUpdater" (concat $gc (include "assay.topologyUpdaterKeys" . | splitList " ")) -}}
+{{- $_ := set $known "master" (concat (list "enable" "podAnnotations" "podLabels") (keys .Values.controller) (include "assay.masterKeys" . | splitList " ")) -}}
+{{- /* Maps of the controller that list their keys; in the others a user may write any. */}}
+{{- range $map := list "image" "networkPolicy" "podDisruptionBudget" "rbac" "serviceAccount" }}
+{{- $_ := set $known (printf "master.%s" $map) (concat (list "enable" "create" "unhealthyPodEvictionPolicy") (keys (get $.Values.controller $map))) }}
+{{- end }}
+{{- range $path, $keys := $known }}
+{{- $at := $.Values }}
+{{- range splitList "." $path }}{{ $at = get ($at | default dict) . }}{{ end }}
+{{- range $key := keys ($at | default dict) | sortAlpha }}
+{{- if not (has $key $keys) }}
+- {{ $path }}.{{ $key }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* "true" if the cluster has MutatingAdmissionPolicies. */}}
 {{- define "assay.mutatingPolicies" -}}
 {{- if semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version -}}true{{- end -}}
-{{- end -}}
-
-{{/* "true" if the admission policies are installed: they are wanted, and can tell who is who. */}}
-{{- define "assay.policies" -}}
-{{- $worker := include "assay.serviceAccountName" (dict "root" . "component" "worker" "values" .Values.worker) -}}
-{{- $controller := include "assay.serviceAccountName" (dict "root" . "component" "controller" "values" (include "assay.controller" . | fromYaml)) -}}
-{{- if and .Values.policies.install (ne $worker $controller) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Whether workers make their Node the owner of what they publish: flags win over the configuration, as in the worker. */}}

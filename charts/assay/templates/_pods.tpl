@@ -37,10 +37,29 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- if .values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range .values.topologySpreadConstraints }}
+  {{- /* Without a selector a constraint counts no pods. */}}
+  {{- $constraint := dict "labelSelector" (dict "matchLabels" (include "assay.selector" $ | fromYaml)) }}
+  {{- range $key, $value := . }}{{ $_ := set $constraint $key $value }}{{ end }}
+  - {{- toYaml $constraint | nindent 4 }}
+  {{- end }}
+{{- end }}
 {{- with .values.initContainers }}
 initContainers:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/*
+The values of a pod that runs once, as YAML: those of the controller, without what belongs to its container or its replicas. Call with
+root and serviceAccount, the name of the pod's own account, if it has one.
+*/}}
+{{- define "assay.jobValues" -}}
+{{- $c := omit (include "assay.controller" .root | fromYaml) "initContainers" "hostNetwork" "topologySpreadConstraints" -}}
+{{- with .serviceAccount }}{{ $_ := set $c "serviceAccount" (dict "create" true "name" .) }}{{ end -}}
+{{- toYaml $c -}}
 {{- end -}}
 
 {{/* Affinity of a Deployment's pods: what the values say, or nodes of the control plane and apart from one another. */}}
@@ -108,7 +127,7 @@ livenessProbe:
 
 {{/* ServiceAccount of a part. */}}
 {{- define "assay.serviceAccount" -}}
-{{- if .values.serviceAccount.create -}}
+{{- if or .values.serviceAccount.create (and (eq .component "worker") (include "assay.sharedAccount" .root)) -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:

@@ -4,10 +4,10 @@ ask it, with the certificate of those who may.
 */}}
 {{- define "assay.monitored" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
-{{- if .Values.worker.enable }}
+{{- if include "assay.enabled" .Values.worker }}
 - {name: worker, port: http}
 {{- end }}
-{{- if $c.enable }}
+{{- if include "assay.enabled" $c }}
 - {name: controller, port: metrics, secure: {{ $.Values.prometheus.secure.enabled }}}
 {{- end }}
 {{- if .Values.webhook.enabled }}

@@ -1,0 +1,57 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// TestKustomizeBaseIsWhatTheChartRenders builds the base as kubectl does. It has a Namespace too, and no hooks.
+func TestKustomizeBaseIsWhatTheChartRenders(t *testing.T) {
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../hack/kustomize/base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]any{}
+	for _, resource := range built.Resources() {
+		text, err := resource.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var object map[string]any
+		if err := yaml.Unmarshal(text, &object); err != nil {
+			t.Fatal(err)
+		}
+		got[identity(object)] = comparable(object)
+	}
+	want := map[string]any{"Namespace//assay-system": got["Namespace//assay-system"]}
+	for _, object := range objects(t, mustRender(t, nil)) {
+		if at(object, "metadata.annotations.helm.sh/hook") == nil {
+			want[identity(object)] = comparable(object)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || got["Namespace//assay-system"] == nil {
+		t.Errorf("the base (-chart +base); run make chart:\n%s", diff)
+	}
+	for id, object := range got {
+		if strings.HasPrefix(id, "CustomResourceDefinition/") && at(object, "part-of") != "assay" {
+			t.Errorf("%s lacks the label by which the definitions are deleted", id)
+		}
+	}
+}
+
+// comparable is an object without the labels and annotations that only Helm writes; of a definition, its label and its spec.
+func comparable(object map[string]any) map[string]any {
+	if object["kind"] == "CustomResourceDefinition" {
+		return map[string]any{"part-of": at(object, "metadata.labels.app.kubernetes.io/part-of"), "spec": object["spec"]}
+	}
+	if labels, ok := at(object, "metadata.labels").(map[string]any); ok {
+		delete(labels, "helm.sh/chart")
+		delete(labels, "app.kubernetes.io/managed-by")
+	}
+	return object
+}

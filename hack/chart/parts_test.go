@@ -1,0 +1,305 @@
+package chart
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+)
+
+// allParts enables every part that is a Deployment.
+const allParts = `scheduler: {enabled: true}, extender: {enabled: true, certificateSecret: c}, prometheus: {enabled: true, monitor: ServiceMonitor}, library: [coral]`
+
+// deployments are the parts that are Deployments.
+var deployments = []string{"controller", "webhook", "scheduler", "extender"}
+
+// TestEveryPartHasItsSettings renders what can be set for each part.
+func TestEveryPartHasItsSettings(t *testing.T) {
+	for _, part := range append(deployments, "worker") {
+		t.Run(part, func(t *testing.T) {
+			key := map[string]string{"controller": "master"}[part] // NFD's name has them, too
+			if key == "" {
+				key = part
+			}
+			kind := map[bool]string{true: "DaemonSet", false: "Deployment"}[part == "worker"]
+			values := map[string]any{}
+			merge(values, set(t, "{"+allParts+"}"))
+			merge(values, set(t, `{`+key+`: {
+  podAnnotations: {a.example/one: "1"}, annotations: {a.example/two: "2"}, podLabels: {b.example/one: "1"}, labels: {b.example/two: "2"},
+  extraVolumes: [{name: more, emptyDir: {}}], extraVolumeMounts: [{name: more, mountPath: /more, readOnly: true}]}}`))
+			name := fmt.Sprintf("%s/assay-%s ", kind, part)
+			template := name + "spec.template."
+			all := objects(t, mustRender(t, values))
+			checkFields(t, all, map[string]any{
+				template + "metadata.annotations.a.example/one": "1", template + "metadata.annotations.a.example/two": "2",
+				template + "metadata.labels.b.example/one": "1", template + "metadata.labels.b.example/two": "2",
+			})
+			for _, object := range all {
+				_, spec := pod(t, object)
+				if fmt.Sprintf("%v/%v ", object["kind"], object["metadata"].(map[string]any)["name"]) != name {
+					continue
+				}
+				if last := spec.Volumes[len(spec.Volumes)-1]; last.Name != "more" || last.EmptyDir == nil {
+					t.Errorf("the last volume is %v", last)
+				}
+				mounts := spec.Containers[0].VolumeMounts
+				if last := mounts[len(mounts)-1]; last.MountPath != "/more" {
+					t.Errorf("the last mount is %v", last)
+				}
+			}
+		})
+	}
+}
+
+// merge adds values to others, one level deep.
+func merge(into, from map[string]any) {
+	for key, value := range from {
+		if below, ok := into[key].(map[string]any); ok {
+			maps.Copy(below, value.(map[string]any))
+		} else {
+			into[key] = value
+		}
+	}
+}
+
+// TestPodsSpread renders a constraint without a selector, which would count no pods, and one with a selector of the user's.
+func TestPodsSpread(t *testing.T) {
+	for _, part := range deployments {
+		values := set(t, "{"+allParts+"}")
+		merge(values, set(t, `{`+part+`: {topologySpreadConstraints: [
+  {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway},
+  {maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {own: "true"}}}]}}`))
+		spread := "Deployment/assay-" + part + " spec.template.spec.topologySpreadConstraints."
+		own := map[string]any{"app.kubernetes.io/name": "assay", "app.kubernetes.io/instance": "assay", "app.kubernetes.io/component": part}
+		checkFields(t, objects(t, mustRender(t, values)), map[string]any{
+			spread + "0":               map[string]any{"maxSkew": 1.0, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": map[string]any{"matchLabels": own}},
+			spread + "1.labelSelector": map[string]any{"matchLabels": map[string]any{"own": "true"}},
+		})
+	}
+}
+
+// TestCommonLabels are on every object and pod, and change no selector.
+func TestCommonLabels(t *testing.T) {
+	const labels = `commonLabels: {team: nodes, app.kubernetes.io/name: other, release: common}, prometheus: {enabled: true, labels: {release: monitoring}}`
+	for _, values := range []string{"{" + labels + "}", `{` + labels + `, scheduler: {enabled: true}, scheduling: {enabled: true}, library: [coral], webhook: {certManager: {enabled: true}}}`} {
+		for _, object := range objects(t, mustRender(t, set(t, values))) {
+			if got := at(object, "metadata.labels.team"); got != "nodes" {
+				t.Errorf("%s: label team is %v", identity(object), got)
+			}
+			if got := at(object, "metadata.labels.app.kubernetes.io/name"); got != "assay" {
+				t.Errorf("%s: label app.kubernetes.io/name is %v", identity(object), got)
+			}
+			want := map[bool]string{true: "monitoring", false: "common"}[object["kind"] == "PodMonitor"]
+			if got := at(object, "metadata.labels.release"); got != want {
+				t.Errorf("%s: label release is %v, want %s", identity(object), got, want)
+			}
+			if meta, _ := pod(t, object); meta != nil && meta.Labels["team"] != "nodes" {
+				t.Errorf("%s: its pods have the labels %v", identity(object), meta.Labels)
+			}
+			if selector, ok := at(object, "spec.selector.matchLabels").(map[string]any); ok && selector["team"] != nil {
+				t.Errorf("%s: it selects by %v", identity(object), selector)
+			}
+		}
+	}
+}
+
+func TestServicesHaveAnnotations(t *testing.T) {
+	files := mustRender(t, set(t, `{webhook: {service: {annotations: {a: b}}}, prometheus: {enabled: true, monitor: ServiceMonitor, serviceAnnotations: {c: d}}}`))
+	checkFields(t, objects(t, files), map[string]any{
+		"Service/assay-webhook metadata.annotations":            map[string]any{"a": "b"},
+		"Service/assay-controller-metrics metadata.annotations": map[string]any{"c": "d"},
+	})
+}
+
+// TestJobsLackWhatBelongsToTheController renders the pods that run once. They have its annotations and labels, by which a mesh leaves
+// them alone, but not its init containers, network and spreading.
+func TestJobsLackWhatBelongsToTheController(t *testing.T) {
+	jobs := 0
+	for _, object := range objects(t, mustRender(t, set(t, `{library: [coral], controller: {hostNetwork: true, initContainers: [{name: first, image: i}],
+  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}], podAnnotations: {mesh/inject: "false"}, podLabels: {mesh/inject: "false"}}}`))) {
+		meta, spec := pod(t, object)
+		if spec == nil || object["kind"] != "Job" && object["kind"] != "Pod" {
+			continue
+		}
+		jobs++
+		if spec.HostNetwork || len(spec.InitContainers) > 0 || len(spec.TopologySpreadConstraints) > 0 {
+			t.Errorf("%s: host network %t, init containers %v, constraints %v", identity(object), spec.HostNetwork, spec.InitContainers, spec.TopologySpreadConstraints)
+		}
+		if meta.Annotations["mesh/inject"] != "false" || meta.Labels["mesh/inject"] != "false" {
+			t.Errorf("%s: annotations %v, labels %v", identity(object), meta.Annotations, meta.Labels)
+		}
+	}
+	if jobs != 3 {
+		t.Errorf("there are %d pods that run once, want 3", jobs)
+	}
+}
+
+// TestEnabledIsSpelledInTwoWays renders NFD's spelling, which means the same.
+func TestEnabledIsSpelledInTwoWays(t *testing.T) {
+	for old, current := range map[string]string{
+		`{worker: {enable: false}}`:                                                       `{worker: {enabled: false}}`,
+		`{master: {enable: false}}`:                                                       `{controller: {enabled: false}}`,
+		`{controller: {enable: false}}`:                                                   `{master: {enabled: false}}`,
+		`{tests: {enable: false}}`:                                                        `{tests: {enabled: false}}`,
+		`{prometheus: {enable: true, rules: {enable: true}}}`:                             `{prometheus: {enabled: true, rules: {enabled: true}}}`,
+		`{prometheus: {dashboard: {enable: true}}}`:                                       `{prometheus: {dashboard: {enabled: true}}}`,
+		`{webhook: {podDisruptionBudget: {enable: false}}}`:                               `{webhook: {podDisruptionBudget: {enabled: false}}}`,
+		`{master: {replicaCount: 2, podDisruptionBudget: {enable: false}}}`:               `{controller: {replicaCount: 2, podDisruptionBudget: {enabled: false}}}`,
+		`{worker: {enable: null}, topologyUpdater: {enable: false}, gc: {enable: false}}`: `{}`,
+	} {
+		var rendered [2]map[string]string
+		for i, values := range []string{old, current} {
+			rendered[i] = mustRender(t, set(t, values))
+		}
+		if diff := cmp.Diff(rendered[1], rendered[0]); diff != "" {
+			t.Errorf("%s differs from %s:\n%s", old, current, diff)
+		}
+		if old != current && current != `{}` && cmp.Equal(rendered[0], mustRender(t, map[string]any{})) {
+			t.Errorf("%s changes nothing", old)
+		}
+	}
+}
+
+// TestNotesWarnOfUnknownValues renders values below mappings that accept any key.
+func TestNotesWarnOfUnknownValues(t *testing.T) {
+	const warning = "these values are unknown and ignored"
+	for values, want := range map[string][]string{
+		`{}`: nil,
+		`{master: {replicaCuont: 2, serviceAccount: {nmae: x}, image: {tag: v1}}}`:                                                                          {warning, "- master.replicaCuont\n", "- master.serviceAccount.nmae\n"},
+		`{gc: {intervall: 1h}, topologyUpdater: {updateIntervall: 1s}}`:                                                                                     {warning, "- gc.intervall\n", "- topologyUpdater.updateIntervall\n"},
+		`{master: {crdController: true, healthPort: 8082, service: {port: 1}}}`:                                                                             {"- master.crdController, master.healthPort, master.service\n"},
+		`{worker: {metricsPort: 8081, healthPort: 8082}}`:                                                                                                   {"- worker.metricsPort: health and metrics have one port, worker.port\n"},
+		`{master: {podDisruptionBudget: {enable: true, unhealthyPodEvictionPolicy: AlwaysAllow}, networkPolicy: {enabled: false}, podAnnotations: {a: b}}}`: nil,
+		`{topologyUpdater: {createCRDs: true, watchNamespace: "*", kubeletStateDir: /var/lib/kubelet}, gc: {port: 8080, podSecurityContext: {}}}`: {
+			"- gc.podSecurityContext, gc.port: the controller itself removes what Nodes leave behind\n",
+		},
+	} {
+		notes := mustRender(t, set(t, values))["assay/templates/NOTES.txt"] + "\n"
+		for _, line := range want {
+			if !strings.Contains(notes, line) {
+				t.Errorf("%s: the notes lack %q:\n%s", values, line, notes)
+			}
+		}
+		if !slices.Contains(want, warning) && strings.Contains(notes, warning) {
+			t.Errorf("%s: the notes warn:\n%s", values, notes)
+		}
+	}
+}
+
+// TestWorkerHasAnAccountOfItsOwn renders the values of operators that bundle NFD with one ServiceAccount for all, by itself and as a
+// sub-chart, whose notes nobody sees.
+func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
+	const operator = `{gc: {serviceAccount: {name: shared, create: false}}, worker: {serviceAccount: {name: shared, create: false}}, master: {serviceAccount: {name: shared, create: true}}}`
+	child := load(t)
+	parent := &chartv2.Chart{Metadata: &chartv2.Metadata{APIVersion: chartv2.APIVersionV2, Name: "operator", Version: "1.0.0",
+		Dependencies: []*chartv2.Dependency{{Name: "assay", Version: child.Metadata.Version}}}}
+	parent.AddDependency(child)
+	below, err := render(t, parent, rendering{release: "op", namespace: "n", kubernetes: "v1.36.3", values: map[string]any{"assay": set(t, operator)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		files             map[string]string
+		worker, namespace string
+	}{
+		"Alone":    {mustRender(t, set(t, operator)), "assay-worker", "assay-system"},
+		"SubChart": {below, "op-assay-worker", "n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			prefix := strings.TrimSuffix(test.worker, "-worker")
+			user := "system:serviceaccount:" + test.namespace + ":"
+			all := objects(t, test.files)
+			checkFields(t, all, map[string]any{
+				"ServiceAccount/" + test.worker + " metadata.namespace":                             test.namespace,
+				"ServiceAccount/shared metadata.namespace":                                          test.namespace,
+				"DaemonSet/" + prefix + "-worker spec.template.spec.serviceAccountName":             test.worker,
+				"Deployment/" + prefix + "-controller spec.template.spec.serviceAccountName":        "shared",
+				"RoleBinding/" + prefix + "-worker subjects.0.name":                                 test.worker,
+				"ClusterRoleBinding/" + prefix + "-controller subjects":                             []any{map[string]any{"kind": "ServiceAccount", "name": "shared", "namespace": test.namespace}},
+				"ValidatingAdmissionPolicy/assay-node-bound-publishing spec.variables.1.expression": "request.userInfo.username == '" + user + test.worker + "'",
+				"ValidatingAdmissionPolicy/assay-node-bound-publishing spec.variables.2.expression": "request.userInfo.username == '" + user + "shared'",
+				"ValidatingAdmissionPolicyBinding/assay-recorded-writes spec.policyName":            "assay-recorded-writes",
+			})
+			webhook := commands(t, all)[prefix+"-webhook/webhook"]
+			for _, arg := range []string{"--worker-service-account=" + test.worker + " ", "--controller-service-account=shared "} {
+				if !strings.Contains(webhook, arg) {
+					t.Errorf("the webhook lacks %s: %s", arg, webhook)
+				}
+			}
+		})
+	}
+	for values, want := range map[string]string{
+		`{worker: {serviceAccount: {create: false}}, controller: {serviceAccount: {create: false}}}`:                  `worker and controller have the same ServiceAccount "default"`,
+		`{worker: {serviceAccount: {create: false, name: a}}, webhook: {serviceAccount: {create: false, name: a}}}`:   `worker and webhook have the same ServiceAccount "a"`,
+		`{controller: {serviceAccount: {name: assay-worker}}}`:                                                        `worker and controller have the same ServiceAccount "assay-worker"`,
+		`{worker: {enabled: false, serviceAccount: {create: false}}, controller: {serviceAccount: {create: false}}}`:  "",
+		`{worker: {serviceAccount: {create: false, name: a}}, scheduler: {serviceAccount: {create: false, name: a}}}`: "", // no scheduler
+	} {
+		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, values)})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", values, err, want)
+		}
+	}
+}
+
+// TestTeamsReadKindsAndWriteRequests asks the ClusterRoles that those of Kubernetes include.
+func TestTeamsReadKindsAndWriteRequests(t *testing.T) {
+	all := objects(t, mustRender(t, nil))
+	const to = "rbac.authorization.k8s.io/aggregate-to-"
+	included := map[string][]string{} // by ClusterRole of Kubernetes
+	for _, object := range all {
+		labels, _ := at(object, "metadata.labels").(map[string]any)
+		for label, value := range labels {
+			if role, ok := strings.CutPrefix(label, to); ok && value == "true" {
+				included[role] = append(included[role], "ClusterRole/"+at(object, "metadata.name").(string))
+			}
+		}
+	}
+	may := func(role, group, resource, verb string) bool {
+		return slices.ContainsFunc(included[role], func(name string) bool { return allows(roles(t, all)[name], group, resource, "", verb) })
+	}
+	for _, role := range []string{"view", "edit", "admin"} {
+		for resource, group := range map[string]string{
+			"nodefeaturerules": "nfd.k8s-sigs.io", "nodefeaturegroups": "nfd.k8s-sigs.io",
+			"nodefeatureruletemplates": "assay.dev", "nodefeaturerequests": "assay.dev", "nodefeatureschedulingpolicies": "assay.dev",
+		} {
+			if !may(role, group, resource, "get") || !may(role, group, resource, "watch") {
+				t.Errorf("%s may not read %s", role, resource)
+			}
+			if want := role != "view" && resource == "nodefeaturerequests"; may(role, group, resource, "create") != want || may(role, group, resource, "delete") != want {
+				t.Errorf("%s may write %s: %t, want %t", role, resource, !want, want)
+			}
+		}
+		if may(role, "nfd.k8s-sigs.io", "nodefeatures", "get") != (role != "view") || may(role, "nfd.k8s-sigs.io", "nodefeatures", "create") {
+			t.Errorf("%s: wrong rights to NodeFeatures", role)
+		}
+	}
+	for _, object := range objects(t, mustRender(t, set(t, `{rbac: {aggregate: false}}`))) {
+		if strings.Contains(toYAML(t, at(object, "metadata.labels")), to) {
+			t.Errorf("%s: is included although rbac.aggregate is false", identity(object))
+		}
+	}
+}
+
+// TestInstancesHaveLeasesOfTheirOwn renders two releases for one namespace: no two controllers wait for each other.
+func TestInstancesHaveLeasesOfTheirOwn(t *testing.T) {
+	for values, lease := range map[string]string{
+		`{}`:                               "nfd-master.nfd.kubernetes.io",
+		`{controller: {instance: second}}`: "second.nfd-master.nfd.kubernetes.io",
+		`{master: {instance: third}}`:      "third.nfd-master.nfd.kubernetes.io",
+	} {
+		all := objects(t, mustRender(t, set(t, values)))
+		for _, verb := range []string{"get", "update", "patch"} {
+			if !allows(roles(t, all)["Role/assay-controller"], "coordination.k8s.io", "leases", lease, verb) {
+				t.Errorf("%s: the controller may not %s Lease %s", values, verb, lease)
+			}
+		}
+		if prune := commands(t, all)["assay-cleanup/prune"]; !strings.Contains(prune, "--leases="+lease+",") || !allows(roles(t, all)["Role/assay-cleanup"], "coordination.k8s.io", "leases", lease, "delete") {
+			t.Errorf("%s: the clean-up leaves Lease %s: %s", values, lease, prune)
+		}
+	}
+}
