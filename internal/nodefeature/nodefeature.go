@@ -30,8 +30,9 @@ type NodeFeature struct {
 
 // Spec is the spec of a NodeFeature.
 type Spec struct {
-	Features Features          `json:"features"`
-	Labels   map[string]string `json:"labels,omitempty"`
+	Features    Features          `json:"features"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	FeatureSets []string          `json:"featureSets,omitempty"` // names; see internal/fleet/featuresets
 }
 
 // Features are the facts of one NodeFeature. The facts are immutable and shared.

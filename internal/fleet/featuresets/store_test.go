@@ -1,0 +1,153 @@
+package featuresets
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/assay-project/assay/api/featureset"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+const (
+	kernel = `{"attributes":{"kernel.config":{"elements":{"A":"y","B":"m"}}}}`
+	cpu    = `{"flags":{"cpu.cpuid":{"elements":{"AVX":{}}}}}`
+)
+
+// decode decodes an object as an informer does.
+func decode[T any](t *testing.T, text string) *T {
+	t.Helper()
+	out := new(T)
+	if err := json.Unmarshal([]byte(text), out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func nameOf(t *testing.T, features string) string {
+	t.Helper()
+	name, err := featureset.Name(decode[nfdv1alpha1.Features](t, features))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func set(t *testing.T, name, features string) *Set {
+	return decode[Set](t, fmt.Sprintf(`{"metadata":{"namespace":"own","name":%q},"spec":{"features":%s}}`, name, features))
+}
+
+func naming(t *testing.T, namespace, features string, names ...string) *nodefeature.NodeFeature {
+	list, err := json.Marshal(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode[nodefeature.NodeFeature](t, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"n"},"spec":{"features":%s,"featureSets":%s}}`, namespace, features, list))
+}
+
+func TestResolve(t *testing.T) {
+	kernelName, cpuName := nameOf(t, kernel), nameOf(t, cpu)
+	s := New("own")
+	var changed []string
+	s.OnChange(func(name string) { changed = append(changed, name) })
+	s.Put(set(t, kernelName, kernel))
+	s.Put(set(t, kernelName, kernel)) // an informer's resync
+	s.Put(set(t, cpuName, cpu))
+	other := set(t, nameOf(t, `{"flags":{"x":{}}}`), `{"flags":{"x":{}}}`)
+	other.Namespace = "other"
+	s.Put(other)
+	if want := []string{kernelName, cpuName}; !slices.Equal(changed, want) {
+		t.Errorf("changes of %q, want %q", changed, want)
+	}
+	for name, test := range map[string]struct {
+		feature *nodefeature.NodeFeature
+		want    string // the same in one NodeFeature
+		missing []string
+	}{
+		"AllThere": {
+			naming(t, "own", `{"attributes":{"system.name":{"elements":{"nodename":"n"}}}}`, cpuName, kernelName),
+			`{"attributes":{"system.name":{"elements":{"nodename":"n"}},"kernel.config":{"elements":{"A":"y","B":"m"}}},"flags":{"cpu.cpuid":{"elements":{"AVX":{}}}}}`, nil,
+		},
+		"InlineWins": {
+			naming(t, "own", `{"attributes":{"kernel.config":{"elements":{"C":"y"}}}}`, kernelName),
+			`{"attributes":{"kernel.config":{"elements":{"C":"y"}}}}`, nil,
+		},
+		"OfAnotherTypeBothCount": {
+			naming(t, "own", `{"flags":{"kernel.config":{"elements":{"C":{}}}}}`, kernelName),
+			`{"flags":{"kernel.config":{"elements":{"C":{}}}},"attributes":{"kernel.config":{"elements":{"A":"y","B":"m"}}}}`, nil,
+		},
+		"SomeMissing": {
+			naming(t, "own", `{}`, "z-v1-0", cpuName, "a-v1-0", "z-v1-0"), cpu, []string{"a-v1-0", "z-v1-0"},
+		},
+		"OfAnotherNamespace": {naming(t, "vendor", `{"flags":{"x":{"elements":{}}}}`, cpuName, "missing"), `{"flags":{"x":{"elements":{}}}}`, nil},
+		"NamesNone":          {naming(t, "own", cpu), cpu, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, missing := s.Resolve(test.feature)
+			want := facts.New(decode[nfdv1alpha1.Features](t, test.want), nodefeature.Interner())
+			if !got.Same(want) {
+				t.Errorf("got %v, want %v", got.Features(), want.Features())
+			}
+			if !slices.Equal(missing, test.missing) {
+				t.Errorf("missing %q, want %q", missing, test.missing)
+			}
+		})
+	}
+}
+
+func TestASetWithOtherContentDoesNotCount(t *testing.T) {
+	kernelName := nameOf(t, kernel)
+	for name, features := range map[string]string{
+		"OtherFeature": cpu, "OtherValue": `{"attributes":{"kernel.config":{"elements":{"A":"n","B":"m"}}}}`,
+		"TwoFeatures": `{"flags":{"a":{}},"attributes":{"b":{}}}`, "None": `{}`, "NoFeatures": `{"flags":7}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New("own")
+			s.Put(set(t, kernelName, kernel))
+			wrong := set(t, kernelName, features)
+			if err := wrong.Verify(); err == nil || errors.Is(err, featureset.ErrVersion) {
+				t.Errorf("Verify: %v, want an error about the content", err)
+			}
+			s.Put(wrong) // deleted and created again between two events
+			if _, missing := s.Resolve(naming(t, "own", `{}`, kernelName)); len(missing) != 1 {
+				t.Errorf("missing %q, want the set", missing)
+			}
+		})
+	}
+}
+
+func TestASetOfANewerFormatIsLeftAlone(t *testing.T) {
+	newer := set(t, "kernel-config-v2-0123", `{"flags":{"a":{}},"something":{}}`)
+	if err := newer.Verify(); !errors.Is(err, featureset.ErrVersion) {
+		t.Errorf("Verify: %v, want ErrVersion", err)
+	}
+	s := New("own")
+	s.Put(newer)
+	if _, missing := s.Resolve(naming(t, "own", `{}`, newer.Name)); len(missing) != 1 {
+		t.Errorf("missing %q, want the set", missing)
+	}
+}
+
+func TestADeletedSetIsMissing(t *testing.T) {
+	s, name := New("own"), nameOf(t, cpu)
+	s.Put(set(t, name, cpu))
+	s.Remove(set(t, name, cpu))
+	if _, missing := s.Resolve(naming(t, "own", `{}`, name)); !slices.Equal(missing, []string{name}) || s.Len() != 0 {
+		t.Errorf("missing %q of %d sets, want the one that was deleted", missing, s.Len())
+	}
+}
+
+// TestNodesShareTheFactsOfASet compares pointers: thousands of nodes must not hold a kernel's configuration each.
+func TestNodesShareTheFactsOfASet(t *testing.T) {
+	s, name := New("own"), nameOf(t, kernel)
+	s.Put(set(t, name, kernel))
+	one, _ := s.Resolve(naming(t, "own", `{"flags":{"a":{"elements":{}}}}`, name))
+	two, _ := s.Resolve(naming(t, "own", kernel))
+	if one.Feature("kernel.config").ID() != two.Feature("kernel.config").ID() || one.Feature("kernel.config") == nil {
+		t.Error("a set and the same feature in a NodeFeature differ")
+	}
+}
