@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/lang/args"
 	"github.com/assay-project/assay/rules/lang/condition"
 	"github.com/assay-project/assay/rules/lang/expr"
@@ -127,7 +128,7 @@ func (c *compiler) selection(path *field.Path, set *RuleSet, spec *nfdv1alpha1.N
 	if pattern := ptr.Deref(spec.FeatureSources, ""); pattern != "" {
 		re, err := size.Compile(pattern, c.size)
 		if err != nil {
-			c.report.add(field.Invalid(path.Child("featureSources"), clip(pattern), regexpFault(err)))
+			c.report.add(field.Invalid(path.Child("featureSources"), clip.Text(pattern, maxShown), regexpFault(err)))
 			return
 		}
 		set.sources = &publishers{pattern: re}

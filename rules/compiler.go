@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/lang/expr"
 	"github.com/assay-project/assay/rules/lang/match"
@@ -258,7 +259,7 @@ func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rul
 			c.report.warn(path, RankUnlikely, "%s", text)
 			continue
 		}
-		c.report.add(field.Invalid(path, clip(source), text))
+		c.report.add(field.Invalid(path, clip.Text(source, maxShown), text))
 	}
 	if t == nil {
 		return nil
@@ -317,13 +318,6 @@ func (c *compiler) templateData(path *field.Path, t *tmpl.Template, in *nfdv1alp
 
 // maxShown is how much of a long value an error repeats.
 const maxShown = 80
-
-func clip(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	return s[:maxShown] + "…"
-}
 
 // finish works out what a compiled rule depends on, and its result if that is always the same.
 func (c *compiler) finish(r *rule) {

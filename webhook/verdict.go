@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -53,7 +54,7 @@ func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.Admis
 	for i, err := range errs {
 		if s, ok := err.BadValue.(string); ok && len(s) > maxValueLen {
 			cut := *err
-			cut.BadValue = strings.ToValidUTF8(s[:maxValueLen], "") + "…"
+			cut.BadValue = clip.Text(s, maxValueLen)
 			errs[i] = &cut
 		}
 	}

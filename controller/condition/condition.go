@@ -15,6 +15,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // The reasons of conditions that several kinds have.
@@ -172,5 +173,5 @@ func cut(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
-	return strings.ToValidUTF8(message[:maxMessage-len("…")], "") + "…"
+	return clip.Text(message, maxMessage-len("…"))
 }

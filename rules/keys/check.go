@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // MaxAnnotationValue is the length in bytes of an annotation's value, as in NFD. A Node's annotations share 256 KiB.
@@ -34,7 +36,7 @@ func (p *Policy) LabelName(name string) Verdict {
 		if reserved(namespace) && !within(namespace, nfdv1alpha1.FeatureLabelNamespace) && !within(namespace, nfdv1alpha1.ProfileLabelNamespace) {
 			return refuse(v.Key, BadNamespace, fmt.Sprintf("labels may not be in the namespace %q", namespace),
 				fmt.Sprintf("write %s/%s, a namespace of your own, or allow the namespace with -extra-label-ns",
-					nfdv1alpha1.FeatureLabelNamespace, clip(base)))
+					nfdv1alpha1.FeatureLabelNamespace, clip.Text(base, maxShown)))
 		}
 		if denied := p.deniedBy(namespace); denied != "" {
 			return refuse(v.Key, Denied, fmt.Sprintf("the namespace %q is denied by %q", namespace, denied), adviseNamespace(base))
@@ -135,7 +137,7 @@ func (p *Policy) name(kind Kind, name string) Verdict {
 		key = p.Qualify(name)
 	}
 	if fault := faultOfKey(key); fault != "" {
-		return refuse(key, BadName, fmt.Sprintf("%s is no %s name: %s", strconv.Quote(clip(name)), kind, fault),
+		return refuse(key, BadName, fmt.Sprintf("%s is no %s name: %s", strconv.Quote(clip.Text(name, maxShown)), kind, fault),
 			"write letters, digits, '-', '_' and '.', optionally behind a DNS name and one slash")
 	}
 	if by := p.protectedBy(key); by != "" {
@@ -194,7 +196,7 @@ func contains(list []string, s string) bool {
 }
 
 func adviseNamespace(base string) string {
-	return fmt.Sprintf("write %s/%s, or a namespace of your own", nfdv1alpha1.FeatureLabelNamespace, clip(base))
+	return fmt.Sprintf("write %s/%s, or a namespace of your own", nfdv1alpha1.FeatureLabelNamespace, clip.Text(base, maxShown))
 }
 
 func adviseProtected(key string) string {
@@ -211,11 +213,5 @@ func adviseEffect(effect corev1.TaintEffect) string {
 	return "write NoSchedule, PreferNoSchedule or NoExecute"
 }
 
-// clip shortens hostile names for messages.
-func clip(s string) string {
-	const enough = 80 // longer than any valid name
-	if len(s) <= enough {
-		return s
-	}
-	return s[:enough] + "…"
-}
+// maxShown is how much of a hostile name an error repeats: more than any valid name has.
+const maxShown = 80

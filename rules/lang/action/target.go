@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/lang/args"
 	"github.com/assay-project/assay/rules/lang/expr"
 )
@@ -72,7 +73,7 @@ func (a *Action) at(env expr.Env) (*Action, error) {
 	switch {
 	case !strings.HasPrefix(texts[0], "/") || !slices.Contains([]target{labels, annotations, resources, taints}, found.target),
 		(key == "") != (found.target == taints):
-		return nil, fmt.Errorf("path: invalid value %q: write %s", clip(texts[0]), pathUsage)
+		return nil, fmt.Errorf("path: invalid value %q: write %s", clip.Text(texts[0], maxShown), pathUsage)
 	case a.kind.name == "extend-attribute" && (found.target == labels || found.target == resources):
 		return nil, fmt.Errorf("path: %s are not lists: extend annotations or taints", root)
 	}
@@ -81,13 +82,6 @@ func (a *Action) at(env expr.Env) (*Action, error) {
 
 // maxShown is the maximum number of bytes of a computed path in a message.
 const maxShown = 80
-
-func clip(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxShown], "") + "…"
-}
 
 // peekPath returns the path argument before the arguments are compiled, since it decides what they may be.
 func peekPath(raw nfdv1alpha1.JSON) (string, bool) {

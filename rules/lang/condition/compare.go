@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"strings"
 
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/lang/args"
 	"github.com/assay-project/assay/rules/lang/expr"
 	"github.com/assay-project/assay/rules/lang/size"
@@ -200,11 +201,7 @@ func compare(a, b expr.Value) (int, error) {
 const maxDescribed = 64
 
 func describe(v expr.Value) string {
-	text := v.String()
-	if len(text) > maxDescribed {
-		text = strings.ToValidUTF8(text[:maxDescribed], "") + "…"
-	}
-	return fmt.Sprintf("%s %q", v.Kind(), text)
+	return fmt.Sprintf("%s %q", v.Kind(), clip.Text(v.String(), maxDescribed))
 }
 
 // compareNumbers orders two values if both are numbers, whole or decimal.

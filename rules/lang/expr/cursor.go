@@ -2,7 +2,8 @@ package expr
 
 import (
 	"fmt"
-	"strings"
+
+	"github.com/assay-project/assay/rules/clip"
 )
 
 func (p *parser) peek() byte {
@@ -42,12 +43,7 @@ func (p *parser) expect(b byte) {
 // maxQuote is how much of a user's text a message repeats.
 const maxQuote = 64
 
-func clip(s string) string {
-	if len(s) <= maxQuote {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxQuote], "") + "…"
-}
+func shown(s string) string { return clip.Text(s, maxQuote) }
 
 func plural(n int, noun string) string {
 	switch n {

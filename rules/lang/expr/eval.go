@@ -118,7 +118,7 @@ func (e evaluator) number(n *node, text string, i int64) (Value, *Error) {
 	}
 	number, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
-		return Value{}, e.fail(n, "number "+clip(digits)+" is too large")
+		return Value{}, e.fail(n, "number "+shown(digits)+" is too large")
 	}
 	return OfInt(number), nil
 }
@@ -283,7 +283,7 @@ func ifOverflow(is bool) string {
 
 func notNumber(v Value) string {
 	if v.kind == String {
-		return strconv.Quote(clip(v.text)) + " is no number"
+		return strconv.Quote(shown(v.text)) + " is no number"
 	}
 	return v.String() + " is no number"
 }
@@ -313,7 +313,7 @@ func (e evaluator) attr(n *node, x Value) (Value, *Error) {
 		if x.kind == ListKind {
 			hint = ": choose an element of the list first, [0]"
 		}
-		return Value{}, e.fail(n, x.kind.String()+" has no element "+clip(n.name)+hint)
+		return Value{}, e.fail(n, x.kind.String()+" has no element "+shown(n.name)+hint)
 	}
 	v, ok := x.dict.Get(n.name)
 	return e.found(n, v, ok)
@@ -326,7 +326,7 @@ func (e evaluator) index(n *node, x, y Value) (Value, *Error) {
 		}
 		v, ok := x.dict.Get(y.text)
 		if !ok || v.kind == Missing {
-			return Value{}, e.missing(n, "no element "+clip(y.text))
+			return Value{}, e.missing(n, "no element "+shown(y.text))
 		}
 		return e.found(n, v, true)
 	}

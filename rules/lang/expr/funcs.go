@@ -224,7 +224,7 @@ func num(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 		return Value{}, e.fail(n, notNumber(y))
 	}
 	if _, ok := numberIn(text, i); !ok {
-		return Value{}, e.missing(n, strconv.Quote(clip(text))+" has no number "+strconv.FormatInt(i, 10))
+		return Value{}, e.missing(n, strconv.Quote(shown(text))+" has no number "+strconv.FormatInt(i, 10))
 	}
 	return e.number(n, text, i)
 }

@@ -103,7 +103,7 @@ func (p *parser) nodeField(start int, path string) *node {
 	case "annotations":
 		n = p.node(opAnnotations, start, MapKind)
 	default:
-		p.fail(pos, "node has no field "+clip(field), "name, labels or annotations")
+		p.fail(pos, "node has no field "+shown(field), "name, labels or annotations")
 		return p.node(opBad, start, anyKind)
 	}
 	if field != "name" && !p.scope.Metadata {
@@ -175,7 +175,7 @@ func (p *parser) attrs(n *node, path string, pos int) *node {
 
 // unknown reports a name that nobody declared.
 func (p *parser) unknown(name string, end int) {
-	m := mistake{pos: strings.LastIndex(p.text[:end], name), message: "unknown name " + clip(name), lenient: true}
+	m := mistake{pos: strings.LastIndex(p.text[:end], name), message: "unknown name " + shown(name), lenient: true}
 	if !p.quiet {
 		m.hint = p.nameHint(name, end)
 	}
@@ -188,15 +188,15 @@ func (p *parser) nameHint(name string, end int) string {
 	word, _, more := strings.Cut(name, ".")
 	switch whole := p.dashed(end); {
 	case strings.HasPrefix(whole, "@"):
-		return fmt.Sprintf("a - subtracts: write @%q for the name", clip(whole[1:]))
+		return fmt.Sprintf("a - subtracts: write @%q for the name", shown(whole[1:]))
 	case p.scope.Vars[whole]:
-		return fmt.Sprintf("a - subtracts: write vars[%q] for the name", clip(whole))
+		return fmt.Sprintf("a - subtracts: write vars[%q] for the name", shown(whole))
 	case strings.HasSuffix(before, "[") && strings.HasPrefix(p.text[end:], "]"):
 		return fmt.Sprintf("a key needs quotes: [%q]", name)
 	case strings.HasPrefix(p.text[end:], "(") && functions[name] != nil:
 		return "functions follow a value: node." + name + "()"
 	case more && slices.Contains(domains, word):
-		return "a feature begins with @: @" + clip(name)
+		return "a feature begins with @: @" + shown(name)
 	}
 	known := slices.Concat(sortedKeys(p.scope.Vars), reserved)
 	return hint(name, known)
@@ -273,7 +273,7 @@ func ParseRef(path string) (Ref, error) {
 	domain, rest, _ := strings.Cut(path, ".")
 	feature, element, dot := strings.Cut(rest, ".")
 	if domain == "" || feature == "" || dot && element == "" {
-		return Ref{}, fmt.Errorf("@%s names no feature", clip(path))
+		return Ref{}, fmt.Errorf("@%s names no feature", shown(path))
 	}
 	return Ref{Feature: domain + "." + feature, Element: element}, nil
 }

@@ -242,7 +242,7 @@ func (p *parser) integer() *node {
 		number, err = strconv.ParseUint(text, 10, 63)
 	}
 	if err != nil {
-		p.syntax(start, "bad number "+clip(text), "decimal without leading zeros, or 0x and hexadecimal; 64 bits")
+		p.syntax(start, "bad number "+shown(text), "decimal without leading zeros, or 0x and hexadecimal; 64 bits")
 	}
 	n.value = OfInt(int64(number))
 	return n
@@ -351,7 +351,7 @@ func (p *parser) attr(x *node, name string, pos int) *node {
 	}
 	switch x.kind {
 	case String, Int, Bool:
-		p.fail(pos, fmt.Sprintf("%s has no element %s", x.kind, clip(name)), fieldHint(name))
+		p.fail(pos, fmt.Sprintf("%s has no element %s", x.kind, shown(name)), fieldHint(name))
 	}
 	n.missing = p.missing("no element " + name)
 	return n
@@ -371,7 +371,7 @@ func (p *parser) callOf(x *node, name string, pos int) *node {
 	n.x = x
 	n.call = functions[name]
 	if n.call == nil {
-		p.fail(pos, "unknown function "+clip(name), hint(name, functionNames()))
+		p.fail(pos, "unknown function "+shown(name), hint(name, functionNames()))
 		return n
 	}
 	n.kind = n.call.kind
@@ -438,7 +438,7 @@ func (p *parser) unexpected() {
 		word = string(r)
 	}
 	p.pos = start
-	p.syntax(start, "unexpected "+clip(word), "")
+	p.syntax(start, "unexpected "+shown(word), "")
 }
 
 // syntax stops at something that is no expression, fail at one that cannot work.

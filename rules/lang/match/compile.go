@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -194,12 +195,7 @@ func (c *compiler) text(path *field.Path, s string) {
 }
 
 // short makes a name fit for a path.
-func short(s string) string {
-	if len(s) > maxQuoted {
-		return strings.ToValidUTF8(s[:maxQuoted], "\uFFFD") + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+func short(s string) string { return strings.ToValidUTF8(clip.Text(s, maxQuoted), "\uFFFD") }
 
 // shorten makes a list of values fit for a message.
 func shorten(values []string) []string {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // EvalError says that an expression could not be evaluated on what a node has, such as a number compared with text.
@@ -46,9 +48,4 @@ func (e *EvalError) Unwrap() error { return e.Err }
 const maxQuoted = 64
 
 // quote puts a value into a message.
-func quote(s string) string {
-	if len(s) > maxQuoted {
-		return strconv.Quote(s[:maxQuoted]) + "…"
-	}
-	return strconv.Quote(s)
-}
+func quote(s string) string { return strconv.Quote(clip.Text(s, maxQuoted)) }

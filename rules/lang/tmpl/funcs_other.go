@@ -142,7 +142,7 @@ var otherFunctions = []function{
 	{"var", 1, 1, -1, func(c *call) value {
 		v, ok := c.env().Var(c.str(0))
 		if !ok {
-			c.fail("no earlier rule set %q", clip(c.str(0)))
+			c.fail("no earlier rule set %q", shown(c.str(0)))
 		}
 		if c.s.data.asIs {
 			return text(v)
@@ -215,7 +215,7 @@ func satisfies(v version.V, constraint string) (bool, error) {
 		for term := range strings.FieldsSeq(terms) {
 			ok, err := compare(v, term)
 			if err != nil {
-				return false, fmt.Errorf("the constraint %q: %w", clip(constraint), err)
+				return false, fmt.Errorf("the constraint %q: %w", shown(constraint), err)
 			}
 			all = all && ok
 		}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/lang/match"
 
 	"github.com/assay-project/assay/rules/lang/size"
@@ -169,7 +170,7 @@ func (t *Template) lines(out []byte) (map[string]string, error) {
 		key, value, ok := strings.Cut(line, "=")
 		if !ok {
 			if t.opt.Strict {
-				return nil, &ExpandError{1, 1, fmt.Sprintf("the line %q of the output has no =", clip(line))}
+				return nil, &ExpandError{1, 1, fmt.Sprintf("the line %q of the output has no =", shown(line))}
 			}
 			value = "true"
 		}
@@ -190,11 +191,7 @@ func (t *Template) place(at int) (line, column int) {
 	return strings.Count(before, "\n") + 1, len(before) - strings.LastIndexByte(before, '\n')
 }
 
-// clip shortens texts for messages.
-func clip(s string) string {
-	const enough = 60
-	if len(s) <= enough {
-		return s
-	}
-	return strings.ToValidUTF8(s[:enough], "") + "…"
-}
+// maxShown is how much of a text an error repeats.
+const maxShown = 60
+
+func shown(s string) string { return clip.Text(s, maxShown) }

@@ -1,0 +1,20 @@
+package extender
+
+import "testing"
+
+// TestEveryPrefixOfAQuestionIsMalformed cuts a question off at each byte: what has not arrived is never read.
+func TestEveryPrefixOfAQuestionIsMalformed(t *testing.T) {
+	const question = `{"Pod":{"metadata":{"name":"p\"\\"}},"NodeNames":["a","b"],"Nodes":null}`
+	read := func(data string) error {
+		s := scanner{data: []byte(data)}
+		return s.object(func(_, _ span) error { return nil })
+	}
+	if err := read(question); err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(question) {
+		if read(question[:n]) == nil {
+			t.Errorf("%s is taken for an object", question[:n])
+		}
+	}
+}
