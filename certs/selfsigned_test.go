@@ -394,3 +394,15 @@ func TestNoRequestIsLostWhileCertificatesRotate(t *testing.T) {
 	}
 	t.Logf("%d handshakes over %d certificates", done[0].Load()+done[1].Load()+done[2].Load()+done[3].Load(), len(serials))
 }
+
+// TestLivesOfAuthorityAndCertificate: an authority must outlive two certificates, one after the other, and may do no more.
+func TestLivesOfAuthorityAndCertificate(t *testing.T) {
+	for lives, ok := range map[time.Duration]bool{24 * time.Hour: true, 24*time.Hour - time.Second: false} {
+		_, err := NewSelfSigned(Options{
+			Secrets: newStore(), Name: "x", DNSNames: []string{"x"}, Life: 12 * time.Hour, AuthorityLife: lives, Settle: time.Minute,
+		})
+		if (err == nil) != ok {
+			t.Errorf("an authority of %s: %v, accepted: want %t", lives, err, ok)
+		}
+	}
+}

@@ -67,3 +67,23 @@ func TestEvictionsGoOneByOne(t *testing.T) {
 		})
 	}
 }
+
+// TestAGateThatWasFullOpensAgain: the fleet is counted again once it may have changed, and not at every question before that.
+func TestAGateThatWasFullOpensAgain(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
+	gate := NewGate(Evictions{Every: 10 * time.Second, Share: 0.5}, clock)
+	fleet, counts := Fleet{Nodes: 2, Zones: []string{"a"}}, 0
+	ask := func() bool {
+		ok, _ := gate.Allow("a", func() Fleet { counts++; return fleet })
+		return ok
+	}
+	clock.SetTime(clock.Now().Add(10 * time.Second)) // a gate begins closed
+	if ask() || ask() || counts != 1 {
+		t.Errorf("a full fleet was counted %d times, or lets one more go", counts)
+	}
+	fleet.Zones = nil
+	clock.SetTime(clock.Now().Add(10 * time.Second))
+	if !ask() || counts != 2 {
+		t.Errorf("no node may go although none is evicted any more (counted %d times)", counts)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
@@ -53,5 +54,34 @@ level=ERROR msg="Rule logged a message" rule=r/r message=d
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// TestAFailureIsSaidOnce: an Event is for what is new, also where the rules before failed no node.
+func TestAFailureIsSaidOnce(t *testing.T) {
+	outcome := func(spec string) *rules.Outcome {
+		var rule nfdv1alpha1.NodeFeatureRule
+		if err := yaml.Unmarshal([]byte("metadata: {name: r}\nspec: {rules: [{name: r, actions: ["+spec+"]}]}"), &rule); err != nil {
+			t.Fatal(err)
+		}
+		set, report := rules.Compile(&rule, rules.Options{})
+		if !report.OK() {
+			t.Fatal(report.Errors.ToAggregate())
+		}
+		return rules.Link(rules.Options{}, set).Eval(rules.Input{Node: rules.Node{Name: "n"}})
+	}
+	failed, other, fine := outcome("{op: fail, args: {msg: no GPU}}"), outcome("{op: fail, args: {msg: no disk}}"), outcome("")
+	for name, tc := range map[string]struct {
+		before, now *rules.Outcome
+		want        int
+	}{
+		"TheFirstTime": {nil, failed, 1}, "AfterNoFailure": {fine, failed, 1}, "Again": {failed, failed, 0},
+		"ForAnotherReason": {failed, other, 1}, "NoMore": {failed, fine, 0},
+	} {
+		events := record.NewFakeRecorder(9)
+		(&Reconciler{events: events}).say(t.Context(), &corev1.Node{}, tc.before, tc.now)
+		if got := len(events.Events); got != tc.want {
+			t.Errorf("%s: %d events, want %d", name, got, tc.want)
+		}
 	}
 }

@@ -120,6 +120,13 @@ func TestAttributes(t *testing.T) {
 			want:    map[string]string{"l1d.bytes": "32768", "l2.bytes": "1048576", "l2.count": "2"},
 			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
 		},
+		"caches that do not say who shares them": {
+			archive: "-- sys/devices/system/cpu/ --\nonline: 0\n" +
+				"cpu0/cache/index0/level: 1\ncpu0/cache/index0/type: Data\ncpu0/cache/index0/size: 32K\n",
+			feature: cpu.CacheFeature,
+			want:    map[string]string{"l1d.bytes": "32768"},
+			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
+		},
 		"encrypted guests": {
 			archive: "-- sys/module/kvm_amd/parameters/ --\nsev: Y\nsev_es: 1\nsev_snp: N\n-- sys/fs/cgroup/misc.capacity --\nsev 410\nsev_es 99\n",
 			feature: cpu.SecurityFeature,

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
@@ -420,4 +422,35 @@ func FuzzFromToken(f *testing.F) {
 			t.Errorf("an error and an identity: %v", id)
 		}
 	})
+}
+
+// TestNoBytesAreNoFeatures: a limit of 0 is a limit; only a negative one is none.
+func TestNoBytesAreNoFeatures(t *testing.T) {
+	c := content("6.1", "AVX")
+	spec := nfdv1alpha1.NodeFeatureSpec{Features: c.Features, Labels: c.Labels}
+	for max, want := range map[int][]string{-1: nil, 0: {"cpu.cpuid", "kernel.version", "labels", "pci.device"}, 1 << 20: nil} {
+		if _, dropped := fit(spec, max); !slices.Equal(dropped, want) {
+			t.Errorf("with %d bytes %v are dropped, want %v", max, dropped, want)
+		}
+	}
+}
+
+// TestLargerUnknownFeaturesGoFirst: of what no list names, the largest is given up first, then by name.
+func TestLargerUnknownFeaturesGoFirst(t *testing.T) {
+	got := candidates(map[string]int{"site.small": 1, "site.large": 9, "site.also-large": 9, "kernel.config": 2})
+	want := []string{"kernel.config", "site.also-large", "site.large", "site.small"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestOwnerIsTheDaemonSetOfApps(t *testing.T) {
+	for ref, want := range map[metav1.OwnerReference]bool{
+		{APIVersion: "apps/v1", Kind: "DaemonSet"}: true, {APIVersion: "apps/v1", Kind: "ReplicaSet"}: false,
+		{APIVersion: "apps.example.com/v1", Kind: "DaemonSet"}: false,
+	} {
+		if got := isDaemonSet(ref); got != want {
+			t.Errorf("%s %s: %t, want %t", ref.APIVersion, ref.Kind, got, want)
+		}
+	}
 }

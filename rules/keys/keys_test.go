@@ -268,3 +268,17 @@ func BenchmarkLabel(b *testing.B) {
 		policy.Label("feature.node.kubernetes.io/pci-0300_10de.present", "true")
 	}
 }
+
+// TestLongNamesAreShortened: messages hold 80 bytes of a name, and never a part of a character.
+func TestLongNamesAreShortened(t *testing.T) {
+	for name, want := range map[string]string{
+		strings.Repeat("!", 80):        strings.Repeat("!", 80),
+		strings.Repeat("!", 81):        strings.Repeat("!", 80) + "…",
+		strings.Repeat("!", 79) + "éé": strings.Repeat("!", 79) + "…",
+	} {
+		message := (&keys.Policy{}).Label(name, "").Message()
+		if !strings.Contains(message, want) || strings.Contains(message, want+"…") != strings.HasSuffix(want, "……") || !utf8.ValidString(message) {
+			t.Errorf("%q: the message is %q", name, message)
+		}
+	}
+}

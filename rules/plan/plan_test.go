@@ -141,6 +141,28 @@ func TestCompute(t *testing.T) {
 			shown:       []string{"+ taint v.io/t:NoExecute=1"},
 			taintsPatch: `{"metadata":{"resourceVersion":"9","annotations":{"nfd.node.kubernetes.io/taints":"v.io/t=1:NoExecute"}},"spec":{"taints":[{"key":"dedicated","value":"x","effect":"NoSchedule"},{"key":"v.io/t","value":"1","effect":"NoExecute"}]}}`,
 		},
+		"TakesOverForeignTaint": {
+			state:       plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Value: "old", Effect: "NoSchedule"}}},
+			want:        plan.Desired{Taints: []corev1.Taint{{Key: "v.io/t", Value: "new", Effect: "NoSchedule"}}},
+			policy:      plan.Policy{Taints: true},
+			shown:       []string{"~ taint v.io/t:NoSchedule=old -> new"},
+			taintsPatch: `{"metadata":{"resourceVersion":"9","annotations":{"nfd.node.kubernetes.io/taints":"v.io/t=new:NoSchedule"}},"spec":{"taints":[{"key":"v.io/t","value":"new","effect":"NoSchedule"}]}}`,
+		},
+		"KeepsForeignTaint": {
+			state:  plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Value: "old", Effect: "NoSchedule"}}},
+			want:   plan.Desired{Taints: []corev1.Taint{{Key: "v.io/t", Value: "new", Effect: "NoSchedule"}}},
+			policy: plan.Policy{Taints: true, KeepForeign: true},
+			shown:  []string{"! taint v.io/t:NoSchedule=old stays: somebody else wrote it (wanted new)"},
+		},
+		"KeepForeignNeverLimitsOwnTaints": {
+			state: plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Value: "old", Effect: "NoSchedule"}},
+				Annotations: map[string]string{taints: "v.io/t=old:NoSchedule"}},
+			want:        plan.Desired{Taints: []corev1.Taint{{Key: "v.io/t", Value: "new", Effect: "NoSchedule"}}},
+			policy:      plan.Policy{Taints: true, KeepForeign: true},
+			shown:       []string{"~ taint v.io/t:NoSchedule=old -> new"},
+			taintsPatch: `{"metadata":{"resourceVersion":"9","annotations":{"nfd.node.kubernetes.io/taints":"v.io/t=new:NoSchedule"}},"spec":{"taints":[{"key":"v.io/t","value":"new","effect":"NoSchedule"}]}}`,
+			takes:       true,
+		},
 		"RemovesTaintsOnceTheyAreDisabled": {
 			state:       plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Effect: "NoSchedule"}}, Annotations: map[string]string{taints: "v.io/t:NoSchedule"}},
 			want:        plan.Desired{Taints: []corev1.Taint{{Key: "v.io/t", Effect: "NoSchedule"}}},

@@ -102,6 +102,7 @@ func TestValues(t *testing.T) {
 		"NodeName":                {`{nodename.upper()}`, `"R3U14"`},
 		"NodeLabel":               {`{node.labels["topology.kubernetes.io/zone"]}`, `"eu-1"`},
 		"NodeNameField":           {`{node.name[0]}`, `"r"`},
+		"ShrinksALongText":        {`{@long.text.x.replace("x", "").len()}`, `0`},
 		"DefaultForMissing":       {`{@kernel.version.nope.default("x")}`, `"x"`},
 		"DefaultForMissingNumber": {`{n9.default(0)}`, `0`},
 		"DefaultForUnset":         {`{unset.default(rack)}`, `"3"`},
@@ -135,6 +136,7 @@ func TestValues(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine("r3u14")
+			m.features["long.text"] = OfMap(Texts{"x": strings.Repeat("x", maxValue-1)})
 			m.item = OfMap(Texts{"name": "eth0", "speed": "25000"})
 			s := m.scope()
 			s.Item, s.Matched = true, true
@@ -208,6 +210,7 @@ func TestRefusals(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"KeyWithoutQuotes":    {`{@pci.device[0][vendor]}`, `column 17: unknown name vendor (a key needs quotes: ["vendor"])`},
 		"FeatureWithoutAt":    {`{kernel.version.major}`, "column 2: unknown name kernel.version.major (a feature begins with @: @kernel.version.major)"},
+		"UnknownBeforeParens": {`{uper(node)}`, "column 2: unknown name uper"},
 		"FunctionBeforeValue": {`{upper(node)}`, "column 2: unknown name upper (functions follow a value: node.upper())"},
 		"FunctionWithoutCall": {`{node.name.upper}`, "column 12: text has no element upper (a function needs parentheses: .upper())"},
 		"UnknownFunction":     {`{node.uper()}`, "column 7: unknown function uper (did you mean upper?)"},
