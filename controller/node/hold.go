@@ -1,7 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,7 +68,7 @@ func (r *Reconciler) confirmLost(ctx context.Context, node *corev1.Node, known *
 	if before == nil {
 		before = map[client.ObjectKey]bool{{Namespace: r.sources.Namespace, Name: node.Name}: true}
 	}
-	for key := range before {
+	for _, key := range slices.SortedFunc(maps.Keys(before), compareKeys) {
 		if seen[key] {
 			continue
 		}
@@ -79,6 +82,10 @@ func (r *Reconciler) confirmLost(ctx context.Context, node *corev1.Node, known *
 	}
 	known.seen = seen
 	return nil
+}
+
+func compareKeys(a, b client.ObjectKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // confirmFacts asks the API server, before a first pass takes away what facts explain, whether the cache has all that is published for

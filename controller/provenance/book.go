@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,8 +94,9 @@ func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 	}
 	b.past, b.record = record, record.clone()
 	_, inForce := b.fleet.Objects()
-	for id, e := range record.Objects {
+	for _, id := range slices.Sorted(maps.Keys(record.Objects)) {
 		if _, ok := inForce[id]; !ok {
+			e := record.Objects[id]
 			absent = append(absent, Giver{ID: id, Name: e.Name, Print: e.Rolled})
 		}
 	}

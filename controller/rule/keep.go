@@ -3,6 +3,8 @@ package rule
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,7 +85,7 @@ func (k *keeper) load(ctx context.Context) error {
 
 // sweep forgets objects that went while no manager ran.
 func (k *keeper) sweep(ctx context.Context) error {
-	for object := range k.have {
+	for _, object := range slices.Sorted(maps.Keys(k.have)) {
 		var r nfdv1alpha1.NodeFeatureRule
 		err := k.client.Get(ctx, client.ObjectKey{Name: object}, &r, client.UnsafeDisableDeepCopy)
 		if err == nil {
