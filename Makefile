@@ -128,6 +128,13 @@ test-node: ## Install the chart on a real node: kubelet and containerd in namesp
 
 ##@ Now and then
 
+SEEDS ?= 2000
+FIRST ?= 1
+
+.PHONY: sim
+sim: ## Simulate schedules of events and faults: SEEDS=100000 for more, SEED=17 for the story of one (LOG=1 with logs)
+	go test ./internal/sim -count=1 -timeout=0 $(if $(SEED),-v -run=TestStory -sim.seed=$(SEED) $(if $(LOG),-sim.log),-run=TestSchedules -sim.seeds=$(SEEDS) -sim.first=$(FIRST))
+
 .PHONY: test-race
 test-race: ## Run the tests of the pure packages under the race detector (needs a C compiler; skipped without)
 	@hack/race pure

@@ -67,8 +67,8 @@ var Arrows = []Arrow{
 		Reason:    "a program reads flags, logs and exits; what others need of it belongs into a package",
 	},
 	{
-		From: []string{Module + "/..."}, Except: []string{"./test/...", "./internal/testkit/..."},
-		Forbidden: []string{"./test/...", "./internal/testkit/...", "./internal/arch"}, Deep: true,
+		From: []string{Module + "/..."}, Except: []string{"./test/...", "./internal/testkit/...", "./internal/sim/..."},
+		Forbidden: []string{"./test/...", "./internal/testkit/...", "./internal/arch", "./internal/sim/..."}, Deep: true,
 		Reason: "what is shipped holds no tools for tests",
 	},
 }

@@ -1,0 +1,243 @@
+package apiserver
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Client is the connection of one program to a server. Requests wait until they are answered by one of the methods of Request. It
+// implements http.RoundTripper, and is safe for concurrent use.
+type Client struct {
+	name   string
+	server *Server
+
+	mu      sync.Mutex
+	pending []*Request
+	watches []*Watch
+	gone    bool
+	arrived chan struct{} // holds an element after a request has arrived
+}
+
+// NewClient returns the connection of a program of some name.
+func (s *Server) NewClient(name string) *Client {
+	return &Client{name: name, server: s, arrived: make(chan struct{}, 1)}
+}
+
+// Arrived returns a channel that receives a value after a request has arrived. It is meant for one reader.
+func (c *Client) Arrived() <-chan struct{} { return c.arrived }
+
+// Request is a request that waits for its answer.
+type Request struct {
+	client *Client
+	call   *call
+	http   *http.Request
+	answer chan result
+	done   *response // the request was carried out, and its answer is on the way
+}
+
+type result struct {
+	response *http.Response
+	err      error
+}
+
+var errGone = errors.New("connection refused: the program has ended")
+
+// RoundTrip implements http.RoundTripper. The list of resources is answered at once.
+func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	server := c.server
+	c.mu.Unlock()
+	if answer := server.discover(r.URL.Path); answer != nil {
+		return answer.write(r), nil
+	}
+	parsed, err := server.parse(r, c.name)
+	if err != nil {
+		return nil, err
+	}
+	if parsed == nil {
+		server.mu.Lock()
+		server.unsupported = append(server.unsupported, r.Method+" "+r.URL.String())
+		server.mu.Unlock()
+		return failed(http.StatusNotFound, "the model has no "+r.URL.Path).write(r), nil
+	}
+	req := &Request{client: c, call: parsed, http: r, answer: make(chan result, 1)}
+	c.mu.Lock()
+	if c.gone {
+		c.mu.Unlock()
+		return nil, errGone
+	}
+	c.pending = append(c.pending, req)
+	c.mu.Unlock()
+	select {
+	case c.arrived <- struct{}{}:
+	default:
+	}
+	select {
+	case a := <-req.answer:
+		return a.response, a.err
+	case <-r.Context().Done():
+		c.forget(req)
+		return nil, r.Context().Err()
+	}
+}
+
+func (c *Client) forget(req *Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.pending, req)
+	if i < 0 {
+		return false
+	}
+	c.pending = slices.Delete(c.pending, i, i+1)
+	return true
+}
+
+// Pending returns the requests that wait, sorted.
+func (c *Client) Pending() []*Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := slices.Clone(c.pending)
+	slices.SortStableFunc(out, func(a, b *Request) int {
+		return cmp.Or(cmp.Compare(a.String(), b.String()), bytes.Compare(a.call.body, b.call.body))
+	})
+	return out
+}
+
+// Watches returns the open watches, sorted.
+func (c *Client) Watches() []*Watch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watches = slices.DeleteFunc(c.watches, func(w *Watch) bool { return !w.Open() })
+	out := slices.Clone(c.watches)
+	slices.SortStableFunc(out, func(a, b *Watch) int { return cmp.Compare(a.String(), b.String()) })
+	return out
+}
+
+// Close makes all requests fail, those to come included, and ends the watches: the program has crashed.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.gone = true
+	c.mu.Unlock()
+	c.Reconnect(c.server)
+}
+
+// Reconnect makes all requests fail, ends the watches, and sends what follows to a server.
+func (c *Client) Reconnect(s *Server) {
+	c.mu.Lock()
+	pending, watches := c.pending, c.watches
+	c.server, c.pending, c.watches = s, nil, nil
+	c.mu.Unlock()
+	for _, r := range pending {
+		r.answer <- result{err: errGone}
+	}
+	for _, w := range watches {
+		w.End(errGone)
+	}
+}
+
+// String is the request in one line, without its body.
+func (r *Request) String() string {
+	c := r.call
+	verb := strings.ToLower(c.method)
+	if c.query.Get("watch") != "" {
+		verb = "watch"
+	} else if c.name == "" && verb == "get" {
+		verb = "list"
+	}
+	out := verb + " " + c.resource.Name
+	if c.subresource != "" {
+		out += "/" + c.subresource
+	}
+	if c.metadata {
+		out += " (metadata)"
+	}
+	out += " " + key(c.namespace, c.name)
+	for _, k := range []string{"labelSelector", "fieldSelector", "resourceVersion", "limit", "sendInitialEvents"} {
+		if v := c.query.Get(k); v != "" {
+			out += fmt.Sprintf(" %s=%s", k, v)
+		}
+	}
+	return strings.TrimSpace(out)
+}
+
+// Body is what is sent.
+func (r *Request) Body() []byte { return r.call.body }
+
+// Writes reports whether the request changes an object.
+func (r *Request) Writes() bool { return r.call.method != http.MethodGet }
+
+// Execute carries the request out. Its answer is on the way, and arrives with Answer, or gets lost with Lose.
+func (r *Request) Execute() {
+	if r.done == nil {
+		r.done = r.client.server.serve(r.call)
+	}
+}
+
+// Executed reports whether the answer is on the way.
+func (r *Request) Executed() bool { return r.done != nil }
+
+// Answer carries the request out unless that has been done, and delivers the answer. It returns its status code.
+func (r *Request) Answer() int {
+	r.Execute()
+	if !r.client.forget(r) {
+		return 0
+	}
+	if w := r.done.watch; w != nil {
+		w.ctx = r.http.Context()
+		r.client.mu.Lock()
+		r.client.watches = append(r.client.watches, w)
+		r.client.mu.Unlock()
+	}
+	r.answer <- result{response: r.done.write(r.http)}
+	return r.done.code
+}
+
+// Fail answers with an error, and carries nothing out. A positive retryAfter, in seconds, is part of the answer.
+func (r *Request) Fail(code, retryAfter int) {
+	if !r.client.forget(r) {
+		return
+	}
+	answer := failed(code, "simulated failure")
+	if retryAfter > 0 {
+		answer.header = http.Header{"Retry-After": {fmt.Sprint(retryAfter)}}
+	}
+	r.answer <- result{response: answer.write(r.http)}
+}
+
+// Lose breaks the connection; whether the request has been carried out is what Execute has done.
+func (r *Request) Lose() {
+	if r.client.forget(r) {
+		r.answer <- result{err: errors.New("connection reset by peer")}
+	}
+}
+
+// Do carries out a request at once, as a user or another program would. A body of a PATCH is a merge patch. It panics if the model does not
+// know the request.
+func (s *Server) Do(by, method, path string, body any) (code int, answer Object) {
+	r, err := http.NewRequest(method, "http://model"+path, bytes.NewReader(encode(body)))
+	if err != nil {
+		panic(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		r.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	c, err := s.parse(r, by)
+	if err != nil || c == nil {
+		panic(fmt.Sprintf("%s %s: %v", method, path, err))
+	}
+	if body == nil {
+		c.body = nil
+	}
+	out := s.serve(c)
+	if answer, err = Decode(out.body); err != nil {
+		panic(err)
+	}
+	return out.code, answer
+}

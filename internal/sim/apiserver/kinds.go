@@ -1,0 +1,37 @@
+package apiserver
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// node is a Node with the defaults of the API server.
+type node struct{ corev1.Node }
+
+// Default sets what may be allocated to what there is.
+func (n *node) Default() {
+	if n.Status.Capacity != nil && n.Status.Allocatable == nil {
+		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	}
+}
+
+// Resources returns the built-in and the custom resources that Assay uses.
+func Resources() []*Resource {
+	const nfd, assay = "nfd.k8s-sigs.io", "assay.dev"
+	return []*Resource{
+		{Version: "v1", Name: "nodes", Kind: "Node", Status: true, Typed: func() any { return &node{} }},
+		{Version: "v1", Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Typed: func() any { return &corev1.ConfigMap{} }},
+		{Version: "v1", Name: "secrets", Kind: "Secret", Namespaced: true, Typed: func() any { return &corev1.Secret{} }},
+		{Version: "v1", Name: "events", Kind: "Event", Namespaced: true, Typed: func() any { return &corev1.Event{} }},
+		{Version: "v1", Name: "namespaces", Kind: "Namespace", Typed: func() any { return &corev1.Namespace{} }},
+		{Group: "apps", Version: "v1", Name: "deployments", Kind: "Deployment", Namespaced: true, Status: true, Generation: true},
+		{Group: "coordination.k8s.io", Version: "v1", Name: "leases", Kind: "Lease", Namespaced: true, Typed: func() any { return &coordinationv1.Lease{} }},
+		{Group: "apiextensions.k8s.io", Version: "v1", Name: "customresourcedefinitions", Kind: "CustomResourceDefinition", Status: true, Generation: true},
+		{Group: nfd, Version: "v1alpha1", Name: "nodefeatures", Kind: "NodeFeature", Namespaced: true, Generation: true},
+		{Group: nfd, Version: "v1alpha1", Name: "nodefeaturerules", Kind: "NodeFeatureRule", Status: true, Generation: true},
+		{Group: nfd, Version: "v1alpha1", Name: "nodefeaturegroups", Kind: "NodeFeatureGroup", Namespaced: true, Status: true, Generation: true},
+		{Group: assay, Version: "v1alpha1", Name: "nodefeatureruletemplates", Kind: "NodeFeatureRuleTemplate", Status: true, Generation: true},
+		{Group: assay, Version: "v1alpha1", Name: "nodefeaturerequests", Kind: "NodeFeatureRequest", Namespaced: true, Status: true, Generation: true},
+		{Group: assay, Version: "v1alpha1", Name: "nodefeatureschedulingpolicies", Kind: "NodeFeatureSchedulingPolicy", Namespaced: false, Status: true, Generation: true},
+	}
+}

@@ -1,0 +1,173 @@
+package apiserver
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func (s *Server) get(c *call) (Object, error) {
+	if v := c.query.Get("resourceVersion"); v != "" && v != "0" {
+		return nil, errUnsupported("GET with resourceVersion " + v)
+	}
+	o := s.objects[c.resource][key(c.namespace, c.name)]
+	if o == nil {
+		return nil, apierrors.NewNotFound(c.resource.groupResource(), c.name)
+	}
+	return o, nil
+}
+
+// selection is which objects a list or a watch is about.
+type selection struct {
+	namespace string
+	labels    labels.Selector
+	fields    fields.Selector
+}
+
+func (c *call) selection() (sel selection, err error) {
+	sel.namespace = c.namespace
+	if sel.labels, err = labels.Parse(c.query.Get("labelSelector")); err != nil {
+		return sel, err
+	}
+	if sel.fields, err = fields.ParseSelector(c.query.Get("fieldSelector")); err != nil {
+		return sel, err
+	}
+	for _, r := range sel.fields.Requirements() {
+		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
+			return sel, errUnsupported("field selector " + r.Field)
+		}
+	}
+	return sel, nil
+}
+
+func (sel selection) matches(o Object) bool {
+	if o == nil {
+		return false
+	}
+	m := meta(o)
+	set := labels.Set{}
+	if l, has := m["labels"].(Object); has {
+		for k := range l {
+			set[k] = text(l, k)
+		}
+	}
+	name := fields.Set{"metadata.name": text(m, "name"), "metadata.namespace": text(m, "namespace")}
+	return (sel.namespace == "" || sel.namespace == text(m, "namespace")) && sel.labels.Matches(set) && sel.fields.Matches(name)
+}
+
+// page is where a list continues.
+type page struct {
+	Revision int64
+	After    string
+}
+
+func (s *Server) list(c *call) *response {
+	sel, err := c.selection()
+	if err != nil {
+		return fail(err)
+	}
+	at, rest, bad := s.listAt(c)
+	if bad != nil {
+		return bad
+	}
+	limit, _ := strconv.Atoi(c.query.Get("limit"))
+	if c.query.Get("resourceVersion") == "0" {
+		limit = 0 // the watch cache has no pages
+	}
+	objects, items := s.at(c.resource, at.Revision), []any{}
+	listMeta := Object{"resourceVersion": strconv.FormatInt(at.Revision, 10)}
+	for _, k := range slices.Sorted(maps.Keys(objects)) {
+		if k <= at.After && rest || !sel.matches(objects[k]) {
+			continue
+		}
+		if limit > 0 && len(items) == limit {
+			last := items[limit-1].(Object)["metadata"].(Object)
+			next := page{at.Revision, key(text(last, "namespace"), text(last, "name"))}
+			listMeta["continue"] = base64.RawURLEncoding.EncodeToString(encode(next))
+			break
+		}
+		o := objects[k]
+		if c.metadata {
+			o = partial(o)
+		} else if c.resource.Typed != nil { // items of built-in lists do not repeat their kind
+			o = maps.Clone(o)
+			delete(o, "kind")
+			delete(o, "apiVersion")
+		}
+		items = append(items, o)
+	}
+	out := Object{"kind": c.resource.Kind + "List", "apiVersion": c.resource.groupVersion().String(), "metadata": listMeta, "items": items}
+	if c.metadata {
+		out["kind"], out["apiVersion"] = "PartialObjectMetadataList", "meta.k8s.io/v1"
+	}
+	return ok(out)
+}
+
+// listAt returns the revision that a list is of, and where it continues.
+func (s *Server) listAt(c *call) (at page, rest bool, bad *response) {
+	if token := c.query.Get("continue"); token != "" {
+		data, err := base64.RawURLEncoding.DecodeString(token)
+		if err != nil || json.Unmarshal(data, &at) != nil {
+			return at, false, fail(apierrors.NewBadRequest("continue key is not valid"))
+		}
+		if at.Revision < s.compacted {
+			return at, false, fail(apierrors.NewResourceExpired("The provided continue parameter is too old"))
+		}
+		return at, true, nil
+	}
+	at.Revision = s.revision
+	version := c.query.Get("resourceVersion")
+	if version == "" || version == "0" {
+		return at, false, nil
+	}
+	wanted, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		return at, false, fail(apierrors.NewBadRequest("invalid resource version " + strconv.Quote(version)))
+	}
+	if wanted > s.revision {
+		return at, false, tooLarge(wanted, s.revision)
+	}
+	switch metav1.ResourceVersionMatch(c.query.Get("resourceVersionMatch")) {
+	case metav1.ResourceVersionMatchExact:
+		if wanted < s.compacted {
+			return at, false, fail(apierrors.NewResourceExpired("The resourceVersion for the provided list is too old."))
+		}
+		at.Revision = wanted
+	case metav1.ResourceVersionMatchNotOlderThan, "":
+	default:
+		return at, false, fail(apierrors.NewBadRequest("unknown resourceVersionMatch"))
+	}
+	return at, false, nil
+}
+
+// tooLarge says that a revision has not been reached.
+func tooLarge(wanted, have int64) *response {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", wanted, have), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	answer := fail(err)
+	answer.header = http.Header{"Retry-After": {"1"}}
+	return answer
+}
+
+// field returns a nested field of an object.
+func field(o Object, path string) any {
+	var at any = o
+	for _, name := range strings.Split(path, ".") {
+		m, isMap := at.(Object)
+		if !isMap {
+			return nil
+		}
+		at = m[name]
+	}
+	return at
+}

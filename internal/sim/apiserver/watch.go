@@ -1,0 +1,271 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Watch is a watch that a client holds. It is the body of the answer; whoever reads it waits on a channel.
+type Watch struct {
+	server    *Server
+	call      *call
+	name      string
+	selection selection
+	bookmarks bool
+
+	mu      sync.Mutex
+	initial []Object // events of what there was at the start
+	at      int64    // revision up to which changes were delivered or passed over
+	buffer  []byte
+	err     error // once the buffer is read
+	closed  bool
+	wake    chan struct{}
+	ctx     context.Context
+}
+
+// watch begins a watch. It is called with the lock held.
+func (s *Server) watch(c *call) *response {
+	sel, err := c.selection()
+	if err != nil {
+		return fail(err)
+	}
+	w := &Watch{
+		server: s, call: c, name: c.watched(), selection: sel, at: s.revision, bookmarks: c.query.Get("allowWatchBookmarks") == "true", wake: make(chan struct{}, 1),
+	}
+	version, initial := c.query.Get("resourceVersion"), c.query.Get("sendInitialEvents") == "true"
+	from, err := strconv.ParseInt(version, 10, 64)
+	switch {
+	case version != "" && err != nil:
+		return fail(apierrors.NewBadRequest("invalid resource version " + strconv.Quote(version)))
+	case from > s.revision:
+		return tooLarge(from, s.revision)
+	case initial && (!w.bookmarks || c.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchNotOlderThan)):
+		return fail(apierrors.NewBadRequest("sendInitialEvents needs bookmarks and resourceVersionMatch=NotOlderThan"))
+	case initial || from == 0:
+		for _, o := range sorted(s.objects[c.resource]) {
+			if sel.matches(o) {
+				w.initial = append(w.initial, w.event(Added, o))
+			}
+		}
+		if initial {
+			w.initial = append(w.initial, w.bookmark(s.revision, Object{metav1.InitialEventsAnnotationKey: "true"}))
+		}
+	case from < s.compacted:
+		w.initial = []Object{{"type": failure, "object": expired(from, s.compacted)}}
+		w.at = from
+	default:
+		w.at = from
+	}
+	return &response{code: http.StatusOK, watch: w}
+}
+
+func expired(from, compacted int64) any {
+	err := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, compacted))
+	err.ErrStatus.Kind, err.ErrStatus.APIVersion = "Status", "v1"
+	return err.ErrStatus
+}
+
+func (w *Watch) event(kind string, o Object) Object {
+	if w.call.metadata {
+		o = partial(o)
+	}
+	return Object{"type": kind, "object": o}
+}
+
+func (w *Watch) bookmark(revision int64, annotations Object) Object {
+	m := Object{"resourceVersion": strconv.FormatInt(revision, 10), "creationTimestamp": nil}
+	if annotations != nil {
+		m["annotations"] = annotations
+	}
+	return w.event(bookmark, Object{"kind": w.call.resource.Kind, "apiVersion": w.call.resource.groupVersion().String(), "metadata": m})
+}
+
+// next returns the next event, and the revision that the watch has then. It is called with both locks held.
+func (w *Watch) next() (event Object, at int64, about string) {
+	if len(w.initial) > 0 {
+		e := w.initial[0]
+		about := text(e, "type")
+		if o, is := e["object"].(Object); is && about == Added {
+			about += " " + text(meta(o), "name")
+		}
+		return e, w.at, "initial " + about
+	}
+	for _, c := range w.server.since(w.at) {
+		if c.Resource != w.call.resource {
+			continue
+		}
+		was, is := c.Type != Added && w.selection.matches(c.Old), c.Type != Deleted && w.selection.matches(c.New)
+		switch {
+		case was && is:
+			return w.event(Modified, c.New), c.Revision, "MODIFIED " + c.Key
+		case is:
+			return w.event(Added, c.New), c.Revision, "ADDED " + c.Key
+		case was:
+			last := c.New
+			if c.Type != Deleted { // it is not selected any more: the last state that was, with the revision of the change
+				last = deepCopy(c.Old)
+				meta(last)["resourceVersion"] = strconv.FormatInt(c.Revision, 10)
+			}
+			return w.event(Deleted, last), c.Revision, "DELETED " + c.Key
+		}
+	}
+	w.at = w.server.revision // nothing up to here is selected
+	return nil, 0, ""
+}
+
+// Next says which event Deliver would deliver; empty: none.
+func (w *Watch) Next() string {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.err != nil {
+		return ""
+	}
+	_, _, about := w.next()
+	return about
+}
+
+// Initial reports whether what there was at the start has not been delivered completely.
+func (w *Watch) Initial() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.initial) > 0
+}
+
+// Deliver delivers the next event, if there is one.
+func (w *Watch) Deliver() {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e, at, _ := w.next()
+	if e == nil || w.err != nil {
+		return
+	}
+	if len(w.initial) > 0 {
+		w.initial = w.initial[1:]
+	}
+	w.at = at
+	w.send(e, nil)
+	if e["type"] == failure {
+		w.err = io.EOF
+	}
+}
+
+// Bookmark delivers a bookmark if the client wants some and has all events.
+func (w *Watch) Bookmark() bool {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e, _, _ := w.next(); e != nil || !w.bookmarks || w.err != nil {
+		return false
+	}
+	w.at = w.server.revision
+	w.send(w.bookmark(w.at, nil), nil)
+	return true
+}
+
+// Expire ends the watch with 410 Gone.
+func (w *Watch) Expire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.send(Object{"type": failure, "object": expired(w.at, w.at+1)}, io.EOF)
+}
+
+// End ends the watch: with io.EOF as a server does after some minutes, with another error as a broken connection.
+func (w *Watch) End(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.send(nil, err)
+}
+
+// send adds an event to what is read. It is called with the lock held.
+func (w *Watch) send(event Object, err error) {
+	if event != nil {
+		w.buffer = append(append(w.buffer, encode(event)...), '\n')
+	}
+	if err != nil {
+		w.err = err
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Read implements io.Reader.
+func (w *Watch) Read(p []byte) (int, error) {
+	for {
+		w.mu.Lock()
+		n, err, closed := copy(p, w.buffer), w.err, w.closed
+		w.buffer = w.buffer[n:]
+		w.mu.Unlock()
+		switch {
+		case n > 0:
+			return n, nil
+		case closed:
+			return 0, http.ErrBodyReadAfterClose
+		case err != nil:
+			return 0, err
+		}
+		select {
+		case <-w.wake:
+		case <-w.ctx.Done():
+			w.Close()
+			return 0, w.ctx.Err()
+		}
+	}
+}
+
+// Close implements io.Closer.
+func (w *Watch) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.send(nil, nil)
+	return nil
+}
+
+// At returns the resource that is watched, and the revision up to which the client has all changes of it.
+func (w *Watch) At() (resource string, revision int64) {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e, _, _ := w.next(); e == nil {
+		return w.call.resource.Name, w.server.revision
+	}
+	return w.call.resource.Name, w.at
+}
+
+// Open reports whether events can be delivered.
+func (w *Watch) Open() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.closed && w.err == nil
+}
+
+// String names what is watched.
+func (w *Watch) String() string { return w.name }
+
+func (c *call) watched() string {
+	out := c.resource.Name
+	if c.metadata {
+		out += " (metadata)"
+	}
+	for _, k := range []string{"labelSelector", "fieldSelector"} {
+		if v := c.query.Get(k); v != "" {
+			out += " " + v
+		}
+	}
+	return key(c.namespace, out)
+}

@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// checker checks each write of a Node against what the controller promises.
+type checker struct {
+	w    *world
+	want *reference
+	ours map[string]map[string]string // node -> key that the controller wrote, and no one else has changed -> value
+}
+
+func newChecker(w *world) *checker {
+	return &checker{w: w, want: newReference(), ours: map[string]map[string]string{}}
+}
+
+// record returns the keys that a Node says are ours.
+func (c *checker) record(o object) map[string]bool {
+	out := map[string]bool{}
+	var r plan.Record
+	keys := keysOf(o)
+	for kind, annotation := range map[plan.Kind]string{
+		plan.Label: r.Labels(), plan.Annotation: r.Annotations(), plan.Resource: r.Resources(),
+	} {
+		for _, k := range r.Parse(keys[string(plan.Annotation)+" "+annotation]) {
+			out[string(kind)+" "+k] = true
+		}
+	}
+	for k := range keys {
+		taint, is := strings.CutPrefix(k, string(plan.Taint)+" ")
+		if is && strings.Contains(keys[string(plan.Annotation)+" "+r.Taints()], strings.Split(taint, ":")[0]) {
+			out[k] = true
+		}
+	}
+	return out
+}
+
+// bookkeeping reports whether a key is an annotation by which the controller keeps its record.
+func bookkeeping(k string) bool {
+	name, is := strings.CutPrefix(k, string(plan.Annotation)+" ")
+	return is && (strings.HasPrefix(name, nfdv1alpha1.BookkeepingNamespace+"/") ||
+		name == assayv1alpha1.FailedAnnotation || name == assayv1alpha1.FeaturesGenerationAnnotation)
+}
+
+// floor notes what a process has seen, if it is not about to act on something older.
+func (c *checker) floor(p *program) {
+	if time.Now().Before(p.unsure) {
+		return
+	}
+	for _, r := range p.client.Pending() {
+		if text := r.String(); !strings.HasPrefix(text, "watch ") && !strings.Contains(text, " events ") && !strings.Contains(text, " leases ") {
+			return
+		}
+	}
+	if slices.ContainsFunc(p.queues.ready(), func(item [2]string) bool { return strings.HasPrefix(item[0], "rule-") }) {
+		return // a rule that has arrived may not be compiled yet
+	}
+	floors := map[string]int64{}
+	for _, w := range p.client.Watches() {
+		resource, at := w.At()
+		if w.Initial() {
+			at = 0
+		}
+		if before, has := floors[resource]; !has || at < before {
+			floors[resource] = at
+		}
+	}
+	for resource, at := range floors {
+		p.floor[resource] = max(p.floor[resource], at)
+	}
+}
+
+// change checks one change.
+func (c *checker) change(change apiserver.Change) {
+	if change.Resource.Name != "nodes" {
+		return
+	}
+	name := change.Key
+	if change.Type != apiserver.Modified {
+		delete(c.ours, name)
+		return
+	}
+	before, after := keysOf(change.Old), keysOf(change.New)
+	recordBefore, recordAfter := c.record(change.Old), c.record(change.New)
+	byUs := strings.HasPrefix(change.By, "controller")
+	if c.ours[name] == nil {
+		c.ours[name] = map[string]string{}
+	}
+	for _, k := range slices.Sorted(maps.Keys(union(before, after))) {
+		old, had := before[k]
+		now, has := after[k]
+		if old == now && had == has {
+			continue
+		}
+		delete(c.ours[name], k)
+		if !byUs || bookkeeping(k) {
+			continue
+		}
+		if has {
+			c.ours[name][k] = now
+			if !c.justified(change, name, func(want map[string]string) bool { v, wants := want[k]; return wants && same(k, v, now) }, false) {
+				c.w.violate("%s: %s=%s is written and was not wanted lately", name, k, now)
+			}
+		}
+		switch {
+		case !has && !recordBefore[k]:
+			c.w.violate("%s: %s is removed, and the record did not hold it", name, k)
+		case had && recordBefore[k] && c.taken(change, name, k, old):
+			c.w.violate("%s: %s=%s is taken away without evidence", name, k, old)
+		}
+	}
+	if !byUs {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.ours[name])) {
+		if !recordAfter[k] {
+			c.w.violate("%s: %s is ours, and the record does not hold it", name, k)
+		}
+	}
+}
+
+// same compares values; those of resources are amounts.
+func same(_, a, b string) bool { return a == b }
+
+// taken reports whether a key with its value was wanted by all that the writer may have seen.
+func (c *checker) taken(change apiserver.Change, node, k, value string) bool {
+	return !c.justified(change, node, func(want map[string]string) bool { v, wants := want[k]; return !wants || v != value }, true)
+}
+
+// justified reports whether what the writer of a change may have seen explains it. If it takes something away, what a worker published
+// counts for the grace period after it is gone.
+func (c *checker) justified(change apiserver.Change, name string, explains func(want map[string]string) bool, takes bool) bool {
+	p := c.w.program
+	if p == nil || p.name != change.By {
+		return true // it has crashed since
+	}
+	for _, ruleObjects := range c.states("nodefeaturerules", max(p.floor["nodefeaturerules"], 1)) {
+		for _, all := range c.states("nodefeatures", max(p.floor["nodefeatures"], 1)) {
+			var of []object
+			own := false
+			for _, f := range all {
+				m := f["metadata"].(object)
+				if labels, _ := m["labels"].(object); labels[nfdv1alpha1.NodeNameLabel] == name {
+					of = append(of, f)
+					own = own || m["name"] == name
+				}
+			}
+			last := c.lost(name)
+			if !own && last != nil && explains(c.want.want(name, ruleObjects, append(slices.Clip(of), last))) {
+				return true
+			}
+			if (own || last == nil || !takes) && explains(c.want.want(name, ruleObjects, of)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lost returns the NodeFeature of a worker that was deleted within the grace period, and does not exist.
+func (c *checker) lost(name string) (last object) {
+	if c.w.server.Get("nodefeatures", namespace, name) != nil {
+		return nil
+	}
+	for _, change := range c.w.server.Since(0) {
+		if change.Resource.Name == "nodefeatures" && change.Key == namespace+"/"+name && change.Type == apiserver.Deleted &&
+			time.Since(change.Time) < node.DefaultGrace {
+			last = change.Old
+		}
+	}
+	return last
+}
+
+// states returns the states that the objects of a resource had from a revision on.
+func (c *checker) states(resource string, from int64) [][]object {
+	out := [][]object{c.w.server.At(resource, from)}
+	for _, change := range c.w.server.Since(from) {
+		if change.Resource.Name == resource {
+			out = append(out, c.w.server.At(resource, change.Revision))
+		}
+	}
+	return out
+}
+
+func union(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// settled checks that the Nodes are what the rules want.
+func (c *checker) settled() {
+	ruleObjects := c.w.server.List("nodefeaturerules")
+	for _, o := range c.w.server.List("nodes") {
+		name := o["metadata"].(object)["name"].(string)
+		var features []object
+		for _, f := range c.w.server.List("nodefeatures") {
+			if f["metadata"].(object)["labels"].(object)[nfdv1alpha1.NodeNameLabel] == name {
+				features = append(features, f)
+			}
+		}
+		want, have := c.want.want(name, ruleObjects, features), map[string]string{}
+		record, keys := c.record(o), keysOf(o)
+		for k := range record {
+			if v, has := keys[k]; has {
+				have[k] = v
+			}
+		}
+		if !maps.Equal(want, have) {
+			c.w.violate("%s has %v at the end, and the rules want %v", name, have, want)
+		}
+	}
+}

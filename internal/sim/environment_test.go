@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/api/crds"
+)
+
+const (
+	crdsPath     = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	nodesPath    = "/api/v1/nodes"
+	rulesPath    = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
+	featuresPath = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/" + namespace + "/nodefeatures"
+	prefix       = "feature.node.kubernetes.io/"
+)
+
+// definition is that of NodeFeatureRule.
+var definition = sync.OnceValue(func() (out object) {
+	if err := yaml.Unmarshal(crds.All()["nfd.k8s-sigs.io_nodefeaturerules.yaml"], &out); err != nil {
+		panic(err)
+	}
+	return out
+})
+
+func nodeName(i int) string { return fmt.Sprintf("n%d", i) }
+func ruleName(i int) string { return fmt.Sprintf("rule-%d", i) }
+
+func (w *world) addNode(name string) {
+	w.do("kubelet", http.MethodPost, nodesPath, object{
+		"metadata": object{"name": name, "labels": object{"kubernetes.io/hostname": name}},
+		"status":   object{"capacity": object{"cpu": "4"}},
+	})
+	facts := map[string]string{}
+	for i := range w.attributes {
+		facts[fmt.Sprintf("a%d", i)] = fmt.Sprint(w.n(3))
+	}
+	w.facts[name] = facts
+}
+
+// publish writes the NodeFeature of a node as its worker would.
+func (w *world) publish(node string) {
+	elements := object{}
+	for k, v := range w.facts[node] {
+		elements[k] = v
+	}
+	spec := object{"features": object{"attributes": object{"test.attr": object{"elements": elements}}}}
+	if w.server.Get("nodefeatures", namespace, node) != nil {
+		w.do("worker", http.MethodPatch, featuresPath+"/"+node, object{"spec": object{"features": object{"attributes": object{"test.attr": object{"elements": elements}}}}})
+		return
+	}
+	owner := w.server.Get("nodes", "", node)
+	if owner == nil {
+		return
+	}
+	w.do("worker", http.MethodPost, featuresPath, object{
+		"metadata": object{
+			"name": node, "labels": object{"nfd.node.kubernetes.io/node-name": node},
+			"ownerReferences": []any{object{"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner["metadata"].(object)["uid"]}},
+		},
+		"spec": spec,
+	})
+}
+
+// change changes a fact of a node, and publishes it.
+func (w *world) change(node string) {
+	if w.facts[node] == nil {
+		return
+	}
+	k := fmt.Sprintf("a%d", w.n(w.attributes))
+	w.facts[node][k] = fmt.Sprint(w.n(3))
+	w.tell("host %s: %s is %s", node, k, w.facts[node][k])
+	w.publish(node)
+}
+
+// editRule creates a rule or writes another one in its place.
+func (w *world) editRule(i int) {
+	name := ruleName(i)
+	w.versions[name]++
+	spec := object{"rules": []any{w.rule(i, w.n(8), fmt.Sprint(w.n(2)))}}
+	w.tell("user writes %s: %v", name, spec)
+	if w.server.Get("nodefeaturerules", "", name) == nil {
+		w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": name}, "spec": spec})
+	} else {
+		w.do("user", http.MethodPatch, rulesPath+"/"+name, object{"spec": spec})
+	}
+}
+
+// rule is a rule of some form.
+func (w *world) rule(i, form int, value string) object {
+	attribute := fmt.Sprintf("a%d", i%w.attributes)
+	when := func(expression object) []any {
+		return []any{object{"feature": "test.attr", "matchExpressions": object{attribute: expression}}}
+	}
+	in := object{"op": "In", "value": []any{"1", "2"}}
+	key := fmt.Sprintf("r%d", i)
+	out := object{"name": "rule", "matchFeatures": when(in)}
+	switch form {
+	case 0:
+		out["labels"] = object{key: value}
+	case 1:
+		out["labels"], out["matchFeatures"] = object{key: "@test.attr." + attribute}, when(object{"op": "Exists"})
+	case 2:
+		out["labels"], out["annotations"] = object{key: value}, object{key: value}
+	case 3:
+		out["labels"], out["extendedResources"] = object{key: value}, object{key: "3"}
+	case 4:
+		out["labels"] = object{key: value}
+		out["taints"] = []any{object{"key": prefix + key, "value": value, "effect": "PreferNoSchedule"}}
+	case 5:
+		out["labelsTemplate"] = "{{range .test.attr}}" + key + "-{{.Name}}={{.Value}}\n{{end}}"
+	case 6:
+		out["labels"], out["matchFeatures"] = object{"shared": value}, when(object{"op": "In", "value": []any{value}})
+	case 7: // broken: it is left out
+		out["labels"], out["matchFeatures"] = object{key: value}, when(object{"op": "Inn", "value": []any{"1"}})
+	}
+	return out
+}
+
+func (w *world) deleteRule(i int) {
+	if w.server.Get("nodefeaturerules", "", ruleName(i)) != nil {
+		w.tell("user deletes %s", ruleName(i))
+		w.do("user", http.MethodDelete, rulesPath+"/"+ruleName(i), nil)
+	}
+}
+
+func (w *world) deleteFeature(node string) {
+	if w.server.Get("nodefeatures", namespace, node) != nil {
+		w.tell("user deletes NodeFeature %s", node)
+		w.do("user", http.MethodDelete, featuresPath+"/"+node, nil)
+	}
+}
+
+// heartbeat changes what no one cares about.
+func (w *world) heartbeat(node string) {
+	if w.server.Get("nodes", "", node) != nil {
+		w.do("kubelet", http.MethodPatch, nodesPath+"/"+node+"/status", object{"status": object{
+			"conditions": []any{object{"type": "Ready", "status": "True", "message": fmt.Sprint(w.server.Revision())}},
+		}})
+	}
+}
+
+// foreign changes a label that is not ours, or one that is.
+func (w *world) foreign(node string) {
+	o := w.server.Get("nodes", "", node)
+	if o == nil {
+		return
+	}
+	var ours []string
+	for k := range keysOf(o) {
+		if label, is := labelOf(k); is && w.check.record(o)[k] {
+			ours = append(ours, label)
+		}
+	}
+	slices.Sort(ours)
+	label, value := "example.com/other", any(fmt.Sprint(w.n(3)))
+	if len(ours) > 0 && w.n(2) == 1 {
+		label = one(w.tape, ours...)
+		if w.n(2) == 1 {
+			value = nil
+		}
+	}
+	w.tell("another client sets label %s of %s to %v", label, node, value)
+	w.do("other", http.MethodPatch, nodesPath+"/"+node, object{"metadata": object{"labels": object{label: value}}})
+}
+
+func (w *world) replaceNode(node string) {
+	if w.server.Get("nodes", "", node) == nil {
+		w.addNode(node)
+		w.publish(node)
+		return
+	}
+	w.tell("node %s is deleted", node)
+	w.do("user", http.MethodDelete, nodesPath+"/"+node, nil)
+}

@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/controller/orphan"
+	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// namespace is the manager's and the workers'.
+const namespace = "assay-system"
+
+// removals are the settings of the breaker: small, so that a small fleet reaches it.
+var removals = budget.Budget{Nodes: 1, Share: 0.25, Window: 10 * time.Minute, Hold: 5 * time.Minute}
+
+// leasePace is what the times of the leader election are multiples of. It is a second in the shipped configuration; a lease that is
+// renewed less often leaves time for the rest.
+const leasePace = time.Minute
+
+// config is that of the controllers.
+func config() controller.Config {
+	return controller.Config{
+		Sources: node.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: node.DefaultGrace, Budget: removals,
+		Parallel: 1, SchemaEvery: 10 * time.Minute, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
+	}
+}
+
+// program is a running manager.
+type program struct {
+	name   string
+	client *apiserver.Client
+	queues *gates
+	stop   context.CancelFunc
+	done   chan error
+	start  time.Time
+	// floor is, by resource, a revision that everything this process does is based on or newer than.
+	floor map[string]int64
+	began int64 // revision when it was started
+	// synced says that the caches have been filled.
+	synced bool
+	since  time.Time // since when they are, as far as can be seen
+	// unsure is until when it may act on what it knew before a request failed.
+	unsure time.Time
+}
+
+// startController starts a manager with the controllers, wired as in the program.
+func startController(s *apiserver.Server, name string, log logr.Logger) (*program, error) {
+	p := &program{
+		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, began: s.Revision(),
+	}
+	cfg := &rest.Config{Host: "http://model", Transport: p.client, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	scheme, err := controller.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	again := true
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme, Cache: controller.Cache(namespace, 0), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Controller:     ctrlconfig.Controller{SkipNameValidation: &again},
+		LeaderElection: true, LeaderElectionID: "nfd-master.nfd.kubernetes.io", LeaderElectionNamespace: namespace,
+		LeaseDuration: ptr.To(15 * leasePace), RenewDeadline: ptr.To(10 * leasePace), RetryPeriod: ptr.To(2 * leasePace),
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.queues = &gates{Manager: mgr, list: map[string]gate{}}
+	if err := controller.Add(p.queues, config()); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	go func() { p.done <- mgr.Start(ctx) }()
+	return p, nil
+}
+
+// requests returns the requests that can be answered now. Those about the lease wait until the caches are filled: until then controllers
+// wait for a mutex of controller-runtime, which keeps time from passing.
+func (p *program) requests() []*apiserver.Request {
+	list := p.client.Pending()
+	if p.ready(list) {
+		return list
+	}
+	return slices.DeleteFunc(list, func(r *apiserver.Request) bool { return strings.Contains(r.String(), " leases ") })
+}
+
+// flow answers all requests and delivers all events, without a word in the story.
+func (p *program) flow() (any bool) {
+	for _, r := range p.requests() {
+		r.Answer()
+		any = true
+	}
+	for _, w := range p.client.Watches() {
+		for w.Next() != "" {
+			w.Deliver()
+			any = true
+		}
+	}
+	for _, item := range p.queues.ready() {
+		p.queues.release(item)
+		any = true
+	}
+	return any
+}
+
+// syncPeriod is more than the time after which a controller notices that caches are filled.
+const syncPeriod = time.Second
+
+// ready reports whether the caches have been filled for a while.
+func (p *program) ready(pending []*apiserver.Request) bool {
+	switch {
+	case p.synced:
+	case !p.filled(pending):
+		p.since = time.Time{}
+	case p.since.IsZero():
+		p.since = time.Now()
+	default:
+		p.synced = time.Since(p.since) >= syncPeriod
+	}
+	return p.synced
+}
+
+func (p *program) filled(pending []*apiserver.Request) bool {
+	for _, r := range pending {
+		if strings.HasPrefix(r.String(), "watch ") || strings.HasPrefix(r.String(), "list ") {
+			return false
+		}
+	}
+	have := map[string]bool{}
+	for _, w := range p.client.Watches() {
+		resource, _ := w.At()
+		have[resource] = true
+		if w.Initial() {
+			return false
+		}
+	}
+	return have["nodes"] && have["nodefeatures"] && have["nodefeaturerules"] && have["nodefeatureruletemplates"] && have["secrets"] && have["configmaps"]
+}
+
+// crash ends a program without letting it say goodbye.
+//
+// A manager of controller-runtime that is stopped before its caches are filled turns in a loop and never ends. One that crashes then is cut
+// off, and fills its caches from an empty cluster first.
+func (p *program) crash() error {
+	if !p.synced {
+		p.client.Reconnect(apiserver.New(apiserver.Resources()...))
+		for synctest.Wait(); !p.ready(p.client.Pending()); synctest.Wait() {
+			if !p.flow() {
+				time.Sleep(syncPeriod)
+			}
+		}
+	}
+	p.client.Close()
+	p.stop()
+	return <-p.done
+}

@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// Keys of Nodes are written as kind and key, such as "label feature.node.kubernetes.io/x".
+
+func labelOf(k string) (string, bool) { return strings.CutPrefix(k, string(plan.Label)+" ") }
+
+// keysOf returns the labels, annotations, resources and taints of a Node.
+func keysOf(o object) map[string]string {
+	var node corev1.Node
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &node); err != nil {
+		panic(err)
+	}
+	out := map[string]string{}
+	for k, v := range node.Labels {
+		out[string(plan.Label)+" "+k] = v
+	}
+	for k, v := range node.Annotations {
+		out[string(plan.Annotation)+" "+k] = v
+	}
+	for k, v := range node.Status.Capacity {
+		out[string(plan.Resource)+" "+string(k)] = v.String()
+	}
+	for k, v := range node.Status.Allocatable {
+		if capacity := node.Status.Capacity[k]; capacity.Cmp(v) != 0 {
+			out[string(plan.Resource)+" "+string(k)] = v.String() + " of " + capacity.String()
+		}
+	}
+	for _, t := range node.Spec.Taints {
+		out[string(plan.Taint)+" "+t.Key+":"+string(t.Effect)] = t.Value
+	}
+	return out
+}
+
+// reference says what the rules want on Nodes, without any controller.
+type reference struct {
+	interner *facts.Interner
+	compiled map[string]*rules.RuleSet // by UID and generation
+	programs map[string]*rules.Program // by those of all rules
+}
+
+func newReference() *reference {
+	return &reference{facts.NewInterner(), map[string]*rules.RuleSet{}, map[string]*rules.Program{}}
+}
+
+func (r *reference) program(list []object) *rules.Program {
+	var sets []*rules.RuleSet
+	all := ""
+	for _, o := range list {
+		m := o["metadata"].(object)
+		id := fmt.Sprint(m["uid"], " ", m["generation"])
+		all += id + ","
+		if r.compiled[id] == nil {
+			var rule nfdv1alpha1.NodeFeatureRule
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &rule); err != nil {
+				panic(err)
+			}
+			r.compiled[id], _ = rules.Compile(&rule, rules.Options{})
+		}
+		sets = append(sets, r.compiled[id])
+	}
+	if r.programs[all] == nil {
+		r.programs[all] = rules.Link(rules.Options{}, sets...)
+	}
+	return r.programs[all]
+}
+
+// want returns what the rules want on a node, given its NodeFeatures.
+func (r *reference) want(node string, ruleObjects, features []object) map[string]string {
+	var list []rules.Published
+	for _, f := range features {
+		m, spec := f["metadata"].(object), f["spec"].(object)
+		raw, err := json.Marshal(spec["features"])
+		if err != nil {
+			panic(err)
+		}
+		decoded, err := facts.Decode(raw, r.interner)
+		if err != nil {
+			panic(err)
+		}
+		list = append(list, rules.Published{Node: node, Namespace: m["namespace"].(string), Name: m["name"].(string), Facts: decoded})
+	}
+	in := rules.Gather{Namespace: namespace, Interner: r.interner}.Input(rules.Node{Name: node}, nil, list)
+	o := r.program(ruleObjects).Eval(in)
+	out := map[string]string{}
+	for k, v := range o.Labels() {
+		out[string(plan.Label)+" "+k] = v
+	}
+	for k, v := range o.Annotations() {
+		out[string(plan.Annotation)+" "+k] = v
+	}
+	for k, v := range o.ExtendedResources() {
+		out[string(plan.Resource)+" "+k] = v
+	}
+	for _, t := range o.Taints() {
+		out[string(plan.Taint)+" "+t.Key+":"+string(t.Effect)] = t.Value
+	}
+	return out
+}

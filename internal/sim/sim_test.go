@@ -1,0 +1,94 @@
+//go:debug randseednop=0
+
+package sim
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/uuid"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+var (
+	seeds = flag.Int("sim.seeds", 30, "number of schedules to run")
+	first = flag.Uint64("sim.first", 1, "the first seed")
+	seed  = flag.Uint64("sim.seed", 0, "run this schedule alone and print its story")
+	logs  = flag.Bool("sim.log", false, "print the logs of the programs too")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.GOMAXPROCS(1) // goroutines that can run take turns in one order
+	// The first error that is handled would make the others wait for simulated years.
+	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(context.Context, error, string, ...any) {}} //nolint:reassign // its purpose
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// run runs one schedule.
+func run(t *testing.T, choices *tape, log logr.Logger) (w *world) {
+	rand.Seed(1) //nolint:staticcheck // client-go's jitter has no other source
+	uuid.SetRand(rand.New(rand.NewSource(1)))
+	synctest.Test(t, func(*testing.T) {
+		w = newWorld(choices, log)
+		w.play()
+		w.end()
+	})
+	return w
+}
+
+func TestSchedules(t *testing.T) {
+	if *seed != 0 {
+		t.Skip("-sim.seed asks for one")
+	}
+	for s := *first; s < *first+uint64(*seeds); s++ {
+		w := run(t, newTape(s), logr.Discard())
+		again := run(t, newTape(s), logr.Discard())
+		if len(w.violations) > 0 {
+			t.Errorf("seed %d: %s\nfor the story: make sim SEED=%d", s, strings.Join(w.violations, "\n"), s)
+		}
+		if w.hash != again.hash {
+			t.Errorf("seed %d is not deterministic: %s", s, firstDifference(w.story, again.story))
+		}
+	}
+}
+
+func firstDifference(a, b []string) string {
+	for i := range a {
+		if i >= len(b) || a[i] != b[i] {
+			return fmt.Sprintf("line %d:\n%s\n%s", i, strings.Join(a[max(0, i-5):i+1], "\n"), strings.Join(b[max(0, i-5):min(len(b), i+1)], "\n"))
+		}
+	}
+	return "the second is longer"
+}
+
+func TestStory(t *testing.T) {
+	if *seed == 0 {
+		t.Skip("no -sim.seed")
+	}
+	log := logr.Discard()
+	var text bytes.Buffer
+	if *logs {
+		log = funcr.New(func(prefix, args string) { fmt.Fprintln(&text, prefix, args) }, funcr.Options{Verbosity: 1})
+	}
+	w := run(t, newTape(*seed), log)
+	fmt.Println(strings.Join(w.story, "\n"))
+	fmt.Print(text.String())
+	if len(w.violations) > 0 {
+		t.Errorf("seed %d: %s", *seed, strings.Join(w.violations, "\n"))
+	}
+}

@@ -1,0 +1,206 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"math/rand"
+	"net/http"
+	"time"
+
+	"github.com/assay-project/assay/internal/sim/apiserver"
+)
+
+// The weights of what may happen next.
+const (
+	likely   = 40 // an answer or an event arrives
+	usual    = 8
+	seldom   = 2
+	steps    = 120
+	maxChaos = 3 // rounds of chaos, each from a quiet cluster
+)
+
+// play runs the whole schedule.
+func (w *world) play() {
+	w.boot()
+	if w.n(3) > 0 { // otherwise it starts in the midst of it
+		w.drain(time.Minute)
+	}
+	for range 1 + w.n(maxChaos) {
+		w.faults = w.n(4) > 0
+		for range steps {
+			w.step()
+			if len(w.violations) > 0 {
+				return
+			}
+		}
+		if w.n(2) > 0 {
+			w.drain(time.Minute)
+		}
+	}
+	w.settle()
+}
+
+// settle ends all faults, and checks that the cluster becomes what it should be, and stays so.
+func (w *world) settle() {
+	w.tell("all faults end")
+	if w.program == nil {
+		w.boot()
+	}
+	for i := range w.nodes {
+		if w.facts[nodeName(i)] != nil {
+			w.publish(nodeName(i))
+		}
+	}
+	w.server.CollectGarbage()
+	w.drain(time.Minute)
+	w.calm = true
+	w.drain(75 * time.Minute) // keys over which others contended are left alone for an hour
+	if len(w.violations) > 0 {
+		return
+	}
+	w.check.settled()
+	if len(w.violations) == 0 && !w.drain(time.Hour) && len(w.violations) == 0 {
+		w.violate("Nodes are written although nothing changes")
+	}
+}
+
+// step does one of the things that can happen next.
+func (w *world) step() {
+	w.wait()
+	rand.Seed(int64(w.n(1 << 16))) //nolint:staticcheck // the jitter of client-go, whatever came before
+	w.pick(append(append(w.network(), w.environment()...), w.life()...))
+	w.wait()
+}
+
+// network is what can happen to requests and watches.
+func (w *world) network() []weighted {
+	if w.program == nil {
+		return nil
+	}
+	client := w.program.client
+	pending, watches := w.program.requests(), client.Watches()
+	var out []weighted
+	if len(pending) > 0 {
+		out = append(out, weighted{likely, func() { r := one(w.tape, pending...); text := r.String(); w.tell("answer %s: %d", text, r.Answer()) }})
+		if w.faults {
+			out = append(out, weighted{usual, func() { w.hurt(one(w.tape, pending...)) }})
+		}
+	}
+	var ready []*apiserver.Watch
+	for _, watch := range watches {
+		if watch.Next() != "" {
+			ready = append(ready, watch)
+		}
+	}
+	if len(ready) > 0 {
+		out = append(out, weighted{likely, func() {
+			watch := one(w.tape, ready...)
+			all := w.n(4) == 3
+			for watch.Next() != "" {
+				w.tell("deliver to %s: %s", watch, watch.Next())
+				watch.Deliver()
+				if !all && !watch.Initial() {
+					break
+				}
+			}
+		}})
+	}
+	if items := w.program.queues.ready(); len(items) > 0 {
+		out = append(out, weighted{likely, func() {
+			item := one(w.tape, items...)
+			w.tell("%s works on %s", item[0], item[1])
+			w.program.queues.release(item)
+		}})
+	}
+	if w.faults && len(watches) > 0 {
+		out = append(out, weighted{seldom, func() { w.cut(one(w.tape, watches...)) }})
+	}
+	return out
+}
+
+// hurt makes a request fail in some way.
+func (w *world) hurt(r *apiserver.Request) {
+	w.program.unsure = time.Now().Add(patience)
+	text := r.String()
+	switch w.n(6) {
+	case 0:
+		w.tell("carry out %s; the answer is on the way", text)
+		r.Execute()
+	case 1:
+		w.tell("carry out %s; the answer is lost", text)
+		r.Execute()
+		r.Lose()
+	case 2:
+		w.tell("lose %s", text)
+		r.Lose()
+	case 3:
+		w.tell("fail %s: 500", text)
+		r.Fail(http.StatusInternalServerError, 0)
+	case 4:
+		w.tell("fail %s: 429", text)
+		r.Fail(http.StatusTooManyRequests, 1)
+	case 5:
+		if !r.Writes() {
+			w.tell("fail %s: 504", text)
+			r.Fail(http.StatusGatewayTimeout, 0)
+			return
+		}
+		w.tell("fail %s: 409", text)
+		r.Fail(http.StatusConflict, 0)
+	}
+}
+
+// patience is the time after a failed request for which a program may act on what it knew before.
+const patience = 20 * time.Minute
+
+// cut ends a watch in some way.
+func (w *world) cut(watch *apiserver.Watch) {
+	switch w.n(4) {
+	case 0:
+		if watch.Bookmark() {
+			w.tell("bookmark to %s", watch)
+		}
+	case 1:
+		w.tell("watch of %s ends", watch)
+		watch.End(io.EOF)
+	case 2:
+		w.tell("watch of %s is cut", watch)
+		watch.End(errors.New("connection reset by peer"))
+	case 3:
+		w.tell("watch of %s expires", watch)
+		w.server.Compact()
+		watch.Expire()
+	}
+}
+
+// environment is what others do.
+func (w *world) environment() []weighted {
+	node := func() string { return nodeName(w.n(w.nodes)) }
+	rule := func() int { return w.n(3) }
+	return []weighted{
+		{usual, func() {
+			d := one(w.tape, 10*time.Millisecond, time.Second, 5*time.Second, time.Minute, 6*time.Minute)
+			w.tell("time passes, up to %s", d)
+			w.pass(d)
+		}},
+		{usual, func() { w.change(node()) }},
+		{seldom, func() { w.heartbeat(node()) }},
+		{seldom, func() { w.foreign(node()) }},
+		{seldom, func() { w.editRule(rule()) }},
+		{1, func() { w.deleteRule(rule()) }},
+		{1, func() { w.deleteFeature(node()) }},
+		{1, func() { w.replaceNode(node()) }},
+		{1, func() { w.tell("garbage collection: %d", w.server.CollectGarbage()) }},
+	}
+}
+
+// life is the life of the program.
+func (w *world) life() []weighted {
+	switch {
+	case w.program == nil:
+		return []weighted{{likely, w.boot}}
+	case w.faults:
+		return []weighted{{1, w.crash}}
+	}
+	return nil
+}

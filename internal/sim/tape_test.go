@@ -1,0 +1,50 @@
+package sim
+
+import "math/rand/v2"
+
+// tape is the source of all choices of a run. Every choice is recorded, so that a run can be repeated with other choices; 0 is
+// always the least surprising one.
+type tape struct {
+	random *rand.Rand // nil: choices beyond replay are 0
+	replay []uint16
+	record []uint16
+}
+
+func newTape(seed uint64) *tape { return &tape{random: rand.New(rand.NewPCG(seed, 0))} }
+
+// n chooses a number below n.
+func (t *tape) n(n int) int {
+	var v uint16
+	switch i := len(t.record); {
+	case t.random != nil:
+		v = uint16(t.random.Uint32())
+	case i < len(t.replay):
+		v = t.replay[i]
+	}
+	t.record = append(t.record, v)
+	return int(v) % n
+}
+
+// one chooses one of a list.
+func one[T any](t *tape, list ...T) T { return list[t.n(len(list))] }
+
+// weighted is something that may happen, with its weight against everything else.
+type weighted struct {
+	weight int
+	do     func()
+}
+
+// pick does one of a list.
+func (t *tape) pick(list []weighted) {
+	sum := 0
+	for _, w := range list {
+		sum += w.weight
+	}
+	at := t.n(sum)
+	for _, w := range list {
+		if at -= w.weight; at < 0 {
+			w.do()
+			return
+		}
+	}
+}

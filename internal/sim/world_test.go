@@ -1,0 +1,216 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/assay-project/assay/internal/sim/apiserver"
+)
+
+// object is an object of the API as decoded JSON.
+type object = map[string]any
+
+// world is one run: a cluster, its programs, and what has happened.
+type world struct {
+	*tape
+	server  *apiserver.Server
+	program *program // nil: it is down
+	started int      // number of programs so far
+	start   time.Time
+	log     logr.Logger
+	faults  bool
+	calm    bool // nothing happens any more
+
+	nodes, attributes int
+	facts             map[string]map[string]string // node -> attribute -> value, as the host has them
+	versions          map[string]int               // rule -> number of its edits
+
+	seen       int64 // revision up to which changes were checked
+	story      []string
+	hash       uint64
+	violations []string
+	check      *checker
+}
+
+func newWorld(t *tape, log logr.Logger) *world {
+	w := &world{
+		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
+		facts: map[string]map[string]string{}, versions: map[string]int{},
+	}
+	w.check = newChecker(w)
+	w.do("install", http.MethodPost, crdsPath, definition())
+	w.nodes, w.attributes = 2+w.n(4), 1+w.n(3)
+	for i := range w.nodes {
+		w.addNode(nodeName(i))
+		w.publish(nodeName(i))
+	}
+	for i := range 1 + w.n(3) {
+		w.editRule(i)
+	}
+	w.seen = w.server.Revision()
+	return w
+}
+
+// tell adds a line to the story. It is part of what two runs of a seed are compared by.
+func (w *world) tell(format string, args ...any) {
+	line := fmt.Sprintf("%10s %s", time.Since(w.start).Round(time.Millisecond), fmt.Sprintf(format, args...))
+	h := fnv.New64a()
+	fmt.Fprint(h, w.hash, line)
+	w.hash = h.Sum64()
+	w.story = append(w.story, line)
+}
+
+func (w *world) violate(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.tell("VIOLATION: %s", text)
+	w.violations = append(w.violations, text)
+}
+
+// do carries out a request of someone who is not simulated.
+func (w *world) do(by, method, path string, body any) object {
+	code, answer := w.server.Do(by, method, path, body)
+	if code >= 300 {
+		w.violate("%s by %s: %s %s: %d %v", method, by, path, body, code, answer["message"])
+	}
+	return answer
+}
+
+// boot starts the program.
+func (w *world) boot() {
+	w.started++
+	name := fmt.Sprintf("controller-%d", w.started)
+	p, err := startController(w.server, name, w.log.WithName(name))
+	if err != nil {
+		w.violate("start: %v", err)
+		return
+	}
+	w.program = p
+	w.tell("%s starts", name)
+}
+
+func (w *world) crash() {
+	w.tell("%s crashes", w.program.name)
+	if err := w.program.crash(); err != nil {
+		w.violate("%s ends with: %v", w.program.name, err)
+	}
+	w.program = nil
+}
+
+// wait waits until nothing moves, and checks what has been written.
+func (w *world) wait() {
+	synctest.Wait()
+	for _, text := range w.server.Unsupported() {
+		w.violate("unsupported request: %s", text)
+	}
+	for _, c := range w.server.Since(w.seen) {
+		w.seen = c.Revision
+		w.tell("  r%d %s %s %s by %s%s", c.Revision, strings.ToLower(c.Type), c.Resource.Name, c.Key, c.By, difference(c))
+		w.check.change(c)
+	}
+	if w.program != nil && !w.calm {
+		w.check.floor(w.program)
+	}
+}
+
+// difference says what of a Node a change is about.
+func difference(c apiserver.Change) string {
+	if c.Resource.Name != "nodes" || c.Type != apiserver.Modified {
+		return ""
+	}
+	before, after := keysOf(c.Old), keysOf(c.New)
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(after)) {
+		if old, had := before[k]; !had {
+			out = append(out, fmt.Sprintf("+%s=%s", k, after[k]))
+		} else if old != after[k] {
+			out = append(out, fmt.Sprintf("~%s=%s->%s", k, old, after[k]))
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(before)) {
+		if _, has := after[k]; !has {
+			out = append(out, fmt.Sprintf("-%s=%s", k, before[k]))
+		}
+	}
+	return ": " + strings.Join(out, " ")
+}
+
+// pass lets time pass, up to the next request.
+func (w *world) pass(d time.Duration) {
+	w.wait()
+	if w.program == nil {
+		time.Sleep(d)
+		return
+	}
+	if w.program.requests(); !w.program.synced {
+		d = min(d, syncPeriod)
+	}
+	select { // of a request that was answered meanwhile
+	case <-w.program.client.Arrived():
+	default:
+	}
+	select {
+	case <-time.After(d):
+	case <-w.program.client.Arrived():
+	}
+	w.wait()
+}
+
+// drain lets everything go well for some time. It returns whether no one wrote a Node.
+func (w *world) drain(d time.Duration) (quiet bool) {
+	end, from := time.Now().Add(d), w.server.Revision()
+	w.tell("without faults for %s", d)
+	w.wait()
+	for time.Now().Before(end) {
+		if !w.flow() {
+			w.pass(time.Until(end))
+		}
+		if len(w.violations) > 0 {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(w.server.Since(from), func(c apiserver.Change) bool { return c.Resource.Name == "nodes" })
+}
+
+// flow answers all requests and delivers all events. It reports whether there were any.
+func (w *world) flow() (any bool) {
+	if w.program == nil {
+		return false
+	}
+	for _, r := range w.program.requests() {
+		w.tell("answer %s: %d", r, r.Answer())
+		w.wait()
+		any = true
+	}
+	for _, watch := range w.program.client.Watches() {
+		if watch.Next() == "" {
+			continue
+		}
+		for watch.Next() != "" {
+			watch.Deliver()
+		}
+		w.wait()
+		any = true
+	}
+	for _, item := range w.program.queues.ready() {
+		w.program.queues.release(item)
+		w.wait()
+		any = true
+	}
+	return any
+}
+
+// end stops what still runs.
+func (w *world) end() {
+	if w.program != nil {
+		w.crash()
+	}
+	synctest.Wait()
+}
