@@ -14,55 +14,43 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/internal/config/workerconfig"
+	"github.com/assay-project/assay/internal/worker"
 )
 
 const defaultPort = 8080
 
 // options are what the command line says.
 type options struct {
-	configFile string
-	configDir  string
-	options    string
-	kubeconfig string
-	namespace  string
-	nodeName   string
-	port       int
-	oneshot    bool
-	output     string
-	hostPaths  string
-	hostRoot   string
-	sandbox    string
-
+	worker.Options
 	logLevel    slog.LevelVar
 	logFormat   string
 	showVersion bool
-
-	override workerconfig.Override
-	warnings []string
+	warnings    []string
 }
 
 // parseFlags reads the command line. NFD's flags mean what they mean there, with one dash or two.
 func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	opt := &options{}
+	opt.LogLevel = &opt.logLevel
 	fs := flag.NewFlagSet("assay-worker", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&opt.configFile, "config", workerconfig.DefaultFile, "configuration `file`; it is read again when it changes")
-	fs.StringVar(&opt.configDir, "config-dir", workerconfig.Dir, "`directory` of features.d, source.d and custom.d")
-	fs.StringVar(&opt.options, "options", "", "configuration as `YAML` that wins over the file")
-	fs.StringVar(&opt.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty is KUBECONFIG or, in a pod, the service account")
-	fs.StringVar(&opt.namespace, "namespace", "", "`namespace` of the NodeFeature; empty is that of the pod")
-	fs.StringVar(&opt.nodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; the service account token wins over it")
-	fs.IntVar(&opt.port, "port", defaultPort, "`port` of /healthz, /readyz and /metrics; 0 is none")
-	fs.BoolVar(&opt.oneshot, "oneshot", false, "discover and publish once, then exit")
-	fs.StringVar(&opt.output, "o", "", "print what was discovered, as `yaml or json`; with -oneshot")
-	fs.StringVar(&opt.hostPaths, "host-paths", "auto", "where the host's directories are: container (/host-sys and so on), native, or auto")
-	fs.StringVar(&opt.hostRoot, "host-root", "", "`directory` that stands for the host's /")
-	fs.StringVar(&opt.sandbox, "sandbox", "auto", "whether to give up rights that are not needed once the worker runs, where the kernel has Landlock: auto or off")
+	fs.StringVar(&opt.ConfigFile, "config", workerconfig.DefaultFile, "configuration `file`; it is read again when it changes")
+	fs.StringVar(&opt.ConfigDir, "config-dir", workerconfig.Dir, "`directory` of features.d, source.d and custom.d")
+	fs.StringVar(&opt.Inline, "options", "", "configuration as `YAML` that wins over the file")
+	fs.StringVar(&opt.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty is KUBECONFIG or, in a pod, the service account")
+	fs.StringVar(&opt.Namespace, "namespace", "", "`namespace` of the NodeFeature; empty is that of the pod")
+	fs.StringVar(&opt.NodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; the service account token wins over it")
+	fs.IntVar(&opt.Port, "port", defaultPort, "`port` of /healthz, /readyz and /metrics; 0 is none")
+	fs.BoolVar(&opt.Oneshot, "oneshot", false, "discover and publish once, then exit")
+	fs.StringVar(&opt.Output, "o", "", "print what was discovered, as `yaml or json`; with -oneshot")
+	fs.StringVar(&opt.HostPaths, "host-paths", "auto", "where the host's directories are: container (/host-sys and so on), native, or auto")
+	fs.StringVar(&opt.HostRoot, "host-root", "", "`directory` that stands for the host's /")
+	fs.StringVar(&opt.Sandbox, "sandbox", "auto", "whether to give up rights that are not needed once the worker runs, where the kernel has Landlock: auto or off")
 	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
 	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
 	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
 
-	o := &opt.override
+	o := &opt.Override
 	boolFlag(fs, "no-publish", "do not publish anything", &o.NoPublish)
 	listFlag(fs, "feature-sources", "comma-separated `sources` of features; all, -name to leave one out", &o.FeatureSources)
 	listFlag(fs, "label-sources", "comma-separated `sources` of labels; all, -name to leave one out", &o.LabelSources)
@@ -84,20 +72,20 @@ func (opt *options) check(rest []string) error {
 	switch {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q: all options are flags", rest[0])
-	case !filepath.IsAbs(opt.configDir):
-		return fmt.Errorf("-config-dir %q: write an absolute path", opt.configDir)
-	case !slices.Contains([]string{"", "yaml", "json"}, opt.output):
-		return fmt.Errorf("-o %q: write yaml or json", opt.output)
-	case opt.output != "" && !opt.oneshot:
+	case !filepath.IsAbs(opt.ConfigDir):
+		return fmt.Errorf("-config-dir %q: write an absolute path", opt.ConfigDir)
+	case !slices.Contains([]string{"", "yaml", "json"}, opt.Output):
+		return fmt.Errorf("-o %q: write yaml or json", opt.Output)
+	case opt.Output != "" && !opt.Oneshot:
 		return errors.New("-o prints what one discovery found: add -oneshot, and -no-publish to leave the cluster alone")
-	case !slices.Contains([]string{"auto", "container", "native"}, opt.hostPaths):
-		return fmt.Errorf("-host-paths %q: write auto, container or native", opt.hostPaths)
-	case !slices.Contains([]string{"auto", "off"}, opt.sandbox):
-		return fmt.Errorf("-sandbox %q: write auto or off", opt.sandbox)
+	case !slices.Contains([]string{"auto", "container", "native"}, opt.HostPaths):
+		return fmt.Errorf("-host-paths %q: write auto, container or native", opt.HostPaths)
+	case !slices.Contains([]string{"auto", "off"}, opt.Sandbox):
+		return fmt.Errorf("-sandbox %q: write auto or off", opt.Sandbox)
 	case !slices.Contains([]string{"text", "json"}, opt.logFormat):
 		return fmt.Errorf("-log-format %q: write text or json", opt.logFormat)
-	case opt.port < 0 || opt.port > 65535:
-		return fmt.Errorf("-port %d: write 0 to 65535", opt.port)
+	case opt.Port < 0 || opt.Port > 65535:
+		return fmt.Errorf("-port %d: write 0 to 65535", opt.Port)
 	}
 	return nil
 }
@@ -118,7 +106,7 @@ func (opt *options) warn(format string, args ...any) {
 // compatibility adds the flags that NFD has or had and that do nothing here, or mean something under another name. A
 // manifest that still has them must not keep the worker from starting.
 func (opt *options) compatibility(fs *flag.FlagSet) {
-	o := &opt.override
+	o := &opt.Override
 	old := "older option of NFD"
 	fs.Func("v", "verbosity in klog's `numbers`: from 1 on, debug messages are logged", opt.verbosity)
 	fs.BoolFunc("no-owner-refs", old+": use -owner-refs=none", func(s string) error {
@@ -147,7 +135,7 @@ func (opt *options) compatibility(fs *flag.FlagSet) {
 	})
 	fs.Func("metrics", old+": use -port", func(s string) (err error) {
 		opt.warn("-metrics is deprecated: use -port")
-		opt.port, err = strconv.Atoi(s)
+		opt.Port, err = strconv.Atoi(s)
 		return err
 	})
 	fs.Func("feature-gates", "feature gates of NFD; NodeFeatureAPI is always on, others do not concern a worker", func(s string) error {

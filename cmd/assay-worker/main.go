@@ -12,11 +12,13 @@ import (
 	"syscall"
 
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/worker"
+	"github.com/assay-project/assay/internal/worker/memory"
 )
 
 func main() {
-	tune()
-	forgetCode() // that of the packages' initialisation
+	memory.Tune()
+	memory.ForgetCode() // that of the packages' initialisation
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -46,10 +48,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	for _, w := range opt.warnings {
 		log.Warn(w)
 	}
-	w, err := newWorker(opt, log)
+	w, err := worker.New(opt.Options, log)
 	if err == nil {
-		forgetCode() // that of reading flags and configuration
-		err = w.run(ctx, stdout)
+		memory.ForgetCode() // that of reading flags and configuration
+		err = w.Run(ctx, stdout)
 	}
 	if err != nil {
 		log.Error("assay-worker stops", "error", err)

@@ -30,7 +30,7 @@ type Document struct {
 	Data   []byte
 }
 
-// Engine compiles rules. The package that wires it in (cmd/assay-worker) uses the same engine that runs in the cluster,
+// Engine compiles rules. The package that wires it in (internal/worker) uses the same engine that runs in the cluster,
 // which packages under discovery do not import.
 type Engine interface {
 	// Compile returns what the rules of all documents do together, in their order. It is never nil: a rule with a mistake

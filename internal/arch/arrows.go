@@ -30,7 +30,7 @@ var Arrows = []Arrow{
 	{
 		From:      []string{"./discovery/..."},
 		Forbidden: []string{Module + "/..."}, Allowed: []string{"./discovery/...", "./api/..."},
-		Reason: "sources know nothing of rules: cmd/assay-worker wires rules into discovery/custom through an interface",
+		Reason: "sources know nothing of rules: internal/worker wires rules into discovery/custom through an interface",
 	},
 	{
 		From:      []string{"./api/..."},
@@ -53,7 +53,7 @@ var Arrows = []Arrow{
 	sibling("./certs/..."),
 	sibling("./discovery/publish"),
 	{
-		From: []string{"./cmd/assay-worker/..."},
+		From: []string{"./cmd/assay-worker/...", "./internal/worker/..."},
 		Forbidden: []string{
 			"sigs.k8s.io/controller-runtime/...", "github.com/google/cel-go/...", "k8s.io/apiserver/...", "k8s.io/client-go/kubernetes/...",
 		},

@@ -1,4 +1,5 @@
-package main
+// Package sandbox takes rights from a process that it does not need once it runs.
+package sandbox
 
 import (
 	"errors"
@@ -32,18 +33,18 @@ type netPort struct {
 	port   uint64
 }
 
-// errNoSandbox says that the kernel has no Landlock, or that it is switched off.
-var errNoSandbox = errors.New("the kernel offers no Landlock")
+// ErrNone says that the kernel has no Landlock, or that it is switched off.
+var ErrNone = errors.New("the kernel offers no Landlock")
 
-// enterSandbox takes from this process, for good, what a worker does not need once it runs: to write, create, remove or
+// Enter takes from this process, for good, what a worker does not need once it runs: to write, create, remove or
 // execute any file, to listen on TCP ports, and to connect to others than the given ones; no ports are any. Whoever takes
 // the process over finds a reader of files. Reading stays as it was, since what a worker must not read is not mounted into
 // its container; UDP and MPTCP, which Landlock does not see, are for a NetworkPolicy. It returns what is forbidden, for the
 // log.
-func enterSandbox(ports []uint16) (string, error) {
+func Enter(ports []uint16) (string, error) {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
-		return "", errNoSandbox
+		return "", ErrNone
 	}
 	attr, what := ruleset(int(version), len(ports) > 0)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestPollsWhatNoEventTellsOf(t *testing.T) {
-	w := &worker{sources: []string{"cpu", "network", "pci"}, covered: []string{"network", "pci"}}
+	w := &Worker{sources: []string{"cpu", "network", "pci"}, covered: []string{"network", "pci"}}
 	for round := range 2 {
 		for i := 1; i < everythingEvery; i++ {
 			if got := w.poll(); !slices.Equal(got, []string{"cpu"}) {
@@ -20,7 +20,7 @@ func TestPollsWhatNoEventTellsOf(t *testing.T) {
 }
 
 func TestPollsEverythingIfNothingIsHeard(t *testing.T) {
-	w := &worker{sources: []string{"cpu", "pci"}}
+	w := &Worker{sources: []string{"cpu", "pci"}}
 	for range 3 {
 		if got := w.poll(); got != nil {
 			t.Errorf("polled %v, want everything", got)

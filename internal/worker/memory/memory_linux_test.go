@@ -1,21 +1,23 @@
-package main
+package memory_test
 
 import (
 	"os"
 	"regexp"
 	"strconv"
 	"testing"
+
+	"github.com/assay-project/assay/internal/worker/memory"
 )
 
 // TestForgottenCodeStillRuns calls much code again after it was given back; the pages come back with it.
 func TestForgottenCodeStillRuns(t *testing.T) {
 	before := fileMemory(t)
-	forgetCode()
+	memory.ForgetCode()
 	if after := fileMemory(t); after >= before {
 		t.Errorf("%d kB of the program before, %d after", before, after)
 	}
-	if opt, err := parseFlags([]string{"-no-publish"}, os.Stderr); err != nil || opt.override.NoPublish == nil {
-		t.Errorf("options %v, error %v", opt, err)
+	if p, err := regexp.Compile("a(b|c)+"); err != nil || !p.MatchString("abc") {
+		t.Errorf("pattern %v, error %v", p, err)
 	}
 }
 

@@ -1,4 +1,5 @@
-package main
+// Package memory keeps a program small that is idle nearly always.
+package memory
 
 import (
 	"os"
@@ -18,8 +19,8 @@ const (
 	restingGarbage = 2 << 20
 )
 
-// tune makes the runtime small, unless the environment says otherwise: one thread runs Go code, since a worker is idle.
-func tune() {
+// Tune makes the runtime small, unless the environment says otherwise: one thread runs Go code, since a worker is idle.
+func Tune() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
 	}
@@ -32,16 +33,16 @@ func tune() {
 
 func tunedByUser() bool { return os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" }
 
-// giveBack returns to the system what work has left behind, and lets the runtime rest: from now on it collects garbage when
+// GiveBack returns to the system what work has left behind, and lets the runtime rest: from now on it collects garbage when
 // there is some, and not every two minutes, which would take more CPU than all else that an idle worker does (0.7 ms each).
 // Whoever calls it has just finished something, so that what is in use now is what rest needs.
-func giveBack() {
+func GiveBack() {
 	debug.FreeOSMemory()
 	if !tunedByUser() {
 		debug.SetMemoryLimit(inUse() + restingGarbage)
 		debug.SetGCPercent(-1)
 	}
-	forgetCode()
+	ForgetCode()
 }
 
 // inUse is the memory that counts against the limit, see debug.SetMemoryLimit.

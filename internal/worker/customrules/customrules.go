@@ -1,4 +1,5 @@
-package main
+// Package customrules evaluates the worker's custom rules with the engine that runs in the cluster.
+package customrules
 
 import (
 	"fmt"
@@ -11,11 +12,11 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// engine lets custom rules be evaluated by the engine that runs in the cluster.
-type engine struct{}
+// Engine implements custom.Engine.
+type Engine struct{}
 
 // Compile understands every notation of NFD's custom rules.
-func (engine) Compile(docs []custom.Document) (custom.Program, []error) {
+func (Engine) Compile(docs []custom.Document) (custom.Program, []error) {
 	opt := rules.Options{Custom: true}
 	var sets []*rules.RuleSet
 	var errs []error

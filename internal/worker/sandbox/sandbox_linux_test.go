@@ -1,4 +1,4 @@
-package main
+package sandbox
 
 import (
 	"bytes"
@@ -31,7 +31,9 @@ func TestSandboxForbidsWhatAWorkerDoesNotNeed(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "there"), "text")
+	if err := os.WriteFile(filepath.Join(dir, "there"), []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), sandboxedVar+"="+port)
@@ -53,7 +55,7 @@ func TestSandboxForbidsWhatAWorkerDoesNotNeed(t *testing.T) {
 // tryEverything enters the sandbox, and prints what is possible there. Other threads than that which entered it try too.
 func tryEverything(port string) {
 	server, _ := strconv.ParseUint(port, 10, 16)
-	what, err := enterSandbox([]uint16{uint16(server)})
+	what, err := Enter([]uint16{uint16(server)})
 	if err != nil || !strings.Contains(what, "connecting") {
 		fmt.Println("none", what, err)
 		return

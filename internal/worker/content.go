@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // content chooses what is published of a report, and says what is wrong with the rest.
-func (w *worker) content(r *discovery.Report) (publish.Content, []string) {
+func (w *Worker) content(r *discovery.Report) (publish.Content, []string) {
 	f := nfdv1alpha1.Features{
 		Flags:      maps.Clone(r.Features.Flags),
 		Attributes: maps.Clone(r.Features.Attributes),
@@ -38,7 +38,7 @@ func withhold[V any](sets map[string]V, names []string) {
 }
 
 // labels drops what cannot be a label, and what the white list does not have.
-func (w *worker) labels(in map[string]string) (map[string]string, []string) {
+func (w *Worker) labels(in map[string]string) (map[string]string, []string) {
 	out := make(map[string]string, len(in))
 	var problems []string
 	for name, value := range in {

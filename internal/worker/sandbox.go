@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"errors"
@@ -7,19 +7,20 @@ import (
 	"strconv"
 
 	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/internal/worker/sandbox"
 )
 
 // dnsPort is where names are looked up if the answer is too long for UDP.
 const dnsPort = 53
 
-// sandbox restricts the process, unless it is told not to or runs hooks, which are programs that may do anything.
-func (w *worker) sandbox() {
-	if w.opt.sandbox == "off" || w.config.Local.HooksEnabled {
+// restrict puts the process into a sandbox, unless it is told not to or runs hooks, which are programs that may do anything.
+func (w *Worker) restrict() {
+	if w.opt.Sandbox == "off" || w.config.Local.HooksEnabled {
 		return
 	}
-	what, err := enterSandbox(w.serverPorts())
+	what, err := sandbox.Enter(w.serverPorts())
 	switch {
-	case errors.Is(err, errNoSandbox):
+	case errors.Is(err, sandbox.ErrNone):
 		w.log.Debug("no sandbox", "reason", err)
 	case err != nil:
 		w.log.Warn("no sandbox", "error", err)
@@ -30,8 +31,8 @@ func (w *worker) sandbox() {
 }
 
 // serverPorts are the TCP ports that publishing needs; none if they are not known, so that any may be connected to.
-func (w *worker) serverPorts() []uint16 {
-	cfg, err := clusterConfig(w.opt)
+func (w *Worker) serverPorts() []uint16 {
+	cfg, err := clusterConfig(&w.opt)
 	if err != nil {
 		return nil // it does not publish, but a new configuration may ask for it
 	}

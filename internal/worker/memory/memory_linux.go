@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgetCode gives back the pages of the program's file that this process has mapped: most of them hold code that only a
+// ForgetCode gives back the pages of the program's file that this process has mapped: most of them hold code that only a
 // start runs, and the kernel maps 16 pages for each that is touched. What is needed again is mapped again from the page
 // cache, which takes less than a microsecond. A worker is idle nearly always, on every node, so it should weigh what being
 // idle needs. Failure changes nothing but that.
 //
 // A position-independent program is left alone: its read-only pages may hold addresses that were written when it was loaded.
-func forgetCode() {
+func ForgetCode() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/worker/memory"
 )
 
 const (
@@ -28,8 +29,8 @@ type identity struct {
 }
 
 // clusterConfig returns how to reach the API server: a kubeconfig that is named, or the pod's service account.
-func clusterConfig(opt *options) (*publish.Config, error) {
-	path := opt.kubeconfig
+func clusterConfig(opt *Options) (*publish.Config, error) {
+	path := opt.Kubeconfig
 	if path == "" {
 		path = os.Getenv("KUBECONFIG")
 	}
@@ -43,7 +44,7 @@ func clusterConfig(opt *options) (*publish.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}
-	c.UserAgent, c.Connected = "assay-worker/"+build.Version(), forgetCode
+	c.UserAgent, c.Connected = "assay-worker/"+build.Version(), memory.ForgetCode
 	return c, nil
 }
 
@@ -55,7 +56,7 @@ type connection struct {
 }
 
 // to returns a client, and the file of its token; empty outside a pod.
-func (c *connection) to(opt *options) (client *publish.Client, tokenFile string, err error) {
+func (c *connection) to(opt *Options) (client *publish.Client, tokenFile string, err error) {
 	now, err := clusterConfig(opt)
 	if err != nil {
 		return nil, "", err
@@ -101,8 +102,8 @@ func (i *identity) identify(ctx context.Context) (publish.Identity, error) {
 }
 
 // namespace is where the NodeFeature lives.
-func namespace(opt *options) string {
-	for _, ns := range []string{opt.namespace, os.Getenv("KUBERNETES_NAMESPACE"), os.Getenv("POD_NAMESPACE")} {
+func namespace(opt *Options) string {
+	for _, ns := range []string{opt.Namespace, os.Getenv("KUBERNETES_NAMESPACE"), os.Getenv("POD_NAMESPACE")} {
 		if ns != "" {
 			return ns
 		}
@@ -116,11 +117,11 @@ func namespace(opt *options) string {
 }
 
 // nodeName is the name that features of the host report.
-func nodeName(opt *options) string {
+func nodeName(opt *Options) string {
 	if data, err := os.ReadFile(serviceAccountDir + "/token"); err == nil {
 		if id, err := publish.FromToken(data); err == nil && id.Node != "" {
 			return id.Node
 		}
 	}
-	return opt.nodeName
+	return opt.NodeName
 }

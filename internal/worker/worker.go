@@ -1,4 +1,5 @@
-package main
+// Package worker discovers the features of a host again and again, and publishes them.
+package worker
 
 import (
 	"context"
@@ -24,11 +25,12 @@ import (
 	"github.com/assay-project/assay/discovery/watch"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/config/workerconfig"
+	"github.com/assay-project/assay/internal/worker/memory"
 )
 
-// worker is the daemon: one goroutine that discovers, one that publishes, and the HTTP server beside them.
-type worker struct {
-	opt     *options
+// Worker is the daemon: one goroutine that discovers, one that publishes, and the HTTP server beside them.
+type Worker struct {
+	opt     Options
 	log     *slog.Logger
 	host    host.Host
 	node    string
@@ -55,13 +57,14 @@ type worker struct {
 	untrimmed  atomic.Bool // a trim was put off
 }
 
-func newWorker(opt *options, log *slog.Logger) (*worker, error) {
-	paths := hostPaths(opt)
-	paths.NodeName = nodeName(opt)
+// New returns a worker with the present configuration. It does not talk to the cluster yet.
+func New(opt Options, log *slog.Logger) (*Worker, error) {
+	paths := hostPaths(&opt)
+	paths.NodeName = nodeName(&opt)
 	h := host.Real(paths)
-	w := &worker{opt: opt, log: log, host: h, node: h.System.NodeName(), problems: map[string]bool{}}
+	w := &Worker{opt: opt, log: log, host: h, node: h.System.NodeName(), problems: map[string]bool{}}
 	w.metrics = newMetrics(w.node)
-	c, warnings, err := workerconfig.Load(opt.configFile, opt.options, opt.override)
+	c, warnings, err := workerconfig.Load(opt.ConfigFile, opt.Inline, opt.Override)
 	if err != nil {
 		return nil, fmt.Errorf("configuration:\n%w", err)
 	}
@@ -70,16 +73,16 @@ func newWorker(opt *options, log *slog.Logger) (*worker, error) {
 }
 
 // use takes a configuration into service.
-func (w *worker) use(c *workerconfig.Settings, warnings []string) {
+func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 	for _, warning := range warnings {
 		w.log.Warn(warning)
 	}
 	if c.LogLevel != "" {
-		if err := w.opt.logLevel.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		if err := w.opt.LogLevel.UnmarshalText([]byte(c.LogLevel)); err != nil {
 			w.log.Warn("core.logLevel is no level", "error", err)
 		}
 	}
-	list := sources(w.opt, c, w.log)
+	list := sources(&w.opt, c, w.log)
 	features, unknown := discovery.Choose(c.FeatureSources, list)
 	labels, unknownToo := discovery.Choose(c.LabelSources, list)
 	for _, name := range append(unknown, unknownToo...) {
@@ -96,10 +99,10 @@ func (w *worker) use(c *workerconfig.Settings, warnings []string) {
 	w.runner = discovery.NewRunner(w.host, list, discovery.Selection{Features: features, Labels: labels})
 }
 
-// run discovers and publishes until ctx is done; once only with -oneshot.
-func (w *worker) run(ctx context.Context, stdout io.Writer) error {
+// Run discovers and publishes until ctx is done; once only with Oneshot, and then it prints what it found to stdout, if Output says so.
+func (w *Worker) Run(ctx context.Context, stdout io.Writer) error {
 	w.log.Info("assay-worker starts", "version", build.Version(), "node", w.node)
-	if w.opt.oneshot {
+	if w.opt.Oneshot {
 		return w.once(ctx, stdout)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -108,8 +111,8 @@ func (w *worker) run(ctx context.Context, stdout io.Writer) error {
 	defer running.Wait()
 	defer cancel()
 
-	if w.opt.port != 0 {
-		serve, err := w.metrics.listen(ctx, w.opt.port)
+	if w.opt.Port != 0 {
+		serve, err := w.metrics.listen(ctx, w.opt.Port)
 		if err != nil {
 			return err
 		}
@@ -120,7 +123,7 @@ func (w *worker) run(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	events := w.listen(ctx, &running)
-	w.sandbox()
+	w.restrict()
 	w.loop(ctx, events)
 	w.log.Info("assay-worker stops")
 	return nil
@@ -143,7 +146,7 @@ func (p *publishing) stop() {
 // hand passes the latest content on, in place of one that has not been taken yet.
 func (p *publishing) hand(c publish.Content) {
 	if p.contents == nil {
-		giveBack()
+		memory.GiveBack()
 		return
 	}
 	select {
@@ -155,7 +158,7 @@ func (p *publishing) hand(c publish.Content) {
 
 // republish ends the Publisher, if there is one, and starts one that follows the present configuration, unless that says
 // not to publish.
-func (w *worker) republish(ctx context.Context) error {
+func (w *Worker) republish(ctx context.Context) error {
 	w.publishing.stop()
 	w.publishing = publishing{}
 	w.found = false // what is found next is to be published, known or not
@@ -175,10 +178,10 @@ func (w *worker) republish(ctx context.Context) error {
 }
 
 // once discovers and publishes once.
-func (w *worker) once(ctx context.Context, stdout io.Writer) error {
+func (w *Worker) once(ctx context.Context, stdout io.Writer) error {
 	c, _ := w.discover(ctx, false)
-	if w.opt.output != "" {
-		if err := export(stdout, w.opt.output, w.node, namespace(w.opt), c); err != nil {
+	if w.opt.Output != "" {
+		if err := export(stdout, w.opt.Output, w.node, namespace(&w.opt), c); err != nil {
 			return err
 		}
 	}
@@ -194,13 +197,13 @@ func (w *worker) once(ctx context.Context, stdout io.Writer) error {
 }
 
 // loop discovers what events name, and again and again what no event tells of, and hands on what is new.
-func (w *worker) loop(ctx context.Context, events <-chan []string) {
+func (w *Worker) loop(ctx context.Context, events <-chan []string) {
 	var names []string // none are all
 	var again <-chan time.Time
 	glance := false
 	for due := true; ; {
 		if c, changed := w.discover(ctx, glance, names...); changed && ctx.Err() == nil {
-			forgetCode() // the code of the sources, before that of publishing is mapped
+			memory.ForgetCode() // the code of the sources, before that of publishing is mapped
 			w.publishing.hand(c)
 		}
 		if due && w.config.SleepInterval > 0 {
@@ -234,7 +237,7 @@ var nothing = []string{""}
 const everythingEvery = 10
 
 // poll returns the sources to run after an interval; none are all.
-func (w *worker) poll() []string {
+func (w *Worker) poll() []string {
 	if w.polls++; w.polls >= everythingEvery || len(w.covered) == 0 {
 		w.polls = 0
 		return nil
@@ -243,7 +246,7 @@ func (w *worker) poll() []string {
 }
 
 // affected turns an announcement into the sources to run; none are all. A changed configuration is taken into service.
-func (w *worker) affected(ctx context.Context, event []string) []string {
+func (w *Worker) affected(ctx context.Context, event []string) []string {
 	if slices.Contains(event, configSource) && w.reload(ctx) || slices.Contains(event, watch.Everything) {
 		return nil
 	}
@@ -251,8 +254,8 @@ func (w *worker) affected(ctx context.Context, event []string) []string {
 }
 
 // reload reads the configuration again, if it has changed; a wrong one is reported, and the last good one kept.
-func (w *worker) reload(ctx context.Context) bool {
-	c, warnings, err := workerconfig.Load(w.opt.configFile, w.opt.options, w.opt.override)
+func (w *Worker) reload(ctx context.Context) bool {
+	c, warnings, err := workerconfig.Load(w.opt.ConfigFile, w.opt.Inline, w.opt.Override)
 	if err != nil {
 		w.log.Error("the new configuration is wrong; the last good one is kept", "error", err)
 		return false
@@ -262,7 +265,7 @@ func (w *worker) reload(ctx context.Context) bool {
 	}
 	w.publishing.stop() // what it holds is garbage now, and so is what the sources before remember
 	w.use(c, warnings)
-	giveBack()
+	memory.GiveBack()
 	w.log.Info("the configuration has changed")
 	if err := w.republish(ctx); err != nil {
 		w.log.Error("nothing is published any more", "error", err)
@@ -271,8 +274,8 @@ func (w *worker) reload(ctx context.Context) bool {
 }
 
 // listen announces what happens on the host, until ctx is done.
-func (w *worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []string {
-	h, errs := watch.Open(targets(w.opt))
+func (w *Worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []string {
+	h, errs := watch.Open(targets(&w.opt))
 	for _, err := range errs {
 		w.log.Warn("some events are not heard; polling goes on", "error", err)
 	}
@@ -296,7 +299,7 @@ func (w *worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []s
 
 // discover runs the named sources, or all, and reports whether the result is new. A glance leaves out sources of which
 // nothing has changed that an event would not have told.
-func (w *worker) discover(ctx context.Context, glance bool, names ...string) (publish.Content, bool) {
+func (w *Worker) discover(ctx context.Context, glance bool, names ...string) (publish.Content, bool) {
 	start := time.Now()
 	w.metrics.discovering()
 	run := w.runner.Run
@@ -323,7 +326,7 @@ func (w *worker) discover(ctx context.Context, glance bool, names ...string) (pu
 }
 
 // damp holds back what changes again and again, and says so.
-func (w *worker) damp(now time.Time, c publish.Content) publish.Content {
+func (w *Worker) damp(now time.Time, c publish.Content) publish.Content {
 	spec, wait := w.damper.Apply(now, nfdv1alpha1.NodeFeatureSpec{Features: c.Features, Labels: c.Labels})
 	w.release = wait
 	held := w.damper.Held()
@@ -337,7 +340,7 @@ func (w *worker) damp(now time.Time, c publish.Content) publish.Content {
 }
 
 // report logs each problem once, until it has gone and come back.
-func (w *worker) report(problems []discovery.Problem) {
+func (w *Worker) report(problems []discovery.Problem) {
 	texts := slices.Clone(w.leftOut)
 	for _, p := range problems {
 		texts = append(texts, p.String())
@@ -358,8 +361,8 @@ func (w *worker) report(problems []discovery.Problem) {
 }
 
 // publisher connects to the cluster. It does not talk to it yet.
-func (w *worker) publisher() (*publish.Publisher, error) {
-	client, token, err := w.connection.to(w.opt)
+func (w *Worker) publisher() (*publish.Publisher, error) {
+	client, token, err := w.connection.to(&w.opt)
 	if errors.Is(err, publish.ErrNoCluster) {
 		return nil, fmt.Errorf("%w; give -kubeconfig, or -no-publish", err)
 	}
@@ -368,7 +371,7 @@ func (w *worker) publisher() (*publish.Publisher, error) {
 	}
 	id := &identity{client: client, token: token, log: w.log, fallback: w.node}
 	return publish.New(client, publish.Options{
-		Namespace: namespace(w.opt),
+		Namespace: namespace(&w.opt),
 		Identify:  id.identify,
 		Version:   build.Version(),
 		Owners:    w.config.Owners,
@@ -379,7 +382,7 @@ func (w *worker) publisher() (*publish.Publisher, error) {
 }
 
 // observe logs and counts what the publisher does.
-func (w *worker) observe(e publish.Event) {
+func (w *Worker) observe(e publish.Event) {
 	w.metrics.published(e)
 	if e.Change != "" && e.Err == nil {
 		w.trim(time.Now())
@@ -404,13 +407,13 @@ const trimInterval = 250 * time.Millisecond
 
 // trim gives back the memory that a discovery and a publication took, for the worker has nothing to do now; a little later if
 // it just did.
-func (w *worker) trim(now time.Time) {
+func (w *Worker) trim(now time.Time) {
 	if now.Sub(w.trimmed) < trimInterval {
 		if !w.untrimmed.Swap(true) {
-			time.AfterFunc(trimInterval, func() { w.untrimmed.Store(false); giveBack() })
+			time.AfterFunc(trimInterval, func() { w.untrimmed.Store(false); memory.GiveBack() })
 		}
 		return
 	}
 	w.trimmed = now
-	giveBack()
+	memory.GiveBack()
 }

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"log/slog"
@@ -14,6 +14,7 @@ import (
 	"github.com/assay-project/assay/discovery/local"
 	"github.com/assay-project/assay/discovery/watch"
 	"github.com/assay-project/assay/internal/config/workerconfig"
+	"github.com/assay-project/assay/internal/worker/customrules"
 )
 
 // Directories of configDir, as NFD has them; they are of this process, mounted there in a container.
@@ -27,7 +28,7 @@ const (
 const configSource = "configuration"
 
 // sources lists what a worker looks at.
-func sources(opt *options, c *workerconfig.Settings, log *slog.Logger) []discovery.Source {
+func sources(opt *Options, c *workerconfig.Settings, log *slog.Logger) []discovery.Source {
 	own := host.Real(host.Paths{})
 	l := c.Local
 	l.Directory, l.HooksDirectory, l.Files = inTree(opt.dir(featuresDir)), opt.dir(hooksDir), &own
@@ -39,34 +40,34 @@ func sources(opt *options, c *workerconfig.Settings, log *slog.Logger) []discove
 			Rules:     custom.Document{Origin: "sources.custom", Data: c.Custom},
 			Directory: inTree(opt.dir(customDir)),
 			Files:     &own,
-		}, engine{}),
+		}, customrules.Engine{}),
 	)
 }
 
 // dir is one of the directories beside the configuration.
-func (opt *options) dir(name string) string { return filepath.Join(opt.configDir, name) }
+func (opt *Options) dir(name string) string { return filepath.Join(opt.ConfigDir, name) }
 
 // inTree is the name of an absolute path in a tree rooted at "/".
 func inTree(path string) string { return strings.TrimPrefix(path, "/") }
 
 // targets lists the files that matter while the worker runs.
-func targets(opt *options) []watch.Target {
+func targets(opt *Options) []watch.Target {
 	return []watch.Target{
 		{Path: opt.dir(featuresDir), Source: local.Name},
 		{Path: opt.dir(hooksDir), Source: local.Name},
 		{Path: opt.dir(customDir), Source: custom.Name, Deep: true},
-		{Path: filepath.Dir(opt.configFile), Source: configSource},
+		{Path: filepath.Dir(opt.ConfigFile), Source: configSource},
 	}
 }
 
 // hostPaths says where the host's directories are. In a container they are mounted as NFD's manifests do it, which is
 // recognised by /host-sys.
-func hostPaths(opt *options) host.Paths {
+func hostPaths(opt *Options) host.Paths {
 	paths := host.Paths{}
 	_, err := os.Stat("/host-sys")
-	if opt.hostPaths == "container" || opt.hostPaths == "auto" && opt.hostRoot == "" && err == nil {
+	if opt.HostPaths == "container" || opt.HostPaths == "auto" && opt.HostRoot == "" && err == nil {
 		paths = host.ContainerPaths()
 	}
-	paths.Root = opt.hostRoot
+	paths.Root = opt.HostRoot
 	return paths
 }

@@ -1,0 +1,68 @@
+package worker
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/internal/config/workerconfig"
+)
+
+func TestWithholdAndWhiteList(t *testing.T) {
+	w := &Worker{config: &workerconfig.Settings{NoPublishFeatures: []string{"kernel.*", "pci.device"}, LabelWhiteList: regexp.MustCompile("^cpu-")}}
+	report := discovery.Report{Labels: map[string]string{"cpu-x": "1", "vendor.io/cpu-y": "1", "pci-z": "1", "cpu-bad": "a b"}}
+	report.Features.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{"kernel.config": {}, "kernel.version": {}, "cpu.model": {}}
+	report.Features.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{"pci.device": {}, "pci.devices": {}}
+	c, problems := w.content(&report)
+	if diff := cmp.Diff(map[string]string{"cpu-x": "1", "vendor.io/cpu-y": "1"}, c.Labels); diff != "" {
+		t.Error(diff)
+	}
+	if len(c.Features.Attributes) != 1 || len(c.Features.Instances) != 1 || len(problems) != 1 {
+		t.Errorf("features %v, problems %v", c.Features, problems)
+	}
+}
+
+func TestHealthTellsTheTruth(t *testing.T) {
+	m := newMetrics("n1")
+	get := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Code, w.Body.String()
+	}
+	if code, _ := get("/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("ready before anything is published: %d", code)
+	}
+	m.discovered(3 * time.Millisecond)
+	m.published(publish.Event{Change: publish.Created, Bytes: 100})
+	if code, body := get("/readyz"); code != http.StatusOK {
+		t.Errorf("not ready after publishing: %d %s", code, body)
+	}
+	m.published(publish.Event{Err: context.DeadlineExceeded})
+	if code, _ := get("/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("ready while publishing fails: %d", code)
+	}
+	if code, _ := get("/healthz"); code != http.StatusOK {
+		t.Errorf("an API server that is away is no reason for a restart: %d", code)
+	}
+	_, text := get("/metrics")
+	for _, want := range []string{
+		`nfd_worker_build_info{version="devel"`,
+		`nfd_worker_feature_discovery_duration_seconds_bucket{node="n1",le="0.005"} 1`,
+		`nfd_worker_feature_discovery_duration_seconds_count{node="n1"} 1`,
+		`assay_worker_publish_total{change="created"} 1`,
+		`assay_worker_publish_failures_total 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}
