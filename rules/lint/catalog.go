@@ -152,9 +152,11 @@ func sameButTypo(s, known string) bool {
 	return squash(s) == squash(known) || len(known) >= 6 && suggest.Distance(s, known, 2) == 1
 }
 
+var separators = strings.NewReplacer("-", "", "_", "", ".", "", "/", "")
+
 // squash removes what people get wrong about a name without thinking: case, separators, the plural.
 func squash(s string) string {
-	s = strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "", "/", "").Replace(s))
+	s = strings.ToLower(separators.Replace(s))
 	return strings.TrimSuffix(s, "s")
 }
 
