@@ -63,15 +63,8 @@ var withoutConditions = map[string]string{
 // warnings. The cases are one error per file in testdata/wrong, and the cases of the webhook.
 func TestThreeWaysSayTheSame(t *testing.T) {
 	c := testkit.Cluster(t)
-	var files []string
-	for _, dir := range []string{"testdata/wrong", "../../webhook/testdata/wrong"} {
-		list, err := filepath.Glob(dir + "/*.yaml")
-		if err != nil || len(list) < 30 {
-			t.Fatalf("%s: %d objects, %v", dir, len(list), err)
-		}
-		files = append(files, list...)
-	}
-	linted := lintFiles(t, "testdata/wrong", "../../webhook/testdata/wrong")
+	files := wrongFiles(t)
+	linted := lintFiles(t)
 	k := testkit.Client(t, c.User)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}} // which some cases are in
 	if err := k.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -111,6 +104,21 @@ func TestThreeWaysSayTheSame(t *testing.T) {
 	}
 }
 
+// wrongDirs hold objects with errors that users make.
+var wrongDirs = []string{"testdata/wrong", "../../webhook/testdata/wrong"}
+
+func wrongFiles(t *testing.T) (files []string) {
+	t.Helper()
+	for _, dir := range wrongDirs {
+		list, err := filepath.Glob(dir + "/*.yaml")
+		if err != nil || len(list) < 30 {
+			t.Fatalf("%s: %d objects, %v", dir, len(list), err)
+		}
+		files = append(files, list...)
+	}
+	return files
+}
+
 func base(file string) string { return strings.TrimSuffix(filepath.Base(file), ".yaml") }
 
 // finding is one of those that assay lint -o json prints.
@@ -135,14 +143,14 @@ func (r *lintReport) of(severity string) (out []finding) {
 func (r *lintReport) errors() []finding   { return r.of("error") }
 func (r *lintReport) warnings() []finding { return r.of("warning") }
 
-// lintFiles builds assay and returns what assay lint reports of each file in the directories.
-func lintFiles(t *testing.T, dirs ...string) map[string]*lintReport {
+// lintFiles builds assay and returns what assay lint with these flags reports of each file in wrongDirs.
+func lintFiles(t *testing.T, flags ...string) map[string]*lintReport {
 	t.Helper()
 	assay := filepath.Join(t.TempDir(), "assay")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", assay, "../assay").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	data, err := exec.CommandContext(t.Context(), assay, append([]string{"lint", "-o", "json"}, dirs...)...).Output()
+	data, err := exec.CommandContext(t.Context(), assay, slices.Concat([]string{"lint", "-o", "json"}, flags, wrongDirs)...).Output()
 	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
 		t.Fatalf("%v\n%s", err, data)
 	}
@@ -151,11 +159,8 @@ func lintFiles(t *testing.T, dirs ...string) map[string]*lintReport {
 		t.Fatalf("%v\n%s", err, data)
 	}
 	out := map[string]*lintReport{}
-	for _, dir := range dirs {
-		files, _ := filepath.Glob(dir + "/*.yaml")
-		for _, file := range files {
-			out[file] = &lintReport{name: base(file)}
-		}
+	for _, file := range wrongFiles(t) {
+		out[file] = &lintReport{name: base(file)}
 	}
 	for _, f := range all.Findings {
 		out[f.File].findings = append(out[f.File].findings, f)

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +62,7 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")
 	cmd.Flags().BoolVar(&f.failOnWarnings, "fail-on-warnings", false, "exit with 1 if there are warnings")
 	cmd.Flags().BoolVar(&f.names, "ids", true, "look PCI and USB ids up in their databases")
-	cmd.Flags().BoolVar(&f.cluster, "from-cluster", false, "read templates and published features from the cluster as well")
+	cmd.Flags().BoolVar(&f.cluster, "from-cluster", false, "check against the templates, the published features and the webhook's settings of the cluster")
 	f.connect.Register(cmd.Flags())
 	f.register(cmd.Flags())
 	cmd.ValidArgsFunction = completeYAML
@@ -91,7 +89,7 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 		known.IDs = &ids.Lazy{}
 	}
 	if f.cluster {
-		if err := f.ask(cmd.Context(), &known); err != nil {
+		if err := f.read(cmd, &known); err != nil {
 			return err
 		}
 	}
@@ -114,33 +112,36 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ask finds out what a cluster knows that concerns rules.
-func (f *lintFlags) ask(ctx context.Context, known *review.Known) error {
+// read fills in what the webhook of a cluster knows.
+func (f *lintFlags) read(cmd *cobra.Command, known *review.Known) error {
+	ctx := cmd.Context()
 	c, err := f.connect.Connect()
 	if err != nil {
+		return err
+	}
+	webhook, err := readInstalled(ctx, c, f.connect.AssayNamespace, cmd.Flags())
+	if err != nil {
+		return err
+	}
+	if webhook == nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "assay: warning: the cluster has no Deployment of the webhook; its settings are not checked")
+	} else if err := webhook.known(known); err != nil {
 		return err
 	}
 	templates, err := c.Templates(ctx)
 	if err != nil {
 		return err
 	}
-	published, err := c.Features(ctx, "")
-	if err != nil {
-		return err
-	}
-	specs, features := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, map[string]bool{}
+	specs := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}
 	for i := range templates {
 		specs[templates[i].Name] = &templates[i].Spec
 	}
-	for i := range published {
-		for _, name := range published[i].Spec.Features.Names() {
-			features[strings.ToLower(name)] = true
-		}
-	}
 	known.AllTemplates = true
 	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return specs[name], nil }
-	known.Published = func(feature string) (bool, bool) { return features[feature], true }
-	return nil
+	if webhook == nil || webhook.nodeWarnings {
+		known.Published, err = publishedIn(ctx, c, known.Rules)
+	}
+	return err
 }
 
 func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []report.Finding) error {
