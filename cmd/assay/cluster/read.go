@@ -218,7 +218,7 @@ func refused(code int, body []byte, path string) error {
 	case code == http.StatusUnauthorized:
 		return errors.New("the API server does not know you: the credentials of the kubeconfig are missing or have run out")
 	case code == http.StatusForbidden && status.Message != "":
-		return fmt.Errorf("you may not read %s: %s", kind(path), status.Message)
+		return errors.New(status.Message) // such as: nodes is forbidden: User "x" cannot list resource "nodes" …
 	case status.Message != "":
 		return fmt.Errorf("the API server says: %s", status.Message)
 	}
