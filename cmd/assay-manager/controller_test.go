@@ -300,9 +300,9 @@ func TestPruneRemovesWhatOneInstanceWrote(t *testing.T) {
 		t.Fatal(err)
 	}
 	where := []string{"--kubeconfig=" + c.Kubeconfig, "--namespace=" + namespace}
-	prune(t, io.Discard, where...)
+	runPrune(t, io.Discard, where...)
 	labelled(t, k, node.Name, "vendor.io/a", "1")
-	prune(t, io.Discard, append(where, "--instance=blue")...)
+	runPrune(t, io.Discard, append(where, "--instance=blue")...)
 	n := labelled(t, k, node.Name, "vendor.io/a", "")
 	for key := range n.Annotations {
 		if strings.Contains(key, nfdv1alpha1.BookkeepingNamespace) {

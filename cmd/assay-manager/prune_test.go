@@ -53,7 +53,7 @@ func written(t *testing.T, c client.Client, name string) {
 }
 
 // prune runs the command with flags as somebody types them.
-func prune(t *testing.T, out io.Writer, args ...string) {
+func runPrune(t *testing.T, out io.Writer, args ...string) {
 	t.Helper()
 	f, flags := &pruneFlags{}, pflag.NewFlagSet("prune", pflag.ContinueOnError)
 	f.register(flags)
@@ -83,7 +83,7 @@ func TestPruneReadsTheRecordAsTheController(t *testing.T) {
 			if err := c.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
 				t.Fatal(err)
 			}
-			prune(t, io.Discard, "--kubeconfig="+cluster.Kubeconfig, "--namespace="+namespace, flag)
+			runPrune(t, io.Discard, "--kubeconfig="+cluster.Kubeconfig, "--namespace="+namespace, flag)
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestPruneLeavesWhatOthersWrote(t *testing.T) {
 
 	var out bytes.Buffer
 	for range 2 { // the second time there is nothing to do
-		prune(t, &out, "--kubeconfig="+cluster.Kubeconfig, "--namespace="+namespace, "--leases="+leaseName+",never-was")
+		runPrune(t, &out, "--kubeconfig="+cluster.Kubeconfig, "--namespace="+namespace, "--leases="+leaseName+",never-was")
 	}
 	want := "removed what was written on 2 nodes\nremoved 1 NodeFeatures\nremoved what was written on 0 nodes\nremoved 0 NodeFeatures\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {

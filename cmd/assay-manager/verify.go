@@ -3,19 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/internal/verify"
 )
 
 // verifyInterval is the time between two looks at the cluster.
@@ -73,7 +70,7 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, verifyInterval, f.timeout, true, func(ctx context.Context) (bool, error) {
-		n, err := verify(ctx, c, f.likeController(settings, f.namespace))
+		n, err := verify.Once(ctx, c, f.likeController(settings, f.namespace))
 		if ctx.Err() != nil {
 			return false, nil //nolint:nilerr // that time is up is no news about the cluster
 		}
@@ -84,48 +81,4 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 		return nodes, last
 	}
 	return nodes, err
-}
-
-// verify looks once, for what a controller writes that is configured like that.
-func verify(ctx context.Context, c client.Reader, like controller.Config) (int, error) {
-	published := map[string]bool{}
-	err := pages(ctx, c, func(list *nodefeature.NodeFeatureList) {
-		for i := range list.Items {
-			published[list.Items[i].NodeName()] = true
-		}
-	}, client.InNamespace(like.Sources.Namespace))
-	if err != nil {
-		return 0, err
-	}
-	nodes := 0
-	var missing []string
-	err = pages(ctx, c, func(list *corev1.NodeList) {
-		for i := range list.Items {
-			n := &list.Items[i]
-			if !ready(n) {
-				continue
-			}
-			nodes++
-			switch {
-			case !published[n.Name]:
-				missing = append(missing, n.Name+" (no NodeFeature: look at the worker there)")
-			case !like.Disable.Labels && !like.DryRun && n.Annotations[like.Policy.Record.Labels()] == "":
-				missing = append(missing, n.Name+" (a NodeFeature and no labels: look at the controller)")
-			}
-		}
-	})
-	if err != nil {
-		return nodes, err
-	}
-	if len(missing) > 0 {
-		slices.Sort(missing)
-		return nodes, fmt.Errorf("%d of %d nodes are not as they should be: %s", len(missing), nodes, strings.Join(missing, ", "))
-	}
-	return nodes, nil
-}
-
-func ready(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }

@@ -1,0 +1,60 @@
+// Package verify checks that every Node that is ready has features and labels.
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/listing"
+	"github.com/assay-project/assay/internal/nodefeature"
+)
+
+// Once checks once, and returns the number of Nodes that are ready. The error names those that lack something.
+func Once(ctx context.Context, c client.Reader, like controller.Config) (int, error) {
+	published := map[string]bool{}
+	err := listing.Pages(ctx, c, func(list *nodefeature.NodeFeatureList) {
+		for i := range list.Items {
+			published[list.Items[i].NodeName()] = true
+		}
+	}, client.InNamespace(like.Sources.Namespace))
+	if err != nil {
+		return 0, err
+	}
+	nodes := 0
+	var missing []string
+	err = listing.Pages(ctx, c, func(list *corev1.NodeList) {
+		for i := range list.Items {
+			n := &list.Items[i]
+			if !ready(n) {
+				continue
+			}
+			nodes++
+			switch {
+			case !published[n.Name]:
+				missing = append(missing, n.Name+" (no NodeFeature: look at the worker there)")
+			case !like.Disable.Labels && !like.DryRun && n.Annotations[like.Policy.Record.Labels()] == "":
+				missing = append(missing, n.Name+" (a NodeFeature and no labels: look at the controller)")
+			}
+		}
+	})
+	if err != nil {
+		return nodes, err
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return nodes, fmt.Errorf("%d of %d nodes are not as they should be: %s", len(missing), nodes, strings.Join(missing, ", "))
+	}
+	return nodes, nil
+}
+
+func ready(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
