@@ -12,15 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/builtin"
@@ -113,19 +110,6 @@ func (c Config) Withholding() rules.Withholding {
 		All: c.DryRun, Taints: !c.Policy.Taints, Labels: c.Disable.Labels, Annotations: c.Disable.Annotations,
 		ExtendedResources: c.Disable.ExtendedResources,
 	}
-}
-
-// Scheme holds the kinds that the manager works with, NodeFeatures in their cached form.
-func Scheme() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, nodefeature.AddToScheme, assayv1alpha1.AddToScheme,
-	} {
-		if err := add(s); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
 }
 
 // Cache says what the manager keeps of the objects it watches. Namespace is its own, pages is the number of NodeFeatures that it lists at

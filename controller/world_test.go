@@ -30,6 +30,7 @@ import (
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -162,7 +163,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 		m.traffic.next = next
 		return m.traffic
 	})
-	scheme, err := controller.Scheme()
+	scheme, err := managerconfig.Scheme()
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -43,7 +44,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	log.Info("Starting webhook", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile,
 		"address", options.Addr, "strict", options.Known.Strict)
 	monitor(ctx, config, 0, log)
-	scheme, err := controller.Scheme()
+	scheme, err := managerconfig.Scheme()
 	if err != nil {
 		return err
 	}

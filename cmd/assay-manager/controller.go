@@ -120,7 +120,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 		return err
 	}
 	alive := monitor(ctx, rest, 0, ctrl.Log.WithName("controller"))
-	scheme, err := controller.Scheme()
+	scheme, err := managerconfig.Scheme()
 	if err != nil {
 		return err
 	}

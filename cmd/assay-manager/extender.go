@@ -28,6 +28,7 @@ import (
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
@@ -91,7 +92,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	log := ctrl.Log.WithName("extender")
 	log.Info("Starting extender", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile)
 	alive := monitor(ctx, rest, f.watchPatience, log)
-	scheme, err := controller.Scheme()
+	scheme, err := managerconfig.Scheme()
 	if err != nil {
 		return err
 	}

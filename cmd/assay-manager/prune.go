@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/prune"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -58,7 +58,7 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	scheme, err := controller.Scheme()
+	scheme, err := managerconfig.Scheme()
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/verify"
 )
 
@@ -60,7 +60,7 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	scheme, err := controller.Scheme()
+	scheme, err := managerconfig.Scheme()
 	if err != nil {
 		return 0, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/orphan"
+	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -64,7 +65,7 @@ func startController(s *apiserver.Server, name string, log logr.Logger) (*progra
 		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, began: s.Revision(),
 	}
 	cfg := &rest.Config{Host: "http://model", Transport: p.client, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	scheme, err := controller.Scheme()
+	scheme, err := managerconfig.Scheme()
 	if err != nil {
 		return nil, err
 	}
