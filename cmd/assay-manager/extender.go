@@ -33,6 +33,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/internal/refusals"
 	"github.com/assay-project/assay/internal/watchhealth"
 )
 
@@ -217,9 +218,9 @@ func (f *extenderFlags) measure(o *extender.Options, view *index.View, budget *n
 		Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3},
 	}, []string{"verb", "result"})
 	log := ctrl.Log.WithName("extender")
-	refused := newRefusals(log, clock.RealClock{})
+	refused := refusals.New(log, clock.RealClock{})
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(took, refused.count, watchStalls, watchClosed, controller.LeftOut(func() *nodefeature.Budget { return budget }),
+	registry.MustRegister(took, refused.Count, watchStalls, watchClosed, controller.LeftOut(func() *nodefeature.Budget { return budget }),
 		gauge("assay_extender_nodes", "Nodes that are known.", view.Len),
 		gauge("assay_extender_requirements", "Distinct requirements that are kept up to date.", view.Requirements),
 		gauge("assay_extender_synced", "Whether nodes and rules are known, so that answers can be relied on.", func() int {
@@ -232,7 +233,7 @@ func (f *extenderFlags) measure(o *extender.Options, view *index.View, budget *n
 	if certificate != nil {
 		registry.MustRegister(certificateMetrics(certificate)...)
 	}
-	o.Refused, o.Report = refused.tell, func(err error) { log.Error(err, "the server complains") }
+	o.Refused, o.Report = refused.Report, func(err error) { log.Error(err, "the server complains") }
 	o.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	o.Observe = func(verb, result string, d time.Duration) { took.WithLabelValues(verb, result).Observe(d.Seconds()) }
 }

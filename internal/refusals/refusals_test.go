@@ -1,4 +1,4 @@
-package main
+package refusals
 
 import (
 	"errors"
@@ -17,26 +17,26 @@ func TestRefusalsAreLoggedOnceForAWhile(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	clk := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	r := newRefusals(log, clk)
+	r := New(log, clk)
 	why := errors.New("TLS handshake: certificate has expired")
 	for range 3 {
-		r.tell("10.0.0.1", why)
+		r.Report("10.0.0.1", why)
 	}
 	if len(lines) != 1 || !strings.Contains(lines[0], "10.0.0.1") || !strings.Contains(lines[0], why.Error()) {
 		t.Errorf("three refusals of one: %q", lines)
 	}
-	clk.SetTime(time.Unix(0, 0).Add(refusalsEvery))
-	if r.tell("10.0.0.1", why); len(lines) != 2 {
+	clk.SetTime(time.Unix(0, 0).Add(every))
+	if r.Report("10.0.0.1", why); len(lines) != 2 {
 		t.Errorf("after a while: %q", lines)
 	}
 	for i := range 1000 {
-		r.tell(fmt.Sprintf("10.0.%d.%d", i/250, i%250), why)
+		r.Report(fmt.Sprintf("10.0.%d.%d", i/250, i%250), why)
 	}
-	if last := lines[len(lines)-1]; len(lines) != 1+maxRefusals || !strings.Contains(last, "only counted") {
+	if last := lines[len(lines)-1]; len(lines) != 1+maximum || !strings.Contains(last, "only counted") {
 		t.Errorf("1,000 strangers make %d lines, of which the last is %q", len(lines), last)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(r.count)
+	registry.MustRegister(r.Count)
 	found, err := registry.Gather()
 	if err != nil || len(found) != 1 || found[0].GetMetric()[0].GetCounter().GetValue() != 1004 {
 		t.Errorf("the count is %v (%v)", found, err)

@@ -1,0 +1,92 @@
+// Package metricsaccess lets only those clients read metrics that the API server permits.
+package metricsaccess
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/assay-project/assay/extender"
+)
+
+// path is the path that a client needs the right to get.
+const path = "/metrics"
+
+// reviewTimeout is the default scrape timeout of Prometheus: no client waits longer for the API server.
+const reviewTimeout = 10 * time.Second
+
+// errNotPermitted is for users that are known, and may not read metrics.
+var errNotPermitted = errors.New("the user is not permitted to get " + path)
+
+// Filter returns a filter that passes requests whose bearer token belongs to a user who may get /metrics. It does what
+// the filter of controller-runtime does, which would link k8s.io/apiserver with gRPC, OpenTelemetry and CEL.
+func Filter(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+	tokens, err := authenticationclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, err
+	}
+	rights, err := authorizationclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, err
+	}
+	authenticate := extender.Reviewed(func(ctx context.Context, review *authenticationv1.TokenReview) error {
+		reviewed, err := tokens.TokenReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if review.Status = reviewed.Status; !review.Status.Authenticated {
+			return nil
+		}
+		granted, err := rights.SubjectAccessReviews().Create(ctx, access(review.Status.User), metav1.CreateOptions{})
+		if err == nil && !granted.Status.Allowed {
+			err = errNotPermitted
+		}
+		return err
+	}, nil)
+	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ") // RFC 7235: the scheme is case-insensitive
+			err := extender.ErrBadToken
+			if strings.EqualFold(scheme, "Bearer") && token != "" {
+				ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
+				defer cancel()
+				_, err = authenticate(ctx, token)
+			}
+			switch {
+			case err == nil:
+				next.ServeHTTP(w, r)
+			case errors.Is(err, extender.ErrBadToken):
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				http.Error(w, err.Error(), http.StatusUnauthorized)
+			case errors.Is(err, errNotPermitted):
+				http.Error(w, err.Error(), http.StatusForbidden)
+			default:
+				log.Error(err, "Cannot review the client of metrics")
+				http.Error(w, "cannot review the bearer token; the log of this program has the reason", http.StatusServiceUnavailable)
+			}
+		}), nil
+	}, nil
+}
+
+// access returns the question whether a user may get /metrics.
+func access(user authenticationv1.UserInfo) *authorizationv1.SubjectAccessReview {
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, value := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(value)
+	}
+	return &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+	}}
+}

@@ -1,0 +1,57 @@
+// Package refusals reports clients that may not call the extender.
+package refusals
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// every is the time in which the log reports a client once. A scheduler with a wrong certificate calls for every pod.
+	every = 10 * time.Minute
+	// maximum is the number of different refusals that the log takes in that time: strangers must not fill it.
+	maximum = 50
+)
+
+// Log reports refused clients to the administrator. It is safe for concurrent use.
+type Log struct {
+	log   logr.Logger
+	clock clock.PassiveClock
+	Count prometheus.Counter
+
+	mu    sync.Mutex
+	since time.Time
+	told  map[[2]string]bool
+}
+
+// New returns a Log without reports.
+func New(log logr.Logger, clk clock.PassiveClock) *Log {
+	return &Log{log: log, clock: clk, Count: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "assay_extender_refused_total",
+		Help: "Questions and TLS handshakes of those who may not ask. The log says who and why.",
+	})}
+}
+
+// Report counts a refusal, and logs it unless it has just done so.
+func (r *Log) Report(from string, why error) {
+	r.Count.Inc()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.clock.Now(); r.told == nil || now.Sub(r.since) >= every {
+		r.since, r.told = now, map[[2]string]bool{}
+	}
+	key := [2]string{from, why.Error()}
+	if r.told[key] || len(r.told) >= maximum {
+		return
+	}
+	r.told[key] = true
+	text := "somebody may not ask the extender"
+	if len(r.told) == maximum {
+		text += "; others are only counted for a while"
+	}
+	r.log.Info(text, "from", from, "why", why.Error())
+}
