@@ -36,7 +36,7 @@ install: ## Install the command line into $(go env GOPATH)/bin, as assay and kub
 	ln -sf assay "$$(go env GOPATH)/bin/kubectl-assay"
 
 .PHONY: test
-test: test-unit test-race test-integration test-chart test-node ## Run all tests: unit tests first, then those that need a control plane
+test: test-unit test-race test-integration test-chart test-node test-ui ## Run all tests: unit tests first, then those that need a control plane
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go
@@ -125,6 +125,12 @@ test-chart: ## Test the images and the chart: its templates, schema and renderin
 test-node: ## Install the chart on a real node: kubelet and containerd in namespaces of their own (Linux, root; skipped elsewhere)
 	@echo "== real node"
 	@go build -o bin/test-node ./test/node && bin/test-node
+
+.PHONY: test-ui
+test-ui: ## Test the pages of assay ui in Chromium (installed with apt-get where that is possible; skipped elsewhere)
+	@echo "== browser"
+	@hack/browser/install
+	@go test -C hack/browser -count=1 ./...
 
 ##@ Now and then
 

@@ -106,7 +106,7 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, err := yaml.Marshal(object)
+		text, err := yaml.Marshal(withoutNull(object))
 		if err != nil {
 			return nil, err
 		}
@@ -135,6 +135,25 @@ func (f *uiFlags) readAll(ctx context.Context) (*world, error) {
 	w.where = "this machine"
 	w.published[name] = []manifest.Published{{Node: name, Facts: facts.New(&report.Features, w.interner), Labels: report.Labels}}
 	return w, nil
+}
+
+// withoutNull removes fields without a value, which NFD's types always write.
+func withoutNull(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if value == nil {
+				delete(v, key)
+			} else {
+				v[key] = withoutNull(value)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutNull(v[i])
+		}
+	}
+	return v
 }
 
 // known is what reviews of rules depend on. Only a cluster is known as a whole.

@@ -97,7 +97,7 @@ type pageOf struct {
 // near is a node that a rule narrowly does not match.
 type near struct {
 	Node string
-	// Same is the number of other nodes of its kind.
+	// Same is the number of other nodes that lack the same.
 	Same  int
 	Trace trace
 }
@@ -171,7 +171,7 @@ func (p *rulePage) nearest(d *data, unmatched []string) {
 		traces := d.Program.Trace(d.node(first[f]).Input)
 		for i := range traces {
 			if traces[i].Object == p.Name {
-				p.Nearest = append(p.Nearest, near{first[f], same[f] - 1, newTrace(&traces[i], d.Known.Rules.Mask)})
+				p.near(near{first[f], same[f] - 1, newTrace(&traces[i], d.Known.Rules.Mask)})
 			}
 		}
 	}
@@ -179,6 +179,18 @@ func (p *rulePage) nearest(d *data, unmatched []string) {
 		return cmp.Or(cmp.Compare(a.Trace.Lacking, b.Trace.Lacking), strings.Compare(a.Node, b.Node))
 	})
 	p.Nearest = p.Nearest[:min(len(p.Nearest), maxNearest)]
+}
+
+// near adds a node, unless one is there already that lacks the same.
+func (p *rulePage) near(n near) {
+	i := slices.IndexFunc(p.Nearest, func(o near) bool {
+		return o.Trace.Rule == n.Trace.Rule && slices.Equal(o.Trace.Say, n.Trace.Say) && slices.Equal(o.Trace.Lines, n.Trace.Lines)
+	})
+	if i < 0 {
+		p.Nearest = append(p.Nearest, n)
+		return
+	}
+	p.Nearest[i].Same += 1 + n.Same
 }
 
 // newPageOf returns a page of a list, from 1; one that does not exist is the nearest that does.

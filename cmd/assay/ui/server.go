@@ -19,9 +19,9 @@ import (
 const DefaultAddress = "127.0.0.1:0"
 
 const (
-	// headerTimeout bounds how long a client may take for the headers of a request, bodyTimeout for all of it.
+	// headerTimeout is the maximum time that a client may take for the headers of a request, bodyTimeout for all of it.
 	headerTimeout, bodyTimeout = 10 * time.Second, time.Minute
-	// stopTimeout is how long requests may go on after the command is interrupted.
+	// stopTimeout is the maximum time that requests may go on after the command is interrupted.
 	stopTimeout = 2 * time.Second
 )
 

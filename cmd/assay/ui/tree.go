@@ -200,5 +200,9 @@ func size(name, value string) string {
 	for ; amount >= 1<<10; i++ {
 		amount /= 1 << 10
 	}
-	return strconv.FormatFloat(amount, 'g', 3, 64) + " " + units[i]
+	decimals := 0
+	if amount < 100 {
+		decimals = 1
+	}
+	return strconv.FormatFloat(amount, 'f', decimals, 64) + " " + units[i]
 }

@@ -153,7 +153,7 @@ func TestNodeShowsOutputsWithTheirRulesAndFeatures(t *testing.T) {
 	if strings.Contains(page, "Intel CPU") {
 		t.Error("the search shows other elements")
 	}
-	want(t, s.get(t, "node?name=nobody", http.StatusNotFound), "There is no node nobody here.")
+	want(t, s.get(t, "node?name=none", http.StatusNotFound), "There is no node none here.")
 }
 
 func TestNodeShowsWhatOthersSetAndWhatIsNotWritten(t *testing.T) {
@@ -246,7 +246,7 @@ func TestPlaygroundReviewsAndEvaluates(t *testing.T) {
 	want(t, try(strings.ReplaceAll(intel, "\n", "\r\n"), "a"), "MATCH")
 	page := try(strings.Replace(intel, "op: In", "op: Inn", 1), "a")
 	want(t, page, `<li class="error" title="`, "did you mean In?", "Not evaluated: correct the errors first.", "11:")
-	want(t, try(intel, "nobody"), "There is no node nobody here.", "choose a node")
+	want(t, try(intel, "none"), "There is no node none here.", "choose a node")
 	want(t, try("", "a"), "there is no NodeFeatureRule")
 	want(t, try("}{", "a"), "error")
 	want(t, s.get(t, "playground?rule=vendor&node=b", http.StatusOK), "example.com/intel", "NO MATCH")

@@ -1,0 +1,279 @@
+package browser
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// small is a fleet with rules.
+func small(t *testing.T) string {
+	dir := t.TempDir()
+	fleet(t, dir, 48)
+	library(t, dir, "nvidia-gpu", "amd-gpu", "avx512")
+	return start(t, dir, "fleet", "rules")
+}
+
+// views are the addresses of all views of the small fleet.
+var views = []string{"fleet", "fleet?by=nodes", "fleet?by=features", "node?name=node-00000", "rules", "rule?name=nvidia-gpu", "playground"}
+
+func TestViewsLoadWithoutErrorsAndFromHereAlone(t *testing.T) {
+	b := open(t, small(t))
+	for _, view := range views {
+		b.visit(view)
+		if heading := eval[string](b, `document.querySelector("h1")?.textContent ?? ""`); heading == "" {
+			t.Errorf("%s has no heading", view)
+		}
+		for _, address := range eval[[]string](b, `performance.getEntriesByType("resource").map((e) => e.name)`) {
+			if !strings.HasPrefix(address, b.base) {
+				t.Errorf("%s loads %s", view, address)
+			}
+		}
+		if over := eval[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+			t.Errorf("%s is %d pixels wider than the window", view, over)
+		}
+	}
+}
+
+func TestFromTheFleetToANodeAndToItsRule(t *testing.T) {
+	b := open(t, small(t))
+	b.visit("")
+	b.says("h1", "48 nodes")
+	b.write("#filter", "gpu.drm.driver = nvidia")
+	b.wait(`/^\d+ of 48 nodes/.test(document.querySelector("h1").innerText)`)
+	b.wait(`location.search.includes("nvidia")`)
+	b.write("#filter", "gpu.drm.driver Equals nvidia")
+	b.says("#results", "did you mean In?")
+	b.write("#filter", "gpu.drm.driver = nvidia")
+	b.wait(`!document.querySelector("#results").innerText.includes("did you mean")`)
+	eval[bool](b, `([...document.querySelectorAll(".tabs a")].find((a) => a.innerText === "Nodes").click(), true)`)
+	b.wait(`document.querySelector("tbody a[href^='node?name=node']")`)
+	eval[bool](b, `(document.querySelector("tbody a[href^='node?name=node']").click(), true)`)
+	b.says("main", "feature.node.kubernetes.io/nvidia-gpu")
+	b.write("[data-search]", "10de")
+	b.says("#tree", "NVIDIA")
+	b.wait(`!document.querySelector("#tree").innerText.includes("EPYC")`)
+	eval[bool](b, `(document.querySelector("a[href='rule?name=nvidia-gpu']").click(), true)`)
+	b.says("main", "Nearest nodes that do not match")
+}
+
+const nearly = `apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: amx}
+spec:
+  rules:
+  - name: amx
+    labels: {example.com/amx: "true"}
+    matchFeatures:
+    - feature: cpu.model
+      matchExpressions: {vendor_id: {op: In, value: [ARM]}}
+`
+
+func TestARuleIsEditedUntilItMatches(t *testing.T) {
+	b := open(t, small(t))
+	b.visit("playground?node=node-00000")
+	b.says("#result", "MATCH")
+	b.write("#text", nearly)
+	b.says("#result", "NO MATCH")
+	b.says("#result", "Nothing would be written")
+	b.write("#text", strings.Replace(nearly, "op: In", "op: Inn", 1))
+	b.says("#findings", "did you mean In?")
+	b.wait(`document.querySelector("#gutter .error")?.textContent === "10"`)
+	b.says("#result", "correct the errors first")
+	b.write("#text", strings.Replace(nearly, "[ARM]", "[Intel, AMD]", 1))
+	b.says("#findings", "No errors or warnings")
+	b.wait(`!document.querySelector("#gutter .error")`)
+	b.says("#result", "example.com/amx")
+	b.wait(`document.querySelector("#result .word").innerText === "MATCH"`)
+	b.write("#node", "no-such-node")
+	b.says("#tree", "There is no node no-such-node")
+}
+
+func TestKeyboard(t *testing.T) {
+	b := open(t, small(t))
+	b.visit("node?name=node-00000")
+	focus := func(selector string) {
+		t.Helper()
+		b.wait(fmt.Sprintf("document.activeElement?.matches(%q)", selector))
+	}
+	b.press(kb.Tab)
+	focus(".skip")
+	b.press(kb.Enter)
+	focus("main")
+	b.press("/")
+	focus("[data-search]")
+	b.press("avx512f")
+	b.says("#tree", "AVX512F")
+	b.wait(`!document.querySelector("#tree").innerText.includes("kernel.version")`)
+	b.press(kb.Escape)
+	b.wait(`!document.activeElement.matches("[data-search]")`)
+	// A rule opens and closes with the keys of a button.
+	eval[bool](b, `(document.querySelector(".trace summary").focus(), true)`)
+	b.press(kb.Enter)
+	b.wait(`document.querySelector(".trace").open`)
+	b.press(" ")
+	b.wait(`!document.querySelector(".trace").open`)
+	// The editor keeps no one: Tab leaves it. Ctrl+Enter evaluates.
+	b.visit("playground?node=node-00000")
+	eval[bool](b, `(document.querySelector("#text").focus(), true)`)
+	eval[bool](b, fmt.Sprintf(`(document.querySelector("#text").value = %q, true)`, nearly))
+	b.press(kb.Enter, chromedp.KeyModifiers(kb.ModifierCtrl))
+	b.says("#result", "NO MATCH")
+	b.press(kb.Tab)
+	b.wait(`!document.activeElement.matches("#text")`)
+}
+
+func TestControlsHaveNames(t *testing.T) {
+	b := open(t, small(t))
+	for _, view := range views {
+		b.visit(view)
+		tree, err := chromedp.Call(b.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range tree.Nodes {
+			if node.Ignored || node.Role == nil {
+				continue
+			}
+			role := strings.Trim(string(node.Role.Value), `"`)
+			if !slices.Contains([]string{"button", "link", "textbox", "searchbox", "combobox", "region", "navigation"}, role) {
+				continue
+			}
+			if node.Name == nil || strings.Trim(string(node.Name.Value), `" `) == "" {
+				t.Errorf("%s: a %s has no name", view, role)
+			}
+		}
+	}
+}
+
+// contrast returns the texts of a page with less contrast than WCAG 2 asks for (AA, 4.5), with it.
+const contrast = `(() => {
+	const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
+	const light = ([r, g, b]) => { const [x, y, z] = [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+		return 0.2126 * x + 0.7152 * y + 0.0722 * z; };
+	const back = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] > 0) return c; } return [255, 255, 255]; };
+	const low = new Set();
+	for (const e of document.querySelectorAll("body *")) {
+		if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || !e.checkVisibility()) continue;
+		const a = light(parse(getComputedStyle(e).color)), b = light(back(e));
+		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+		if (ratio < 4.5) low.add(e.tagName + "." + e.className + ": " + ratio.toFixed(1));
+	}
+	return [...low];
+})()`
+
+func TestContrastInLightAndDark(t *testing.T) {
+	b := open(t, small(t))
+	backgrounds := map[string]bool{}
+	for _, scheme := range []string{"light", "dark"} {
+		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, view := range append(views, "fleet?filter=x", "node?name=none") {
+			b.visit(view)
+			for _, low := range eval[[]string](b, contrast) {
+				t.Errorf("%s, %s: low contrast: %s", view, scheme, low)
+			}
+		}
+		backgrounds[eval[string](b, "getComputedStyle(document.documentElement).backgroundColor")] = true
+	}
+	if len(backgrounds) != 2 {
+		t.Errorf("light and dark have the same background: %v", backgrounds)
+	}
+}
+
+func TestPrintsWithoutControls(t *testing.T) {
+	b := open(t, small(t))
+	b.visit("node?name=node-00000")
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}); err != nil {
+		t.Fatal(err)
+	}
+	if shown := eval[[]string](b, `[...document.querySelectorAll("nav, form, button")].filter((e) => e.checkVisibility()).map((e) => e.outerHTML.slice(0, 80))`); len(shown) > 0 {
+		t.Errorf("printed: %v", shown)
+	}
+}
+
+func TestReadableWithoutScripts(t *testing.T) {
+	b := open(t, small(t))
+	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.visit("fleet")
+	b.do(chromedp.SetValue(chromedp.CSS("#filter"), "gpu.drm.driver = nvidia"), chromedp.Submit(chromedp.CSS("form.filter")))
+	b.wait(`location.search.includes("nvidia") && document.readyState === "complete"`)
+	b.says("h1", "of 48 nodes")
+	b.visit("node?name=node-00000&q=avx2")
+	b.says("#tree", "AVX2")
+	b.visit("playground?node=node-00000")
+	b.do(chromedp.SetValue(chromedp.CSS("#text"), nearly), chromedp.Submit(chromedp.CSS("#play")))
+	b.says("#result", "NO MATCH")
+}
+
+func TestHostileValuesStayText(t *testing.T) {
+	dir := t.TempDir()
+	const script = `<script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">`
+	const reversed = "\u202egnp.exe \u05e9\u05dc\u05d5\u05dd"
+	write(t, dir, "nodes.json", feature("n\"'><script>window.hacked=1</script>", object{
+		"flags":      object{"cpu.cpuid": object{"elements": object{script: object{}}}},
+		"attributes": object{"cpu.model": object{"elements": object{"name": script, "vendor_id": reversed, script: strings.Repeat("long ", 20_000), "unbroken": strings.Repeat("x", 50_000)}}},
+		"instances":  object{"pci.device": object{"elements": []object{{"attributes": object{script: script, "class": reversed}}}}},
+	}))
+	b := open(t, start(t, dir, "nodes.json"))
+	b.visit("")
+	name := eval[string](b, `new URLSearchParams(location.search).get("name")`)
+	for _, view := range []string{
+		"node?name=" + url.QueryEscape(name), "node?name=" + url.QueryEscape(name) + "&q=" + url.QueryEscape(script), "fleet", "fleet?by=nodes", "fleet?by=features",
+		"fleet?filter=" + url.QueryEscape(script), "playground?node=" + url.QueryEscape(name),
+	} {
+		b.visit(view)
+		if eval[bool](b, `"hacked" in window || document.querySelector("main img, main script, [onerror]") !== null`) {
+			t.Errorf("%s: a value became part of the page", view)
+		}
+		if over := eval[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+			t.Errorf("%s is %d pixels wider than the window", view, over)
+		}
+		if loose := eval[[]string](b, `[...document.querySelectorAll("td, li")].filter((e) => e.textContent.includes("\u202e") && !e.querySelector("bdi")).map((e) => e.outerHTML.slice(0, 100))`); len(loose) > 0 {
+			t.Errorf("%s: right-to-left text can reorder what is beside it: %v", view, loose)
+		}
+	}
+	b.visit("playground?node=" + url.QueryEscape(name))
+	b.write("#text", strings.Replace(nearly, "[ARM]", `["<img src=x onerror='window.hacked=1'>"]`, 1))
+	b.says("#result", "NO MATCH")
+	if eval[bool](b, `"hacked" in window`) {
+		t.Error("the rule ran a script")
+	}
+}
+
+// maxPage is the maximum size of a page in bytes.
+const maxPage = 300_000
+
+func TestAFleetOf15000Nodes(t *testing.T) {
+	dir := t.TempDir()
+	fleet(t, dir, 15_000)
+	library(t, dir, "nvidia-gpu")
+	b := open(t, start(t, dir, "fleet", "rules"))
+	for _, view := range []string{"fleet", "fleet?by=nodes&page=150", "rules", "rule?name=nvidia-gpu", "node?name=node-00000", "playground"} {
+		b.visit(view)
+		size := eval[int](b, `performance.getEntriesByType("navigation")[0].decodedBodySize`)
+		t.Logf("%-24s %6d bytes, answered after %4.0f ms, drawn after %4.0f ms", view, size,
+			eval[float64](b, `(({responseStart, requestStart}) => responseStart - requestStart)(performance.getEntriesByType("navigation")[0])`),
+			eval[float64](b, `performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd`))
+		if size > maxPage || size == 0 {
+			t.Errorf("%s: %d bytes, want at most %d", view, size, maxPage)
+		}
+	}
+	b.visit("fleet?by=nodes")
+	b.says("main", "Page 1 of 150, 15,000 rows")
+	eval[bool](b, `(document.querySelector("a[rel=next]").click(), true)`)
+	b.says("main", "Page 2 of 150")
+}
