@@ -49,7 +49,7 @@ func (a *Authorities) reload() error {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		return fmt.Errorf("%s holds no certificate", a.file)
+		return fmt.Errorf("%s contains no certificate", a.file)
 	}
 	a.data, a.pool = data, pool
 	return nil

@@ -107,7 +107,7 @@ func parseAuthority(certPEM, keyPEM []byte) (*authority, error) {
 	}
 	block, _ := pem.Decode(keyPEM)
 	if block == nil {
-		return nil, errors.New("no PEM in the key")
+		return nil, errors.New("the key contains no PEM block")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -115,7 +115,7 @@ func parseAuthority(certPEM, keyPEM []byte) (*authority, error) {
 	}
 	signer, ok := key.(*ecdsa.PrivateKey)
 	if !ok || !signer.PublicKey.Equal(certs[0].PublicKey) {
-		return nil, errors.New("the key does not belong to the certificate")
+		return nil, errors.New("the key does not match the certificate")
 	}
 	return &authority{cert: certs[0], key: signer}, nil
 }
@@ -132,7 +132,7 @@ func parseCerts(data []byte) ([]*x509.Certificate, error) {
 	for len(bytes.TrimSpace(data)) > 0 {
 		block, rest := pem.Decode(data)
 		if block == nil {
-			return nil, errors.New("no PEM block")
+			return nil, errors.New("contains no PEM block")
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {

@@ -79,19 +79,19 @@ type SelfSigned struct {
 // NewSelfSigned checks the options. The first call of Ensure makes or finds the certificate.
 func NewSelfSigned(o Options) (*SelfSigned, error) {
 	if o.Secrets == nil || o.Name == "" {
-		return nil, errors.New("a client for Secrets and the name of one are needed")
+		return nil, errors.New("a client for Secrets and the name of a Secret are required")
 	}
 	if len(o.DNSNames)+len(o.IPs) == 0 {
-		return nil, errors.New("a certificate needs a name or an address")
+		return nil, errors.New("a certificate requires a name or an address")
 	}
 	o.Life = defaultTo(o.Life, DefaultLife)
 	o.AuthorityLife = defaultTo(o.AuthorityLife, max(DefaultAuthorityLife, 4*o.Life))
 	o.Settle = defaultTo(o.Settle, DefaultSettle)
 	if o.AuthorityLife < 2*o.Life {
-		return nil, fmt.Errorf("the authority must live at least twice as long as its certificates (%s)", o.Life)
+		return nil, fmt.Errorf("the lifetime of the certificate authority must be at least twice the lifetime of its certificates (%s)", o.Life)
 	}
 	if o.Settle > o.AuthorityLife/6 {
-		return nil, fmt.Errorf("a settling time of %s leaves no time to replace an authority that lives for %s", o.Settle, o.AuthorityLife)
+		return nil, fmt.Errorf("a settling time of %s leaves no time to replace a certificate authority with a lifetime of %s", o.Settle, o.AuthorityLife)
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -161,7 +161,7 @@ func (s *SelfSigned) agree(ctx context.Context, step func(*state, time.Time) (bo
 		var secret *corev1.Secret
 		secret, err = s.opts.Secrets.Get(ctx, s.opts.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("%w: the installation creates it empty, and it is filled here: run `helm upgrade`, or `kubectl apply -k` without Helm", err)
+			return nil, fmt.Errorf("%w: the installation creates an empty Secret and the manager fills it: run `helm upgrade`, or `kubectl apply -k` without Helm", err)
 		}
 		if err != nil {
 			return nil, err
@@ -182,7 +182,7 @@ func (s *SelfSigned) agree(ctx context.Context, step func(*state, time.Time) (bo
 		s.use(st)
 		return st, nil
 	}
-	return nil, fmt.Errorf("lost %d races against other replicas: %w", maxAttempts, err)
+	return nil, fmt.Errorf("lost %d conflicts with other replicas: %w", maxAttempts, err)
 }
 
 func (s *SelfSigned) use(st *state) {

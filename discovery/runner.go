@@ -168,7 +168,7 @@ func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll 
 		case <-e.busy:
 			e.busy = nil
 		default:
-			return outcome{err: errors.New("still waits for an earlier read")}
+			return outcome{err: errors.New("still waiting for an earlier read")}
 		}
 	}
 	timeout := r.timeout
@@ -259,7 +259,7 @@ func validLabels(found map[string]string) (fit map[string]string, refused []erro
 			fit[name] = value
 			continue
 		}
-		refused = append(refused, fmt.Errorf("label %.200q with value %.200q is left out: %s", name, value, why[0]))
+		refused = append(refused, fmt.Errorf("ignored label %.200q with value %.200q: %s", name, value, why[0]))
 	}
 	return fit, refused
 }

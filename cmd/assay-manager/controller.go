@@ -102,7 +102,7 @@ func (f *controllerFlags) nextConfig(ctx context.Context, now *managerconfig.Set
 		switch {
 		case err != nil && err.Error() != told:
 			told = err.Error()
-			log.Error(err, "the configuration is wrong; the last good one is kept")
+			log.Error(err, "Invalid configuration; keeping the previous one")
 		case err == nil && !s.Equal(now):
 			return loaded{s, warnings}
 		case err == nil:

@@ -265,7 +265,7 @@ func TestConfigurationIsFollowed(t *testing.T) {
 	says(r, "crd-controller has no effect")
 
 	write("denyLabelNs: {\n")
-	says(r, "the last good one is kept")
+	says(r, "keeping the previous one")
 	write("denyLabelNs: [other.io]\nremovalGracePeriod: 0s\n")
 	labelled(t, k, node.Name, "vendor.io/a", "1")
 	labelled(t, k, node.Name, "other.io/b", "")

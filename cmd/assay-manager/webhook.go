@@ -104,7 +104,7 @@ func (f *webhookFlags) options() (o webhook.Options, err error) {
 			return o, fmt.Errorf("--client-ca-file: %w", err)
 		}
 		if o.ClientCAs = x509.NewCertPool(); !o.ClientCAs.AppendCertsFromPEM(data) {
-			return o, fmt.Errorf("--client-ca-file: %s holds no certificate", f.clientCA)
+			return o, fmt.Errorf("--client-ca-file: %s contains no certificate", f.clientCA)
 		}
 	}
 	o.Publishing = webhook.Publishing{

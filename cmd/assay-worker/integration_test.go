@@ -130,7 +130,7 @@ sources:
 	t.Run("WrongConfigurationIsNot", func(t *testing.T) {
 		writeFile(t, configFile, "core: {noPublishFeatures: 5}\n")
 		nf := eventually(t, c, namespace, node.Name, "said so", func(*nfdv1alpha1.NodeFeature) bool {
-			return strings.Contains(log.String(), "the last good one is kept")
+			return strings.Contains(log.String(), "keeping the previous one")
 		})
 		if nf.Spec.Labels["by-rule"] != node.Name {
 			t.Errorf("labels = %v", nf.Spec.Labels)

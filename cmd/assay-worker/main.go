@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = w.Run(ctx, stdout)
 	}
 	if err != nil {
-		log.Error("assay-worker stops", "error", err)
+		log.Error("Stopping assay-worker", "error", err)
 		return exitFailure
 	}
 	return exitOK

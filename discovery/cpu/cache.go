@@ -53,7 +53,7 @@ func cache(h host.Host, dir string) (level int, kind string, size uint64, err er
 	}
 	level, err = strconv.Atoi(text[0])
 	if err != nil || level < 1 || level > 9 {
-		return 0, "", 0, fmt.Errorf("/%s: %q is no level of a cache", dir, text[0])
+		return 0, "", 0, fmt.Errorf("/%s: %q is not a cache level", dir, text[0])
 	}
 	kind = map[string]string{"Data": "d", "Instruction": "i"}[text[1]]
 	size, err = ParseCacheSize(text[2])
@@ -68,7 +68,7 @@ func ParseCacheSize(s string) (uint64, error) {
 	digits, ok := strings.CutSuffix(s, "K")
 	size, err := strconv.ParseUint(digits, 10, 32)
 	if !ok || err != nil {
-		return 0, fmt.Errorf("%.40q is no size of a cache", s)
+		return 0, fmt.Errorf("%.40q is not a cache size", s)
 	}
 	return size << 10, nil
 }

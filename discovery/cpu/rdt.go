@@ -45,7 +45,7 @@ func rdt(r *discovery.Result, h host.Host, info Info) {
 			continue
 		}
 		if _, err := strconv.ParseUint(text, 10, 32); err != nil {
-			r.Problem(fmt.Errorf("/%s: %q is no count", file, text))
+			r.Problem(fmt.Errorf("/%s: %q is not a number", file, text))
 			continue
 		}
 		attributes["RDTL3CA_NUM_CLOSID"] = text

@@ -140,7 +140,7 @@ func ParseCPUList(s string) ([]int, error) {
 			b, err = strconv.ParseUint(high, 10, 32)
 		}
 		if err != nil || b < a {
-			return nil, fmt.Errorf("%.40q is no list of CPUs", s)
+			return nil, fmt.Errorf("%.40q is not a list of CPUs", s)
 		}
 		if b >= maxCPUs || len(list)+int(b-a) >= maxCPUs {
 			return nil, fmt.Errorf("%.40q names more than %d CPUs", s, maxCPUs)

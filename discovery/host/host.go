@@ -26,7 +26,7 @@ const (
 )
 
 // ErrTooLarge says that a file or a directory is over its bound.
-var ErrTooLarge = errors.New("larger than the bound")
+var ErrTooLarge = errors.New("larger than the limit")
 
 // FS is a tree of files rooted at "/", with names such as "sys/bus/pci/devices" and "proc/modules". Symbolic links are
 // followed inside the tree and cannot leave it: ".." at the root stays there, as in a chroot. Implementations are pointers,

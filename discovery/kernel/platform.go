@@ -71,7 +71,7 @@ func secureBoot(r *discovery.Result, h host.Host) {
 			return
 		}
 		if err == nil && len(data) != 5 {
-			r.Problem(fmt.Errorf("/%s has %d bytes, want 5", secureBootVariable, len(data)))
+			r.Problem(fmt.Errorf("/%s has %d bytes, expected 5", secureBootVariable, len(data)))
 			return
 		}
 		enabled = err == nil && data[4] == 1

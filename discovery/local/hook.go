@@ -25,7 +25,7 @@ const (
 
 var (
 	errOutput = fmt.Errorf("printed more than %d bytes", MaxFileSize)
-	errTime   = errors.New("took too long, and was ended with all it had started")
+	errTime   = errors.New("took too long and was terminated with its child processes")
 )
 
 // runHooks runs the executable regular files of the hooks' directory, in the order of their names.
@@ -50,11 +50,11 @@ func (s *Source) runHooks(ctx context.Context, out *elements) {
 			continue
 		}
 		if why := writable(info); why != "" {
-			out.problem(fmt.Errorf("%s: not run: %s, and it would run with the worker's rights", path, why))
+			out.problem(fmt.Errorf("%s: not run: %s, and hooks run with the permissions of the worker", path, why))
 			continue
 		}
 		if ran++; ran > maxHooks {
-			out.problem(fmt.Errorf("%s: only the first %d hooks are run", s.config.HooksDirectory, maxHooks))
+			out.problem(fmt.Errorf("%s: only the first %d hooks run", s.config.HooksDirectory, maxHooks))
 			return
 		}
 		s.runHook(ctx, path, out)

@@ -173,14 +173,14 @@ func (s *Source) readFile(h host.Host, file string, out *elements) {
 	}
 	if why := writable(info); why != "" {
 		if s.config.Strict {
-			out.problem(fmt.Errorf("/%s: refused: %s", file, why))
+			out.problem(fmt.Errorf("/%s: rejected: %s", file, why))
 			return
 		}
-		out.problem(fmt.Errorf("/%s: %s: whoever that is can label this node", file, why))
+		out.problem(fmt.Errorf("/%s: %s: these users can label this node", file, why))
 	}
 	data, err := h.ReadPrefix(file, MaxFileSize+1)
 	if err == nil && len(data) > MaxFileSize {
-		err = fmt.Errorf("/%s: %w of %d bytes; left out", file, host.ErrTooLarge, MaxFileSize)
+		err = fmt.Errorf("/%s: %w of %d bytes; ignored", file, host.ErrTooLarge, MaxFileSize)
 	}
 	if err != nil {
 		out.problem(err)

@@ -94,7 +94,7 @@ func TestFeatureFiles(t *testing.T) {
 		"LaterFileWins": {
 			files:  m{"a": "x=1\n", "b": "x=2\n"},
 			labels: m{"x": "2"}, features: m{"x": "2"},
-			problems: []string{"/features.d/b:1: x was given in /features.d/a:1 already; this one holds"},
+			problems: []string{"/features.d/b:1: x is also set in /features.d/a:1; this line wins"},
 		},
 		"DotFilesAndDirectoriesAreSkipped": {
 			files:  m{".hidden": "x=1\n", "dir/y": "y=1\n", "z": "z\n"},
@@ -108,7 +108,7 @@ func TestFeatureFiles(t *testing.T) {
 		"TooLargeFileIsLeftOut": {
 			files:  m{"a": strings.Repeat("x\n", MaxFileSize), "b": "y\n"},
 			labels: m{"y": "true"}, features: m{"y": "true"},
-			problems: []string{"/features.d/a: larger than the bound of 65536 bytes; left out"},
+			problems: []string{"/features.d/a: larger than the limit of 65536 bytes; ignored"},
 		},
 		"NamelessLineIsSaid": {
 			files:    m{"a": "=1\n"},
@@ -141,9 +141,9 @@ func TestFileSpeaksOnlyOfWhatItMay(t *testing.T) {
 		Labels:   map[string]string{"gpu.example.com/driver": "550", "nic-speed": "100", "anything": "true"},
 		Features: map[string]string{"gpu.example.com/driver": "550", "nic-speed": "100", "anything": "true"},
 		Problems: []string{
-			"/features.d/gpu-driver:2: node-role is left out: sources.local.filePrefixes does not let this file speak of it",
-			"/features.d/nic.conf:3: gpu.example.com/driver is left out: sources.local.filePrefixes does not let this file speak of it",
-			"/features.d/other:1: x is left out: sources.local.filePrefixes does not let this file speak of it",
+			"/features.d/gpu-driver:2: node-role is ignored: sources.local.filePrefixes does not allow this name in this file",
+			"/features.d/nic.conf:3: gpu.example.com/driver is ignored: sources.local.filePrefixes does not allow this name in this file",
+			"/features.d/other:1: x is ignored: sources.local.filePrefixes does not allow this name in this file",
 		},
 	}
 	got.Problems = slices.DeleteFunc(got.Problems, func(p string) bool { return strings.Contains(p, "can label this node") })
@@ -209,7 +209,7 @@ func TestHooks(t *testing.T) {
 		Problems: []string{
 			"hook " + dir + "/b-fails: failed with exit status 3",
 			"hook " + dir + "/c-loud: printed more than 65536 bytes",
-			"/features.d/f:1: good was given in " + dir + "/a-good:1 already; this one holds",
+			"/features.d/f:1: good is also set in " + dir + "/a-good:1; this line wins",
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

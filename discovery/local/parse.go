@@ -84,11 +84,11 @@ func (e *elements) add(where, line string, noFeature, noLabel bool) {
 		return
 	}
 	if e.prefixes != nil && !slices.ContainsFunc(e.prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-		e.problem(fmt.Errorf("%s: %s is left out: sources.local.filePrefixes does not let this file speak of it", where, name))
+		e.problem(fmt.Errorf("%s: %s is ignored: sources.local.filePrefixes does not allow this name in this file", where, name))
 		return
 	}
 	if before, twice := e.from[name]; twice && !sameFile(before, where) {
-		e.problem(fmt.Errorf("%s: %s was given in %s already; this one holds", where, name, before))
+		e.problem(fmt.Errorf("%s: %s is also set in %s; this line wins", where, name, before))
 	}
 	e.from[name] = where
 	put(e.features, name, value, noFeature)

@@ -146,7 +146,7 @@ func readHugePages(r *discovery.Result, h host.Host, dir string, attributes map[
 		}
 		count, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			r.Problem(fmt.Errorf("/%s/%s/nr_hugepages: %q is no count", dir, size, text))
+			r.Problem(fmt.Errorf("/%s/%s/nr_hugepages: %q is not a number", dir, size, text))
 			continue
 		}
 		attributes[name] = text
@@ -192,7 +192,7 @@ func PageSizeName(dir string) (string, error) {
 	digits, suffixed := strings.CutSuffix(digits, "kB")
 	size, err := strconv.ParseUint(digits, 10, 32)
 	if !prefixed || !suffixed || err != nil || size == 0 {
-		return "", fmt.Errorf("%q does not name a size of huge pages", dir)
+		return "", fmt.Errorf("%q is not a size of huge pages", dir)
 	}
 	unit := 0
 	for ; size%1024 == 0 && unit < len(units)-1; unit++ {

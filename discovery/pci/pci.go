@@ -57,7 +57,7 @@ func (*Source) Name() string { return Name }
 func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
 	if len(s.unknown) > 0 {
-		r.Problem(fmt.Errorf("sources.pci.deviceLabelFields, deviceLabelForms: %q are no fields of a PCI device, want some of %q", s.unknown, fields))
+		r.Problem(fmt.Errorf("sources.pci.deviceLabelFields, deviceLabelForms: %q are not fields of a PCI device; valid fields are %q", s.unknown, fields))
 	}
 	addresses, err := discovery.ListDevices(h, devicesDir)
 	if err != nil {

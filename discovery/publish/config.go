@@ -153,7 +153,7 @@ func parseKubeconfig(data []byte, dir string) (*Config, error) {
 			continue
 		}
 		if !e.User.Exec.IsZero() || !e.User.Provider.IsZero() {
-			return nil, fmt.Errorf("user %q authenticates by a plugin, which a worker does not run: give it a token or a certificate", user)
+			return nil, fmt.Errorf("user %q uses an exec plugin, which the worker does not support: use a token or a certificate", user)
 		}
 		c.Token = e.User.Token
 		c.Cert, c.Key = load(e.User.CertData, e.User.CertFile), load(e.User.KeyData, e.User.KeyFile)
@@ -165,7 +165,7 @@ func parseKubeconfig(data []byte, dir string) (*Config, error) {
 		return nil, err
 	}
 	if c.Server == "" {
-		return nil, fmt.Errorf("current-context %q leads to no cluster with a server", k.CurrentContext)
+		return nil, fmt.Errorf("current-context %q has no cluster with a server", k.CurrentContext)
 	}
 	return c, nil
 }
@@ -211,7 +211,7 @@ func (c *Config) transport() (http.RoundTripper, error) {
 	if len(c.CA) > 0 {
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(c.CA) {
-			return nil, errors.New("the certificate authority holds no PEM certificate")
+			return nil, errors.New("the certificate authority contains no PEM certificate")
 		}
 	}
 	if len(c.Cert) > 0 {

@@ -46,7 +46,7 @@ func TestFromKubeconfig(t *testing.T) {
 			Cert: []byte("cert"), Key: []byte("key"), TokenFile: filepath.Join(dir, "token"),
 		}, ""},
 		"NoContext":  {"current-context: x", nil, `current-context "x" leads to no cluster`},
-		"Plugin":     {strings.Replace(exampleKubeconfig, "tokenFile: token", "exec: {command: aws}", 1), nil, "authenticates by a plugin"},
+		"Plugin":     {strings.Replace(exampleKubeconfig, "tokenFile: token", "exec: {command: aws}", 1), nil, "uses an exec plugin"},
 		"BadBase64":  {strings.Replace(exampleKubeconfig, "Y2VydA==", "A", 1), nil, "illegal base64"},
 		"CAMissing":  {strings.Replace(exampleKubeconfig, "ca.crt", "none.crt", 1), nil, "none.crt"},
 		"NotYAML":    {"{", nil, "yaml"},

@@ -127,7 +127,7 @@ func (p *Publisher) daemonSet(ctx context.Context, id Identity) ([]metav1.OwnerR
 	}
 	pod, err := p.client.metadata(ctx, "/api/v1/namespaces/"+p.opt.Namespace+"/pods/"+id.Pod)
 	if err != nil {
-		return nil, fmt.Errorf("find the DaemonSet of pod %s/%s: %w", p.opt.Namespace, id.Pod, err)
+		return nil, fmt.Errorf("get the DaemonSet of pod %s/%s: %w", p.opt.Namespace, id.Pod, err)
 	}
 	for _, ref := range pod.owners {
 		if isDaemonSet(ref) {

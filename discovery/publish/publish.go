@@ -204,10 +204,10 @@ func (p *Publisher) identify(ctx context.Context) (Identity, error) {
 	}
 	id, err := p.opt.Identify(ctx)
 	if err != nil {
-		return Identity{}, fmt.Errorf("find out which node this is: %w", err)
+		return Identity{}, fmt.Errorf("determine the node: %w", err)
 	}
 	if id.Node == "" {
-		return Identity{}, errors.New("find out which node this is: neither the service account token nor the configuration names it")
+		return Identity{}, errors.New("determine the node: neither the service account token nor the configuration names it")
 	}
 	if id.Node != p.identity.Node {
 		p.forget()

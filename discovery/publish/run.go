@@ -149,7 +149,7 @@ func (r *runner) sighted(ctx context.Context, s sighting) {
 	switch {
 	case s.err != nil:
 		if r.watched {
-			r.opt.Observe(Event{Notice: "the watch on the NodeFeature ended, and will be opened again: " + s.err.Error()})
+			r.opt.Observe(Event{Notice: "The watch of the NodeFeature ended; restarting it: " + s.err.Error()})
 		}
 		r.watched = false
 	case s.lost:
@@ -184,7 +184,7 @@ func (r *runner) look(ctx context.Context) {
 		r.repair(ctx, "the NodeFeature was deleted")
 	case err != nil:
 		if !errors.Is(err, context.Canceled) {
-			r.opt.Observe(Event{Notice: "cannot look at the NodeFeature: " + err.Error()})
+			r.opt.Observe(Event{Notice: "Cannot read the NodeFeature: " + err.Error()})
 		}
 	case r.observe(meta):
 		r.repair(ctx, "the NodeFeature was changed")

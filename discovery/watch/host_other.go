@@ -14,7 +14,7 @@ type Host struct{}
 
 // Open returns a Host that is never notified.
 func Open([]Target) (*Host, []error) {
-	return &Host{}, []error{errors.New("events of the host are heard on Linux only")}
+	return &Host{}, []error{errors.New("host events are supported on Linux only")}
 }
 
 // Files is false.

@@ -102,7 +102,7 @@ func (r *Registry) Wait(ctx context.Context) error {
 	case <-r.ready:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("stopped before the rules were put together: %w", context.Cause(ctx))
+		return fmt.Errorf("stopped before the rules were compiled: %w", context.Cause(ctx))
 	}
 }
 

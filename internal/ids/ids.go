@@ -207,7 +207,7 @@ func parse(r io.Reader) (table, table, error) {
 		return table{}, table{}, err
 	}
 	if len(devices) == 0 {
-		return table{}, table{}, fmt.Errorf("holds no ids")
+		return table{}, table{}, fmt.Errorf("contains no ids")
 	}
 	return newTable(devices), newTable(classes), nil
 }

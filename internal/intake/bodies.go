@@ -32,9 +32,9 @@ var (
 	// ErrBusy is returned if a request does not get memory in time, or if its body is so slow that it made room for others.
 	ErrBusy = errors.New("too many requests at once")
 	// ErrTooLarge is returned for a body beyond the limit.
-	ErrTooLarge = errors.New("the body is too large")
+	ErrTooLarge = errors.New("the request body is too large")
 	// ErrCutShort is returned for a body that ends early, or does not arrive in time.
-	ErrCutShort = errors.New("the body was not sent in full")
+	ErrCutShort = errors.New("the request body is incomplete")
 )
 
 // Bodies reads bodies of requests within a bound of memory for all of them. A body that is only announced takes next to nothing,

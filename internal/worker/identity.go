@@ -80,7 +80,7 @@ func (i *identity) identify(ctx context.Context) (publish.Identity, error) {
 			return id, err
 		}
 		if id, err = publish.FromToken(token); err != nil {
-			i.log.Warn("the service account token does not say which node this is", "error", err)
+			i.log.Warn("The service account token does not name the node", "error", err)
 		}
 	}
 	claimed := id.Node != ""
@@ -91,7 +91,7 @@ func (i *identity) identify(ctx context.Context) (publish.Identity, error) {
 	uid, err := i.client.NodeUID(ctx, id.Node)
 	if err != nil {
 		if !i.denied {
-			i.log.Warn("the NodeFeature has no owner yet: its Node cannot be looked up", "node", id.Node, "error", err)
+			i.log.Warn("Cannot get the Node to own the NodeFeature", "node", id.Node, "error", err)
 		}
 		i.denied = true
 		return id, nil

@@ -133,7 +133,7 @@ func (m *metrics) healthz(w http.ResponseWriter, _ *http.Request) {
 	hangs := !m.discovery.IsZero() && time.Since(m.discovery) > stuckAfter
 	m.mu.Unlock()
 	if hangs {
-		http.Error(w, "a discovery hangs", http.StatusServiceUnavailable)
+		http.Error(w, "a discovery is stuck", http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = io.WriteString(w, "ok\n")

@@ -21,12 +21,12 @@ func (w *Worker) restrict() {
 	what, err := sandbox.Enter(w.serverPorts())
 	switch {
 	case errors.Is(err, sandbox.ErrNone):
-		w.log.Debug("no sandbox", "reason", err)
+		w.log.Debug("No sandbox", "reason", err)
 	case err != nil:
-		w.log.Warn("no sandbox", "error", err)
+		w.log.Warn("No sandbox", "error", err)
 	default:
 		w.sandboxed = true
-		w.log.Debug("this process has given up", "rights", what)
+		w.log.Debug("Enabled the sandbox", "rights", what)
 	}
 }
 

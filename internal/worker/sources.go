@@ -32,7 +32,7 @@ func sources(opt *Options, c *workerconfig.Settings, log *slog.Logger) []discove
 	own := host.Real(host.Paths{})
 	l := c.Local
 	l.Directory, l.HooksDirectory, l.Files = inTree(opt.dir(featuresDir)), opt.dir(hooksDir), &own
-	l.Stderr = func(hook, line string) { log.Info("hook says", "hook", hook, "line", line) }
+	l.Stderr = func(hook, line string) { log.Info("Hook output", "hook", hook, "line", line) }
 	return append(builtin.Sources(c.Builtin),
 		local.New(l),
 		fake.New(c.Fake),

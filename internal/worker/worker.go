@@ -79,17 +79,17 @@ func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 	}
 	if c.LogLevel != "" {
 		if err := w.opt.LogLevel.UnmarshalText([]byte(c.LogLevel)); err != nil {
-			w.log.Warn("core.logLevel is no level", "error", err)
+			w.log.Warn("Invalid core.logLevel", "error", err)
 		}
 	}
 	list := sources(&w.opt, c, w.log)
 	features, unknown := discovery.Choose(c.FeatureSources, list)
 	labels, unknownToo := discovery.Choose(c.LabelSources, list)
 	for _, name := range append(unknown, unknownToo...) {
-		w.log.Warn("no such source", "name", name)
+		w.log.Warn("Unknown source", "name", name)
 	}
 	if w.sandboxed && c.Local.HooksEnabled {
-		w.log.Warn("hooks cannot run: this process has given up the right to execute files; restart it")
+		w.log.Warn("Cannot run hooks: the sandbox forbids this process to execute files; restart the worker")
 	}
 	w.config, w.damper = c, flap.Damper{} // what a configuration changes is meant to change
 	w.sources = nil
@@ -101,7 +101,7 @@ func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 
 // Run discovers and publishes until ctx is done; once only with Oneshot, and then it prints what it found to stdout, if Output says so.
 func (w *Worker) Run(ctx context.Context, stdout io.Writer) error {
-	w.log.Info("assay-worker starts", "version", build.Version(), "node", w.node)
+	w.log.Info("Starting assay-worker", "version", build.Version(), "node", w.node)
 	if w.opt.Oneshot {
 		return w.once(ctx, stdout)
 	}
@@ -125,7 +125,7 @@ func (w *Worker) Run(ctx context.Context, stdout io.Writer) error {
 	events := w.listen(ctx, &running)
 	w.restrict()
 	w.loop(ctx, events)
-	w.log.Info("assay-worker stops")
+	w.log.Info("Stopping assay-worker")
 	return nil
 }
 
@@ -224,7 +224,7 @@ func (w *Worker) loop(ctx context.Context, events <-chan []string) {
 		case event := <-events:
 			names = w.affected(ctx, event)
 			due, glance = names == nil, false
-			w.log.Debug("something happened", "sources", event)
+			w.log.Debug("Received events", "sources", event)
 		}
 	}
 }
@@ -257,7 +257,7 @@ func (w *Worker) affected(ctx context.Context, event []string) []string {
 func (w *Worker) reload(ctx context.Context) bool {
 	c, warnings, err := workerconfig.Load(w.opt.ConfigFile, w.opt.Inline, w.opt.Override)
 	if err != nil {
-		w.log.Error("the new configuration is wrong; the last good one is kept", "error", err)
+		w.log.Error("Invalid configuration; keeping the previous one", "error", err)
 		return false
 	}
 	if reflect.DeepEqual(c, w.config) {
@@ -266,9 +266,9 @@ func (w *Worker) reload(ctx context.Context) bool {
 	w.publishing.stop() // what it holds is garbage now, and so is what the sources before remember
 	w.use(c, warnings)
 	memory.GiveBack()
-	w.log.Info("the configuration has changed")
+	w.log.Info("Reloaded the configuration")
 	if err := w.republish(ctx); err != nil {
-		w.log.Error("nothing is published any more", "error", err)
+		w.log.Error("Stopped publishing", "error", err)
 	}
 	return true
 }
@@ -277,13 +277,13 @@ func (w *Worker) reload(ctx context.Context) bool {
 func (w *Worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []string {
 	h, errs := watch.Open(targets(&w.opt))
 	for _, err := range errs {
-		w.log.Warn("some events are not heard; polling goes on", "error", err)
+		w.log.Warn("Cannot watch some event sources; falling back to polling", "error", err)
 	}
 	w.covered, w.glances = h.Covered(w.host), h.Devices()
 	if h.Files() { // of which custom rules are made
 		w.covered = append(w.covered, custom.Name)
 	}
-	w.log.Debug("listening", "sources that are not polled", w.covered)
+	w.log.Debug("Watching events", "sources", w.covered)
 	names, events := make(chan string), make(chan []string)
 	running.Go(func() { watch.Debounce(ctx, clock.RealClock{}, names, events) })
 	running.Go(func() {
@@ -320,7 +320,7 @@ func (w *Worker) discover(ctx context.Context, glance bool, names ...string) (pu
 	if w.found && sameContent(&w.last, &c) {
 		return w.last, false
 	}
-	w.log.Debug("discovered", "took", took, "sources", names)
+	w.log.Debug("Discovered features", "took", took, "sources", names)
 	w.last, w.found = c, true
 	return c, true
 }
@@ -332,7 +332,7 @@ func (w *Worker) damp(now time.Time, c publish.Content) publish.Content {
 	held := w.damper.Held()
 	for _, name := range held {
 		if !slices.Contains(w.held, name) {
-			w.log.Warn("held back until it is quiet: it changes again and again", "element", name)
+			w.log.Warn("Suppressed an element that changes repeatedly", "element", name)
 		}
 	}
 	w.held = held
@@ -354,7 +354,7 @@ func (w *Worker) report(problems []discovery.Problem) {
 	}
 	for text := range maps.Keys(w.problems) {
 		if !now[text] {
-			w.log.Info("no longer: " + text)
+			w.log.Info("Resolved: " + text)
 		}
 	}
 	w.problems = now
@@ -364,7 +364,7 @@ func (w *Worker) report(problems []discovery.Problem) {
 func (w *Worker) publisher() (*publish.Publisher, error) {
 	client, token, err := w.connection.to(&w.opt)
 	if errors.Is(err, publish.ErrNoCluster) {
-		return nil, fmt.Errorf("%w; give -kubeconfig, or -no-publish", err)
+		return nil, fmt.Errorf("%w; pass -kubeconfig, or -no-publish", err)
 	}
 	if err != nil {
 		return nil, err
@@ -390,14 +390,14 @@ func (w *Worker) observe(e publish.Event) {
 	switch {
 	case errors.Is(e.Err, context.Canceled):
 	case e.Err != nil:
-		w.log.Warn("not published; will try again", "in", e.Retry.Round(time.Millisecond), "error", e.Err)
+		w.log.Warn("Cannot publish the NodeFeature; retrying", "in", e.Retry.Round(time.Millisecond), "error", e.Err)
 	case e.Notice != "":
 		w.log.Warn(e.Notice, "in", e.Retry.Round(time.Millisecond))
 	case e.Change != publish.Unchanged:
-		w.log.Info("published the NodeFeature", "change", string(e.Change), "bytes", e.Bytes)
+		w.log.Info("Published the NodeFeature", "change", string(e.Change), "bytes", e.Bytes)
 	}
 	if len(e.Dropped) > 0 {
-		w.log.Warn("features left out: they do not fit into core.maxFeatureBytes", "features", e.Dropped)
+		w.log.Warn("Omitted features that exceed core.maxFeatureBytes", "features", e.Dropped)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestBrokenPartSilencesNoOther(t *testing.T) {
 		"enormous file": {
 			reason:  "a gigabyte in place of a list",
 			breaks:  func(t *host.Tree) { t.AddZeros("proc/modules", 1<<30) },
-			problem: "source kernel: read /proc/modules: larger than the bound of 4194304 bytes",
+			problem: "source kernel: read /proc/modules: larger than the limit of 4194304 bytes",
 			kept:    []string{"kernel-version.major", "kernel-config.NO_HZ"},
 		},
 		"bomb for a configuration": {
@@ -81,7 +81,7 @@ func TestBrokenPartSilencesNoOther(t *testing.T) {
 				t.AddFile("proc/config.gz", bomb())
 				t.Remove("boot/config-" + release)
 			},
-			problem: "source kernel: kernel configuration: /proc/config.gz: decompressed: larger than the bound",
+			problem: "source kernel: kernel configuration: /proc/config.gz: decompressed: larger than the limit",
 			lost:    []string{"kernel-config.NO_HZ"},
 			kept:    []string{"kernel-version.major"},
 		},
@@ -140,7 +140,7 @@ func TestBrokenPartSilencesNoOther(t *testing.T) {
 					t.AddDir(fmt.Sprintf("sys/block/loop%d", i))
 				}
 			},
-			problem: "source storage: readdir /sys/block: larger than the bound of 16384 entries",
+			problem: "source storage: readdir /sys/block: larger than the limit of 16384 entries",
 			lost:    []string{"storage-nonrotationaldisk"},
 			kept:    []string{"pci-0302_10de.present"},
 		},

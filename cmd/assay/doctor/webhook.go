@@ -139,7 +139,7 @@ func (e *examination) authority(ctx context.Context, config string, hook *admiss
 		pool.AddCert(a)
 	}
 	if len(authorities) == 0 {
-		e.report(check, Error, fmt.Sprintf("the CA bundle of %s holds no certificate", config), restart)
+		e.report(check, Error, fmt.Sprintf("the CA bundle of %s contains no certificate", config), restart)
 		return false
 	}
 	for _, d := range deployments {
@@ -150,7 +150,7 @@ func (e *examination) authority(ctx context.Context, config string, hook *admiss
 		}
 		served := parse(secret.Data[corev1.TLSCertKey])
 		if len(served) == 0 {
-			e.report(check, Error, fmt.Sprintf("Secret %s/%s holds no certificate for the webhook", d.Namespace, name), restart)
+			e.report(check, Error, fmt.Sprintf("Secret %s/%s contains no certificate for the webhook", d.Namespace, name), restart)
 			return false
 		}
 		between := x509.NewCertPool()

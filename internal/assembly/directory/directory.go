@@ -104,10 +104,10 @@ func (d *Directory) load(log logger) {
 	}
 	if good {
 		d.valid.Set(1)
-		log.Info("built-in rules are loaded", "directory", d.path, "objects", len(next.Objects))
+		log.Info("Loaded built-in rules", "directory", d.path, "objects", len(next.Objects))
 	} else {
 		d.valid.Set(0)
-		log.Error(fmt.Errorf("%d mistakes; the first: %s", len(next.Problems), next.Problems[0]),
+		log.Error(fmt.Errorf("%d errors; the first: %s", len(next.Problems), next.Problems[0]),
 			"the built-in rules have mistakes; the last good ones stay in force", "directory", d.path)
 	}
 	select {

@@ -65,7 +65,7 @@ func (w *Watch) Look(ctx context.Context) (changed bool) {
 	changed, err := w.Guard.Refresh(ctx)
 	if err != nil {
 		if !w.failed && ctx.Err() == nil {
-			log.Error(err, "the definition of NodeFeatureRule cannot be compared; rules are trusted")
+			log.Error(err, "Cannot compare the CustomResourceDefinition of NodeFeatureRule; assuming that it is current")
 		}
 		w.failed = true
 		return false
@@ -75,10 +75,10 @@ func (w *Watch) Look(ctx context.Context) (changed bool) {
 	missingFields().Set(float64(len(missing)))
 	switch {
 	case changed && len(missing) > 0:
-		log.Info("WARNING: the definition of NodeFeatureRule is not Assay's; the API server drops fields of rules without a word",
+		log.Info("WARNING: the CustomResourceDefinition of NodeFeatureRule lacks fields of Assay; the API server drops them silently",
 			"missing", missing)
 	case changed:
-		log.Info("the definition of NodeFeatureRule has all fields again")
+		log.Info("The CustomResourceDefinition of NodeFeatureRule has all fields again")
 	}
 	return changed
 }

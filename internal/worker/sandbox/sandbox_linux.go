@@ -34,7 +34,7 @@ type netPort struct {
 }
 
 // ErrNone says that the kernel has no Landlock, or that it is switched off.
-var ErrNone = errors.New("the kernel offers no Landlock")
+var ErrNone = errors.New("the kernel does not support Landlock")
 
 // Enter takes from this process, for good, what a worker does not need once it runs: to write, create, remove or
 // execute any file, to listen on TCP ports, and to connect to others than the given ones; no ports are any. Whoever takes

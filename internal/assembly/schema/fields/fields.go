@@ -21,7 +21,7 @@ func Missing(name string, served map[string]any, parts ...string) ([]string, err
 	}
 	mine, ok := all[name]
 	if !ok {
-		return nil, fmt.Errorf("%s is not a definition of Assay", name)
+		return nil, fmt.Errorf("%s is not a CustomResourceDefinition of Assay", name)
 	}
 	theirs := schemaOf(served, mine.version)
 	var out []string
