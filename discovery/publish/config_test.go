@@ -45,7 +45,7 @@ func TestFromKubeconfig(t *testing.T) {
 			Server: "https://b:6443", CA: []byte("ca"), ServerName: "kubernetes",
 			Cert: []byte("cert"), Key: []byte("key"), TokenFile: filepath.Join(dir, "token"),
 		}, ""},
-		"NoContext":  {"current-context: x", nil, `current-context "x" leads to no cluster`},
+		"NoContext":  {"current-context: x", nil, `current-context "x" has no cluster`},
 		"Plugin":     {strings.Replace(exampleKubeconfig, "tokenFile: token", "exec: {command: aws}", 1), nil, "uses an exec plugin"},
 		"BadBase64":  {strings.Replace(exampleKubeconfig, "Y2VydA==", "A", 1), nil, "illegal base64"},
 		"CAMissing":  {strings.Replace(exampleKubeconfig, "ca.crt", "none.crt", 1), nil, "none.crt"},
