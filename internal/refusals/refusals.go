@@ -49,7 +49,7 @@ func (r *Log) Report(from string, why error) {
 		return
 	}
 	r.told[key] = true
-	text := "somebody may not ask the extender"
+	text := "Rejected extender request: unauthorized client"
 	if len(r.told) == maximum {
 		text += "; others are only counted for a while"
 	}

@@ -19,7 +19,7 @@ import (
 // buckets are the bounds of the discovery histogram in seconds. NFD's start where a whole discovery has ended here.
 var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-// stuckAfter is how long a discovery may be overdue until /healthz says so. Each source has two seconds.
+// stuckAfter is the time that a discovery may be overdue until /healthz says so. Each source has two seconds.
 const stuckAfter = 2 * time.Minute
 
 // metrics is what the worker counts, and serves. It writes Prometheus' text format itself: the few lines below replace a

@@ -13,7 +13,7 @@ import (
 // dnsPort is where names are looked up if the answer is too long for UDP.
 const dnsPort = 53
 
-// restrict puts the process into a sandbox, unless it is told not to or runs hooks, which are programs that may do anything.
+// restrict puts the process into a sandbox, unless it is configured not to or runs hooks, which are programs that may do anything.
 func (w *Worker) restrict() {
 	if w.opt.Sandbox == "off" || w.config.Local.HooksEnabled {
 		return

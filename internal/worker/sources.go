@@ -27,7 +27,7 @@ const (
 // configSource is what is announced when the configuration may have changed.
 const configSource = "configuration"
 
-// sources lists what a worker looks at.
+// sources returns the sources of a worker.
 func sources(opt *Options, c *workerconfig.Settings, log *slog.Logger) []discovery.Source {
 	own := host.Real(host.Paths{})
 	l := c.Local
@@ -61,7 +61,7 @@ func targets(opt *Options) []watch.Target {
 }
 
 // hostPaths says where the host's directories are. In a container they are mounted as NFD's manifests do it, which is
-// recognised by /host-sys.
+// recognized by /host-sys.
 func hostPaths(opt *Options) host.Paths {
 	paths := host.Paths{}
 	_, err := os.Stat("/host-sys")

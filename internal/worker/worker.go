@@ -229,11 +229,10 @@ func (w *Worker) loop(ctx context.Context, events <-chan []string) {
 	}
 }
 
-// nothing names no source: those that derive from others run all the same.
+// nothing names no source: those that derive from others run anyway.
 var nothing = []string{""}
 
-// everythingEvery is how many intervals of polling lie between discoveries of everything. Events may get lost in ways that
-// nobody notices, so what they tell of is polled too, but rarely: with the default interval every ten minutes.
+// everythingEvery is the number of intervals of polling between discoveries of everything. Events may get lost without notice, so what they tell of is polled too, but rarely: with the default interval every ten minutes.
 const everythingEvery = 10
 
 // poll returns the sources to run after an interval; none are all.
@@ -341,12 +340,12 @@ func (w *Worker) damp(now time.Time, c publish.Content) publish.Content {
 
 // report logs each problem once, until it has gone and come back.
 func (w *Worker) report(problems []discovery.Problem) {
-	texts := slices.Clone(w.leftOut)
+	messages := slices.Clone(w.leftOut)
 	for _, p := range problems {
-		texts = append(texts, p.String())
+		messages = append(messages, p.String())
 	}
-	now := make(map[string]bool, len(texts))
-	for _, text := range texts {
+	now := make(map[string]bool, len(messages))
+	for _, text := range messages {
 		now[text] = true
 		if !w.problems[text] {
 			w.log.Warn(text)

@@ -51,7 +51,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 		t.Errorf("ready while publishing fails: %d", code)
 	}
 	if code, _ := get("/healthz"); code != http.StatusOK {
-		t.Errorf("an API server that is away is no reason for a restart: %d", code)
+		t.Errorf("an API server that is away must not cause a restart: %d", code)
 	}
 	_, text := get("/metrics")
 	for _, want := range []string{

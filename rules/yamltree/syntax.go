@@ -60,7 +60,7 @@ func (c chunk) offender(err error, message string) (row, column int) {
 	return row, max(min(column, len(runes)-1), 0)
 }
 
-// commented returns the parser's error for a text behind a line of comment: without one the parser takes the first line for
+// commented returns the parser's error for lines behind a line of comment: without one the parser takes the first line for
 // no line at all, and names another one.
 func commented(lines []string) string {
 	var n yaml.Node
@@ -213,7 +213,7 @@ func cut(line string, characters int) string {
 
 const unclosedQuote = "the quote that begins here is not closed"
 
-// begun matches a line in which a text in double quotes begins and does not end.
+// begun matches a line in which a string in double quotes begins and does not end.
 var begun = regexp.MustCompile(`^[^"#]*(?:"[^"]*"[^"#]*)*(?:: |- |[\[{,] ?)("(?:[^"\\]|\\.)*)$`)
 
 // openQuote finds a quote near above a row that is not closed in its line: the text then ends with the next quote, and what is
@@ -256,13 +256,13 @@ func (c chunk) explainFlow(row, column int, message string) (int, int, string) {
 // blockLine matches what usually is outside of brackets.
 var blockLine = regexp.MustCompile(`^(- |[\w./-]+:( |$))`)
 
-// lookBack is how far before the line that the parser rejects the error may be.
+// lookBack is the number of lines that the error may be before the one that the parser rejects.
 const lookBack = 3
 
 // unquoted finds values that begin with a character which YAML keeps for itself.
 var unquoted = regexp.MustCompile("^\\s*(?:- +)*(?:[^\\s#'\"][^#'\"]*?: +|- +)([@`%{*&!][^\\s]*)")
 
-// suspect looks for what usually is wrong, first near a row and then anywhere.
+// suspect checks for what usually is wrong, first near a row and then anywhere.
 func suspect(lines []string, near int) (row, column int, why string) {
 	for _, check := range []func(string) (int, string){tab, helm, reserved} {
 		for i := near; i >= max(near-lookBack, 0); i-- {

@@ -1,6 +1,6 @@
 // Package yamltree reads YAML as people write it into trees whose nodes know their positions.
 //
-// Parsing does not stop at the first error: everything that is wrong with a text is collected as Problems, each with its line
+// Parsing does not stop at the first error: everything that is wrong with a file is collected as Problems, each with its line
 // and column, and documents without errors are read. Aliases and merged maps are expanded. Nothing here knows what the
 // documents are about.
 package yamltree
@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Position is a place in a text: the line and the character, both from 1. A column of 0 is the line as a whole.
+// Position is a place in a file: the line and the character, both from 1. A column of 0 is the line as a whole.
 type Position struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
@@ -26,7 +26,7 @@ type Position struct {
 // String returns line:column.
 func (p Position) String() string { return fmt.Sprintf("%d:%d", p.Line, p.Column) }
 
-// Compare orders positions as they follow one another in a text.
+// Compare orders positions as they follow one another in a file.
 func (p Position) Compare(other Position) int {
 	return cmp.Or(cmp.Compare(p.Line, other.Line), cmp.Compare(p.Column, other.Column))
 }
@@ -51,11 +51,11 @@ type Problem struct {
 	Message string
 }
 
-// Options bound what a text may take. A limit of 0 is none.
+// Options bound the size of a file. A limit of 0 is none.
 type Options struct {
-	// Bytes is the maximum size of a text.
+	// Bytes is the maximum size.
 	Bytes int
-	// Nodes is the maximum number of nodes of a text with its aliases expanded: nine lines of aliases of aliases make a billion.
+	// Nodes is the maximum number of nodes with aliases expanded: nine lines of aliases of aliases make a billion.
 	Nodes int
 	// Depth is the maximum number of levels of nesting.
 	Depth int
@@ -77,7 +77,7 @@ type Text struct {
 	marks map[Position]bool // lone exclamation marks
 }
 
-// Parse reads every document of a text. It always returns a Text.
+// Parse reads every document of a file. It always returns a Text.
 func Parse(data []byte, options Options) *Text {
 	t := &Text{}
 	if problem := unreadable(data, options.Bytes); problem != nil {
@@ -182,7 +182,7 @@ func (c chunk) text() []byte {
 	return []byte(text)
 }
 
-// chunks cuts a text at its separators, so that an error in one document does not hide the others. Comments and directives
+// chunks cuts a file at its separators, so that an error in one document does not hide the others. Comments and directives
 // before the separator belong to the document behind it.
 func chunks(lines []string) []chunk {
 	var out []chunk
@@ -230,7 +230,7 @@ func preamble(lines []string) bool {
 	return true
 }
 
-// lostMarks finds the lone exclamation marks of a text: YAML reads "! eq" as plain eq.
+// lostMarks finds the lone exclamation marks of a file: YAML reads "! eq" as plain eq.
 func lostMarks(lines []string) map[Position]bool {
 	marks := map[Position]bool{}
 	for i, line := range lines {

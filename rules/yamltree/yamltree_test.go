@@ -223,7 +223,7 @@ func comparable(text *yamltree.Text, n *yaml.Node) bool {
 	return true
 }
 
-// Whatever a text is, positions lie within it; and what it holds is what Kubernetes reads.
+// Whatever the input is, positions lie within it; and what it holds is what Kubernetes reads.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"a: &a [*a]\n---\n- {{ x }}\n", "a: !eq\nb: ! c\nd: |\n  {{ x\n<<: [a]\n", "x: &x {a: b, c: [1, true, null]}\ny: {<<: *x, a: \"d\"}\n",

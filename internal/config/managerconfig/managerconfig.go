@@ -41,11 +41,11 @@ type Settings struct {
 	ResyncPeriod   time.Duration
 	LeaderElection LeaderElection
 	Parallelism    int // nfdApiParallelism
-	// InformerPageSize is how many NodeFeatures an API server that cannot stream them lists at once; 0: all.
+	// InformerPageSize is the number of NodeFeatures that an API server that cannot stream them lists at once; 0: all.
 	InformerPageSize int
 	Restrictions     Restrictions
 
-	// RemovalGracePeriod is how long labels outlive their worker's NodeFeature.
+	// RemovalGracePeriod is the time that labels outlive their worker's NodeFeature.
 	RemovalGracePeriod time.Duration
 	RemovalBudget      budget.Budget
 	// NoExecuteBudget is how fast and how far nodes get taints that evict pods; without "every" there are no bounds, as in NFD.
@@ -60,15 +60,15 @@ type Settings struct {
 	FeatureSources *regexp.Regexp
 	// DefaultTemplate is a NodeFeatureRuleTemplate that every rule is based on.
 	DefaultTemplate string
-	// BuiltInRules is a directory of rules that are always in force.
+	// BuiltInRules is a directory of rules that are always active.
 	BuiltInRules string
-	// ProtectedKeys are keys that no rule may write, besides those that never may be.
+	// ProtectedKeys are keys that no rule may write, in addition to those that never may be written.
 	ProtectedKeys []string
 	AllowFail     bool
 	// FailTaint is put on nodes that the action fail keeps as they were: key=value:effect; empty: none.
 	FailTaint  string
 	GcInterval time.Duration
-	// GcGracePeriod is how long a NodeFeature outlives its Node.
+	// GcGracePeriod is the time that a NodeFeature outlives its Node.
 	GcGracePeriod time.Duration
 	FeatureGates  map[string]bool
 }
@@ -240,7 +240,7 @@ func text(pattern *regexp.Regexp) string {
 	return pattern.String()
 }
 
-// check finds what is wrong with single values, whoever set them.
+// check returns the errors of single values, from the file and from flags.
 func (s *Settings) check() (errs []error) {
 	if s.Parallelism < 1 {
 		errs = append(errs, fmt.Errorf("nfdApiParallelism is %d; it must be at least 1", s.Parallelism))

@@ -23,7 +23,7 @@ func (Engine) Compile(docs []custom.Document) (custom.Program, []error) {
 	for i, doc := range docs {
 		list, notes, err := convert.CustomRules(doc.Origin, doc.Data)
 		if err != nil {
-			errs = append(errs, err) // the rules that are right were returned all the same
+			errs = append(errs, err) // the rules that are right were returned anyway
 		}
 		for _, note := range notes {
 			if note.Lost {

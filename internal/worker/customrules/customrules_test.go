@@ -70,7 +70,7 @@ func TestCustomRulesGiveLabelsAlone(t *testing.T) {
 	said := fmt.Sprint(errs)
 	for _, want := range []string{"annotations", "extendedResources", "taints"} {
 		if !strings.Contains(said, want) {
-			t.Errorf("nobody is told that %s mean nothing here; said is %s", want, said)
+			t.Errorf("no error says that %s have no effect here; the errors are %s", want, said)
 		}
 	}
 	labels, failed := p.Labels("n1", &features.Features)

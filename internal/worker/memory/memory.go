@@ -13,7 +13,7 @@ const (
 	startGCPercent = 40
 	// startMemoryLimit makes the collector work harder beyond what a large server needs; it refuses nothing.
 	startMemoryLimit = 48 << 20
-	// restingGarbage is how much more than at rest a worker may take before it collects garbage. The runtime's collector stops
+	// restingGarbage is the memory beyond that at rest that a worker may take before it collects garbage. The runtime's collector stops
 	// 1 MiB before a limit, so one is left to allocate: the work for an event of a server with 130 kB of features, or half an
 	// hour of rest.
 	restingGarbage = 2 << 20
@@ -35,7 +35,7 @@ func tunedByUser() bool { return os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMI
 
 // GiveBack returns to the system what work has left behind, and lets the runtime rest: from now on it collects garbage when
 // there is some, and not every two minutes, which would take more CPU than all else that an idle worker does (0.7 ms each).
-// Whoever calls it has just finished something, so that what is in use now is what rest needs.
+// The caller has just finished something, so that what is in use now is what rest needs.
 func GiveBack() {
 	debug.FreeOSMemory()
 	if !tunedByUser() {

@@ -37,8 +37,8 @@ type netPort struct {
 var ErrNone = errors.New("the kernel does not support Landlock")
 
 // Enter takes from this process, for good, what a worker does not need once it runs: to write, create, remove or
-// execute any file, to listen on TCP ports, and to connect to others than the given ones; no ports are any. Whoever takes
-// the process over finds a reader of files. Reading stays as it was, since what a worker must not read is not mounted into
+// execute any file, to listen on TCP ports, and to connect to others than the given ones; no ports are any. An attacker
+// who takes the process over finds a reader of files. Reading stays as it was, since what a worker must not read is not mounted into
 // its container; UDP and MPTCP, which Landlock does not see, are for a NetworkPolicy. It returns what is forbidden, for the
 // log.
 func Enter(ports []uint16) (string, error) {
