@@ -54,12 +54,12 @@ test-integration: bin/cluster ## Run the tests that need a real control plane (t
 	@bin/cluster run --clusters=$(CLUSTERS) -- go test -p=$(PACKAGES) -count=1 -timeout=20m $$(hack/packages integration)
 
 .PHONY: demo
-demo: build ## Label this machine from its real hardware on a real control plane (KEEP=1 leaves it running)
-	go run ./test/demo $(if $(KEEP),--keep)
+demo: $(if $(KIND),,build) ## Label this machine from its real hardware on a real control plane (KEEP=1 leaves it running, KIND=1 uses kind)
+	$(if $(KIND),hack/demo-kind,go run ./test/demo $(if $(KEEP),--keep))
 
 .PHONY: demo-down
-demo-down: ## Stop what `make demo KEEP=1` left running
-	go run ./test/demo --down
+demo-down: ## Stop what `make demo KEEP=1` left running (KIND=1: delete the cluster of kind)
+	$(if $(KIND),hack/demo-kind --down,go run ./test/demo --down)
 
 ##@ Before a commit
 

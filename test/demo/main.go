@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -338,18 +337,14 @@ func (d *demo) await(ctx context.Context, key, value string) error {
 
 // hasLabel returns a condition: the Node has the label, with the value unless that is "".
 func (d *demo) hasLabel(key, value string) func(context.Context) error {
-	template := fmt.Sprintf(`--output=go-template={{index .metadata.labels %q}}`, key)
+	// One kubectl that waits takes less of the processors than one every few milliseconds.
+	condition := `--for=jsonpath={.metadata.labels.` + strings.ReplaceAll(key, ".", `\.`) + `}`
+	if value != "" {
+		condition += "=" + value
+	}
 	return func(ctx context.Context) error {
-		got, err := d.cluster.Kubectl(ctx, "get", "node", d.node, template)
-		switch {
-		case err != nil:
-			return err
-		case got == "<no value>" || got == "":
-			return errors.New("the node does not have it")
-		case value != "" && got != value:
-			return fmt.Errorf("it is %q, not %q", got, value)
-		}
-		return nil
+		_, err := d.cluster.Kubectl(ctx, "wait", "node", d.node, condition, "--timeout=10s")
+		return err
 	}
 }
 
