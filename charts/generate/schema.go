@@ -20,7 +20,7 @@ type property struct {
 	Additional  *bool                `json:"additionalProperties,omitempty"`
 }
 
-// schema returns values.schema.json. It is strict: a key that values.yaml does not have is refused, but below those that
+// schema returns values.schema.json. It is strict: a key that values.yaml does not have is rejected, but below those that
 // accept anything.
 func (v *value) schema() ([]byte, error) {
 	root, err := v.property()

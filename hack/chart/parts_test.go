@@ -191,7 +191,7 @@ func TestNotesWarnOfUnknownValues(t *testing.T) {
 }
 
 // TestWorkerHasAnAccountOfItsOwn renders the values of operators that bundle NFD with one ServiceAccount for all, by itself and as a
-// sub-chart, whose notes nobody sees.
+// sub-chart, whose notes Helm does not print.
 func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 	const operator = `{gc: {serviceAccount: {name: shared, create: false}}, worker: {serviceAccount: {name: shared, create: false}}, master: {serviceAccount: {name: shared, create: true}}}`
 	child := load(t)
