@@ -33,7 +33,7 @@ func TestEveryPartHasItsSettings(t *testing.T) {
   extraVolumes: [{name: more, emptyDir: {}}], extraVolumeMounts: [{name: more, mountPath: /more, readOnly: true}]}}`))
 			name := fmt.Sprintf("%s/assay-%s ", kind, part)
 			template := name + "spec.template."
-			all := objects(t, mustRender(t, values))
+			all := objects(t, mustRender(t, lean(values)))
 			checkFields(t, all, map[string]any{
 				template + "metadata.annotations.a.example/one": "1", template + "metadata.annotations.a.example/two": "2",
 				template + "metadata.labels.b.example/one": "1", template + "metadata.labels.b.example/two": "2",
@@ -66,6 +66,12 @@ func merge(into, from map[string]any) {
 	}
 }
 
+// lean leaves the definitions out of what values render to: they take most of the time.
+func lean(values map[string]any) map[string]any {
+	values["crds"] = map[string]any{"install": false}
+	return values
+}
+
 // TestPodsSpread renders a constraint without a selector, which would count no pods, and one with a selector of the user's.
 func TestPodsSpread(t *testing.T) {
 	for _, part := range deployments {
@@ -75,7 +81,7 @@ func TestPodsSpread(t *testing.T) {
   {maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {own: "true"}}}]}}`))
 		spread := "Deployment/assay-" + part + " spec.template.spec.topologySpreadConstraints."
 		own := map[string]any{"app.kubernetes.io/name": "assay", "app.kubernetes.io/instance": "assay", "app.kubernetes.io/component": part}
-		checkFields(t, objects(t, mustRender(t, values)), map[string]any{
+		checkFields(t, objects(t, mustRender(t, lean(values))), map[string]any{
 			spread + "0":               map[string]any{"maxSkew": 1.0, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": map[string]any{"matchLabels": own}},
 			spread + "1.labelSelector": map[string]any{"matchLabels": map[string]any{"own": "true"}},
 		})
@@ -108,7 +114,7 @@ func TestCommonLabels(t *testing.T) {
 }
 
 func TestServicesHaveAnnotations(t *testing.T) {
-	files := mustRender(t, set(t, `{webhook: {service: {annotations: {a: b}}}, prometheus: {enabled: true, monitor: ServiceMonitor, serviceAnnotations: {c: d}}}`))
+	files := mustRender(t, lean(set(t, `{webhook: {service: {annotations: {a: b}}}, prometheus: {enabled: true, monitor: ServiceMonitor, serviceAnnotations: {c: d}}}`)))
 	checkFields(t, objects(t, files), map[string]any{
 		"Service/assay-webhook metadata.annotations":            map[string]any{"a": "b"},
 		"Service/assay-controller-metrics metadata.annotations": map[string]any{"c": "d"},
@@ -119,8 +125,8 @@ func TestServicesHaveAnnotations(t *testing.T) {
 // them alone, but not its init containers, network and spreading.
 func TestJobsLackWhatBelongsToTheController(t *testing.T) {
 	jobs := 0
-	for _, object := range objects(t, mustRender(t, set(t, `{library: [coral], controller: {hostNetwork: true, initContainers: [{name: first, image: i}],
-  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}], podAnnotations: {mesh/inject: "false"}, podLabels: {mesh/inject: "false"}}}`))) {
+	for _, object := range objects(t, mustRender(t, lean(set(t, `{library: [coral], controller: {hostNetwork: true, initContainers: [{name: first, image: i}],
+  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}], podAnnotations: {mesh/inject: "false"}, podLabels: {mesh/inject: "false"}}}`)))) {
 		meta, spec := pod(t, object)
 		if spec == nil || object["kind"] != "Job" && object["kind"] != "Pod" {
 			continue
@@ -140,6 +146,7 @@ func TestJobsLackWhatBelongsToTheController(t *testing.T) {
 
 // TestEnabledIsSpelledInTwoWays renders NFD's spelling, which means the same.
 func TestEnabledIsSpelledInTwoWays(t *testing.T) {
+	unset := mustRender(t, lean(map[string]any{}))
 	for old, current := range map[string]string{
 		`{worker: {enable: false}}`:                                                       `{worker: {enabled: false}}`,
 		`{master: {enable: false}}`:                                                       `{controller: {enabled: false}}`,
@@ -153,12 +160,12 @@ func TestEnabledIsSpelledInTwoWays(t *testing.T) {
 	} {
 		var rendered [2]map[string]string
 		for i, values := range []string{old, current} {
-			rendered[i] = mustRender(t, set(t, values))
+			rendered[i] = mustRender(t, lean(set(t, values)))
 		}
 		if diff := cmp.Diff(rendered[1], rendered[0]); diff != "" {
 			t.Errorf("%s differs from %s:\n%s", old, current, diff)
 		}
-		if old != current && current != `{}` && cmp.Equal(rendered[0], mustRender(t, map[string]any{})) {
+		if old != current && current != `{}` && cmp.Equal(rendered[0], unset) {
 			t.Errorf("%s changes nothing", old)
 		}
 	}
@@ -178,7 +185,7 @@ func TestNotesWarnOfUnknownValues(t *testing.T) {
 			"- gc.podSecurityContext, gc.port: the controller itself removes what Nodes leave behind\n",
 		},
 	} {
-		notes := mustRender(t, set(t, values))["assay/templates/NOTES.txt"] + "\n"
+		notes := mustRender(t, lean(set(t, values)))["assay/templates/NOTES.txt"] + "\n"
 		for _, line := range want {
 			if !strings.Contains(notes, line) {
 				t.Errorf("%s: the notes lack %q:\n%s", values, line, notes)
@@ -198,7 +205,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 	parent := &chartv2.Chart{Metadata: &chartv2.Metadata{APIVersion: chartv2.APIVersionV2, Name: "operator", Version: "1.0.0",
 		Dependencies: []*chartv2.Dependency{{Name: "assay", Version: child.Metadata.Version}}}}
 	parent.AddDependency(child)
-	below, err := render(t, parent, rendering{release: "op", namespace: "n", kubernetes: "v1.36.3", values: map[string]any{"assay": set(t, operator)}})
+	below, err := render(t, parent, rendering{release: "op", namespace: "n", kubernetes: "v1.36.3", values: map[string]any{"assay": lean(set(t, operator))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +213,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 		files             map[string]string
 		worker, namespace string
 	}{
-		"Alone":    {mustRender(t, set(t, operator)), "assay-worker", "assay-system"},
+		"Alone":    {mustRender(t, lean(set(t, operator))), "assay-worker", "assay-system"},
 		"SubChart": {below, "op-assay-worker", "n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +246,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 		`{worker: {enabled: false, serviceAccount: {create: false}}, controller: {serviceAccount: {create: false}}}`:  "",
 		`{worker: {serviceAccount: {create: false, name: a}}, scheduler: {serviceAccount: {create: false, name: a}}}`: "", // no scheduler
 	} {
-		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, values)})
+		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: lean(set(t, values))})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", values, err, want)
 		}
@@ -262,6 +269,14 @@ func TestTeamsReadKindsAndWriteRequests(t *testing.T) {
 	may := func(role, group, resource, verb string) bool {
 		return slices.ContainsFunc(included[role], func(name string) bool { return allows(roles(t, all)[name], group, resource, "", verb) })
 	}
+	for _, object := range all {
+		if object["kind"] == "CustomResourceDefinition" {
+			group, resource := at(object, "spec.group").(string), at(object, "spec.names.plural").(string)
+			if !may("edit", group, resource, "list") || !may("admin", group, resource, "list") {
+				t.Errorf("editors and administrators may not list %s.%s", resource, group)
+			}
+		}
+	}
 	for _, role := range []string{"view", "edit", "admin"} {
 		for resource, group := range map[string]string{
 			"nodefeaturerules": "nfd.k8s-sigs.io", "nodefeaturegroups": "nfd.k8s-sigs.io",
@@ -274,11 +289,13 @@ func TestTeamsReadKindsAndWriteRequests(t *testing.T) {
 				t.Errorf("%s may write %s: %t, want %t", role, resource, !want, want)
 			}
 		}
-		if may(role, "nfd.k8s-sigs.io", "nodefeatures", "get") != (role != "view") || may(role, "nfd.k8s-sigs.io", "nodefeatures", "create") {
-			t.Errorf("%s: wrong rights to NodeFeatures", role)
+		for resource, group := range map[string]string{"nodefeatures": "nfd.k8s-sigs.io", "nodefeaturesets": "assay.dev"} {
+			if may(role, group, resource, "get") != (role != "view") || may(role, group, resource, "create") {
+				t.Errorf("%s: wrong rights to %s", role, resource)
+			}
 		}
 	}
-	for _, object := range objects(t, mustRender(t, set(t, `{rbac: {aggregate: false}}`))) {
+	for _, object := range objects(t, mustRender(t, lean(set(t, `{rbac: {aggregate: false}}`)))) {
 		if strings.Contains(toYAML(t, at(object, "metadata.labels")), to) {
 			t.Errorf("%s: is included although rbac.aggregate is false", identity(object))
 		}
@@ -292,7 +309,7 @@ func TestInstancesHaveLeasesOfTheirOwn(t *testing.T) {
 		`{controller: {instance: second}}`: "second.nfd-master.nfd.kubernetes.io",
 		`{master: {instance: third}}`:      "third.nfd-master.nfd.kubernetes.io",
 	} {
-		all := objects(t, mustRender(t, set(t, values)))
+		all := objects(t, mustRender(t, lean(set(t, values))))
 		for _, verb := range []string{"get", "update", "patch"} {
 			if !allows(roles(t, all)["Role/assay-controller"], "coordination.k8s.io", "leases", lease, verb) {
 				t.Errorf("%s: the controller may not %s Lease %s", values, verb, lease)
