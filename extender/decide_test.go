@@ -92,7 +92,7 @@ func filter(t testing.TB, d *extender.Decider, request []byte) extenderv1.Extend
 	answer, _, _ := d.Filter(request, nil, nil)
 	var out extenderv1.ExtenderFilterResult
 	if err := json.Unmarshal(answer, &out); err != nil {
-		t.Fatalf("the answer is no JSON: %v\n%s", err, answer)
+		t.Fatalf("the answer is not JSON: %v\n%s", err, answer)
 	}
 	if out.NodeNames == nil {
 		t.Errorf("NodeNames is null: %s", answer)

@@ -21,7 +21,7 @@ func (s *RuleSet) conceal(r Rejection) Rejection {
 	}
 	r.Key = withheldKey
 	if !r.Missing {
-		r.Reason = "nobody may write it"
+		r.Reason = "no rule may write it"
 	}
 	return r
 }

@@ -213,7 +213,7 @@ func (e *evaluation) void(kind Kind, name, how string) {
 
 var howOf = map[Kind]string{KindLabel: "labels", KindAnnotation: "annotations", KindResource: "extendedResources"}
 
-// write adds an output, or records why nobody may write it.
+// write adds an output, or records why no rule may write it.
 func (e *evaluation) write(kind Kind, name, value, how string) {
 	verdict := checkValue(e.rule.keys, kind, name, value)
 	if !verdict.OK() {
@@ -229,7 +229,7 @@ func (e *evaluation) write(kind Kind, name, value, how string) {
 // shown is a reason as it may be shown: that of a sensitive rule could repeat a value.
 func (e *evaluation) shown(reason string) string {
 	if e.rule.set.sensitive {
-		return "nobody may write it"
+		return "no rule may write it"
 	}
 	return reason
 }

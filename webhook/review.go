@@ -170,7 +170,7 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
 	review := &admissionv1.AdmissionReview{}
 	if err := utiljson.Unmarshal(body, review); err != nil {
-		return nil, badRequest("not an AdmissionReview: the body is no JSON of that shape")
+		return nil, badRequest("not an AdmissionReview: the body is not JSON of that shape")
 	}
 	want := admissionv1.SchemeGroupVersion.String()
 	if review.Kind != "AdmissionReview" || review.APIVersion != want {

@@ -43,7 +43,7 @@ If the text is wrong, or has no value on the node, the error says where, and the
 				return nil
 			}
 			if len(args) != 1 {
-				return fmt.Errorf("want one text, found %d; put it in quotes: assay expr --node NAME 'TEXT'", len(args))
+				return fmt.Errorf("want one text, found %d; quote it: assay expr --node NAME 'TEXT'", len(args))
 			}
 			return f.run(cmd, args[0])
 		},

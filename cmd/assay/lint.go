@@ -36,8 +36,8 @@ func newLint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "lint FILE|DIRECTORY|-…",
 		Aliases: []string{"validate"},
-		Short:   "Find mistakes in rules and features, with the line and what to write instead",
-		Long: `Find mistakes in rules and features, with the line and what to write instead.
+		Short:   "Check rules and features for errors, with the line and what to write instead",
+		Long: `Check rules and features for errors, with the line and what to write instead.
 
 It reads NodeFeatureRules, NodeFeatureRuleTemplates, NodeFeatures, NodeFeatureGroups, NodeFeatureRequests,
 NodeFeatureSchedulingPolicies, configurations of the worker, and the annotations by which pods and workloads require
@@ -51,7 +51,7 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
   assay lint -o sarif rules/ > lint.sarif`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("what shall be looked at? assay lint FILE|DIRECTORY|-")
+				return errors.New("no input: pass a FILE, a DIRECTORY or - for stdin")
 			}
 			return nil
 		},
@@ -179,7 +179,7 @@ func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 	broken := report.Errors(list)
 	summary := fmt.Sprintf("%s in %s: ", plural(objects, "object"), plural(len(files), "file"))
 	if len(list) == 0 {
-		fmt.Fprintln(w, summary+s.good("no mistakes found"))
+		fmt.Fprintln(w, summary+s.good("no errors found"))
 		return
 	}
 	fmt.Fprintf(w, "%s%s, %s\n", summary, plural(broken, "error"), plural(len(list)-broken, "warning"))

@@ -161,8 +161,8 @@ func TestStatusAndLostFeatures(t *testing.T) {
 	reaches(req, func() assayv1alpha1.RequestStatus { return req.Status }, "1 nodes [req-a], Accepted=True , Satisfiable=True ")
 	reaches(policy, func() assayv1alpha1.RequestStatus { return policy.Status }, "2 nodes [req-a req-b], Accepted=True , Satisfiable=True ")
 	reaches(broken, func() assayv1alpha1.RequestStatus { return broken.Status },
-		"? nodes [], Accepted=False spec.required: Required value: it asks for nothing; write matchFeatures, matchAny or conditions, "+
-			"or leave it out, Satisfiable=Unknown the requirements are invalid: see the condition Accepted")
+		"? nodes [], Accepted=False spec.required: Required value: write matchFeatures, matchAny or conditions, "+
+			"or remove it, Satisfiable=Unknown the requirements are invalid: see the condition Accepted")
 
 	a.Spec = features("req-a", ns, "AVX").Spec
 	if err := api.Update(t.Context(), a); err != nil {

@@ -33,7 +33,7 @@ type Options struct {
 	// DefaultTemplate is the name of a NodeFeatureRuleTemplate that every object is based on besides its own bases; empty:
 	// none.
 	DefaultTemplate string
-	// Version is the version of this program, which a rule's minimumVersion is compared with. One that is no version
+	// Version is the version of this program, which a rule's minimumVersion is compared with. One that is not a version
 	// understands everything.
 	Version string
 	// KeptName is the ConfigMap of Namespace that holds what objects last came to; empty: SharedKeptName.

@@ -233,7 +233,7 @@ func (a *Assembler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *Problem {
 	}
 	need, err := version.ParseGeneric(*spec.MinimumVersion)
 	if err != nil {
-		return &Problem{reasonVersion, fmt.Sprintf("minimumVersion %q is no version", *spec.MinimumVersion)}
+		return &Problem{reasonVersion, fmt.Sprintf("minimumVersion %q is not a version", *spec.MinimumVersion)}
 	}
 	have, err := version.ParseGeneric(a.opt.Version)
 	if err != nil || have.AtLeast(need) {

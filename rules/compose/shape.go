@@ -68,7 +68,7 @@ func (w *shapeWalker) walk(n *yaml.Node, t reflect.Type, path string) {
 	switch t.Kind() {
 	case reflect.Struct:
 		if _, custom := reflect.New(t).Interface().(json.Unmarshaler); custom {
-			want = "text" // a time
+			want = "string" // a time
 			break
 		}
 		if n.Kind == yaml.MappingNode {
@@ -93,7 +93,7 @@ func (w *shapeWalker) walk(n *yaml.Node, t reflect.Type, path string) {
 		}
 		want = "list"
 	case reflect.String:
-		want = "text"
+		want = "string"
 	case reflect.Bool:
 		want = "boolean"
 	default:
@@ -101,10 +101,10 @@ func (w *shapeWalker) walk(n *yaml.Node, t reflect.Type, path string) {
 	}
 	if got := yamltree.Type(n); w.types && got != want {
 		hint := ""
-		if want == "text" && n.Kind == yaml.ScalarNode {
-			hint = "; put it in quotes"
+		if want == "string" && n.Kind == yaml.ScalarNode {
+			hint = "; quote it"
 		}
-		w.report(n, path, "want a %s, found a %s%s", want, got, hint)
+		w.report(n, path, "expected a %s, found a %s%s", want, got, hint)
 	}
 }
 

@@ -151,7 +151,7 @@ func parseRef(n *yaml.Node) (Ref, error) {
 		switch key {
 		case "name", "file", "url":
 			if !yamltree.IsString(value) || value.Value == "" {
-				return Ref{}, fmt.Errorf("%s: want a text", key)
+				return Ref{}, fmt.Errorf("%s: expected a string", key)
 			}
 			if ref.Locator != "" {
 				return Ref{}, fmt.Errorf("want one of name, file and url, found %s and %s", ref.Kind, key)
@@ -159,7 +159,7 @@ func parseRef(n *yaml.Node) (Ref, error) {
 			ref.Kind, ref.Locator = RefKind(key), value.Value
 		case "digest":
 			if !yamltree.IsString(value) {
-				return Ref{}, errors.New("digest: want a text")
+				return Ref{}, errors.New("digest: expected a string")
 			}
 			ref.Digest = value.Value
 		case "exclude":

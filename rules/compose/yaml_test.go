@@ -290,10 +290,10 @@ rules:
 
 func TestAssembleYAMLChecksTypes(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"a number as label":  {"{rules: [{name: x, labels: {a: 1}}]}", "spec.rules[0].labels[a]: want a text, found a number; put it in quotes"},
-		"a text as number":   {"{priority: high}", "spec.priority: want a number, found a text"},
-		"a map as list":      {"{rules: {name: x}}", "spec.rules: want a list, found a map"},
-		"a text as rule":     {"{rules: [x]}", "want a map of fields, found a text"},
+		"a number as label":  {"{rules: [{name: x, labels: {a: 1}}]}", "spec.rules[0].labels[a]: expected a string, found a number; quote it"},
+		"a text as number":   {"{priority: high}", "spec.priority: expected a number, found a string"},
+		"a map as list":      {"{rules: {name: x}}", "spec.rules: expected a list, found a map"},
+		"a text as rule":     {"{rules: [x]}", "expected a map of fields, found a string"},
 		"no locator":         {"{basedOn: [{exclude: [a]}]}", "want one of name, file and url"},
 		"two locators":       {"{basedOn: [{name: a, file: b}]}", "found name and file"},
 		"a number as base":   {"{basedOn: 5}", "want a locator"},

@@ -237,7 +237,7 @@ func (m *merger) rule(g *graph[*YAML], p planned) (*yaml.Node, error) {
 		_, rules := lookup(doc.Spec, "rules")
 		src := rules.Content[part.rule]
 		if src.Kind != yaml.MappingNode {
-			return nil, fmt.Errorf("%s:%d: rules[%d]: want a map of fields, found a %s", doc.ID, src.Line, part.rule, yamltree.Type(src))
+			return nil, fmt.Errorf("%s:%d: rules[%d]: expected a map of fields, found a %s", doc.ID, src.Line, part.rule, yamltree.Type(src))
 		}
 		if out == nil {
 			out = m.clone(src, doc.ID)

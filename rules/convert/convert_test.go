@@ -86,7 +86,7 @@ func TestConvertRefuses(t *testing.T) {
 		"IronicUnknownOperator":   {Ironic, "[{conditions: [{op: ne, args: [1, 2]}], actions: [{op: fail, args: [x]}]}]", `unknown operator "ne"`},
 		"IronicOperatorReadAsTag": {Ironic, "[{conditions: [{op: !eq , args: [1, 2]}], actions: [{op: fail, args: [x]}]}]", "quote operators that begin with !"},
 		"IronicUnknownAction":     {Ironic, "[{actions: [{op: reboot}]}]", `unknown action "reboot"`},
-		"IronicTooManyArguments":  {Ironic, "[{actions: [{op: fail, args: [a, b]}]}]", "want msg, found 2 arguments"},
+		"IronicTooManyArguments":  {Ironic, "[{actions: [{op: fail, args: [a, b]}]}]", "expected msg, found 2 arguments"},
 		"IronicUnknownField":      {Ironic, "[{fields: 1, actions: [{op: fail, args: [a]}]}]", "unknown field fields"},
 		"IronicWithoutActions":    {Ironic, "[{description: x}]", "actions: want a list"},
 		"MatchOnBesideLabels":     {Custom, "[{name: x, labels: {a: b}, matchOn: [{cpuId: [AVX]}]}]", "not labels"},

@@ -256,7 +256,7 @@ func namedArgs(args *yaml.Node, names []string, op string) (*yaml.Node, error) {
 		return mapping(text("values"), flow(sequence(values.Content...))), nil
 	}
 	if len(args.Content) > len(names) {
-		return nil, fmt.Errorf("%s: want %s, found %d arguments", op, strings.Join(names, ", "), len(args.Content))
+		return nil, fmt.Errorf("%s: expected %s, found %d arguments", op, strings.Join(names, ", "), len(args.Content))
 	}
 	out := mapping()
 	for i, a := range args.Content {

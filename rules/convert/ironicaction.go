@@ -124,7 +124,7 @@ func (c *ironic) action(op string, args, action *yaml.Node) (out *yaml.Node, pro
 			set(into, "value", quoted("true"))
 		}
 	case "api-call":
-		return nil, "rules make no calls; an event action can tell somebody who does"
+		return nil, "rules cannot call other programs; an event action can notify one"
 	default:
 		return nil, "ports have no equivalent; derive attributes of network.device with set-instance-attribute in phase preprocess"
 	}

@@ -137,7 +137,7 @@ func (p *Policy) name(kind Kind, name string) Verdict {
 		key = p.Qualify(name)
 	}
 	if fault := faultOfKey(key); fault != "" {
-		return refuse(key, BadName, fmt.Sprintf("%s is no %s name: %s", strconv.Quote(clip.Text(name, maxShown)), kind, fault),
+		return refuse(key, BadName, fmt.Sprintf("%s is not a valid %s name: %s", strconv.Quote(clip.Text(name, maxShown)), kind, fault),
 			"write letters, digits, '-', '_' and '.', optionally behind a DNS name and one slash")
 	}
 	if by := p.protectedBy(key); by != "" {

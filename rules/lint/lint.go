@@ -126,7 +126,7 @@ func (l *linter) selector() {
 	for _, key := range keys {
 		if ns, _, ok := strings.Cut(key, "/"); ok && (ns == nfdv1alpha1.FeatureLabelNamespace || strings.HasSuffix(ns, "."+nfdv1alpha1.FeatureLabelNamespace)) {
 			l.warn(field.NewPath("spec", "nodeSelector"), rules.RankSuspicious,
-				"rules do not see labels of rules; match the feature instead of %s", key)
+				"rules cannot select nodes by labels that rules write; match the feature instead of %s", key)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
 		return
 	}
 	if len(r.Labels)+len(r.ExtendedResources)+len(r.Annotations) > 0 {
-		l.warn(path, rules.RankSuspicious, "the rule has no matcher: it matches every node, and gives all of them the same")
+		l.warn(path, rules.RankSuspicious, "the rule has no matcher: it matches every node and gives all nodes the same output")
 	}
 }
 

@@ -18,10 +18,10 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	f, known := catalog[name]
 	if t.MatchExpressions == nil && t.MatchName == nil {
 		// What the author wrote may have been dropped on the way: the API server drops fields it does not know.
-		l.warn(path, rules.RankSuspicious, "checks nothing but that the node has %s; was matchExpressions misspelt?", t.Feature)
+		l.warn(path, rules.RankSuspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
 	}
 	if t.MatchName != nil && known && !f.flags && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
-		l.warn(path.Child("matchName"), rules.RankSuspicious, "DoesNotExist never holds for matchName; write it in matchExpressions")
+		l.warn(path.Child("matchName"), rules.RankSuspicious, "DoesNotExist never matches in matchName; write it in matchExpressions")
 	}
 	if t.MatchExpressions == nil {
 		return
@@ -30,7 +30,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	if len(exprs) == 0 && t.MatchName == nil && !f.instances && r.LabelsTemplate == "" && r.VarsTemplate == "" &&
 		r.LabelsTemplateFrom == nil && r.VarsTemplateFrom == nil {
 		// An expression that was null is dropped by the API server; what is left matches everything.
-		l.warn(path.Child("matchExpressions"), rules.RankSuspicious, "is empty, which matches any %s; did an expression get lost?", t.Feature)
+		l.warn(path.Child("matchExpressions"), rules.RankSuspicious, "is empty and matches any %s; is an expression missing?", t.Feature)
 	}
 	for _, key := range sortedKeys(exprs) {
 		if e := exprs[key]; e != nil {
@@ -59,7 +59,7 @@ func (l *linter) feature(path *field.Path, name string) {
 	case !dotted && name != "":
 		l.warn(path, rules.RankSuspicious, "%q has no dot: names of features have the form domain.feature, such as cpu.cpuid", name)
 	case domain == "kubernetes" || domain == "node":
-		l.warn(path, rules.RankSuspicious, "labels of Nodes are no features: use spec.nodeSelector")
+		l.warn(path, rules.RankSuspicious, "labels of Nodes are not features: use spec.nodeSelector")
 	case ownDomains[domain]:
 		l.warn(path, rules.RankSuspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
 	default:
@@ -92,7 +92,7 @@ func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.M
 	f := catalog[name]
 	switch {
 	case f.flags && op.Valued && (!f.attributes || !slices.Contains(f.valued, key)):
-		l.warn(path, rules.RankSuspicious, "%s are names without values, so that %s never holds; write op: Exists", name, e.Op)
+		l.warn(path, rules.RankSuspicious, "%s holds names without values: %s never matches; write op: Exists", name, e.Op)
 	case name == "kernel.config" && strings.HasPrefix(key, "CONFIG_"):
 		l.warn(path, rules.RankSuspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
 	case name == "kernel.config" && (truth || slices.Contains(e.Value, "true")):
@@ -102,7 +102,7 @@ func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.M
 	case name == "kernel.loadedmodule" && strings.Contains(key, "-"):
 		l.warn(path, rules.RankSuspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
 	case name == "kernel.version" && key == "full" && op.Ordered && e.Type == nfdv1alpha1.TypeInteger:
-		l.warn(path, rules.RankDefect, "%s compares whole numbers, and a kernel version is none: add type: version", e.Op)
+		l.warn(path, rules.RankDefect, "%s compares integers, and a kernel version is not one: add type: version", e.Op)
 	case name == "storage.block" && (key == "rotational" || key == "dax") && truth:
 		l.warn(path, rules.RankSuspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
 	}
@@ -156,7 +156,7 @@ func (l *linter) id(path *field.Path, name, key string, all nfdv1alpha1.MatchExp
 		bare := strings.TrimPrefix(lower, "0x")
 		switch {
 		case !isHex(bare):
-			l.warn(p, rules.RankSuspicious, "%q is no id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
+			l.warn(p, rules.RankSuspicious, "%q is not an id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
 		case bare != lower:
 			l.warn(p, rules.RankSuspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
 		case len(bare) != width && name == "pci.device" && key == "class" && len(bare) == 6:
@@ -186,7 +186,7 @@ func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
 				return
 			}
 		}
-		l.warn(path, rules.RankSuspicious, "%s is no class of PCI devices; did you mean device?", v)
+		l.warn(path, rules.RankSuspicious, "%s is not a class of PCI devices; did you mean device?", v)
 	case "device", "vendor":
 		if l.IDs == nil {
 			return

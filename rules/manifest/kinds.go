@@ -67,13 +67,13 @@ func (d *Document) CheckType() []Problem {
 	kind, ok := kinds[d.Kind]
 	if !ok {
 		w.problem(nodeOr(d.Child("kind"), d.Root), Error, "kind", "kind",
-			"there is no kind %q in %s%s", d.Kind, d.APIVersion, yamltree.DidYouMean(d.Kind, Kinds()))
+			"unknown kind %q in %s%s", d.Kind, d.APIVersion, yamltree.DidYouMean(d.Kind, Kinds()))
 		return w.problems
 	}
 	if d.APIVersion != kind.apiVersion {
 		switch {
 		case d.APIVersion == "":
-			w.problem(d.Root, Error, "kind", "apiVersion", "missing; want %s", kind.apiVersion)
+			w.problem(d.Root, Error, "kind", "apiVersion", "missing; write %s", kind.apiVersion)
 		case strings.HasPrefix(d.APIVersion, openShiftGroup):
 			w.problem(d.Child("apiVersion"), Warning, "kind", "apiVersion",
 				"%s is for OpenShift's operator, and Assay ignores this object; assay convert nfd-openshift renames it to %s", d.APIVersion, kind.apiVersion)
@@ -82,7 +82,7 @@ func (d *Document) CheckType() []Problem {
 		}
 	}
 	if d.Name == "" && text(d.Child("metadata", "generateName")) == "" {
-		w.problem(nodeOr(d.Child("metadata"), d.Root), Error, "required", "metadata.name", "missing; an object needs a name")
+		w.problem(nodeOr(d.Child("metadata"), d.Root), Error, "required", "metadata.name", "missing; every object needs a name")
 	}
 	if d.Name != "" && len(validation.IsDNS1123Subdomain(d.Name)) > 0 {
 		w.problem(d.Child("metadata", "name"), Error, "invalid", "metadata.name", "invalid name %q: write up to %d lower-case letters, "+

@@ -26,28 +26,28 @@ func TestProblems(t *testing.T) {
 		},
 		"UnquotedNegationIsATag": {
 			head + "    conditions: [{op: !eq }]\n",
-			[]string{`7:23: spec.rules[0].conditions[0].op: YAML reads !eq as a tag, not as text; put it in quotes: "!eq", or write op: eq and invert: true`},
+			[]string{`7:23: spec.rules[0].conditions[0].op: YAML reads !eq as a tag, not as text; quote it: "!eq", or write op: eq and invert: true`},
 		},
 		"LooseNegationLosesItsMark": {
 			head + "    conditions:\n    - op: ! eq\n",
-			[]string{`8:11: spec.rules[0].conditions[0].op: YAML drops the exclamation mark of "! eq", and the opposite is meant; put it in quotes: "!eq", or write op: eq and invert: true`},
+			[]string{`8:11: spec.rules[0].conditions[0].op: YAML drops the exclamation mark of "! eq", and the opposite is meant; quote it: "!eq", or write op: eq and invert: true`},
 		},
 		"QuotedNegationIsFine": {head + "    conditions:\n    - op: \"!eq\"\n", nil},
 		"BracesAreAMap": {
 			head + "    labels:\n      a: {n1}\n",
-			[]string{`8:10: spec.rules[0].labels[a]: want text, and YAML reads { as a map; put it in quotes: "{n1}"`},
+			[]string{`8:10: spec.rules[0].labels[a]: expected a string, but YAML reads { as a map; quote it: "{n1}"`},
 		},
 		"BracesInAMapAreCutOut": {
 			head + "    labels: {a: {n1}}\n",
-			[]string{`7:17: spec.rules[0].labels[a]: want text, and YAML reads { as a map; put it in quotes: "{n1}"`},
+			[]string{`7:17: spec.rules[0].labels[a]: expected a string, but YAML reads { as a map; quote it: "{n1}"`},
 		},
 		"NumberNeedsQuotes": {
 			head + "    labels:\n      a: 0300\n",
-			[]string{`8:10: spec.rules[0].labels[a]: want text, found the number 0300; put it in quotes: "0300"`},
+			[]string{`8:10: spec.rules[0].labels[a]: expected a string, found the number 0300; quote it: "0300"`},
 		},
 		"EmptyExpressionMatchesAnything": {
 			head + "    matchFeatures:\n    - feature: cpu.cpuid\n      matchExpressions:\n        AVX:\n",
-			[]string{`10:13: spec.rules[0].matchFeatures[0].matchExpressions[AVX]: an expression without anything in it matches whatever the value is; write {op: Exists}; assay lint --fix writes it out`},
+			[]string{`10:13: spec.rules[0].matchFeatures[0].matchExpressions[AVX]: an empty expression matches any value; write {op: Exists}; assay lint --fix writes it out`},
 		},
 		"BaseInAFileNamesTheFile": {
 			"kind: NodeFeatureRule\nspec: {basedOn: [{file: x.yaml}]}\n",
@@ -55,11 +55,11 @@ func TestProblems(t *testing.T) {
 		},
 		"ListOfMapsCannotBeFixed": {
 			head + "    matchFeatures:\n    - feature: cpu.cpuid\n      matchExpressions: [{AVX: {op: Exists}}]\n",
-			[]string{`9:25: spec.rules[0].matchFeatures[0].matchExpressions: want a map, found a list`},
+			[]string{`9:25: spec.rules[0].matchFeatures[0].matchExpressions: expected a map, found a list`},
 		},
 		"ListOfListsCannotBeFixed": {
 			head + "    matchFeatures:\n    - feature: cpu.cpuid\n      matchExpressions: {AVX: [[a]]}\n",
-			[]string{`9:31: spec.rules[0].matchFeatures[0].matchExpressions[AVX]: want a map of fields, found a list`},
+			[]string{`9:31: spec.rules[0].matchFeatures[0].matchExpressions[AVX]: expected a map of fields, found a list`},
 		},
 		"DuplicateKeyNamesBothLines": {
 			"a: 1\nb: 2\na: 3\n",
@@ -150,7 +150,7 @@ func TestMergesInNFDsOrder(t *testing.T) {
 
 func TestFeaturesNamePlaces(t *testing.T) {
 	_, err := manifest.Features("f.yaml", []byte("attributes:\n  cpu.model: {elements: {family: 25}}\n"), nil)
-	const want = `f.yaml: 2:34: attributes[cpu.model].elements[family]: want text, found the number 25; put it in quotes: "25"`
+	const want = `f.yaml: 2:34: attributes[cpu.model].elements[family]: expected a string, found the number 25; quote it: "25"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

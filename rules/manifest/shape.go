@@ -95,12 +95,12 @@ func (w *walker) walk(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		return w.text(n, path)
 	case reflect.Bool:
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" {
-			return w.wrong(n, "type", path, "want true or false, found %s", yamltree.Describe(n))
+			return w.wrong(n, "type", path, "expected true or false, found %s", yamltree.Describe(n))
 		}
 	case reflect.Interface:
 	default:
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
-			return w.wrong(n, "type", path, "want a number, found %s", yamltree.Describe(n))
+			return w.wrong(n, "type", path, "expected a number, found %s", yamltree.Describe(n))
 		}
 	}
 	return n
@@ -122,10 +122,10 @@ func (w *walker) opaque(n *yaml.Node, path string) *yaml.Node {
 
 func (w *walker) null(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	if t == expressionType {
-		return w.wrong(n, "type", path, "an expression without anything in it matches whatever the value is; write {op: Exists}%s", fixable)
+		return w.wrong(n, "type", path, "an empty expression matches any value; write {op: Exists}%s", fixable)
 	}
 	if t.Kind() == reflect.String && strings.HasSuffix(path, "]") && n.Value == "" {
-		w.problem(n, Warning, "type", path, `the value is missing, so the API server drops the key; write "" for an empty text`)
+		w.problem(n, Warning, "type", path, `the value is missing, so the API server drops the key; write "" for an empty string`)
 	}
 	return n
 }
@@ -149,16 +149,16 @@ func braces(line string) string {
 func (w *walker) text(n *yaml.Node, path string) *yaml.Node {
 	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 {
 		source := braces(w.doc.file.text.From(yamltree.At(n)))
-		return w.wrong(n, "type", path, "want text, and YAML reads { as a map; put it in quotes: %q", source)
+		return w.wrong(n, "type", path, "expected a string, but YAML reads { as a map; quote it: %q", source)
 	}
 	if n.Kind != yaml.ScalarNode {
-		return w.wrong(n, "type", path, "want text, found %s", yamltree.Describe(n))
+		return w.wrong(n, "type", path, "expected a string, found %s", yamltree.Describe(n))
 	}
 	if n.ShortTag() != "!!str" && n.ShortTag() != "!!timestamp" {
-		return w.wrong(n, "type", path, "want text, found %s; put it in quotes: %q", yamltree.Describe(n), n.Value)
+		return w.wrong(n, "type", path, "expected a string, found %s; quote it: %q", yamltree.Describe(n), n.Value)
 	}
 	if yamltree.OldBoolean(n) {
-		return w.wrong(n, "type", path, "kubectl reads %s as a boolean; put it in quotes: %q", n.Value, n.Value)
+		return w.wrong(n, "type", path, "kubectl reads %s as a boolean; quote it: %q", n.Value, n.Value)
 	}
 	return n
 }
@@ -169,7 +169,7 @@ func (w *walker) list(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		if t == valueType && n.Kind == yaml.ScalarNode {
 			hint = fixable
 		}
-		return w.wrong(n, "type", path, "want a list, found %s%s", yamltree.Describe(n), hint)
+		return w.wrong(n, "type", path, "expected a list, found %s%s", yamltree.Describe(n), hint)
 	}
 	out := *n
 	out.Content = make([]*yaml.Node, len(n.Content))
@@ -188,7 +188,7 @@ func (w *walker) mapping(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		if t == setType && n.Kind == yaml.SequenceNode && plain(n) {
 			hint = fixable
 		}
-		return w.wrong(n, "type", path, "want a map, found %s%s", yamltree.Describe(n), hint)
+		return w.wrong(n, "type", path, "expected a map, found %s%s", yamltree.Describe(n), hint)
 	}
 	out := *n
 	out.Content = nil
@@ -196,7 +196,7 @@ func (w *walker) mapping(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		key, value := n.Content[i], n.Content[i+1]
 		field := path + "[" + key.Value + "]"
 		if yamltree.OldBoolean(key) {
-			w.wrong(key, "type", field, "kubectl reads the key %s as a boolean; put it in quotes: %q", key.Value, key.Value)
+			w.wrong(key, "type", field, "kubectl reads the key %s as a boolean; quote it: %q", key.Value, key.Value)
 			continue
 		}
 		if clean := w.walk(value, t.Elem(), field); clean != nil {
@@ -217,7 +217,7 @@ func (w *walker) object(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		if t == expressionType && plain(n) {
 			hint = fixable
 		}
-		return w.wrong(n, "type", path, "want a map of fields, found %s%s", yamltree.Describe(n), hint)
+		return w.wrong(n, "type", path, "expected a map of fields, found %s%s", yamltree.Describe(n), hint)
 	}
 	known := fieldsOf(t)
 	out := *n

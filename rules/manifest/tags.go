@@ -17,11 +17,11 @@ func (w *walker) tagged(n *yaml.Node) string {
 		if n.Kind == yaml.ScalarNode && n.Value != "" {
 			word += " " + n.Value
 		}
-		return fmt.Sprintf("YAML reads %s as a tag, not as text; put it in quotes: %q%s", n.Tag, word, orInvert(word))
+		return fmt.Sprintf("YAML reads %s as a tag, not as text; quote it: %q%s", n.Tag, word, orInvert(word))
 	}
 	if mark := w.doc.file.text.LostMark(n); mark != "" {
 		word := "!" + n.Value
-		return fmt.Sprintf("YAML drops the exclamation mark of %q, and the opposite is meant; put it in quotes: %q%s", mark, word, orInvert(word))
+		return fmt.Sprintf("YAML drops the exclamation mark of %q, and the opposite is meant; quote it: %q%s", mark, word, orInvert(word))
 	}
 	return ""
 }

@@ -108,7 +108,7 @@ func (p *Plan) String() string {
 		}
 	}
 	for _, s := range p.Left {
-		fmt.Fprintf(&b, "! %s %s=%s stays: somebody else wrote it (wanted %s)\n", s.Kind, s.Key, s.Old, s.New)
+		fmt.Fprintf(&b, "! %s %s=%s stays: another client wrote it (wanted %s)\n", s.Kind, s.Key, s.Old, s.New)
 	}
 	return b.String()
 }

@@ -72,7 +72,7 @@ func TestCompute(t *testing.T) {
 			state:  plan.State{Labels: map[string]string{"v.io/a": "old"}},
 			want:   plan.Desired{Labels: map[string]string{"v.io/a": "new"}},
 			policy: plan.Policy{KeepForeign: true},
-			shown:  []string{"! label v.io/a=old stays: somebody else wrote it (wanted new)"},
+			shown:  []string{"! label v.io/a=old stays: another client wrote it (wanted new)"},
 		},
 		"KeepForeignNeverLimitsOwnLabels": {
 			state:  plan.State{Labels: map[string]string{"v.io/a": "old"}, Annotations: map[string]string{labels: "v.io/a"}},
@@ -152,7 +152,7 @@ func TestCompute(t *testing.T) {
 			state:  plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Value: "old", Effect: "NoSchedule"}}},
 			want:   plan.Desired{Taints: []corev1.Taint{{Key: "v.io/t", Value: "new", Effect: "NoSchedule"}}},
 			policy: plan.Policy{Taints: true, KeepForeign: true},
-			shown:  []string{"! taint v.io/t:NoSchedule=old stays: somebody else wrote it (wanted new)"},
+			shown:  []string{"! taint v.io/t:NoSchedule=old stays: another client wrote it (wanted new)"},
 		},
 		"KeepForeignNeverLimitsOwnTaints": {
 			state: plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Value: "old", Effect: "NoSchedule"}},

@@ -93,7 +93,7 @@ func decode(text string, into any, want string) error {
 var mismatch = regexp.MustCompile(`cannot unmarshal (\w+) into Go (?:struct field \w+\.(\S+)|value) of type \S+`)
 
 // types are the types of JSON, in the words of YAML.
-var types = map[string]string{"array": "a list", "object": "a map", "string": "a text", "number": "a number", "bool": "true or false"}
+var types = map[string]string{"array": "a list", "object": "a map", "string": "a string", "number": "a number", "bool": "true or false"}
 
 // plain takes from an error of the decoders what speaks of the decoders.
 func plain(message string) string {

@@ -96,7 +96,7 @@ func compilePreferred(ask *Ask, list []assayv1alpha1.Preference, path *field.Pat
 func compile(ask *Ask, in *assayv1alpha1.Requirement, path *field.Path, origin string, opt rules.Options, report *rules.Report) *Requirement {
 	if len(in.MatchFeatures) == 0 && len(in.MatchAny) == 0 && len(in.Conditions) == 0 {
 		report.Errors = append(report.Errors, field.Required(path,
-			"it asks for nothing; write matchFeatures, matchAny or conditions, or leave it out"))
+			"write matchFeatures, matchAny or conditions, or remove it"))
 		return nil
 	}
 	opt.Room = max(1, rules.MaxRequirementSize-ask.Size())

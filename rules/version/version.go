@@ -21,7 +21,7 @@ type V struct {
 // Parse reads a version as people and distributions write it: an optional v, then numbers joined by dots, then anything at
 // all that does not continue the numbers. It accepts all that ParseStrict accepts, with the same result, and moreover
 // suffixes as RPM based distributions have them (5.14.0-362.el9.x86_64), a trailing + and up to MaxNumbers numbers. A
-// wildcard (1.x, 1.*) is no version.
+// wildcard (1.x, 1.*) is not a version.
 func Parse(s string) (V, error) {
 	var v V
 	rest := strings.TrimPrefix(s, "v")
@@ -57,17 +57,17 @@ func ParseStrict(s string) (V, error) {
 	core, build, hasBuild := strings.Cut(strings.TrimPrefix(s, "v"), "+")
 	core, pre, hasPre := strings.Cut(core, "-")
 	if hasBuild && !identifiers(build, false) {
-		return V{}, fmt.Errorf("version %q: %q is no build suffix", s, build)
+		return V{}, fmt.Errorf("version %q: %q is not a build suffix", s, build)
 	}
 	if hasPre && !identifiers(pre, true) {
-		return V{}, fmt.Errorf("version %q: %q is no pre-release suffix", s, pre)
+		return V{}, fmt.Errorf("version %q: %q is not a pre-release suffix", s, pre)
 	}
 
 	var v V
 	for i := range 3 {
 		number, rest, more := strings.Cut(core, ".")
 		if number == "" || digits(number) != len(number) {
-			return V{}, fmt.Errorf("version %q: %q is no number", s, number)
+			return V{}, fmt.Errorf("version %q: %q is not a number", s, number)
 		}
 		n, err := strconv.ParseUint(number, 10, 64)
 		if err != nil {

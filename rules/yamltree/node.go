@@ -62,7 +62,7 @@ func Type(n *yaml.Node) string {
 	case "!!int", "!!float":
 		return "number"
 	}
-	return "text"
+	return "string"
 }
 
 // Describe returns what a node is for messages: a map, the number 5, nothing.
@@ -72,8 +72,6 @@ func Describe(n *yaml.Node) string {
 		return "nothing"
 	case "boolean", "number":
 		return "the " + t + " " + n.Value
-	case "text":
-		return t
 	default:
 		return "a " + t
 	}

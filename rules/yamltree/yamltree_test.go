@@ -87,7 +87,7 @@ func TestSyntaxErrorsPointAtTheOffendingPlace(t *testing.T) {
 		"DuplicateKey":           {"a: 1\nb: 2\na: 3\n", `3:1: the key "a" is already on line 1; one of the two would be lost`},
 		"AnchorWithinItself":     {"a: &a [*a]\n", "1:8: the anchor &a is used within itself"},
 		"MapAsKey":               {"a: {[b]: c}\n", "1:5: a list cannot be a key; put text that begins with a brace in quotes"},
-		"MergeOfAList":           {"<<: [a]\n", "1:6: << merges maps, found text"},
+		"MergeOfAList":           {"<<: [a]\n", "1:6: << merges maps, found a string"},
 		"UTF16":                  {"\xff\xfea\x00", "1:1: the file is UTF-16; save it as UTF-8"},
 		"InvalidUTF8":            {"a: b\nc: \xe9\n", "2:4: the byte 0xe9 is not valid UTF-8; save the file as UTF-8"},
 		"Binary":                 {"a: b\x00", "1:5: the file is binary, not YAML"},

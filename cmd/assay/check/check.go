@@ -109,7 +109,7 @@ func twice(f *manifest.File) []manifest.Problem {
 		}
 		if before, ok := seen[k]; ok {
 			out = append(out, d.Problem(manifest.Error, "duplicate-object", "metadata.name",
-				"there is a "+d.Title()+" on line "+strconv.Itoa(before.Position().Line)+" already; applied together, only one of them stays"))
+				"there is a "+d.Title()+" on line "+strconv.Itoa(before.Position().Line)+" already; when both are applied, the later one replaces the other"))
 			continue
 		}
 		seen[k] = d

@@ -55,7 +55,7 @@ func (d *Directory) Changed() <-chan struct{} { return d.changed }
 var validGauge = sync.OnceValue(func() prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "assay_builtin_rules_valid",
-		Help: "1 if the built-in rules in force are those in the directory; 0 if those have mistakes.",
+		Help: "1 if the active built-in rules are those in the directory; 0 if those have errors.",
 	})
 	ctrlmetrics.Registry.MustRegister(g)
 	return g
@@ -108,7 +108,7 @@ func (d *Directory) load(log logger) {
 	} else {
 		d.valid.Set(0)
 		log.Error(fmt.Errorf("%d errors; the first: %s", len(next.Problems), next.Problems[0]),
-			"the built-in rules have mistakes; the last good ones stay in force", "directory", d.path)
+			"the built-in rules have errors; the last valid ones stay active", "directory", d.path)
 	}
 	select {
 	case d.changed <- struct{}{}:

@@ -197,7 +197,7 @@ func refers(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
 // shown is a problem as it may be shown: that of a sensitive rule could repeat a value.
 func shown(p manifest.Problem, sensitive bool) string {
 	if sensitive {
-		return fmt.Sprintf("%s: %s: a mistake of the kind %s; the rule is sensitive, so nothing more is said", p.Position, rules.Place(p.Path), p.Code)
+		return fmt.Sprintf("%s: %s: an error of the kind %s; the rule is sensitive, so its content is not shown", p.Position, rules.Place(p.Path), p.Code)
 	}
 	return p.String()
 }

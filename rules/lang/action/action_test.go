@@ -107,7 +107,7 @@ func (r *recorder) SetVar(name string, value expr.Value) error {
 func (r *recorder) ExtendVar(name string, value expr.Value, unique bool) error {
 	extended, ok := Extend(r.vars[name], value, unique)
 	if !ok {
-		return fmt.Errorf("%s is no list", name)
+		return fmt.Errorf("%s is not a list", name)
 	}
 	return r.SetVar(name, extended)
 }
@@ -172,7 +172,7 @@ func TestActions(t *testing.T) {
 		"ExtendsVar":                    {actions: `[{op: extend-var, args: {name: list, value: "{item}"}, loop: [x, z, x]}]`, want: []string{`var list=["a","x"]`, `var list=["a","x","z"]`, `var list=["a","x","z","x"]`}},
 		"ExtendsVarUniquely":            {actions: `[{op: extend-var, args: {name: list, value: "{item}", unique: true}, loop: [x, z, x]}]`, want: []string{`var list=["a","x"]`, `var list=["a","x","z"]`, `var list=["a","x","z"]`}},
 		"ExtendsNewVar":                 {actions: `[{op: extend-var, args: {name: new, value: 1}}]`, want: []string{"var new=[1]"}},
-		"CannotExtendText":              {actions: `[{op: extend-var, args: {name: text, value: 1}}]`, err: "text is no list"},
+		"CannotExtendText":              {actions: `[{op: extend-var, args: {name: text, value: 1}}]`, err: "text is not a list"},
 		"UnsetsVar":                     {actions: `[{op: unset-var, args: {name: list}}]`, want: []string{"var list-"}},
 		"DerivesFeatures": {phase: nfdv1alpha1.PhaseEarly, actions: `[{op: set-feature, args: {feature: site.derived, element: fast, value: "{@cpu.x.count}"}},
 			{op: extend-feature, args: {feature: site.derived, element: all, value: x, unique: true}}, {op: unset-feature, args: {feature: site.derived, element: fast}}, {op: unset-feature, args: {feature: site.derived}}]`,
@@ -250,10 +250,10 @@ func TestRefusals(t *testing.T) {
 		"PathBelowText":        {action: `{op: set-attribute, args: {path: /labels/a/b/c, value: ipmi}}`, want: "actions[0].args.path: a key has no parts"},
 		"PathWithoutKey":       {action: `{op: set-attribute, args: {path: /labels/, value: ipmi}}`, want: "actions[0].args.path: the path needs a key"},
 		"UnknownNameInPath":    {action: `{op: set-attribute, args: {path: "/labels/{rakc}", value: ipmi}}`, want: "actions[0].args.path: column 10: unknown name rakc"},
-		"ListAsLabel":          {action: `{op: set-attribute, args: {path: /labels/a, value: "{@net.dev}"}}`, want: "actions[0].args.value: column 1: a whole feature is no text"},
+		"ListAsLabel":          {action: `{op: set-attribute, args: {path: /labels/a, value: "{@net.dev}"}}`, want: "actions[0].args.value: column 1: a whole feature is not a string"},
 		"MapAsLabel":           {action: `{op: set-attribute, args: {path: /labels/a, value: {a: b}}}`, want: "actions[0].args.value: labels are text"},
-		"ExtendedLabel":        {action: `{op: extend-attribute, args: {path: /labels/a, value: x}}`, want: "actions[0].args.path: labels are no lists"},
-		"ExtendedResource":     {action: `{op: extend-attribute, args: {path: /extendedResources/a, value: x}}`, want: "actions[0].args.path: extendedResources are no lists"},
+		"ExtendedLabel":        {action: `{op: extend-attribute, args: {path: /labels/a, value: x}}`, want: "actions[0].args.path: labels are not lists"},
+		"ExtendedResource":     {action: `{op: extend-attribute, args: {path: /extendedResources/a, value: x}}`, want: "actions[0].args.path: extendedResources are not lists"},
 		"TaintWithPath":        {action: `{op: extend-attribute, args: {path: /taints/a, value: x}}`, want: "actions[0].args.path: /taints has no parts"},
 		"TaintWithoutEffect":   {action: `{op: extend-attribute, args: {path: /taints, value: {key: a}}}`, want: "actions[0].args.value: effect"},
 		"AttributeTooEarly":    {phase: nfdv1alpha1.PhaseEarly, action: `{op: set-attribute, args: {path: /labels/a, value: x}}`, want: "actions[0].op: Forbidden: set-attribute runs in phase preprocess or main"},
@@ -262,7 +262,7 @@ func TestRefusals(t *testing.T) {
 		"FeatureOfOthers":      {phase: nfdv1alpha1.PhaseEarly, action: `{op: set-feature, args: {feature: rule.matched, element: c, value: d}}`, want: "actions[0].args.feature: rules fill this feature"},
 		"InstanceWithoutMatch": {phase: nfdv1alpha1.PhaseEarly, action: `{op: set-instance-attribute, args: {feature: a.b, match: {}, name: c, value: d}}`, want: "actions[0].args.match: match is a map"},
 		"EmptyLoop":            {action: `{op: fail, args: {msg: x}, loop: []}`, want: "actions[0].loop: an empty loop does nothing"},
-		"LoopOverText":         {action: `{op: fail, args: {msg: x}, loop: abc}`, want: "actions[0].loop: text is no list"},
+		"LoopOverText":         {action: `{op: fail, args: {msg: x}, loop: abc}`, want: "actions[0].loop: a string is not a list"},
 		"UnquotedBraces":       {action: `{op: set-var, args: {name: a, value: {n1: null}}}`, want: "YAML takes unquoted braces for a map"},
 		"ReasonOfTwoWords":     {action: `{op: event, args: {reason: new gpu, msg: x}}`, want: "actions[0].args.reason: a reason is a word"},
 		"TypeOfEvent":          {action: `{op: event, args: {reason: a, msg: x, type: normal}}`, want: "actions[0].args.type"},

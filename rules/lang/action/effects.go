@@ -28,7 +28,7 @@ type Effects interface {
 
 	SetVar(name string, value expr.Value) error
 	// ExtendVar adds to a list; if unique, only what is not in it. A variable that does not exist begins as an empty list;
-	// one that is no list is an error.
+	// one that is not a list is an error.
 	ExtendVar(name string, value expr.Value, unique bool) error
 	UnsetVar(name string) error
 
@@ -65,7 +65,7 @@ func Append(list, element string, unique bool) string {
 	return list + "," + element
 }
 
-// Extend adds an element to the list of a variable, as ExtendVar does. It reports false if the variable is no list.
+// Extend adds an element to the list of a variable, as ExtendVar does. It reports false if the variable is not a list.
 func Extend(list, element expr.Value, unique bool) (expr.Value, bool) {
 	if list.Kind() == expr.Missing {
 		return expr.OfList(expr.Values{element}), true

@@ -247,7 +247,7 @@ func (a *Action) instance(env expr.Env, names ...string) (map[string]string, []s
 	}
 	m := v.Map()
 	if m == nil || m.Len() == 0 {
-		return nil, nil, fmt.Errorf("match: %s is no map of attributes", v.Kind())
+		return nil, nil, fmt.Errorf("match: %s is not a map of attributes", v.Kind())
 	}
 	match := make(map[string]string, m.Len())
 	for _, name := range m.Keys() {
@@ -299,7 +299,7 @@ func event(a *Action, env expr.Env, to Effects) error {
 		return err
 	}
 	if !isReason(texts[0]) {
-		return fmt.Errorf("reason: %q is no word", texts[0])
+		return fmt.Errorf("reason: %q is not a word", texts[0])
 	}
 	text, err := a.message(env, "msg")
 	if err != nil {

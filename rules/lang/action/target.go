@@ -54,7 +54,7 @@ func parseTarget(c *args.Compiler, path *field.Path, op string, raw nfdv1alpha1.
 	case !strings.ContainsAny(key, "{}") && strings.Count(pathEscapes.Replace(key), "/") > 1:
 		c.Refuse(path, written, "a key has no parts below it: /%s/KEY", root)
 	case op == "extend-attribute" && t != annotations:
-		c.Refuse(path, written, "%s are no lists: extend annotations or taints", root)
+		c.Refuse(path, written, "%s are not lists: extend annotations or taints", root)
 	default:
 		return t, true
 	}

@@ -49,7 +49,7 @@ func (c *Compiler) Loop(path *field.Path, raw *nfdv1alpha1.JSON) *Loop {
 func (c *Compiler) loopText(path *field.Path, text string) *Loop {
 	v := c.Text(path, expr.Arg, text)
 	if v != nil && (v.text == nil || !v.text.IsWhole()) {
-		c.Refuse(path, text, `text is no list: write a list, or one {expression} that yields a list, such as "{@network.device}"`)
+		c.Refuse(path, text, `a string is not a list: write a list, or one {expression} that yields a list, such as "{@network.device}"`)
 		return nil
 	}
 	return loopOf(v)
@@ -74,7 +74,7 @@ func (l *Loop) Items(env expr.Env) (expr.List, error) {
 	case expr.MapKind:
 		return expr.Values{v}, nil
 	default:
-		return nil, fmt.Errorf("loop: %s is no list", v.Kind())
+		return nil, fmt.Errorf("loop: %s is not a list", v.Kind())
 	}
 	if n := v.List().Len(); n > expr.MaxItems {
 		return nil, fmt.Errorf("loop over %d items exceeds the budget of %d", n, expr.MaxItems)

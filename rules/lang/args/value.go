@@ -44,7 +44,7 @@ func (v *Value) IsConstant() bool {
 	return v != nil && v.text == nil && v.list == nil && v.dict == nil
 }
 
-// IsScalar reports whether the value is no list and no map, as far as that is known before it is evaluated.
+// IsScalar reports whether the value is not a list and no map, as far as that is known before it is evaluated.
 func (v *Value) IsScalar() bool {
 	return v.list == nil && v.dict == nil && v.constant.List() == nil && v.constant.Map() == nil
 }
@@ -146,7 +146,7 @@ type Items struct {
 	found    expr.List
 }
 
-// Items returns the elements of a list. It reports false if the value does not exist on the node or is no list. The error is
+// Items returns the elements of a list. It reports false if the value does not exist on the node or is not a list. The error is
 // an *expr.Error.
 func (v *Value) Items(env expr.Env) (Items, bool, error) {
 	if v.list != nil {
@@ -183,7 +183,7 @@ func (v *Value) Format(env expr.Env) (string, error) {
 	}
 	text, ok := value.Text()
 	if !ok {
-		return "", errors.New(value.Kind().String() + " is no text")
+		return "", errors.New(value.Kind().String() + " is not a string")
 	}
 	return text, nil
 }

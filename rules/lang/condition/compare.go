@@ -88,7 +88,7 @@ func (c *Condition) noList(env expr.Env, err error) error {
 	if v, err := c.argument("values").EvalOrMissing(env); err != nil || isNone(v) {
 		return err
 	}
-	return errors.New("values is no list")
+	return errors.New("values is not a list")
 }
 
 // compare compares two values. Nothing is equal to, less or greater than what is missing.
@@ -119,7 +119,7 @@ func (c *Condition) compare(r relation, a, b expr.Value) (bool, error) {
 func parseVersion(v expr.Value) (version.V, error) {
 	text, ok := v.Text()
 	if !ok {
-		return version.V{}, fmt.Errorf("%s is no version", v.Kind())
+		return version.V{}, fmt.Errorf("%s is not a version", v.Kind())
 	}
 	return version.Parse(text)
 }

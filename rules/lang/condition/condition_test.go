@@ -58,7 +58,7 @@ func TestEval(t *testing.T) {
 		"MissingIsNeverLess":         {condition: `{op: lt, args: {values: ["{@cpu.x.nope}", 5]}}`, want: false},
 		"MissingIsNeverGreater":      {condition: `{op: gt, args: {values: [5, "{@cpu.x.nope}"]}}`, want: false},
 		"NotLessIfMissing":           {condition: `{op: "!lt", args: {values: ["{@cpu.x.nope}", 5]}}`, want: true},
-		"WordHasNoOrder":             {condition: `{op: lt, args: {values: ["{@cpu.x.arch}", 5]}}`, err: `text "x86_64" and a number "5" cannot be ordered`},
+		"WordHasNoOrder":             {condition: `{op: lt, args: {values: ["{@cpu.x.arch}", 5]}}`, err: `a string "x86_64" and a number "5" cannot be ordered`},
 		"WordHasNoOrderInverted":     {condition: `{op: "!lt", args: {values: ["{@cpu.x.arch}", 5]}}`, err: `cannot be ordered`},
 		"FractionBesideNumber":       {condition: `{op: lt, args: {values: ["1.5", 2]}}`, want: true},
 		"DecimalStringsAreOrdered":   {condition: `{op: gt, args: {values: ["10.5", "9.5"]}}`, want: true},
@@ -92,9 +92,9 @@ func TestEval(t *testing.T) {
 		"ContainsEmpty":              {condition: `{op: contains, args: {value: a, regex: ""}}`, want: true},
 		"RegexOfNode":                {condition: `{op: matches, args: {value: node-1, regex: "{node}"}}`, want: true},
 		"RegexOnNumber":              {condition: `{op: matches, args: {value: 42, regex: "[0-9]+"}}`, want: true},
-		"RegexOnList":                {condition: `{op: contains, args: {value: "{@cpu.flags}", regex: AVX}}`, err: "a list is no text: use loop"},
+		"RegexOnList":                {condition: `{op: contains, args: {value: "{@cpu.flags}", regex: AVX}}`, err: "a list is not a string: use loop"},
 		"LargeLoop":                  {condition: `{op: is-none, args: {value: "{item}"}, loop: "{@large.dev}"}`, err: "loop over 300 items exceeds the budget of 256"},
-		"LoopOverText":               {condition: `{op: is-none, args: {value: "{item}"}, loop: "{@cpu.x.arch}"}`, err: "loop: text is no list"},
+		"LoopOverText":               {condition: `{op: is-none, args: {value: "{item}"}, loop: "{@cpu.x.arch}"}`, err: "loop: a string is not a list"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -180,7 +180,7 @@ func prepareSubnet(a args.Values, _ *size.Budget) (any, string, error) {
 func parseSubnet(v expr.Value) (netip.Prefix, error) {
 	text, ok := v.Text()
 	if !ok {
-		return netip.Prefix{}, fmt.Errorf("%s is no subnet", v.Kind())
+		return netip.Prefix{}, fmt.Errorf("%s is not a subnet", v.Kind())
 	}
 	if addr, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(addr.Unmap().WithZone(""), addr.Unmap().BitLen()), nil
@@ -210,7 +210,7 @@ func inNet(c *Condition, env expr.Env) (bool, error) {
 	}
 	text, ok := address.Text()
 	if !ok {
-		return false, fmt.Errorf("%s is no address", address.Kind())
+		return false, fmt.Errorf("%s is not an address", address.Kind())
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -244,7 +244,7 @@ func prepareRegex(anchored bool) func(args.Values, *size.Budget) (any, string, e
 func compileRegex(v expr.Value, anchored bool, budget *size.Budget) (*regexp.Regexp, error) {
 	text, ok := v.Text()
 	if !ok {
-		return nil, fmt.Errorf("%s is no regular expression", v.Kind())
+		return nil, fmt.Errorf("%s is not a regular expression", v.Kind())
 	}
 	if len(text) > maxRegex {
 		return nil, fmt.Errorf("regular expression longer than %d bytes", maxRegex)
@@ -270,7 +270,7 @@ func matchesRegex(anchored bool) func(*Condition, expr.Env) (bool, error) {
 		}
 		text, ok := v.Text()
 		if !ok {
-			return false, fmt.Errorf("%s is no text: use loop", v.Kind())
+			return false, fmt.Errorf("%s is not a string: use loop", v.Kind())
 		}
 		if !env.Spend(1 + len(text)/bytesPerStep) {
 			return false, expr.ErrBudget

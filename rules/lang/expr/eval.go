@@ -45,7 +45,7 @@ func (e evaluator) appendValue(dst []byte, p *part, v Value) ([]byte, error) {
 	}
 	dst, ok := v.appendText(dst)
 	if !ok {
-		return dst, e.fail(p.node, v.kind.String()+" is no text")
+		return dst, e.fail(p.node, v.kind.String()+" is not a string")
 	}
 	return dst, nil
 }
@@ -283,9 +283,9 @@ func ifOverflow(is bool) string {
 
 func notNumber(v Value) string {
 	if v.kind == String {
-		return strconv.Quote(shown(v.text)) + " is no number"
+		return strconv.Quote(shown(v.text)) + " is not a number"
 	}
-	return v.String() + " is no number"
+	return v.String() + " is not a number"
 }
 
 // inside evaluates x.name, x[y] and x[y:z].
@@ -322,7 +322,7 @@ func (e evaluator) attr(n *node, x Value) (Value, *Error) {
 func (e evaluator) index(n *node, x, y Value) (Value, *Error) {
 	if x.kind == MapKind {
 		if y.kind != String {
-			return Value{}, e.fail(n, "a map needs a text as its key")
+			return Value{}, e.fail(n, "a map needs a string as its key")
 		}
 		v, ok := x.dict.Get(y.text)
 		if !ok || v.kind == Missing {

@@ -25,14 +25,14 @@ var functionList = []*function{
 	{name: "block_offset", usage: "n1.block_offset(42)", says: "place within that block, 1 to 42", args: 1, kind: Int, run: blockOffset},
 	{name: "default", usage: `rack.default("none")`, says: "the value, or another one if there is none", args: 1, kind: anyKind, onList: true},
 	{name: "hash", usage: "node.hash(8)", says: "a number below 8 that depends on nothing but the text, for sharding", args: 1, kind: Int, run: hash},
-	{name: "int", usage: "rack.int()", says: "the number that a text holds", args: 0, kind: Int, run: toInt},
+	{name: "int", usage: "rack.int()", says: "the number in a string", args: 0, kind: Int, run: toInt},
 	{name: "join", usage: `list.join(",")`, says: "the elements of a list as one text", args: 1, kind: String, onList: true, textArgs: true, run: join},
 	{name: "label", usage: "@system.dmiid.product_name.label()", says: "any text as a legal label value", args: 0, kind: String, run: label},
 	{name: "len", usage: "node.len()", says: "how many characters, or elements", args: 0, kind: Int, onList: true, run: length},
 	{name: "lower", usage: "node.lower()", says: "in lower case", args: 0, kind: String, run: lower},
-	{name: "num", usage: "host.num(0)", says: "a number within a text: 1 the first, 0 the last, -1 the one before it", args: 1, kind: Int, run: num},
+	{name: "num", usage: "host.num(0)", says: "a number within a string: 1 the first, 0 the last, -1 the one before it", args: 1, kind: Int, run: num},
 	{name: "replace", usage: `node.replace("a", "b")`, says: "with each a replaced by b", args: 2, kind: String, textArgs: true, run: replace},
-	{name: "split", usage: `host.split("-")`, says: "the parts of a text, as a list", args: 1, kind: ListKind, textArgs: true, run: split},
+	{name: "split", usage: `host.split("-")`, says: "the parts of a string, as a list", args: 1, kind: ListKind, textArgs: true, run: split},
 	{name: "trim", usage: "node.trim()", says: "without blanks at both ends", args: 0, kind: String, run: trim},
 	{name: "upper", usage: "node.upper()", says: "in upper case", args: 0, kind: String, run: upper},
 }
@@ -65,7 +65,7 @@ func Functions() []FunctionDoc {
 // check returns what is wrong with a call, as far as it is known before evaluation.
 func (f *function) check(n *node) string {
 	if isCollection(n.x.kind) && !f.onList {
-		return n.x.kind.String() + " is no text"
+		return n.x.kind.String() + " is not a string"
 	}
 	for _, argument := range []*node{n.y, n.z} {
 		switch {
@@ -110,7 +110,7 @@ func (e evaluator) call(n *node) (Value, *Error) {
 		return Value{}, e.fail(n, n.call.name+" needs text, as in "+n.call.usage)
 	}
 	if isCollection(x.kind) && !n.call.onList {
-		return Value{}, e.fail(n, x.kind.String()+" is no text")
+		return Value{}, e.fail(n, x.kind.String()+" is not a string")
 	}
 	if steps := len(x.text) / bytesPerStep; !e.spend(steps) {
 		return Value{}, e.spent(n)
@@ -131,7 +131,7 @@ func (e evaluator) text(n *node, v Value) (string, *Error) {
 	}
 	text, ok := v.Text()
 	if !ok {
-		return "", e.fail(n, v.kind.String()+" is no text")
+		return "", e.fail(n, v.kind.String()+" is not a string")
 	}
 	return text, nil
 }
@@ -161,7 +161,7 @@ func replace(e evaluator, n *node, x, y, z Value) (Value, *Error) {
 	}
 	grown := len(text) + strings.Count(text, y.text)*(len(z.text)-len(y.text))
 	if grown > maxValue {
-		return Value{}, e.fail(n, "replace makes a text longer than "+strconv.Itoa(maxValue)+" bytes")
+		return Value{}, e.fail(n, "replace makes a string longer than "+strconv.Itoa(maxValue)+" bytes")
 	}
 	return OfText(strings.ReplaceAll(text, y.text, z.text)), nil
 }
@@ -195,10 +195,10 @@ func join(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 		item := x.list.At(i)
 		var ok bool
 		if b, ok = item.appendText(b); !ok {
-			return Value{}, e.fail(n, item.kind.String()+" in a list is no text")
+			return Value{}, e.fail(n, item.kind.String()+" in a list is not a string")
 		}
 		if len(b) > maxValue {
-			return Value{}, e.fail(n, "join makes a text longer than "+strconv.Itoa(maxValue)+" bytes")
+			return Value{}, e.fail(n, "join makes a string longer than "+strconv.Itoa(maxValue)+" bytes")
 		}
 	}
 	return OfText(string(b)), nil

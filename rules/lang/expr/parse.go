@@ -139,7 +139,7 @@ func (p *parser) operate(n *node) *node {
 	}
 	for _, operand := range []*node{n.x, n.y} {
 		if operand != nil && isCollection(operand.kind) {
-			p.fail(operand.pos, operand.kind.String()+" is no number", "")
+			p.fail(operand.pos, operand.kind.String()+" is not a number", "")
 			return n
 		}
 	}

@@ -198,7 +198,7 @@ func (c *compiler) accept(pos int, p *parser, parsed part) int {
 		return p.pos // counted for the message, kept no longer
 	}
 	if whole := pos == 0 && p.pos == len(c.text) && parsed.format == nil; isCollection(parsed.node.kind) && !(whole && c.keepsKind()) {
-		c.problem(pos, parsed.node.kind.String()+" is no text", "choose an element, or write .join(\",\")")
+		c.problem(pos, parsed.node.kind.String()+" is not a string", "choose an element, or write .join(\",\")")
 		return p.pos
 	}
 	parsed.node.walk(func(n *node) {

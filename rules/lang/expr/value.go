@@ -30,7 +30,7 @@ const (
 
 // String names the kind as messages do.
 func (k Kind) String() string {
-	return [...]string{"nothing", "a masked value", "a truth value", "a number", "text", "a list", "a map", "a value", "a whole feature"}[k]
+	return [...]string{"nothing", "a masked value", "a boolean", "a number", "a string", "a list", "a map", "a value", "a whole feature"}[k]
 }
 
 // Value is what an expression yields. It is small, is passed by value, and holds numbers and text without allocating.
@@ -134,7 +134,7 @@ func FromJSON(v any) (Value, error) {
 		}
 		return OfMap(dict), nil
 	}
-	return Value{}, fmt.Errorf("%T is no JSON", v)
+	return Value{}, fmt.Errorf("%T is not JSON", v)
 }
 
 // Kind says what the value is.

@@ -35,9 +35,9 @@ const unbounded = math.MaxInt
 var operators = []operator{
 	{op: nfdv1alpha1.MatchAny, kind: anything, says: "always; only in the worker's configuration"},
 	{op: nfdv1alpha1.MatchIn, kind: onValue, aliases: []string{"=", "==", "eq", "equals", "equal"},
-		says: "the value is one of these texts", min: 1, max: unbounded, compile: compileIn},
+		says: "the value is one of these strings", min: 1, max: unbounded, compile: compileIn},
 	{op: nfdv1alpha1.MatchNotIn, kind: onValue, aliases: []string{"!=", "ne", "notequals"},
-		says: "there is a value, and it is none of these texts", min: 1, max: unbounded, compile: compileNotIn},
+		says: "there is a value, and it is none of these strings", min: 1, max: unbounded, compile: compileNotIn},
 	{op: nfdv1alpha1.MatchInRegexp, kind: onValue, aliases: []string{"regexp", "regex", "matches"},
 		says: "one of these regular expressions (RE2) is found anywhere in the value", min: 1, max: unbounded, patterns: true, compile: compileInRegexp},
 	{op: nfdv1alpha1.MatchExists, kind: present, aliases: []string{"present"}, says: "the element is there"},

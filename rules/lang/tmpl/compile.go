@@ -269,7 +269,7 @@ func (c *compiler) command(cmd *parse.CommandNode, final expr) expr {
 		return c.call(id, cmd.Args[1:], final)
 	}
 	if len(cmd.Args) > 1 || final != nil {
-		c.problem(int(cmd.Args[0].Position()), "can't give arguments to %s, which is no function", cmd.Args[0])
+		c.problem(int(cmd.Args[0].Position()), "can't give arguments to %s, which is not a function", cmd.Args[0])
 		return &constExpr{}
 	}
 	if _, ok := cmd.Args[0].(*parse.NilNode); ok {
@@ -333,7 +333,7 @@ func (c *compiler) number(n *parse.NumberNode) value {
 	case n.IsFloat && strings.ContainsAny(n.Text, ".eEpP"):
 		return number(n.Float64)
 	}
-	c.problem(int(n.Position()), "%s is no number that templates can use", n.Text)
+	c.problem(int(n.Position()), "%s is not a number that templates can use", n.Text)
 	return value{}
 }
 

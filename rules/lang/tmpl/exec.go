@@ -341,7 +341,7 @@ func (e *callExpr) eval(s *state, dot value) value {
 	if v.kind == kindString {
 		s.take(e.at, len(v.str))
 		if len(v.str) > MaxOutput {
-			fail(e.at, "%s makes a text of more than %d bytes", e.fn.name, MaxOutput)
+			fail(e.at, "%s makes a string of more than %d bytes", e.fn.name, MaxOutput)
 		}
 	}
 	clear(s.args[base:])

@@ -44,7 +44,7 @@ var numberFunctions = []function{
 	{"seq", 0, 3, -1, seq},
 }
 
-// toInt converts as Sprig does: what is no number is 0.
+// toInt converts as Sprig does: what is not a number is 0.
 func toInt(v value) int64 {
 	switch v.kind {
 	case kindInt, kindBool:

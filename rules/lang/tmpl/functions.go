@@ -86,7 +86,7 @@ var leftOut = []LeftOut{
 		Names: []string{"bcrypt", "htpasswd", "derivePassword", "encryptAES", "decryptAES", "genPrivateKey", "genCA", "genCAWithKey",
 			"genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "buildCustomCert"},
 		Why:     "it is made to be slow and its result does not belong on a node",
-		Instead: "use sha256sum for a short text that stands for a long one",
+		Instead: "use sha256sum for a short string that identifies a long one",
 	},
 	{
 		Names:   []string{"set", "unset", "merge", "mergeOverwrite", "mustMerge", "mustMergeOverwrite", "deepCopy", "mustDeepCopy"},
@@ -129,10 +129,10 @@ func whyNot(name string) string {
 	}
 	for _, known := range Functions() {
 		if strings.EqualFold(known, name) {
-			return fmt.Sprintf("there is no function %q; did you mean %q?", name, known)
+			return fmt.Sprintf("unknown function %q; did you mean %q?", name, known)
 		}
 	}
-	return fmt.Sprintf("there is no function %q", name)
+	return fmt.Sprintf("unknown function %q", name)
 }
 
 // takes reports whether a function can be called with n arguments.
