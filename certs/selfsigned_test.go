@@ -406,3 +406,25 @@ func TestLivesOfAuthorityAndCertificate(t *testing.T) {
 		}
 	}
 }
+
+// racing lets another replica write first, once.
+type racing struct {
+	*store
+	lost bool
+}
+
+func (r *racing) Update(ctx context.Context, secret *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error) {
+	if !r.lost {
+		r.lost = true
+		return nil, apierrors.NewConflict(secretResource, secret.Name, errors.New("the object has been modified"))
+	}
+	return r.store.Update(ctx, secret, o)
+}
+
+func TestALostRaceIsTriedAgain(t *testing.T) {
+	s := &racing{store: newStore()}
+	r := replica(t, s, clocktesting.NewFakeClock(start), nil)
+	if err := r.Ensure(t.Context()); err != nil || !s.lost || s.writes != 1 {
+		t.Errorf("%v after %d writes, want one", err, s.writes)
+	}
+}

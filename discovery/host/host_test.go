@@ -1,7 +1,10 @@
 package host_test
 
 import (
+	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -185,4 +188,36 @@ func FuzzArchive(f *testing.F) {
 		}
 		walk(".")
 	})
+}
+
+// TestArchiveKeepsEveryByte records files of all sorts, and reads the same bytes from the archive.
+func TestArchiveKeepsEveryByte(t *testing.T) {
+	files := map[string]string{
+		"line": "a\n", "lines": "a\nb\n", "no-newline": "a\nb", "empty": "", "zero": "a\x00b\n", "section": "a\n-- b --\nc\n",
+		"not-utf8": "\xff\n", "blank": "\n",
+	}
+	var text strings.Builder
+	for name, data := range files {
+		fmt.Fprintf(&text, "-- %s (base64) --\n%s\n", name, base64.StdEncoding.EncodeToString([]byte(data)))
+	}
+	read := func(_ context.Context, h host.Host) {
+		for name := range files {
+			_, _ = h.ReadFile(name)
+		}
+	}
+	again, err := host.Record(t.Context(), open(t, `-- host.json --
+{"nodeName": "n1", "uname": {"release": "6.1.0"}, "cpu": {"arch": "amd64"}}
+`+text.String()), read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, string(again))
+	for name, want := range files {
+		if got, err := h.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v, want %q", name, got, err, want)
+		}
+	}
+	if strings.Contains(string(again), "-- lines (base64)") || !strings.Contains(string(again), "-- zero (base64)") {
+		t.Errorf("text is encoded, or what is no text is not:\n%s", again)
+	}
 }

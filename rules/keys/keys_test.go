@@ -128,6 +128,7 @@ func TestResource(t *testing.T) {
 		"Kibi":               {name: "vendor.io/foo", quantity: "1Gi"},
 		"Kilo":               {name: "vendor.io/foo", quantity: "1.5k"},
 		"Exponent":           {name: "vendor.io/foo", quantity: "2e3"},
+		"LongExponent":       {name: "vendor.io/foo", quantity: "2e10"},
 		"WholeInMilli":       {name: "vendor.io/foo", quantity: "2000m"},
 		"Largest":            {name: "vendor.io/foo", quantity: "9223372036854775"},
 		"TooLarge":           {name: "vendor.io/foo", quantity: "9223372036854776", cause: keys.BadValue},

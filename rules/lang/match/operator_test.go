@@ -296,3 +296,16 @@ func TestWorkMayReachItsBound(t *testing.T) {
 		t.Errorf("exhausted at the bound: %t, beyond it: %t", at.exhausted(), beyond.exhausted())
 	}
 }
+
+// TestWhyIsAboutWhatDoesNotHold: where the expressions hold, the reason is the name that does not, and nothing about instances.
+func TestWhyIsAboutWhatDoesNotHold(t *testing.T) {
+	m := compile(t, []Term{{
+		Feature:     "a.b",
+		Expressions: map[string]*Expr{"x": {Op: "Exists"}, "y": {Op: "Exists"}},
+		Name:        &Expr{Op: "In", Value: []string{"z"}},
+	}}, Options{})
+	why := m.Why(facts.FromMap(map[string]facts.Feature{"a.b": {Flags: facts.NewFlags("x", "y")}}, nil))
+	if !strings.Contains(why, "z") || strings.Contains(why, "instances") {
+		t.Errorf("the reason is %q, want one about the name z", why)
+	}
+}
