@@ -261,7 +261,7 @@ func TestConfigurationIsFollowed(t *testing.T) {
 	r := startController(t, c, namespace, "-config="+file, "-crd-controller")
 	labelled(t, k, node.Name, "other.io/b", "1")
 	labelled(t, k, node.Name, "vendor.io/a", "")
-	says(r, "nosuch is not known")
+	says(r, "nosuch: unknown key is ignored")
 	says(r, "crd-controller has no effect")
 
 	write("denyLabelNs: {\n")
