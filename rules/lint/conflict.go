@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,7 +33,7 @@ func (l *linter) conflicts() {
 		first := map[string]writes{}
 		for i := range l.spec.Rules {
 			values := kind.of(&l.spec.Rules[i])
-			for _, key := range sortedKeys(values) {
+			for _, key := range slices.Sorted(maps.Keys(values)) {
 				w := writes{i, field.NewPath("spec", "rules").Index(i).Child(kind.field).Key(key), values[key]}
 				full := key
 				if !strings.Contains(key, "/") {
@@ -84,7 +85,7 @@ func tests(r *nfdv1alpha1.Rule) map[string]string {
 		name := strings.ToLower(t.Feature)
 		add(name+"\x00", t.MatchName)
 		if t.MatchExpressions != nil {
-			for _, key := range sortedKeys(*t.MatchExpressions) {
+			for _, key := range slices.Sorted(maps.Keys(*t.MatchExpressions)) {
 				add(name+"\x00"+key, (*t.MatchExpressions)[key])
 			}
 		}

@@ -7,8 +7,9 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,7 +120,7 @@ func (l *linter) selector() {
 	if s == nil {
 		return
 	}
-	keys := sortedKeys(s.MatchLabels)
+	keys := slices.Sorted(maps.Keys(s.MatchLabels))
 	for _, e := range s.MatchExpressions {
 		keys = append(keys, e.Key)
 	}
@@ -142,7 +143,7 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 		field  string
 		values map[string]string
 	}{{"labels", r.Labels}, {"extendedResources", r.ExtendedResources}} {
-		for _, key := range sortedKeys(m.values) {
+		for _, key := range slices.Sorted(maps.Keys(m.values)) {
 			l.reference(path.Child(m.field).Key(key), m.values[key])
 		}
 	}
@@ -234,13 +235,4 @@ func (l *linter) tolerated(t *corev1.Taint) bool {
 		}
 	}
 	return false
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,7 +33,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 		// An expression that was null is dropped by the API server; what is left matches everything.
 		l.warn(path.Child("matchExpressions"), rules.RankSuspicious, "is empty and matches any %s; is an expression missing?", t.Feature)
 	}
-	for _, key := range sortedKeys(exprs) {
+	for _, key := range slices.Sorted(maps.Keys(exprs)) {
 		if e := exprs[key]; e != nil {
 			p := path.Child("matchExpressions").Key(key)
 			if known {

@@ -136,11 +136,6 @@ func Compute(state State, want Desired, policy Policy) *Plan {
 // Empty reports whether there is nothing to do.
 func (p *Plan) Empty() bool { return len(p.Steps) == 0 }
 
-// Removes reports whether a key disappears or changes that was ours.
-func (p *Plan) Removes() bool {
-	return slices.ContainsFunc(p.Steps, Step.Takes)
-}
-
 // Takes reports whether the step takes away something that pods may rely on. An amount that grows does not: a kubelet
 // resets the resources it does not know to 0 when it starts, and giving them back is what a fleet waits for after an upgrade.
 func (s Step) Takes() bool {

@@ -94,17 +94,6 @@ func (a *Action) Derives() string {
 	return a.arg("feature").Fixed("")
 }
 
-// Variable returns the variable that the action sets, if it does, and whether its name is the same on every node.
-func (a *Action) Variable() (name string, fixed bool) {
-	if !a.kind.variable {
-		return "", true
-	}
-	if v := a.arg("name"); v.IsConstant() {
-		return v.Fixed(""), true
-	}
-	return "", false
-}
-
 // Output returns the kind of output that the action writes on the node (labels, annotations, extendedResources or taints),
 // and its key if that is the same on every node. Both are empty for other actions.
 func (a *Action) Output() (root, key string) {

@@ -335,37 +335,9 @@ func FuzzRun(f *testing.F) {
 				before = r.lines
 			}
 			a.Output()
-			a.Variable()
 			a.Derives()
 		}
 	})
-}
-
-// TestVariableIsKnownBeforehand: expressions after an action may use a variable whose name is the same on every node.
-func TestVariableIsKnownBeforehand(t *testing.T) {
-	for text, want := range map[string]struct {
-		name  string
-		fixed bool
-	}{
-		`{op: set-var, args: {name: x, value: 1}}`:        {"x", true},
-		`{op: extend-var, args: {name: x, value: 1}}`:     {"x", true},
-		`{op: set-var, args: {name: "{node}", value: 1}}`: {"", false},
-		`{op: unset-var, args: {name: x}}`:                {"", true},
-		`{op: log, args: {msg: x}}`:                       {"", true},
-	} {
-		var in nfdv1alpha1.Action
-		if err := yaml.Unmarshal([]byte(text), &in); err != nil {
-			t.Fatal(err)
-		}
-		c := &args.Compiler{Scope: &expr.Scope{}}
-		a := Compile(c, field.NewPath("a"), nfdv1alpha1.PhaseMain, in)
-		if a == nil {
-			t.Fatal(c.Errors.ToAggregate())
-		}
-		if name, fixed := a.Variable(); name != want.name || fixed != want.fixed {
-			t.Errorf("%s: %q, %t, want %q, %t", text, name, fixed, want.name, want.fixed)
-		}
-	}
 }
 
 // TestTextsAreNoLists: a list is refused as the value of a label, also one that is known on the node only.

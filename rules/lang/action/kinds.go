@@ -20,7 +20,6 @@ type kind struct {
 
 	attribute bool // has a path, which decides on its other arguments
 	derives   bool // changes features, the argument feature naming one
-	variable  bool // gives the variable of the argument name a value
 	stops     bool // keeps everything on the node as it is
 	check     func(a *Action, c *args.Compiler, path *field.Path)
 	run       func(a *Action, env expr.Env, to Effects) error
@@ -35,8 +34,8 @@ var kindList = []*kind{
 	{name: "del-attribute", says: "takes away what rules before it, or this one, have set", attribute: true,
 		params: []args.Param{path}, phases: onNode, run: deleteAttribute},
 
-	{name: "set-var", says: "sets a variable, which may be a list or a map", variable: true, params: []args.Param{name, varValue}, check: checkVar, run: setVar},
-	{name: "extend-var", says: "adds an element to a variable that is a list", variable: true, params: []args.Param{name, varValue, unique}, check: checkVar, run: extendVar},
+	{name: "set-var", says: "sets a variable, which may be a list or a map", params: []args.Param{name, varValue}, check: checkVar, run: setVar},
+	{name: "extend-var", says: "adds an element to a variable that is a list", params: []args.Param{name, varValue, unique}, check: checkVar, run: extendVar},
 	{name: "unset-var", says: "takes a variable away", params: []args.Param{name}, check: checkVar, run: unsetVar},
 
 	{name: "set-feature", says: "gives an element of a derived feature a value", derives: true,

@@ -122,11 +122,6 @@ func (t *Text) Features() []string {
 	return t.collect(func(n *node) bool { return n.op == opElement || n.op == opFeature })
 }
 
-// ReadsMetadata reports whether the text reads labels or annotations of the node.
-func (t *Text) ReadsMetadata() bool {
-	return t.reads(func(n *node) bool { return n.op == opLabels || n.op == opAnnotations })
-}
-
 // ReadsNode reports whether the text reads the name of the node or anything derived from it, or its metadata: whether it may
 // differ between nodes with equal features.
 func (t *Text) ReadsNode() bool {
@@ -137,9 +132,6 @@ func (t *Text) ReadsNode() bool {
 
 // ReadsMatched reports whether the text reads what the matchers of its rule matched.
 func (t *Text) ReadsMatched() bool { return t.reads(func(n *node) bool { return n.op == opMatched }) }
-
-// ReadsItem reports whether the text reads the element of a loop.
-func (t *Text) ReadsItem() bool { return t.reads(func(n *node) bool { return n.op == opItem }) }
 
 // collect returns the sorted names of the nodes that want chooses.
 func (t *Text) collect(want func(*node) bool) []string {

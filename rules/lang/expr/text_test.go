@@ -346,8 +346,8 @@ func TestTextSaysWhatItReads(t *testing.T) {
 	if diff := cmp.Diff([]string{"a.b", "b.c"}, text.Features()); diff != "" {
 		t.Error(diff)
 	}
-	if text.ReadsNode() || text.ReadsMetadata() || !text.ReadsItem() || !text.ReadsMatched() {
-		t.Errorf("node %v, metadata %v, item %v, matched %v", text.ReadsNode(), text.ReadsMetadata(), text.ReadsItem(), text.ReadsMatched())
+	if text.ReadsNode() || !text.ReadsMatched() {
+		t.Errorf("node %v, matched %v", text.ReadsNode(), text.ReadsMatched())
 	}
 }
 
