@@ -106,3 +106,10 @@ func utf16Order(b byte) byte {
 	}
 	return b
 }
+
+// Size returns the number of bytes of the canonical form of features, which must be exactly one.
+func Size(f *nfdv1alpha1.Features) int {
+	var c canonical
+	c.features(f)
+	return len(c)
+}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/test/bench"
@@ -124,6 +126,13 @@ func installation() ([]client.Object, error) {
 		objects = append(objects, &list.Items[i])
 	}
 	return objects, nil
+}
+
+// marker returns what a controller writes that reads feature sets.
+func marker(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: assayv1alpha1.FeatureSetMarker, Annotations: map[string]string{assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version},
+	}}
 }
 
 // rule returns a rule that gives a label if ownFeature meets the operator.

@@ -1,0 +1,221 @@
+package featuresets
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/internal/nodefeature"
+)
+
+// Informers returns a constructor of informers of which that of NodeFeatures shows them with the features of their sets.
+func (s *Store) Informers(next nodefeature.NewInformer) nodefeature.NewInformer {
+	return func(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		switch object.(type) {
+		case *assayv1alpha1.NodeFeatureSet:
+			informer := next(lw, object, resync, indexers)
+			utilruntime.Must(s.follow(informer))
+			return informer
+		case *nodefeature.NodeFeature:
+			informer := next(resolving{lw, s}, object, resync, indexers)
+			_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: s.vanished})
+			utilruntime.Must(err)
+			return informer
+		}
+		return next(lw, object, resync, indexers)
+	}
+}
+
+// follow keeps the sets up to date.
+func (s *Store) follow(informer toolscache.SharedIndexInformer) error {
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { s.Put(o.(*assayv1alpha1.NodeFeatureSet)) },
+		// Two objects of one name may follow on one another without a deletion in between.
+		UpdateFunc: func(_, o any) { s.Put(o.(*assayv1alpha1.NodeFeatureSet)) },
+		DeleteFunc: func(o any) {
+			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			if set, ok := o.(*assayv1alpha1.NodeFeatureSet); ok {
+				s.Remove(set)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-handler.HasSyncedChecker().Done()
+		close(s.synced)
+	}()
+	return nil
+}
+
+// vanished forgets an object that a list lacks. One whose deletion was watched is forgotten at once.
+func (s *Store) vanished(o any) {
+	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		if f, ok := last.Obj.(*nodefeature.NodeFeature); ok {
+			s.forget(f)
+		}
+	}
+}
+
+// resolving is a ListerWatcher of NodeFeatures with the features of their sets.
+type resolving struct {
+	toolscache.ListerWatcher
+	store *Store
+}
+
+// setsPatience bounds the wait for the sets that exist, when the first NodeFeature names one: after that, NodeFeatures are shown
+// without features until their sets come.
+const setsPatience = 10 * time.Second
+
+// known waits until the sets that exist are known, if the NodeFeature names any.
+func (s *Store) known(ctx context.Context, f *nodefeature.NodeFeature) {
+	if !s.waits(f) {
+		return
+	}
+	timer := time.NewTimer(setsPatience)
+	defer timer.Stop()
+	select {
+	case <-s.synced:
+	case <-ctx.Done():
+	case <-timer.C:
+		s.mu.Lock()
+		s.impatient = true // or each NodeFeature would take that long
+		s.mu.Unlock()
+	}
+}
+
+// waits reports whether a NodeFeature is worth waiting for the sets that exist.
+func (s *Store) waits(f *nodefeature.NodeFeature) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	needed := s.concerns(f)
+	s.want(needed)
+	select {
+	case <-s.synced:
+		return false
+	default:
+		return needed && s.started && !s.impatient
+	}
+}
+
+// ListWithContext implements ListerWatcher.
+func (l resolving) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	object, err := toolscache.ToListerWithContext(l.ListerWatcher).ListWithContext(ctx, options)
+	if list, ok := object.(*nodefeature.NodeFeatureList); ok && err == nil {
+		for i := range list.Items {
+			published := list.Items[i] // the store keeps it
+			l.store.known(ctx, &published)
+			list.Items[i] = *l.store.admit(&published)
+		}
+	}
+	return object, err
+}
+
+// WatchWithContext implements ListerWatcher.
+func (l resolving) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	from, err := toolscache.ToWatcherWithContext(l.ListerWatcher).WatchWithContext(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	w := &resolved{Interface: from, store: l.store, version: options.ResourceVersion, events: make(chan watch.Event), stop: make(chan struct{})}
+	go w.run(ctx)
+	return w, nil
+}
+
+// IsWatchListSemanticsUnSupported is what client-go asks for whether it may stream.
+func (l resolving) IsWatchListSemanticsUnSupported() bool {
+	return watchlist.DoesClientNotSupportWatchListSemantics(l.ListerWatcher)
+}
+
+// resolved is a watch that also shows NodeFeatures again whose sets have come.
+type resolved struct {
+	watch.Interface
+	store   *Store
+	version string // of the last event of the API server
+	events  chan watch.Event
+	stop    chan struct{}
+	stopped sync.Once
+}
+
+// ResultChan implements watch.Interface.
+func (w *resolved) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop implements watch.Interface.
+func (w *resolved) Stop() {
+	w.stopped.Do(func() { close(w.stop) })
+	w.Interface.Stop()
+}
+
+func (w *resolved) run(ctx context.Context) {
+	defer close(w.events)
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-w.store.wake:
+			for _, f := range w.store.arrived() {
+				if !w.replace(w.store.admit(f)) {
+					w.store.again(f) // the next watch shows it
+					return
+				}
+			}
+		case e, open := <-w.Interface.ResultChan():
+			if !open || !w.pass(ctx, e) {
+				return
+			}
+		}
+	}
+}
+
+// pass passes on an event of the API server.
+func (w *resolved) pass(ctx context.Context, e watch.Event) bool {
+	if e.Type != watch.Error {
+		if m, err := meta.Accessor(e.Object); err == nil {
+			w.version = m.GetResourceVersion()
+		}
+	}
+	if f, ok := e.Object.(*nodefeature.NodeFeature); ok {
+		switch e.Type {
+		case watch.Deleted:
+			w.store.forget(f)
+		case watch.Added, watch.Modified:
+			w.store.known(ctx, f)
+			e.Object = w.store.admit(f)
+		}
+	}
+	return w.send(e)
+}
+
+// replace shows an object again. Informers do not report an update within one resourceVersion, hence the deletion; and a watch that is
+// resumed must not go back to the version of the object.
+func (w *resolved) replace(f *nodefeature.NodeFeature) bool {
+	events := []watch.Event{{Type: watch.Deleted, Object: f}, {Type: watch.Added, Object: f}}
+	if w.version != "" {
+		at := &nodefeature.NodeFeature{ObjectMeta: metav1.ObjectMeta{ResourceVersion: w.version}}
+		events = append(events, watch.Event{Type: watch.Bookmark, Object: at})
+	}
+	return w.send(events...)
+}
+
+func (w *resolved) send(events ...watch.Event) bool {
+	for _, e := range events {
+		select {
+		case <-w.stop:
+			return false
+		case w.events <- e:
+		}
+	}
+	return true
+}
