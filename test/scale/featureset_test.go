@@ -97,24 +97,14 @@ func (s *sharing) resolve(f *nfdv1alpha1.NodeFeature) (*nfdv1alpha1.Features, []
 	s.Helper()
 	store := featuresets.New(s.namespace)
 	for _, set := range s.sets() {
-		store.Put(cached[featuresets.Set](s.T, &set))
+		store.Put(&set)
 	}
-	all, missing := store.Resolve(cached[nodefeature.NodeFeature](s.T, f))
-	return all.Features(), missing
-}
-
-// cached returns an object as informers decode it.
-func cached[T any](t *testing.T, object any) *T {
-	t.Helper()
-	data, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
+	published := &nodefeature.NodeFeature{} // as informers decode it
+	if err := json.Unmarshal(mustMarshal(s.T, f), published); err != nil {
+		s.Fatal(err)
 	}
-	out := new(T)
-	if err := json.Unmarshal(data, out); err != nil {
-		t.Fatal(err)
-	}
-	return out
+	all, missing := store.Resolve(published)
+	return all.Spec.Features.Facts.Features(), missing
 }
 
 func (s *sharing) sets() []assayv1alpha1.NodeFeatureSet {
@@ -350,4 +340,3 @@ func mustMarshal(t *testing.T, v any) []byte {
 	}
 	return data
 }
-

@@ -17,6 +17,7 @@ import (
 type fleet struct {
 	config   *publish.Config
 	hosts    hosts
+	shared   bool
 	parallel int // how many publish for the first time at once
 
 	mu      sync.Mutex
@@ -68,7 +69,7 @@ func (f *fleet) startOne(ctx context.Context, n node, generation int) error {
 		},
 	}
 	p := publish.New(client, publish.Options{
-		Namespace: namespace, Version: "scale",
+		Namespace: namespace, Version: "scale", Share: f.shared,
 		Identify: func(context.Context) (publish.Identity, error) { return w.id, nil },
 		Observe: func(e publish.Event) {
 			switch {

@@ -25,6 +25,7 @@ type options struct {
 	changes  int
 	idle     time.Duration
 	parallel int
+	shared   bool
 	manager  string // path of assay-manager
 	progress io.Writer
 }
@@ -32,10 +33,13 @@ type options struct {
 func main() {
 	o := options{progress: os.Stderr}
 	var output string
+	var both bool
 	flag.IntVar(&o.nodes, "nodes", 1000, "`number` of nodes")
 	flag.IntVar(&o.changes, "changes", 50, "`number` of nodes that change one attribute, one after another")
 	flag.DurationVar(&o.idle, "idle", time.Minute, "`duration` of the idle phase")
 	flag.IntVar(&o.parallel, "parallel", 32, "`number` of workers that publish for the first time at once")
+	flag.BoolVar(&o.shared, "shared", false, "publish large features as NodeFeatureSets")
+	flag.BoolVar(&both, "both", false, "measure whole objects, then shared sets, each on a control plane of its own, and print ratios")
 	flag.StringVar(&o.manager, "manager", "bin/assay-manager", "`path` of assay-manager")
 	flag.StringVar(&output, "o", "", "output format: json, or empty for a table")
 	flag.Parse()
@@ -45,7 +49,11 @@ func main() {
 	}
 	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o, output)
+	modes := []bool{o.shared}
+	if both {
+		modes = []bool{false, true}
+	}
+	err := run(ctx, o, modes, output)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "scale:", err)
@@ -53,21 +61,31 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, o options, output string) error {
+// run measures each mode, and prints the results.
+func run(ctx context.Context, o options, modes []bool, output string) error {
+	var all results
+	for _, shared := range modes {
+		o.shared = shared
+		r, err := runOne(ctx, o)
+		if err != nil {
+			return err
+		}
+		all = append(all, r)
+	}
+	if output == "json" {
+		return all.json(os.Stdout)
+	}
+	return all.table(os.Stdout)
+}
+
+func runOne(ctx context.Context, o options) (*result, error) {
 	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, Progress: o.progress})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer c.Stop()
 	if err := c.ApplyCRDs(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	r, err := measure(ctx, c, o)
-	if err != nil {
-		return err
-	}
-	if output == "json" {
-		return r.json(os.Stdout)
-	}
-	return r.table(os.Stdout)
+	return measure(ctx, c, o)
 }

@@ -14,9 +14,13 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// result is what is printed.
+// results are those of one or more modes.
+type results []*result
+
+// result is what was measured in one mode.
 type result struct {
 	Nodes  int            `json:"nodes"`
+	Shared bool           `json:"shared"`
 	Phases []*phaseResult `json:"phases"`
 }
 
@@ -50,16 +54,39 @@ func (r *phaseResult) fill(used *snapshot) {
 	}
 }
 
-func (r *result) json(w io.Writer) error {
+func (r results) json(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
 }
 
+func (r results) table(w io.Writer) error {
+	for _, one := range r {
+		if err := one.table(w); err != nil {
+			return err
+		}
+	}
+	if len(r) < 2 {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, "\nCPU of the API server, whole objects divided by shared sets")
+	for i, whole := range r[0].Phases {
+		shared := r[1].Phases[i]
+		if cpu := shared.Processes[kube.APIServer].CPUSeconds; cpu > 0 {
+			_, err = fmt.Fprintf(w, "  %s: %.1f\n", whole.Name, whole.Processes[kube.APIServer].CPUSeconds/cpu)
+		}
+	}
+	return err
+}
+
 func (r *result) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(cells ...string) { _, _ = fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
-	_, _ = fmt.Fprintf(w, "%d nodes\n\n", r.Nodes)
+	mode := "whole objects"
+	if r.Shared {
+		mode = "shared sets"
+	}
+	_, _ = fmt.Fprintf(w, "%d nodes, %s\n\n", r.Nodes, mode)
 	row("phase", "seconds", "API server CPU s", "ms a node", "MB", "etcd MB", "database MB", "controller CPU s", "MB", "webhook MB", "extender MB", "429")
 	for _, p := range r.Phases {
 		api, controller := p.Processes[kube.APIServer], p.Processes[controllerName]

@@ -60,7 +60,7 @@ type node struct {
 func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &scale{Cluster: c, options: o, result: &result{Nodes: o.nodes}}
+	s := &scale{Cluster: c, options: o, result: &result{Nodes: o.nodes, Shared: o.shared}}
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (s *scale) prepare(ctx context.Context) error {
 	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: kinds}); err != nil {
 		return err
 	}
-	s.fleet = &fleet{parallel: s.parallel, workers: map[string]*worker{}, values: map[string]string{}}
+	s.fleet = &fleet{parallel: s.parallel, shared: s.shared, workers: map[string]*worker{}, values: map[string]string{}}
 	if s.fleet.hosts, err = newHosts(); err != nil {
 		return err
 	}
@@ -95,6 +95,9 @@ func (s *scale) prepare(ctx context.Context) error {
 	objects, err := installation()
 	if err != nil {
 		return err
+	}
+	if s.shared {
+		objects = append(objects, marker(namespace))
 	}
 	for _, object := range objects {
 		if err := s.client.Create(ctx, object); err != nil {
