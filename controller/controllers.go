@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/builtin"
@@ -31,6 +32,7 @@ import (
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/controller/template"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/lint"
@@ -113,17 +115,19 @@ func (c Config) Withholding() rules.Withholding {
 }
 
 // Cache says what the manager keeps of the objects it watches. Namespace is its own, pages is the number of NodeFeatures that it lists at
-// once; 0: all.
-func Cache(namespace string, pages int) cache.Options {
+// once; 0: all. NodeFeatures are shown with the features of the sets that they name, which the Store has.
+func Cache(namespace string, pages int, sets *featuresets.Store) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer:      NewBudget(namespace).Informers(nodefeature.Paged(int64(pages))),
+		NewInformer:      sets.Informers(NewBudget(namespace).Informers(nodefeature.Paged(int64(pages)))),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:             {Transform: node.Slim},
 			&nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},
 			&corev1.Secret{}:           {Namespaces: own},
 			&corev1.ConfigMap{}:        {Namespaces: own},
+
+			&assayv1alpha1.NodeFeatureSet{}: {Namespaces: own},
 		},
 	}
 }

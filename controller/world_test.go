@@ -31,6 +31,7 @@ import (
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -171,8 +172,9 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 	current.Store(m.log)
 	setGlobalLog()
 	sameNames := true
+	sets := featuresets.New(w.namespace)
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
-		Scheme: scheme, Cache: controller.Cache(w.namespace, 0), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Scheme: scheme, Cache: controller.Cache(w.namespace, 0, sets), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 		Controller: ctrlconfig.Controller{SkipNameValidation: &sameNames},
 	})
 	if err != nil {
@@ -182,6 +184,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 		w.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	sets.Start(ctx, mgr.GetCache())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	m.stop = sync.OnceFunc(func() {

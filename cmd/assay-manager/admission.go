@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -52,10 +53,10 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if err != nil {
 		return err
 	}
-	budget := controller.NewBudget(f.namespace)
+	budget, sets := controller.NewBudget(f.namespace), featuresets.New(f.namespace)
 	options.FeatureRoom = budget.Fits
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Cache: admissionCache(f.namespace, budget),
+		Scheme: scheme, Cache: admissionCache(f.namespace, budget, sets),
 		Metrics:                metrics,
 		HealthProbeBindAddress: address(f.port),
 	})
@@ -66,6 +67,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if err != nil {
 		return err
 	}
+	sets.Start(ctx, mgr.GetCache())
 	a := &admission{cache: mgr.GetCache()}
 	if a.keeper, err = f.newKeeper(f.namespace, f.scheduling, client, log, a.answers); err != nil {
 		return err

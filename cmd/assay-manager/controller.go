@@ -17,6 +17,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/ids"
 )
 
@@ -129,9 +130,10 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 		return err
 	}
 	again := true // after a change of the configuration, with the same names
+	sets := featuresets.New(f.namespace)
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                  scheme,
-		Cache:                   controller.Cache(f.namespace, s.InformerPageSize),
+		Cache:                   controller.Cache(f.namespace, s.InformerPageSize, sets),
 		Controller:              ctrlconfig.Controller{SkipNameValidation: &again},
 		Metrics:                 metrics,
 		HealthProbeBindAddress:  address(f.port),
@@ -147,6 +149,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	if err != nil {
 		return err
 	}
+	sets.Start(ctx, mgr.GetCache())
 	log := ctrl.Log.WithName("controller")
 	f.logStart(log, s)
 	if err := errors.Join(controller.Add(mgr, config), mgr.Add(&synced{mgr.GetClient(), log}), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {

@@ -23,12 +23,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/certs"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
@@ -97,16 +99,17 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	budget := controller.NewBudget(f.namespace)
+	budget, sets := controller.NewBudget(f.namespace), featuresets.New(f.namespace)
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                 scheme,
-		Cache:                  extenderCache(f.namespace, budget),
+		Cache:                  extenderCache(f.namespace, budget, sets),
 		Metrics:                metricsserver.Options{BindAddress: "0"}, // served with the rest, to those who may ask
 		HealthProbeBindAddress: "0",
 	})
 	if err != nil {
 		return err
 	}
+	sets.Start(ctx, mgr.GetCache())
 	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return err
@@ -147,17 +150,19 @@ func (f *extenderFlags) run(ctx context.Context) error {
 }
 
 // extenderCache says what the extender keeps of the objects it watches.
-func extenderCache(namespace string, budget *nodefeature.Budget) cache.Options {
+func extenderCache(namespace string, budget *nodefeature.Budget, sets *featuresets.Store) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer:      budget.Informers(toolscache.NewSharedIndexInformer),
+		NewInformer:      sets.Informers(budget.Informers(toolscache.NewSharedIndexInformer)),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:             {Transform: follow.SlimNode},
 			&nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},
 			&coordinationv1.Lease{}:    {Namespaces: own},
 			&corev1.Secret{}:           {Namespaces: own},
 			&corev1.ConfigMap{}:        {Namespaces: own},
+
+			&assayv1alpha1.NodeFeatureSet{}: {Namespaces: own},
 		},
 	}
 }

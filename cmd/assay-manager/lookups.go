@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/preview"
 	"github.com/assay-project/assay/rules"
@@ -64,16 +65,18 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 func always() error { return nil }
 
 // admissionCache says what the webhook keeps of the objects it watches.
-func admissionCache(namespace string, budget *nodefeature.Budget) cache.Options {
+func admissionCache(namespace string, budget *nodefeature.Budget, sets *featuresets.Store) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer:      budget.Informers(toolscache.NewSharedIndexInformer),
+		NewInformer:      sets.Informers(budget.Informers(toolscache.NewSharedIndexInformer)),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:             {Transform: node.Slim},
 			&nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},
 			&corev1.Secret{}:           {Namespaces: own},
 			&corev1.ConfigMap{}:        {Namespaces: own},
+
+			&assayv1alpha1.NodeFeatureSet{}: {Namespaces: own},
 		},
 	}
 }
