@@ -67,11 +67,14 @@ given the same one: the webhook must not let pass what the controller then refus
 {{- end }}
 {{- end -}}
 
-{{/* What whoever evaluates rules may do in Assay's own namespace: read what rules refer to, and what they last came to. */}}
+{{/* What each program that evaluates rules may do in Assay's own namespace: read what rules refer to, what they last resolved to, and feature sets. */}}
 {{- define "assay.referenceRights" -}}
 - apiGroups: [""]
   resources: [configmaps, secrets]
   verbs: [get, list, watch]
+- apiGroups: [assay.dev]
+  resources: [nodefeaturesets]
+  verbs: [list, watch]
 {{- end -}}
 
 {{/* And in the cluster: see whether the definition of rules is Assay's. */}}
