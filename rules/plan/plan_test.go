@@ -365,3 +365,25 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// TestRemovesEveryTaintThatIsNotWanted has nine taints of which one stays: in whatever order they are read, eight go.
+func TestRemovesEveryTaintThatIsNotWanted(t *testing.T) {
+	var state plan.State
+	var record []string
+	for i := range 9 {
+		key := fmt.Sprintf("v.io/t%d", i)
+		state.Taints = append(state.Taints, corev1.Taint{Key: key, Effect: "NoSchedule"})
+		record = append(record, key+":NoSchedule")
+	}
+	state.Annotations = map[string]string{plan.Record{}.Taints(): strings.Join(record, ",")}
+	p := plan.Compute(state, plan.Desired{Taints: state.Taints[:1]}, plan.Policy{Taints: true})
+	removed := 0
+	for _, s := range p.Steps {
+		if s.Kind == plan.Taint && s.Op == plan.Remove {
+			removed++
+		}
+	}
+	if removed != 8 {
+		t.Errorf("%d taints are removed, want 8", removed)
+	}
+}
