@@ -130,7 +130,7 @@ test-node: ## Install the chart on a real node: kubelet and containerd in namesp
 test-ui: ## Test the pages of assay ui in Chromium (installed with apt-get where that is possible; skipped elsewhere)
 	@echo "== browser"
 	@hack/browser/install
-	@go test -C hack/browser -count=1 ./...
+	@go test -C hack/browser -count=1 -timeout=20m ./...
 
 ##@ Now and then
 

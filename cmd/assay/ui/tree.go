@@ -204,5 +204,5 @@ func size(name, value string) string {
 	if amount < 100 {
 		decimals = 1
 	}
-	return strconv.FormatFloat(amount, 'f', decimals, 64) + " " + units[i]
+	return strings.TrimSuffix(strconv.FormatFloat(amount, 'f', decimals, 64), ".0") + " " + units[i]
 }
