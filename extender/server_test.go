@@ -150,6 +150,7 @@ func TestAsksWhoAsks(t *testing.T) {
 		"token":                {token: "secret", path: "/metrics", want: 200},
 		"scheme in lower case": {scheme: "bearer", token: "secret", path: "/metrics", want: 200},
 		"another scheme":       {scheme: "Basic", token: "secret", path: "/metrics", want: 401, log: "show a client certificate or a bearer token"},
+		"empty token":          {token: " ", path: "/metrics", want: 401, log: "show a client certificate or a bearer token"},
 		"wrong token":          {token: "guess", path: "/metrics", want: 401, log: "invalid bearer token"},
 		"old TLS":              {path: "/healthz", max: tls.VersionTLS12, want: refused, log: "unsupported versions"},
 	} {
