@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -102,7 +103,10 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 		out.Nodes = append(out.Nodes, ui.Node{Object: w.nodes[name], Input: w.input(name), Published: w.published[name] != nil})
 	}
 	for _, r := range w.listed() {
-		object, err := shown(&r)
+		plain := r
+		plain.ObjectMeta = metav1.ObjectMeta{Name: r.Name, Labels: r.Labels, Annotations: r.Annotations} // as a user writes it
+		plain.Status = nfdv1alpha1.NodeFeatureRuleStatus{}
+		object, err := shown(&plain)
 		if err != nil {
 			return nil, err
 		}

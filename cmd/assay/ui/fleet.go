@@ -351,7 +351,7 @@ func (p *fleetPage) Names() string {
 // Summary says in words what is shown.
 func (p *fleetPage) Summary() string {
 	if p.Filter == "" || p.FilterError != "" {
-		return fmt.Sprintf("%s nodes", thousands(p.Total))
+		return plural(p.Total, "node")
 	}
-	return fmt.Sprintf("%s of %s nodes", thousands(p.Matching), thousands(p.Total))
+	return fmt.Sprintf("%s of %s", thousands(p.Matching), plural(p.Total, "node"))
 }

@@ -24,7 +24,7 @@ type tree struct {
 	// Query is what was searched for.
 	Query    string
 	Features []feature
-	// Total is the number of features of the node, Found the number of elements that the search found.
+	// Total is the number of features of the node that are not empty, Found the number of elements that the search found.
 	Total, Found int
 }
 
@@ -57,9 +57,13 @@ const openElements = 12
 // newTree returns the features of a node, only those elements that contain the query if there is one.
 func newTree(f *facts.Facts, query string, s *Snapshot) tree {
 	b := &treeBuilder{query: strings.ToLower(strings.TrimSpace(query)), mask: s.Known.Rules.Mask, describe: s.Describe}
-	b.out = tree{Query: query, Total: len(f.Names())}
+	b.out = tree{Query: query}
 	for _, name := range f.Names() {
-		b.feature(name, f.Feature(name))
+		feature := f.Feature(name)
+		if feature.Flags.Len()+feature.Attributes.Len()+feature.Instances.Len() > 0 {
+			b.out.Total++
+		}
+		b.feature(name, feature)
 	}
 	return b.out
 }
