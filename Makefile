@@ -138,8 +138,14 @@ SEEDS ?= 2000
 FIRST ?= 1
 
 .PHONY: sim
-sim: ## Simulate schedules of events and faults: SEEDS=100000 for more, SEED=17 for the story of one (LOG=1 with logs)
-	go test ./internal/sim -count=1 -timeout=0 $(if $(SEED),-v -run=TestStory -sim.seed=$(SEED) $(if $(LOG),-sim.log),-run=TestSchedules -sim.seeds=$(SEEDS) -sim.first=$(FIRST))
+sim: ## Simulate schedules of events and faults: SEEDS=100000 for more, SEED=17 for the story of one (LOG=1 with logs, SHRINK=1 cut short)
+	go test ./internal/sim -count=1 -timeout=0 $(if $(SEED),-v -run=TestStory -sim.seed=$(SEED) $(if $(LOG),-sim.log) $(if $(SHRINK),-sim.shrink),-run=TestSchedules -sim.seeds=$(SEEDS) -sim.first=$(FIRST))
+
+TRIES ?= 1000
+
+.PHONY: sim-mutations
+sim-mutations: ## Plant known defects one at a time, and count the schedules until the simulator finds each (minutes; TRIES=100 for at most so many)
+	@SEEDS=$(TRIES) hack/sim-mutations
 
 .PHONY: test-race
 test-race: ## Run the tests of the pure packages under the race detector (needs a C compiler; skipped without)

@@ -17,11 +17,24 @@ import (
 type checker struct {
 	w    *world
 	want *reference
-	ours map[string]map[string]string // node -> key that the controller wrote, and no one else has changed -> value
+	ours map[string]map[string]given     // node -> key that the controller wrote, and no one else has changed
+	lost map[string]map[string]time.Time // process -> node -> when it last took away a key that no rule explains
+	// writes and causes are, by node, the number of writes of the controller, and of what may have caused them.
+	writes, causes map[string]int
+	everywhere     int // number of causes that concern all nodes
+}
+
+// given is a key that the controller has written.
+type given struct {
+	value string
+	rules int64 // revision that the rules had at least
 }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, want: newReference(), ours: map[string]map[string]string{}}
+	return &checker{
+		w: w, want: newReference(), ours: map[string]map[string]given{}, lost: map[string]map[string]time.Time{},
+		writes: map[string]int{}, causes: map[string]int{},
+	}
 }
 
 // record returns the keys that a Node says are ours.
@@ -82,6 +95,7 @@ func (c *checker) floor(p *program) {
 
 // change checks one change.
 func (c *checker) change(change apiserver.Change) {
+	c.count(change)
 	if change.Resource.Name != "nodes" {
 		return
 	}
@@ -94,7 +108,7 @@ func (c *checker) change(change apiserver.Change) {
 	recordBefore, recordAfter := c.record(change.Old), c.record(change.New)
 	byUs := strings.HasPrefix(change.By, "controller")
 	if c.ours[name] == nil {
-		c.ours[name] = map[string]string{}
+		c.ours[name] = map[string]given{}
 	}
 	for _, k := range slices.Sorted(maps.Keys(union(before, after))) {
 		old, had := before[k]
@@ -102,12 +116,13 @@ func (c *checker) change(change apiserver.Change) {
 		if old == now && had == has {
 			continue
 		}
+		was, wasOurs := c.ours[name][k]
 		delete(c.ours[name], k)
 		if !byUs || bookkeeping(k) {
 			continue
 		}
 		if has {
-			c.ours[name][k] = now
+			c.ours[name][k] = given{now, c.seen(change.By)}
 			if !c.justified(change, name, func(want map[string]string) bool { v, wants := want[k]; return wants && same(k, v, now) }, false) {
 				c.w.violate("%s: %s=%s is written and was not wanted lately", name, k, now)
 			}
@@ -115,8 +130,10 @@ func (c *checker) change(change apiserver.Change) {
 		switch {
 		case !has && !recordBefore[k]:
 			c.w.violate("%s: %s is removed, and the record did not hold it", name, k)
-		case had && recordBefore[k] && c.taken(change, name, k, old):
+		case had && recordBefore[k] && c.taken(change, name, k, old, has):
 			c.w.violate("%s: %s=%s is taken away without evidence", name, k, old)
+		case had && recordBefore[k] && wasOurs && !c.ruled(k, was.rules):
+			c.budget(change, name, k, old)
 		}
 	}
 	if !byUs {
@@ -132,16 +149,20 @@ func (c *checker) change(change apiserver.Change) {
 // same compares values; those of resources are amounts.
 func same(_, a, b string) bool { return a == b }
 
-// taken reports whether a key with its value was wanted by all that the writer may have seen.
-func (c *checker) taken(change apiserver.Change, node, k, value string) bool {
-	return !c.justified(change, node, func(want map[string]string) bool { v, wants := want[k]; return !wants || v != value }, true)
+// taken reports whether a key with its value was wanted by all that the writer may have seen. A key that is removed must not have been
+// wanted with any value: it would be gone for a moment, and come back.
+func (c *checker) taken(change apiserver.Change, node, k, value string, changed bool) bool {
+	return !c.justified(change, node, func(want map[string]string) bool {
+		v, wants := want[k]
+		return !wants || changed && v != value
+	}, true)
 }
 
 // justified reports whether what the writer of a change may have seen explains it. If it takes something away, what a worker published
 // counts for the grace period after it is gone.
 func (c *checker) justified(change apiserver.Change, name string, explains func(want map[string]string) bool, takes bool) bool {
-	p := c.w.program
-	if p == nil || p.name != change.By {
+	p := c.w.running(change.By)
+	if p == nil {
 		return true // it has crashed since
 	}
 	for _, ruleObjects := range c.states("nodefeaturerules", max(p.floor["nodefeaturerules"], 1)) {
@@ -149,13 +170,12 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 			var of []object
 			own := false
 			for _, f := range all {
-				m := f["metadata"].(object)
-				if labels, _ := m["labels"].(object); labels[nfdv1alpha1.NodeNameLabel] == name {
+				if nodeOf(f) == name {
 					of = append(of, f)
-					own = own || m["name"] == name
+					own = own || f["metadata"].(object)["name"] == name
 				}
 			}
-			last := c.lost(name)
+			last := c.last(name)
 			if !own && last != nil && explains(c.want.want(name, ruleObjects, append(slices.Clip(of), last))) {
 				return true
 			}
@@ -167,8 +187,8 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	return false
 }
 
-// lost returns the NodeFeature of a worker that was deleted within the grace period, and does not exist.
-func (c *checker) lost(name string) (last object) {
+// last returns the NodeFeature of a worker that was deleted within the grace period, and does not exist.
+func (c *checker) last(name string) (last object) {
 	if c.w.server.Get("nodefeatures", namespace, name) != nil {
 		return nil
 	}
@@ -200,16 +220,9 @@ func union(a, b map[string]string) map[string]string {
 
 // settled checks that the Nodes are what the rules want.
 func (c *checker) settled() {
-	ruleObjects := c.w.server.List("nodefeaturerules")
 	for _, o := range c.w.server.List("nodes") {
 		name := o["metadata"].(object)["name"].(string)
-		var features []object
-		for _, f := range c.w.server.List("nodefeatures") {
-			if f["metadata"].(object)["labels"].(object)[nfdv1alpha1.NodeNameLabel] == name {
-				features = append(features, f)
-			}
-		}
-		want, have := c.want.want(name, ruleObjects, features), map[string]string{}
+		want, have := c.wanted(name, c.w.server.Revision()), map[string]string{}
 		record, keys := c.record(o), keysOf(o)
 		for k := range record {
 			if v, has := keys[k]; has {

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"io"
-	"math/rand"
 	"net/http"
 	"time"
 
@@ -21,7 +20,9 @@ const (
 
 // play runs the whole schedule.
 func (w *world) play() {
-	w.boot()
+	for range w.replicas {
+		w.boot()
+	}
 	if w.n(3) > 0 { // otherwise it starts in the midst of it
 		w.drain(time.Minute)
 	}
@@ -43,8 +44,11 @@ func (w *world) play() {
 // settle ends all faults, and checks that the cluster becomes what it should be, and stays so.
 func (w *world) settle() {
 	w.tell("all faults end")
-	if w.program == nil {
+	for len(w.programs) < w.replicas {
 		w.boot()
+	}
+	for _, watch := range w.short { // what a list lacked is seen with the next one
+		watch.Expire()
 	}
 	for i := range w.nodes {
 		if w.facts[nodeName(i)] != nil {
@@ -62,28 +66,33 @@ func (w *world) settle() {
 	if len(w.violations) == 0 && !w.drain(time.Hour) && len(w.violations) == 0 {
 		w.violate("Nodes are written although nothing changes")
 	}
+	w.check.frugal()
 }
 
 // step does one of the things that can happen next.
 func (w *world) step() {
 	w.wait()
-	rand.Seed(int64(w.n(1 << 16))) //nolint:staticcheck // the jitter of client-go, whatever came before
-	w.pick(append(append(w.network(), w.environment()...), w.life()...))
+	w.jitter = int64(w.n(1 << 16))
+	things := append(w.environment(), w.life()...)
+	for _, p := range w.programs {
+		things = append(things, w.network(p)...)
+	}
+	w.pick(things)
 	w.wait()
 }
 
 // network is what can happen to requests and watches.
-func (w *world) network() []weighted {
-	if w.program == nil {
-		return nil
-	}
-	client := w.program.client
-	pending, watches := w.program.requests(), client.Watches()
+func (w *world) network(p *program) []weighted {
+	pending, watches := p.requests(), p.client.Watches()
 	var out []weighted
 	if len(pending) > 0 {
-		out = append(out, weighted{likely, func() { r := one(w.tape, pending...); text := r.String(); w.tell("answer %s: %d", text, r.Answer()) }})
+		out = append(out, weighted{likely, func() {
+			r := one(w.tape, pending...)
+			text := r.String()
+			w.tell("%s: answer %s: %d", p.name, text, r.Answer())
+		}})
 		if w.faults {
-			out = append(out, weighted{usual, func() { w.hurt(one(w.tape, pending...)) }})
+			out = append(out, weighted{usual, func() { w.hurt(p, one(w.tape, pending...)) }})
 		}
 	}
 	var ready []*apiserver.Watch
@@ -97,7 +106,7 @@ func (w *world) network() []weighted {
 			watch := one(w.tape, ready...)
 			all := w.n(4) == 3
 			for watch.Next() != "" {
-				w.tell("deliver to %s: %s", watch, watch.Next())
+				w.tell("%s: deliver to %s: %s", p.name, watch, watch.Next())
 				watch.Deliver()
 				if !all && !watch.Initial() {
 					break
@@ -105,11 +114,20 @@ func (w *world) network() []weighted {
 			}
 		}})
 	}
-	if items := w.program.queues.ready(); len(items) > 0 {
+	if items := p.queues.ready(); len(items) > 0 {
 		out = append(out, weighted{likely, func() {
 			item := one(w.tape, items...)
-			w.tell("%s works on %s", item[0], item[1])
-			w.program.queues.release(item)
+			w.tell("%s: %s works on %s", p.name, item[0], item[1])
+			p.queues.release(item)
+		}})
+	}
+	if w.faults && len(ready) > 0 && ready[0].Initial() {
+		out = append(out, weighted{seldom, func() {
+			watch := ready[0]
+			if about := watch.Next(); watch.Skip() {
+				w.tell("leave out for %s: %s", watch, about)
+				w.short = append(w.short, watch)
+			}
 		}})
 	}
 	if w.faults && len(watches) > 0 {
@@ -119,8 +137,8 @@ func (w *world) network() []weighted {
 }
 
 // hurt makes a request fail in some way.
-func (w *world) hurt(r *apiserver.Request) {
-	w.program.unsure = time.Now().Add(patience)
+func (w *world) hurt(p *program, r *apiserver.Request) {
+	p.unsure = time.Now().Add(patience)
 	text := r.String()
 	switch w.n(6) {
 	case 0:
@@ -197,10 +215,10 @@ func (w *world) environment() []weighted {
 // life is the life of the program.
 func (w *world) life() []weighted {
 	switch {
-	case w.program == nil:
-		return []weighted{{likely, w.boot}}
+	case len(w.programs) < w.replicas:
+		return []weighted{{likely / 2, w.boot}}
 	case w.faults:
-		return []weighted{{1, w.crash}}
+		return []weighted{{1, func() { w.crash(one(w.tape, w.programs...)) }}}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math/rand"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,13 +22,18 @@ type object = map[string]any
 // world is one run: a cluster, its programs, and what has happened.
 type world struct {
 	*tape
-	server  *apiserver.Server
-	program *program // nil: it is down
-	started int      // number of programs so far
-	start   time.Time
-	log     logr.Logger
-	faults  bool
-	calm    bool // nothing happens any more
+	server   *apiserver.Server
+	programs []*program // that run
+	replicas int
+	started  int    // number of programs so far
+	leader   string // who wrote Nodes last
+	deposed  map[string]bool
+	start    time.Time
+	log      logr.Logger
+	faults   bool
+	jitter   int64              // what the jitter of clients begins with, in each step
+	calm     bool               // nothing happens any more
+	short    []*apiserver.Watch // that began with a list that lacked something
 
 	nodes, attributes int
 	facts             map[string]map[string]string // node -> attribute -> value, as the host has them
@@ -43,10 +49,13 @@ type world struct {
 func newWorld(t *tape, log logr.Logger) *world {
 	w := &world{
 		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
-		facts: map[string]map[string]string{}, versions: map[string]int{},
+		facts: map[string]map[string]string{}, versions: map[string]int{}, deposed: map[string]bool{}, replicas: 1,
 	}
 	w.check = newChecker(w)
 	w.do("install", http.MethodPost, crdsPath, definition())
+	if w.n(4) == 3 {
+		w.replicas = 2
+	}
 	w.nodes, w.attributes = 2+w.n(4), 1+w.n(3)
 	for i := range w.nodes {
 		w.addNode(nodeName(i))
@@ -92,20 +101,42 @@ func (w *world) boot() {
 		w.violate("start: %v", err)
 		return
 	}
-	w.program = p
+	w.programs = append(w.programs, p)
 	w.tell("%s starts", name)
 }
 
-func (w *world) crash() {
-	w.tell("%s crashes", w.program.name)
-	if err := w.program.crash(); err != nil {
-		w.violate("%s ends with: %v", w.program.name, err)
+func (w *world) crash(p *program) {
+	w.tell("%s crashes", p.name)
+	p.crash()
+	w.programs = slices.DeleteFunc(w.programs, func(other *program) bool { return other == p })
+}
+
+// running returns a program by its name; nil: it does not run.
+func (w *world) running(name string) *program {
+	for _, p := range w.programs {
+		if p.name == name {
+			return p
+		}
 	}
-	w.program = nil
+	return nil
+}
+
+// bury takes out programs that have ended by themselves, because they lost the lease.
+func (w *world) bury() {
+	for _, p := range slices.Clone(w.programs) {
+		select {
+		case err := <-p.done:
+			p.client.Close()
+			w.tell("%s ends: %v", p.name, err)
+			w.programs = slices.DeleteFunc(w.programs, func(other *program) bool { return other == p })
+		default:
+		}
+	}
 }
 
 // wait waits until nothing moves, and checks what has been written.
 func (w *world) wait() {
+	rand.Seed(w.jitter) //nolint:staticcheck // client-go's jitter has no other source, and goroutines draw from it in any order
 	synctest.Wait()
 	for _, text := range w.server.Unsupported() {
 		w.violate("unsupported request: %s", text)
@@ -115,8 +146,12 @@ func (w *world) wait() {
 		w.tell("  r%d %s %s %s by %s%s", c.Revision, strings.ToLower(c.Type), c.Resource.Name, c.Key, c.By, difference(c))
 		w.check.change(c)
 	}
-	if w.program != nil && !w.calm {
-		w.check.floor(w.program)
+	w.bury()
+	for _, p := range w.programs {
+		w.check.sent(p)
+		if !w.calm {
+			w.check.floor(p)
+		}
 	}
 }
 
@@ -145,20 +180,18 @@ func difference(c apiserver.Change) string {
 // pass lets time pass, up to the next request.
 func (w *world) pass(d time.Duration) {
 	w.wait()
-	if w.program == nil {
-		time.Sleep(d)
-		return
-	}
-	if w.program.requests(); !w.program.synced {
-		d = min(d, syncPeriod)
+	for _, p := range w.programs {
+		if p.requests(); !p.synced {
+			d = min(d, syncPeriod)
+		}
 	}
 	select { // of a request that was answered meanwhile
-	case <-w.program.client.Arrived():
+	case <-w.server.Arrived():
 	default:
 	}
 	select {
 	case <-time.After(d):
-	case <-w.program.client.Arrived():
+	case <-w.server.Arrived():
 	}
 	w.wait()
 }
@@ -181,15 +214,19 @@ func (w *world) drain(d time.Duration) (quiet bool) {
 
 // flow answers all requests and delivers all events. It reports whether there were any.
 func (w *world) flow() (any bool) {
-	if w.program == nil {
-		return false
+	for _, p := range slices.Clone(w.programs) {
+		any = w.flowOf(p) || any
 	}
-	for _, r := range w.program.requests() {
+	return any
+}
+
+func (w *world) flowOf(p *program) (any bool) {
+	for _, r := range p.requests() {
 		w.tell("answer %s: %d", r, r.Answer())
 		w.wait()
 		any = true
 	}
-	for _, watch := range w.program.client.Watches() {
+	for _, watch := range p.client.Watches() {
 		if watch.Next() == "" {
 			continue
 		}
@@ -199,8 +236,8 @@ func (w *world) flow() (any bool) {
 		w.wait()
 		any = true
 	}
-	for _, item := range w.program.queues.ready() {
-		w.program.queues.release(item)
+	for _, item := range p.queues.ready() {
+		p.queues.release(item)
 		w.wait()
 		any = true
 	}
@@ -209,8 +246,8 @@ func (w *world) flow() (any bool) {
 
 // end stops what still runs.
 func (w *world) end() {
-	if w.program != nil {
-		w.crash()
+	for len(w.programs) > 0 {
+		w.crash(w.programs[0])
 	}
 	synctest.Wait()
 }

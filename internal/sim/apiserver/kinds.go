@@ -28,10 +28,10 @@ func Resources() []*Resource {
 		{Group: "coordination.k8s.io", Version: "v1", Name: "leases", Kind: "Lease", Namespaced: true, Typed: func() any { return &coordinationv1.Lease{} }},
 		{Group: "apiextensions.k8s.io", Version: "v1", Name: "customresourcedefinitions", Kind: "CustomResourceDefinition", Status: true, Generation: true},
 		{Group: nfd, Version: "v1alpha1", Name: "nodefeatures", Kind: "NodeFeature", Namespaced: true, Generation: true},
-		{Group: nfd, Version: "v1alpha1", Name: "nodefeaturerules", Kind: "NodeFeatureRule", Status: true, Generation: true},
-		{Group: nfd, Version: "v1alpha1", Name: "nodefeaturegroups", Kind: "NodeFeatureGroup", Namespaced: true, Status: true, Generation: true},
-		{Group: assay, Version: "v1alpha1", Name: "nodefeatureruletemplates", Kind: "NodeFeatureRuleTemplate", Status: true, Generation: true},
-		{Group: assay, Version: "v1alpha1", Name: "nodefeaturerequests", Kind: "NodeFeatureRequest", Namespaced: true, Status: true, Generation: true},
-		{Group: assay, Version: "v1alpha1", Name: "nodefeatureschedulingpolicies", Kind: "NodeFeatureSchedulingPolicy", Namespaced: false, Status: true, Generation: true},
+		{Group: nfd, Version: "v1alpha1", Name: "nodefeaturerules", Kind: "NodeFeatureRule", Status: true, Generation: true, Observed: true},
+		{Group: nfd, Version: "v1alpha1", Name: "nodefeaturegroups", Kind: "NodeFeatureGroup", Namespaced: true, Status: true, Generation: true, Observed: true},
+		{Group: assay, Version: "v1alpha1", Name: "nodefeatureruletemplates", Kind: "NodeFeatureRuleTemplate", Status: true, Generation: true, Observed: true},
+		{Group: assay, Version: "v1alpha1", Name: "nodefeaturerequests", Kind: "NodeFeatureRequest", Namespaced: true, Status: true, Generation: true, Observed: true},
+		{Group: assay, Version: "v1alpha1", Name: "nodefeatureschedulingpolicies", Kind: "NodeFeatureSchedulingPolicy", Namespaced: false, Status: true, Generation: true, Observed: true},
 	}
 }

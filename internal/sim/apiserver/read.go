@@ -87,14 +87,17 @@ func (s *Server) list(c *call) *response {
 	objects, items := s.at(c.resource, at.Revision), []any{}
 	listMeta := Object{"resourceVersion": strconv.FormatInt(at.Revision, 10)}
 	for _, k := range slices.Sorted(maps.Keys(objects)) {
-		if k <= at.After && rest || !sel.matches(objects[k]) {
+		if k <= at.After && rest || sel.namespace != "" && !strings.HasPrefix(k, sel.namespace+"/") {
 			continue
 		}
-		if limit > 0 && len(items) == limit {
+		if limit > 0 && len(items) == limit { // whatever comes next, selected or not
 			last := items[limit-1].(Object)["metadata"].(Object)
 			next := page{at.Revision, key(text(last, "namespace"), text(last, "name"))}
 			listMeta["continue"] = base64.RawURLEncoding.EncodeToString(encode(next))
 			break
+		}
+		if !sel.matches(objects[k]) {
+			continue
 		}
 		o := objects[k]
 		if c.metadata {

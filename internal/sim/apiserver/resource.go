@@ -17,6 +17,8 @@ type Resource struct {
 	Status bool
 	// Generation says that the server counts changes of the spec.
 	Generation bool
+	// Observed says that a status is missing in no object: its default has an observedGeneration of -1.
+	Observed bool
 	// Typed returns an empty object of a built-in kind, in whose form objects are stored; nil: a custom resource.
 	Typed func() any
 }

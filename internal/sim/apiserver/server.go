@@ -1,7 +1,7 @@
 // Package apiserver is a model of the Kubernetes API server without sockets, whose client decides when each answer and each event arrives.
 //
 // It does what the controllers, the publisher and the extender ask of an API server, and nothing else: a request that it does not know is
-// recorded (see Server.Unsupported) and fails the test. Package internal/sim/conformance compares it with a real API server.
+// recorded (see Server.Unsupported) and fails the test.
 package apiserver
 
 import (
@@ -41,11 +41,12 @@ type Server struct {
 	objects     map[*Resource]map[string]Object
 	history     []Change
 	unsupported []string
+	arrived     chan struct{} // holds an element after a request has arrived
 }
 
 // New returns an empty server of some resources.
 func New(resources ...*Resource) *Server {
-	s := &Server{resources: resources, revision: 1, objects: map[*Resource]map[string]Object{}}
+	s := &Server{resources: resources, revision: 1, objects: map[*Resource]map[string]Object{}, arrived: make(chan struct{}, 1)}
 	for _, r := range resources {
 		s.objects[r] = map[string]Object{}
 	}

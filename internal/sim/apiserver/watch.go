@@ -160,6 +160,17 @@ func (w *Watch) Deliver() {
 	}
 }
 
+// Skip leaves out the next object of those that there were at the start, as no API server should. It reports whether there was one.
+func (w *Watch) Skip() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.initial) == 0 || w.initial[0]["type"] != Added {
+		return false
+	}
+	w.initial = w.initial[1:]
+	return true
+}
+
 // Bookmark delivers a bookmark if the client wants some and has all events.
 func (w *Watch) Bookmark() bool {
 	w.server.mu.Lock()

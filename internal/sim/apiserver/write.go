@@ -15,6 +15,17 @@ import (
 // normal returns an object in the form in which it is stored.
 func (r *Resource) normal(o Object) (Object, error) {
 	if r.Typed == nil {
+		if r.Observed && o["status"] == nil {
+			o["status"] = Object{"observedGeneration": int64(-1)}
+		}
+		for k, v := range meta(o) { // the API server leaves out what is empty
+			if m, is := v.(Object); is && len(m) == 0 {
+				delete(meta(o), k)
+			}
+			if list, is := v.([]any); is && len(list) == 0 {
+				delete(meta(o), k)
+			}
+		}
 		return o, nil
 	}
 	typed := r.Typed()

@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/assay-project/assay/internal/sim/apiserver"
+)
+
+// seen returns a revision that the rules of a process had at least.
+func (c *checker) seen(process string) int64 {
+	if p := c.w.running(process); p != nil {
+		return p.floor["nodefeaturerules"]
+	}
+	return 0
+}
+
+// ruled reports whether a rule that may give a key has changed since a revision.
+func (c *checker) ruled(k string, since int64) bool {
+	return slices.ContainsFunc(c.w.server.Since(since), func(change apiserver.Change) bool {
+		if change.Resource.Name != "nodefeaturerules" || strings.HasPrefix(change.By, "controller") {
+			return false
+		}
+		number := strings.TrimPrefix(change.Key, "rule-")
+		return strings.Contains(k, prefix+"r"+number) || strings.Contains(k, prefix+"shared")
+	})
+}
+
+// budget checks a removal that no rule explains: too many nodes must not lose something at once, unless that has been due for a while.
+func (c *checker) budget(change apiserver.Change, name, k, value string) {
+	nodes := c.lost[change.By]
+	if nodes == nil {
+		nodes = map[string]time.Time{}
+		c.lost[change.By] = nodes
+	}
+	maps.DeleteFunc(nodes, func(_ string, at time.Time) bool { return time.Since(at) >= removals.Window })
+	_, counted := nodes[name]
+	nodes[name] = time.Now()
+	limit := max(removals.Nodes, int(removals.Share*float64(len(c.w.server.List("nodes")))))
+	if counted || len(nodes) <= limit {
+		return
+	}
+	if due := c.unwanted(name, k, value); due < removals.Hold {
+		c.w.violate("%s: %s=%s is taken away on the %s node within %s, %s after it was last wanted", name, k, value, ordinal(len(nodes)), removals.Window, due)
+	}
+}
+
+func ordinal(n int) string { return fmt.Sprintf("%d.", n) }
+
+// unwanted returns for how long the rules have not wanted a key with its value.
+func (c *checker) unwanted(name, k, value string) time.Duration {
+	changes := c.w.server.Since(0)
+	for i := len(changes) - 1; i >= 0; i-- {
+		// What was so until a change is so from the change before.
+		ended := time.Now()
+		if i+1 < len(changes) {
+			ended = changes[i+1].Time
+		}
+		if time.Since(ended) >= removals.Hold {
+			break
+		}
+		if c.wanted(name, changes[i].Revision)[k] == value {
+			return time.Since(ended)
+		}
+	}
+	return removals.Hold
+}
+
+// wanted returns what the rules wanted at a revision.
+func (c *checker) wanted(name string, revision int64) map[string]string {
+	var features []object
+	for _, f := range c.w.server.At("nodefeatures", revision) {
+		if nodeOf(f) == name {
+			features = append(features, f)
+		}
+	}
+	return c.want.want(name, c.w.server.At("nodefeaturerules", revision), features)
+}
+
+// count counts writes, and what may have caused them.
+func (c *checker) count(change apiserver.Change) {
+	byUs := strings.HasPrefix(change.By, "controller")
+	switch change.Resource.Name {
+	case "nodes":
+		if byUs {
+			c.led(change.By)
+			c.writes[change.Key]++
+		} else {
+			c.causes[change.Key]++
+		}
+	case "nodefeatures":
+		for _, o := range []object{change.Old, change.New} {
+			if o != nil {
+				c.causes[nodeOf(o)]++ // a deletion has an effect at once, or after the grace period
+			}
+		}
+	case "nodefeaturerules":
+		if !byUs {
+			c.everywhere++
+		}
+	}
+}
+
+// frugal checks that no change was answered with more than two writes of a Node: one of its status, one of its taints.
+func (c *checker) frugal() {
+	for _, node := range slices.Sorted(maps.Keys(c.writes)) {
+		if most := 2 * (c.causes[node] + c.everywhere + c.w.started); c.writes[node] > most {
+			c.w.violate("%s was written %d times, for %d changes", node, c.writes[node], most/2)
+		}
+	}
+}
+
+func nodeOf(feature object) string {
+	labels, _ := feature["metadata"].(object)["labels"].(object)
+	name, _ := labels["nfd.node.kubernetes.io/node-name"].(string)
+	return name
+}
+
+// sent notes which requests a process has sent. One that has lost the lease must not send a write of a Node once the next leader has written.
+func (c *checker) sent(p *program) {
+	for _, r := range p.client.Pending() {
+		if !r.Writes() || !strings.Contains(r.String(), " nodes") || p.sent[r] {
+			continue
+		}
+		p.sent[r] = true
+		if c.w.deposed[p.name] {
+			c.w.violate("%s writes a Node after %s has become the leader and has written: %s", p.name, c.w.leader, r)
+		}
+	}
+}
+
+// led notes who writes Nodes.
+func (c *checker) led(process string) {
+	if c.w.leader != "" && c.w.leader != process {
+		c.w.deposed[c.w.leader] = true
+		if c.w.deposed[process] {
+			return // a write that was on its way
+		}
+	}
+	c.w.leader = process
+}

@@ -1,0 +1,30 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/go-logr/logr"
+)
+
+// attempts is the maximum number of schedules that are tried to find a shorter one.
+const attempts = 200
+
+// shrink cuts choices out of a schedule that fails, as long as what is left fails too, and returns the shortest.
+func shrink(t *testing.T, failing []uint16) []uint16 {
+	tries := 0
+	for size := len(failing) / 2; size > 0; size /= 2 {
+		for at := 0; at+size <= len(failing); {
+			if tries++; tries > attempts {
+				return failing
+			}
+			shorter := slices.Delete(slices.Clone(failing), at, at+size)
+			if w := run(t, &tape{replay: shorter}, logr.Discard()); len(w.violations) > 0 {
+				failing = shorter
+			} else {
+				at += size
+			}
+		}
+	}
+	return failing
+}
