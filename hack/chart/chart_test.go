@@ -34,10 +34,16 @@ var update = flag.Bool("update", false, "write the rendered charts to testdata")
 
 func newReader(text string) *bufio.Reader { return bufio.NewReader(strings.NewReader(text)) }
 
-// TestRenders compares what the case with all parts renders to with what it did before. The definitions are left out: they are
-// copies. TestCasesRender is about the other cases.
+// TestRenders compares two cases with what they rendered to before: the one with all parts, and the one with the extender behind a
+// Service, from which the tests of the manager read roles and arguments. The definitions are left out: they are copies.
+// TestCasesRender is about the other cases.
 func TestRenders(t *testing.T) {
-	const dir = "testdata/everything"
+	for _, name := range []string{"everything", "service"} {
+		t.Run(name, func(t *testing.T) { compareRendered(t, filepath.Join("testdata", name)) })
+	}
+}
+
+func compareRendered(t *testing.T, dir string) {
 	files := mustRender(t, readValues(t, filepath.Join(dir, "values.yaml")))
 	var out bytes.Buffer
 	for _, object := range objects(t, files) {
