@@ -33,6 +33,7 @@ import (
 	"github.com/assay-project/assay/controller/template"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/lint"
@@ -43,7 +44,7 @@ import (
 // Config is what the manager's flags and its file say about the controllers.
 type Config struct {
 	Rules   rules.Options
-	Sources node.Sources
+	Sources inputs.Sources
 	Policy  plan.Policy
 	// FailTaint is put on nodes that a fail action keeps as they were; nil: none.
 	FailTaint *corev1.Taint
@@ -99,10 +100,13 @@ func (c Config) settings() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Gather says how what rules are given of a node is put together, for whoever else evaluates them.
-func (c Config) Gather() nodefeature.Gather {
-	return nodefeature.Gather{
-		Namespace: c.Sources.Namespace, Keys: c.Rules.Keys, IgnoreLabels: c.Sources.IgnoreLabels, Record: c.Policy.Record,
+// Inputs says what rules are given of a node, for everything that evaluates them. Live may be nil; see inputs.Options.
+func (c Config) Inputs(live client.Reader) inputs.Options {
+	return inputs.Options{
+		Merge: nodefeature.Gather{
+			Namespace: c.Sources.Namespace, Keys: c.Rules.Keys, IgnoreLabels: c.Sources.IgnoreLabels, Record: c.Policy.Record,
+		},
+		Namespaces: c.Sources.Namespaces, Grace: c.Grace, Live: live,
 	}
 }
 
@@ -149,11 +153,8 @@ func Add(mgr ctrl.Manager, c Config) error {
 	watchdog := node.NewWatchdog(clock.RealClock{})
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
 	// A manager waits for the informers that exist before it starts controllers, and NodeFeatures wait for Nodes.
-	if _, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Node{}, cache.BlockUntilSynced(false)); err != nil {
-		return err
-	}
-	index := func(o client.Object) []string { return nodefeature.IndexByNode(o.(*nodefeature.NodeFeature)) }
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &nodefeature.NodeFeature{}, nodefeature.ByNode, index); err != nil {
+	nodes := inputs.New(c.Inputs(mgr.GetAPIReader()))
+	if err := nodes.Watch(context.Background(), mgr.GetCache()); err != nil {
 		return err
 	}
 	cached := client.Reader(mgr.GetClient())
@@ -171,8 +172,9 @@ func Add(mgr ctrl.Manager, c Config) error {
 		func() error { return template.Add(mgr, assembled) },
 		func() error {
 			return node.Add(mgr, node.Options{
-				Registry: reg, Object: assembled.Object, Confirm: assembled.Confirm, Store: store, Settings: c.settings(), Tally: counts, View: view, RulesChanged: rulesChanged, Sources: c.Sources, Policy: c.Policy, FailTaint: c.FailTaint,
-				Gather: c.Gather(), Disable: c.Disable, DryRun: c.DryRun, Grace: c.Grace,
+				Registry: reg, Object: assembled.Object, Confirm: assembled.Confirm, Store: store, Settings: c.settings(), Tally: counts, View: view, RulesChanged: rulesChanged,
+				Inputs: nodes, Namespace: c.Sources.Namespace, Namespaces: c.Sources.Namespaces != nil,
+				Policy: c.Policy, FailTaint: c.FailTaint, Disable: c.Disable, DryRun: c.DryRun,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
 				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling,
 			})
@@ -187,8 +189,9 @@ func Add(mgr ctrl.Manager, c Config) error {
 			if !c.Scheduling {
 				return nil
 			}
-			return request.Add(mgr, request.Options{Gather: c.Gather(), Namespaces: c.Sources.Namespaces, Rules: reg, Grace: c.Grace, IDs: c.IDs, Pods: true})
+			return request.Add(mgr, request.Options{Nodes: nodes, Rules: reg, IDs: c.IDs, Pods: true})
 		},
+		func() error { return mgr.Add(nodes) },
 		func() error { return orphan.Add(mgr, c.Orphans) },
 		func() error { return health(mgr, reg, watchdog) },
 	} {

@@ -29,9 +29,9 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -153,7 +153,7 @@ func (w *world) start(options ...func(*controller.Config)) *manager {
 func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *manager {
 	w.Helper()
 	config := controller.Config{
-		Sources: node.Sources{Namespace: w.namespace}, Grace: node.DefaultGrace, Budget: budget.Default, Parallel: 4,
+		Sources: inputs.Sources{Namespace: w.namespace}, Grace: inputs.DefaultGrace, Budget: budget.Default, Parallel: 4,
 	}
 	for _, option := range options {
 		option(&config)

@@ -33,6 +33,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/refusals"
@@ -114,10 +115,12 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	view, known := index.New(), podrequirements.New(same.Rules)
-	follower := follow.New(view, follow.Options{
-		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Leases: f.leases, Grace: same.Grace,
-	})
+	view, known, nodes := index.New(), podrequirements.New(same.Rules), inputs.New(same.Inputs(nil))
+	following := follow.Options{Rules: assembled.Registry()}
+	if f.leases {
+		following.Leases = f.namespace
+	}
+	follower := follow.New(view, nodes, following)
 	options, certificate, err := f.serving(mgr)
 	if err != nil {
 		return err
@@ -130,8 +133,14 @@ func (f *extenderFlags) run(ctx context.Context) error {
 		return err
 	}
 	for _, run := range []func(context.Context) error{
+		func(ctx context.Context) error { // not before: the server says that it is unready meanwhile
+			if err := nodes.Watch(ctx, mgr.GetCache()); err != nil {
+				return err
+			}
+			return nodes.Start(ctx)
+		},
 		func(ctx context.Context) error {
-			if err := follow.Asks(ctx, mgr.GetCache(), known); err != nil {
+			if err := follow.Requirements(ctx, mgr.GetCache(), known); err != nil {
 				return err
 			}
 			if err := follower.Sync(ctx, mgr.GetCache()); err != nil {

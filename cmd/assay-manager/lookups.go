@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -17,8 +15,8 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/node"
-	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/preview"
 	"github.com/assay-project/assay/rules"
@@ -32,7 +30,7 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 	c := mgr.GetCache()
 	o.Known.Templates, o.Known.AllTemplates = templates(c), true
 	o.Publishing.LabelPrefixes = labelPrefixes(c)
-	for _, object := range []client.Object{&assayv1alpha1.NodeFeatureRuleTemplate{}, namespaceMetadata()} {
+	for _, object := range []client.Object{&assayv1alpha1.NodeFeatureRuleTemplate{}, inputs.Namespace()} {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return nil, err
 		}
@@ -50,15 +48,15 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 		return nil, err
 	}
 	o.Room = assembled.Room
+	known := inputs.New(same.Inputs(nil))
 	if f.nodeWarnings {
-		w := &watcher{cache: c, registry: assembled.Registry()}
-		w.nodes = preview.New(same.Gather(), assembled.Registry(), w.synced)
-		o.Cluster, o.Known.Published = nodes{w.nodes}, w.nodes.Published
-		if err := w.watch(ctx); err != nil {
-			return nil, err
-		}
+		p := preview.New(known, assembled.Registry())
+		o.Cluster, o.Known.Published = nodes{p}, p.Published
 	}
-	return f.review(mgr, same, assembled, o)
+	if ready, err = f.review(mgr, same, assembled, known, o); err != nil {
+		return nil, err
+	}
+	return ready, errors.Join(known.Watch(ctx, c), mgr.Add(known))
 }
 
 // always is ready.
@@ -97,19 +95,12 @@ func templates(c client.Reader) compose.Lookup {
 // restricts nothing: whoever makes namespaces decides that anyway.
 func labelPrefixes(c client.Reader) func(string) ([]string, bool) {
 	return func(name string) ([]string, bool) {
-		namespace := namespaceMetadata()
+		namespace := inputs.Namespace()
 		if err := c.Get(context.Background(), client.ObjectKey{Name: name}, namespace); err != nil {
 			return nil, false
 		}
 		return webhook.ParseLabelPrefixes(namespace.Annotations)
 	}
-}
-
-// namespaceMetadata is a Namespace of which only the metadata is read and cached.
-func namespaceMetadata() *metav1.PartialObjectMetadata {
-	ns := &metav1.PartialObjectMetadata{}
-	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return ns
 }
 
 // nodes are the nodes of the cluster as the webhook wants to know them.
@@ -119,72 +110,4 @@ type nodes struct{ *preview.Nodes }
 func (n nodes) Preview(ctx context.Context, set *rules.RuleSet) (p webhook.Preview, ok bool) {
 	p.Matched, p.Nodes, p.All, ok = n.Count(ctx, set)
 	return p, ok
-}
-
-// watcher tells preview.Nodes what changes.
-type watcher struct {
-	cache         cache.Cache
-	nodes         *preview.Nodes
-	registry      *assembly.Registry
-	registrations []toolscache.ResourceEventHandlerRegistration
-	done          atomic.Bool
-}
-
-// synced says whether every object that existed at the start was told, and the rules are put together.
-func (w *watcher) synced() bool {
-	if w.done.Load() {
-		return true
-	}
-	if w.registry.Program() == nil {
-		return false
-	}
-	for _, r := range w.registrations {
-		if !r.HasSynced() {
-			return false
-		}
-	}
-	w.done.Store(true)
-	return true
-}
-
-func (w *watcher) watch(ctx context.Context) error {
-	for _, kind := range []struct {
-		object client.Object
-		put    func(old, object any)
-		remove func(object any)
-	}{
-		{
-			&corev1.Node{},
-			func(_, object any) { w.nodes.PutNode(object.(*corev1.Node)) },
-			func(object any) { w.nodes.RemoveNode(object.(*corev1.Node).Name) },
-		},
-		{
-			&nodefeature.NodeFeature{},
-			func(old, object any) {
-				before, _ := old.(*nodefeature.NodeFeature)
-				w.nodes.PutFeature(before, object.(*nodefeature.NodeFeature))
-			},
-			func(object any) { w.nodes.RemoveFeature(object.(*nodefeature.NodeFeature)) },
-		},
-	} {
-		informer, err := w.cache.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
-		if err != nil {
-			return err
-		}
-		r, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { kind.put(nil, object) },
-			UpdateFunc: kind.put,
-			DeleteFunc: func(object any) {
-				if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-					object = last.Obj
-				}
-				kind.remove(object)
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind.object, err)
-		}
-		w.registrations = append(w.registrations, r)
-	}
-	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/webhook"
@@ -32,19 +33,17 @@ func (f *schedulingFlags) register(flags *pflag.FlagSet) {
 
 // review gives the webhook what it looks up about pods and nodes, and returns what says whether it knows what pods ask for. Same
 // is how the controller is configured.
-func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assembled *compile.Rules, o *webhook.Options) (ready func() error, err error) {
+func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assembled *compile.Rules, nodes *inputs.Nodes, o *webhook.Options) (ready func() error, err error) {
 	if !f.scheduling {
 		return always, nil
 	}
 	view, known := index.New(), podrequirements.New(o.Known.Rules)
-	follower := follow.New(view, follow.Options{
-		Gather: same.Gather(), Namespaces: same.Sources.Namespaces, Rules: assembled.Registry(), Grace: same.Grace,
-	})
+	follower := follow.New(view, nodes, follow.Options{Rules: assembled.Registry()})
 	exact := &labelCache{registry: assembled.Registry()}
 	o.Scheduling = &webhook.Scheduling{
 		Asks: known, View: view, Labels: exact.labels, Settings: podadmission.Settings{Marker: f.marker},
 		Namespace: func(name string) map[string]string {
-			ns := namespaceMetadata()
+			ns := inputs.Namespace()
 			if err := mgr.GetCache().Get(context.Background(), client.ObjectKey{Name: name}, ns); err != nil { // from memory
 				return nil
 			}
@@ -62,7 +61,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 		return nil
 	}
 	return ready, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if err := follow.Asks(ctx, mgr.GetCache(), known); err != nil {
+		if err := follow.Requirements(ctx, mgr.GetCache(), known); err != nil {
 			return err
 		}
 		asked.Store(true)

@@ -26,6 +26,7 @@ import (
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/plan"
@@ -44,17 +45,17 @@ type Options struct {
 	View *rulestats.View
 	// RulesChanged delivers an event whenever all nodes have to be looked at again.
 	RulesChanged <-chan event.GenericEvent
-	Sources      Sources
-	Policy       plan.Policy
+	// Inputs are what rules are given of each node. Something else watches them.
+	Inputs *inputs.Nodes
+	// Namespace is the manager's. Namespaces says that the labels of others decide whether their NodeFeatures count.
+	Namespace  string
+	Namespaces bool
+	Policy     plan.Policy
 	// FailTaint is put on nodes that a fail action keeps as they were, whether rules may create taints or not; nil: none.
 	FailTaint *corev1.Taint
-	// Gather says how what rules are given is put together.
-	Gather  nodefeature.Gather
-	Disable Disable
+	Disable   Disable
 	// DryRun evaluates and reports, and writes nothing on Nodes.
-	DryRun bool
-	// Grace is how long what a vanished worker published goes on counting; 0: not at all, as in NFD.
-	Grace   time.Duration
+	DryRun  bool
 	Breaker *budget.Breaker
 	// Gate sets the pace of taints that evict pods.
 	Gate     *budget.Gate
@@ -83,13 +84,11 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		clock:    opt.Clock,
 		registry: opt.Registry,
 		tally:    opt.Tally,
-		sources:  opt.Sources,
-		merge:    opt.Gather,
+		inputs:   opt.Inputs,
 		policy:   opt.Policy,
 		taint:    opt.FailTaint,
 		disable:  opt.Disable,
 		dryRun:   opt.DryRun,
-		grace:    opt.Grace,
 		breaker:  opt.Breaker,
 		gate:     opt.Gate,
 		watchdog: opt.Watchdog,
@@ -110,12 +109,12 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Watches(&nodefeature.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
 		WatchesRawSource(source.Channel(opt.RulesChanged, settled{r})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter(), EnableWarmup: &warm})
-	if opt.Sources.Namespaces != nil {
-		b = b.WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.nodesOfNamespace),
+	if opt.Namespaces {
+		b = b.WatchesMetadata(inputs.Namespace(), handler.EnqueueRequestsFromMapFunc(r.nodesOfNamespace),
 			builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	if err := mgr.Add(&confirmations{
-		live: r.live, namespace: opt.Sources.Namespace, breaker: opt.Breaker, metrics: r.metrics, confirmed: opt.Registry.Touch,
+		live: r.live, namespace: opt.Namespace, breaker: opt.Breaker, metrics: r.metrics, confirmed: opt.Registry.Touch,
 	}); err != nil {
 		return err
 	}

@@ -14,12 +14,8 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-var (
-	// errStale is returned when the cache is known to be behind the API server.
-	errStale = errors.New("the cache is behind; trying again")
-	// errConflict is returned when somebody else wrote the Node first.
-	errConflict = errors.New("the node has changed meanwhile; trying again")
-)
+// errConflict is returned when another client wrote the Node first.
+var errConflict = errors.New("the node has changed meanwhile; trying again")
 
 // apply writes the plan: one patch for everything but taints, one for taints. A key that the API server refuses must not
 // take the others with it, so it is left out, and not tried again for a while.

@@ -7,10 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller/provenance"
-	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -41,11 +39,7 @@ type memo struct {
 	fixing   []plan.Step        // what this pass puts right
 	contests map[string]contest // kind and key -> how often somebody else has changed it
 
-	seen     map[client.ObjectKey]bool // the objects that counted with the last pass
-	own      *nodefeature.NodeFeature  // the worker's object as last seen
-	lostAt   time.Time                 // since when it is gone; zero: it is there
-	stranger bool                      // it has never been there since this process started
-	kept     map[string]bool           // what a stranger keeps until the grace period is over
+	kept map[string]bool // what the node keeps while the pass is blind
 }
 
 // heldKey is a key that a Node has although the rules do not want it.
@@ -72,7 +66,7 @@ func (m *memory) of(node *corev1.Node) *memo {
 	defer m.mu.Unlock()
 	known := m.nodes[node.Name]
 	if known == nil || known.uid != node.UID {
-		known = &memo{uid: node.UID, stranger: true}
+		known = &memo{uid: node.UID}
 		m.nodes[node.Name] = known
 	}
 	return known

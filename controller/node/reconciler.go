@@ -17,7 +17,7 @@ import (
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -31,13 +31,11 @@ type Reconciler struct {
 	clock    clock.PassiveClock
 	registry *assembly.Registry
 	tally    *rulestats.Tally
-	sources  Sources
-	merge    nodefeature.Gather
+	inputs   *inputs.Nodes
 	policy   plan.Policy
 	taint    *corev1.Taint // of failed nodes
 	disable  Disable
 	dryRun   bool
-	grace    time.Duration
 	breaker  *budget.Breaker
 	gate     *budget.Gate
 	damper   *damper
@@ -85,21 +83,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if known.newerThan(&node) {
 		return ctrl.Result{RequeueAfter: retryHeld}, nil
 	}
-	features, held, err := r.gather(ctx, &node, known)
+	state, err := r.inputs.Of(ctx, &node)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	r.reportLeftOut(ctx, &node, state.LeftOut)
 	before := known.outcome
-	in := r.merge.Input(&node, features)
-	r.view.Put(in)
-	outcome := r.eval(linked, in, before)
-	generation, due := r.nudge(&node, features, known)
+	r.view.Put(state.Input)
+	outcome := r.eval(linked, state.Input, before)
+	generation, due := r.nudge(&node, state.Features, known)
 	wish := r.plan(&node, outcome, generation)
 	j := &judge{
 		r: r, known: known, now: r.inForce(linked), outcome: outcome, past: r.book.Past(),
-		blind: held > 0 && known.own == nil && known.stranger,
+		blind: state.Blind,
 	}
-	p, again := r.guard(ctx, &node, wish, j, held)
+	p, again := r.guard(ctx, &node, wish, j, state.Held)
 	if due > 0 {
 		again = sooner(again, due)
 	}
@@ -114,7 +112,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // carryOut writes a plan, and what has to be known of it afterwards: before the Node who gives the keys, after it who gave what it has.
 func (r *Reconciler) carryOut(ctx context.Context, node *corev1.Node, wish, p *plan.Plan, j *judge) error {
 	if j.known.gave == nil && slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.explained(s) }) {
-		if err := r.confirmFacts(ctx, node, j.known); err != nil {
+		// What counted before this process is unknown, and its cache may have been filled from a list that was cut short.
+		if err := r.inputs.Confirm(ctx, node); err != nil {
 			return err
 		}
 	}

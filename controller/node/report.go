@@ -10,6 +10,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/assay-project/assay/controller/rulestats"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -42,6 +43,22 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 	if before != o {
 		r.metrics.rejected(o)
 		r.say(ctx, node, before, o)
+	}
+}
+
+// reportLeftOut reports NodeFeatures that do not count although they should.
+func (r *Reconciler) reportLeftOut(ctx context.Context, node *corev1.Node, list []inputs.LeftOut) {
+	over, why := 0, error(nil)
+	for _, left := range list {
+		if left.Object.Spec.Features.Over() {
+			over, why = over+1, left.Err
+			continue
+		}
+		logf.FromContext(ctx).Error(left.Err, "a NodeFeature cannot be read and is left out", "object", left.Object.Publisher())
+	}
+	if over > 0 {
+		logf.FromContext(ctx).Info("NodeFeatures are left out", "number", over, "reason", why.Error())
+		r.events.Eventf(node, corev1.EventTypeWarning, "TooManyNodeFeatures", "%d are left out: %v", over, why)
 	}
 }
 

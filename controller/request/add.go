@@ -7,7 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,8 +22,8 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
-	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/review"
 )
@@ -41,14 +40,10 @@ const (
 
 // Options of the controllers.
 type Options struct {
-	// Gather says how what rules are given is put together, as of controller/node.
-	Gather nodefeature.Gather
-	// Namespaces chooses the namespaces whose NodeFeatures count, as of controller/node; nil: all of them.
-	Namespaces labels.Selector
+	// Nodes are what rules are given of each node. Something else watches and starts them.
+	Nodes *inputs.Nodes
 	// Rules are those of the cluster.
 	Rules *assembly.Registry
-	// Grace is how long what a worker has published outlives its object, as of controller/node.
-	Grace time.Duration
 	// IDs returns the names of PCI and USB ids for warnings; nil: unknown.
 	IDs lint.IDs
 	// Pods has running pods watched, to tell of those whose node has lost what they ask for.
@@ -65,7 +60,7 @@ type Reconciler struct {
 
 // Add registers the controllers. What they watch, and why:
 //
-//   - Nodes, NodeFeatures, and changes of the rules, through a index.View of their own: which nodes have what.
+//   - Nodes, NodeFeatures, and changes of the rules, through an index.View of their own: which nodes have what.
 //   - NodeFeatureRequests and policies: what is asked for.
 //   - if asked for, Pods that run: what they asked for when they were placed may no longer be there.
 //
@@ -74,7 +69,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	view, known := index.New(), podrequirements.New(opt.Rules.Options())
 	changed := make(chan event.GenericEvent, 1)
 	watch := newWatch(view, known, recorder(mgr))
-	follower := follow.New(view, follow.Options{Gather: opt.Gather, Namespaces: opt.Namespaces, Rules: opt.Rules, Grace: opt.Grace, OnChange: func(node string) {
+	follower := follow.New(view, opt.Nodes, follow.Options{Rules: opt.Rules, OnChange: func(node string) {
 		watch.touch(node)
 		select {
 		case changed <- event.GenericEvent{Object: &assayv1alpha1.NodeFeatureRequest{}}:
@@ -82,7 +77,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		}
 	}})
 	if err := mgr.Add(everywhere(func(ctx context.Context) error {
-		if err := errors.Join(follow.Asks(ctx, mgr.GetCache(), known), follower.Sync(ctx, mgr.GetCache())); err != nil {
+		if err := errors.Join(follow.Requirements(ctx, mgr.GetCache(), known), follower.Sync(ctx, mgr.GetCache())); err != nil {
 			return err
 		}
 		watch.touch("")

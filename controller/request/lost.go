@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -68,7 +67,7 @@ func (w *watch) add(mgr ctrl.Manager) error {
 		return err
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		err := follow.Watch(ctx, pods, map[client.Object]toolscache.ResourceEventHandler{&corev1.Pod{}: follow.On(w.put, w.drop)})
+		err := informer.Watch(ctx, pods, informer.Registration{Object: &corev1.Pod{}, Handler: informer.Handler(w.put, w.drop)})
 		if err != nil {
 			return err
 		}

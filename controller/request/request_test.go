@@ -4,6 +4,7 @@ package request_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -25,6 +26,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/request"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
@@ -32,7 +34,7 @@ import (
 )
 
 // start runs the controllers until the test ends.
-func start(t *testing.T, c *cluster.Cluster, o request.Options) {
+func start(t *testing.T, c *cluster.Cluster, o request.Options, counts inputs.Options) {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
@@ -46,6 +48,10 @@ func start(t *testing.T, c *cluster.Cluster, o request.Options) {
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &sameNames},
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	o.Nodes = inputs.New(counts)
+	if err := errors.Join(o.Nodes.Watch(t.Context(), mgr.GetCache()), mgr.Add(o.Nodes)); err != nil {
 		t.Fatal(err)
 	}
 	o.Rules = assembly.NewRegistry(rules.Options{})
@@ -144,7 +150,7 @@ func TestStatusAndLostFeatures(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels}, Spec: pod.Spec,
 		})
 	}
-	start(t, c, request.Options{Pods: true})
+	start(t, c, request.Options{Pods: true}, inputs.Options{})
 
 	reaches := func(obj client.Object, status func() assayv1alpha1.RequestStatus, want string) {
 		t.Helper()
@@ -198,7 +204,7 @@ func TestOnlyTrustedNamespacesCount(t *testing.T) {
 	req := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}}
 	req.Spec.Required = &assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "cpu.cpuid"}}}
 	testkit.Create(t, api, req)
-	start(t, c, request.Options{Namespaces: labels.SelectorFromSet(labels.Set{"trusted": "yes"})})
+	start(t, c, request.Options{}, inputs.Options{Namespaces: labels.SelectorFromSet(labels.Set{"trusted": "yes"})})
 	matches := func(want int32) {
 		t.Helper()
 		testkit.Eventually(t, fmt.Sprintf("%d nodes match", want), func(ctx context.Context) error {

@@ -9,25 +9,54 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/preview"
+	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
 )
 
 // world is nodes, and the rules of their cluster.
 type world struct {
 	*preview.Nodes
+	*inputstest.Cache
 	rules *assembly.Registry
 }
 
-func newNodes() *world {
-	w := &world{rules: assembly.NewRegistry(rules.Options{})}
-	w.Nodes = preview.New(nodefeature.Gather{Namespace: "assay-system"}, w.rules, func() bool { return true })
+// newWorld returns nodes and NodeFeatures that exist already when the process starts.
+func newWorld(objects ...client.Object) (*world, *inputs.Nodes) {
+	w := &world{rules: assembly.NewRegistry(rules.Options{}), Cache: inputstest.New(objects...)}
+	nodes := inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: "assay-system"}})
+	w.Nodes = preview.New(nodes, w.rules)
+	return w, nodes
+}
+
+// start has the world watched until the test ends.
+func start(t testing.TB, objects ...client.Object) *world {
+	t.Helper()
+	w, nodes := newWorld(objects...)
 	w.rules.Ready()
+	if err := nodes.Watch(t.Context(), w.Cache); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- nodes.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	if err := nodes.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
@@ -88,28 +117,28 @@ func TestCount(t *testing.T) {
 		"CountsByIndex": {rule: gpuRule, want: want{map[int]int{1: 2}, 3, 3, true}},
 		"NodesThatPublishedNothingDoNotCount": {
 			reason: "their worker has just not started",
-			change: func(n *world) { n.PutNode(node("n9", nil)) },
+			change: func(n *world) { n.Put(node("n9", nil)) },
 			rule:   gpuRule, want: want{map[int]int{1: 2}, 3, 3, true},
 		},
 		"FeaturesWithoutANodeDoNotCount": {
-			change: func(n *world) { n.RemoveNode("n1") },
+			change: func(n *world) { n.Remove(node("n1", nil)) },
 			rule:   gpuRule, want: want{map[int]int{1: 1}, 2, 2, true},
 		},
 		"NothingIsSaidOfAnEmptyCluster": {
 			change: func(n *world) {
 				for _, name := range []string{"n1", "n2", "n3"} {
-					n.RemoveNode(name)
+					n.Remove(node(name, nil))
 				}
 			},
 			rule: gpuRule,
 		},
 		"WhatChangesCounts": {
-			change: func(n *world) { n.PutFeature(nil, published(t, "assay-system", "n3", "n3", withGPU)) },
+			change: func(n *world) { n.Put(published(t, "assay-system", "n3", "n3", withGPU)) },
 			rule:   gpuRule, want: want{map[int]int{1: 3}, 3, 3, true},
 		},
 		"AnObjectThatIsAboutAnotherNodeNowLeavesTheFirst": {
 			change: func(n *world) {
-				n.PutFeature(published(t, "assay-system", "n1", "n1", withGPU), published(t, "assay-system", "n1", "n3", withGPU))
+				n.Put(published(t, "assay-system", "n1", "n3", withGPU))
 			},
 			rule: gpuRule, want: want{map[int]int{1: 2}, 2, 2, true},
 		},
@@ -132,41 +161,42 @@ func TestCount(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			n := newNodes()
+			var objects []client.Object
 			for i, features := range []string{withGPU, withGPU, withoutGPU} {
 				name := fmt.Sprintf("n%d", i+1)
 				labels := map[string]string{}
 				if i == 0 {
 					labels["pool"] = "a"
 				}
-				n.PutNode(node(name, labels))
-				n.PutFeature(nil, published(t, "assay-system", name, name, features))
+				objects = append(objects, node(name, labels), published(t, "assay-system", name, name, features))
 			}
+			n := start(t, objects...)
 			if tc.change != nil {
 				tc.change(n)
 			}
-			var got want
-			got.Matched, got.Tried, got.All, got.OK = n.Count(t.Context(), compile(t, "r", tc.rule))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s\n%s", tc.reason, diff)
-			}
+			set := compile(t, "r", tc.rule)
+			testkit.Eventually(t, "the rule matches where it should", func(ctx context.Context) error {
+				var got want
+				got.Matched, got.Tried, got.All, got.OK = n.Count(ctx, set)
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					return fmt.Errorf("%s\n%s", tc.reason, diff)
+				}
+				return nil
+			})
 		})
 	}
 }
 
 func TestNothingIsGuessed(t *testing.T) {
-	n := preview.New(nodefeature.Gather{}, assembly.NewRegistry(rules.Options{}), func() bool { return false })
-	n.PutNode(node("n1", nil))
-	n.PutFeature(nil, published(t, "a", "n1", "n1", withGPU))
+	n, _ := newWorld(node("n1", nil), published(t, "a", "n1", "n1", withGPU))
+	n.rules.Ready()
 	if _, _, _, ok := n.Count(t.Context(), compile(t, "r", gpuRule)); ok {
 		t.Error("counted before everything was told")
 	}
 	if _, ok := n.Published("kernel.config"); ok {
 		t.Error("known before everything was told")
 	}
-	n = newNodes().Nodes
-	n.PutNode(node("n1", nil))
-	n.PutFeature(nil, published(t, "a", "n1", "n1", withGPU))
+	n = start(t, node("n1", nil), published(t, "a", "n1", "n1", withGPU))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, _, ok := n.Count(ended, compile(t, "r", gpuRule)); ok {
@@ -175,13 +205,12 @@ func TestNothingIsGuessed(t *testing.T) {
 }
 
 func TestPublished(t *testing.T) {
-	n := newNodes()
-	if _, ok := n.Published("kernel.loadedmodule"); ok {
+	if _, ok := start(t, node("n1", nil)).Published("kernel.loadedmodule"); ok {
 		t.Error("a cluster in which nothing was published can tell nothing")
 	}
-	f := published(t, "gpu", "n1", "n1", `{flags: {Vendor.Gauge: {elements: {a: {}}}}}`)
-	n.PutFeature(nil, f)
-	n.RemoveFeature(f)
+	f := published(t, "gpu", "x", "n1", `{flags: {Vendor.Gauge: {elements: {a: {}}}}}`)
+	n := start(t, node("n1", nil), f)
+	n.Remove(f)
 	n.PutRules(compile(t, "early", `{phase: early, rules: [{name: e, actions: [{op: set-feature, args: {feature: site.gpu, element: present, value: "true"}}]}]}`))
 	for feature, want := range map[string]bool{"vendor.gauge": true, "kubernetes.node": true, "site.gpu": true, "vendor.other": false} {
 		if got, ok := n.Published(feature); !ok || got != want {
@@ -192,13 +221,13 @@ func TestPublished(t *testing.T) {
 
 // A preview of one rule on two thousand nodes of which each is named otherwise, as nodes are.
 func BenchmarkCount(b *testing.B) {
-	n := newNodes()
+	var objects []client.Object
 	for i := range 2000 {
 		name := fmt.Sprintf("n%d", i)
-		n.PutNode(node(name, nil))
-		n.PutFeature(nil, published(b, "assay-system", name, name,
+		objects = append(objects, node(name, nil), published(b, "assay-system", name, name,
 			`{flags: {kernel.loadedmodule: {elements: {nvidia: {}}}}, attributes: {system.name: {elements: {nodename: `+name+`}}}}`))
 	}
+	n := start(b, objects...)
 	set := compile(b, "r", gpuRule)
 	b.ReportAllocs()
 	for b.Loop() {

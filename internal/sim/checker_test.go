@@ -8,7 +8,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -194,7 +194,7 @@ func (c *checker) last(name string) (last object) {
 	}
 	for _, change := range c.w.server.Since(0) {
 		if change.Resource.Name == "nodefeatures" && change.Key == namespace+"/"+name && change.Type == apiserver.Deleted &&
-			time.Since(change.Time) < node.DefaultGrace {
+			time.Since(change.Time) < inputs.DefaultGrace {
 			last = change.Old
 		}
 	}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -36,7 +36,7 @@ const leasePace = time.Minute
 // config is that of the controllers.
 func config() controller.Config {
 	return controller.Config{
-		Sources: node.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: node.DefaultGrace, Budget: removals,
+		Sources: inputs.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
 		Parallel: 1, SchemaEvery: 10 * time.Minute, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
 	}
 }

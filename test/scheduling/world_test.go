@@ -33,6 +33,7 @@ import (
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
@@ -105,7 +106,11 @@ func (w *world) startExtender(t testing.TB, n int) {
 		t.Fatal(err)
 	}
 	known := podrequirements.New(rules.Options{})
-	follower := follow.New(w.view, follow.Options{Gather: nodefeature.Gather{Namespace: ownNamespace}})
+	nodes := inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: ownNamespace}})
+	follower := follow.New(w.view, nodes, follow.Options{})
+	if err := nodes.Watch(t.Context(), objects); err != nil {
+		t.Fatal(err)
+	}
 	w.decider = &extender.Decider{View: w.view, Asks: known}
 	server, err := extender.New(w.decider, extender.Options{
 		Addr: "127.0.0.1:0",
@@ -121,8 +126,9 @@ func (w *world) startExtender(t testing.TB, n int) {
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context) error{
 		objects.Start,
+		nodes.Start,
 		func(ctx context.Context) error {
-			if err := errors.Join(follow.Asks(ctx, objects, known), follower.Sync(ctx, objects)); err != nil {
+			if err := errors.Join(follow.Requirements(ctx, objects, known), follower.Sync(ctx, objects)); err != nil {
 				return err
 			}
 			return follower.Run(ctx)

@@ -22,6 +22,7 @@ import (
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/config"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
@@ -90,7 +91,7 @@ func Default() *Settings {
 		ResyncPeriod: time.Hour, Parallelism: 10,
 		LeaderElection:     LeaderElection{15 * time.Second, 10 * time.Second, 2 * time.Second},
 		Restrictions:       Restrictions{AllowOverwrite: true},
-		RemovalGracePeriod: node.DefaultGrace,
+		RemovalGracePeriod: inputs.DefaultGrace,
 		RemovalBudget:      budget.Default,
 		NoExecuteBudget:    budget.Evictions{Share: budget.DefaultShare, OneZone: true},
 		MaskSecrets:        string(rules.MaskAlways), AllowFail: true,
@@ -320,7 +321,7 @@ func (s *Settings) Controllers(namespace, instance string, strict bool) controll
 	policy := options.Keys
 	c := controller.Config{
 		Rules:   options,
-		Sources: node.Sources{Namespace: namespace, IgnoreLabels: s.Restrictions.DenyNodeFeatureLabels},
+		Sources: inputs.Sources{Namespace: namespace, IgnoreLabels: s.Restrictions.DenyNodeFeatureLabels},
 		Policy: plan.Policy{
 			Record: plan.Record{Instance: instance, Bare: policy.DisableAutoPrefix},
 			Taints: s.EnableTaints, KeepForeign: !s.Restrictions.AllowOverwrite, Keys: &policy,

@@ -3,21 +3,25 @@ package follow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet/index"
+	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 const (
@@ -25,44 +29,72 @@ const (
 	grace = 10 * time.Minute
 )
 
-// following is a Follower that runs, and is told of events by the test.
+// following is a Follower of a cache that the test fills.
 type following struct {
-	*Follower
-	t        *testing.T
-	clock    *clocktesting.FakeClock
-	handlers map[string]toolscache.ResourceEventHandler
+	*inputstest.Cache
+	t     *testing.T
+	view  *index.View
+	clock *clocktesting.FakeClock
 }
 
 func follows(t *testing.T, grace time.Duration) *following {
 	t.Helper()
-	f := &following{t: t, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 0)), handlers: map[string]toolscache.ResourceEventHandler{}}
-	f.Follower = New(index.New(), Options{Gather: nodefeature.Gather{Namespace: own}, Grace: grace, Clock: f.clock})
-	for object, handler := range f.watches() {
-		f.handlers[fmt.Sprintf("%T", object)] = handler
+	f := &following{inputstest.New(), t, index.New(), clocktesting.NewFakeClock(time.Unix(1700000000, 0))}
+	nodes := inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: own}, Grace: grace, Clock: f.clock})
+	follower := New(f.view, nodes, Options{Leases: own})
+	if err := nodes.Watch(t.Context(), f.Cache); err != nil {
+		t.Fatal(err)
 	}
-	f.started = true
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- f.Run(ctx) }()
+	done := make(chan error, 2)
+	go func() { done <- nodes.Start(ctx) }()
+	go func() { done <- errors.Join(follower.Sync(ctx, f.Cache), follower.Run(ctx)) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := errors.Join(<-done, <-done); err != nil {
 			t.Error(err)
 		}
+	})
+	testkit.Eventually(t, "the view is complete", func(context.Context) error {
+		if !f.view.Synced() {
+			return errors.New("it is not")
+		}
+		return nil
 	})
 	return f
 }
 
-func (f *following) add(o any) { f.handlers[fmt.Sprintf("%T", o)].OnAdd(o, false) }
-
-func (f *following) remove(o any) { f.handlers[fmt.Sprintf("%T", o)].OnDelete(o) }
-
-// has checks whether it is known that the node n1 has a feature.
+// has waits until it is known whether the node n1 has a feature.
 func (f *following) has(want bool) {
 	f.t.Helper()
-	in, _, _ := f.view.Input("n1")
-	if got := in.Facts.Feature("cpu.cpuid") != nil; got != want {
-		f.t.Errorf("n1 has it: %t, want %t", got, want)
+	testkit.Eventually(f.t, "the view has followed", func(context.Context) error {
+		in, _, _ := f.view.Input("n1")
+		if got := in.Facts.Feature("cpu.cpuid") != nil; got != want {
+			return errors.New("n1 is what it was")
+		}
+		return nil
+	})
+}
+
+// keeps checks that the node n1 has a feature once the change that was made last has been noticed.
+func (f *following) keeps() {
+	f.t.Helper()
+	n := n1()
+	n.Labels = map[string]string{"mark": f.clock.Now().String()}
+	f.Put(n)
+	mark, report := requirements.Annotations(map[string]string{"assay.dev/required-features": `conditions: [{op: eq, args: {values: ["{node.labels.mark}", "` +
+		n.Labels["mark"] + `"]}}]`}, field.NewPath("metadata"), rules.Options{})
+	if !report.OK() {
+		f.t.Fatal(report.Errors.ToAggregate())
+	}
+	testkit.Eventually(f.t, "the node is looked at", func(context.Context) error {
+		if f.view.Ask(mark, 0).Matching != 1 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if in, _, _ := f.view.Input("n1"); in.Facts.Feature("cpu.cpuid") == nil {
+		f.t.Error("n1 has lost its feature")
 	}
 }
 
@@ -76,18 +108,6 @@ func (f *following) pass(d time.Duration) {
 		return nil
 	})
 	f.clock.Step(d)
-}
-
-// loses waits until what was known is forgotten.
-func (f *following) loses() {
-	f.t.Helper()
-	testkit.Eventually(f.t, "the feature is forgotten", func(context.Context) error {
-		in, _, _ := f.view.Input("n1")
-		if in.Facts.Feature("cpu.cpuid") != nil {
-			return errors.New("it is still there")
-		}
-		return nil
-	})
 }
 
 func n1() *corev1.Node {
@@ -107,33 +127,37 @@ func published(namespace, name string) *nodefeature.NodeFeature {
 // what they say are placed there.
 func TestKeepsWhatAWorkerPublished(t *testing.T) {
 	f := follows(t, grace)
-	f.add(n1())
-	f.add(published(own, "n1"))
-	f.remove(published(own, "n1"))
+	f.Put(n1())
+	f.Put(published(own, "n1"))
 	f.has(true)
+	f.Remove(published(own, "n1"))
+	f.keeps()
 	f.pass(grace - time.Minute)
-	f.has(true)
+	f.keeps()
 
-	f.add(published(own, "n1")) // the worker is back, and goes once more
-	f.remove(published(own, "n1"))
+	f.Put(published(own, "n1")) // the worker is back, and goes once more
+	f.keeps()
+	f.Remove(published(own, "n1"))
+	f.keeps()
 	f.pass(grace - time.Minute)
-	f.has(true)
+	f.keeps()
 	f.pass(time.Minute)
-	f.loses()
+	f.has(false)
 }
 
 func TestKeepsAnObjectThatIsBeingDeleted(t *testing.T) {
 	f := follows(t, grace)
-	f.add(n1())
-	f.add(published(own, "n1"))
+	f.Put(n1())
+	f.Put(published(own, "n1"))
+	f.has(true)
 	going := published(own, "n1")
 	going.DeletionTimestamp = &metav1.Time{Time: f.clock.Now()}
-	f.add(going)
-	f.has(true)
-	f.remove(going)
-	f.has(true)
+	f.Put(going)
+	f.keeps()
+	f.Remove(going)
+	f.keeps()
 	f.pass(grace)
-	f.loses()
+	f.has(false)
 }
 
 func TestForgetsAtOnce(t *testing.T) {
@@ -147,10 +171,10 @@ func TestForgetsAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := follows(t, test.grace)
-			f.add(n1())
-			f.add(test.feature)
+			f.Put(n1())
+			f.Put(test.feature)
 			f.has(true)
-			f.remove(test.feature)
+			f.Remove(test.feature)
 			f.has(false)
 		})
 	}
@@ -159,10 +183,54 @@ func TestForgetsAtOnce(t *testing.T) {
 // TestForgetsWithTheNode: what a node of the same name is, is not known.
 func TestForgetsWithTheNode(t *testing.T) {
 	f := follows(t, grace)
-	f.add(n1())
-	f.add(published(own, "n1"))
-	f.remove(published(own, "n1"))
-	f.remove(n1())
-	f.add(n1())
+	f.Put(n1())
+	f.Put(published(own, "n1"))
+	f.has(true)
+	f.Remove(published(own, "n1"))
+	f.Remove(n1())
 	f.has(false)
+	again := n1()
+	again.UID = "other"
+	f.Put(again)
+	testkit.Eventually(t, "the node is known", func(context.Context) error {
+		if !f.view.Knows("n1") {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	f.has(false)
+}
+
+// TestAgeIsThatOfTheLeaseOrOfTheNode: facts are as old as the last sign of life of their publisher.
+func TestAgeIsThatOfTheLeaseOrOfTheNode(t *testing.T) {
+	f := follows(t, grace)
+	lost := n1()
+	lost.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Unix(1000, 0)}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "n1"}}
+	renewed := metav1.NewMicroTime(time.Unix(2000, 0))
+	lease.Spec.RenewTime = &renewed
+	fresh := &requirements.Ask{StaleAfter: 60}
+	age := func(now int64, want bool) {
+		t.Helper()
+		testkit.Eventually(t, "the age is known", func(context.Context) error {
+			j := f.view.Judge(fresh, now)
+			defer j.End()
+			if why, _ := j.Check([]byte("n1")); (why == nil) != want {
+				return errors.New("it is another one")
+			}
+			return nil
+		})
+	}
+	f.Put(n1())
+	age(9000, true)
+	f.Put(lost)
+	age(1060, true)
+	age(1061, false)
+	f.Put(lease)
+	age(2060, true)
+	age(2061, false)
+	f.Remove(lease)
+	age(2060, false)
+	f.Put(n1())
+	age(9000, true)
 }

@@ -1,0 +1,68 @@
+package inputs
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/internal/nodefeature"
+)
+
+// LeftOut is a NodeFeature that does not count although it should, and why.
+type LeftOut struct {
+	Object *nodefeature.NodeFeature
+	// Err is why: its features cannot be read, or there are too many. See nodefeature.Features.
+	Err error
+}
+
+// list returns the NodeFeatures in the cache that count for a node, in the order of their merging, and those that would count if
+// they could be read, or if there were not too many.
+func (n *Nodes) list(ctx context.Context, node *corev1.Node) (out []*nodefeature.NodeFeature, left []LeftOut, err error) {
+	var list nodefeature.NodeFeatureList
+	err = n.cached.List(ctx, &list, client.MatchingFields{nodefeature.ByNode: node.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, nil, err
+	}
+	out = make([]*nodefeature.NodeFeature, 0, len(list.Items))
+	for i := range list.Items {
+		f := &list.Items[i]
+		if f.DeletionTimestamp != nil || !n.opt.Merge.Counts(f, node) {
+			continue
+		}
+		if err := f.Spec.Features.Err; err != nil {
+			left = append(left, LeftOut{f, err})
+			continue
+		}
+		ok, err := n.trusted(ctx, f.Namespace)
+		if err != nil {
+			return nil, nil, err
+		}
+		if ok {
+			out = append(out, f)
+		}
+	}
+	n.opt.Merge.Sort(out)
+	return out, left, nil
+}
+
+// trusted reports whether the NodeFeatures of a namespace count.
+func (n *Nodes) trusted(ctx context.Context, namespace string) (bool, error) {
+	if n.opt.Namespaces == nil || namespace == n.opt.Merge.Namespace {
+		return true, nil
+	}
+	ns := Namespace()
+	if err := n.cached.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return n.opt.Namespaces.Matches(labels.Set(ns.Labels)), nil
+}
+
+// Namespace returns an empty Namespace of which only the metadata is read and cached.
+func Namespace() *metav1.PartialObjectMetadata {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return ns
+}

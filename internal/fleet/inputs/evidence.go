@@ -1,0 +1,94 @@
+package inputs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/nodefeature"
+)
+
+// ErrStale is returned when the cache is known to lack what the API server has.
+var ErrStale = errors.New("the cache is behind; trying again")
+
+// confirmLost asks the API server for each object that counted the last time and is no longer in the cache (those that are left
+// out are there and do not count), and the first time for the worker's object: a cache may have been filled from a list that lacked some.
+func (n *Nodes) confirmLost(ctx context.Context, node *corev1.Node, m *memory, list []*nodefeature.NodeFeature, left []LeftOut) error {
+	seen := make(map[client.ObjectKey]bool, len(list)+len(left))
+	for _, f := range left {
+		seen[client.ObjectKeyFromObject(f.Object)] = true
+	}
+	for _, f := range list {
+		seen[client.ObjectKeyFromObject(f)] = true
+	}
+	before := m.seen
+	if before == nil {
+		before = map[client.ObjectKey]bool{{Namespace: n.opt.Merge.Namespace, Name: node.Name}: true}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(before), compareKeys) {
+		if seen[key] {
+			continue
+		}
+		here, err := n.stillThere(ctx, key, node)
+		if err != nil {
+			return err
+		}
+		if here {
+			return ErrStale
+		}
+	}
+	m.seen = seen
+	return nil
+}
+
+func compareKeys(a, b client.ObjectKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// stillThere asks the API server whether an object that counts for the node exists.
+func (n *Nodes) stillThere(ctx context.Context, key client.ObjectKey, node *corev1.Node) (bool, error) {
+	if n.opt.Live == nil {
+		return false, nil
+	}
+	var f metav1.PartialObjectMetadata
+	f.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeature"))
+	if err := n.opt.Live.Get(ctx, key, &f); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if f.Labels[nfdv1alpha1.NodeNameLabel] != node.Name || f.DeletionTimestamp != nil || !n.opt.Merge.Counts(&f, node) {
+		return false, nil
+	}
+	return n.trusted(ctx, f.Namespace)
+}
+
+// Confirm asks the API server whether the cache has every NodeFeature of a node, and returns ErrStale if it has not. What counted
+// before this process started is unknown, and a list may have been cut short.
+func (n *Nodes) Confirm(ctx context.Context, node *corev1.Node) error {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeatureList"))
+	if err := n.opt.Live.List(ctx, &list, client.MatchingLabels{nfdv1alpha1.NodeNameLabel: node.Name}); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		f := &list.Items[i]
+		if f.DeletionTimestamp != nil {
+			continue
+		}
+		err := n.cached.Get(ctx, client.ObjectKeyFromObject(f), &nodefeature.NodeFeature{}, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			return ErrStale
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

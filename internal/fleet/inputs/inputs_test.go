@@ -1,0 +1,300 @@
+package inputs_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/internal/testkit"
+)
+
+// server is an API server that has these NodeFeatures, or is away.
+type server struct {
+	client.Reader
+	features map[string]bool // namespace/name
+	owners   []metav1.OwnerReference
+	away     error
+}
+
+func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if s.away != nil {
+		return s.away
+	}
+	if !s.features[key.String()] {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodefeatures"}, key.Name)
+	}
+	into.SetNamespace(key.Namespace)
+	into.SetName(key.Name)
+	into.SetLabels(map[string]string{nfdv1alpha1.NodeNameLabel: "n"})
+	into.SetOwnerReferences(s.owners)
+	return nil
+}
+
+func (s *server) List(ctx context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	list := into.(*metav1.PartialObjectMetadataList)
+	for key := range s.features {
+		f := metav1.PartialObjectMetadata{}
+		namespace, name, _ := strings.Cut(key, "/")
+		if err := s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &f); err != nil {
+			return err
+		}
+		list.Items = append(list.Items, f)
+	}
+	return nil
+}
+
+func published(namespace, name string) *nodefeature.NodeFeature {
+	return &nodefeature.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n"},
+	}}
+}
+
+func node(uid string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: types.UID(uid)}}
+}
+
+// watched is Nodes that watch a cache.
+func watched(t *testing.T, opt inputs.Options, cache *inputstest.Cache) *inputs.Nodes {
+	t.Helper()
+	opt.Merge = nodefeature.Gather{Namespace: "own"}
+	n := inputs.New(opt)
+	if err := n.Watch(t.Context(), cache); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What a cache lacks is no evidence: a list may have been cut short.
+func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		object string
+		server server
+		want   error
+	}{
+		"WorkersObjectIsThere":      {"own/n", server{features: map[string]bool{"own/n": true}}, inputs.ErrStale},
+		"ThirdPartysObjectIsThere":  {"vendor/x", server{features: map[string]bool{"own/n": true, "vendor/x": true}}, inputs.ErrStale},
+		"WorkersObjectIsGone":       {"own/n", server{features: map[string]bool{"vendor/x": true}}, nil},
+		"ThirdPartysObjectIsGone":   {"vendor/x", server{features: map[string]bool{"own/n": true}}, nil},
+		"NobodyKnows":               {"own/n", server{away: errors.New("away")}, errors.New("away")},
+		"NobodyKnowsOfThirdParties": {"vendor/x", server{away: errors.New("away")}, errors.New("away")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := []*nodefeature.NodeFeature{published("own", "n"), published("vendor", "x")}
+			cache := inputstest.New(all[0], all[1])
+			clock := clocktesting.NewFakeClock(time.Now())
+			nodes := watched(t, inputs.Options{Live: &tc.server, Clock: clock, Grace: time.Minute}, cache)
+			if _, err := nodes.Of(t.Context(), node("")); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range all {
+				if f.Publisher() == tc.object {
+					cache.Remove(f)
+				}
+			}
+			s, err := nodes.Of(t.Context(), node(""))
+			if (err == nil) != (tc.want == nil) || err != nil && err.Error() != tc.want.Error() {
+				t.Fatalf("error %v, want %v", err, tc.want)
+			}
+			if err != nil {
+				return
+			}
+			if own := tc.object == "own/n"; own != (s.Held == time.Minute) || own != (len(s.Features) == 2) {
+				t.Errorf("%d objects count, held for %s", len(s.Features), s.Held)
+			}
+			clock.Step(time.Minute)
+			if s, err := nodes.Of(t.Context(), node("")); err != nil || s.Held != 0 || len(s.Features) != 1 {
+				t.Errorf("after the grace period: %d objects, held for %s, %v", len(s.Features), s.Held, err)
+			}
+		})
+	}
+}
+
+func TestTheFirstLookAsksForTheWorkersObject(t *testing.T) {
+	nodes := watched(t, inputs.Options{Live: &server{features: map[string]bool{"own/n": true}}}, inputstest.New())
+	if _, err := nodes.Of(t.Context(), node("")); !errors.Is(err, inputs.ErrStale) {
+		t.Errorf("error %v: the cache was believed", err)
+	}
+	nodes = watched(t, inputs.Options{Live: &server{}, Grace: time.Minute}, inputstest.New())
+	if s, err := nodes.Of(t.Context(), node("")); err != nil || !s.Blind || s.Held == 0 {
+		t.Errorf("a node whose worker was never seen: blind %t, held for %s, %v", s.Blind, s.Held, err)
+	}
+}
+
+func TestConfirmFindsWhatTheCacheLacks(t *testing.T) {
+	cache := inputstest.New(published("own", "n"))
+	api := &server{features: map[string]bool{"own/n": true}}
+	nodes := watched(t, inputs.Options{Live: api}, cache)
+	if err := nodes.Confirm(t.Context(), node("")); err != nil {
+		t.Error(err)
+	}
+	api.features["vendor/x"] = true
+	if err := nodes.Confirm(t.Context(), node("")); !errors.Is(err, inputs.ErrStale) {
+		t.Errorf("error %v: the cache was believed", err)
+	}
+}
+
+// A pod of the worker, or its token, may outlive its Node by a while, and go on to publish.
+func TestWhatBelongsToAnEarlierNodeOfTheNameDoesNotCount(t *testing.T) {
+	owner := func(kind, uid string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "n", UID: types.UID(uid)}}
+	}
+	for name, tc := range map[string]struct {
+		namespace string
+		owners    []metav1.OwnerReference
+		counts    bool
+	}{
+		"ThisNode":    {"own", owner("Node", "2"), true},
+		"EarlierNode": {"own", owner("Node", "1"), false},
+		"NoOwner":     {"own", nil, true}, // worker.ownerRefs may leave the Node out, and NFD's workers do
+		"Pod":         {"own", owner("Pod", "1"), true},
+		"ThirdParty":  {"vendor", owner("Node", "1"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := published(tc.namespace, "n")
+			object.OwnerReferences = tc.owners
+			nodes := watched(t, inputs.Options{
+				Live: &server{features: map[string]bool{tc.namespace + "/n": true}, owners: tc.owners},
+			}, inputstest.New(object))
+			s, err := nodes.Of(t.Context(), node("2"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(s.Features) == 1; got != tc.counts {
+				t.Errorf("counts: %t, want %t", got, tc.counts)
+			}
+		})
+	}
+}
+
+// running starts Nodes that believe their cache, and waits until they know it.
+func running(t *testing.T, opt inputs.Options, cache *inputstest.Cache) *inputs.Nodes {
+	t.Helper()
+	nodes := watched(t, opt, cache)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- nodes.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	if err := nodes.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return nodes
+}
+
+// publishers waits until the features of the node n come from this many objects.
+func publishers(t *testing.T, nodes *inputs.Nodes, want int) {
+	t.Helper()
+	testkit.Eventually(t, "the right number of objects count", func(context.Context) error {
+		if s, ok := nodes.Get("n"); !ok || len(s.Input.Publishers) != want {
+			return errors.New("another number counts")
+		}
+		return nil
+	})
+}
+
+func TestKeepsUpWithItsCache(t *testing.T) {
+	cache := inputstest.New(node("1"), published("own", "n"))
+	clock := clocktesting.NewFakeClock(time.Now())
+	nodes := running(t, inputs.Options{Clock: clock, Grace: time.Minute}, cache)
+	publishers(t, nodes, 1)
+	cache.Put(published("vendor", "x"))
+	publishers(t, nodes, 2)
+
+	cache.Remove(published("own", "n")) // held
+	cache.Remove(published("vendor", "x"))
+	publishers(t, nodes, 1)
+	testkit.Eventually(t, "the end of the grace period is waited for", func(context.Context) error {
+		if !clock.HasWaiters() {
+			return errors.New("nothing waits")
+		}
+		return nil
+	})
+	clock.Step(time.Minute)
+	publishers(t, nodes, 0)
+
+	cache.Put(published("own", "n"))
+	publishers(t, nodes, 1)
+	moved := published("own", "n")
+	moved.Labels = map[string]string{nfdv1alpha1.NodeNameLabel: "other"}
+	cache.Put(moved)
+	cache.Put(node("2")) // another Node of the name: nothing is held for it
+	publishers(t, nodes, 0)
+	cache.Remove(node("2"))
+	testkit.Eventually(t, "the node is forgotten", func(context.Context) error {
+		if all := nodes.All(); len(all) > 0 {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+}
+
+func TestOnlyTrustedNamespacesCount(t *testing.T) {
+	vendor := inputs.Namespace()
+	vendor.Name = "vendor"
+	cache := inputstest.New(node("1"), published("vendor", "x"), published("own", "n"), vendor)
+	nodes := running(t, inputs.Options{Namespaces: labels.SelectorFromSet(labels.Set{"trusted": "yes"})}, cache)
+	publishers(t, nodes, 1)
+	trusted := vendor.DeepCopy()
+	trusted.Labels = map[string]string{"trusted": "yes"}
+	cache.Put(trusted)
+	publishers(t, nodes, 2)
+	cache.Put(vendor)
+	publishers(t, nodes, 1)
+}
+
+// TestAChangeOfMetadataIsNoneOfTheInput keeps those from work that read inputs alone.
+func TestAChangeOfMetadataIsNoneOfTheInput(t *testing.T) {
+	cache := inputstest.New(node("1"), published("own", "n"))
+	nodes := watched(t, inputs.Options{}, cache)
+	changes := make(chan inputs.Change, 8)
+	nodes.OnChange(func(c inputs.Change) { changes <- c })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- nodes.Start(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	next := func() inputs.Change {
+		t.Helper()
+		select {
+		case c := <-changes:
+			return c
+		case <-time.After(time.Minute):
+			t.Fatal("no change")
+			return inputs.Change{}
+		}
+	}
+	if c := next(); c != (inputs.Change{Node: "n", Input: true}) {
+		t.Errorf("a new node: %+v", c)
+	}
+	ours := node("1")
+	ours.Annotations = map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "a"}
+	ours.Labels = map[string]string{"feature.node.kubernetes.io/a": "1"}
+	cache.Put(ours)
+	if c := next(); c != (inputs.Change{Node: "n"}) {
+		t.Errorf("a label that rules wrote: %+v", c)
+	}
+	theirs := ours.DeepCopy()
+	theirs.Labels["pool"] = "a"
+	cache.Put(theirs)
+	if c := next(); !c.Input {
+		t.Errorf("a label of another client: %+v", c)
+	}
+}

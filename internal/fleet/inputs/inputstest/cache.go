@@ -1,0 +1,147 @@
+// Package inputstest holds Nodes and NodeFeatures like the cache of a manager, for tests that are not about watching.
+package inputstest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/internal/nodefeature"
+)
+
+// Cache holds objects and calls handlers with changes before Put and Remove return. It is safe for concurrent use.
+type Cache struct {
+	cache.Cache // the rest is not there
+
+	mu       sync.Mutex
+	objects  map[string]client.Object // by kind, namespace and name
+	handlers map[string][]toolscache.ResourceEventHandler
+}
+
+// New returns a Cache with these objects.
+func New(objects ...client.Object) *Cache {
+	c := &Cache{objects: map[string]client.Object{}, handlers: map[string][]toolscache.ResourceEventHandler{}}
+	for _, o := range objects {
+		c.Put(o)
+	}
+	return c
+}
+
+func kind(o client.Object) string { return fmt.Sprintf("%T", o) }
+
+func key(o client.Object, at client.ObjectKey) string {
+	return kind(o) + " " + at.Namespace + "/" + at.Name
+}
+
+// Put adds an object or replaces the one of its name.
+func (c *Cache) Put(o client.Object) {
+	c.mu.Lock()
+	before, known := c.objects[key(o, client.ObjectKeyFromObject(o))]
+	c.objects[key(o, client.ObjectKeyFromObject(o))] = o
+	handlers := c.handlers[kind(o)]
+	c.mu.Unlock()
+	for _, h := range handlers {
+		if known {
+			h.OnUpdate(before, o)
+		} else {
+			h.OnAdd(o, false)
+		}
+	}
+}
+
+// Remove removes an object.
+func (c *Cache) Remove(o client.Object) {
+	c.mu.Lock()
+	delete(c.objects, key(o, client.ObjectKeyFromObject(o)))
+	handlers := c.handlers[kind(o)]
+	c.mu.Unlock()
+	for _, h := range handlers {
+		h.OnDelete(o)
+	}
+}
+
+// Get implements client.Reader.
+func (c *Cache) Get(_ context.Context, at client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch o := c.objects[key(into, at)].(type) {
+	case *corev1.Node:
+		*into.(*corev1.Node) = *o
+	case *nodefeature.NodeFeature:
+		*into.(*nodefeature.NodeFeature) = *o
+	case *metav1.PartialObjectMetadata:
+		*into.(*metav1.PartialObjectMetadata) = *o
+	default:
+		return apierrors.NewNotFound(schema.GroupResource{Resource: kind(into)}, at.Name)
+	}
+	return nil
+}
+
+// List implements client.Reader for NodeFeatures.
+func (c *Cache) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
+	var opt client.ListOptions
+	opt.ApplyOptions(options)
+	node := ""
+	if opt.FieldSelector != nil {
+		node, _ = opt.FieldSelector.RequiresExactMatch(nodefeature.ByNode)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := into.(*nodefeature.NodeFeatureList)
+	for _, o := range c.objects {
+		f, ok := o.(*nodefeature.NodeFeature)
+		if ok && (opt.Namespace == "" || f.Namespace == opt.Namespace) && (node == "" || f.NodeName() == node) {
+			list.Items = append(list.Items, *f)
+		}
+	}
+	return nil
+}
+
+// IndexField implements client.FieldIndexer: List finds what it has to.
+func (c *Cache) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return nil
+}
+
+// GetInformer implements cache.Informers.
+func (c *Cache) GetInformer(_ context.Context, o client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	return &informer{c: c, kind: kind(o)}, nil
+}
+
+type informer struct {
+	cache.Informer
+	c    *Cache
+	kind string
+}
+
+// AddEventHandler implements cache.Informer. The handler is called with what exists.
+func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	i.c.mu.Lock()
+	i.c.handlers[i.kind] = append(i.c.handlers[i.kind], h)
+	var exist []client.Object
+	for at, o := range i.c.objects {
+		if strings.HasPrefix(at, i.kind+" ") {
+			exist = append(exist, o)
+		}
+	}
+	i.c.mu.Unlock()
+	for _, o := range exist {
+		h.OnAdd(o, true)
+	}
+	return registration{}, nil
+}
+
+type registration struct {
+	toolscache.ResourceEventHandlerRegistration
+}
+
+// HasSynced implements cache.ResourceEventHandlerRegistration.
+func (registration) HasSynced() bool { return true }

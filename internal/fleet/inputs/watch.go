@@ -1,0 +1,329 @@
+package inputs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/assay-project/assay/internal/informer"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+const (
+	// retry is when a node is looked at again whose NodeFeatures could not be read or confirmed.
+	retry = time.Second
+	// parallel is the number of nodes that are looked at at once: each may wait for the API server.
+	parallel = 8
+	// patience is the time that a process that has just started waits for nodes that it cannot look at: one must not silence everything.
+	patience = time.Minute
+)
+
+// Change says that a node is not what it was.
+type Change struct {
+	// Node is its name.
+	Node string
+	// Input says whether rules may come to another result: its facts or metadata have changed, or it is new or gone.
+	Input bool
+}
+
+// OnChange has f called after each change, before Start: concurrently for different nodes, in their order for one. It must be quick.
+func (n *Nodes) OnChange(f func(Change)) { n.changed = append(n.changed, f) }
+
+// Watch watches Nodes, NodeFeatures and, if only some count, namespaces through a cache, which need not run yet.
+func (n *Nodes) Watch(ctx context.Context, c cache.Cache) (err error) {
+	n.cached = c
+	list := []informer.Registration{{Object: &corev1.Node{}, Handler: informer.Changes(
+		func(before, node *corev1.Node) {
+			if before == nil || !sameNode(before, node) {
+				n.mark(node.Name)
+			}
+		},
+		func(node *corev1.Node) { n.mark(node.Name) },
+	)}, {Object: &nodefeature.NodeFeature{}, Handler: informer.Changes(
+		func(before, f *nodefeature.NodeFeature) {
+			if before != nil && before.NodeName() != f.NodeName() {
+				n.mark(before.NodeName())
+			}
+			n.mark(f.NodeName())
+		},
+		func(f *nodefeature.NodeFeature) { n.mark(f.NodeName()) },
+	)}}
+	if n.opt.Namespaces != nil {
+		list = append(list, informer.Registration{Object: Namespace(), Handler: informer.Changes(
+			func(before, ns *metav1.PartialObjectMetadata) {
+				if before == nil || !maps.Equal(before.Labels, ns.Labels) {
+					n.markNamespace(ctx, ns.Name)
+				}
+			},
+			func(ns *metav1.PartialObjectMetadata) { n.markNamespace(ctx, ns.Name) },
+		)})
+	}
+	if n.registered, err = informer.Register(ctx, c, list...); err != nil {
+		return err
+	}
+	index := func(o client.Object) []string { return nodefeature.IndexByNode(o.(*nodefeature.NodeFeature)) }
+	return c.IndexField(ctx, &nodefeature.NodeFeature{}, nodefeature.ByNode, index)
+}
+
+// sameNode reports whether nothing has changed that inputs are made of.
+func sameNode(a, b *corev1.Node) bool {
+	return a.UID == b.UID && facts.SameNode(a, b) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+}
+
+// markNamespace has the nodes looked at that NodeFeatures of a namespace describe.
+func (n *Nodes) markNamespace(ctx context.Context, namespace string) {
+	var list nodefeature.NodeFeatureList
+	if err := n.cached.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return // only before the cache has started, when every node is due anyway
+	}
+	for i := range list.Items {
+		n.mark(list.Items[i].NodeName())
+	}
+}
+
+// mark has a node looked at.
+func (n *Nodes) mark(name string) {
+	if name == "" {
+		return
+	}
+	n.mu.Lock()
+	n.due[name] = time.Time{}
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default: // Run is awake
+	}
+}
+
+// sync waits until the cache is filled and every node has been looked at, but not forever for nodes that cannot be.
+func (n *Nodes) sync(ctx context.Context) error {
+	if err := informer.Wait(ctx, n.registered); err != nil {
+		return err
+	}
+	for since := n.opt.Clock.Now(); ; {
+		next := n.look(ctx)
+		if n.opt.Clock.Since(since) >= patience || ctx.Err() != nil || !n.lacks() {
+			return ctx.Err()
+		}
+		n.wait(ctx, next)
+	}
+}
+
+// lacks reports whether a node could not be looked at yet.
+func (n *Nodes) lacks() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.failing) > 0
+}
+
+// Synced reports whether every node that existed at the start has been looked at.
+func (n *Nodes) Synced() bool {
+	select {
+	case <-n.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait waits until Synced.
+func (n *Nodes) Wait(ctx context.Context) error {
+	select {
+	case <-n.synced:
+		return nil
+	case <-ctx.Done():
+		return errors.New("stopped before the nodes were known")
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica knows the nodes.
+func (n *Nodes) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable: it looks at every node and keeps what is known up to date until the context ends.
+func (n *Nodes) Start(ctx context.Context) error {
+	if err := n.sync(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // stopped before the cache was filled
+		}
+		return err
+	}
+	close(n.synced)
+	for ctx.Err() == nil {
+		n.wait(ctx, n.look(ctx))
+	}
+	return nil
+}
+
+// wait returns once a node may be due, and at the latest after a time; 0: any.
+func (n *Nodes) wait(ctx context.Context, most time.Duration) {
+	var due <-chan time.Time
+	if most > 0 {
+		timer := n.opt.Clock.NewTimer(most)
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+	case <-n.wake:
+	case <-due:
+	}
+}
+
+// look looks at the nodes that are due, and returns when the next one is; 0: none is.
+func (n *Nodes) look(ctx context.Context) (next time.Duration) {
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for _, name := range n.takeDue() {
+		group.Go(func() error {
+			again, err := n.refresh(ctx, name)
+			if err != nil && ctx.Err() == nil {
+				again = retry
+				if !errors.Is(err, ErrStale) {
+					logf.FromContext(ctx).Error(err, "Cannot read the NodeFeatures of a node", "node", name)
+				}
+			}
+			n.note(name, err)
+			n.postpone(name, again)
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+	now := n.opt.Clock.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, at := range n.due {
+		if left := max(at.Sub(now), time.Nanosecond); next == 0 || left < next {
+			next = left
+		}
+	}
+	return next
+}
+
+// note remembers nodes of which nothing could be found out.
+func (n *Nodes) note(name string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil {
+		n.failing[name] = true
+	} else {
+		delete(n.failing, name)
+	}
+}
+
+// takeDue returns the nodes that are due, sorted.
+func (n *Nodes) takeDue() (names []string) {
+	now := n.opt.Clock.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name, at := range n.due {
+		if !at.After(now) {
+			names = append(names, name)
+			delete(n.due, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// postpone has a node looked at after a time, unless it is due already; 0: not at all.
+func (n *Nodes) postpone(name string, after time.Duration) {
+	if after <= 0 {
+		return
+	}
+	at := n.opt.Clock.Now().Add(after)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if before, ok := n.due[name]; !ok || at.Before(before) {
+		n.due[name] = at
+	}
+}
+
+// refresh looks at a node, and returns when to do so again.
+func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, err error) {
+	var node corev1.Node
+	if err := n.cached.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			n.forget(name)
+			return 0, nil
+		}
+		return 0, err
+	}
+	s, err := n.Of(ctx, &node)
+	if err != nil {
+		return 0, err
+	}
+	m := n.memory(&node)
+	s.Features, s.LeftOut = nil, nil
+	n.mu.Lock()
+	before := m.known
+	same := before != nil && sameInput(before.Input, s.Input)
+	if same {
+		s.Input.Facts = before.Input.Facts // others hold on to it already
+	}
+	m.known = &s
+	n.mu.Unlock()
+	n.notify(Change{Node: name, Input: !same})
+	return s.Held, nil
+}
+
+func sameInput(a, b rules.Input) bool {
+	return a.Facts.Same(b.Facts) && maps.Equal(a.Node.Labels, b.Node.Labels) && maps.Equal(a.Node.Annotations, b.Node.Annotations) &&
+		maps.Equal(a.Labels, b.Labels) && slices.EqualFunc(a.Publishers, b.Publishers, samePublisher)
+}
+
+func samePublisher(a, b rules.Publisher) bool { return a.Name == b.Name && a.Facts.Same(b.Facts) }
+
+// forget drops what is known of a node that is gone.
+func (n *Nodes) forget(name string) {
+	n.mu.Lock()
+	_, known := n.nodes[name]
+	delete(n.nodes, name)
+	n.mu.Unlock()
+	if known {
+		n.notify(Change{Node: name, Input: true})
+	}
+}
+
+func (n *Nodes) notify(c Change) {
+	for _, f := range n.changed {
+		f(c)
+	}
+}
+
+// Get returns what was last known of a node, without its NodeFeatures.
+func (n *Nodes) Get(name string) (State, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.nodes[name]
+	if m == nil || m.known == nil {
+		return State{}, false
+	}
+	return *m.known, true
+}
+
+// All returns what was last known of all nodes, by name, without their NodeFeatures.
+func (n *Nodes) All() []State {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]State, 0, len(n.nodes))
+	for _, m := range n.nodes {
+		if m.known != nil {
+			out = append(out, *m.known)
+		}
+	}
+	slices.SortFunc(out, func(a, b State) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	return out
+}
