@@ -148,12 +148,16 @@ func Add(mgr ctrl.Manager, c Config) error {
 	store := provenance.NewStore(mgr.GetClient(), mgr.GetAPIReader(), c.Sources.Namespace, assembly.KeptName(c.Policy.Record.Instance))
 	counts := rulestats.New(func(object string) { offer(statusChanged, object) })
 	census := rulestats.NewCensus(counts)
-	view := rulestats.NewView(func() { offer(nodesChanged, "all") })
 	reg.OnChange(func() { offer(rulesChanged, "all") })
 	watchdog := node.NewWatchdog(clock.RealClock{})
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
 	// A manager waits for the informers that exist before it starts controllers, and NodeFeatures wait for Nodes.
 	nodes := inputs.New(c.Inputs(mgr.GetAPIReader()))
+	nodes.OnChange(func(change inputs.Change) {
+		if change.Input {
+			offer(nodesChanged, "all")
+		}
+	})
 	if err := nodes.Watch(context.Background(), mgr.GetCache()); err != nil {
 		return err
 	}
@@ -172,7 +176,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 		func() error { return template.Add(mgr, assembled) },
 		func() error {
 			return node.Add(mgr, node.Options{
-				Registry: reg, Object: assembled.Object, Confirm: assembled.Confirm, Store: store, Settings: c.settings(), Tally: counts, View: view, RulesChanged: rulesChanged,
+				Registry: reg, Object: assembled.Object, Confirm: assembled.Confirm, Store: store, Settings: c.settings(), Tally: counts, RulesChanged: rulesChanged,
 				Inputs: nodes, Namespace: c.Sources.Namespace, Namespaces: c.Sources.Namespaces != nil,
 				Policy: c.Policy, FailTaint: c.FailTaint, Disable: c.Disable, DryRun: c.DryRun,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
@@ -183,7 +187,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 			if !c.Groups {
 				return nil
 			}
-			return group.Add(mgr, group.Options{Known: review.Known{Rules: c.Rules, IDs: c.IDs}, View: view, Census: census, NodesChanged: nodesChanged})
+			return group.Add(mgr, group.Options{Known: review.Known{Rules: c.Rules, IDs: c.IDs}, Nodes: nodes, NodesChanged: nodesChanged})
 		},
 		func() error {
 			if !c.Scheduling {

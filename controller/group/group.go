@@ -25,7 +25,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/condition"
-	"github.com/assay-project/assay/controller/rulestats"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/review"
@@ -46,9 +46,8 @@ const (
 type Options struct {
 	// Known is what the reviews of groups depend on.
 	Known review.Known
-	View  *rulestats.View
-	// Census says when the view shows all nodes.
-	Census *rulestats.Census
+	// Nodes are what rules are given of each node.
+	Nodes *inputs.Nodes
 	// NodesChanged delivers an event whenever a node has other features.
 	NodesChanged <-chan event.GenericEvent
 }
@@ -110,11 +109,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.programs.Remove(req.String())
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !r.opt.Census.Complete(ctx, r.client) {
+	if !r.opt.Nodes.Synced() {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	p := r.compiled(&obj)
-	want := status(&obj, p, p.members(r.opt.View.Nodes()))
+	want := status(&obj, p, p.members(r.opt.Nodes.All()))
 	if equality.Semantic.DeepEqual(obj.Status, want) {
 		return ctrl.Result{}, nil
 	}
@@ -145,9 +144,10 @@ func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 }
 
 // members returns the names of the nodes that satisfy at least one of the rules, in the order given.
-func (p *program) members(nodes []rules.Input) []string {
+func (p *program) members(nodes []inputs.State) []string {
 	var out []string
-	for _, in := range nodes {
+	for _, n := range nodes {
+		in := n.Input
 		in.Labels = nil
 		matched := false
 		p.cache.Eval(p.rules, in, nil).Matched(func(string) { matched = true })

@@ -41,8 +41,6 @@ type Options struct {
 	// Store is where the record of which objects gave keys survives this process.
 	Store *provenance.Store
 	Tally *rulestats.Tally
-	// View is shown what the rules are given of each node.
-	View *rulestats.View
 	// RulesChanged delivers an event whenever all nodes have to be looked at again.
 	RulesChanged <-chan event.GenericEvent
 	// Inputs are what rules are given of each node. Something else watches them.
@@ -92,7 +90,6 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		breaker:  opt.Breaker,
 		gate:     opt.Gate,
 		watchdog: opt.Watchdog,
-		view:     opt.View,
 		damper:   newDamper(opt.Clock),
 		metrics:  sharedMetrics(),
 		memory:   newMemory(),

@@ -42,7 +42,6 @@ type Reconciler struct {
 	watchdog *Watchdog
 	metrics  *metrics
 	memory   *memory
-	view     *rulestats.View
 
 	book     *provenance.Book
 	settings string                              // that outcomes depend on
@@ -89,7 +88,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.reportLeftOut(ctx, &node, state.LeftOut)
 	before := known.outcome
-	r.view.Put(state.Input)
 	outcome := r.eval(linked, state.Input, before)
 	generation, due := r.nudge(&node, state.Features, known)
 	wish := r.plan(&node, outcome, generation)
@@ -170,7 +168,6 @@ func failure(f *rules.Failure) string { return f.Ref.String() + ": " + f.Message
 func (r *Reconciler) forget(name string) {
 	r.memory.forget(name)
 	r.tally.Forget(name)
-	r.view.Forget(name)
 	r.breaker.Withdraw(name)
 	r.damper.forget(name)
 	r.book.Forget(name)
