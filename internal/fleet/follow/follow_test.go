@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -35,11 +36,12 @@ type following struct {
 	t     *testing.T
 	view  *index.View
 	clock *clocktesting.FakeClock
+	marks int
 }
 
 func follows(t *testing.T, grace time.Duration) *following {
 	t.Helper()
-	f := &following{inputstest.New(), t, index.New(), clocktesting.NewFakeClock(time.Unix(1700000000, 0))}
+	f := &following{Cache: inputstest.New(), t: t, view: index.New(), clock: clocktesting.NewFakeClock(time.Unix(1700000000, 0))}
 	nodes := inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: own}, Grace: grace, Clock: f.clock})
 	follower := New(f.view, nodes, Options{Leases: own})
 	if err := nodes.Watch(t.Context(), f.Cache); err != nil {
@@ -80,7 +82,8 @@ func (f *following) has(want bool) {
 func (f *following) keeps() {
 	f.t.Helper()
 	n := n1()
-	n.Labels = map[string]string{"mark": f.clock.Now().String()}
+	f.marks++
+	n.Labels = map[string]string{"mark": strconv.Itoa(f.marks)}
 	f.Put(n)
 	mark, report := requirements.Annotations(map[string]string{"assay.dev/required-features": `conditions: [{op: eq, args: {values: ["{node.labels.mark}", "` +
 		n.Labels["mark"] + `"]}}]`}, field.NewPath("metadata"), rules.Options{})
