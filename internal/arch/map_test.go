@@ -82,3 +82,36 @@ func expandBraces(path string) []string {
 	}
 	return all
 }
+
+// maxPathPackages is the maximum number of packages that a reader of one of the two paths has to open.
+const maxPathPackages = 8
+
+// TestPathsNameFilesThatExist checks the files on the two paths of ARCHITECTURE.md, and that the paths are short.
+func TestPathsNameFilesThatExist(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Two paths through the code\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	paths := strings.Split(section, "\nFrom ")[1:]
+	if len(paths) != 2 {
+		t.Fatalf("%d paths, want 2", len(paths))
+	}
+	for _, path := range paths {
+		title, _, _ := strings.Cut(path, ":")
+		packages := map[string]bool{}
+		for i, file := range strings.Split(path, "`") {
+			if i%2 == 0 || !strings.HasSuffix(file, ".go") {
+				continue
+			}
+			packages[filepath.Dir(file)] = true
+			if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(file))); err != nil {
+				t.Errorf("from %s: %v", title, err)
+			}
+		}
+		if n := len(packages); n == 0 || n > maxPathPackages {
+			t.Errorf("from %s: %d packages, want at most %d", title, n, maxPathPackages)
+		}
+	}
+}
