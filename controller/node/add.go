@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
@@ -90,7 +91,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		breaker:  opt.Breaker,
 		gate:     opt.Gate,
 		watchdog: opt.Watchdog,
-		damper:   newDamper(opt.Clock),
+		changes:  flap.NewChanges(opt.Clock),
 		metrics:  sharedMetrics(),
 		memory:   newMemory(),
 		object:   opt.Object,

@@ -24,7 +24,7 @@ func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan,
 	if body := p.Patch(); body != nil {
 		out, err := r.patch(ctx, node.Name, body, "status")
 		if blamed := blame(err, p); blamed != nil {
-			r.refused(node, p, blamed, known, err)
+			r.noteRefused(node, p, blamed, known, err)
 			p, out, err = p.Without(blamed), nil, nil
 			if body = p.Patch(); body != nil {
 				out, err = r.patch(ctx, node.Name, body, "status")
@@ -46,7 +46,7 @@ func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan,
 		known.written, wrote = out.ResourceVersion, true
 	}
 	if wrote {
-		r.damper.changed(node.Name, changes(p))
+		r.changes.Add(node.Name, changes(p))
 		r.metrics.updates.Inc()
 		logf.FromContext(ctx).V(1).Info("node written", "node", node.Name, "changes", len(p.Steps))
 	}
@@ -101,8 +101,8 @@ func blame(err error, p *plan.Plan) func(plan.Step) bool {
 	return nil
 }
 
-// refused remembers what the API server refuses.
-func (r *Reconciler) refused(node *corev1.Node, p *plan.Plan, blamed func(plan.Step) bool, known *memo, err error) {
+// noteRefused remembers what the API server refuses.
+func (r *Reconciler) noteRefused(node *corev1.Node, p *plan.Plan, blamed func(plan.Step) bool, known *memo, err error) {
 	r.metrics.failures.Inc()
 	r.events.Eventf(node, corev1.EventTypeWarning, "KeyRefused", "the API server refuses: %v", err)
 	for _, s := range p.Steps {

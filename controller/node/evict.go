@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,22 +13,23 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// evict holds taints back that evict pods, as far as the administrator has set a pace for them. Everything else is written.
-func (r *Reconciler) evict(ctx context.Context, node *corev1.Node, p *plan.Plan, known *memo) (*plan.Plan, budget.Held) {
+// eviction holds taints back that evict pods, as far as the administrator has set a pace for them. Everything else is written.
+func (r *Reconciler) eviction(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+	node, known := j.node, j.known
 	if r.dryRun || !slices.ContainsFunc(p.Steps, evicts) || r.bears(node) {
 		known.waits = ""
-		return p, budget.Held{}
+		return p, 0
 	}
 	ok, held := r.gate.Allow(node.Labels[corev1.LabelTopologyZone], func() budget.Fleet { return r.evicted(ctx) })
 	if ok {
 		known.waits = ""
-		return p, held
+		return p, held.Wait
 	}
 	if known.waits == "" {
 		r.events.Eventf(node, corev1.EventTypeWarning, "EvictionHeld", "a taint that evicts pods has to wait: %s", held.Why)
 	}
 	known.waits = held.Why
-	return p.Without(evicts), held
+	return p.Without(evicts), held.Wait
 }
 
 // evicts reports whether a step gives the node a taint for which pods that run have to leave.

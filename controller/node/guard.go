@@ -13,37 +13,52 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// guard takes out of a plan what must not happen yet, and says when to look again.
-//
-// Without evidence nothing is removed: a node whose worker has published nothing since this process started keeps what it
-// has until the grace period is over. Removals that no change of the rules that gave the keys explains are subject to the budget.
-// Keys that flap are left alone until they are quiet, and so are values that the API server refused, and keys that another client
-// changes back. Taints that evict pods go at their own pace.
-func (r *Reconciler) guard(ctx context.Context, node *corev1.Node, p *plan.Plan, j *judge, held time.Duration) (*plan.Plan, time.Duration) {
-	again, known := held, j.known
-	if j.blind {
-		unproven := r.unproven(known, p)
-		p = p.Without(func(s plan.Step) bool { return unproven(s) && !j.explained(s) })
-	}
-	p = r.budget(ctx, node, p, j, &again)
-	p = r.damp(node, p, j, &again)
-	now := r.clock.Now()
-	p = p.Without(func(s plan.Step) bool {
-		wait, refused := known.refuses(s, now)
-		if refused {
-			again = sooner(again, wait)
-		}
-		return refused
-	})
-	p, wait := r.evict(ctx, node, p, known)
-	if wait.Wait > 0 {
-		again = sooner(again, wait.Wait)
-	}
-	return r.settle(node, p, known, &again), again
+// guard takes out of a plan what must not happen yet, and returns when to look at the node again; 0: not because of this.
+type guard func(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration)
+
+// guards lists all guards in their order. Each sees what those before it have let through.
+func (r *Reconciler) guards() []guard {
+	return []guard{r.unproven, r.budget, r.flapping, r.refused, r.eviction, r.contested}
 }
 
-// budget holds removals back once they come in masses.
-func (r *Reconciler) budget(ctx context.Context, node *corev1.Node, p *plan.Plan, j *judge, again *time.Duration) *plan.Plan {
+// guard applies all guards to a plan.
+func (r *Reconciler) guard(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+	var again, wait time.Duration
+	for _, g := range r.guards() {
+		p, wait = g(ctx, p, j)
+		again = sooner(again, wait)
+	}
+	return p, again
+}
+
+// sooner returns the shorter of two times; 0 is no time at all.
+func sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// unproven keeps what the node had when this process first saw it, while its worker has published nothing since: who gave it is
+// unknown, so neither is it known whether it should go. What changes afterwards is known, and goes at once. The node is looked at again
+// anyway once the grace period is over.
+func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+	if !j.blind {
+		return p, 0
+	}
+	if j.known.kept == nil {
+		j.known.kept = map[string]bool{}
+		for _, s := range p.Steps {
+			if s.Takes() && !r.switchedOff(s) {
+				j.known.kept[name(s)] = true
+			}
+		}
+	}
+	return p.Without(func(s plan.Step) bool { return s.Takes() && j.known.kept[name(s)] && !j.explained(s) }), 0
+}
+
+// budget holds removals back that no change of the rules that gave the keys explains, once they come in masses.
+func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	var takes []plan.Step
 	unknown := false
 	for _, s := range p.Steps {
@@ -56,8 +71,8 @@ func (r *Reconciler) budget(ctx context.Context, node *corev1.Node, p *plan.Plan
 		}
 	}
 	if len(takes) == 0 {
-		r.breaker.Withdraw(node.Name)
-		return p
+		r.breaker.Withdraw(j.node.Name)
+		return p, 0
 	}
 	why := "too many nodes lose labels or resources at once"
 	var (
@@ -66,38 +81,52 @@ func (r *Reconciler) budget(ctx context.Context, node *corev1.Node, p *plan.Plan
 	)
 	if unknown {
 		why = "it is not known which rule gave them"
-		ok, wait = r.breaker.Insist(node.Name)
+		ok, wait = r.breaker.Insist(j.node.Name)
 	} else {
-		ok, wait = r.breaker.Allow(node.Name, r.countNodes(ctx))
+		ok, wait = r.breaker.Allow(j.node.Name, r.countNodes(ctx))
 	}
 	if ok {
-		return p
+		return p, 0
 	}
 	r.metrics.held.Inc()
 	if wait == r.breaker.Hold() { // the first time
 		text := j.explain(takes)
-		r.events.Eventf(node, corev1.EventTypeWarning, "RemovalHeld", "held for %s unless confirmed: %s: %s", wait, why, text)
-		logf.FromContext(ctx).Info("Holding removals", "node", node.Name, "for", wait, "reason", why, "keys", text)
+		r.events.Eventf(j.node, corev1.EventTypeWarning, "RemovalHeld", "held for %s unless confirmed: %s: %s", wait, why, text)
+		logf.FromContext(ctx).Info("Holding removals", "node", j.node.Name, "for", wait, "reason", why, "keys", text)
 	}
-	*again = sooner(*again, wait)
 	return p.Without(func(s plan.Step) bool {
 		return slices.ContainsFunc(takes, func(held plan.Step) bool { return name(held) == name(s) })
-	})
+	}), wait
 }
 
-// damp leaves keys alone that flap, unless it is the rules that change them.
-func (r *Reconciler) damp(node *corev1.Node, p *plan.Plan, j *judge, again *time.Duration) *plan.Plan {
-	return p.Without(func(s plan.Step) bool {
+// flapping leaves keys alone that flap, unless it is the rules that change them.
+func (r *Reconciler) flapping(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+	again := time.Duration(0)
+	p = p.Without(func(s plan.Step) bool {
 		if s.Mark || s.Op == plan.Adopt || s.Op == plan.Forget {
 			return false
 		}
-		wait, flaps := r.damper.held(node.Name, name(s))
+		wait, flaps := r.changes.Held(j.node.Name, name(s))
 		if !flaps || j.explained(s) {
 			return false
 		}
-		*again = sooner(*again, wait)
+		again = sooner(again, wait)
 		return true
 	})
+	return p, again
+}
+
+// refused leaves values alone that the API server refused lately.
+func (r *Reconciler) refused(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+	again, now := time.Duration(0), r.clock.Now()
+	p = p.Without(func(s plan.Step) bool {
+		wait, refused := j.known.refuses(s, now)
+		if refused {
+			again = sooner(again, wait)
+		}
+		return refused
+	})
+	return p, again
 }
 
 // countNodes counts the Nodes of the cluster, for the share of them that may lose something.
@@ -107,27 +136,6 @@ func (r *Reconciler) countNodes(ctx context.Context) int {
 		return 0
 	}
 	return len(list.Items)
-}
-
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b < a {
-		return b
-	}
-	return a
-}
-
-// unproven chooses the steps that would take away what the node had when this process first saw it. Who gave it is not
-// known, so neither is whether it should go. What changes afterwards is known, and goes at once.
-func (r *Reconciler) unproven(known *memo, p *plan.Plan) func(plan.Step) bool {
-	if known.kept == nil {
-		known.kept = map[string]bool{}
-		for _, s := range p.Steps {
-			if s.Takes() && !r.switchedOff(s) {
-				known.kept[name(s)] = true
-			}
-		}
-	}
-	return func(s plan.Step) bool { return s.Takes() && known.kept[name(s)] }
 }
 
 // switchedOff reports whether a step removes what the configuration says not to write at all: that needs no other evidence.

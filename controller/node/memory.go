@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
@@ -33,11 +34,11 @@ type memo struct {
 	// held are, by kind and key, the objects that may have given what the Node has and the outcome does not want.
 	held map[string]heldKey
 
-	waits    string             // why a taint that evicts pods has to wait; empty: none has to
-	left     map[string]bool    // what the last pass left out although it was wished for; nil: nothing
-	unsure   bool               // the last pass failed, so that it is not known what is on the Node
-	fixing   []plan.Step        // what this pass puts right
-	contests map[string]contest // kind and key -> how often somebody else has changed it
+	waits       string           // why a taint that evicts pods has to wait; empty: none has to
+	left        map[string]bool  // what the last pass left out although it was wished for; nil: nothing
+	unsure      bool             // the last pass failed, so that it is not known what is on the Node
+	fixing      []plan.Step      // what this pass corrects
+	corrections flap.Corrections // of keys that another client changed
 
 	kept map[string]bool // what the node keeps while the pass is blind
 }

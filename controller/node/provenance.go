@@ -84,6 +84,7 @@ func (r *Reconciler) begin(ctx context.Context) error {
 // judge decides what the removals of one pass are caused by.
 type judge struct {
 	r       *Reconciler
+	node    *corev1.Node
 	known   *memo
 	now     *inForce
 	outcome *rules.Outcome

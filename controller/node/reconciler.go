@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
@@ -38,7 +39,7 @@ type Reconciler struct {
 	dryRun   bool
 	breaker  *budget.Breaker
 	gate     *budget.Gate
-	damper   *damper
+	changes  *flap.Changes
 	watchdog *Watchdog
 	metrics  *metrics
 	memory   *memory
@@ -92,15 +93,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	generation, due := r.nudge(&node, state.Features, known)
 	wish := r.plan(&node, outcome, generation)
 	j := &judge{
-		r: r, known: known, now: r.inForce(linked), outcome: outcome, past: r.book.Past(),
+		r: r, node: &node, known: known, now: r.inForce(linked), outcome: outcome, past: r.book.Past(),
 		blind: state.Blind,
 	}
-	p, again := r.guard(ctx, &node, wish, j, state.Held)
-	if due > 0 {
-		again = sooner(again, due)
-	}
+	p, wait := r.guard(ctx, wish, j)
+	again := sooner(sooner(state.Held, wait), due)
 	if !r.dryRun {
-		err = r.carryOut(ctx, &node, wish, p, j)
+		err = r.carryOut(ctx, wish, p, j)
 	}
 	known.outcome = outcome
 	r.report(ctx, &node, known, before, outcome, wish)
@@ -108,7 +107,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // carryOut writes a plan, and what has to be known of it afterwards: before the Node who gives the keys, after it who gave what it has.
-func (r *Reconciler) carryOut(ctx context.Context, node *corev1.Node, wish, p *plan.Plan, j *judge) error {
+func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge) error {
+	node := j.node
 	if j.known.gave == nil && slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.explained(s) }) {
 		// What counted before this process is unknown, and its cache may have been filled from a list that was cut short.
 		if err := r.inputs.Confirm(ctx, node); err != nil {
@@ -169,6 +169,6 @@ func (r *Reconciler) forget(name string) {
 	r.memory.forget(name)
 	r.tally.Forget(name)
 	r.breaker.Withdraw(name)
-	r.damper.forget(name)
+	r.changes.Forget(name)
 	r.book.Forget(name)
 }

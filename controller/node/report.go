@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
@@ -35,8 +36,8 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 		if known.waits != "" && evicts(s) {
 			complain(s, "it evicts pods, and has to wait: "+known.waits)
 		}
-		if _, contested := known.contested(s, now); contested {
-			complain(s, fmt.Sprintf("somebody else keeps changing it, and it is put right %d times in %s at most", contestLimit, contestWindow))
+		if _, contested := known.corrections.Held(name(s), s.New, now); contested {
+			complain(s, fmt.Sprintf("somebody else keeps changing it, and it is put right %d times in %s at most", flap.CorrectionLimit, flap.CorrectionWindow))
 		}
 	}
 	r.tally.Report(node.Name, o, complaints...)

@@ -11,6 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -66,8 +67,7 @@ func TestNobodyIsFoughtMoreThanThriceAnHour(t *testing.T) {
 				clock.SetTime(clock.Now().Add(time.Second))
 				tc.undo(&state)
 				wished := plan.Compute(state, plan.Desired{Labels: o.Labels(), Taints: o.Taints()}, plan.Policy{Taints: true})
-				var again time.Duration
-				p := r.settle(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, wished, known, &again)
+				p, again := r.contested(t.Context(), wished, &judge{known: known, node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}})
 				for _, s := range p.Steps {
 					if s.Op == plan.Add || s.Op == plan.Change {
 						writes = append(writes, clock.Now())
@@ -82,9 +82,9 @@ func TestNobodyIsFoughtMoreThanThriceAnHour(t *testing.T) {
 			if len(writes) < 10 {
 				t.Errorf("%d writes in four hours: it was given up", len(writes))
 			}
-			for i := contestLimit; i < len(writes); i++ {
-				if writes[i].Sub(writes[i-contestLimit]) < time.Hour {
-					t.Fatalf("four writes within %s", writes[i].Sub(writes[i-contestLimit]))
+			for i := flap.CorrectionLimit; i < len(writes); i++ {
+				if writes[i].Sub(writes[i-flap.CorrectionLimit]) < time.Hour {
+					t.Fatalf("four writes within %s", writes[i].Sub(writes[i-flap.CorrectionLimit]))
 				}
 			}
 			if n := len(events.Events); n == 0 || n > 20 {
@@ -106,8 +106,7 @@ func TestAKubeletThatStartsIsNoContest(t *testing.T) {
 	}
 	for i := range 20 {
 		wished := plan.Compute(state, plan.Desired{ExtendedResources: o.ExtendedResources()}, plan.Policy{})
-		var again time.Duration
-		p := r.settle(&corev1.Node{}, wished, known, &again)
+		p, again := r.contested(t.Context(), wished, &judge{known: known, node: &corev1.Node{}})
 		if len(p.Steps) != 1 {
 			t.Fatalf("start %d: the resource stays 0 for %s", i, again)
 		}
@@ -126,8 +125,7 @@ func TestOwnChangesAreNoContest(t *testing.T) {
 		o := outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"a": string(rune('a' + i))}})
 		for attempt := range 3 { // the first two fail
 			wished := plan.Compute(state, plan.Desired{Labels: o.Labels()}, plan.Policy{})
-			var again time.Duration
-			p := r.settle(&corev1.Node{}, wished, known, &again)
+			p, again := r.contested(t.Context(), wished, &judge{known: known, node: &corev1.Node{}})
 			if len(p.Steps) != 1 {
 				t.Fatalf("value %d is left alone for %s", i, again)
 			}

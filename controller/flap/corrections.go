@@ -1,0 +1,58 @@
+package flap
+
+import "time"
+
+// A key that another client changes again and again is corrected CorrectionLimit times within CorrectionWindow and then left alone for
+// the rest of it: two writers that disagree would move pods, and load the API server, for as long as both run. A person who
+// slips, and a kubelet that starts, are corrected at once.
+const (
+	CorrectionLimit  = 3
+	CorrectionWindow = time.Hour
+)
+
+// Corrections remembers which keys of one node were corrected lately, and to which value. The zero value is empty and ready for use. It
+// is not safe for concurrent use.
+type Corrections struct{ keys map[string]correction }
+
+type correction struct {
+	value string
+	times times
+}
+
+// About reports whether a key was corrected to this value lately.
+func (c *Corrections) About(key, value string) bool {
+	known, ok := c.keys[key]
+	return ok && known.value == value
+}
+
+// Held reports whether a key has been corrected often enough, and for how long to leave it alone. A new value is no correction.
+func (c *Corrections) Held(key, value string, now time.Time) (time.Duration, bool) {
+	known := c.keys[key]
+	if !c.About(key, value) || len(known.times) < CorrectionLimit {
+		return 0, false
+	}
+	left := CorrectionWindow - now.Sub(known.times[0])
+	return left, left > 0
+}
+
+// Add notes that a key was corrected to a value.
+func (c *Corrections) Add(key, value string, now time.Time) {
+	known := correction{value: value}
+	if c.About(key, value) {
+		known = c.keys[key]
+	}
+	known.times = known.times.add(now, CorrectionLimit)
+	if c.keys == nil {
+		c.keys = map[string]correction{}
+	}
+	c.keys[key] = known
+}
+
+// Expire forgets what happened too long ago.
+func (c *Corrections) Expire(now time.Time) {
+	for key, known := range c.keys {
+		if now.Sub(known.times.last()) > CorrectionWindow {
+			delete(c.keys, key)
+		}
+	}
+}

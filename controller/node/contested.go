@@ -1,0 +1,87 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// contested leaves keys alone that another client changes back.
+func (r *Reconciler) contested(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+	known, now, again := j.known, r.clock.Now(), time.Duration(0)
+	known.fixing = nil
+	p = p.Without(func(s plan.Step) bool {
+		undone := known.undone(s)
+		wait, contested := known.corrections.Held(name(s), s.New, now)
+		switch {
+		case contested:
+			again = sooner(again, wait)
+			if undone {
+				r.events.Eventf(j.node, corev1.EventTypeWarning, "KeyContested",
+					"somebody else keeps changing the %s %s; it is left alone for %s", s.Kind, s.Key, wait.Round(time.Second))
+			}
+		case undone || known.corrections.About(name(s), s.New):
+			known.fixing = append(known.fixing, s)
+		}
+		return contested
+	})
+	return p, again
+}
+
+// undone reports whether a step puts right what this process knows to have been right: nothing about the wish has changed, and
+// the record on the Node still names the key. A kubelet that starts sets resources it does not know to 0, which is no
+// disagreement, however often it starts.
+func (m *memo) undone(s plan.Step) bool {
+	if s.Kind == plan.Resource && s.Old == "0" {
+		return false
+	}
+	if s.Mark || !s.Recorded() || s.Op != plan.Add && s.Op != plan.Change || m.outcome == nil || m.unsure || m.left[name(s)] {
+		return false
+	}
+	value, ok := wanted(m.outcome, s)
+	return ok && value == s.New
+}
+
+// wanted is what an outcome wants of the key of a step.
+func wanted(o *rules.Outcome, s plan.Step) (value string, ok bool) {
+	switch s.Kind {
+	case plan.Label:
+		value, ok = o.Labels()[s.Key]
+	case plan.Annotation:
+		value, ok = o.Annotations()[s.Key]
+	case plan.Resource:
+		value, ok = o.ExtendedResources()[s.Key]
+	case plan.Taint:
+		i := slices.IndexFunc(o.Taints(), func(t corev1.Taint) bool { return t.Key+":"+string(t.Effect) == s.Key })
+		if ok = i >= 0; ok {
+			value = o.Taints()[i].Value
+		}
+	}
+	return value, ok
+}
+
+// passed remembers the result of a pass: of a wish, p was carried out, or tried.
+func (m *memo) passed(wished, p *plan.Plan, now time.Time, err error) {
+	m.unsure, m.left = err != nil, nil
+	if err != nil {
+		return
+	}
+	if len(p.Steps) < len(wished.Steps) {
+		m.left = map[string]bool{}
+		for _, s := range wished.Steps {
+			m.left[name(s)] = true
+		}
+		for _, s := range p.Steps {
+			delete(m.left, name(s))
+		}
+	}
+	m.corrections.Expire(now)
+	for _, s := range m.fixing {
+		m.corrections.Add(name(s), s.New, now)
+	}
+}
