@@ -11,6 +11,7 @@ import (
 
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -85,6 +86,7 @@ func (r *Reconciler) begin(ctx context.Context) error {
 type judge struct {
 	r       *Reconciler
 	node    *corev1.Node
+	state   inputs.State // of the node
 	known   *memo
 	now     *inForce
 	outcome *rules.Outcome

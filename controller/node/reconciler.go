@@ -93,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	generation, due := r.nudge(&node, state.Features, known)
 	wish := r.plan(&node, outcome, generation)
 	j := &judge{
-		r: r, node: &node, known: known, now: r.inForce(linked), outcome: outcome, past: r.book.Past(),
+		r: r, node: &node, known: known, state: state, now: r.inForce(linked), outcome: outcome, past: r.book.Past(),
 		blind: state.Blind,
 	}
 	p, wait := r.guard(ctx, wish, j)
@@ -111,7 +111,7 @@ func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge)
 	node := j.node
 	if j.known.gave == nil && slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.explained(s) }) {
 		// What counted before this process is unknown, and its cache may have been filled from a list that was cut short.
-		if err := r.inputs.Confirm(ctx, node); err != nil {
+		if err := r.inputs.Confirm(ctx, j.state); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,9 +68,16 @@ func (n *Nodes) stillThere(ctx context.Context, key client.ObjectKey, node *core
 	return n.trusted(ctx, f.Namespace)
 }
 
-// Confirm asks the API server whether the cache has every NodeFeature of a node, and returns ErrStale if it has not. What counted
+// Confirm asks the API server whether a State was made of every NodeFeature of its node, and returns ErrStale if it was not. What counted
 // before this process started is unknown, and a list may have been cut short.
-func (n *Nodes) Confirm(ctx context.Context, node *corev1.Node) error {
+func (n *Nodes) Confirm(ctx context.Context, s State) error {
+	node, seen := s.Node, map[client.ObjectKey]bool{}
+	for _, f := range s.Features {
+		seen[client.ObjectKeyFromObject(f)] = true
+	}
+	for _, left := range s.LeftOut {
+		seen[client.ObjectKeyFromObject(left.Object)] = true
+	}
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeatureList"))
 	if err := n.opt.Live.List(ctx, &list, client.MatchingLabels{nfdv1alpha1.NodeNameLabel: node.Name}); err != nil {
@@ -79,15 +85,16 @@ func (n *Nodes) Confirm(ctx context.Context, node *corev1.Node) error {
 	}
 	for i := range list.Items {
 		f := &list.Items[i]
-		if f.DeletionTimestamp != nil {
+		if f.DeletionTimestamp != nil || !n.opt.Merge.Counts(f, node) || seen[client.ObjectKeyFromObject(f)] {
 			continue
 		}
-		err := n.cached.Get(ctx, client.ObjectKeyFromObject(f), &nodefeature.NodeFeature{}, client.UnsafeDisableDeepCopy)
-		if apierrors.IsNotFound(err) {
-			return ErrStale
-		}
+		// It may be in the cache by now: it was not when the State was made.
+		trusted, err := n.trusted(ctx, f.Namespace)
 		if err != nil {
 			return err
+		}
+		if trusted {
+			return ErrStale
 		}
 	}
 	return nil

@@ -139,12 +139,20 @@ func TestConfirmFindsWhatTheCacheLacks(t *testing.T) {
 	cache := inputstest.New(published("own", "n"))
 	api := &server{features: map[string]bool{"own/n": true}}
 	nodes := watched(t, inputs.Options{Live: api}, cache)
-	if err := nodes.Confirm(t.Context(), node("")); err != nil {
+	s, err := nodes.Of(t.Context(), node(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes.Confirm(t.Context(), s); err != nil {
 		t.Error(err)
 	}
 	api.features["vendor/x"] = true
-	if err := nodes.Confirm(t.Context(), node("")); !errors.Is(err, inputs.ErrStale) {
+	if err := nodes.Confirm(t.Context(), s); !errors.Is(err, inputs.ErrStale) {
 		t.Errorf("error %v: the cache was believed", err)
+	}
+	cache.Put(published("vendor", "x")) // the State is older
+	if err := nodes.Confirm(t.Context(), s); !errors.Is(err, inputs.ErrStale) {
+		t.Errorf("error %v: what the cache has by now was not in the State", err)
 	}
 }
 
