@@ -19,6 +19,7 @@ import (
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -70,9 +71,9 @@ func startController(s *apiserver.Server, name string, log logr.Logger) (*progra
 	if err != nil {
 		return nil, err
 	}
-	again := true
+	again, sets := true, featuresets.New(namespace)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Cache: controller.Cache(namespace, 0), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Scheme: scheme, Cache: controller.Cache(namespace, 0, sets), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 		Controller:     ctrlconfig.Controller{SkipNameValidation: &again},
 		LeaderElection: true, LeaderElectionID: "nfd-master.nfd.kubernetes.io", LeaderElectionNamespace: namespace,
 		LeaseDuration: ptr.To(15 * leasePace), RenewDeadline: ptr.To(10 * leasePace), RetryPeriod: ptr.To(2 * leasePace),
@@ -87,6 +88,7 @@ func startController(s *apiserver.Server, name string, log logr.Logger) (*progra
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
+	sets.Start(ctx, mgr.GetCache())
 	go func() { p.done <- mgr.Start(ctx) }()
 	return p, nil
 }
