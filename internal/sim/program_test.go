@@ -18,8 +18,8 @@ import (
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/config/managerconfig"
-	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/plan"
 )
