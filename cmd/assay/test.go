@@ -30,13 +30,13 @@ A directory with a rule.yaml is a test:
   rule.yaml     NodeFeatureRules
   facts.yaml    NodeFeatures of one node, or bare features
   outcome.yaml  everything that must come out; assay test --update writes it
-  errors.txt    pieces of what must be refused, a line each
+  errors.txt    pieces of the errors that the rules must have, one per line
   options.yaml  settings: strict, defaultScope, nodeScope, mask, ignoreFail, featureSources, node, nodeLabels
 
 A file NAME.test.yaml is a table of tests. Each says only what it cares about; null is what must be absent:
   rules: [../gpu.yaml]
   tests:
-  - name: an A100 is labelled
+  - name: an A100 is labeled
     features: [a100.yaml]
     expect:
       labels: {example.com/gpu: a100, example.com/old: null}
@@ -71,7 +71,7 @@ func (f *testFlags) test(cmd *cobra.Command, dirs []string) error {
 		}
 	}
 	if len(tests) == 0 {
-		return fmt.Errorf("there are no tests in %s; see assay test --help for what a test is", strings.Join(dirs, ", "))
+		return fmt.Errorf("no tests found in %s; see assay test --help for the form of a test", strings.Join(dirs, ", "))
 	}
 	return f.runTests(cmd, tests)
 }

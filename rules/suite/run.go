@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,13 +9,14 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // Runner runs tests. It reads and compiles each file once, however many tests use it. It is safe for concurrent use.
@@ -33,10 +35,25 @@ type once[T any] struct {
 	err   error
 }
 
-// program is compiled rules, and what was wrong with them.
+// program is compiled rules, and the errors in them.
 type program struct {
 	*rules.Program
-	problems []string
+	problems []problem
+}
+
+// problem is an error in a file of rules.
+type problem struct {
+	manifest.Problem
+	file string
+	full string // the object and the error as the API server prints it; empty for errors in the text
+}
+
+// String returns file:line:column: path: message, as assay lint does.
+func (p problem) String() string { return p.file + ":" + p.Problem.String() }
+
+// has reports whether a piece of text is in the error, with or without its position.
+func (p problem) has(text string) bool {
+	return strings.Contains(p.String(), text) || strings.Contains(p.full, text)
 }
 
 // NewRunner returns a Runner.
@@ -95,24 +112,24 @@ func write(path string, e *Expectation) (bool, error) {
 	return true, os.WriteFile(path, data, 0o644)
 }
 
-// compareErrors checks what Compile said. A test that expects no errors is told of them, since a rule that was left out
-// explains everything else.
-func compareErrors(want, got []string) []string {
+// compareErrors compares the errors in rules with those that a test expects. If it expects none, it lists all of them: a rule that
+// was left out changes the outputs too.
+func compareErrors(want []string, got []problem) []string {
 	var out []string
 	for _, w := range want {
-		if !slices.ContainsFunc(got, func(g string) bool { return strings.Contains(g, w) }) {
+		if !slices.ContainsFunc(got, func(g problem) bool { return g.has(w) }) {
 			out = append(out, "- error: "+w)
 		}
 	}
 	if len(out) > 0 || len(want) == 0 {
 		for _, g := range got {
-			out = append(out, "+ error: "+g)
+			out = append(out, "+ error: "+g.String())
 		}
 	}
 	return out
 }
 
-func (r *Runner) eval(t *Test) (*rules.Outcome, []string, error) {
+func (r *Runner) eval(t *Test) (*rules.Outcome, []problem, error) {
 	opt, err := t.settings.options()
 	if err != nil {
 		return nil, nil, err
@@ -176,49 +193,74 @@ func (r *Runner) program(paths []string, opt rules.Options, settings string) (*p
 	return o.value, o.err
 }
 
-// compile reads and compiles rules. What is wrong with them is what a test may expect.
+// compile reads, reviews and compiles rules. A test may expect the errors of the review.
 func compile(paths []string, opt rules.Options) (*program, error) {
-	p := &program{}
-	var objects []*nfdv1alpha1.NodeFeatureRule
-	templates := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}
 	files, err := ruleFiles(paths)
 	if err != nil {
 		return nil, err
 	}
+	p := &program{}
+	var documents []*manifest.Document
+	templates := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}
 	for _, path := range files {
 		data, err := read(path)
 		if err != nil {
 			return nil, err
 		}
-		list, more, problems := decodeRules(path, data)
-		objects, p.problems = append(objects, list...), append(p.problems, problems...)
-		for name, spec := range more {
-			templates[name] = spec
-		}
-	}
-	if len(objects) == 0 && len(p.problems) == 0 {
-		return nil, fmt.Errorf("%s: there are no NodeFeatureRules in it", strings.Join(paths, ", "))
-	}
-	lookup := func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return templates[name], nil }
-	var sets []*rules.RuleSet
-	for _, object := range objects {
-		spec := &object.Spec
-		if len(spec.BasedOn) > 0 {
-			whole, err := compose.Assemble(compose.Document{Name: object.Name, Spec: spec}, lookup)
-			if err != nil {
-				p.problems = append(p.problems, object.Name+": "+err.Error())
-			} else {
-				spec = whole.Spec
+		f := manifest.Parse(path, data)
+		p.note(path, f.Problems, "")
+		for _, d := range f.Documents {
+			switch d.Kind {
+			case manifest.KindTemplate:
+				object, _ := review.Read(d)
+				templates[d.Name] = review.Spec(object)
+				documents = append(documents, d)
+			case manifest.KindRule:
+				documents = append(documents, d)
 			}
 		}
-		set, report := rules.CompileSpec(object.Name, spec, opt)
-		sets = append(sets, set)
-		for _, e := range report.Errors {
-			p.problems = append(p.problems, object.Name+": "+e.Error())
+	}
+	known := review.Known{Rules: opt, Templates: func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return templates[name], nil }}
+	var sets []*rules.RuleSet
+	for _, d := range documents {
+		if set := p.review(d, known); d.Kind == manifest.KindRule {
+			sets = append(sets, set)
 		}
 	}
+	if len(sets) == 0 && len(p.problems) == 0 {
+		return nil, fmt.Errorf("%s: no NodeFeatureRules found", strings.Join(paths, ", "))
+	}
+	slices.SortStableFunc(p.problems, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(a.file, b.file), a.Compare(b.Position))
+	})
 	p.Program = rules.Link(opt, sets...)
 	return p, nil
+}
+
+// review adds the errors of a document to the problems and returns its compiled rules. What basedOn lacks is an error here: the
+// outcome of the test would lack it too.
+func (p *program) review(d *manifest.Document, known review.Known) *rules.RuleSet {
+	_, shape, found := review.Document(d, known)
+	p.note(d.File().Name, append(d.CheckType(), shape...), "")
+	errs := found.Errors
+	for _, w := range found.Warnings {
+		if w.Path == "spec.basedOn" && w.Rank == rules.RankDefect {
+			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: w.Path, BadValue: field.OmitValueType{}, Detail: w.Message})
+		}
+	}
+	for _, e := range errs {
+		p.note(d.File().Name, review.Problems(d, review.Findings{Errors: field.ErrorList{e}}), d.Name+": "+e.Error())
+	}
+	return found.Set
+}
+
+// note adds the errors of a list to the problems.
+func (p *program) note(file string, list []manifest.Problem, full string) {
+	for _, e := range list {
+		if e.Severity == manifest.Error {
+			p.problems = append(p.problems, problem{Problem: e, file: file, full: full})
+		}
+	}
 }
 
 // ruleFiles returns the YAML files that paths name, those of directories sorted.

@@ -1,8 +1,8 @@
 // Package suite runs the tests that users write for their own rules.
 //
 // There are two forms. A directory with a rule.yaml and an outcome.yaml is a test: its facts.yaml holds the NodeFeatures of
-// one node, outcome.yaml everything that must come out, options.yaml (optional) settings of the controller; what Compile must
-// refuse stands in errors.txt, a piece of its text on a line. This project's own cases, rules/testdata/cases, have this form. A file *.test.yaml is a table of tests that name rules and
+// one node, outcome.yaml everything that must come out, options.yaml (optional) settings of the controller; errors.txt holds
+// pieces of the errors that the rules must have, one per line. This project's own cases, rules/testdata/cases, have this form. A file *.test.yaml is a table of tests that name rules and
 // features by path and say only what they care about; see Table.
 package suite
 
@@ -34,7 +34,7 @@ type Test struct {
 	facts    []byte // bare features of the test itself
 	settings Settings
 	expect   Expectation
-	errors   []string // pieces of what Compile must say
+	errors   []string // pieces of the errors that the rules must have
 	whole    bool     // what is not expected must not come out
 	broken   error    // why the test cannot be run
 	golden   string   // the file that an update writes; empty for tables
@@ -94,7 +94,7 @@ type Entry struct {
 	Expect Expectation `json:"expect"`
 	// Exactly forbids everything else.
 	Exactly bool `json:"exactly,omitempty"`
-	// Errors are pieces of what Compile must say about the rules.
+	// Errors are pieces of the errors that the rules must have.
 	Errors []string `json:"errors,omitempty"`
 }
 
@@ -153,7 +153,7 @@ func directory(dir string) *Test {
 		}
 	}
 	if !exists(t.File) && err != nil {
-		t.broken = fmt.Errorf("there is neither outcome.yaml nor errors.txt; assay test --update writes outcome.yaml")
+		t.broken = fmt.Errorf("outcome.yaml and errors.txt are missing; assay test --update writes outcome.yaml")
 	}
 	return t
 }
@@ -188,12 +188,12 @@ func table(path string) []*Test {
 			test.settings.NodeLabels = e.NodeLabels
 		}
 		if len(test.rules) == 0 {
-			test.broken = errors.New("which rules? write rules: [FILE]")
+			test.broken = errors.New("rules is required: write for example rules: [gpu.yaml]")
 		}
 		out = append(out, test)
 	}
 	if len(out) == 0 {
-		return []*Test{{Name: path, File: path, broken: errors.New("there are no tests in it")}}
+		return []*Test{{Name: path, File: path, broken: errors.New("no tests found: list them in tests")}}
 	}
 	return out
 }
@@ -233,7 +233,7 @@ func decodeFile(path string, out any) error {
 	f := manifest.Parse(path, data)
 	problems := f.Problems
 	if len(f.Documents) > 1 {
-		return fmt.Errorf("%s: want one document", path)
+		return fmt.Errorf("%s: expected one document", path)
 	}
 	for _, d := range f.Documents {
 		problems = append(problems, d.Decode(out)...)
@@ -256,33 +256,4 @@ func read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: is larger than %d MiB", path, manifest.MaxText>>20)
 	}
 	return os.ReadFile(path)
-}
-
-// decodeRules returns the NodeFeatureRules of a text.
-func decodeRules(path string, data []byte) ([]*nfdv1alpha1.NodeFeatureRule, map[string]*nfdv1alpha1.NodeFeatureRuleSpec, []string) {
-	f := manifest.Parse(path, data)
-	var problems []string
-	note := func(list []manifest.Problem) {
-		for _, p := range list {
-			if p.Severity == manifest.Error {
-				problems = append(problems, path+":"+p.String())
-			}
-		}
-	}
-	note(f.Problems)
-	var objects []*nfdv1alpha1.NodeFeatureRule
-	templates := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}
-	for _, d := range f.Documents {
-		if d.Kind != manifest.KindRule && d.Kind != manifest.KindTemplate {
-			continue
-		}
-		object := &nfdv1alpha1.NodeFeatureRule{}
-		note(d.Decode(object))
-		if d.Kind == manifest.KindTemplate {
-			templates[object.Name] = &object.Spec
-			continue
-		}
-		objects = append(objects, object)
-	}
-	return objects, templates, problems
 }

@@ -86,3 +86,57 @@ func TestTables(t *testing.T) {
 		})
 	}
 }
+
+// Errors in rules are those of assay lint, each with its position; of objects with bases too.
+func TestErrorsInRulesAreThoseOfTheReview(t *testing.T) {
+	const based = `
+apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: based}
+spec:
+  basedOn: [{name: base}]
+  rules:
+  - name: own
+    labels: {example.com/a: "{rakc}"}
+`
+	const base = `---
+apiVersion: assay.dev/v1alpha1
+kind: NodeFeatureRuleTemplate
+metadata: {name: base}
+spec:
+  rules:
+  - name: bad
+    conditions: [{op: matches, args: {value: x, regex: "[bad"}}]
+    labels: {example.com/b: "true"}
+`
+	dir := t.TempDir()
+	tests := map[string]struct {
+		rules string
+		want  []string
+	}{
+		"Own":         {based + base, []string{`r.yaml:9:31: spec.rules[0].labels[example.com/a]: unknown name rakc`}},
+		"OfTheBase":   {based + base, []string{`r.yaml:17:56: spec.rules[0].conditions[0].args.regex: error parsing regexp`}},
+		"MissingBase": {based, []string{`r.yaml:6:3: spec.basedOn: `, "it is not among these files"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			for file, text := range map[string]string{
+				"r.yaml": tc.rules, "x.test.yaml": "rules: [r.yaml]\ntests:\n- {name: x, expect: {}}\n",
+			} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tests, err := suite.Find(dir)
+			if err != nil || len(tests) != 1 {
+				t.Fatal(len(tests), err)
+			}
+			got := suite.NewRunner().Run(tests[0], false).Failure
+			for _, want := range tc.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("got:\n%s\nwant:\n%s", got, want)
+				}
+			}
+		})
+	}
+}
