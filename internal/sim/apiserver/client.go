@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -147,7 +148,7 @@ func (c *Client) Reconnect(s *Server) {
 		r.answer <- result{err: errGone}
 	}
 	for _, w := range watches {
-		w.End(errGone)
+		w.End(io.EOF)
 	}
 }
 

@@ -224,7 +224,7 @@ func (w *Watch) Read(p []byte) (int, error) {
 		case n > 0:
 			return n, nil
 		case closed:
-			return 0, http.ErrBodyReadAfterClose
+			return 0, io.EOF // watch.Filter of client-go may wait forever for someone to read another error
 		case err != nil:
 			return 0, err
 		}
@@ -232,7 +232,7 @@ func (w *Watch) Read(p []byte) (int, error) {
 		case <-w.wake:
 		case <-w.ctx.Done():
 			w.Close()
-			return 0, w.ctx.Err()
+			return 0, io.EOF
 		}
 	}
 }
