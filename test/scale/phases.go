@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
@@ -44,10 +45,12 @@ type phase struct {
 	prepare func(context.Context) error
 }
 
+// phases returns the phases in their order. Not more nodes change than may lose labels within some minutes: the controller would
+// hold the others back.
 func (s *scale) phases() []phase {
 	all := s.options.nodes
 	replaced := max(1, all*replacedPercentage/100)
-	changes := min(s.changes, all)
+	changes := min(s.changes, all, max(budget.Default.Nodes, int(budget.Default.Share*float64(all)))-1) // one more changes at the end
 	return []phase{
 		{name: phasePublish, per: all, do: func(ctx context.Context, _ *phaseResult) error {
 			return s.fleet.start(ctx, s.nodes, 0, s.counter(phasePublish, all))
