@@ -1,4 +1,5 @@
-// Package action carries out what a rule does beyond its maps of labels, annotations and variables.
+// Package action compiles and runs the actions of rules: what a rule does beyond its maps of labels, annotations and
+// variables.
 package action
 
 import (
@@ -17,13 +18,13 @@ import (
 // Action is a compiled action. It is immutable and safe for concurrent use.
 type Action struct {
 	kind   *kind
-	target target // of attribute actions
+	target target // set for attribute actions
 	args   args.Values
 	loop   *args.Loop
 }
 
-// Compile compiles an action of a rule in a phase with the compiler of the rule, which collects what is wrong. It returns
-// nil if something is.
+// Compile compiles an action of a rule in a phase. The compiler of the rule collects the errors; Compile returns nil
+// if it adds one.
 func Compile(c *args.Compiler, path *field.Path, phase nfdv1alpha1.Phase, in nfdv1alpha1.Action) *Action {
 	before := len(c.Errors)
 	a := &Action{kind: kinds[strings.TrimSpace(in.Op)]}
@@ -50,7 +51,7 @@ func Compile(c *args.Compiler, path *field.Path, phase nfdv1alpha1.Phase, in nfd
 	return a
 }
 
-// compileArgs compiles the arguments, and checks what depends on more than one of them.
+// compileArgs compiles the arguments and checks the constraints between them.
 func (a *Action) compileArgs(c *args.Compiler, path *field.Path, in nfdv1alpha1.Action) {
 	params := a.kind.params
 	if a.kind.attribute {
@@ -78,7 +79,7 @@ func (a *Action) phases() string {
 // String returns the name of the action.
 func (a *Action) String() string { return a.kind.name }
 
-// Texts calls visit with each text that holds expressions.
+// Texts calls visit with each string that holds expressions.
 func (a *Action) Texts(visit func(*expr.Text)) {
 	a.loop.Texts(visit)
 	for _, v := range a.args {
@@ -86,7 +87,7 @@ func (a *Action) Texts(visit func(*expr.Text)) {
 	}
 }
 
-// Derives returns the feature that the action makes up or changes, or "".
+// Derives returns the feature that the action creates or changes, or "".
 func (a *Action) Derives() string {
 	if !a.kind.derives {
 		return ""
@@ -94,8 +95,8 @@ func (a *Action) Derives() string {
 	return a.arg("feature").Fixed("")
 }
 
-// Output returns the kind of output that the action writes on the node (labels, annotations, extendedResources or taints),
-// and its key if that is the same on every node. Both are empty for other actions.
+// Output returns the kind of output that the action writes on the node (labels, annotations, extendedResources or
+// taints) and its key if every node gets the same one. Both are empty for other actions.
 func (a *Action) Output() (root, key string) {
 	if !a.kind.attribute {
 		return "", ""
@@ -106,9 +107,9 @@ func (a *Action) Output() (root, key string) {
 	return string(a.target), key
 }
 
-// Run carries the action out, once or for each item of its loop. An error with Missing set (see expr.Error) says that what
-// an argument names does not exist on the node; the other items of a loop were done nevertheless. After any other error the
-// effects are incomplete, and not to be used.
+// Run runs the action, once or for each item of its loop. An error with Missing set (see expr.Error) reports that an
+// argument names something that does not exist on the node; the other items of a loop were processed anyway. After
+// any other error the effects are incomplete and must not be used.
 func (a *Action) Run(env expr.Env, to Effects) error {
 	if a.loop == nil {
 		return a.once(env, to)
@@ -131,7 +132,7 @@ func (a *Action) Run(env expr.Env, to Effects) error {
 	return missing
 }
 
-// steps is what an action costs beyond its expressions.
+// steps is the number of steps that an action costs in addition to its expressions.
 const steps = 2
 
 func (a *Action) once(env expr.Env, to Effects) error {
@@ -152,10 +153,10 @@ func (a *Action) index(name string) int {
 	return slices.IndexFunc(a.kind.params, func(p args.Param) bool { return p.Name == name })
 }
 
-// arg returns an argument by its name, or nil if it was left out.
+// arg returns an argument by its name, or nil if it was omitted.
 func (a *Action) arg(name string) *args.Value { return a.args[a.index(name)] }
 
-// texts evaluates arguments as texts.
+// texts evaluates arguments as strings.
 func (a *Action) texts(env expr.Env, names ...string) ([]string, error) {
 	out := make([]string, len(names))
 	for i, name := range names {
@@ -171,8 +172,8 @@ func (a *Action) texts(env expr.Env, names ...string) ([]string, error) {
 	return out, nil
 }
 
-// message evaluates a message. Where it names something that does not exist it is given as its author wrote it: a node must
-// not pass a check because the explanation of its failure is incomplete.
+// message evaluates a message. If it names something that does not exist, message returns its source: a node must not
+// pass a check because the explanation of its failure is incomplete.
 func (a *Action) message(env expr.Env, name string) (string, error) {
 	v := a.arg(name)
 	text, err := v.Format(env)

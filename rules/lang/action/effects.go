@@ -6,55 +6,56 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// Effects takes what actions do. An error refuses an effect that can never work, and fails the rule; what merely may not be
-// written is for the implementation to reject and report. Taking away what is not there is no error.
+// Effects receives the effects of actions. A method returns an error for an effect that can never work, and the rule
+// fails. Outputs that the policy forbids are rejected and reported by the implementation. Removing something that
+// does not exist is no error.
 type Effects interface {
 	// Outputs on the node.
 
 	SetLabel(name, value string) error
 	DeleteLabel(name string) error
 	SetAnnotation(name, value string) error
-	// AppendAnnotation adds to a list separated by commas; if unique, only what is not in it.
+	// AppendAnnotation adds to a comma-separated list; if unique, only elements that the list lacks.
 	AppendAnnotation(name, value string, unique bool) error
 	DeleteAnnotation(name string) error
 	SetResource(name, quantity string) error
 	DeleteResource(name string) error
 	// SetTaints replaces the taints of the rule.
 	SetTaints(list []corev1.Taint) error
-	// AddTaint adds one; if unique, only if the rule has none with its key and effect.
+	// AddTaint adds a taint; if unique, only if the rule has none with the same key and effect.
 	AddTaint(t corev1.Taint, unique bool) error
 
 	// Variables.
 
 	SetVar(name string, value expr.Value) error
-	// ExtendVar adds to a list; if unique, only what is not in it. A variable that does not exist begins as an empty list;
-	// one that is not a list is an error.
+	// ExtendVar adds to a list; if unique, only elements that the list lacks. A variable that does not exist begins
+	// as an empty list; one that is not a list is an error.
 	ExtendVar(name string, value expr.Value, unique bool) error
 	UnsetVar(name string) error
 
 	// Derived features.
 
 	SetFeature(feature, element, value string) error
-	// ExtendFeature adds to a list separated by commas.
+	// ExtendFeature adds to a comma-separated list.
 	ExtendFeature(feature, element, value string, unique bool) error
-	// UnsetFeature takes away an element, or the whole feature if element is empty.
+	// UnsetFeature removes an element, or the whole feature if element is empty.
 	UnsetFeature(feature, element string) error
-	// The instances in question are those that have all the attributes of match.
+	// The instance methods apply to the instances that have all the attributes of match.
 	SetInstanceAttribute(feature string, match map[string]string, name, value string) error
 	ExtendInstanceAttribute(feature string, match map[string]string, name, value string, unique bool) error
 	DeleteInstanceAttribute(feature string, match map[string]string, name string) error
 
 	// Messages.
 
-	// Fail forbids that anything is written on the node.
+	// Fail prevents all writes to the node.
 	Fail(message string) error
-	// Log takes a level of debug, info, warning or error.
+	// Log accepts the levels debug, info, warning and error.
 	Log(level, message string) error
-	// Event takes a type of Normal or Warning.
+	// Event accepts the types Normal and Warning.
 	Event(reason, message, eventType string) error
 }
 
-// Append adds an element to a list separated by commas, as AppendAnnotation and ExtendFeature do.
+// Append adds an element to a comma-separated list, as AppendAnnotation and ExtendFeature do.
 func Append(list, element string, unique bool) string {
 	if list == "" {
 		return element

@@ -11,59 +11,59 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// kind is one thing that can be done. To add one, add it to the list, and its effect to Effects.
+// kind describes one kind of action. To add a kind, add it to the list, and its effect to Effects.
 type kind struct {
 	name   string
 	says   string // what it does, for the reference
 	params []args.Param
-	phases []nfdv1alpha1.Phase // empty for all
+	phases []nfdv1alpha1.Phase // empty for all phases
 
-	attribute bool // has a path, which decides on its other arguments
-	derives   bool // changes features, the argument feature naming one
-	stops     bool // keeps everything on the node as it is
+	attribute bool // has a path, which determines its other arguments
+	derives   bool // changes the feature that the argument "feature" names
+	stops     bool // prevents all changes to the node
 	check     func(a *Action, c *args.Compiler, path *field.Path)
 	run       func(a *Action, env expr.Env, to Effects) error
 }
 
-// kindList is every action there is.
+// kindList holds all kinds of actions.
 var kindList = []*kind{
 	{name: "set-attribute", says: "sets a label, an annotation or an extended resource, or replaces the taints of the rule", attribute: true,
 		params: []args.Param{path, strictValue}, phases: onNode, check: checkValue, run: setAttribute},
-	{name: "extend-attribute", says: "adds a taint, or an element to an annotation that is a list separated by commas", attribute: true,
+	{name: "extend-attribute", says: "adds a taint, or an element to an annotation that is a comma-separated list", attribute: true,
 		params: []args.Param{path, strictValue, unique}, phases: onNode, check: checkValue, run: extendAttribute},
-	{name: "del-attribute", says: "takes away what rules before it, or this one, have set", attribute: true,
+	{name: "del-attribute", says: "removes an output that this rule or an earlier one has set", attribute: true,
 		params: []args.Param{path}, phases: onNode, run: deleteAttribute},
 
 	{name: "set-var", says: "sets a variable, which may be a list or a map", params: []args.Param{name, varValue}, check: checkVar, run: setVar},
 	{name: "extend-var", says: "adds an element to a variable that is a list", params: []args.Param{name, varValue, unique}, check: checkVar, run: extendVar},
-	{name: "unset-var", says: "takes a variable away", params: []args.Param{name}, check: checkVar, run: unsetVar},
+	{name: "unset-var", says: "removes a variable", params: []args.Param{name}, check: checkVar, run: unsetVar},
 
-	{name: "set-feature", says: "gives an element of a derived feature a value", derives: true,
+	{name: "set-feature", says: "sets the value of an element of a derived feature", derives: true,
 		params: []args.Param{feature, element, textValue}, phases: derived, check: checkFeature, run: setFeature},
-	{name: "extend-feature", says: "adds to an element that is a list separated by commas", derives: true,
+	{name: "extend-feature", says: "adds to an element that is a comma-separated list", derives: true,
 		params: []args.Param{feature, element, textValue, unique}, phases: derived, check: checkFeature, run: extendFeature},
-	{name: "unset-feature", says: "takes an element away, or the whole feature", derives: true,
+	{name: "unset-feature", says: "removes an element, or the whole feature", derives: true,
 		params: []args.Param{feature, optionalElement}, phases: derived, check: checkFeature, run: unsetFeature},
 
-	{name: "set-instance-attribute", says: "gives an attribute of the instances that match a value", derives: true,
+	{name: "set-instance-attribute", says: "sets an attribute of the instances that match", derives: true,
 		params: []args.Param{feature, matchArg, name, textValue}, phases: derived, check: checkInstance, run: setInstance},
-	{name: "extend-instance-attribute", says: "adds to an attribute that is a list separated by commas", derives: true,
+	{name: "extend-instance-attribute", says: "adds to an attribute that is a comma-separated list", derives: true,
 		params: []args.Param{feature, matchArg, name, textValue, unique}, phases: derived, check: checkInstance, run: extendInstance},
-	{name: "del-instance-attribute", says: "takes an attribute away from the instances that match", derives: true,
+	{name: "del-instance-attribute", says: "removes an attribute of the instances that match", derives: true,
 		params: []args.Param{feature, matchArg, name}, phases: derived, check: checkInstance, run: deleteInstance},
 
-	{name: "fail", says: "forbids writing anything on the node", stops: true, params: []args.Param{message}, run: fail},
-	{name: "log", says: "writes to the log", params: []args.Param{message, level}, run: log},
-	{name: "event", says: "makes an Event on the Node", params: []args.Param{reason, message, eventType}, check: checkReason, run: event},
+	{name: "fail", says: "prevents all writes to the node", stops: true, params: []args.Param{message}, run: fail},
+	{name: "log", says: "writes a log message", params: []args.Param{message, level}, run: log},
+	{name: "event", says: "creates an Event for the Node", params: []args.Param{reason, message, eventType}, check: checkReason, run: event},
 }
 
-// The phases of actions that are not for all of them. Features are derived before matchers run.
+// The phases of actions that only some phases allow. Features are derived before matchers run.
 var (
 	onNode  = []nfdv1alpha1.Phase{nfdv1alpha1.PhasePreprocess, nfdv1alpha1.PhaseMain}
 	derived = []nfdv1alpha1.Phase{nfdv1alpha1.PhaseEarly, nfdv1alpha1.PhasePreprocess}
 )
 
-// The arguments. Those of text are expanded.
+// The arguments. Strings are expanded.
 var (
 	path            = args.Param{Name: "path", Place: expr.Strict}
 	strictValue     = args.Param{Name: "value", Place: expr.Strict}
@@ -101,8 +101,9 @@ var names = func() []string {
 type Doc struct {
 	Name, Says string
 	Args       []args.Param
-	Phases     []nfdv1alpha1.Phase // empty for all
-	// Derives says that it changes features, which other rules read then; Stops that it keeps everything on the node as it is.
+	Phases     []nfdv1alpha1.Phase // empty for all phases
+	// Derives is set if the action changes features, which other rules then read; Stops if it prevents all changes to
+	// the node.
 	Derives, Stops bool
 }
 
@@ -160,7 +161,7 @@ func unsetVar(a *Action, env expr.Env, to Effects) error {
 	return to.UnsetVar(texts[0])
 }
 
-// checkFeature refuses names that no matcher could ever find, or that belong to others.
+// checkFeature rejects names that no matcher can find, and names that are reserved.
 func checkFeature(a *Action, c *args.Compiler, path *field.Path) {
 	name := a.arg("feature").Fixed("")
 	domain, rest, _ := strings.Cut(name, ".")
@@ -198,7 +199,7 @@ func unsetFeature(a *Action, env expr.Env, to Effects) error {
 	return to.UnsetFeature(a.Derives(), texts[0])
 }
 
-// element evaluates texts of which the first is a name.
+// element evaluates strings, the first of which is a name.
 func (a *Action) element(env expr.Env, names ...string) ([]string, error) {
 	texts, err := a.texts(env, names...)
 	if err == nil && texts[0] == "" {
@@ -238,7 +239,7 @@ func deleteInstance(a *Action, env expr.Env, to Effects) error {
 	return to.DeleteInstanceAttribute(a.Derives(), match, texts[0])
 }
 
-// instance evaluates which instances are meant, and texts of which the first is a name.
+// instance evaluates the attributes that select the instances, and strings, the first of which is a name.
 func (a *Action) instance(env expr.Env, names ...string) (map[string]string, []string, error) {
 	v, err := a.arg("match").Eval(env)
 	if err != nil {
@@ -277,7 +278,7 @@ func log(a *Action, env expr.Env, to Effects) error {
 	return to.Log(a.arg("level").Fixed("info"), text)
 }
 
-// maxReason is how long the reason of an Event may be (events.k8s.io/v1, Event.reason).
+// maxReason is the maximum length of the reason of an Event (events.k8s.io/v1, Event.reason).
 const maxReason = 128
 
 func checkReason(a *Action, c *args.Compiler, path *field.Path) {

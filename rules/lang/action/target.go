@@ -26,11 +26,11 @@ const (
 
 const pathUsage = "/labels/KEY, /annotations/KEY, /extendedResources/NAME or /taints"
 
-// pathEscapes undoes the escapes of JSON pointers (RFC 6901), which the key of a path does not need but may have.
+// pathEscapes decodes the escapes of JSON pointers (RFC 6901), which the key of a path may use but does not need.
 var pathEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// parseTarget finds out what an action changes: the first word of its path. It is empty for a path that begins with an
-// expression, which is parsed when it is known.
+// parseTarget returns the target of an action: the first word of its path. It is empty for a path that begins with an
+// expression, which is parsed when its value is known.
 func parseTarget(c *args.Compiler, path *field.Path, op string, raw nfdv1alpha1.JSON) (target, bool) {
 	written, ok := peekPath(raw)
 	if !ok {
@@ -83,7 +83,8 @@ func (a *Action) at(env expr.Env) (*Action, error) {
 // maxShown is the maximum number of bytes of a computed path in a message.
 const maxShown = 80
 
-// peekPath returns the path argument before the arguments are compiled, since it decides what they may be.
+// peekPath returns the path argument before the arguments are compiled, since it determines which values they may
+// have.
 func peekPath(raw nfdv1alpha1.JSON) (string, bool) {
 	decoded, err := raw.Decode()
 	if err != nil {
@@ -102,7 +103,7 @@ func peekPath(raw nfdv1alpha1.JSON) (string, bool) {
 	return text, ok
 }
 
-// params are the arguments of an attribute action on this target.
+// params returns the parameters of an attribute action on this target.
 func (t target) params(params []args.Param) []args.Param {
 	params = slices.Clone(params)
 	for i := range params {
@@ -121,8 +122,8 @@ func (t target) key(path string) string {
 	return pathEscapes.Replace(strings.TrimPrefix(path, "/"+string(t)+"/"))
 }
 
-// checkValue refuses values that the target cannot have, and takes @domain.feature.element for what it means in the maps
-// of a rule.
+// checkValue rejects values that the target cannot have, and resolves @domain.feature.element as the maps of a rule
+// do.
 func checkValue(a *Action, c *args.Compiler, path *field.Path) {
 	v := a.arg("value")
 	if a.target == "" {
@@ -215,7 +216,7 @@ func (a *Action) taints(env expr.Env) ([]corev1.Taint, error) {
 
 const taintUsage = "a taint is a map with key, value and effect"
 
-// taintsOf makes taints of a map, or of a list of them. Whether they may be written is for others to say.
+// taintsOf converts a map, or a list of maps, to taints. It does not check whether the taints may be written.
 func taintsOf(v expr.Value) ([]corev1.Taint, error) {
 	switch v.Kind() {
 	case expr.MapKind:

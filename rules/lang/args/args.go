@@ -14,46 +14,46 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// Param is an argument that an operator or action takes.
+// Param describes an argument of an operator or action.
 type Param struct {
 	Name string
-	// Place says what braces in its text mean.
+	// Place determines what braces in its strings mean.
 	Place expr.Place
-	// Optional arguments may be left out.
+	// Optional arguments may be omitted.
 	Optional bool
-	// Fixed arguments are the same on every node: no expressions.
+	// Fixed arguments are the same on every node: they hold no expressions.
 	Fixed bool
-	// Flag arguments are true or false, and fixed.
+	// Flag arguments are booleans, and fixed.
 	Flag bool
-	// OneOf are the values that a fixed argument may have; empty for any.
+	// OneOf lists the values that a fixed argument may have; empty allows any.
 	OneOf []string
 	// Items arguments are a list of at least Least elements, or an expression that yields a list.
 	Items bool
 	Least int
-	// Rest takes all that is left of a positional list.
+	// Rest takes all remaining elements of a positional list.
 	Rest bool
 }
 
-// Compiler compiles the arguments of one rule, and collects what is wrong with them.
+// Compiler compiles the arguments of one rule and collects errors and warnings.
 type Compiler struct {
 	Mode  expr.Mode
 	Scope *expr.Scope
-	// Size is the budget that regular expressions are compiled within; nil: any number of them.
+	// Size is the budget for compiled regular expressions; nil is unlimited.
 	Size *size.Budget
 
 	Errors   field.ErrorList
 	Warnings []Warning
 }
 
-// Warning is something that works and is probably not what was meant.
+// Warning reports something that works and is probably not intended.
 type Warning struct {
 	Path    *field.Path
 	Message string
-	// Style says that it is what was meant, and should be written differently.
+	// Style marks something that works as intended and should be written differently.
 	Style bool
 }
 
-// WithItem returns a compiler for what is in a loop.
+// WithItem returns a compiler for the inside of a loop.
 func (c *Compiler) WithItem() *Compiler {
 	scope := expr.Scope{}
 	if c.Scope != nil {
@@ -63,7 +63,7 @@ func (c *Compiler) WithItem() *Compiler {
 	return &Compiler{Mode: c.Mode, Scope: &scope, Size: c.Size}
 }
 
-// Add takes over what another compiler has collected.
+// Add adds the errors and warnings of another compiler.
 func (c *Compiler) Add(other *Compiler) {
 	c.Errors = append(c.Errors, other.Errors...)
 	c.Warnings = append(c.Warnings, other.Warnings...)
@@ -79,11 +79,11 @@ func (c *Compiler) Warn(path *field.Path, format string, args ...any) {
 	c.Warnings = append(c.Warnings, Warning{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// Values are compiled arguments, in the order of their Params; nil for those left out.
+// Values are compiled arguments, in the order of their Params; nil for those omitted.
 type Values []*Value
 
-// Compile compiles the arguments of op: a map by name, or, with a warning, a list in the order of the params. An argument
-// with a mistake is nil in the result, which is then of no use but to find further mistakes.
+// Compile compiles the arguments of op: a map by name, or, with a warning, a list in the order of the params. An
+// argument with an error is nil in the result, which is then only of use to find more errors.
 func (c *Compiler) Compile(path *field.Path, op string, params []Param, raw nfdv1alpha1.JSON) Values {
 	decoded, err := raw.Decode()
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *Compiler) positional(path *field.Path, op string, params []Param, list 
 	return named
 }
 
-// single returns the only element of a list if it is a list itself.
+// single returns the only element of a list if that element is a list.
 func single(list []any) ([]any, bool) {
 	if len(list) != 1 {
 		return nil, false
@@ -163,7 +163,7 @@ func (c *Compiler) unknown(path *field.Path, op string, params []Param, named ma
 	}
 }
 
-// usage lists the arguments.
+// usage lists the arguments, for messages.
 func usage(params []Param) string {
 	if len(params) == 0 {
 		return "it takes none"
@@ -234,10 +234,10 @@ func number(n int) string {
 	return [...]string{"none", "one", "two"}[min(n, 2)]
 }
 
-// maxDepth is how deep lists and maps may be nested in an argument: deeper ones cannot be of use to any operator.
+// maxDepth is the maximum depth of nested lists and maps in an argument: no operator uses deeper ones.
 const maxDepth = 8
 
-// Value compiles a value, in whose texts expressions are expanded, at any depth. It returns nil if there is a mistake.
+// Value compiles a value and expands expressions in its strings, at any depth. It returns nil on an error.
 func (c *Compiler) Value(path *field.Path, place expr.Place, v any) *Value {
 	errors := len(c.Errors)
 	compiled := c.value(path, place, v, 0)
@@ -301,7 +301,7 @@ func (c *Compiler) dict(path *field.Path, place expr.Place, v map[string]any, de
 	return compiled.fold()
 }
 
-// Text compiles a text. It returns nil if there is a mistake.
+// Text compiles a string. It returns nil on an error.
 func (c *Compiler) Text(path *field.Path, place expr.Place, text string) *Value {
 	compiled, problems := expr.Compile(text, place, c.Mode, c.Scope)
 	for _, p := range problems {

@@ -9,13 +9,14 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// Loop is a compiled loop: the items that something is done for. It is immutable and safe for concurrent use.
+// Loop is a compiled loop: the items that a rule, condition or action is repeated for. It is immutable and safe for
+// concurrent use.
 type Loop struct {
 	items *Value
 }
 
-// Loop compiles a loop: a list of anything, one map, or one {expression}. It returns nil without a loop, and if there is a
-// mistake. Loops do not nest: one in the scope of another is refused.
+// Loop compiles a loop: a list of anything, one map, or one {expression}. It returns nil without a loop and on an
+// error. Loops do not nest: a loop in the scope of another is rejected.
 func (c *Compiler) Loop(path *field.Path, raw *nfdv1alpha1.JSON) *Loop {
 	if raw == nil || raw.IsZero() {
 		return nil
@@ -62,8 +63,8 @@ func loopOf(v *Value) *Loop {
 	return &Loop{items: v}
 }
 
-// Items returns what the loop goes over on a node; a map is one item. The error is an *expr.Error with Missing set if it
-// does not exist there.
+// Items returns the items of the loop on a node; a map is one item. The error is an *expr.Error with Missing set if
+// the list does not exist there.
 func (l *Loop) Items(env expr.Env) (expr.List, error) {
 	v, err := l.items.Eval(env)
 	if err != nil {
@@ -100,14 +101,14 @@ func (l *Loop) Each(env expr.Env, visit func(item expr.Value) error) error {
 	return nil
 }
 
-// Texts calls visit with each text that holds expressions.
+// Texts calls visit with each string that holds expressions.
 func (l *Loop) Texts(visit func(*expr.Text)) {
 	if l != nil {
 		l.items.Texts(visit)
 	}
 }
 
-// Turn is an Env with the item of a loop. It is changed from turn to turn.
+// Turn is an Env with the item of a loop. The loop changes it for each item.
 type Turn struct {
 	expr.Env
 	Value expr.Value

@@ -8,8 +8,8 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// Value is a compiled argument: a constant, text with expressions, or a list or map that holds some. It is immutable and
-// safe for concurrent use. A nil *Value is an argument that was left out.
+// Value is a compiled argument: a constant, a string with expressions, or a list or map that holds some. It is
+// immutable and safe for concurrent use. A nil *Value is an argument that was omitted.
 type Value struct {
 	constant expr.Value
 	text     *expr.Text
@@ -17,7 +17,7 @@ type Value struct {
 	dict     map[string]*Value
 }
 
-// fold makes a constant of a list or a map of constants.
+// fold replaces a list or a map of constants by one constant.
 func (v *Value) fold() *Value {
 	items := make(expr.Values, 0, len(v.list))
 	for _, item := range v.list {
@@ -44,12 +44,12 @@ func (v *Value) IsConstant() bool {
 	return v != nil && v.text == nil && v.list == nil && v.dict == nil
 }
 
-// IsScalar reports whether the value is not a list and no map, as far as that is known before it is evaluated.
+// IsScalar reports whether the value is neither a list nor a map, as far as that is known before it is evaluated.
 func (v *Value) IsScalar() bool {
 	return v.list == nil && v.dict == nil && v.constant.List() == nil && v.constant.Map() == nil
 }
 
-// IsMap reports whether the value is a map with elements, or an expression that may yield one.
+// IsMap reports whether the value is a map with elements, or an expression that may return one.
 func (v *Value) IsMap() bool {
 	if v.text != nil {
 		return v.text.IsWhole()
@@ -60,7 +60,7 @@ func (v *Value) IsMap() bool {
 // Constant returns a constant value.
 func (v *Value) Constant() expr.Value { return v.constant }
 
-// Constants calls visit with each constant element of a list, and with a value that is constant itself.
+// Constants calls visit with each constant element of a list, or with the value itself if it is constant.
 func (v *Value) Constants(visit func(expr.Value)) {
 	switch list := v.constant.List(); {
 	case v.list != nil:
@@ -79,10 +79,10 @@ func (v *Value) Constants(visit func(expr.Value)) {
 	}
 }
 
-// Flag returns a flag argument, false if it was left out.
+// Flag returns a flag argument, false if it was omitted.
 func (v *Value) Flag() bool { return v != nil && v.constant.Truth() }
 
-// Fixed returns a fixed argument, or what it is if it was left out.
+// Fixed returns a fixed argument, or absent if it was omitted.
 func (v *Value) Fixed(absent string) string {
 	if v == nil {
 		return absent
@@ -107,7 +107,7 @@ func (v *Value) Eval(env expr.Env) (expr.Value, error) {
 		return expr.OfList(items), nil
 	case v.dict != nil:
 		elements := make(expr.Dict, len(v.dict))
-		for _, name := range slices.Sorted(maps.Keys(v.dict)) { // in order: the first error decides what becomes of the rule
+		for _, name := range slices.Sorted(maps.Keys(v.dict)) { // sorted: the first error determines the result of the rule
 			value, err := v.dict[name].Eval(env)
 			if err != nil {
 				return expr.Value{}, err
@@ -119,8 +119,8 @@ func (v *Value) Eval(env expr.Env) (expr.Value, error) {
 	return v.constant, nil
 }
 
-// EvalOrMissing is Eval, except that a value that does not exist on the node is Missing and no error; in a list, only the
-// element in question is.
+// EvalOrMissing is Eval, except that a value that does not exist on the node is Missing instead of an error; in a
+// list, this applies to the single element.
 func (v *Value) EvalOrMissing(env expr.Env) (expr.Value, error) {
 	if v.list == nil {
 		value, err := v.Eval(env)
@@ -139,7 +139,7 @@ func (v *Value) EvalOrMissing(env expr.Env) (expr.Value, error) {
 	return expr.OfList(items), nil
 }
 
-// Items are the elements of a list argument on a node, each evaluated when it is asked for.
+// Items are the elements of a list argument on a node. Each is evaluated when it is read.
 type Items struct {
 	env      expr.Env
 	compiled []*Value
@@ -172,7 +172,7 @@ func (l *Items) At(i int) (expr.Value, error) {
 	return l.compiled[i].EvalOrMissing(l.env)
 }
 
-// Format returns the value as text. The error is an *expr.Error if an expression is the reason.
+// Format returns the value as a string. The error is an *expr.Error if an expression caused it.
 func (v *Value) Format(env expr.Env) (string, error) {
 	if v.text != nil {
 		return v.text.Format(env)
@@ -188,7 +188,7 @@ func (v *Value) Format(env expr.Env) (string, error) {
 	return text, nil
 }
 
-// Texts calls visit with each text that holds expressions.
+// Texts calls visit with each string that holds expressions.
 func (v *Value) Texts(visit func(*expr.Text)) {
 	if v == nil {
 		return
@@ -204,7 +204,7 @@ func (v *Value) Texts(visit func(*expr.Text)) {
 	}
 }
 
-// IsMissing reports whether an error says that something does not exist on a node.
+// IsMissing reports whether an error means that something does not exist on a node.
 func IsMissing(err error) bool {
 	var e *expr.Error
 	return errors.As(err, &e) && e.Missing

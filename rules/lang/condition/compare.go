@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/rules/version"
 )
 
-// relation is what has to hold between neighbours.
+// relation is the comparison that must hold between adjacent values.
 type relation uint8
 
 const (
@@ -33,7 +33,7 @@ func (r relation) holds(order int) bool {
 	return order == 0
 }
 
-// prepareVersions refuses constants that are no versions, and two ways to compare at once.
+// prepareVersions rejects constants that are not versions, and two comparison modes at once.
 func prepareVersions(a args.Values, _ *size.Budget) (any, string, error) {
 	if a[argType].Fixed("") != "version" {
 		return nil, "", nil
@@ -50,7 +50,7 @@ func prepareVersions(a args.Values, _ *size.Budget) (any, string, error) {
 	return nil, "values", bad
 }
 
-// compareWith makes an operator that compares each value with its neighbour.
+// compareWith returns an operator that compares each value with the next one.
 func compareWith(r relation) func(*Condition, expr.Env) (bool, error) {
 	return func(c *Condition, env expr.Env) (bool, error) {
 		values, ok, err := c.args[argValues].Items(env)
@@ -80,7 +80,7 @@ func compareWith(r relation) func(*Condition, expr.Env) (bool, error) {
 
 var errTooFew = errors.New("values must be a list of at least two")
 
-// noList returns why values has no elements: nil if it does not exist on the node.
+// noList returns the reason why values has no elements: nil if it does not exist on the node.
 func (c *Condition) noList(env expr.Env, err error) error {
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (c *Condition) noList(env expr.Env, err error) error {
 	return errors.New("values is not a list")
 }
 
-// compare compares two values. Nothing is equal to, less or greater than what is missing.
+// compare compares two values. A missing value is not equal to, less than or greater than any value.
 func (c *Condition) compare(r relation, a, b expr.Value) (bool, error) {
 	if isNone(a) || isNone(b) {
 		return false, nil
@@ -124,8 +124,8 @@ func parseVersion(v expr.Value) (version.V, error) {
 	return version.Parse(text)
 }
 
-// same reports whether two values are equal. Text is taken for what the other value is: "4" equals 4, "true" equals true,
-// and two texts that both hold whole numbers are equal as numbers.
+// same reports whether two values are equal. A string is converted to the kind of the other value: "4" equals 4,
+// "true" equals true. Two strings that both hold whole numbers are compared as numbers.
 func same(a, b expr.Value) bool {
 	switch {
 	case isNone(a) || isNone(b):
@@ -183,8 +183,8 @@ func isScalar(v expr.Value) bool {
 	return v.Kind() == expr.String || v.Kind() == expr.Int || v.Kind() == expr.Bool
 }
 
-// compare orders two values: as numbers if both are, else as text if both are. There is no order between a number and a
-// word, and asking for it is an error rather than an answer that is wrong half of the time.
+// compare orders two values: as numbers if both are numbers, otherwise as strings if both are strings. A number and a
+// word have no order, and comparing them is an error.
 func compare(a, b expr.Value) (int, error) {
 	if order, ok := compareNumbers(a, b); ok {
 		return order, nil
@@ -197,7 +197,7 @@ func compare(a, b expr.Value) (int, error) {
 	return 0, fmt.Errorf("%s and %s cannot be ordered", describe(a), describe(b))
 }
 
-// maxDescribed is how much of a value a message repeats.
+// maxDescribed is the maximum number of bytes of a value in a message.
 const maxDescribed = 64
 
 func describe(v expr.Value) string {
@@ -219,10 +219,10 @@ func compareNumbers(a, b expr.Value) (int, bool) {
 	return r.Cmp(s), true
 }
 
-// maxDecimal is how many characters a decimal number may have: twice those of the largest integer.
+// maxDecimal is the maximum number of characters of a decimal number: twice those of the largest integer.
 const maxDecimal = 40
 
-// decimal reads a number with a decimal point. Exponents and fractions, which big.Rat knows as well, are words here.
+// decimal parses a number with a decimal point. Exponents and fractions, which big.Rat parses too, are words here.
 func decimal(v expr.Value) (*big.Rat, bool) {
 	text, ok := v.Text()
 	text = strings.TrimSpace(text)

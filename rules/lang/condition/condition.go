@@ -1,4 +1,4 @@
-// Package condition evaluates conditions: operators with named arguments, as inspection rules have them.
+// Package condition evaluates conditions: operators with named arguments, as in inspection rules.
 package condition
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// Loop is what a condition, an action or a rule is repeated for.
+// Loop is a loop of a condition, an action or a rule.
 type Loop = args.Loop
 
 // Condition is a compiled condition. It is immutable and safe for concurrent use.
@@ -21,12 +21,12 @@ type Condition struct {
 	operator *operator
 	invert   bool
 	args     args.Values
-	prepared any // what the operator made of constant arguments, once
+	prepared any // computed once from constant arguments
 	loop     *Loop
 	multiple string
 }
 
-// How the turns of a loop combine.
+// How a loop combines the results of its items.
 const (
 	anyTurn   = "any"
 	allTurns  = "all"
@@ -36,7 +36,7 @@ const (
 
 var multiples = []string{anyTurn, allTurns, firstTurn, lastTurn}
 
-// Compile compiles a condition with the compiler of its rule, which collects what is wrong. It returns nil if something is.
+// Compile compiles a condition. The compiler of its rule collects the errors; Compile returns nil if it adds one.
 func Compile(c *args.Compiler, path *field.Path, in nfdv1alpha1.Condition) *Condition {
 	errors := len(c.Errors)
 	out := &Condition{written: in.Op, multiple: anyTurn}
@@ -79,7 +79,7 @@ func (c *Condition) setMultiple(ac *args.Compiler, path *field.Path, in nfdv1alp
 	}
 }
 
-// prepare does beforehand what depends on constant arguments only.
+// prepare does the work that depends on constant arguments only.
 func (c *Condition) prepare(ac *args.Compiler, path *field.Path) {
 	if c.operator.prepare == nil {
 		return
@@ -92,7 +92,7 @@ func (c *Condition) prepare(ac *args.Compiler, path *field.Path) {
 	c.prepared = prepared
 }
 
-// parseOp splits an operator into its name and its !, and returns "" if there is no such operator.
+// parseOp splits an operator into its name and its !. It returns "" for an unknown operator.
 func parseOp(c *args.Compiler, path *field.Path, written string) (name string, inverted bool) {
 	name, inverted = strings.CutPrefix(strings.TrimSpace(written), "!")
 	name = strings.TrimLeft(name, " ")
@@ -117,7 +117,7 @@ func parseOp(c *args.Compiler, path *field.Path, written string) (name string, i
 	return name, inverted
 }
 
-// foreignOps are operators that others have, and what to write instead.
+// foreignOps maps operators of other languages to the hint what to write instead.
 var foreignOps = map[string]string{
 	"ne": "!eq", "ge": "!lt", "le": "!gt", "in": "one-of", "notin": "!one-of", "inregexp": "contains",
 	"exists": "!is-none", "doesnotexist": "is-none", "=": "eq", "==": "eq", "<": "lt", ">": "gt", "<=": "!gt", ">=": "!lt",
@@ -132,7 +132,7 @@ func (c *Condition) String() string {
 	return c.written
 }
 
-// Texts calls visit with each text that holds expressions.
+// Texts calls visit with each string that holds expressions.
 func (c *Condition) Texts(visit func(*expr.Text)) {
 	c.loop.Texts(visit)
 	for _, v := range c.args {
@@ -140,8 +140,9 @@ func (c *Condition) Texts(visit func(*expr.Text)) {
 	}
 }
 
-// Eval reports whether the condition holds on a node. What does not exist there makes an operator false, except those that
-// ask for it; an error is anything else that cannot be decided, such as a comparison of a word with a number.
+// Eval reports whether the condition holds on a node. If an argument does not exist on the node, the operator is
+// false, unless it tests for existence. An error is anything else that cannot be decided, such as a comparison of a
+// word with a number.
 func (c *Condition) Eval(env expr.Env) (bool, error) {
 	if c.loop == nil {
 		return c.once(env)
@@ -158,14 +159,14 @@ func (c *Condition) Eval(env expr.Env) (bool, error) {
 			return false, err
 		}
 		if ok != (c.multiple == allTurns) {
-			return ok, nil // any: one that holds; all: one that does not
+			return ok, nil // "any" stops at the first item that holds, "all" at the first that does not
 		}
 	}
 	return c.multiple == allTurns, nil
 }
 
-// items returns the items that the condition is evaluated for, and nil if what the loop names does not exist: then the
-// condition does not hold, whatever its turns would have said.
+// items returns the items that the condition is evaluated for. It returns nil if the list of the loop does not exist
+// on the node: then the condition does not hold.
 func (c *Condition) items(env expr.Env) (expr.List, error) {
 	items, err := c.loop.Items(env)
 	if args.IsMissing(err) {

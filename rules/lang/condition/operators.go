@@ -11,28 +11,28 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// operator is one way to decide.
+// operator describes and implements one operator.
 type operator struct {
 	name   string
-	says   string // what it is for, for the reference
+	says   string // description for the reference
 	params []args.Param
-	// prepare does once what constant arguments allow, and names the argument that is no good.
+	// prepare does the work for constant arguments once, and names an invalid argument.
 	prepare func(args.Values, *size.Budget) (prepared any, bad string, err error)
 	eval    func(c *Condition, env expr.Env) (bool, error)
 }
 
-// operatorList is every operator there is, in the order of the reference.
+// operatorList holds all operators in the order of the reference.
 var operatorList = []*operator{
 	{name: "eq", says: "all values are equal; \"4\" equals 4, but the strings \"2.1\" and \"2.10\" differ", params: compareParams, prepare: prepareVersions, eval: compareWith(equalTo)},
 	{name: "lt", says: "each value is less than the one after it; strings that are numbers, such as \"10.5\", compare as numbers", params: compareParams, prepare: prepareVersions, eval: compareWith(lessThan)},
 	{name: "gt", says: "each value is greater than the one after it, as in lt", params: compareParams, prepare: prepareVersions, eval: compareWith(greaterThan)},
-	{name: "is-empty", says: "the value is missing, or an empty text, list or map", params: valueParams, eval: unary(isEmpty)},
+	{name: "is-empty", says: "the value is missing, or an empty string, list or map", params: valueParams, eval: unary(isEmpty)},
 	{name: "is-none", says: "the value is missing", params: valueParams, eval: unary(isNone)},
-	{name: "is-true", says: `the value is true, a number other than 0, or the text "true", "yes" or "1"`, params: valueParams, eval: unary(isTrue)},
-	{name: "is-false", says: `the value is false, missing, 0, or the text "false", "no" or "0"`, params: valueParams, eval: unary(isFalse)},
+	{name: "is-true", says: `the value is true, a number other than 0, or the string "true", "yes" or "1"`, params: valueParams, eval: unary(isTrue)},
+	{name: "is-false", says: `the value is false, missing, 0, or the string "false", "no" or "0"`, params: valueParams, eval: unary(isFalse)},
 	{name: "in-net", says: "the address is in the subnet", params: netParams, prepare: prepareSubnet, eval: inNet},
-	{name: "contains", says: "the regular expression is found in the value", params: regexParams, prepare: prepareRegex(search), eval: matchesRegex(search)},
-	{name: "matches", says: "the regular expression describes the whole value", params: regexParams, prepare: prepareRegex(whole), eval: matchesRegex(whole)},
+	{name: "contains", says: "the regular expression matches part of the value", params: regexParams, prepare: prepareRegex(search), eval: matchesRegex(search)},
+	{name: "matches", says: "the regular expression matches the whole value", params: regexParams, prepare: prepareRegex(whole), eval: matchesRegex(whole)},
 	{name: "one-of", says: "the value equals one of the values", params: oneOfParams, eval: oneOf},
 }
 
@@ -87,10 +87,10 @@ func camel(name string) string {
 	return out.String()
 }
 
-// Doc describes an operator for the reference.
+// Doc describes an operator in the reference.
 type Doc struct {
 	Name, Says string
-	// CamelCase is its other spelling.
+	// CamelCase is its alternative spelling.
 	CamelCase string
 	Args      []args.Param
 }
@@ -104,7 +104,7 @@ func Operators() []Doc {
 	return docs
 }
 
-// unary makes an operator of a question about one value, which may be missing.
+// unary returns an operator that tests one value, which may be missing.
 func unary(holds func(expr.Value) bool) func(*Condition, expr.Env) (bool, error) {
 	return func(c *Condition, env expr.Env) (bool, error) {
 		v, err := c.args[argFirst].EvalOrMissing(env)
@@ -144,7 +144,8 @@ func isFalse(v expr.Value) bool {
 	return isWord(v, "false", "no", "0") || isFraction(v, true)
 }
 
-// isFraction reports whether the value is a number with a decimal point, and zero or not. YAML's 2.5 is the string "2.5" here.
+// isFraction reports whether the value is a number with a decimal point, and zero if zero is true or not zero if it is
+// false. YAML's 2.5 is the string "2.5" here.
 func isFraction(v expr.Value, zero bool) bool {
 	text, _ := v.Text()
 	if v.Kind() != expr.String || !strings.Contains(text, ".") {
@@ -154,7 +155,7 @@ func isFraction(v expr.Value, zero bool) bool {
 	return ok && (r.Sign() == 0) == zero
 }
 
-// isWord reports whether the value is one of the texts, in any case.
+// isWord reports whether the value is one of the words; case does not matter.
 func isWord(v expr.Value, words ...string) bool {
 	text, _ := v.Text()
 	for _, word := range words {
@@ -176,7 +177,7 @@ func prepareSubnet(a args.Values, _ *size.Budget) (any, string, error) {
 	return subnet, "", nil
 }
 
-// parseSubnet reads a prefix. Bits of the host are ignored, and a lone address is a subnet of one.
+// parseSubnet parses a prefix. Host bits are ignored, and an address without a prefix length is a subnet of one.
 func parseSubnet(v expr.Value) (netip.Prefix, error) {
 	text, ok := v.Text()
 	if !ok {
@@ -192,7 +193,7 @@ func parseSubnet(v expr.Value) (netip.Prefix, error) {
 	return subnet, nil
 }
 
-// inNet compares addresses without their zones: IPv4 ones that are written as IPv6 ones are IPv4.
+// inNet compares addresses without their zones: IPv4-mapped IPv6 addresses are IPv4.
 func inNet(c *Condition, env expr.Env) (bool, error) {
 	address, err := c.args[argFirst].EvalOrMissing(env)
 	if err != nil || isNone(address) {
@@ -225,7 +226,8 @@ const (
 	whole  = true
 )
 
-// maxRegex bounds regular expressions, since the time to search is the product of their length and that of the value.
+// maxRegex is the maximum length of a regular expression, since a search takes time in proportion to its length and
+// that of the value.
 const maxRegex = 1 << 10
 
 func prepareRegex(anchored bool) func(args.Values, *size.Budget) (any, string, error) {
@@ -251,15 +253,15 @@ func compileRegex(v expr.Value, anchored bool, budget *size.Budget) (*regexp.Reg
 	}
 	if anchored {
 		if _, err := size.Parse(text); err != nil {
-			return nil, err // says what the author wrote, without the anchors
+			return nil, err // the error quotes the author's expression, without the anchors
 		}
 		text = `\A(?:` + text + `)\z`
 	}
 	return size.Compile(text, budget)
 }
 
-// bytesPerStep is how much of a value a regular expression goes over in about the time of an operator of the expression
-// language.
+// bytesPerStep is the number of bytes of a value that a regular expression processes in about the time of one
+// operator of the expression language.
 const bytesPerStep = 16
 
 func matchesRegex(anchored bool) func(*Condition, expr.Env) (bool, error) {

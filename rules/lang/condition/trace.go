@@ -5,11 +5,11 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// Trace explains what a condition came to on a node.
+// Trace explains the result of a condition on a node.
 type Trace struct {
 	Op       string `json:"op"`
-	Multiple string `json:"multiple,omitempty"` // with a loop
-	Turns    []Turn `json:"turns"`              // one without a loop
+	Multiple string `json:"multiple,omitempty"` // set with a loop
+	Turns    []Turn `json:"turns"`              // one turn without a loop
 	OK       bool   `json:"ok"`
 	Error    string `json:"error,omitempty"`
 }
@@ -22,14 +22,14 @@ type Turn struct {
 	Error string      `json:"error,omitempty"`
 }
 
-// Arg is an argument with the value that it has on the node. A missing value is null.
+// Arg is an argument and its value on the node. A missing value is null.
 type Arg struct {
 	Name  string     `json:"name"`
 	Value expr.Value `json:"value"`
 	Error string     `json:"error,omitempty"`
 }
 
-// Trace evaluates the condition and says how it came about. Its verdict is that of Eval.
+// Trace evaluates the condition and explains the result, which is that of Eval.
 func (c *Condition) Trace(env expr.Env) Trace {
 	t := Trace{Op: c.String()}
 	ok, err := c.Eval(env)

@@ -2,8 +2,8 @@ package expr
 
 import "errors"
 
-// Env is what an evaluation sees of a node. Methods return false for what the node does not have. An Env is used by one
-// evaluation at a time.
+// Env gives an evaluation access to a node. Methods return false for values that the node does not have. An Env is
+// used by one evaluation at a time.
 type Env interface {
 	// Node returns the node's name and metadata.
 	Node() Node
@@ -17,26 +17,26 @@ type Env interface {
 	Matched(feature string) (Value, bool)
 	// Item returns the element of the loop, Missing outside of one.
 	Item() Value
-	// Spend takes steps from the evaluation's budget and reports whether there were as many left.
+	// Spend takes steps from the evaluation's budget and reports whether enough were left.
 	Spend(steps int) bool
 }
 
-// Node is the metadata of a node. In the early phase only the name is known.
+// Node is the metadata of a node. In the early phase only the name is set.
 type Node struct {
 	Name                string
 	Labels, Annotations map[string]string
 }
 
-// Budget counts steps down. It makes an evaluation stop after a fixed amount of work, whatever the clock says, so that the
-// same rules give the same result on every machine. The zero Budget is spent.
+// Budget counts steps down. It stops an evaluation after a fixed amount of work, independent of time, so that the
+// same rules give the same result on every machine. The zero Budget is exhausted.
 type Budget struct {
 	left int
 }
 
-// NewBudget returns a budget of so many steps: roughly, one is the evaluation of one operator or function.
+// NewBudget returns a budget of a number of steps. One step is roughly the evaluation of one operator or function.
 func NewBudget(steps int) *Budget { return &Budget{left: steps} }
 
-// Spend takes steps and reports whether there were as many left.
+// Spend takes steps and reports whether enough were left.
 func (b *Budget) Spend(steps int) bool {
 	if steps > b.left {
 		b.left = 0
@@ -46,24 +46,24 @@ func (b *Budget) Spend(steps int) bool {
 	return true
 }
 
-// Left returns how many steps are left.
+// Left returns the number of steps left.
 func (b *Budget) Left() int { return b.left }
 
-// ErrBudget is what the error of an evaluation wraps that ran out of steps.
+// ErrBudget is wrapped by the error of an evaluation that ran out of steps.
 var ErrBudget = errors.New("step budget exhausted")
 
-// Scope says which names exist where a text stands. The zero Scope has no variables, no node metadata, no item and no
-// matched elements. Compile does not change it and does not keep it.
+// Scope defines which names a string may use. The zero Scope has no variables, no node metadata, no item and no
+// matched elements. Compile neither changes nor keeps it.
 type Scope struct {
-	// Vars are the declared variables. Any other name is a mistake, unless Open is set.
+	// Vars are the declared variables. Any other name is an error, unless Open is set.
 	Vars map[string]bool
-	// Open says that there may be variables that nobody declared, because a template makes them: unknown names are then
-	// variables that may be missing.
+	// Open is set if a template may create variables that are not declared: unknown names are then variables that may
+	// be missing.
 	Open bool
-	// Metadata says that node.labels and node.annotations may be read.
+	// Metadata is set if node.labels and node.annotations may be read.
 	Metadata bool
-	// Item says that there is a loop.
+	// Item is set inside a loop.
 	Item bool
-	// Matched says that the rule has matchers.
+	// Matched is set if the rule has matchers.
 	Matched bool
 }

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxShift is how far a number may be shifted: one bit less and the sign would come into it.
+// maxShift is the maximum number of bits that a number may be shifted: one more would reach the sign bit.
 const maxShift = 62
 
 // evaluator evaluates nodes in an Env. Its methods return a nil *Error for success.
@@ -17,7 +17,7 @@ type evaluator struct {
 	source string
 }
 
-// part evaluates an expression of a text.
+// part evaluates an expression of a string.
 func (e evaluator) part(p *part) (Value, error) {
 	if !e.env.Spend(p.steps) {
 		return Value{}, e.spent(p.node)
@@ -29,7 +29,7 @@ func (e evaluator) part(p *part) (Value, error) {
 	return v, nil
 }
 
-// spend takes steps from the budget. There is none while constants are evaluated: the length of the text bounds them.
+// spend takes steps from the budget. Constants are evaluated without a budget: the length of the string bounds them.
 func (e evaluator) spend(steps int) bool {
 	return steps == 0 || e.env == nil || e.env.Spend(steps)
 }
@@ -80,7 +80,7 @@ func (e evaluator) eval(n *node) (Value, *Error) {
 	return e.lookup(n)
 }
 
-// lookup evaluates what the node may not have.
+// lookup evaluates names whose value the node may lack.
 func (e evaluator) lookup(n *node) (Value, *Error) {
 	var v Value
 	ok := true
@@ -99,7 +99,7 @@ func (e evaluator) lookup(n *node) (Value, *Error) {
 	return e.found(n, v, ok)
 }
 
-// found turns a value that is absent or masked into an error.
+// found returns an error for a value that is absent or masked.
 func (e evaluator) found(n *node, v Value, ok bool) (Value, *Error) {
 	if !ok || v.kind == Missing {
 		return Value{}, n.missing
@@ -110,7 +110,7 @@ func (e evaluator) found(n *node, v Value, ok bool) (Value, *Error) {
 	return v, nil
 }
 
-// number returns the i-th number of a text, counted from 1; 0 is the last, -1 the one before it.
+// number returns the i-th number of a string, counted from 1; 0 is the last, -1 the one before it.
 func (e evaluator) number(n *node, text string, i int64) (Value, *Error) {
 	digits, ok := numberIn(text, i)
 	if !ok {
@@ -244,7 +244,7 @@ func arithmetic(o op, x, y int64) (int64, string) {
 	return remainder, ""
 }
 
-// badOperand says what is wrong with a right operand, whatever the left one is.
+// badOperand returns the problem of a right operand that is invalid for every left one.
 func badOperand(o op, y Value) string {
 	number, ok := y.Number()
 	switch {
@@ -374,7 +374,7 @@ func (e evaluator) slice(n *node, x Value) (Value, *Error) {
 	return OfList(subList{x.list, int(from), int(to)}), nil
 }
 
-// bound evaluates an end of a slice and clamps it; negative ones count from the end.
+// bound evaluates a bound of a slice and clamps it; negative ones count from the end.
 func (e evaluator) bound(n *node, absent, length int64) (int64, *Error) {
 	if n == nil {
 		return absent, nil
@@ -389,7 +389,7 @@ func (e evaluator) bound(n *node, absent, length int64) (int64, *Error) {
 	return min(max(i, 0), length), nil
 }
 
-// sliceText returns characters from to to, where 0 <= from <= to.
+// sliceText returns the characters from index from up to index to, where 0 <= from <= to.
 func sliceText(s string, from, to int64) string {
 	if utf8.RuneCountInString(s) == len(s) {
 		return s[min(from, int64(len(s))):min(to, int64(len(s)))]
@@ -429,7 +429,7 @@ func (e evaluator) spent(n *node) *Error {
 	return &Error{Column: e.column(n), Message: ErrBudget.Error(), cause: ErrBudget}
 }
 
-// column is where a part of the text is; the text itself, which is no expression, begins at 0.
+// column returns the column of a node in the string; 0 is the string itself, which is not an expression.
 func (e evaluator) column(n *node) int {
 	if n == nil {
 		return 0

@@ -1,4 +1,4 @@
-// Package expr compiles and evaluates the {expressions} that may stand in the text of rules.
+// Package expr compiles and evaluates the {expressions} in the strings of rules.
 package expr
 
 import (
@@ -6,41 +6,47 @@ import (
 	"slices"
 )
 
-// Limits on what a user can write. They keep the time and the memory that any text can cost small and known beforehand.
+// Limits on user input. They bound the time and the memory that a string can cost.
 const (
-	// MaxText is how long a text with expressions may be, in bytes: four times the longest annotation that is written.
+	// MaxText is the maximum length of a string with expressions in bytes: four times the longest annotation that is
+	// written.
 	MaxText = 4 << 10
-	// MaxNodes is how many operators, functions, names and literals an expression may have. Real ones have under twenty.
+	// MaxNodes is the maximum number of operators, functions, names and literals in an expression. Real ones have
+	// under twenty.
 	MaxNodes = 64
-	// MaxExpressions is how many expressions a text may have. A label value, with its 63 characters, holds 16 at most.
+	// MaxExpressions is the maximum number of expressions in a string. A label value, with its 63 characters, holds
+	// 16 at most.
 	MaxExpressions = 32
-	// MaxResult is how long the text made from expressions may be, in bytes: as long as the longest annotation.
+	// MaxResult is the maximum length in bytes of a string made from expressions: the length of the longest
+	// annotation.
 	MaxResult = 1 << 10
-	// MaxItems is how many elements split returns and loops go over: NICs, disks and devices of large servers fit.
+	// MaxItems is the maximum number of elements that split returns and loops iterate over: NICs, disks and devices
+	// of large servers fit.
 	MaxItems = 256
-	// maxValue is how long a text may get within an expression, in bytes, so that a chain of replacements, each of which
-	// multiplies, ends early.
+	// maxValue is the maximum length in bytes of a string within an expression, so that a chain of replacements, each
+	// of which multiplies, ends early.
 	maxValue = 16 << 10
-	// maxDepth is how deep parentheses may be nested, since the parser is recursive.
+	// maxDepth is the maximum depth of nested parentheses, since the parser is recursive.
 	maxDepth = 64
 )
 
-// Place says what a text is used for, which decides what its braces mean.
+// Place is the use of a string, which determines what its braces mean.
 type Place uint8
 
 const (
-	// Strict is where braces can never be text: keys and values of labels and taints, extended resources. Any brace that is
-	// not part of an expression or doubled is a mistake.
+	// Strict is a place where braces are never literal: keys and values of labels and taints, extended resources. Any
+	// brace that is neither part of an expression nor doubled is an error.
 	Strict Place = iota
-	// Free is annotations and messages. Braces that are no valid expression are text, and draw a warning if they look like
-	// one. An expression holds a name, or it is text too: [a-z]{3} stays what it is. Doubled braces mean single ones only in
-	// text that holds an expression, possibly a doubled one.
+	// Free is an annotation or a message. Braces without a valid expression are literal, with a warning if they look
+	// like one. An expression must hold a name, otherwise it is literal too: [a-z]{3} stays unchanged. Doubled braces
+	// mean single ones only in a string that holds an expression, possibly a doubled one.
 	Free
 	// Var is the value of a variable: like Free, but a list or a map may be its value.
 	Var
-	// Arg is an argument of a condition or action: like Strict for what looks like an expression, other braces are text.
+	// Arg is an argument of a condition or action: like Strict for braces that look like an expression; other braces
+	// are literal.
 	Arg
-	// Regex is a regular expression as an argument: like Free, and \p{…} and \x{…} are left alone.
+	// Regex is a regular expression as an argument: like Free, and \p{…} and \x{…} stay unchanged.
 	Regex
 )
 
@@ -48,15 +54,15 @@ const (
 type Mode uint8
 
 const (
-	// Auto leaves braces alone, with a warning, where they may be text.
+	// Auto keeps braces that may be literal, with a warning.
 	Auto Mode = iota
-	// Always makes each such warning an error (expressions: Strict).
+	// Always turns each such warning into an error (expressions: Strict).
 	Always
-	// Disabled takes all text as it is.
+	// Disabled keeps all strings unchanged.
 	Disabled
 )
 
-// ParseMode returns the mode that a rule's expressions field says.
+// ParseMode parses a rule's expressions field.
 func ParseMode(s string) (Mode, error) {
 	switch s {
 	case "", "Auto":
@@ -69,16 +75,16 @@ func ParseMode(s string) (Mode, error) {
 	return Auto, fmt.Errorf("unknown mode %q: Auto, Strict or Disabled", s)
 }
 
-// Text is compiled text. It is immutable and safe for concurrent use.
+// Text is a compiled string. It is immutable and safe for concurrent use.
 type Text struct {
 	source string
-	parts  []part // nil for text without expressions
+	parts  []part // nil for a string without expressions
 	first  [3]part
 	whole  bool // exactly one expression, without a format
 	value  string
 }
 
-// part is a piece of literal text, or an expression with an optional format.
+// part is a literal piece of a string, or an expression with an optional format.
 type part struct {
 	literal string
 	node    *node
@@ -86,8 +92,9 @@ type part struct {
 	steps   int
 }
 
-// Compile parses text, resolves its names in the scope and evaluates what is constant. If a problem is not a warning the
-// Text is nil. All problems that can be told apart are returned, in the order of their columns. A nil scope is an empty one.
+// Compile parses a string, resolves its names in the scope and evaluates constants. If a problem is not a warning,
+// the Text is nil. All problems that can be told apart are returned, in the order of their columns. A nil scope is an
+// empty one.
 func Compile(text string, place Place, mode Mode, scope *Scope) (*Text, []Problem) {
 	if mode == Disabled || !hasBrace(text, place) {
 		return Literal(text), nil
@@ -102,38 +109,38 @@ func Compile(text string, place Place, mode Mode, scope *Scope) (*Text, []Proble
 	return c.compile(mode)
 }
 
-// Literal returns text without expressions.
+// Literal returns a Text without expressions.
 func Literal(text string) *Text { return &Text{source: text, value: text} }
 
-// Source returns the text as it was written.
+// Source returns the string as its author wrote it.
 func (t *Text) Source() string { return t.source }
 
-// IsLiteral reports whether the text is the same on every node. Format returns it then without looking at its Env.
+// IsLiteral reports whether the string is the same on every node. Format then returns it without reading its Env.
 func (t *Text) IsLiteral() bool { return t.parts == nil }
 
-// IsWhole reports whether the text is exactly one expression, whose kind Eval keeps.
+// IsWhole reports whether the string is exactly one expression, whose kind Eval keeps.
 func (t *Text) IsWhole() bool { return t.whole }
 
-// Names returns the variables that the text reads, sorted.
+// Names returns the variables that the string reads, sorted.
 func (t *Text) Names() []string { return t.collect(func(n *node) bool { return n.op == opVar }) }
 
-// Features returns the features ("domain.feature") that the text reads, sorted.
+// Features returns the features ("domain.feature") that the string reads, sorted.
 func (t *Text) Features() []string {
 	return t.collect(func(n *node) bool { return n.op == opElement || n.op == opFeature })
 }
 
-// ReadsNode reports whether the text reads the name of the node or anything derived from it, or its metadata: whether it may
-// differ between nodes with equal features.
+// ReadsNode reports whether the string reads the name of the node, anything derived from it, or its metadata, so that
+// it may differ between nodes with equal features.
 func (t *Text) ReadsNode() bool {
 	return t.reads(func(n *node) bool {
 		return n.op == opNode || n.op == opHost || n.op == opNumber || n.op == opLabels || n.op == opAnnotations
 	})
 }
 
-// ReadsMatched reports whether the text reads what the matchers of its rule matched.
+// ReadsMatched reports whether the string reads elements that the matchers of its rule matched.
 func (t *Text) ReadsMatched() bool { return t.reads(func(n *node) bool { return n.op == opMatched }) }
 
-// collect returns the sorted names of the nodes that want chooses.
+// collect returns the sorted names of the nodes that want selects.
 func (t *Text) collect(want func(*node) bool) []string {
 	var names []string
 	t.walk(func(n *node) {
@@ -157,7 +164,7 @@ func (t *Text) walk(visit func(*node)) {
 	}
 }
 
-// Eval returns the text's value on a node. The value of a whole expression keeps its kind, everything else is text. The
+// Eval returns the value on a node. The value of a whole expression keeps its kind; everything else is a string. The
 // error is an *Error.
 func (t *Text) Eval(env Env) (Value, error) {
 	if t.parts == nil {
@@ -178,7 +185,7 @@ func (t *Text) Eval(env Env) (Value, error) {
 	return v, nil
 }
 
-// Format returns the text as it reads on a node. The error is an *Error.
+// Format returns the expanded string on a node. The error is an *Error.
 func (t *Text) Format(env Env) (string, error) {
 	if t.parts == nil {
 		return t.value, nil
@@ -188,7 +195,7 @@ func (t *Text) Format(env Env) (string, error) {
 	return string(result), err
 }
 
-// Append appends the text as it reads on a node. The error is an *Error; dst is returned unchanged with it.
+// Append appends the expanded string on a node. The error is an *Error; dst is then returned unchanged.
 func (t *Text) Append(dst []byte, env Env) ([]byte, error) {
 	if t.parts == nil {
 		return append(dst, t.value...), nil

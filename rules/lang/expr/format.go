@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// maxFormat is how long a format may be, in characters.
+	// maxFormat is the maximum length of a format in characters.
 	maxFormat = 8
-	// maxWidth is how wide a format may make a value: the length of a label value.
+	// maxWidth is the maximum width of a formatted value: the length of a label value.
 	maxWidth = 63
 )
 
 // format is a compiled format specification: [[fill]align][+][#][0][width][,][.precision][type].
 type format struct {
-	fill      string // one character, or empty for the usual one
-	align     byte   // < > ^ =, or 0 for the kind's own
+	fill      string // one character, or empty for the default
+	align     byte   // < > ^ =, or 0 for the default of the kind
 	plus      bool
 	prefix    bool // #
 	zero      bool
@@ -26,7 +26,7 @@ type format struct {
 	verb      byte
 }
 
-// parseFormat parses the text behind the colon, and refuses combinations that can never be right.
+// parseFormat parses the format behind the colon and rejects combinations that can never be valid.
 func parseFormat(spec string) (*format, bool) {
 	if utf8.RuneCountInString(spec) > maxFormat {
 		return nil, false
@@ -65,7 +65,7 @@ func (f *format) parseAlign(spec string) string {
 	return spec
 }
 
-// sensible reports whether the parts fit together: commas belong to decimal numbers, a precision to text.
+// sensible reports whether the parts fit together: commas need a decimal number, a precision needs a string.
 func (f *format) sensible() bool {
 	if f.comma && f.verb != 'd' && f.verb != 0 {
 		return false
@@ -76,10 +76,10 @@ func (f *format) sensible() bool {
 	return f.precision < 0 || (f.verb == 's' || f.verb == 0) && !f.numeric()
 }
 
-// numeric reports whether a part asks for a number.
+// numeric reports whether a part requires a number.
 func (f *format) numeric() bool { return f.plus || f.prefix || f.zero || f.comma || f.align == '=' }
 
-// append appends the formatted value, or says why it cannot be formatted.
+// append appends the formatted value, or returns why it cannot be formatted.
 func (f *format) append(dst []byte, v Value) ([]byte, string) {
 	asText := f.verb == 's' || f.verb == 0 && !f.numeric() && (v.kind == String || v.kind == Bool)
 	if asText {
@@ -156,7 +156,7 @@ func (f *format) zeros(digits string, width int) string {
 	}
 }
 
-// pad appends lead and text, with missing fill characters where the alignment wants them.
+// pad appends lead and text, with fill characters as the alignment requires.
 func (f *format) pad(dst []byte, lead, text string, missing int, natural byte) []byte {
 	align := f.align
 	if align == 0 {
@@ -218,7 +218,7 @@ func cutByte(s string, b byte) (bool, string) {
 	return false, s
 }
 
-// cutNumber cuts a decimal number off, or returns absent.
+// cutNumber cuts a decimal number off the start of s, or returns absent.
 func cutNumber(s string, absent int) (int, string) {
 	n := 0
 	for n < len(s) && isDigit(s[n]) {

@@ -6,38 +6,38 @@ import (
 	"strings"
 )
 
-// function is something that can be done with a value.
+// function describes and implements a function of the expression language.
 type function struct {
 	name  string
-	usage string // how it is called
-	says  string // what it is for, for the reference
+	usage string // how to call it
+	says  string // description for the reference
 	args  int
-	kind  Kind // of its result
-	// onList and textArgs say what it takes; everything else takes a scalar and numbers.
+	kind  Kind // kind of its result
+	// onList and textArgs define its argument types; all other functions take a scalar and numbers.
 	onList   bool
 	textArgs bool
 	run      func(e evaluator, n *node, x, y, z Value) (Value, *Error)
 }
 
-// functionList is every function there is. default is not run like the others, since it takes what has no value.
+// functionList holds all functions. default is not run like the others, since it accepts a missing value.
 var functionList = []*function{
-	{name: "block_number", usage: "n1.block_number(42)", says: "number of the block of 42 that a number is in: 1 for 1 to 42, 2 for 43 to 84", args: 1, kind: Int, run: blockNumber},
-	{name: "block_offset", usage: "n1.block_offset(42)", says: "place within that block, 1 to 42", args: 1, kind: Int, run: blockOffset},
-	{name: "default", usage: `rack.default("none")`, says: "the value, or another one if there is none", args: 1, kind: anyKind, onList: true},
-	{name: "hash", usage: "node.hash(8)", says: "a number below 8 that depends on nothing but the text, for sharding", args: 1, kind: Int, run: hash},
+	{name: "block_number", usage: "n1.block_number(42)", says: "the number of the block of 42 that contains a number: 1 for 1 to 42, 2 for 43 to 84", args: 1, kind: Int, run: blockNumber},
+	{name: "block_offset", usage: "n1.block_offset(42)", says: "the position within that block, 1 to 42", args: 1, kind: Int, run: blockOffset},
+	{name: "default", usage: `rack.default("none")`, says: "the value, or the argument if the value is missing", args: 1, kind: anyKind, onList: true},
+	{name: "hash", usage: "node.hash(8)", says: "a number below 8 that depends only on the string, for sharding", args: 1, kind: Int, run: hash},
 	{name: "int", usage: "rack.int()", says: "the number in a string", args: 0, kind: Int, run: toInt},
-	{name: "join", usage: `list.join(",")`, says: "the elements of a list as one text", args: 1, kind: String, onList: true, textArgs: true, run: join},
-	{name: "label", usage: "@system.dmiid.product_name.label()", says: "any text as a legal label value", args: 0, kind: String, run: label},
-	{name: "len", usage: "node.len()", says: "how many characters, or elements", args: 0, kind: Int, onList: true, run: length},
-	{name: "lower", usage: "node.lower()", says: "in lower case", args: 0, kind: String, run: lower},
+	{name: "join", usage: `list.join(",")`, says: "the elements of a list as one string", args: 1, kind: String, onList: true, textArgs: true, run: join},
+	{name: "label", usage: "@system.dmiid.product_name.label()", says: "any string as a valid label value", args: 0, kind: String, run: label},
+	{name: "len", usage: "node.len()", says: "the number of characters or elements", args: 0, kind: Int, onList: true, run: length},
+	{name: "lower", usage: "node.lower()", says: "the string in lower case", args: 0, kind: String, run: lower},
 	{name: "num", usage: "host.num(0)", says: "a number within a string: 1 the first, 0 the last, -1 the one before it", args: 1, kind: Int, run: num},
-	{name: "replace", usage: `node.replace("a", "b")`, says: "with each a replaced by b", args: 2, kind: String, textArgs: true, run: replace},
+	{name: "replace", usage: `node.replace("a", "b")`, says: "the string with each a replaced by b", args: 2, kind: String, textArgs: true, run: replace},
 	{name: "split", usage: `host.split("-")`, says: "the parts of a string, as a list", args: 1, kind: ListKind, textArgs: true, run: split},
-	{name: "trim", usage: "node.trim()", says: "without blanks at both ends", args: 0, kind: String, run: trim},
-	{name: "upper", usage: "node.upper()", says: "in upper case", args: 0, kind: String, run: upper},
+	{name: "trim", usage: "node.trim()", says: "the string without blanks at both ends", args: 0, kind: String, run: trim},
+	{name: "upper", usage: "node.upper()", says: "the string in upper case", args: 0, kind: String, run: upper},
 }
 
-// functions are the same by name.
+// functions holds the functions by name.
 var functions = func() map[string]*function {
 	byName := make(map[string]*function, len(functionList))
 	for _, f := range functionList {
@@ -48,7 +48,7 @@ var functions = func() map[string]*function {
 
 func functionNames() []string { return sortedKeys(functions) }
 
-// FunctionDoc describes a function for the reference.
+// FunctionDoc describes a function in the reference.
 type FunctionDoc struct {
 	Name, Usage, Says string
 }
@@ -83,7 +83,7 @@ func (f *function) check(n *node) string {
 	return ""
 }
 
-// call evaluates a function and charges for the text it goes over.
+// call evaluates a function and charges for the text it processes.
 func (e evaluator) call(n *node) (Value, *Error) {
 	x, err := e.eval(n.x)
 	if n.call.run == nil { // default
@@ -118,10 +118,10 @@ func (e evaluator) call(n *node) (Value, *Error) {
 	return n.call.run(e, n, x, y, z)
 }
 
-// bytesPerStep is how much text a function goes over in about the time of an operator.
+// bytesPerStep is the number of bytes that a function processes in about the time of one operator.
 const bytesPerStep = 256
 
-// text returns the text of a scalar, within the bound of what functions work on.
+// text returns the text of a scalar, up to the maximum that functions process.
 func (e evaluator) text(n *node, v Value) (string, *Error) {
 	if v.kind == String && len(v.text) <= maxValue {
 		return v.text, nil
@@ -229,7 +229,7 @@ func num(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 	return e.number(n, text, i)
 }
 
-// block returns a number and the size of the blocks it is counted in.
+// block returns a number and the size of the blocks that it is counted in.
 func (e evaluator) block(n *node, x, y Value) (number, size int64, err *Error) {
 	number, ok := x.Number()
 	if !ok {
@@ -263,7 +263,7 @@ func blockOffset(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 	return e.plusOne(n, remainder)
 }
 
-// plusOne counts from one.
+// plusOne adds one, for results that count from one.
 func (e evaluator) plusOne(n *node, number int64) (Value, *Error) {
 	sum, message := arithmetic(opAdd, number, 1)
 	if message != "" {
@@ -277,8 +277,9 @@ const (
 	labelDigits = 8  // hexadecimal digits of the hash that replaces a cut off end
 )
 
-// label makes any text a legal label value: each run of other characters becomes one -, the ends are letters or digits,
-// and what is too long ends in a hash of the whole, so that texts that differ only at the end stay apart.
+// label converts any string to a valid label value: each run of other characters becomes one -, the ends are letters
+// or digits, and a string that is too long ends in a hash of the whole, so that strings that differ only at the end
+// stay distinct.
 func label(e evaluator, n *node, x, _, _ Value) (Value, *Error) {
 	text, err := e.text(n, x)
 	if err != nil {
@@ -329,7 +330,7 @@ func hash(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 	return OfInt(int64(mix(text) % uint64(below))), nil
 }
 
-// mix hashes a text: FNV-1a, whose low bits follow those of the text too closely to take remainders of, and then the
+// mix hashes a string: FNV-1a, whose low bits follow those of the input too closely for remainders, and then the
 // finalizer of MurmurHash3. It must never change, or nodes would move between shards.
 func mix(text string) uint64 {
 	h := fnv.New64a()

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// CycleError says that variables are defined by one another.
+// CycleError reports variables that are defined by one another.
 type CycleError struct {
-	// Path names the variables; the last is the first again.
+	// Path names the variables; the last equals the first.
 	Path []string
 }
 
@@ -17,8 +17,8 @@ func (e *CycleError) Error() string {
 	return fmt.Sprintf("variables refer to one another: %s", strings.Join(e.Path, " → "))
 }
 
-// Order returns the names of variables so that each comes after those it refers to, and otherwise in the order given.
-// References to other names play no part. The error is a *CycleError.
+// Order returns the names of variables so that each follows those it refers to, and otherwise in the order given.
+// References to other names are ignored. The error is a *CycleError.
 func Order(names []string, references func(name string) []string) ([]string, error) {
 	s := sorter{references: references, state: make(map[string]state, len(names)), order: make([]string, 0, len(names))}
 	for _, name := range names {
@@ -48,7 +48,7 @@ type sorter struct {
 	order      []string
 }
 
-// visit recurses no deeper than there are names, whose number the API bounds.
+// visit recurses at most once per name, and the API bounds the number of names.
 func (s *sorter) visit(name string) error {
 	switch s.state[name] {
 	case entered:

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// maxNumber is the highest number of a node name that can be asked for, n999.
+// maxNumber is the highest n that nN may have, the N-th number of a node name: n999.
 const maxNumber = 999
 
-// reserved are the words that are no variables. vars.NAME reaches a variable of the same name.
+// reserved are the words that are not variables. vars.NAME reads a variable of the same name.
 var reserved = []string{"host", "item", "matched", "node", "nodename", "vars"}
 
-// domains are the first words of the features that Assay knows, to recognise a reference without its @.
+// domains are the first words of the features that Assay knows, to recognize a reference without its @.
 var domains = []string{"cpu", "custom", "kernel", "local", "memory", "network", "pci", "rule", "storage", "system", "usb"}
 
-// name reads a dotted name. A last word with a parenthesis behind it is left for postfix: it is a function.
+// name parses a dotted name. A last word that a parenthesis follows is left for postfix: it is a function.
 func (p *parser) name() *node {
 	start := p.pos
 	end := p.dotted()
@@ -28,7 +28,7 @@ func (p *parser) name() *node {
 	return p.resolve(start, p.text[start:p.pos])
 }
 
-// dotted returns where the dotted name ends that starts here.
+// dotted returns the end of the dotted name that starts at the current position.
 func (p *parser) dotted() int {
 	end := p.pos
 	for {
@@ -42,7 +42,7 @@ func (p *parser) dotted() int {
 	}
 }
 
-// resolve makes a node of a dotted name.
+// resolve returns the node of a dotted name.
 func (p *parser) resolve(start int, name string) *node {
 	word, rest, more := strings.Cut(name, ".")
 	var n *node
@@ -79,7 +79,7 @@ func (p *parser) resolve(start int, name string) *node {
 	return p.attrs(n, rest, start+len(word)+1)
 }
 
-// numberName reports which number of the node's name a word stands for: n0 is the last one.
+// numberName returns which number of the node's name a word means: n0 is the last one.
 func numberName(word string) (int64, bool) {
 	if len(word) < 2 || word[0] != 'n' {
 		return 0, false
@@ -88,7 +88,7 @@ func numberName(word string) (int64, bool) {
 	return int64(number), err == nil && number <= maxNumber
 }
 
-// nodeField is node, node.name, node.labels or node.annotations, and what follows.
+// nodeField parses node, node.name, node.labels or node.annotations, and what follows.
 func (p *parser) nodeField(start int, path string) *node {
 	field, rest, _ := strings.Cut(path, ".")
 	pos := p.pos - len(path)
@@ -112,7 +112,7 @@ func (p *parser) nodeField(start int, path string) *node {
 	return p.attrs(n, rest, pos+len(field)+1)
 }
 
-// matched is matched.domain.feature, and an element of it.
+// matched parses matched.domain.feature and an element of it.
 func (p *parser) matched(start int, path string) *node {
 	p.named = true
 	n := p.node(opMatched, start, collection)
@@ -133,7 +133,8 @@ func (p *parser) matched(start int, path string) *node {
 	return p.attr(n, element, p.pos-len(element))
 }
 
-// dottedVar makes n a variable: the longest declared name that the dotted name begins with; the rest are elements of it.
+// dottedVar makes n a variable: the longest declared name that the dotted name begins with. The rest are elements of
+// it.
 func (p *parser) dottedVar(n *node, name string, end int) *node {
 	declared := name
 	for !p.scope.Vars[declared] {
@@ -173,7 +174,7 @@ func (p *parser) attrs(n *node, path string, pos int) *node {
 	return n
 }
 
-// unknown reports a name that nobody declared.
+// unknown reports a name that is not declared.
 func (p *parser) unknown(name string, end int) {
 	m := mistake{pos: strings.LastIndex(p.text[:end], name), message: "unknown name " + shown(name), lenient: true}
 	if !p.quiet {
@@ -182,7 +183,7 @@ func (p *parser) unknown(name string, end int) {
 	p.mistakes = append(p.mistakes, m)
 }
 
-// nameHint says what an unknown name may have been meant to be.
+// nameHint returns a hint which name was probably meant.
 func (p *parser) nameHint(name string, end int) string {
 	before := strings.TrimRight(p.text[:end-len(name)], " ")
 	word, _, more := strings.Cut(name, ".")
@@ -202,7 +203,7 @@ func (p *parser) nameHint(name string, end int) string {
 	return hint(name, known)
 }
 
-// dashed returns the name that ends at end if a - were part of names, or nothing if there is none in it.
+// dashed returns the name that ends at end if names could contain a -, or "" if it has none.
 func (p *parser) dashed(end int) string {
 	start := end
 	for start > 0 && (isWord(p.text[start-1]) || strings.IndexByte(".-@", p.text[start-1]) >= 0) {
@@ -214,7 +215,7 @@ func (p *parser) dashed(end int) string {
 	return ""
 }
 
-// reference reads @domain.feature, @domain.feature.element or @"…".
+// reference parses @domain.feature, @domain.feature.element or @"…".
 func (p *parser) reference() *node {
 	start := p.pos
 	p.pos++
@@ -242,14 +243,14 @@ func (p *parser) reference() *node {
 	return n
 }
 
-// path reads the words of a reference. Unlike those of names they may begin with a digit.
+// path parses the words of a reference. Unlike those of names they may begin with a digit.
 func (p *parser) path() string {
 	start := p.pos
 	for {
 		word := p.pos
 		p.word()
 		if p.pos > word && p.peek() == '(' && word > start {
-			p.pos = word - 1 // a function, behind a dot
+			p.pos = word - 1 // a function follows the dot
 			break
 		}
 		if p.peek() != '.' || p.pos+1 >= len(p.text) || !isWord(p.text[p.pos+1]) {
@@ -286,7 +287,7 @@ func (r Ref) String() string {
 	return "@" + r.Feature + "." + r.Element
 }
 
-// Resolve looks the reference up. It is what expressions do with it.
+// Resolve returns the value of the reference on a node, as expressions do.
 func (r Ref) Resolve(env Env) (Value, bool) {
 	if r.Element == "" {
 		return env.Feature(r.Feature)

@@ -2,11 +2,11 @@ package expr
 
 import "slices"
 
-// op is what a node of the syntax tree does.
+// op is the operation of a node of the syntax tree.
 type op uint8
 
 const (
-	opBad op = iota // stands for what could not be understood; never evaluated
+	opBad op = iota // a syntax error; never evaluated
 	opLiteral
 	opNode        // the node's name
 	opHost        // its name up to the first dot
@@ -54,20 +54,20 @@ var binaryOps = [...]struct {
 	{"%", opMod, 6},
 }
 
-// foreignOps are operators of other languages, so that the message can say more than that something is unexpected.
+// foreignOps are operators of other languages, for a better message than "unexpected".
 var foreignOps = []string{"**", "//", "==", "!=", "<=", ">=", "&&", "||", "!", "<", ">", "=", "~", "?"}
 
 // node is a node of the syntax tree.
 type node struct {
 	op      op
-	kind    Kind // what it evaluates to, as far as that is known
+	kind    Kind // the result's kind, as far as known
 	pos     int  // byte offset in the text
 	x, y, z *node
 	value   Value     // of opLiteral; the number of opNumber
 	name    string    // variable, feature, attribute
 	element string    // of opElement
 	call    *function // of opCall
-	missing *Error    // made beforehand, since a missing feature is an everyday matter
+	missing *Error    // created at compile time, since missing features are common
 }
 
 func (n *node) constant() bool { return n.op == opLiteral }

@@ -7,21 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// mistake is a problem within one expression.
+// mistake is an error within one expression.
 type mistake struct {
 	pos           int // byte offset in the text
 	message, hint string
-	// lenient says that text with this mistake may be no expression at all, where braces may be text.
+	// lenient is set if text with this error may be literal where literal braces are allowed.
 	lenient bool
 }
 
-// parser reads one expression. It goes on after an unknown name, so that all of them are reported, and stops at everything
-// else.
+// parser parses one expression. It continues after an unknown name, so that all of them are reported, and stops at
+// every other error.
 type parser struct {
 	text  string
 	pos   int
 	scope *Scope
-	quiet bool // nobody will see the hints
+	quiet bool // hints are not needed
 
 	nodes, depth int
 	named        bool // the expression holds a name
@@ -52,7 +52,7 @@ func (p *parser) parse() part {
 	return parsed
 }
 
-// check finds what is wrong with the expression as a whole.
+// check checks the expression as a whole.
 func (p *parser) check(parsed *part) {
 	n := parsed.node
 	switch {
@@ -75,7 +75,7 @@ func (p *parser) check(parsed *part) {
 // format reads the format behind the colon.
 func (p *parser) format() *format {
 	p.pos++
-	near := p.text[p.pos:min(len(p.text), p.pos+maxQuote)] // a search to the end, for each brace of a long text, adds up
+	near := p.text[p.pos:min(len(p.text), p.pos+maxQuote)] // bounded: a search to the end for each brace of a long string adds up
 	end := strings.IndexByte(near, '}')
 	if end < 0 {
 		p.syntax(p.pos+len(near), "missing }", "")
@@ -132,7 +132,7 @@ func (p *parser) operator() (op, string, int) {
 	return opBad, "", 0
 }
 
-// operate checks the operands of an operator, and evaluates it if they are constant.
+// operate checks the operands of an operator and evaluates it if they are constant.
 func (p *parser) operate(n *node) *node {
 	if p.failed {
 		return n
@@ -223,7 +223,7 @@ func (p *parser) primary() *node {
 	return p.node(opBad, p.pos, anyKind)
 }
 
-// integer reads a number. A leading zero is refused, because half of the world takes it for an octal one.
+// integer parses a number. A leading zero is rejected, because many languages read it as octal.
 func (p *parser) integer() *node {
 	start := p.pos
 	for isWord(p.peek()) {
@@ -248,7 +248,7 @@ func (p *parser) integer() *node {
 	return n
 }
 
-// quoted reads text in quotes of either kind. There are no escapes: write the other kind of quote around it.
+// quoted parses a string in quotes of either kind. There are no escapes: use the other kind of quote around it.
 func (p *parser) quoted() string {
 	quote := p.text[p.pos]
 	end := strings.IndexByte(p.text[p.pos+1:], quote)
@@ -261,7 +261,7 @@ func (p *parser) quoted() string {
 	return text
 }
 
-// postfix reads what follows a value: indices, slices, elements and functions.
+// postfix parses what follows a value: indices, slices, elements and functions.
 func (p *parser) postfix(x *node) *node {
 	for !p.failed {
 		switch p.peek() {
@@ -329,7 +329,7 @@ func (p *parser) bracket(x *node) *node {
 	return p.fold(n)
 }
 
-// quotedVar reads the name and the bracket of vars["name"].
+// quotedVar parses the name and the bracket of vars["name"].
 func (p *parser) quotedVar(x *node) *node {
 	p.blanks()
 	if b := p.peek(); b != '"' && b != '\'' {
@@ -342,7 +342,7 @@ func (p *parser) quotedVar(x *node) *node {
 	return p.variable(x, name, p.pos)
 }
 
-// attr is x.name.
+// attr returns the node of x.name.
 func (p *parser) attr(x *node, name string, pos int) *node {
 	n := p.node(opAttr, pos, anyKind)
 	n.x, n.name = x, name
@@ -357,7 +357,7 @@ func (p *parser) attr(x *node, name string, pos int) *node {
 	return n
 }
 
-// fieldHint says what to write if a function was meant.
+// fieldHint returns a hint for a field name that is a function.
 func fieldHint(name string) string {
 	if functions[name] != nil {
 		return "a function needs parentheses: ." + name + "()"
@@ -365,7 +365,7 @@ func fieldHint(name string) string {
 	return ""
 }
 
-// callOf reads the arguments of a function.
+// callOf parses the arguments of a function.
 func (p *parser) callOf(x *node, name string, pos int) *node {
 	n := p.node(opCall, pos, anyKind)
 	n.x = x
@@ -375,7 +375,7 @@ func (p *parser) callOf(x *node, name string, pos int) *node {
 		return n
 	}
 	n.kind = n.call.kind
-	p.pos++ // the parenthesis
+	p.pos++ // skip the parenthesis
 	count := 0
 	for p.blanks(); !p.failed && p.peek() != ')'; p.blanks() {
 		if count > 0 {
@@ -402,12 +402,12 @@ func (p *parser) callOf(x *node, name string, pos int) *node {
 		return n
 	}
 	if n.call.name == "default" {
-		return n // its value is not constant, or it would not be needed
+		return n // reached only if the value is not constant
 	}
 	return p.fold(n)
 }
 
-// node makes a node and counts it.
+// node creates a node and counts it.
 func (p *parser) node(o op, pos int, kind Kind) *node {
 	if p.nodes++; p.nodes > MaxNodes {
 		p.fail(pos, fmt.Sprintf("expression has more than %d parts", MaxNodes), "")
@@ -419,10 +419,10 @@ func (p *parser) node(o op, pos int, kind Kind) *node {
 	return &p.arena[len(p.arena)-1]
 }
 
-// missing prepares the error of a value that does not exist. Its column is filled in once the expression is accepted.
+// missing creates the error of a value that does not exist. Its column is set once the expression is accepted.
 func (p *parser) missing(message string) *Error { return &Error{Message: message, Missing: true} }
 
-// unexpected reports what stands here.
+// unexpected reports the next token as unexpected.
 func (p *parser) unexpected() {
 	if p.failed {
 		return
@@ -441,7 +441,7 @@ func (p *parser) unexpected() {
 	p.syntax(start, "unexpected "+shown(word), "")
 }
 
-// syntax stops at something that is no expression, fail at one that cannot work.
+// syntax reports something that is not an expression, fail one that cannot work. Both stop the parser.
 func (p *parser) syntax(pos int, message, hint string) {
 	p.stop(mistake{pos: pos, message: message, hint: hint, lenient: true})
 }
@@ -455,7 +455,7 @@ func (p *parser) stop(m mistake) {
 		return
 	}
 	p.failed = true
-	if len(p.mistakes) == 0 { // what follows an unknown name is probably no mistake of its own
+	if len(p.mistakes) == 0 { // text after an unknown name is probably not an error of its own
 		p.mistakes = append(p.mistakes, m)
 	}
 }

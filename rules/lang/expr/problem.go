@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// Problem is what is wrong with a text, as Compile finds it.
+// Problem is an error or warning of Compile.
 type Problem struct {
-	// Column is the place in characters: 1 is the first one of the text.
+	// Column is the position in characters: 1 is the first one of the string.
 	Column int
-	// Message says what is wrong.
+	// Message describes the problem.
 	Message string
-	// Hint says what to write instead. It may be empty.
+	// Hint suggests what to write instead. It may be empty.
 	Hint string
-	// Warning says that the text can be used, with the braces in question as literal text.
+	// Warning is set if the string can be used, with the braces in question as literal text.
 	Warning bool
 }
 
@@ -26,14 +26,14 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("column %d: %s (%s)", p.Column, p.Message, p.Hint)
 }
 
-// Error is why a text has no value on a node.
+// Error is the reason why a string has no value on a node.
 type Error struct {
-	// Column is the place in characters: 1 is the first one of the text.
+	// Column is the position in characters: 1 is the first one of the string.
 	Column int
-	// Message says why.
+	// Message describes the reason.
 	Message string
-	// Missing says that something the text names does not exist on this node, which is no mistake: the output that needs it
-	// is left out.
+	// Missing is set if something that the string names does not exist on this node. That is not an error of the
+	// rule: the output that needs it is left out.
 	Missing bool
 
 	cause error
@@ -45,11 +45,12 @@ func (e *Error) Error() string { return fmt.Sprintf("column %d: %s", e.Column, e
 // Unwrap returns ErrBudget if the budget was the reason.
 func (e *Error) Unwrap() error { return e.cause }
 
-// maxCaretLine is how much of a line Caret shows, so that the caret stays in a terminal that is not very wide.
+// maxCaretLine is the maximum number of characters of a line that Caret shows, so that the caret fits in a narrow
+// terminal.
 const maxCaretLine = 72
 
-// Caret shows where in a text a problem is: the line of the text that holds the column, and below it a caret. Control
-// characters show as blanks.
+// Caret returns the line of the text that holds the column, and below it a caret. Control characters are shown as
+// blanks.
 func Caret(text string, column int) string {
 	runes := []rune(text)
 	column = min(max(column-1, 0), len(runes))

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxWarnings is how many pieces of one text are warned about: the first few say all there is to learn.
+// maxWarnings is the maximum number of warnings for one string.
 const maxWarnings = 8
 
-// maxProblems is how many mistakes of one text are reported before the rest of it is left alone.
+// maxProblems is the maximum number of errors of one string that are reported.
 const maxProblems = 32
 
-// compiler takes a text apart into literal text and expressions.
+// compiler splits a string into literal text and expressions.
 type compiler struct {
 	text  string
 	place Place
@@ -24,15 +24,15 @@ type compiler struct {
 	literal     []byte // the literal text since the last expression
 	plain       int    // length of all literal text
 	expressions int
-	open        int  // doubled opening braces that are not closed yet
-	escaped     bool // a doubled brace was made a single one
+	open        int  // doubled opening braces that are not yet closed
+	escaped     bool // a doubled brace was replaced by a single one
 	holds       bool // there is an expression, possibly a doubled one
 	arena       []node
-	scratch     []node // of what is parsed only to see whether it could be
+	scratch     []node // nodes of expressions that are parsed only to test whether they are valid
 	problems    []Problem
 }
 
-// hasBrace reports whether the text has to be looked at. A lone closing brace matters only where it is a mistake.
+// hasBrace reports whether the string must be parsed. A lone closing brace matters only where it is an error.
 func hasBrace(text string, place Place) bool {
 	if place == Strict {
 		return strings.ContainsAny(text, "{}")
@@ -40,7 +40,7 @@ func hasBrace(text string, place Place) bool {
 	return strings.IndexByte(text, '{') >= 0
 }
 
-// lenient reports whether braces that are no valid expression are text.
+// lenient reports whether braces without a valid expression are literal.
 func (c *compiler) lenient() bool { return c.place == Free || c.place == Var || c.place == Regex }
 
 func (c *compiler) compile(mode Mode) (*Text, []Problem) {
@@ -76,20 +76,20 @@ func (c *compiler) compile(mode Mode) (*Text, []Problem) {
 	return t, c.problems
 }
 
-// finish fills in a text without mistakes.
+// finish fills in a string without errors.
 func (c *compiler) finish(t *Text) {
 	switch {
 	case c.expressions > 0:
 		t.parts = c.parts
 		t.whole = len(c.parts) == 1 && c.parts[0].format == nil
 	case c.lenient() && !c.holds:
-		t.value = c.text // doubled braces are text as well
+		t.value = c.text // doubled braces are literal too
 	case len(c.parts) == 1:
 		t.value = c.parts[0].literal
 	}
 }
 
-// limits checks what is known only at the end of the text.
+// limits checks the limits that are known only at the end of the string.
 func (c *compiler) limits() {
 	if c.expressions == 0 {
 		return
@@ -105,7 +105,7 @@ func (c *compiler) limits() {
 	}
 }
 
-// opening handles the { at pos and returns where to go on, -1 to stop.
+// opening handles the { at pos and returns the position to continue at, -1 to stop.
 func (c *compiler) opening(pos int) int {
 	rest := c.text[pos+1:]
 	switch {
@@ -132,17 +132,17 @@ func (c *compiler) opening(pos int) int {
 	return pos + 1
 }
 
-// shell leaves ${…} alone, which belongs to shells and to Flux.
+// shell skips ${…}, which is syntax of shells and of Flux.
 func (c *compiler) shell(pos int) int {
 	end := strings.IndexByte(c.text[pos:], '}')
 	if end < 0 {
-		end = len(c.text) - pos - 1 // nothing behind it can be an expression either
+		end = len(c.text) - pos - 1 // no expression can follow either
 	}
 	c.literal = append(c.literal, c.text[pos:pos+end+1]...)
 	return pos + end + 1
 }
 
-// closing handles the } at pos, which belongs to no expression.
+// closing handles the } at pos, which is not part of an expression.
 func (c *compiler) closing(pos int) int {
 	if c.open > 0 && strings.HasPrefix(c.text[pos+1:], "}") {
 		c.literal = append(c.literal, '}')
@@ -157,7 +157,7 @@ func (c *compiler) closing(pos int) int {
 	return pos + 1
 }
 
-// expression handles the { at pos, behind which an expression may stand.
+// expression handles the { at pos, which an expression may follow.
 func (c *compiler) expression(pos int) int {
 	p := parser{text: c.text, pos: pos + 1, scope: c.scope, arena: c.arena, quiet: c.lenient() && len(c.problems) >= maxWarnings}
 	parsed := p.parse()
@@ -186,7 +186,7 @@ func (c *compiler) expression(pos int) int {
 	return pos + 1
 }
 
-// accept takes an expression without mistakes, unless it is text nevertheless.
+// accept adds a valid expression, unless it is literal text anyway.
 func (c *compiler) accept(pos int, p *parser, parsed part) int {
 	if c.lenient() && !p.named {
 		c.literal = append(c.literal, c.text[pos:p.pos]...)
@@ -195,7 +195,7 @@ func (c *compiler) accept(pos int, p *parser, parsed part) int {
 	c.holds = true
 	c.expressions++
 	if c.expressions > MaxExpressions {
-		return p.pos // counted for the message, kept no longer
+		return p.pos // counted for the message, not kept
 	}
 	if whole := pos == 0 && p.pos == len(c.text) && parsed.format == nil; isCollection(parsed.node.kind) && !(whole && c.keepsKind()) {
 		c.problem(pos, parsed.node.kind.String()+" is not a string", "choose an element, or write .join(\",\")")
@@ -211,10 +211,10 @@ func (c *compiler) accept(pos int, p *parser, parsed part) int {
 	return p.pos
 }
 
-// keepsKind reports whether a list or a map is of use in this place.
+// keepsKind reports whether this place accepts a list or a map.
 func (c *compiler) keepsKind() bool { return c.place == Var || c.place == Arg }
 
-// doubled reports whether a valid expression stands at pos, between doubled braces.
+// doubled reports whether a valid expression begins at pos, between doubled braces.
 func (c *compiler) doubled(pos int) bool {
 	p := parser{text: c.text, pos: pos, scope: c.scope, quiet: true, arena: c.scratch[:0]}
 	p.parse()
@@ -276,15 +276,15 @@ func regexClass(s string) bool {
 	return backslashes%2 == 1
 }
 
-// repetition reports whether s, which follows a brace, is the rest of a repetition of a regular expression: {1,2} or {3,}. It
-// is never an expression, and needs no warning; {3} alone is text as well, for it names nothing.
+// repetition reports whether s, which follows a brace, is the rest of a repetition of a regular expression: {1,2} or
+// {3,}. It is never an expression and needs no warning. {3} is literal too, since it holds no name.
 func repetition(s string) bool {
 	digits := strings.TrimLeft(s, "0123456789")
 	most, comma := strings.CutPrefix(digits, ",")
 	return comma && len(digits) < len(s) && strings.HasPrefix(strings.TrimLeft(most, "0123456789"), "}")
 }
 
-// strayHint says what a brace that opens nothing was probably meant to be.
+// strayHint returns a hint what a brace that opens nothing was probably meant to be.
 func strayHint(rest string) string {
 	switch {
 	case strings.HasPrefix(rest, " "):
@@ -295,8 +295,8 @@ func strayHint(rest string) string {
 	return "write {{ for a literal brace"
 }
 
-// TemplateHint returns what to say about a text that was probably meant to be a Go template, which is not expanded in the
-// plain fields of a rule. It is empty for any other text.
+// TemplateHint returns a hint for a string that is probably a Go template, which the plain fields of a rule do not
+// expand. It is empty for any other string.
 func TemplateHint(text string) string {
 	_, rest, ok := strings.Cut(text, "{{")
 	if !ok {

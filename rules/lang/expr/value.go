@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says what a Value is.
+// Kind is the kind of a Value.
 type Kind uint8
 
 // The kinds of values. The zero Value is Missing.
@@ -24,17 +24,17 @@ const (
 	ListKind
 	MapKind
 
-	anyKind    // the static type of what is only known once it is evaluated
+	anyKind    // the static type of an expression whose kind is known only at evaluation
 	collection // the static type of a whole feature, a list or a map
 )
 
-// String names the kind as messages do.
+// String returns the name of the kind in messages.
 func (k Kind) String() string {
 	return [...]string{"nothing", "a masked value", "a boolean", "a number", "a string", "a list", "a map", "a value", "a whole feature"}[k]
 }
 
-// Value is what an expression yields. It is small, is passed by value, and holds numbers and text without allocating.
-// Lists and maps are shared and must not be changed once they are in a Value.
+// Value is the value of an expression. It is small, is passed by value, and holds numbers and strings without
+// allocating. Lists and maps are shared and must not be changed once they are in a Value.
 type Value struct {
 	kind Kind
 	num  int64
@@ -67,7 +67,7 @@ func OfBool(b bool) Value {
 // OfInt returns a number.
 func OfInt(n int64) Value { return Value{kind: Int, num: n} }
 
-// OfText returns a text.
+// OfText returns a string.
 func OfText(s string) Value { return Value{kind: String, text: s} }
 
 // OfList returns a list, an empty one for nil.
@@ -89,8 +89,8 @@ func OfMap(m Map) Value {
 // OfMasked returns a value that exists, and that no expression may use: every use of it is an error.
 func OfMasked() Value { return Value{kind: Masked} }
 
-// FromJSON returns the value of decoded JSON (see nfdv1alpha1.JSON.Decode). null is Missing. A number that is no 64-bit
-// integer becomes its text, since there are no fractions in the language.
+// FromJSON returns the value of decoded JSON (see nfdv1alpha1.JSON.Decode). null is Missing. A number that is not a
+// 64-bit integer becomes a string, since the language has no fractions.
 func FromJSON(v any) (Value, error) {
 	switch v := v.(type) {
 	case nil:
@@ -137,13 +137,14 @@ func FromJSON(v any) (Value, error) {
 	return Value{}, fmt.Errorf("%T is not JSON", v)
 }
 
-// Kind says what the value is.
+// Kind returns the kind of the value.
 func (v Value) Kind() Kind { return v.kind }
 
 // Truth returns the value of a Bool, and false for everything else.
 func (v Value) Truth() bool { return v.kind == Bool && v.num != 0 }
 
-// Number returns the value as a number: an Int, or text that holds a decimal 64-bit integer, blanks around it allowed.
+// Number returns the value as a number: an Int, or a string that holds a decimal 64-bit integer, blanks around it
+// allowed.
 func (v Value) Number() (int64, bool) {
 	switch v.kind {
 	case Int:
@@ -151,7 +152,7 @@ func (v Value) Number() (int64, bool) {
 	case String:
 		text := strings.TrimSpace(v.text)
 		if !isInteger(text) {
-			return 0, false // most text is none, and the error would allocate
+			return 0, false // most strings are not numbers, and the error would allocate
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		return n, err == nil
@@ -172,7 +173,7 @@ func isInteger(s string) bool {
 	return s != ""
 }
 
-// Text returns the value as text. Lists, maps and missing or masked values have none.
+// Text returns the value as a string. Lists, maps and missing or masked values have none.
 func (v Value) Text() (string, bool) {
 	switch v.kind {
 	case String:
@@ -191,7 +192,7 @@ func (v Value) List() List { return v.list }
 // Map returns the elements of a map, nil for everything else.
 func (v Value) Map() Map { return v.dict }
 
-// Len returns how many characters a scalar has as text, or how many elements a list or a map.
+// Len returns the number of characters of a scalar as a string, or the number of elements of a list or a map.
 func (v Value) Len() int {
 	switch v.kind {
 	case String:
@@ -205,7 +206,7 @@ func (v Value) Len() int {
 	return len(text)
 }
 
-// appendText appends a scalar's text, and reports whether the value is one.
+// appendText appends a scalar as a string, and reports whether the value is one.
 func (v Value) appendText(dst []byte) ([]byte, bool) {
 	switch v.kind {
 	case String:
@@ -218,7 +219,7 @@ func (v Value) appendText(dst []byte) ([]byte, bool) {
 	return dst, false
 }
 
-// String returns a scalar's text, and lists and maps as JSON, for people to read.
+// String returns a scalar as a string, and lists and maps as JSON, for display.
 func (v Value) String() string {
 	if text, ok := v.Text(); ok {
 		return text
@@ -260,7 +261,7 @@ func (v Value) appendJSON(dst []byte) []byte {
 	return append(dst, "null"...)
 }
 
-// appendQuoted appends a JSON string, without the escapes that JSON inside of HTML would need.
+// appendQuoted appends a JSON string, without the escapes for JSON in HTML.
 func appendQuoted(dst []byte, s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -277,16 +278,16 @@ type Values []Value
 // Len returns the number of values.
 func (l Values) Len() int { return len(l) }
 
-// At returns one of them.
+// At returns the i-th value.
 func (l Values) At(i int) Value { return l[i] }
 
-// Names is a List of texts.
+// Names is a List of strings.
 type Names []string
 
-// Len returns the number of texts.
+// Len returns the number of strings.
 func (l Names) Len() int { return len(l) }
 
-// At returns one of them.
+// At returns the i-th string.
 func (l Names) At(i int) Value { return OfText(l[i]) }
 
 // Dict is a Map of given values.
@@ -301,7 +302,7 @@ func (m Dict) Get(key string) (Value, bool) { v, ok := m[key]; return v, ok }
 // Keys returns the sorted names of the elements.
 func (m Dict) Keys() []string { return sortedKeys(m) }
 
-// Texts is a Map of texts.
+// Texts is a Map of strings.
 type Texts map[string]string
 
 // Len returns the number of elements.

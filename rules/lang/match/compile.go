@@ -14,22 +14,22 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// The bounds of what a rule may hold. They are those of the CRD, generous for what people write, and checked again here
-// because the command line and the worker's configuration have no API server before them.
+// Limits of a rule. They are those of the CRD, generous for real rules, and checked again here because the command
+// line and the worker's configuration do not pass the API server.
 const (
-	// MaxTerms is how many terms a list may have: a rule about more than a handful of features is rare.
+	// MaxTerms is the maximum number of terms in a list: a rule about more than a handful of features is rare.
 	MaxTerms = 64
-	// MaxExpressions is how many elements one term may ask for.
+	// MaxExpressions is the maximum number of expressions in a term.
 	MaxExpressions = 64
-	// MaxValues is how many values one expression may have: long lists of device ids have some hundred.
+	// MaxValues is the maximum number of values of an expression: long lists of device IDs have a few hundred.
 	MaxValues = 256
-	// MaxTextLength is how long the name of a feature or element, a value or a pattern may be, in bytes: longer than any name
-	// that a kernel or a vendor has thought of.
+	// MaxTextLength is the maximum length in bytes of the name of a feature or element, of a value and of a pattern:
+	// longer than any name of a kernel or vendor.
 	MaxTextLength = 1024
 )
 
-// Compile prepares a list of terms. It returns every mistake at once, in the order of the terms and of the names in them,
-// and no Matcher if there is any.
+// Compile compiles a list of terms. It returns all errors at once, in the order of the terms and of the names in
+// them, and no Matcher if there is any.
 func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.ErrorList) {
 	c := compiler{strict: opt.Strict, patterns: opt.Patterns, masked: opt.Masked}
 	if len(terms) > MaxTerms {
@@ -54,7 +54,7 @@ func index(path *field.Path, i int) *field.Path {
 	return path.Index(i)
 }
 
-// compiler collects mistakes.
+// compiler collects errors.
 type compiler struct {
 	strict   bool
 	patterns *Patterns
@@ -108,8 +108,8 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 	return out
 }
 
-// mask makes an expression on a masked element one that matches by presence only. Its arguments have been checked before, so
-// that a rule is as right or wrong as it is where nothing is masked.
+// mask replaces an expression on a masked element by one that matches by presence only. Its arguments have been
+// checked before, so that a rule is valid or invalid independent of masking.
 func (c *compiler) mask(path *field.Path, t *term, element string, e *expression) {
 	if c.masked == nil || t.key.String() == nfdv1alpha1.RuleMatchedFeature || !c.masked(element) {
 		return
@@ -121,7 +121,7 @@ func (c *compiler) mask(path *field.Path, t *term, element string, e *expression
 	}
 }
 
-// expression returns nil after a mistake.
+// expression compiles an expression. It returns nil on an error.
 func (c *compiler) expression(path *field.Path, e *Expr) *expression {
 	if e == nil {
 		c.add(field.Required(path, "write {op: Exists} to ask only whether it is there"))
@@ -147,7 +147,7 @@ func (c *compiler) expression(path *field.Path, e *Expr) *expression {
 	if len(c.errs) > before {
 		return nil
 	}
-	// The arguments are copied: a compiled rule does not change under whoever edits the object it came from.
+	// The arguments are copied: changes to the source object must not change a compiled rule.
 	spec := &Expr{Op: e.Op, Value: slices.Clone(e.Value), Type: e.Type}
 	out := &expression{spec: spec, kind: family.kind}
 	switch {
@@ -165,7 +165,7 @@ func (c *compiler) expression(path *field.Path, e *Expr) *expression {
 	return out
 }
 
-// count checks how many arguments an operator has.
+// count checks the number of arguments of an operator.
 func (c *compiler) count(path *field.Path, e *Expr, o *operator) {
 	n := len(e.Value)
 	switch {
@@ -182,10 +182,10 @@ func (c *compiler) count(path *field.Path, e *Expr, o *operator) {
 	}
 }
 
-// fine reports whether a piece of text may be used. Nearly all may, and for those nobody needs a path.
+// fine reports whether a string is valid. Nearly all are, and need no path.
 func fine(s string) bool { return len(s) <= MaxTextLength && utf8.ValidString(s) }
 
-// text says what is wrong with a piece of text that is not fine.
+// text reports the error of a string that is not fine.
 func (c *compiler) text(path *field.Path, s string) {
 	if len(s) > MaxTextLength {
 		c.add(field.TooLong(path, "", MaxTextLength))
@@ -194,10 +194,10 @@ func (c *compiler) text(path *field.Path, s string) {
 	c.add(field.Invalid(path, strings.ToValidUTF8(s, "\uFFFD"), "is not UTF-8"))
 }
 
-// short makes a name fit for a path.
+// short shortens a name for a path.
 func short(s string) string { return strings.ToValidUTF8(clip.Text(s, maxQuoted), "\uFFFD") }
 
-// shorten makes a list of values fit for a message.
+// shorten shortens a list of values for a message.
 func shorten(values []string) []string {
 	const most = 8
 	out := make([]string, 0, min(len(values), most+1))

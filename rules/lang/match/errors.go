@@ -8,23 +8,24 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// EvalError says that an expression could not be evaluated on what a node has, such as a number compared with text.
+// EvalError reports that an expression could not be evaluated on a node's facts, such as a number compared with a
+// word.
 type EvalError struct {
 	// Term is the position of the term in its list.
 	Term int
-	// Feature is the name as the author typed it.
+	// Feature is the name as the author wrote it.
 	Feature string
 	// Key is the name of the element or attribute; empty if the expression is a matchName.
 	Key string
 	// Instance is the position of the first instance concerned, or -1.
 	Instance int
-	// Found is what the node has.
+	// Found is the value on the node.
 	Found string
-	// Err says what is wrong with it.
+	// Err is the problem with it.
 	Err error
 }
 
-// Error names the element, what it is and why that is of no use.
+// Error names the element, its value and the problem.
 func (e *EvalError) Error() string {
 	where := e.Feature
 	if e.Key != "" {
@@ -44,8 +45,8 @@ func (e *EvalError) Error() string {
 // Unwrap returns Err.
 func (e *EvalError) Unwrap() error { return e.Err }
 
-// maxQuoted bounds how much of a value goes into a message, which ends up in conditions and Events.
+// maxQuoted is the maximum number of bytes of a value in a message, which is shown in conditions and Events.
 const maxQuoted = 64
 
-// quote puts a value into a message.
+// quote quotes and shortens a value for a message.
 func quote(s string) string { return strconv.Quote(clip.Text(s, maxQuoted)) }

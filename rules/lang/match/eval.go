@@ -7,7 +7,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// evaluation decides whether one feature satisfies one term.
+// evaluation evaluates one term on one feature.
 type evaluation struct {
 	term     *term
 	position int
@@ -19,7 +19,7 @@ type evaluation struct {
 	errors   []*EvalError
 }
 
-// eval evaluates the expressions, then the names if they held.
+// eval evaluates the expressions and, if they hold, the names.
 func (e *evaluation) eval(f *facts.Feature) (bool, error) {
 	if e.term.hasExpressions {
 		if ok, err := e.expressions(f); !ok || err != nil {
@@ -32,8 +32,8 @@ func (e *evaluation) eval(f *facts.Feature) (bool, error) {
 	return true, nil
 }
 
-// expressions evaluates the set of expressions. Flags and attributes of one name are one set of elements; instances are
-// another one, and one of the two must hold.
+// expressions evaluates the set of expressions. Flags and attributes of one name are one set of elements; instances
+// are another, and one of the two must hold.
 func (e *evaluation) expressions(f *facts.Feature) (bool, error) {
 	matched := false
 	if f.Flags != nil || f.Attributes != nil {
@@ -56,7 +56,7 @@ func (e *evaluation) expressions(f *facts.Feature) (bool, error) {
 func (e *evaluation) elementExpressions(f *facts.Feature) (bool, error) {
 	list := e.term.expressions
 	if len(list) == 0 && e.want && !e.strict {
-		// An empty set was made for templates that run over everything.
+		// An empty set exists for templates that iterate over all elements.
 		e.everyElement(f)
 	}
 	mark := len(e.elements)
@@ -97,8 +97,8 @@ func (e *evaluation) element(x *expression, f *facts.Feature) (flag, attribute b
 	return flag, attribute, value, nil
 }
 
-// satisfied joins the verdicts on the flag and on the attribute: either will do, but what must be absent must be absent as
-// both.
+// satisfied combines the results for the flag and the attribute: one of them is enough, but DoesNotExist requires
+// both to be absent.
 func satisfied(x *expression, f *facts.Feature, flag, attribute bool) bool {
 	if x.kind == absent {
 		return (flag || f.Flags == nil) && (attribute || f.Attributes == nil)
@@ -106,7 +106,7 @@ func satisfied(x *expression, f *facts.Feature, flag, attribute bool) bool {
 	return flag || attribute
 }
 
-// everyElement collects all flags and attributes, by name.
+// everyElement collects all flags and attributes, sorted by name.
 func (e *evaluation) everyElement(f *facts.Feature) {
 	n := f.Flags.Len() + f.Attributes.Len()
 	if !e.work.take(n * workPerElement) {
@@ -119,7 +119,7 @@ func (e *evaluation) everyElement(f *facts.Feature) {
 	})
 }
 
-// eachName calls do for all flags and attributes, sorted by name, for the flag first where both have one.
+// eachName calls do for all flags and attributes, sorted by name, with the flag first if a name has both.
 func eachName(f *facts.Feature, do func(name string, isFlag bool, value string) error) error {
 	flags, attributes := f.Flags.Names(), f.Attributes.Names()
 	for i, j := 0, 0; i < len(flags) || j < len(attributes); {
@@ -138,7 +138,7 @@ func eachName(f *facts.Feature, do func(name string, isFlag bool, value string) 
 	return nil
 }
 
-// names evaluates matchName. Of an instance, the names are those of its attributes.
+// names evaluates matchName. The names of an instance are those of its attributes.
 func (e *evaluation) names(f *facts.Feature) (bool, error) {
 	ok, err := e.elementNames(f)
 	if err != nil {
@@ -154,8 +154,7 @@ func (e *evaluation) names(f *facts.Feature) (bool, error) {
 	return ok, nil
 }
 
-// namesTest is a test that finds out faster than one by one whether any of a sorted list of names passes, and that calls
-// none bad.
+// namesTest is a test that can check a sorted list of names faster than one by one, and never returns bad.
 type namesTest interface {
 	anyOf(sorted []string, work *Work) bool
 }
@@ -186,11 +185,12 @@ func (e *evaluation) elementNames(f *facts.Feature) (bool, error) {
 	return matched && err == nil, err
 }
 
-// stackWords is for how many words a bit set needs no heap: 256 instances, or the dictionary of a narrow column.
+// stackWords is the number of words of a bit set that need no heap: enough for 256 instances, or the dictionary of a
+// narrow column.
 const stackWords = 4
 
-// instanceExpressions evaluates the set on each instance; one must satisfy all of it. It works by column, on sets of
-// instances, and evaluates each expression once for each different value.
+// instanceExpressions evaluates the set on each instance; one instance must satisfy all of it. It works by column, on
+// sets of instances, and evaluates each expression once for each distinct value.
 func (e *evaluation) instanceExpressions(s *facts.Instances) (bool, error) {
 	if s.Len() == 0 {
 		return false, nil
@@ -222,8 +222,8 @@ func (e *evaluation) instanceExpressions(s *facts.Instances) (bool, error) {
 	return true, nil
 }
 
-// column marks in hits the instances whose value passes; for DoesNotExist, those that have any. Values that cannot be
-// tested are reported if an instance in left has them.
+// column sets in hits the instances whose value passes; for DoesNotExist, those that have any value. Values that
+// cannot be tested are reported if an instance in left has them.
 func (e *evaluation) column(x *expression, c *facts.Column, left, hits bitset, stack []uint64) error {
 	values := c.Values()
 	marks := newBits(stack, len(values))
@@ -298,7 +298,7 @@ func (e *evaluation) instanceNames(s *facts.Instances) (bool, error) {
 	return true, nil
 }
 
-// collect adds the marked instances to the elements.
+// collect adds the instances in a set to the elements.
 func (e *evaluation) collect(s *facts.Instances, rows bitset) {
 	if !e.want {
 		return
@@ -315,8 +315,8 @@ func (e *evaluation) collect(s *facts.Instances, rows bitset) {
 	}
 }
 
-// instanceProblem is an error of the rule for NFD, and an instance that does not match for us: which of the two NFD arrives
-// at depends on the order of a Go map.
+// instanceProblem records an error for one instance. In strict mode it is an error of the rule; otherwise the
+// instance does not match. What NFD does depends on the order of a Go map.
 func (e *evaluation) instanceProblem(x *expression, instance int, found string) error {
 	problem := e.problem(x, instance, found)
 	if e.strict {
@@ -356,7 +356,8 @@ func (b bitset) fill(n int) {
 	}
 }
 
-// keep removes what is not in other (or what is, if invert is true) and reports whether anything is left.
+// keep removes the numbers that are not in other (or those that are, if invert is true) and reports whether any are
+// left.
 func (b bitset) keep(other bitset, invert bool) bool {
 	flip, left := uint64(0), uint64(0)
 	if invert {

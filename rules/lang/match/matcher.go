@@ -1,4 +1,4 @@
-// Package match decides whether the facts of a node satisfy the terms of a rule.
+// Package match evaluates the terms of a rule on the facts of a node.
 package match
 
 import (
@@ -19,26 +19,26 @@ type Matcher struct {
 	warnings []Warning
 }
 
-// Term says what one feature must be like.
+// Term is the requirement on one feature.
 type Term struct {
-	// Feature is the name of the feature; case does not matter. A feature that a node does not have never matches.
+	// Feature is the name of the feature; case does not matter. A feature that a node lacks never matches.
 	Feature string
-	// Expressions are looked up by the name of an element; all must hold.
+	// Expressions are keyed by the name of an element; all must hold.
 	Expressions map[string]*Expr
-	// HasExpressions tells a set without expressions, which anything satisfies, from no set, which checks nothing. It is
-	// implied by a set that has any.
+	// HasExpressions distinguishes an empty set of expressions, which always holds, from no set, which checks
+	// nothing. A set with expressions implies it.
 	HasExpressions bool
-	// Name is evaluated on the names of the elements, of which one must hold; nil checks nothing.
+	// Name is evaluated on the names of the elements; it must hold for one of them. nil checks nothing.
 	Name *Expr
 }
 
-// Expr says what one element must be like.
+// Expr is the requirement on one element.
 type Expr struct {
 	// Op is the operator.
 	Op string
 	// Value holds its arguments.
 	Value []string
-	// Type says how the ordering operators compare: as integers (empty) or as versions ("version").
+	// Type determines how the ordering operators compare: as integers (empty) or as versions ("version").
 	Type string
 }
 
@@ -47,41 +47,42 @@ type Options struct {
 	// Strict follows NFD where Assay is more lenient: an expression that cannot be evaluated for one instance is an error
 	// of the whole rule, versions are semantic versions only, and an empty set of expressions gives no elements to templates.
 	Strict bool
-	// Patterns is shared by compilations that may repeat regular expressions; nil is fine.
+	// Patterns is shared by compilations that may repeat regular expressions; it may be nil.
 	Patterns *Patterns
-	// Masked reports whether the values of the elements of that name are secret: they can be matched by presence only, and
-	// no message repeats them. Nil: none are. What rules have produced (rule.matched) is never secret.
+	// Masked reports whether the values of the elements of that name are secret: they can be matched by presence
+	// only, and no message repeats them. nil masks none. Outputs of rules (rule.matched) are never secret.
 	Masked func(element string) bool
 }
 
-// Reads returns the features that the terms look at, in lower case, sorted, each once. The slice is shared: do not modify it.
+// Reads returns the features that the terms read, in lower case, sorted, without duplicates. The slice is shared: do
+// not modify it.
 func (m *Matcher) Reads() []string { return m.reads }
 
-// Warning is about something that is allowed, since NFD allows it, but cannot be what its author meant.
+// Warning reports something that NFD allows and that cannot be what its author intended.
 type Warning struct {
 	// Path is the field concerned.
 	Path string
-	// Message says what it does, or does not do.
+	// Message describes the effect.
 	Message string
 }
 
-// Warnings returns what looks wrong, in the order of the terms. The slice is shared: do not modify it.
+// Warnings returns the warnings in the order of the terms. The slice is shared: do not modify it.
 func (m *Matcher) Warnings() []Warning { return m.warnings }
 
-// Len returns how many terms there are.
+// Len returns the number of terms.
 func (m *Matcher) Len() int { return len(m.terms) }
 
-// Eval decides whether all terms hold, in their order, up to the first that does not. Without terms it holds. The elements
-// that satisfied them are collected if want is true.
+// Eval evaluates the terms in order, up to the first that does not hold. Without terms it holds. The elements that
+// satisfied them are collected if want is true.
 //
-// The error is an *EvalError: an expression that cannot be evaluated on what the node has. The rule must then be left out,
-// because neither answer would be right.
+// The error is an *EvalError: an expression that cannot be evaluated on the node's facts. The rule must then be left
+// out, because neither result would be correct.
 func (m *Matcher) Eval(src facts.Source, want bool) (Result, error) {
 	var work Work
 	return m.EvalWithin(&work, src, want)
 }
 
-// EvalWithin is Eval with a bound that holds for all evaluations together that are given the same Work. Unless elements are
+// EvalWithin is Eval with a bound on the total work of all evaluations that share the same Work. Unless elements are
 // wanted, or an evaluation fails, it allocates nothing.
 func (m *Matcher) EvalWithin(work *Work, src facts.Source, want bool) (Result, error) {
 	res := Result{OK: true, Failed: -1}
@@ -115,7 +116,7 @@ func (m *Matcher) EvalWithin(work *Work, src facts.Source, want bool) (Result, e
 
 // term is a compiled Term.
 type term struct {
-	feature        string // as typed
+	feature        string // as written by the author
 	key            facts.Key
 	hasExpressions bool
 	expressions    []expression // sorted by name
@@ -124,7 +125,7 @@ type term struct {
 
 // expression is a compiled Expr.
 type expression struct {
-	key  facts.Key // of the element; not of a matchName
+	key  facts.Key // key of the element; unset for a matchName
 	spec *Expr
 	kind kind
 	test test // nil unless kind is onValue
@@ -132,26 +133,27 @@ type expression struct {
 	masked bool
 }
 
-// kind says what an expression looks at.
+// kind is the part of an element that an expression reads.
 type kind uint8
 
 const (
 	anything kind = iota // the empty operator
 	present              // Exists
 	absent               // DoesNotExist
-	onValue              // everything else: the value, so that what has none does not match
+	onValue              // all others: the value; an element without a value does not match
 )
 
-// test is what an operator asks of a value.
+// test is the test of an operator on a value.
 type test interface {
-	// check must not allocate. It adds what it costs to the work, and may answer anything once that is beyond the bound.
+	// check must not allocate. It adds its cost to the work, and may return any verdict once the work exceeds the
+	// bound.
 	check(value string, work *Work) verdict
-	// problem says why check called a value bad.
+	// problem returns why check returned bad for a value.
 	problem(value string) error
 }
 
-// never is the test of every operator that would compare a masked value. NotIn does not hold either: it reveals whether a guess is
-// right as well as In does.
+// never is the test of all operators that compare a masked value. NotIn does not hold either: it reveals whether a
+// guess is right, as In does.
 type never struct{}
 
 func (never) check(string, *Work) verdict { return no }
@@ -166,7 +168,7 @@ const (
 	bad // the test cannot be done on this value
 )
 
-// verdictOf is yes or no.
+// verdictOf converts a bool to yes or no.
 func verdictOf(ok bool) verdict {
 	if ok {
 		return yes
@@ -174,7 +176,7 @@ func verdictOf(ok bool) verdict {
 	return no
 }
 
-// onFlag evaluates on an element that is or is not in a set and has no value.
+// onFlag evaluates an expression on a flag, which has no value.
 func (e *expression) onFlag(exists bool) bool {
 	switch e.kind {
 	case anything:
@@ -187,7 +189,7 @@ func (e *expression) onFlag(exists bool) bool {
 	return false
 }
 
-// onAttribute evaluates on an element that may be missing.
+// onAttribute evaluates an expression on an attribute, which may be missing.
 func (e *expression) onAttribute(value string, exists bool, work *Work) verdict {
 	if e.kind == onValue && exists {
 		return e.test.check(value, work)

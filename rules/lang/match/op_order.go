@@ -11,7 +11,7 @@ import (
 	"github.com/assay-project/assay/rules/version"
 )
 
-// relation says which outcomes of a comparison with a bound are wanted.
+// relation defines which results of a comparison with a bound hold.
 type relation struct{ less, equal, greater bool }
 
 var (
@@ -21,7 +21,7 @@ var (
 	greaterOrEqual = relation{greater: true, equal: true}
 )
 
-// holds reports whether the outcome of a comparison (-1, 0, +1) is wanted.
+// holds reports whether the result of a comparison (-1, 0, +1) holds.
 func (r relation) holds(comparison int) bool {
 	switch {
 	case comparison < 0:
@@ -99,8 +99,8 @@ var errNotInteger = errors.New("not an integer")
 
 func (t *integers) problem(string) error { return errNotInteger }
 
-// parseInteger reads what strconv.Atoi reads on a 64-bit machine, without an error to allocate: an optional sign and decimal
-// digits, within the range of int64.
+// parseInteger parses the strings that strconv.Atoi parses on a 64-bit machine, without allocating an error: an
+// optional sign and decimal digits, within the range of int64.
 func parseInteger(s string) (int64, bool) {
 	digits, negative := s, false
 	if s != "" && (s[0] == '-' || s[0] == '+') {
@@ -152,7 +152,8 @@ func compileVersions(c *compiler, path *field.Path, e *Expr, wanted []relation) 
 	return t
 }
 
-// maxVersionLength bounds what is read as a version. No version is that long, and a message that quotes it must be short.
+// maxVersionLength is the maximum length of a version. No version is that long, and a message that quotes it must be
+// short.
 const maxVersionLength = 128
 
 var errNotVersion = errors.New("not a version")

@@ -13,7 +13,8 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// PatternBytes is the memory that a pattern takes in a list of patterns, in addition to its regular expression.
+// PatternBytes is the number of bytes that a pattern takes in a list of patterns, in addition to its regular
+// expression.
 const PatternBytes = 128
 
 // inRegexp holds if any of its patterns matches somewhere in a value.
@@ -45,7 +46,7 @@ func (t *inRegexp) check(value string, work *Work) verdict {
 
 func (t *inRegexp) problem(string) error { return nil }
 
-// anyOf looks only at the part of the sorted names that can match an anchored pattern.
+// anyOf checks only the part of the sorted names that can match an anchored pattern.
 func (t *inRegexp) anyOf(names []string, work *Work) bool {
 	for i := range t.patterns {
 		p := &t.patterns[i]
@@ -62,19 +63,20 @@ func (t *inRegexp) anyOf(names []string, work *Work) bool {
 	return false
 }
 
-// pattern is one way to satisfy a regular expression. Most that people write are words with or without anchors, for which
-// comparing text is twenty times faster than running an automaton.
+// pattern is one way to satisfy a regular expression. Most real ones are words with or without anchors, for which
+// comparing strings is twenty times faster than running an automaton.
 type pattern struct {
-	// prefix begins every match's value: it is known when the pattern is anchored, else it is empty.
+	// prefix is the start of every value that matches. It is known if the pattern is anchored, and otherwise empty.
 	prefix string
-	// literal is looked for as form says, or must occur somewhere before it is worth to run the automaton.
+	// literal is compared as form defines. For an automaton, it must occur in the value, or the automaton need not
+	// run.
 	literal string
 	form    form
 	re      *regexp.Regexp // nil unless form is automaton
-	perByte int            // what running it costs
+	perByte int            // cost of running it
 }
 
-// form says what a pattern compares.
+// form is the kind of comparison of a pattern.
 type form uint8
 
 const (
@@ -103,10 +105,10 @@ func (p *pattern) matches(value string, work *Work) bool {
 		work.take(workPerRun+p.perByte*len(value)) && p.re.MatchString(value)
 }
 
-// Patterns remembers regular expressions while the rules of an object are compiled: catalogues of devices repeat a few of them
-// in every rule. It is not safe for concurrent use; nil remembers nothing.
+// Patterns caches regular expressions while the rules of an object are compiled: catalogs of devices repeat a few of
+// them in every rule. It is not safe for concurrent use; a nil *Patterns caches nothing.
 type Patterns struct {
-	// Size is the budget that regular expressions are compiled within; nil: any number of them.
+	// Size is the budget for compiled regular expressions; nil is unlimited.
 	Size *size.Budget
 
 	known map[string][]pattern
@@ -132,7 +134,7 @@ func (p *Patterns) compile(text string) ([]pattern, error) {
 	return list, err
 }
 
-// compilePattern parses a regular expression into patterns of which one must match.
+// compilePattern parses a regular expression into patterns, one of which must match.
 func compilePattern(text string, budget *size.Budget) ([]pattern, error) {
 	parsed, err := size.Parse(text)
 	if err != nil {
@@ -158,7 +160,7 @@ func compilePattern(text string, budget *size.Budget) ([]pattern, error) {
 	return []pattern{p}, nil
 }
 
-// notRegexp says where the mistake is, without the whole of a long pattern.
+// notRegexp returns the position of a syntax error, without the whole of a long pattern.
 func notRegexp(err error) error {
 	if e := (*syntax.Error)(nil); errors.As(err, &e) {
 		return fmt.Errorf("not a regular expression: %s at %s", e.Code, quote(e.Expr))
@@ -166,7 +168,7 @@ func notRegexp(err error) error {
 	return err
 }
 
-// literal is a piece of text that must occur, at the start or end of the value if it is anchored there.
+// literal is a string that must occur in the value, at its start or end if anchored there.
 type literal struct {
 	text       string
 	start, end bool
@@ -188,18 +190,18 @@ func (l literal) pattern() pattern {
 }
 
 const (
-	// maxLiterals bounds how many literals a pattern is replaced by; beyond that the automaton is no slower.
+	// maxLiterals is the maximum number of literals that replace a pattern; with more, the automaton is as fast.
 	maxLiterals = 16
-	// maxClass bounds how many runes a class like [vV] is spelled out to.
+	// maxClass is the maximum number of runes of a class like [vV] that is expanded.
 	maxClass = 4
 )
 
-// literals spells a pattern out if it is nothing but words, anchors and alternatives of them.
+// literals expands a pattern that consists of words, anchors and alternatives of them.
 func literals(re *syntax.Regexp) ([]literal, bool) {
 	switch re.Op {
 	case syntax.OpLiteral:
 		if re.Flags&syntax.FoldCase != 0 || strings.ContainsRune(string(re.Rune), '\uFFFD') {
-			return nil, false // an automaton takes any byte that is not UTF-8 for U+FFFD
+			return nil, false // an automaton reads any byte that is not UTF-8 as U+FFFD
 		}
 		return []literal{{text: string(re.Rune)}}, true
 	case syntax.OpEmptyMatch:
@@ -272,7 +274,7 @@ func join(a, b []literal) ([]literal, bool) {
 	return out, true
 }
 
-// trimLoose removes what may be empty from the ends of a pattern: .*gpu.* finds what gpu finds.
+// trimLoose removes parts that may be empty from the ends of a pattern: .*gpu.* matches the same values as gpu.
 func trimLoose(re *syntax.Regexp) *syntax.Regexp {
 	if re.Op != syntax.OpConcat {
 		return re
@@ -291,7 +293,8 @@ func trimLoose(re *syntax.Regexp) *syntax.Regexp {
 
 func loose(re *syntax.Regexp) bool { return re.Op == syntax.OpStar || re.Op == syntax.OpQuest }
 
-// required finds text that begins every match (if the pattern is anchored) and the longest text that occurs in every match.
+// required returns the text that begins every match (if the pattern is anchored) and the longest text that occurs in
+// every match.
 func required(re *syntax.Regexp) (prefix, longest string) {
 	if re.Op != syntax.OpConcat {
 		return "", ""

@@ -12,22 +12,24 @@ import (
 	"github.com/assay-project/assay/rules/suggest"
 )
 
-// operator is all that is known of an operator: matchers, lint, the reference, the schema for editors and the CRD's enum follow it.
+// operator defines an operator. Matchers, lint, the reference, the schema for editors and the enum of the CRD are
+// derived from it.
 type operator struct {
 	op       nfdv1alpha1.MatchOp
 	kind     kind
-	says     string   // when it holds, for the reference
-	aliases  []string // what people write who come from elsewhere, in lower case
-	min, max int      // how many arguments
-	// bounds are what an ordering operator requires of a value and each of its arguments.
+	says     string   // condition under which it holds, for the reference
+	aliases  []string // alternative names from other tools, in lower case
+	min, max int      // number of arguments
+	// bounds are the comparisons of an ordering operator, one for each of its arguments.
 	bounds []relation
-	// patterns says that the arguments are regular expressions, which take memory.
+	// patterns is set if the arguments are regular expressions, which take memory.
 	patterns bool
-	// compile prepares the test, whose arguments were counted; nil if the operator reads no value, or has bounds.
+	// compile compiles the test, after the arguments were counted. It is nil if the operator reads no value or has
+	// bounds.
 	compile func(c *compiler, path *field.Path, e *Expr) test
 }
 
-// unbounded is for operators that take any number of arguments; MaxValues bounds them all.
+// unbounded is the maximum of operators that take any number of arguments, which MaxValues limits.
 const unbounded = math.MaxInt
 
 // operators lists all operators in the order of the reference and the CRD. To add one, add its name to api/nfd/v1alpha1/matcher.go
@@ -37,24 +39,24 @@ var operators = []operator{
 	{op: nfdv1alpha1.MatchIn, kind: onValue, aliases: []string{"=", "==", "eq", "equals", "equal"},
 		says: "the value is one of these strings", min: 1, max: unbounded, compile: compileIn},
 	{op: nfdv1alpha1.MatchNotIn, kind: onValue, aliases: []string{"!=", "ne", "notequals"},
-		says: "there is a value, and it is none of these strings", min: 1, max: unbounded, compile: compileNotIn},
+		says: "the element has a value that is none of these strings", min: 1, max: unbounded, compile: compileNotIn},
 	{op: nfdv1alpha1.MatchInRegexp, kind: onValue, aliases: []string{"regexp", "regex", "matches"},
-		says: "one of these regular expressions (RE2) is found anywhere in the value", min: 1, max: unbounded, patterns: true, compile: compileInRegexp},
-	{op: nfdv1alpha1.MatchExists, kind: present, aliases: []string{"present"}, says: "the element is there"},
-	{op: nfdv1alpha1.MatchDoesNotExist, kind: absent, aliases: []string{"notexists", "absent"}, says: "the feature is there and the element is not"},
+		says: "one of these regular expressions (RE2) matches part of the value", min: 1, max: unbounded, patterns: true, compile: compileInRegexp},
+	{op: nfdv1alpha1.MatchExists, kind: present, aliases: []string{"present"}, says: "the element exists"},
+	{op: nfdv1alpha1.MatchDoesNotExist, kind: absent, aliases: []string{"notexists", "absent"}, says: "the feature exists and the element does not"},
 	{op: nfdv1alpha1.MatchGt, kind: onValue, aliases: []string{">"}, says: "the value is greater", min: 1, max: 1, bounds: []relation{greaterThan}},
 	{op: nfdv1alpha1.MatchGe, kind: onValue, aliases: []string{">="}, says: "the value is greater or equal", min: 1, max: 1, bounds: []relation{greaterOrEqual}},
 	{op: nfdv1alpha1.MatchLt, kind: onValue, aliases: []string{"<"}, says: "the value is less", min: 1, max: 1, bounds: []relation{lessThan}},
 	{op: nfdv1alpha1.MatchLe, kind: onValue, aliases: []string{"<="}, says: "the value is less or equal", min: 1, max: 1, bounds: []relation{lessOrEqual}},
-	{op: nfdv1alpha1.MatchGtLt, kind: onValue, says: "the value lies between the two, both excluded", min: 2, max: 2,
+	{op: nfdv1alpha1.MatchGtLt, kind: onValue, says: "the value is between the two, both excluded", min: 2, max: 2,
 		bounds: []relation{greaterThan, lessThan}},
-	{op: nfdv1alpha1.MatchGeLe, kind: onValue, aliases: []string{"between"}, says: "the value lies between the two, both included", min: 2, max: 2,
+	{op: nfdv1alpha1.MatchGeLe, kind: onValue, aliases: []string{"between"}, says: "the value is between the two, both included", min: 2, max: 2,
 		bounds: []relation{greaterOrEqual, lessOrEqual}},
-	{op: nfdv1alpha1.MatchIsTrue, kind: onValue, aliases: []string{"true"}, says: "the value is the text true", compile: compileIsTrue},
-	{op: nfdv1alpha1.MatchIsFalse, kind: onValue, aliases: []string{"false"}, says: "the value is the text false", compile: compileIsFalse},
+	{op: nfdv1alpha1.MatchIsTrue, kind: onValue, aliases: []string{"true"}, says: "the value is the string \"true\"", compile: compileIsTrue},
+	{op: nfdv1alpha1.MatchIsFalse, kind: onValue, aliases: []string{"false"}, says: "the value is the string \"false\"", compile: compileIsFalse},
 }
 
-// find returns an operator by its name, or nil. There are too few for a map to be faster.
+// find returns an operator by its name, or nil. A linear search is as fast as a map here.
 func find(op string) *operator {
 	for i := range operators {
 		if string(operators[i].op) == op {
@@ -68,15 +70,15 @@ func find(op string) *operator {
 type Doc struct {
 	Op           nfdv1alpha1.MatchOp
 	Values, Says string
-	// Min and Max are the numbers of values that it takes.
+	// Min and Max are the limits on the number of values.
 	Min, Max int
 	// Valued operators read the value of an element. Ordered ones compare it as a number or version.
 	Valued, Ordered bool
-	// Patterns says that its values are regular expressions.
+	// Patterns is set if its values are regular expressions.
 	Patterns bool
 }
 
-// Operators describes every operator that an object in the cluster may have.
+// Operators describes every operator that an object in the cluster may use.
 func Operators() []Doc {
 	docs := make([]Doc, 0, len(operators))
 	for i := range operators {
@@ -87,7 +89,7 @@ func Operators() []Doc {
 	return docs
 }
 
-// Operator describes one operator; its name is empty if there is no such operator.
+// Operator describes one operator. The Op of the result is empty for an unknown operator.
 func Operator(op nfdv1alpha1.MatchOp) Doc {
 	if o := find(string(op)); o != nil {
 		return o.doc()
@@ -102,7 +104,7 @@ func (o *operator) doc() Doc {
 	}
 }
 
-// count says in words how many arguments an operator takes.
+// count returns the number of arguments of an operator in words.
 func (o *operator) count() string {
 	switch o.max {
 	case 0:
@@ -117,7 +119,7 @@ func (o *operator) count() string {
 	return fmt.Sprintf("exactly %d values", o.max)
 }
 
-// unknownOperator names the operator that was probably meant.
+// unknownOperator reports an unknown operator and suggests the closest one.
 func unknownOperator(path *field.Path, op string) *field.Error {
 	var all []string
 	for _, o := range Operators() {
@@ -131,7 +133,7 @@ func unknownOperator(path *field.Path, op string) *field.Error {
 	return &field.Error{Type: field.ErrorTypeNotSupported, Field: path.String(), BadValue: short(op), Detail: detail}
 }
 
-// nearest returns the operator that looks most like op, or nothing if none does.
+// nearest returns the operator that is most similar to op, or "" if none is.
 func nearest(op string, all []string) string {
 	lower := strings.ToLower(op)
 	for i := range operators {

@@ -2,21 +2,21 @@ package match
 
 import "github.com/assay-project/assay/rules/facts"
 
-// Result says whether a node satisfies a Matcher.
+// Result is the result of a Matcher on a node.
 type Result struct {
 	// OK is true if all terms hold.
 	OK bool
 	// Failed is the position of the first term that does not hold; -1 if all do.
 	Failed int
-	// Matched holds one entry for each term, in their order, if all hold and the elements were wanted.
+	// Matched holds one entry for each term, in order, if all hold and the elements were wanted.
 	Matched []FeatureElements
-	// Errors are the evaluations that failed for single instances; these count as not matching.
+	// Errors are the evaluations that failed for single instances, which do not match.
 	Errors []*EvalError
 }
 
 // FeatureElements are the elements of one feature that satisfied one term.
 type FeatureElements struct {
-	// Feature is the name as the author of the rule typed it.
+	// Feature is the name as the author of the rule wrote it.
 	Feature string
 	// Elements satisfied the term, in a fixed order, with duplicates where more than one expression names an element.
 	Elements []Element
@@ -28,8 +28,8 @@ type Element struct {
 	Name string
 	// Value of the attribute.
 	Value string
-	// HasValue tells an attribute from a flag.
+	// HasValue distinguishes an attribute from a flag.
 	HasValue bool
-	// Instance is the instance, and does not exist for anything else.
+	// Instance is the instance; it does not exist for flags and attributes.
 	Instance facts.Row
 }

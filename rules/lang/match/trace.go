@@ -8,25 +8,25 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// TermTrace says what became of one term.
+// TermTrace explains the result of one term.
 type TermTrace struct {
-	// Feature is the name as the author typed it.
+	// Feature is the name as the author wrote it.
 	Feature string `json:"feature"`
-	// Found says whether the node has the feature.
+	// Found is set if the node has the feature.
 	Found bool `json:"found"`
-	// Held says whether the term holds. It is evaluated even if an earlier term does not hold.
+	// Held is set if the term holds. It is evaluated even if an earlier term does not hold.
 	Held bool `json:"held"`
-	// Reason says in words why the term does not hold.
+	// Reason explains why the term does not hold.
 	Reason string `json:"reason,omitempty"`
 	// Expressions are sorted by key.
 	Expressions []ExprTrace `json:"matchExpressions,omitempty"`
-	// Name is what became of matchName.
+	// Name is the trace of matchName.
 	Name *ExprTrace `json:"matchName,omitempty"`
 	// Error is why the term could not be evaluated.
 	Error string `json:"error,omitempty"`
 }
 
-// ExprTrace says what became of one expression.
+// ExprTrace explains the result of one expression.
 type ExprTrace struct {
 	// Key is the name of the element; empty for a matchName.
 	Key string `json:"key,omitempty"`
@@ -34,28 +34,28 @@ type ExprTrace struct {
 	Op    string   `json:"op"`
 	Value []string `json:"value,omitempty"`
 	Type  string   `json:"type,omitempty"`
-	// Found is what the node has: for an attribute its value, for instances their different values, for a matchName the
-	// names that match; at most maxFound of them. It is empty for a flag.
+	// Found holds the values on the node: the value of an attribute, the distinct values of instances, or the names
+	// that match a matchName; at most maxFound of them. It is empty for a flag.
 	Found []string `json:"found,omitempty"`
-	// Masked says that the value is secret: Found is empty, and operators that compare values never hold.
+	// Masked is set if the value is secret: Found is empty, and operators that compare values never hold.
 	Masked bool `json:"masked,omitempty"`
-	// Exists says whether there is an element of that name, in any instance.
+	// Exists is set if there is an element of that name, in any instance.
 	Exists bool `json:"exists"`
-	// Held says whether the expression holds, of instances whether it holds for any.
+	// Held is set if the expression holds, for instances if it holds for any.
 	Held bool `json:"held"`
-	// Instances is how many instances there are, Holding for how many the expression holds by itself.
+	// Instances is the number of instances, Holding the number of those for which the expression holds by itself.
 	Instances int `json:"instances,omitempty"`
 	Holding   int `json:"holding,omitempty"`
 	// Error is why the expression could not be evaluated.
 	Error string `json:"error,omitempty"`
-	// Reason says in words why it does not hold.
+	// Reason explains why it does not hold.
 	Reason string `json:"reason,omitempty"`
 }
 
-// maxFound bounds how many values a trace shows: it is for people, and a kernel has thousands of options.
+// maxFound is the maximum number of values in a trace: it is for display, and a kernel has thousands of options.
 const maxFound = 8
 
-// Trace says for each term what was found and whether it holds. It gives the same answers as Eval, which is faster.
+// Trace returns the facts found and the result for each term. The results equal those of Eval, which is faster.
 func (m *Matcher) Trace(src facts.Source) []TermTrace {
 	out := make([]TermTrace, len(m.terms))
 	for i := range m.terms {
@@ -64,7 +64,8 @@ func (m *Matcher) Trace(src facts.Source) []TermTrace {
 	return out
 }
 
-// Why says in words why the first term that does not hold does not: "cpu.cpuid/AMXBF16 is missing". It is empty if all hold.
+// Why explains why the first term that does not hold does not: "cpu.cpuid/AMXBF16 is missing". It is empty if all
+// hold.
 func (m *Matcher) Why(src facts.Source) string { return m.WhyWithin(new(Work), src) }
 
 // WhyWithin is Why within the bound on work.
@@ -108,7 +109,8 @@ func (m *Matcher) traceTerm(work *Work, src facts.Source, i int) TermTrace {
 	return trace
 }
 
-// reason picks what most helps the author: an error, the feature, the first expression that does not hold by itself.
+// reason returns the most helpful explanation: an error, the missing feature, or the first expression that does not
+// hold by itself.
 func reason(work *Work, t *term, trace *TermTrace, f *facts.Feature) string {
 	switch {
 	case trace.Error != "":
@@ -140,7 +142,7 @@ func expressionsHold(work *Work, t *term, f *facts.Feature) bool {
 	return ok
 }
 
-// spread says for how many instances each expression holds by itself.
+// spread returns for how many instances each expression holds by itself.
 func spread(list []ExprTrace) string {
 	var parts []string
 	for _, x := range list {
@@ -149,7 +151,7 @@ func spread(list []ExprTrace) string {
 	return strings.Join(parts, ", ")
 }
 
-// describe writes an expression the way people say it.
+// describe returns an expression in readable form.
 func (x *ExprTrace) describe() string {
 	s := x.Op
 	if x.Key != "" {
@@ -161,7 +163,7 @@ func (x *ExprTrace) describe() string {
 	return s
 }
 
-// newTrace begins the trace of an expression.
+// newTrace returns the trace of an expression without a result.
 func newTrace(x *expression) ExprTrace {
 	return ExprTrace{Key: x.key.String(), Op: x.spec.Op, Value: x.spec.Value, Type: x.spec.Type, Masked: x.masked}
 }
@@ -223,7 +225,7 @@ func traceInstances(work *Work, t *term, x *expression, s *facts.Instances, trac
 	}
 }
 
-// failure says in words why an expression does not hold.
+// failure explains why an expression does not hold.
 func failure(t *term, x *expression, trace *ExprTrace) string {
 	what := t.feature + "/" + trace.Key
 	switch {
@@ -250,7 +252,7 @@ func failure(t *term, x *expression, trace *ExprTrace) string {
 	return fmt.Sprintf("%s is %s, not %s", what, quote(trace.Found[0]), wanted(trace))
 }
 
-// wanted says what an operator asks for.
+// wanted describes the values for which an operator holds.
 func wanted(trace *ExprTrace) string {
 	switch trace.Op {
 	case "In":
@@ -304,7 +306,7 @@ func traceName(work *Work, t *term, f *facts.Feature) ExprTrace {
 	return trace
 }
 
-// quoteList puts values into a message, the first few of them.
+// quoteList quotes the first few values for a message.
 func quoteList(list []string) string {
 	quoted := make([]string, 0, maxFound+1)
 	for _, v := range list[:min(len(list), maxFound)] {

@@ -1,7 +1,8 @@
-// Package size estimates how much memory compiled rules take, before they are compiled.
+// Package size estimates the memory of compiled rules before they are compiled.
 //
-// The estimates are counts of what an author wrote, never measurements: the same object has the same size on every machine and
-// in every version of Go. They are upper bounds of what stays in memory, by up to a factor of three.
+// The estimates count the author's input and are never measurements: the same object has the same size on every
+// machine and with every version of Go. They are upper bounds of the memory that stays in use, by up to a factor of
+// three.
 package size
 
 import (
@@ -21,7 +22,7 @@ type Budget struct {
 // NewBudget returns a budget of a number of bytes.
 func NewBudget(bytes int) *Budget { return &Budget{left: bytes} }
 
-// Take takes bytes out of the budget, and reports whether they were left. Once they were not, nothing is left.
+// Take takes bytes from the budget and reports whether enough were left. If not, the budget is exhausted.
 func (b *Budget) Take(bytes int) bool {
 	if b == nil {
 		return true
@@ -35,7 +36,7 @@ func (b *Budget) Take(bytes int) bool {
 	return true
 }
 
-// Over reports whether more was asked for than was left.
+// Over reports whether Take failed.
 func (b *Budget) Over() bool { return b != nil && b.over }
 
 // Used returns the number of bytes taken.
@@ -50,8 +51,9 @@ func (b *Budget) Used() int {
 // 1,024 bytes that a pattern may be long into megabytes, and the time of a search grows with them.
 const MaxProgram = 10_000
 
-// What parts of a compiled regular expression take, in bytes: the fixed part, an instruction in both forms that package regexp
-// keeps of an anchored one, and a bound of a character class. Measured with 15 shapes of patterns and rounded up.
+// Sizes of the parts of a compiled regular expression, in bytes: the fixed part, an instruction in both forms that
+// package regexp keeps of an anchored one, and a bound of a character class. Measured with 15 shapes of patterns and
+// rounded up.
 const (
 	regexpBytes      = 640
 	instructionBytes = 144
@@ -62,14 +64,15 @@ const (
 type Pattern struct {
 	// Tree is the syntax tree.
 	Tree *syntax.Regexp
-	// Steps is the number of instructions, without the sharing that a compiler may find.
+	// Steps is the number of instructions, before the compiler shares any.
 	Steps int
 
 	text  string
 	runes int
 }
 
-// Parse parses a regular expression (RE2, as package regexp reads it), and rejects one of more than MaxProgram instructions.
+// Parse parses a regular expression (RE2, as in package regexp) and rejects one with more than MaxProgram
+// instructions.
 func Parse(text string) (*Pattern, error) {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -83,12 +86,12 @@ func Parse(text string) (*Pattern, error) {
 	return p, nil
 }
 
-// Bytes returns how much memory the compiled pattern takes.
+// Bytes returns the size of the compiled pattern.
 func (p *Pattern) Bytes() int {
 	return regexpBytes + len(p.text) + (p.Steps-p.runes)*instructionBytes + p.runes*runeBytes
 }
 
-// Compile compiles the pattern if the budget has room for it. The error without room is ErrOver.
+// Compile compiles the pattern if the budget has enough left, and returns ErrOver otherwise.
 func (p *Pattern) Compile(b *Budget) (*regexp.Regexp, error) {
 	if !b.Take(p.Bytes()) {
 		return nil, ErrOver
@@ -105,10 +108,11 @@ func Compile(text string, b *Budget) (*regexp.Regexp, error) {
 	return p.Compile(b)
 }
 
-// ErrOver is the error of what the budget has no room for. The object that the budget is of reports it as a whole.
+// ErrOver reports that the budget is exhausted. The object that the budget belongs to reports it as a whole.
 var ErrOver = errors.New("the object takes too much memory when it is compiled")
 
-// count returns the size of a program, up to a little over MaxProgram, and how much of that are bounds of character classes.
+// count returns the size of a program, up to a little over MaxProgram, and the number of bounds of character classes
+// in it.
 func count(re *syntax.Regexp) (steps, runes int) {
 	steps = 1 + len(re.Rune)
 	if re.Op == syntax.OpCharClass {
@@ -128,15 +132,15 @@ func count(re *syntax.Regexp) (steps, runes int) {
 	return steps, runes
 }
 
-// What strings take that may hold expressions, in bytes: the string itself with what it gives on each node, each expression in
-// it, and each byte between braces.
+// Sizes of strings that may hold expressions, in bytes: the string itself with its result on each node, each
+// expression in it, and each byte between braces.
 const (
 	textBytes       = 720
 	expressionBytes = 640
 	braceBytes      = 96
 )
 
-// Text returns how much memory a key or value of an output takes that may hold expressions.
+// Text returns the size of a key or value of an output that may hold expressions.
 func Text(s string) int {
 	n := 2 * len(s)
 	first := strings.IndexByte(s, '{')
@@ -146,16 +150,16 @@ func Text(s string) int {
 	return n
 }
 
-// Entry returns how much memory an entry of a map of outputs takes.
+// Entry returns the size of an entry of a map of outputs.
 func Entry(key, value string) int { return textBytes + Text(key) + Text(value) }
 
-// templateBytes is the memory that a byte within {{ and }} takes, actionBytes that of an action.
+// templateBytes is the size of a byte within {{ and }}, actionBytes that of an action.
 const (
 	templateBytes = 32
 	actionBytes   = 128
 )
 
-// Template returns how much memory a Go template takes, without the regular expressions in it.
+// Template returns the size of a Go template, without its regular expressions.
 func Template(source string) int {
 	n := textBytes + 2*len(source)
 	for {
@@ -169,7 +173,7 @@ func Template(source string) int {
 	}
 }
 
-// JSON returns how much memory arguments take that are written as JSON: each value, and each expression in a string.
+// JSON returns the size of arguments in JSON: each value, and each expression in a string.
 func JSON(raw []byte) int {
 	const valueBytes = 160
 	n, start, inside := valueBytes, 0, false

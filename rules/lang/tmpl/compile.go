@@ -13,8 +13,8 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// Compile reads a template. The template is nil if one of the problems is not a warning. All problems are reported at
-// once, but for those of the syntax, of which the parser finds the first.
+// Compile compiles a template. The template is nil if one of the problems is not a warning. All problems are reported
+// at once, except syntax errors: the parser finds only the first.
 func Compile(source string, opt Options) (*Template, []Problem) {
 	t := &Template{source: source, opt: opt, defs: map[string]*definition{}, regexps: map[string]*regexp.Regexp{}}
 	c := &compiler{t: t}
@@ -39,19 +39,19 @@ func Compile(source string, opt Options) (*Template, []Problem) {
 	return t, c.problems
 }
 
-// compiler turns the parser's tree into statements and expressions.
+// compiler converts the parser's tree to statements and expressions.
 type compiler struct {
 	t        *Template
 	problems []Problem
 
-	scope []string // the variables in sight; the same name may stand in it more than once
+	scope []string // the visible variables; a name may occur more than once
 	slot  []int    // of each variable in scope
 	def   *definition
-	dot   position // what the dot is, as far as known
-	inner int      // how many blocks are around
+	dot   position // the dot, as far as known
+	inner int      // number of enclosing blocks
 	main  bool     // whether this is the source outside of all definitions
 	defs  map[string]bool
-	lines []int             // where each line begins
+	lines []int             // start of each line
 	paths map[[2]string]int // the index in t.paths by domain and name
 }
 
@@ -66,7 +66,7 @@ func (c *compiler) problem(at int, format string, args ...any) {
 	c.problems = append(c.problems, Problem{Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
 }
 
-// place is the line and column of a byte of the source, as Template.place finds it, with the lines looked up once.
+// place returns the line and column of a byte of the source, as Template.place does, and computes the lines once.
 func (c *compiler) place(at int) (line, column int) {
 	if c.lines == nil {
 		c.lines = []int{0}
@@ -81,10 +81,10 @@ func (c *compiler) place(at int) (line, column int) {
 	return line, at - c.lines[line-1] + 1
 }
 
-// mainName is what the parser calls the source outside of all definitions; no define can mean it by accident.
+// mainName is the parser's name of the source outside of all definitions; a define cannot use it by accident.
 const mainName = "·"
 
-// parserPlace is how the standard parser begins its errors.
+// parserPlace matches the start of errors of the standard parser.
 var parserPlace = regexp.MustCompile(`^template: ` + mainName + `:(\d+)(?::(\d+))?: `)
 
 func (c *compiler) parse() (map[string]*parse.Tree, bool) {
@@ -124,7 +124,7 @@ func (c *compiler) compile(trees map[string]*parse.Tree) {
 	for _, name := range names {
 		c.t.defs[name] = c.definition(trees[name], name == mainName)
 	}
-	if c.t.main = c.t.defs[mainName]; c.t.main == nil { // nothing but definitions
+	if c.t.main = c.t.defs[mainName]; c.t.main == nil { // only definitions
 		c.t.main = &definition{slots: 1}
 	}
 	if tree := trees[mainName]; tree != nil {
@@ -143,7 +143,7 @@ func (c *compiler) definition(tree *parse.Tree, isMain bool) *definition {
 	return c.def
 }
 
-// within compiles the inside of a block: its variables end with it.
+// within compiles the inside of a block, whose variables end with it.
 func (c *compiler) within(dot position, list *parse.ListNode) block {
 	mark, outer := len(c.scope), c.dot
 	c.dot = dot
@@ -233,7 +233,7 @@ func (c *compiler) rangeStmt(n *parse.RangeNode) stmt {
 	return st
 }
 
-// pipe compiles a pipeline: each command is the last argument of the next one. Its variables come into sight behind it.
+// pipe compiles a pipeline: each command is the last argument of the next one. Its variables are visible after it.
 func (c *compiler) pipe(n *parse.PipeNode) expr {
 	var out expr
 	for _, cmd := range n.Cmds {
@@ -253,7 +253,7 @@ func (c *compiler) pipe(n *parse.PipeNode) expr {
 	return set
 }
 
-// lookup is the slot of a variable.
+// lookup returns the slot of a variable.
 func (c *compiler) lookup(n *parse.VariableNode) int {
 	for i := len(c.scope) - 1; i >= 0; i-- {
 		if c.scope[i] == n.Ident[0] {
@@ -375,7 +375,7 @@ func (c *compiler) call(id *parse.IdentifierNode, nodes []parse.Node, final expr
 	return &callExpr{at: at, fn: fn, args: args}
 }
 
-// pattern compiles a literal regular expression with the rule.
+// pattern compiles a literal regular expression together with the rule.
 func (c *compiler) pattern(at int, arg expr) {
 	lit, ok := arg.(*constExpr)
 	if !ok || lit.v.kind != kindString {

@@ -7,14 +7,14 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// data is what a template runs on: .<domain>.<feature> is the list of the elements that the matcher matched. It has NFD's
-// shape, with the keys as the author of the rule typed them, and also in lower case, which is how feature names are
-// looked up and how NFD's own documentation writes them in templates.
+// data is the input of a template: .<domain>.<feature> is the list of the elements that the matcher matched. It has
+// NFD's shape, with the keys as the author of the rule wrote them, and also in lower case, as feature names are
+// looked up and as NFD's documentation writes them in templates.
 type data struct {
 	terms []match.FeatureElements
-	asIs  bool           // texts may hold line breaks, as they may for NFD
+	asIs  bool           // strings may hold line breaks, as in NFD
 	found []foundFeature // of lookups in this expansion
-	all   dict           // the whole as maps, made when a template asks for it
+	all   dict           // all data as maps, built on demand
 }
 
 type foundFeature struct {
@@ -30,7 +30,7 @@ func split(feature string) (domain, name string) {
 	return strings.ToLower(feature), ""
 }
 
-// feature returns the elements of one feature. It is the fast way, which makes no maps.
+// feature returns the elements of one feature without building maps.
 func (d *data) feature(domain, name string) (value, bool) {
 	for i := range d.found {
 		if d.found[i].domain == domain && d.found[i].name == name {
@@ -55,7 +55,7 @@ func (d *data) feature(domain, name string) (value, bool) {
 	return v, true
 }
 
-// collect joins the elements of all terms on a feature, in their order and with duplicates, as NFD does.
+// collect joins the elements of all terms on a feature, in order and with duplicates, as NFD does.
 func (d *data) collect(is func(feature string) bool) (out []match.Element, found bool) {
 	for i := range d.terms {
 		if !is(d.terms[i].Feature) {
@@ -70,7 +70,7 @@ func (d *data) collect(is func(feature string) bool) (out []match.Element, found
 	return out, found
 }
 
-// tree is the whole data as maps.
+// tree returns the whole data as maps.
 func (d *data) tree() dict {
 	if d.all != nil {
 		return d.all

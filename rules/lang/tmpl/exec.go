@@ -14,7 +14,7 @@ type state struct {
 	out   []byte
 	vars  []value // the variables of the running templates, the innermost last
 	args  []value // the arguments of the running calls
-	frame int     // where the variables of the innermost template begin
+	frame int     // start of the variables of the innermost template
 	calls int
 	steps int
 	bytes int
@@ -22,7 +22,7 @@ type state struct {
 
 var states = sync.Pool{New: func() any { return new(state) }}
 
-// failure is an error of an expansion, thrown through the evaluation and caught in Expand.
+// failure is an error of an expansion. It is raised with panic and recovered in Expand.
 type failure struct {
 	at  int
 	msg string
@@ -37,7 +37,7 @@ func (s *state) step(at int) {
 	}
 }
 
-// work counts the steps of working through n bytes.
+// work counts the steps of processing n bytes.
 func (s *state) work(at, n int) {
 	s.steps += n/bytesPerStep + 1
 	if s.steps > MaxSteps {
@@ -45,7 +45,7 @@ func (s *state) work(at, n int) {
 	}
 }
 
-// take counts the memory of something that a function is about to make.
+// take counts the memory of a value that a function is about to create.
 func (s *state) take(at, n int) {
 	if s.bytes += n; s.bytes > MaxBytes {
 		fail(at, "the functions of the template make more than %d bytes", MaxBytes)
@@ -60,7 +60,7 @@ func (s *state) checkOutput(at int) {
 	}
 }
 
-// signal is how a statement ends.
+// signal is the way in which a statement ends.
 type signal uint8
 
 const (
@@ -113,7 +113,7 @@ func (n *printStmt) exec(s *state, dot value) signal {
 	return goOn
 }
 
-// letStmt evaluates a pipeline for the variables it sets.
+// letStmt evaluates a pipeline for the variables that it sets.
 type letStmt struct {
 	at   int
 	pipe expr
@@ -129,7 +129,7 @@ type jumpStmt struct{ signal }
 
 func (n jumpStmt) exec(*state, value) signal { return n.signal }
 
-// ifStmt is if and, where it moves the dot, with.
+// ifStmt is an if or, if it sets the dot, a with.
 type ifStmt struct {
 	at          int
 	with        bool
@@ -253,7 +253,7 @@ type varExpr struct{ slot int }
 
 func (e varExpr) eval(s *state, _ value) value { return s.vars[s.frame+e.slot] }
 
-// setExpr gives the value of a pipeline to its variables.
+// setExpr assigns the value of a pipeline to its variables.
 type setExpr struct {
 	pipe  expr
 	slots []int
@@ -307,7 +307,7 @@ func field(at int, v value, name string) value {
 	return entry
 }
 
-// logicExpr is and or or: the first argument that decides, or the last.
+// logicExpr is and or or: its value is the first argument that decides, or the last.
 type logicExpr struct {
 	or   bool
 	args []expr
@@ -350,7 +350,7 @@ func (e *callExpr) eval(s *state, dot value) value {
 }
 
 // measure fails if the printed form of a value is longer than limit. A value may hold another more than once, so that
-// its printed form can be exponentially longer than the value: it counts as it goes.
+// its printed form can be exponentially longer than the value: measure stops at the limit.
 func (s *state) measure(at int, v value, limit int) int {
 	s.step(at)
 	n := 0

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// builtins are the functions of text/template but and and or, which do not evaluate all their arguments.
+// builtins are the functions of text/template, except and and or, which do not evaluate all their arguments.
 var builtins = []function{
 	{"len", 1, 1, -1, func(c *call) value {
 		n, ok := c.args[0].length()
@@ -40,7 +40,7 @@ var builtins = []function{
 
 var htmlEscape = strings.NewReplacer("\x00", "\uFFFD", `"`, "&#34;", "'", "&#39;", "&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// printed is all arguments as print shows them.
+// printed returns all arguments as print formats them.
 func (c *call) printed() string {
 	if len(c.args) == 1 && c.args[0].kind == kindString {
 		return c.str(0)
@@ -56,7 +56,7 @@ func (c *call) printed() string {
 	return out
 }
 
-// natives are values for package fmt, whose printed form, times over, stays within bounds.
+// natives returns values for package fmt, and fails if their printed form, repeated times, exceeds the limit.
 func (c *call) natives(args []value, times int) []any {
 	out := make([]any, len(args))
 	for i, v := range args {
@@ -66,7 +66,8 @@ func (c *call) natives(args []value, times int) []any {
 	return out
 }
 
-// printf bounds the result before it is made: a width can be a million, and a verb can name the same argument again.
+// printf bounds the result before it is created: a width can be a million, and a verb can refer to the same argument
+// again.
 func printf(c *call) value {
 	format := c.str(0)
 	widths, verbs := 0, 0
@@ -156,7 +157,7 @@ func slice(c *call) value {
 	return listOf(l.items[from:to:to])
 }
 
-// equal is eq as text/template has it: lists and maps cannot be compared.
+// equal compares as eq of text/template does: lists and maps cannot be compared.
 func (c *call) equal(a, b value) bool {
 	if a.kind == kindNil || b.kind == kindNil {
 		return a.kind == b.kind
@@ -191,5 +192,5 @@ func (c *call) less(a, b value) bool {
 	return false
 }
 
-// appendAny appends what package fmt makes of a value.
+// appendAny appends a value as package fmt prints it.
 func appendAny(b []byte, v value) []byte { return fmt.Append(b, v.native()) }

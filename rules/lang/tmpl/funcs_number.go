@@ -44,7 +44,7 @@ var numberFunctions = []function{
 	{"seq", 0, 3, -1, seq},
 }
 
-// toInt converts as Sprig does: what is not a number is 0.
+// toInt converts as Sprig does: anything that is not a number is 0.
 func toInt(v value) int64 {
 	switch v.kind {
 	case kindInt, kindBool:
@@ -81,7 +81,7 @@ func toFloat(v value) float64 {
 	return 0
 }
 
-// fold runs over all arguments, from start.
+// fold combines all arguments, beginning with start.
 func (c *call) fold(start int64, op func(a, b int64) int64) value {
 	for _, v := range c.args {
 		start = op(start, toInt(v))
@@ -109,7 +109,7 @@ func (c *call) divisor() int64 {
 	return n
 }
 
-// sequence is the list of numbers from first towards end, which it may include.
+// sequence returns the numbers from first towards end; inclusive includes end.
 func (c *call) sequence(first, end, step int64, inclusive bool) value {
 	if step == 0 || first > end != (step < 0) && first != end {
 		return listOf(nil)
@@ -133,7 +133,7 @@ func (c *call) sequence(first, end, step int64, inclusive bool) value {
 	return listOf(items)
 }
 
-// seq is the text of the numbers that the command seq would print: to the last, from a first, in steps.
+// seq returns the numbers that the command seq prints: to the last, from a first, in steps.
 func seq(c *call) value {
 	first, last, step := int64(1), int64(0), int64(1)
 	switch len(c.args) {

@@ -30,8 +30,8 @@ var patternFunctions = []function{
 	{"regexQuoteMeta", 1, 1, -1, func(c *call) value { return text(regexp.QuoteMeta(c.str(0))) }},
 }
 
-// regexp is the pattern that the first argument is, compiled with the rule if it is literal. Matching the second argument takes
-// time in proportion to both, which is counted here.
+// regexp returns the first argument as a pattern, compiled with the rule if it is literal. Matching the second
+// argument takes time in proportion to both, which is counted here.
 func (c *call) regexp() *regexp.Regexp {
 	p := c.str(0)
 	c.s.work(c.at, len(c.str(1))*(len(p)/8+1))
@@ -46,7 +46,7 @@ func (c *call) regexp() *regexp.Regexp {
 	return re
 }
 
-// limited bounds how many matches are looked for, and counts them as memory.
+// limited bounds the number of matches, and counts them as memory.
 func (c *call) limited(n int, s string) int {
 	most := len(s) + 1
 	if n >= 0 {
@@ -56,8 +56,8 @@ func (c *call) limited(n int, s string) int {
 	return n
 }
 
-// replaced replaces all matches. The result is bounded beforehand: each match is replaced by at most the replacement
-// with every $ in it grown to the whole subject.
+// replaced replaces all matches. The result is bounded before it is created: each match is replaced by at most the
+// replacement with every $ in it expanded to the whole subject.
 func (c *call) replaced(replace func(s, with string) string) value {
 	s, with := c.str(1), c.str(2)
 	most := len(s) + (len(s)+1)*len(with)
@@ -151,7 +151,7 @@ var otherFunctions = []function{
 	}},
 }
 
-// kindName is the kind of Go value, as reflect names it.
+// kindName returns the kind of the Go value, as reflect names it.
 func kindName(v value) string {
 	switch v.kind {
 	case kindNil:
@@ -169,7 +169,8 @@ func (c *call) env() Env {
 	return c.s.env
 }
 
-// nodeNumber is the i-th number in the node's name, counted from 1; 0 is the last one. It is what n1 is in expressions.
+// nodeNumber returns the i-th number in the node's name, counted from 1; 0 is the last one. It equals n1 in
+// expressions.
 func (c *call) nodeNumber(i int) int64 {
 	name := c.env().NodeName()
 	var numbers []string
@@ -189,7 +190,7 @@ func (c *call) nodeNumber(i int) int64 {
 	return n
 }
 
-// semver takes a version apart. Templates use its Major, Minor, Patch, Prerelease and Metadata.
+// semver parses a version. Templates use its Major, Minor, Patch, Prerelease and Metadata.
 func semver(c *call) value {
 	s := c.str(0)
 	v, err := version.Parse(s)
@@ -226,7 +227,7 @@ func satisfies(v version.V, constraint string) (bool, error) {
 	return false, nil
 }
 
-// operatorSpace finds the spaces behind an operator.
+// operatorSpace matches the spaces after an operator.
 var operatorSpace = regexp.MustCompile(`([=!<>~^]+)\s+`)
 
 func compare(v version.V, term string) (bool, error) {
@@ -271,8 +272,8 @@ func compare(v version.V, term string) (bool, error) {
 	return false, fmt.Errorf("%q is not an operator", op)
 }
 
-// next is the first version beyond a range: ~1.2.3 and ~1.2 end before 1.3, ~1 before 2; ^1.2.3 ends before 2, ^0.2.3
-// before 0.3.
+// next returns the first version beyond a range: ~1.2.3 and ~1.2 end before 1.3, ~1 before 2; ^1.2.3 ends before 2,
+// ^0.2.3 before 0.3.
 func next(numbers []string, caret bool) string {
 	at := min(len(numbers), 2) - 1
 	if caret {

@@ -90,7 +90,7 @@ var stringFunctions = []function{
 	{"isAbs", 1, 1, -1, func(c *call) value { return boolean(path.IsAbs(c.str(0))) }},
 }
 
-// title makes the first letter of each word a capital.
+// title converts the first letter of each word to upper case.
 func title(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {
@@ -103,7 +103,7 @@ func title(s string) string {
 	}, s)
 }
 
-// untitle makes the first letter of each word a small one.
+// untitle converts the first letter of each word to lower case.
 func untitle(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {
@@ -130,7 +130,7 @@ func (c *call) quoted(quote func(string) string) value {
 	return c.joined(" ", parts)
 }
 
-// joined joins texts if the result stays within bounds.
+// joined joins strings if the result does not exceed the limit.
 func (c *call) joined(sep string, parts []string) value {
 	size := 0
 	for _, part := range parts {
@@ -142,7 +142,7 @@ func (c *call) joined(sep string, parts []string) value {
 	return text(strings.Join(parts, sep))
 }
 
-// shown is the items of a list as text, without those that are nil; anything else is a list of one.
+// shown returns the items of a list as strings, without nil items; anything else is a list of one.
 func (c *call) shown(v value) []string {
 	if v.kind != kindList {
 		if v.kind == kindNil {
@@ -169,7 +169,7 @@ func (c *call) split(sep, s string, n int) []string {
 	return strings.SplitN(s, sep, n)
 }
 
-// numbered is a map from _0, _1 and so on.
+// numbered returns a map with the keys _0, _1 and so on.
 func (c *call) numbered(parts []string) value {
 	c.s.take(c.at, 2*valueSize*len(parts))
 	out := make(dict, len(parts))

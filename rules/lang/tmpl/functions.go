@@ -10,13 +10,13 @@ import (
 // function is one function of the allow-list.
 type function struct {
 	name     string
-	min, max int // how many arguments it takes; a negative max is no limit
-	pattern  int // which argument is a regular expression, -1 for none
+	min, max int // number of arguments; a negative max is no limit
+	pattern  int // index of the argument that is a regular expression, -1 for none
 	run      func(c *call) value
 }
 
-// functions is the allow-list: Go's built-in functions, those of Sprig that are deterministic and cheap, and the names
-// that templates share with expressions. What NFD's users know and miss here stands in leftOut.
+// functions is the allow-list: Go's built-in functions, those of Sprig that are deterministic and cheap, and the
+// names that templates share with expressions. leftOut lists functions of NFD's templates that are missing here.
 var functions = table(builtins, stringFunctions, numberFunctions, listFunctions, dictFunctions, patternFunctions, otherFunctions)
 
 func table(groups ...[]function) map[string]*function {
@@ -51,12 +51,12 @@ func Functions() []string {
 	return names
 }
 
-// LeftOut is why functions that NFD has are not here.
+// LeftOut explains why functions of NFD are missing here.
 type LeftOut struct {
 	Names []string
-	// Why they are left out.
+	// Why is the reason.
 	Why string
-	// Instead says what to use in their place; it may be empty.
+	// Instead is the replacement; it may be empty.
 	Instead string
 }
 
@@ -111,11 +111,11 @@ var leftOut = []LeftOut{
 	{Names: []string{"call"}, Why: "there are no values that are functions", Instead: ""},
 }
 
-// LeftOutFunctions returns the functions of NFD's templates that are not available, with the reasons; the documentation
-// is generated from it.
+// LeftOutFunctions returns the functions of NFD's templates that are not available, with the reasons. The
+// documentation is generated from it.
 func LeftOutFunctions() []LeftOut { return slices.Clone(leftOut) }
 
-// whyNot says why a function cannot be used.
+// whyNot returns the reason why a function cannot be used.
 func whyNot(name string) string {
 	for _, group := range leftOut {
 		if !slices.Contains(group.Names, name) || functions[name] != nil {
@@ -135,7 +135,7 @@ func whyNot(name string) string {
 	return fmt.Sprintf("unknown function %q", name)
 }
 
-// takes reports whether a function can be called with n arguments.
+// takes returns an error if a function cannot be called with n arguments.
 func (f *function) takes(n int) error {
 	switch {
 	case n < f.min && f.max == f.min, n > f.max && f.max == f.min:
@@ -160,7 +160,7 @@ func (c *call) fail(format string, args ...any) {
 	fail(c.at, "%s: %s", c.name, fmt.Sprintf(format, args...))
 }
 
-// str is a text argument.
+// str returns a string argument.
 func (c *call) str(i int) string {
 	v := c.args[i]
 	if v.kind != kindString {
@@ -170,7 +170,7 @@ func (c *call) str(i int) string {
 	return v.str
 }
 
-// int is a whole number argument.
+// int returns an integer argument.
 func (c *call) int(i int) int {
 	v := c.args[i]
 	if v.kind != kindInt {
@@ -179,7 +179,7 @@ func (c *call) int(i int) int {
 	return int(v.int())
 }
 
-// list is a list argument; its items are counted as work.
+// list returns a list argument and counts its items as work.
 func (c *call) list(i int) value {
 	v := c.args[i]
 	if v.kind != kindList {
@@ -190,7 +190,7 @@ func (c *call) list(i int) value {
 	return v
 }
 
-// dict is a map argument.
+// dict returns a map argument.
 func (c *call) dict(i int) value {
 	v := c.args[i]
 	if !v.isMap() {
@@ -201,17 +201,17 @@ func (c *call) dict(i int) value {
 	return v
 }
 
-// valueSize is what a value takes in a list.
+// valueSize is the size in bytes of a value in a list.
 const valueSize = 48
 
-// make is a list of n values, to be filled.
+// make returns a list of n values to fill in.
 func (c *call) make(n int) []value {
 	c.s.work(c.at, n*bytesPerStep)
 	c.s.take(c.at, n*valueSize)
 	return make([]value, 0, n)
 }
 
-// texts is a list of texts.
+// texts returns a list of strings.
 func (c *call) texts(list []string) value {
 	items := c.make(len(list))
 	for _, s := range list {
@@ -220,7 +220,7 @@ func (c *call) texts(list []string) value {
 	return listOf(items)
 }
 
-// show is a value as text, as print would show it.
+// show returns a value as a string, as print formats it.
 func (c *call) show(v value) string {
 	if v.kind == kindString {
 		return v.str

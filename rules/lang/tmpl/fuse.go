@@ -5,23 +5,23 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// lineStmt is a run of text and of fields of the dot, which is what the bodies of nearly all ranges consist of. On an
-// instance or attribute it writes them in one go; on anything else it runs the statements one by one.
+// lineStmt is a sequence of text and of fields of the dot, which nearly all bodies of ranges consist of. On an
+// instance or attribute it writes them at once; on anything else it runs the statements one by one.
 type lineStmt struct {
 	at    int
 	parts []part
 	slow  block
 }
 
-// part is text, or the name of a field if there is one.
+// part is text, or the name of a field if it is set.
 type part struct {
 	text  []byte
 	field string
-	key   facts.Key // of the field
+	key   facts.Key // key of the field
 	stmt  *printStmt
 }
 
-// fuse puts runs of text and fields of the dot together.
+// fuse combines sequences of text and fields of the dot.
 func fuse(b block) block {
 	var out block
 	for i := 0; i < len(b); {
@@ -45,7 +45,7 @@ func placeOf(st stmt) int {
 	return st.(*printStmt).at
 }
 
-// fusible returns the parts that a block begins with.
+// fusible returns the parts at the start of a block.
 func fusible(b block) (parts []part) {
 	for _, st := range b {
 		switch n := st.(type) {

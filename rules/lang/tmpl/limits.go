@@ -1,29 +1,31 @@
 package tmpl
 
-// Bounds on what a template may cost. They are counts and never times, so that a template which works on one machine
-// works on all, and on a busy day as well.
+// Limits on the cost of a template. They are counts and never times, so that a template that works on one machine
+// works on all, independent of load.
 const (
-	// MaxSource is the length of a template in bytes, the same as NFD's: what lies beyond is a program, not a rule.
+	// MaxSource is the maximum length of a template in bytes, the same as NFD's.
 	MaxSource = 64 << 10
-	// MaxOutput is the length in bytes of what a template may write, and of any one text in it. 256 labels of the
-	// greatest length are 100 kB, the greatest seen in practice are 10 kB.
+	// MaxOutput is the maximum length in bytes of the output of a template, and of each string in it. 256 labels of
+	// the maximum length are 100 kB; the largest seen in practice are 10 kB.
 	MaxOutput = 64 << 10
-	// MaxLabels is how many labels or vars one expansion may give. The annotation that records a node's labels, and the
-	// Node itself, are read by every component of a cluster.
+	// MaxLabels is the maximum number of labels or vars of one expansion. The annotation that records a node's
+	// labels, and the Node itself, are read by every component of a cluster.
 	MaxLabels = 256
-	// MaxSteps is how many actions, iterations and function calls the expansions of a rule may take on one node. 6,000 kernel
-	// options with ten actions each are 60,000.
+	// MaxSteps is the maximum number of actions, iterations and function calls of the expansions of a rule on one
+	// node. 6,000 kernel options with ten actions each are 60,000.
 	MaxSteps = 200_000
-	// MaxDepth is how deep blocks and parentheses may nest; the parser is recursive, and so is the evaluation.
+	// MaxDepth is the maximum depth of nested blocks and parentheses; the parser and the evaluation are recursive.
 	MaxDepth = 100
-	// MaxCalls is how deep templates may call templates.
+	// MaxCalls is the maximum depth of templates that call templates.
 	MaxCalls = 20
-	// MaxBytes is how much memory the texts and lists that functions make may take in all expansions of a rule on one node.
+	// MaxBytes is the maximum number of bytes of the strings and lists that functions create in all expansions of a
+	// rule on one node.
 	MaxBytes = 512 << 10
-	// MaxPattern is the length of a regular expression in bytes, as in matchers.
+	// MaxPattern is the maximum length of a regular expression in bytes, as in matchers.
 	MaxPattern = 1 << 10
-	// costPattern is the steps that compiling a pattern at run time takes; a literal one is compiled once, with the rule.
+	// costPattern is the number of steps that compiling a pattern at run time costs; a literal one is compiled once,
+	// with the rule.
 	costPattern = 1000
-	// bytesPerStep is how many bytes a function may work through in one step.
+	// bytesPerStep is the number of bytes that a function processes in one step.
 	bytesPerStep = 64
 )

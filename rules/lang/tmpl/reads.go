@@ -5,7 +5,7 @@ import (
 	"text/template/parse"
 )
 
-// reads notes that the template reads a path of its data.
+// reads records that the template reads a path of its data.
 func (c *compiler) reads(at int, from position, path []string) {
 	if !from.known {
 		return
@@ -27,7 +27,7 @@ func (c *compiler) reads(at int, from position, path []string) {
 	c.t.paths = append(c.t.paths, DataPath{Domain: full[0], Name: full[1], Line: line, Column: column, Conditional: conditional})
 }
 
-// follow is the position of a pipeline that is a plain path, for with.
+// follow returns the position of a pipeline that is a plain path, for with.
 func (c *compiler) follow(pipe *parse.PipeNode) position {
 	if len(pipe.Cmds) != 1 || len(pipe.Cmds[0].Args) != 1 {
 		return position{}
@@ -53,7 +53,8 @@ func (c *compiler) follow(pipe *parse.PipeNode) position {
 	return position{known: true, path: append(append([]string(nil), from.path...), path...)}
 }
 
-// indexes notes what index . "domain" "feature" reads; names with a dash or a second dot have to be read so.
+// indexes records the path that index . "domain" "feature" reads; names with a dash or a second dot require this
+// form.
 func (c *compiler) indexes(at int, nodes []parse.Node) {
 	from := c.dot
 	switch n := nodes[0].(type) {
@@ -74,8 +75,8 @@ func (c *compiler) indexes(at int, nodes []parse.Node) {
 	c.reads(at, from, path)
 }
 
-// warnOfBareLines warns of lines that will be written without =, as far as the text shows. NFD drops a rule for such a
-// line; its older documentation calls it a label with the value true, which is what it is here.
+// warnOfBareLines warns about lines that will be written without =, as far as the source shows. NFD drops a rule for
+// such a line; its older documentation calls it a label with the value true, which it is here.
 func (c *compiler) warnOfBareLines(root *parse.ListNode) {
 	w := bareLines{c: c}
 	w.list(root)
@@ -84,9 +85,9 @@ func (c *compiler) warnOfBareLines(root *parse.ListNode) {
 
 type bareLines struct {
 	c     *compiler
-	start int  // where the line's first text is
-	text  bool // there is text on the line
-	open  bool // there is an = on the line, or something that may write one
+	start int  // position of the line's first text
+	text  bool // the line holds text
+	open  bool // the line holds an =, or something that may write one
 }
 
 func (w *bareLines) list(list *parse.ListNode) {

@@ -2,10 +2,11 @@ package tmpl
 
 import "strings"
 
-// tooDeep finds where blocks or parentheses nest deeper than MaxDepth. It looks before the parser does, which recurses
-// and would use megabytes of stack on a few kilobytes of brackets. What it cannot make sense of it leaves to the parser.
+// tooDeep returns the position where blocks or parentheses nest deeper than MaxDepth. It runs before the parser,
+// which recurses and would use megabytes of stack on a few kilobytes of brackets. It leaves syntax errors to the
+// parser.
 func tooDeep(source string) (at int, deep bool) {
-	var blocks []int // how many levels each open block counts for: an "else if" adds one
+	var blocks []int // number of levels of each open block: an "else if" adds one
 	depth := 0
 	for pos := 0; ; {
 		open := strings.Index(source[pos:], "{{")
@@ -36,8 +37,8 @@ func tooDeep(source string) (at int, deep bool) {
 	}
 }
 
-// scanAction reads one action from behind its opening braces: its first two words, where it ends, and how deep its
-// parentheses nest.
+// scanAction scans one action after its opening braces. It returns its first two words, its end, and the maximum
+// depth of its parentheses.
 func scanAction(source string, start int) (words []string, end, parens int) {
 	depth := 0
 	i := start

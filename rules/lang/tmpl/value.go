@@ -20,16 +20,16 @@ const (
 	kindString
 	kindList
 	kindDict
-	kindElement // a flag, attribute or instance: a map from text to text
-	kindData    // what stands at the root of a template's data
+	kindElement // a flag, attribute or instance: a map of strings
+	kindData    // the root of a template's data
 )
 
-// value is what an expression of a template comes to. It is passed by value; lists and dictionaries are never changed
-// once made.
+// value is the value of an expression of a template. It is passed by value; lists and dictionaries never change once
+// created.
 type value struct {
 	kind kind
-	num  uint64 // of kindBool, kindInt and kindFloat; of kindDict and kindElement a mark
-	str  string // of kindString
+	num  uint64 // for kindBool, kindInt and kindFloat; a mark for kindDict and kindElement
+	str  string // for kindString
 	ref  any    // *list, dict, *match.Element or *data
 }
 
@@ -55,18 +55,18 @@ func text(s string) value        { return value{kind: kindString, str: s} }
 func listOf(items []value) value { return value{kind: kindList, ref: &list{items: items}} }
 func dictOf(d dict) value        { return value{kind: kindDict, ref: d} }
 
-// domainOf is the map from the names of features to their elements.
+// domainOf returns a map from the names of features to their elements.
 func domainOf(d dict) value { return value{kind: kindDict, num: isDomain, ref: d} }
 
 const (
 	// isDomain marks the maps that hold lists of elements.
 	isDomain = 1
-	// isAsIs marks elements whose texts are taken as they are, line breaks and all.
+	// isAsIs marks elements whose strings may hold line breaks.
 	isAsIs = 1
 )
 
-// oneLine is a text of a node in one line. Whoever publishes features may put a line break into them, and each line that a
-// template writes is a label: "1\nexample.com/trusted=true" in place of a serial number would be one more.
+// oneLine replaces line breaks in a string of a node. Publishers may put line breaks into features, and each line
+// that a template writes is a label: "1\nexample.com/trusted=true" instead of a serial number would add one.
 func oneLine(s string) string {
 	if strings.IndexByte(s, '\n') < 0 {
 		return s
@@ -74,7 +74,7 @@ func oneLine(s string) string {
 	return strings.ReplaceAll(s, "\n", " ")
 }
 
-// of is a text of an element.
+// of returns a string of an element.
 func (v value) of(s string) value {
 	if v.num == isAsIs {
 		return text(s)
@@ -85,7 +85,7 @@ func (v value) of(s string) value {
 func (v value) int() int64     { return int64(v.num) }
 func (v value) float() float64 { return math.Float64frombits(v.num) }
 
-// typeName is the name of the Go type that text/template would see, because its users know its messages.
+// typeName returns the name of the Go type that text/template would use, because users know its messages.
 func (v value) typeName() string {
 	switch v.kind {
 	case kindBool:
@@ -104,7 +104,7 @@ func (v value) typeName() string {
 	return "nil"
 }
 
-// truth is the truth of if, with, and, or and not.
+// truth returns the truth value for if, with, and, or and not.
 func (v value) truth() bool {
 	switch v.kind {
 	case kindBool, kindInt:
@@ -118,7 +118,7 @@ func (v value) truth() bool {
 	return n > 0
 }
 
-// length is the number of bytes, items or entries.
+// length returns the number of bytes, items or entries.
 func (v value) length() (int, bool) {
 	switch v.kind {
 	case kindString:
@@ -136,7 +136,7 @@ func (v value) length() (int, bool) {
 	return 0, false
 }
 
-// item is the item of a list at i, which is in range.
+// item returns the item of a list at i, which is in range.
 func (v value) item(i int) value {
 	l := v.ref.(*list)
 	if l.elements != nil {
@@ -152,7 +152,7 @@ func (v value) item(i int) value {
 // isMap reports whether a value has entries.
 func (v value) isMap() bool { return v.kind == kindDict || v.kind == kindElement || v.kind == kindData }
 
-// entry is the entry of a map under a key.
+// entry returns the entry of a map under a key.
 func (v value) entry(key string) (value, bool) {
 	switch v.kind {
 	case kindElement:
@@ -176,7 +176,7 @@ func (v value) entry(key string) (value, bool) {
 	return out, ok
 }
 
-// shown is a key as templates see it: those of elements are texts of a node too.
+// shown returns a key as templates see it: keys of elements are strings of a node too.
 func (v value) shown(key string) string {
 	if v.kind == kindElement {
 		return v.of(key).str
@@ -184,7 +184,7 @@ func (v value) shown(key string) string {
 	return key
 }
 
-// keys are the keys of a map, sorted.
+// keys returns the keys of a map, sorted.
 func (v value) keys() []string {
 	switch v.kind {
 	case kindElement:
@@ -210,7 +210,7 @@ func elementKeys(e *match.Element) []string {
 	return flagKeys
 }
 
-// missing is what index gives for a key that a map does not have: the zero of what the map holds.
+// missing returns the result of index for a key that a map lacks: the zero value of the map's element type.
 func (v value) missing() value {
 	switch v.kind {
 	case kindElement:
@@ -225,7 +225,7 @@ func (v value) missing() value {
 	return value{}
 }
 
-// native is the value as package fmt should see it.
+// native returns the value for package fmt.
 func (v value) native() any {
 	switch v.kind {
 	case kindBool:
