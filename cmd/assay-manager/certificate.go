@@ -41,15 +41,15 @@ type certificateFlags struct {
 
 func (f *certificateFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.certDir, "cert-dir", "", "directory of tls.crt and tls.key that another program renews, such as cert-manager, which then also writes the webhook configurations; "+
-		"empty: certificates are made here, and the configurations are filled here")
-	flags.StringVar(&f.secret, "cert-secret", "assay-webhook-cert", "Secret in --namespace that replicas share their certificate in; it must exist, and may be empty")
-	flags.DurationVar(&f.life, "cert-life", certs.DefaultLife, "how long a certificate that is made here is valid; it is replaced after two thirds of it")
-	flags.DurationVar(&f.authorityLife, "ca-life", 0, "how long the authority that signs it is valid; 0: four times as long")
-	flags.StringVar(&f.service, "service", "assay-webhook", "Service in --namespace that leads to the webhook")
+		"empty: this program creates certificates and writes the configurations")
+	flags.StringVar(&f.secret, "cert-secret", "assay-webhook-cert", "Secret in --namespace in which replicas share their certificate; it must exist, and may be empty")
+	flags.DurationVar(&f.life, "cert-life", certs.DefaultLife, "validity of certificates that this program creates; they are replaced after two thirds of it")
+	flags.DurationVar(&f.authorityLife, "ca-life", 0, "validity of the CA that signs them; 0: four times --cert-life")
+	flags.StringVar(&f.service, "service", "assay-webhook", "Service in --namespace of the webhook")
 	flags.Int32Var(&f.servicePort, "service-port", 443, "port of the Service")
-	flags.StringVar(&f.url, "webhook-url", "", "where the API server reaches the webhook instead of the Service, such as https://10.0.0.1:9443")
-	flags.StringVar(&f.failurePolicy, "failure-policy", "Ignore", "what the API server does with rules while no webhook answers: Ignore lets them through, "+
-		"and the controller reports what is wrong with them; Fail refuses them")
+	flags.StringVar(&f.url, "webhook-url", "", "URL at which the API server reaches the webhook instead of the Service, such as https://10.0.0.1:9443")
+	flags.StringVar(&f.failurePolicy, "failure-policy", "Ignore", "failure policy of the webhook configurations while no webhook answers: Ignore accepts rules, "+
+		"and the controller reports their errors; Fail rejects them")
 }
 
 func (f *certificateFlags) check() error {

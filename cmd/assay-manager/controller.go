@@ -25,7 +25,7 @@ func newController() *cobra.Command {
 	f := &controllerFlags{}
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Evaluate the rules of the cluster, and write what they want on Nodes",
+		Short: "Evaluate the rules of the cluster, and write their outputs to Nodes",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := ctrl.Log.WithName("controller")

@@ -25,25 +25,25 @@ type controllerFlags struct {
 func (f *controllerFlags) register(flags *pflag.FlagSet) {
 	f.processFlags.register(flags)
 	f.ruleFlags.register(flags)
-	flags.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas write at a time")
+	flags.BoolVar(&f.leaderElection, "enable-leader-election", false, "elect a leader, so that only one replica writes at a time")
 
-	flags.BoolVar(&f.prune, "prune", false, "remove from all Nodes what was written there, and end; the command prune does more")
+	flags.BoolVar(&f.prune, "prune", false, "remove all labels, annotations, extended resources and taints of this controller from all Nodes, then exit; the command prune also removes NodeFeatures")
 
-	f.toggle(flags, "no-publish", "evaluate and report, and write nothing on Nodes", toBool(func(s *managerconfig.Settings) *bool { return &s.NoPublish }))
-	f.setting(flags, "resync-period", "how often all nodes are looked at without any reason; 0: never (default 1h)",
+	f.toggle(flags, "no-publish", "evaluate rules and report status without writing to Nodes", toBool(func(s *managerconfig.Settings) *bool { return &s.NoPublish }))
+	f.setting(flags, "resync-period", "interval at which all nodes are evaluated again without a change; 0: never (default 1h)",
 		toDuration(func(s *managerconfig.Settings) *time.Duration { return &s.ResyncPeriod }))
-	f.setting(flags, "gc-interval", "how often NodeFeatures without a Node are looked for; 0: never (default 1h)",
+	f.setting(flags, "gc-interval", "interval at which NodeFeatures without a Node are deleted; 0: never (default 1h)",
 		toDuration(func(s *managerconfig.Settings) *time.Duration { return &s.GcInterval }))
-	f.setting(flags, "nfd-api-parallelism", "how many nodes are worked on at once (default 10)", func(s *managerconfig.Settings, text string) (err error) {
+	f.setting(flags, "nfd-api-parallelism", "maximum number of nodes evaluated at once (default 10)", func(s *managerconfig.Settings, text string) (err error) {
 		s.Parallelism, err = strconv.Atoi(text)
 		return err
 	})
-	f.setting(flags, "informer-page-size", "how many NodeFeatures an API server before 1.34 is asked for at once; 0: all (default 0)",
+	f.setting(flags, "informer-page-size", "maximum number of NodeFeatures in one page of a list from API servers before 1.34; 0: no pages (default 0)",
 		func(s *managerconfig.Settings, text string) (err error) {
 			s.InformerPageSize, err = strconv.Atoi(text)
 			return err
 		})
-	f.setting(flags, "fail-taint", "taint of nodes that the action fail keeps as they were: KEY=VALUE:EFFECT",
+	f.setting(flags, "fail-taint", "taint of nodes that the action fail keeps unchanged: KEY=VALUE:EFFECT",
 		toText(func(s *managerconfig.Settings) *string { return &s.FailTaint }))
 	retire(flags)
 }

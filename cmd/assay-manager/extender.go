@@ -53,21 +53,21 @@ type extenderFlags struct {
 }
 
 func (f *extenderFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the service account of the pod")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
-	flags.StringVar(&f.address, "address", "127.0.0.1:8888", "where to listen; without --tls-cert, a loopback address")
+	flags.StringVar(&f.address, "address", "127.0.0.1:8888", "address to listen on; without --tls-cert it must be a loopback address")
 	flags.StringVar(&f.certFile, "tls-cert", "", "file of the serving certificate; read again when it changes")
-	flags.StringVar(&f.keyFile, "tls-key", "", "file of its key")
-	flags.StringVar(&f.clientCA, "client-ca", "", "file of the authorities that sign the client certificates of schedulers; read again when it changes")
-	flags.BoolVar(&f.tokenReview, "token-review", false, "let the API server say whose bearer tokens are good")
-	flags.StringVar(&f.tokenFile, "token-file", "", "file of a bearer token that is good; read anew each time")
+	flags.StringVar(&f.keyFile, "tls-key", "", "file of the key of the serving certificate")
+	flags.StringVar(&f.clientCA, "client-ca", "", "file of the CA certificates that sign the client certificates of schedulers; read again when it changes")
+	flags.BoolVar(&f.tokenReview, "token-review", false, "authenticate bearer tokens by TokenReviews of the API server")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file of a bearer token to accept; read again for each request")
 	flags.StringSliceVar(&f.allowed, "allowed-users", []string{"system:kube-scheduler"},
-		"names of certificates or users of tokens that may ask; empty: all that are authenticated")
+		"common names of client certificates or user names of tokens to accept; empty: all that are authenticated")
 	flags.BoolVar(&f.leases, "publisher-leases", false,
-		"take features for seen when the Lease of their node's name in --namespace was renewed, rather than while the Node is ready; for publishers that keep one")
+		"decide whether features are current by the renewal of the Lease with their node's name in --namespace instead of the readiness of the Node; for publishers that renew one")
 	flags.DurationVar(&f.watchPatience, "watch-patience", watchhealth.DefaultPatience,
-		"how long watches of the API server may be interrupted before questions are refused")
-	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "how long to go on answering after a signal to end, unready")
+		"duration for which watches may be interrupted before the extender rejects requests")
+	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "duration for which requests are still served, unready, after SIGTERM")
 	f.ruleFlags.register(flags)
 }
 
@@ -75,7 +75,7 @@ func newExtender() *cobra.Command {
 	f := &extenderFlags{}
 	cmd := &cobra.Command{
 		Use:   "extender",
-		Short: "Tell schedulers which nodes have the features that pods ask for",
+		Short: "Serve the scheduler extender, which filters and scores nodes by the features that pods require",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return f.run(ctrl.SetupSignalHandler()) },
 	}

@@ -24,14 +24,14 @@ type processFlags struct {
 }
 
 func (f *processFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the service account of the pod")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
-	flags.IntVar(&f.port, "port", 8080, "port of /healthz and /readyz; 0: none")
-	flags.IntVar(&f.metricsPort, "metrics-port", 8081, "port of /metrics; 0: none")
+	flags.IntVar(&f.port, "port", 8080, "port of /healthz and /readyz; 0: do not serve them")
+	flags.IntVar(&f.metricsPort, "metrics-port", 8081, "port of /metrics; 0: do not serve it")
 	flags.BoolVar(&f.metricsSecure, "metrics-secure", false,
-		"serve /metrics over TLS, to clients whose bearer token may get the path /metrics; the API server reviews token and right")
+		"serve /metrics over TLS, to clients whose bearer token may get the path /metrics (TokenReview and SubjectAccessReview)")
 	flags.StringVar(&f.metricsCertDir, "metrics-cert-dir", "",
-		"directory of tls.crt and tls.key to serve /metrics with, for --metrics-secure; empty: a self-signed certificate")
+		"directory of tls.crt and tls.key for --metrics-secure; empty: a self-signed certificate")
 }
 
 // ruleFlags are the flags that say what rules mean. Whoever compiles rules has them, and an installation gives the same ones
@@ -47,18 +47,18 @@ type ruleFlags struct {
 }
 
 func (f *ruleFlags) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.strict, "nfd-strict", false, "do as NFD does where Assay differs from it on purpose")
-	flags.StringVar(&f.instance, "instance", "", "name that keeps this controller apart from others in the cluster")
-	flags.StringVar(&f.configFile, "config", managerconfig.DefaultFile, "configuration file; flags win over it")
-	flags.StringVar(&f.override, "options", "", "configuration in JSON or YAML that wins over the file")
+	flags.BoolVar(&f.strict, "nfd-strict", false, "behave as NFD where Assay differs from it on purpose")
+	flags.StringVar(&f.instance, "instance", "", "name of this controller, if several run in one cluster")
+	flags.StringVar(&f.configFile, "config", managerconfig.DefaultFile, "configuration file; flags override it")
+	flags.StringVar(&f.override, "options", "", "configuration in JSON or YAML that overrides the file")
 	flags.StringVar(&f.pciIDs, "pci-ids", "", "file pci.ids that replaces the built-in names in warnings")
 	flags.StringVar(&f.usbIDs, "usb-ids", "", "file usb.ids that replaces the built-in names in warnings")
 
 	f.setting(flags, "label-whitelist", "regular expression that names of labels must match",
 		(*managerconfig.Settings).SetLabelWhiteList)
-	f.setting(flags, "extra-label-ns", "namespaces that labels may use although they are denied",
+	f.setting(flags, "extra-label-ns", "namespaces that labels may use although they are denied, separated by commas",
 		toList(func(s *managerconfig.Settings) *[]string { return &s.ExtraLabelNs }))
-	f.setting(flags, "deny-label-ns", "namespaces that labels may not use; *.example.com for all below",
+	f.setting(flags, "deny-label-ns", "namespaces that labels must not use, separated by commas; *.example.com for all subdomains",
 		toList(func(s *managerconfig.Settings) *[]string { return &s.DenyLabelNs }))
 	f.setting(flags, "default-scope", "scope of rules that set neither scope nor nodeSelector",
 		toText(func(s *managerconfig.Settings) *string { return &s.DefaultScope }))
@@ -68,14 +68,14 @@ func (f *ruleFlags) register(flags *pflag.FlagSet) {
 		(*managerconfig.Settings).SetFeatureSources)
 	f.setting(flags, "default-template", "NodeFeatureRuleTemplate that every rule is based on",
 		toText(func(s *managerconfig.Settings) *string { return &s.DefaultTemplate }))
-	f.setting(flags, "built-in-rules", "directory of rules that are always in force",
+	f.setting(flags, "built-in-rules", "directory of rules that are evaluated in addition to those of the cluster",
 		toText(func(s *managerconfig.Settings) *string { return &s.BuiltInRules }))
-	f.setting(flags, "removal-grace-period", "how long labels, and what pods ask for, outlive their worker's NodeFeature (default 10m)",
+	f.setting(flags, "removal-grace-period", "duration for which labels, and features for the extender, remain after their worker's NodeFeature is gone (default 10m)",
 		toDuration(func(s *managerconfig.Settings) *time.Duration { return &s.RemovalGracePeriod }))
-	f.toggle(flags, "enable-taints", "let rules create taints", toBool(func(s *managerconfig.Settings) *bool { return &s.EnableTaints }))
-	f.toggle(flags, "allow-fail", "let the action fail keep a node as it is (default true)",
+	f.toggle(flags, "enable-taints", "let rules create taints (default false)", toBool(func(s *managerconfig.Settings) *bool { return &s.EnableTaints }))
+	f.toggle(flags, "allow-fail", "let the action fail keep the labels of a node unchanged (default true)",
 		toBool(func(s *managerconfig.Settings) *bool { return &s.AllowFail }))
-	f.toggle(flags, "disable-auto-prefix", "leave names without a namespace as they are",
+	f.toggle(flags, "disable-auto-prefix", "do not add a namespace to names without one",
 		func(s *managerconfig.Settings, text string) error {
 			return setGates(s, managerconfig.GateBare+"="+text)
 		})

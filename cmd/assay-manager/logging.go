@@ -20,8 +20,8 @@ type logging struct {
 }
 
 func (l *logging) register(flags *pflag.FlagSet) {
-	flags.StringVar(&l.format, "log-format", "text", "text or json")
-	flags.IntVar(&l.level, "v", 0, "how much to log: 0 what happens, 1 each write and what libraries start, 4 everything")
+	flags.StringVar(&l.format, "log-format", "text", "format of the log: text or json")
+	flags.IntVar(&l.level, "v", 0, "verbosity of the log: 0 for events, 1 adds each write and messages of libraries, 4 everything")
 }
 
 // use makes everything in the process log by one handler: Assay, controller-runtime, and client-go by klog.

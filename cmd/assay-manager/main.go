@@ -21,7 +21,7 @@ func main() {
 func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "assay-manager",
-		Short:         "Turn what nodes can do into labels, taints and resources, and scheduling decisions",
+		Short:         "Convert node features to labels, taints, extended resources and scheduling decisions",
 		Version:       build.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

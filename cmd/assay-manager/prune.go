@@ -25,21 +25,21 @@ type pruneFlags struct {
 }
 
 func (f *pruneFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the service account of the pod")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
 	f.ruleFlags.register(flags) // what the controller's are: they say how the record on a Node is read
-	flags.BoolVar(&f.keepFeatures, "keep-features", false, "leave the workers' NodeFeatures")
-	flags.StringSliceVar(&f.leases, "leases", nil, "Leases in --namespace to delete as well, those of the controller and of a second scheduler (default: that of the controller)")
+	flags.BoolVar(&f.keepFeatures, "keep-features", false, "do not delete the workers' NodeFeatures")
+	flags.StringSliceVar(&f.leases, "leases", nil, "Leases in --namespace to delete: those of the controller and of a second scheduler (default: that of the controller)")
 }
 
 func newPrune() *cobra.Command {
 	f := &pruneFlags{}
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove from all Nodes what was written there, and the workers' NodeFeatures",
-		Long: "Remove from all Nodes the labels, annotations, extended resources and taints that their record says are Assay's or Node Feature\n" +
-			"Discovery's, then the record itself, then the NodeFeatures of the workers. Nothing else is touched. Stop the controller and\n" +
-			"the workers first: they would write it all again.",
+		Short: "Remove all labels and other outputs of Assay or NFD from all Nodes, and the workers' NodeFeatures",
+		Long: "Remove the labels, annotations, extended resources and taints that Assay or Node Feature Discovery recorded on all Nodes as their\n" +
+			"own, then the record itself, then the NodeFeatures of the workers. Nothing else is changed. Stop the controller and the workers\n" +
+			"first; otherwise they write everything again.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(ctrl.SetupSignalHandler(), cmd.OutOrStdout())

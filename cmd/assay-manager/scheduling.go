@@ -27,8 +27,8 @@ type schedulingFlags struct {
 }
 
 func (f *schedulingFlags) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.scheduling, "scheduling", false, "also review pods and workloads that ask for features; keeps the features of all nodes in memory")
-	flags.BoolVar(&f.marker, "scheduling-marker", false, "mark pods that the extender has to be asked about, for an extender of the default scheduler")
+	flags.BoolVar(&f.scheduling, "scheduling", false, "also review pods and workloads that require features; keeps the features of all nodes in memory")
+	flags.BoolVar(&f.marker, "scheduling-marker", false, "add marker resources to pods that the extender must evaluate, for an extender of the default scheduler")
 }
 
 // review gives the webhook what it looks up about pods and nodes, and returns what says whether it knows what pods ask for. Same

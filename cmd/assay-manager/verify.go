@@ -26,9 +26,9 @@ type verifyFlags struct {
 }
 
 func (f *verifyFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the service account of the pod")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of the check")
 	f.ruleFlags.register(flags) // what the controller's are: they say what it writes, and how it keeps its record
 }
 
@@ -36,7 +36,7 @@ func newVerify() *cobra.Command {
 	f := &verifyFlags{}
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check that every Node that is ready has features and labels; helm test runs it",
+		Short: "Check that every ready Node has features and labels; used by helm test",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := f.run(ctrl.SetupSignalHandler())

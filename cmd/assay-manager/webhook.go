@@ -49,21 +49,21 @@ func (f *webhookFlags) register(flags *pflag.FlagSet) {
 	f.certificateFlags.register(flags)
 	f.schedulingFlags.register(flags)
 	flags.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the webhook")
-	flags.BoolVar(&f.strictAdmission, "strict-admission", false, "refuse what NFD would accept and then drop, instead of warning")
-	flags.BoolVar(&f.nodeWarnings, "node-warnings", true, "warn of rules that match no node, or taint all; keeps the features of all nodes in memory")
+	flags.BoolVar(&f.strictAdmission, "strict-admission", false, "reject rules that NFD would accept and drop at run time, instead of warning")
+	flags.BoolVar(&f.nodeWarnings, "node-warnings", true, "warn about rules that match no node or taint all nodes; keeps the features of all nodes in memory")
 	flags.StringVar(&f.worker, "worker-service-account", policies.DefaultWorker, "ServiceAccount of the workers, in --namespace or as NAMESPACE/NAME")
 	flags.StringVar(&f.controller, "controller-service-account", policies.DefaultManager, "ServiceAccount of the controller, in --namespace or as NAMESPACE/NAME")
-	flags.BoolVar(&f.bindAll, "bind-all-namespaces", false, "let tokens of pods describe their own node only in all namespaces, not just in Assay's")
+	flags.BoolVar(&f.bindAll, "bind-all-namespaces", false, "allow tokens of pods to write NodeFeatures of their own node only, in all namespaces instead of only in Assay's")
 	flags.StringVar(&f.tolerations, "worker-tolerations", "", "tolerations of the worker's pods, as JSON or YAML")
-	flags.StringVar(&f.clientCA, "client-ca-file", "", "who must have signed the API server's client certificate; empty: it needs none")
-	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "how long to go on answering after a signal to end, unready")
+	flags.StringVar(&f.clientCA, "client-ca-file", "", "file of the CA certificates that sign the API server's client certificate; empty: no client certificate is required")
+	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "duration for which requests are still served, unready, after SIGTERM")
 }
 
 func newWebhook() *cobra.Command {
 	f := &webhookFlags{}
 	cmd := &cobra.Command{
 		Use:   "webhook",
-		Short: "Say what is wrong with rules when they are applied",
+		Short: "Serve the admission webhook, which checks rules when they are applied",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			options, err := f.options()

@@ -36,25 +36,25 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	fs.SetOutput(stderr)
 	fs.StringVar(&opt.ConfigFile, "config", workerconfig.DefaultFile, "configuration `file`; it is read again when it changes")
 	fs.StringVar(&opt.ConfigDir, "config-dir", workerconfig.Dir, "`directory` of features.d, source.d and custom.d")
-	fs.StringVar(&opt.Inline, "options", "", "configuration as `YAML` that wins over the file")
-	fs.StringVar(&opt.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty is KUBECONFIG or, in a pod, the service account")
-	fs.StringVar(&opt.Namespace, "namespace", "", "`namespace` of the NodeFeature; empty is that of the pod")
-	fs.StringVar(&opt.NodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; the service account token wins over it")
-	fs.IntVar(&opt.Port, "port", defaultPort, "`port` of /healthz, /readyz and /metrics; 0 is none")
+	fs.StringVar(&opt.Inline, "options", "", "configuration as `YAML` that overrides the file")
+	fs.StringVar(&opt.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: KUBECONFIG or, in a pod, the service account")
+	fs.StringVar(&opt.Namespace, "namespace", "", "`namespace` of the NodeFeature; empty: the namespace of the pod")
+	fs.StringVar(&opt.NodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; the node name in the service account token takes precedence")
+	fs.IntVar(&opt.Port, "port", defaultPort, "`port` of /healthz, /readyz and /metrics; 0: do not serve them")
 	fs.BoolVar(&opt.Oneshot, "oneshot", false, "discover and publish once, then exit")
-	fs.StringVar(&opt.Output, "o", "", "print what was discovered, as `yaml or json`; with -oneshot")
-	fs.StringVar(&opt.HostPaths, "host-paths", "auto", "where the host's directories are: container (/host-sys and so on), native, or auto")
-	fs.StringVar(&opt.HostRoot, "host-root", "", "`directory` that stands for the host's /")
-	fs.StringVar(&opt.Sandbox, "sandbox", "auto", "whether to give up rights that are not needed once the worker runs, where the kernel has Landlock: auto or off")
+	fs.StringVar(&opt.Output, "o", "", "print the discovered features as `yaml or json`; requires -oneshot")
+	fs.StringVar(&opt.HostPaths, "host-paths", "auto", "location of the host's directories: container (/host-sys and so on), native, or auto")
+	fs.StringVar(&opt.HostRoot, "host-root", "", "`directory` to use as the host's /")
+	fs.StringVar(&opt.Sandbox, "sandbox", "auto", "drop rights that are not needed after the start, by Landlock where the kernel supports it: auto or off")
 	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
 	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
 	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
 
 	o := &opt.Override
-	boolFlag(fs, "no-publish", "do not publish anything", &o.NoPublish)
+	boolFlag(fs, "no-publish", "discover features without publishing them", &o.NoPublish)
 	listFlag(fs, "feature-sources", "comma-separated `sources` of features; all, -name to leave one out", &o.FeatureSources)
 	listFlag(fs, "label-sources", "comma-separated `sources` of labels; all, -name to leave one out", &o.LabelSources)
-	listFlag(fs, "no-publish-features", "comma-separated `features` that are not published; a trailing * stands for the rest", &o.NoPublishFeatures)
+	listFlag(fs, "no-publish-features", "comma-separated `features` not to publish; a trailing * matches any suffix", &o.NoPublishFeatures)
 	listFlag(fs, "owner-refs", "comma-separated `owners` of the NodeFeature: node (default), pod, ds, none", &o.OwnerRefs)
 	opt.compatibility(fs)
 
@@ -77,7 +77,7 @@ func (opt *options) check(rest []string) error {
 	case !slices.Contains([]string{"", "yaml", "json"}, opt.Output):
 		return fmt.Errorf("-o %q: write yaml or json", opt.Output)
 	case opt.Output != "" && !opt.Oneshot:
-		return errors.New("-o prints what one discovery found: add -oneshot, and -no-publish to leave the cluster alone")
+		return errors.New("-o requires -oneshot; add -no-publish to discover without publishing")
 	case !slices.Contains([]string{"auto", "container", "native"}, opt.HostPaths):
 		return fmt.Errorf("-host-paths %q: write auto, container or native", opt.HostPaths)
 	case !slices.Contains([]string{"auto", "off"}, opt.Sandbox):
@@ -107,8 +107,8 @@ func (opt *options) warn(format string, args ...any) {
 // manifest that still has them must not keep the worker from starting.
 func (opt *options) compatibility(fs *flag.FlagSet) {
 	o := &opt.Override
-	old := "older option of NFD"
-	fs.Func("v", "verbosity in klog's `numbers`: from 1 on, debug messages are logged", opt.verbosity)
+	old := "deprecated flag of NFD"
+	fs.Func("v", "verbosity as a klog `level`: 1 and above log debug messages", opt.verbosity)
 	fs.BoolFunc("no-owner-refs", old+": use -owner-refs=none", func(s string) error {
 		opt.warn("-no-owner-refs is deprecated: use -owner-refs=none")
 		on, err := strconv.ParseBool(s)
@@ -138,27 +138,27 @@ func (opt *options) compatibility(fs *flag.FlagSet) {
 		opt.Port, err = strconv.Atoi(s)
 		return err
 	})
-	fs.Func("feature-gates", "feature gates of NFD; NodeFeatureAPI is always on, others do not concern a worker", func(s string) error {
+	fs.Func("feature-gates", "feature gates of NFD; NodeFeatureAPI is always on, others have no effect", func(s string) error {
 		if strings.Contains(s, "NodeFeatureAPI=false") {
-			opt.warn("-feature-gates: NodeFeatureAPI is always on; there is no gRPC connection to a master any more")
+			opt.warn("-feature-gates: NodeFeatureAPI is always on; there is no gRPC connection to a master")
 		}
 		return nil
 	})
 	for _, name := range []string{"server", "server-name-override", "ca-file", "cert-file", "key-file", "grpc-health"} {
-		fs.Func(name, "retired option of NFD, without effect", func(string) error {
-			opt.warn("-%s has no effect any more: features are published as a NodeFeature, not over gRPC", name)
+		fs.Func(name, "removed flag of NFD, without effect", func(string) error {
+			opt.warn("-%s has no effect: features are published as a NodeFeature, not over gRPC", name)
 			return nil
 		})
 	}
-	fs.BoolFunc("enable-nodefeature-api", "retired option of NFD, without effect", func(string) error {
-		opt.warn("-enable-nodefeature-api has no effect any more: features are always published as a NodeFeature")
+	fs.BoolFunc("enable-nodefeature-api", "removed flag of NFD, without effect", func(string) error {
+		opt.warn("-enable-nodefeature-api has no effect: features are always published as a NodeFeature")
 		return nil
 	})
 	for _, name := range []string{"logtostderr", "alsologtostderr", "skip_headers", "skip_log_headers", "add_dir_header", "one_output"} {
-		fs.BoolFunc(name, "option of klog, without effect: the log goes to stderr", func(string) error { return nil })
+		fs.BoolFunc(name, "flag of klog, without effect: the log goes to stderr", func(string) error { return nil })
 	}
 	for _, name := range []string{"log_dir", "log_file", "log_file_max_size", "stderrthreshold", "vmodule", "log_backtrace_at"} {
-		fs.Func(name, "option of klog, without effect: the log goes to stderr", func(string) error {
+		fs.Func(name, "flag of klog, without effect: the log goes to stderr", func(string) error {
 			opt.warn("-%s has no effect: the log goes to stderr", name)
 			return nil
 		})

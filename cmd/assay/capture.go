@@ -27,9 +27,9 @@ func newCapture() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture NODE|--local",
 		Short: "Write the features of a node to a file, without serial numbers and addresses",
-		Long: `Write the features of a node to a file, without serial numbers and addresses: for a test of rules, or a bug report.
+		Long: `Write the features of a node to a file, without serial numbers and addresses, for a test of rules or a bug report.
 
-Replaced are values of elements that are named like serial numbers, UUIDs, addresses, asset tags, host names, passwords and
+It replaces values of elements that are named like serial numbers, UUIDs, addresses, asset tags, host names, passwords and
 tokens, values that look like a MAC or IP address or a UUID, and the name of the node.`,
 		Example: `  assay capture gpu-1 > tests/a100/facts.yaml
   assay capture --local --name laptop`,
@@ -38,9 +38,9 @@ tokens, values that look like a MAC or IP address or a UUID, and the name of the
 	}
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
-	cmd.Flags().BoolVar(&f.local, "local", false, "this machine")
-	cmd.Flags().StringVar(&f.name, "name", "node-1", "name of the node in the file")
-	cmd.Flags().StringSliceVar(&f.keep, "keep", nil, "names of elements that are left as they are")
+	cmd.Flags().BoolVar(&f.local, "local", false, "read the features of this machine")
+	cmd.Flags().StringVar(&f.name, "name", "node-1", "name of the node to write to the file")
+	cmd.Flags().StringSliceVar(&f.keep, "keep", nil, "names of elements to keep unchanged")
 	outputFlag(cmd, &f.output, "yaml", "json")
 	return cmd
 }

@@ -30,11 +30,11 @@ func newDiff() *cobra.Command {
 	f := &diffFlags{}
 	cmd := &cobra.Command{
 		Use:   "diff FILE…",
-		Short: "Show what applying rules would change, on which nodes",
-		Long: `Show what applying rules would change, on which nodes. Objects in the files replace those of the same name in the cluster.
+		Short: "Show the changes that applying rules would make, by node",
+		Long: `Show the changes that applying rules would make, by node. Objects in the files replace those of the same name in the cluster.
 
-Exit codes: 0 nothing would change; 1 something would, or the cluster would reject the files, whose errors are printed; 2 the cluster or
-the files could not be read.`,
+Exit codes: 0 nothing would change; 1 something would change, or the cluster would reject the files (the errors are printed); 2 the
+cluster or the files could not be read.`,
 		Example: `  assay diff rules.yaml
   assay diff rules/ --nodes 'n[1-20]'
   assay diff --remove old-rules`,
@@ -42,8 +42,8 @@ the files could not be read.`,
 	}
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeYAML
-	cmd.Flags().StringVar(&f.nodes, "nodes", "", "only these nodes: names and ranges such as n[1-20], with commas")
-	cmd.Flags().StringSliceVar(&f.remove, "remove", nil, "names of objects that would be deleted")
+	cmd.Flags().StringVar(&f.nodes, "nodes", "", "nodes to compare, separated by commas: names and ranges such as n[1-20]; all nodes by default")
+	cmd.Flags().StringSliceVar(&f.remove, "remove", nil, "names of rule objects to treat as deleted")
 	outputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }

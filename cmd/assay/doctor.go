@@ -16,8 +16,8 @@ func newDoctor() *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check an installation of Assay, and show what to do about what is wrong",
-		Long: `Check an installation of Assay, and show what to do about what is wrong.
+		Short: "Check an installation of Assay, and show how to fix its problems",
+		Long: `Check an installation of Assay, and show how to fix its problems.
 
 It finds installations in all namespaces by the label app.kubernetes.io/part-of=assay, and checks:
 
@@ -31,7 +31,7 @@ It finds installations in all namespaces by the label app.kubernetes.io/part-of=
 
 It changes nothing.
 
-Exit codes: 0 nothing is wrong; 1 errors or warnings were found; 2 the cluster could not be examined.`,
+Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could not be read.`,
 		Example: `  assay doctor
   assay doctor --context prod --assay-namespace features
   assay doctor -o json`,

@@ -35,17 +35,16 @@ func newEval() *cobra.Command {
 	f := &evalFlags{}
 	cmd := &cobra.Command{
 		Use:   "eval [-f] RULES… [--features FILE | --node NAME | --nodes NAMES | --local]",
-		Short: "Show what rules make of a node, and why",
-		Long: `Show what rules make of a node, and why.
+		Short: "Show the results of rules on a node, and why",
+		Long: `Show the results of rules on a node, and why.
 
-The features of the node come from files: NodeFeatures as kubectl prints them, what "assay scan -o nodefeature" or "assay
-capture" has written, or bare features (a map with flags, attributes and instances). Several files, or several NodeFeatures
-of one node, are merged as in the cluster. Without files they come from the cluster: those of the node that --node names,
-or of several (--nodes n[1-20],gpu-1 or -l SELECTOR), or, with --local, from this machine. Without RULES the cluster's are
-evaluated.
+It reads the features of the node from files: NodeFeatures as kubectl prints them, the output of "assay scan -o nodefeature" or
+"assay capture", or bare features (a map with flags, attributes and instances). It merges several files, or several NodeFeatures
+of one node, as the cluster does. Without files it reads the features from the cluster, of the node that --node names or of several
+(--nodes n[1-20],gpu-1 or -l SELECTOR), or, with --local, from this machine. Without RULES it evaluates the rules of the cluster.
 
-Exit codes: 0 all rules were evaluated; 1 rules with errors, which are not evaluated: nothing is printed to standard output then; or a
-rule that fails on the node, where the others are evaluated and printed.`,
+Exit codes: 0 all rules were evaluated; 1 rules have errors (nothing is evaluated or printed to standard output), or a rule failed on
+the node (the other rules are evaluated and printed).`,
 		Example: `  assay eval rules.yaml --features node.yaml
   assay eval -f rules/ --features node.yaml --node node-1 -o json
   assay scan -o nodefeature | assay eval rules.yaml --features -
@@ -60,13 +59,13 @@ rule that fails on the node, where the others are evaluated and printed.`,
 	cmd.Flags().StringSliceVarP(&f.rules, "filename", "f", nil, "files or directories of rules")
 	cmd.Flags().StringSliceVar(&f.features, "features", nil, "files of features; - for standard input")
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node")
-	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file with the Node, whose labels and annotations rules may read")
-	cmd.Flags().StringVar(&f.nodes, "nodes", "", "nodes of the cluster: names and ranges such as n[1-20], with commas; 'all' for all")
-	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "nodes of the cluster by their labels")
-	cmd.Flags().BoolVar(&f.local, "local", false, "the features of this machine")
+	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file of the Node, whose labels and annotations rules may read")
+	cmd.Flags().StringVar(&f.nodes, "nodes", "", "nodes of the cluster, separated by commas: names and ranges such as n[1-20]; 'all' for all nodes")
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of nodes of the cluster")
+	cmd.Flags().BoolVar(&f.local, "local", false, "read the features of this machine")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings about the rules")
-	cmd.Flags().BoolVar(&f.matched, "matched", false, "leave out rules that do not match (text)")
-	cmd.Flags().BoolVar(&f.all, "all", false, "show labels that NodeFeatures ask for directly as well (text)")
+	cmd.Flags().BoolVar(&f.matched, "matched", false, "show only rules that match (text)")
+	cmd.Flags().BoolVar(&f.all, "all", false, "also show labels of spec.labels of NodeFeatures (text)")
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeYAML
 	_ = cmd.RegisterFlagCompletionFunc("node", completeNames(&f.Flags, "nodes"))

@@ -24,12 +24,12 @@ func newExplain() *cobra.Command {
 	f := &explainFlags{}
 	cmd := &cobra.Command{
 		Use:   "explain NODE [LABEL|ANNOTATION|TAINT|RESOURCE]",
-		Short: "Show which rule or client set what is on a node, and why something is not there",
-		Long: `Show which rule or client set what is on a node, and why something is not there.
+		Short: "Show which rule or client set a label, annotation, taint or resource of a node, or why it is missing",
+		Long: `Show which rule or client set a label, annotation, taint or resource of a node, or why it is missing.
 
-Without a key it lists everything that rules give the node, with the rule that gave it. With a key it shows the rule and
-what it found; for a key that another client has set, that client; for a key that is not there, the rules that could give
-it, the nearest one first, and what each lacks.`,
+Without a key it lists the labels, annotations, taints and resources that rules set on the node, each with its rule. With a key it
+shows the rule and the features that it matched. For a key that another client set it shows that client. For a key that is not on
+the node it shows the rules that could set it, the closest first, and the expressions that did not match.`,
 		Example: `  assay explain gpu-1
   assay explain gpu-1 example.com/gpu`,
 		Args: cobra.RangeArgs(1, 2),

@@ -29,10 +29,10 @@ func newExpr() *cobra.Command {
 	f := &exprFlags{}
 	cmd := &cobra.Command{
 		Use:   "expr --node NAME [--var K=V]… [--features FILE] [--] TEXT",
-		Short: "Evaluate a text with {expressions}",
-		Long: `Evaluate a text with {expressions}, and print its value. Lists and maps are printed as JSON.
+		Short: "Evaluate a string with {expressions}",
+		Long: `Evaluate a string with {expressions}, and print its value. Lists and maps are printed as JSON.
 
-If the text is wrong, or has no value on the node, the error says where, and the exit code is 1.`,
+If the string is invalid, or has no value on the node, the error contains the position, and the exit code is 1.`,
 		Example: `  assay expr --node n43 'rack{(n1-1)/42+1}'
   assay expr --node r3u14 --var rack=3 'rack{rack:02d}'
   assay expr --node n1 --features node.yaml '{@kernel.version.major}'
@@ -43,16 +43,16 @@ If the text is wrong, or has no value on the node, the error says where, and the
 				return nil
 			}
 			if len(args) != 1 {
-				return fmt.Errorf("want one text, found %d; quote it: assay expr --node NAME 'TEXT'", len(args))
+				return fmt.Errorf("found %d arguments; want one string in quotes: assay expr --node NAME 'TEXT'", len(args))
 			}
 			return f.run(cmd, args[0])
 		},
 	}
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node")
-	cmd.Flags().StringArrayVar(&f.vars, "var", nil, "a variable, as NAME=VALUE")
+	cmd.Flags().StringArrayVar(&f.vars, "var", nil, "variable as NAME=VALUE; may be repeated")
 	cmd.Flags().StringSliceVar(&f.features, "features", nil, "files of features; - for standard input")
-	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file with the Node, whose labels and annotations may be read")
-	cmd.Flags().StringVar(&f.place, "place", "label", "what the string is used for: "+strings.Join(sortedKeys(places), ", "))
+	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file of the Node, whose labels and annotations the string may read")
+	cmd.Flags().StringVar(&f.place, "place", "label", "use of the string, which decides what it may contain: "+strings.Join(sortedKeys(places), ", "))
 	cmd.Flags().BoolVar(&f.functions, "functions", false, "list the functions")
 	outputFlag(cmd, &f.output, "text", "json")
 	return cmd

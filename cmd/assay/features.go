@@ -23,8 +23,8 @@ func newFeatures() *cobra.Command {
 	f := &featuresFlags{}
 	cmd := &cobra.Command{
 		Use:   "features [PATTERN]",
-		Short: "Show which features the nodes have, on how many of them, with which values",
-		Long: `Show which features the nodes have, on how many of them, with which values: what a rule can be written about.
+		Short: "Show which features the nodes have, on how many nodes, and with which values",
+		Long: `Show which features the nodes have, on how many nodes, and with which values. Rules can match all of them.
 
 Without a PATTERN it lists the features; with one, such as cpu.model.* or pci.device.vendor, their elements too.`,
 		Example: `  assay features

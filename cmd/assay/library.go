@@ -129,7 +129,7 @@ func newLibraryTest() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.library(cmd, args) },
 		ValidArgsFunction: completeLibrary,
 	}
-	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "list the tests that passed, too")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also list the tests that passed")
 	outputFlag(cmd, &f.output, "text", "json", "junit")
 	return cmd
 }
@@ -205,9 +205,9 @@ rules that have an owner. Releases of the chart are owners of the rules that the
 	}
 	flags.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "apply all rules of the library")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the API server check the changes without storing them")
-	cmd.Flags().BoolVar(&prune, "prune", false, "delete rules that were applied from the library before and are not applied now")
-	cmd.Flags().StringVar(&options.Owner, "owner", "", "name of the owner of the rules, which keeps them apart from those of other owners")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "send the changes to the API server as a dry run, which stores nothing")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete rules of the library that an earlier apply created and this one does not apply")
+	cmd.Flags().StringVar(&options.Owner, "owner", "", "owner of the rules, as a label; --prune keeps the rules of other owners")
 	cmd.Flags().BoolVar(&forceConflict, "force-conflicts", false, "take over fields that another field manager owns")
 	return cmd
 }

@@ -36,15 +36,15 @@ func newLint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "lint FILE|DIRECTORY|-…",
 		Aliases: []string{"validate"},
-		Short:   "Check rules and features for errors, with the line and what to write instead",
-		Long: `Check rules and features for errors, with the line and what to write instead.
+		Short:   "Check rules and features for errors, and show the line and what to write instead",
+		Long: `Check rules and features for errors, and show the line and what to write instead.
 
 It reads NodeFeatureRules, NodeFeatureRuleTemplates, NodeFeatures, NodeFeatureGroups, NodeFeatureRequests,
 NodeFeatureSchedulingPolicies, configurations of the worker, and the annotations by which pods and workloads require
-features; it skips other objects. An error is what the cluster rejects, a warning is what it accepts and the author probably
-did not mean. Rules find the templates they are based on among the files.
+features; it skips other objects. The cluster rejects objects with errors. It accepts objects with warnings, which the author
+probably did not intend. Templates that rules are based on are read from the files.
 
-Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the files could not be looked for.`,
+Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the files could not be listed.`,
 		Example: `  assay lint rules/
   assay lint --fix rules/gpu.yaml
   helm template charts/gpu | assay lint -
@@ -57,11 +57,11 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
 		},
 		RunE: f.run,
 	}
-	cmd.Flags().BoolVar(&f.fix, "fix", false, "rewrite what is safe: short forms to long ones, matchOn to matchFeatures, ids in lower case")
-	cmd.Flags().BoolVar(&f.strictAdmit, "strict", false, "what NFD would drop at run time is an error, as with admission.strict")
+	cmd.Flags().BoolVar(&f.fix, "fix", false, "rewrite the files where the meaning stays the same: short forms to long ones, matchOn to matchFeatures, ids in lower case")
+	cmd.Flags().BoolVar(&f.strictAdmit, "strict", false, "report rules that NFD would drop at run time as errors, as with admission.strict")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")
 	cmd.Flags().BoolVar(&f.failOnWarnings, "fail-on-warnings", false, "exit with 1 if there are warnings")
-	cmd.Flags().BoolVar(&f.names, "ids", true, "look PCI and USB ids up in their databases")
+	cmd.Flags().BoolVar(&f.names, "ids", true, "check PCI and USB ids against their databases")
 	cmd.Flags().BoolVar(&f.cluster, "from-cluster", false, "check against the templates, the published features and the webhook's settings of the cluster")
 	f.connect.Register(cmd.Flags())
 	f.register(cmd.Flags())

@@ -21,8 +21,8 @@ import (
 
 // The exit codes, which scripts and CI jobs may rely on.
 const (
-	exitFound = 1 // the answer is no: mistakes were found, a test failed, a rule could not be evaluated
-	exitUsage = 2 // the question was wrong: a flag, an argument, a file that cannot be read, no cluster
+	exitFound = 1 // negative result: errors were found, a test failed, a rule could not be evaluated
+	exitUsage = 2 // the command could not run: an invalid flag or argument, an unreadable file, no cluster
 )
 
 func main() { os.Exit(run(os.Args)) }
@@ -68,11 +68,11 @@ func exitCode(err error) int {
 func newCommand(name string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "assay",
-		Short: "See what nodes are, and what rules make of them",
-		Long: `See what nodes are, and what rules make of them.
+		Short: "Show the features of nodes and the results of rules",
+		Long: `Show the features of nodes and the results of rules.
 
-Exit codes: 0 all is well; 1 the answer is no (mistakes found, a test failed, a rule could not be evaluated);
-2 the question was wrong (a flag, an argument, a file that cannot be read, a cluster that does not answer).`,
+Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule could not be evaluated); 2 the command could not run
+(an invalid flag or argument, a file that cannot be read, a cluster that does not answer).`,
 		Version:       build.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

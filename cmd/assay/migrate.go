@@ -18,25 +18,25 @@ type migrateFlags struct {
 func newMigrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Prepare the change from NFD to Assay",
+		Short: "Prepare a migration from NFD to Assay",
 	}
 	f := &migrateFlags{}
 	check := &cobra.Command{
 		Use:   "check",
-		Short: "Say what would change on the nodes if Assay took over from NFD, label by label",
-		Long: `Say what would change on the nodes if Assay took over from NFD, label by label.
+		Short: "Show each label that would change on the nodes if Assay replaced NFD",
+		Long: `Show each label that would change on the nodes if Assay replaced NFD.
 
 It reads the NodeFeatures, the NodeFeatureRules and the Nodes of a cluster that runs NFD, evaluates the rules as Assay does,
-and compares with what NFD has written. Give the flags that NFD's master runs with. It changes nothing.
+and compares the results with the labels that NFD wrote. Pass the flags that NFD's master runs with. It changes nothing.
 
-Exit codes: 0 nothing would change; 1 something would; 2 it could not be found out.`,
+Exit codes: 0 nothing would change; 1 something would change; 2 the cluster could not be read.`,
 		Example: `  assay migrate check
   assay migrate check --assay-namespace node-feature-discovery --enable-taints=false`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd) },
 	}
 	f.register(check)
-	check.Flags().StringVar(&f.instance, "instance", "", "instance of NFD")
+	check.Flags().StringVar(&f.instance, "instance", "", "instance of NFD's master, the value of its flag -instance")
 	outputFlag(check, &f.output, "text", "json", "yaml")
 	cmd.AddCommand(check)
 	return cmd

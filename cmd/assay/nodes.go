@@ -29,10 +29,10 @@ func newNodes() *cobra.Command {
 	f := &nodesFlags{}
 	cmd := &cobra.Command{
 		Use:   "nodes [NAMES]",
-		Short: "List nodes with chosen features",
-		Long: `List nodes with chosen features.
+		Short: "List nodes with selected features",
+		Long: `List nodes with selected features.
 
-A column is an attribute (kernel.version.full), a flag (cpu.cpuid.AVX512F: yes or no), or a feature (pci.device: how many
+A column is an attribute (kernel.version.full), a flag (cpu.cpuid.AVX512F: yes or no), or a feature (pci.device: the number of
 instances or elements).`,
 		Example: `  assay nodes
   assay nodes 'n[1-20]' -c cpu.cpuid.AMXBF16,pci.device
@@ -42,7 +42,7 @@ instances or elements).`,
 	}
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
-	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "only nodes with these labels")
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes to list")
 	cmd.Flags().StringSliceVarP(&f.columns, "columns", "c", usualColumns, "features to show")
 	headersFlag(cmd, &f.noHeaders)
 	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")

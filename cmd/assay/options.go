@@ -12,7 +12,7 @@ import (
 func newOptions() *cobra.Command {
 	return &cobra.Command{
 		Use:     "options",
-		Short:   "List the flags that all verbs share that read a cluster or evaluate rules",
+		Short:   "List the flags of all verbs that read a cluster or evaluate rules",
 		Example: "  assay options",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

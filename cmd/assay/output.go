@@ -220,7 +220,7 @@ func (t *table) list(w io.Writer, noHeaders bool) error {
 
 // headersFlag adds --no-headers.
 func headersFlag(cmd *cobra.Command, to *bool) {
-	cmd.Flags().BoolVar(to, "no-headers", false, "leave out the header of a table")
+	cmd.Flags().BoolVar(to, "no-headers", false, "do not print the header of a table")
 }
 
 // objectName returns the name in NAME or TYPE/NAME, as kubectl takes them. The first kind is the usual name of the type.

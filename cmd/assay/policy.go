@@ -10,8 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// policyFlags are the settings of the controller that decide what rules come to. They bear the controller's names, so that
-// people can copy them from its manifest.
+// policyFlags are the settings of the controller that affect the results of rules. They have the controller's names, so that
+// users can copy them from its manifest.
 type policyFlags struct {
 	strict, disableAutoPrefix, allowFail, taints bool
 	labelWhitelist                               string
@@ -21,15 +21,15 @@ type policyFlags struct {
 }
 
 func (f *policyFlags) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.strict, "nfd-strict", false, "do as NFD does where Assay differs from it on purpose")
+	flags.BoolVar(&f.strict, "nfd-strict", false, "behave as NFD where Assay differs from it on purpose")
 	flags.BoolVar(&f.taints, "enable-taints", true, "show the taints that rules create; --enable-taints=false is the controller's default")
 	flags.StringVar(&f.labelWhitelist, "label-whitelist", "", "regular expression that names of labels must match")
-	flags.StringSliceVar(&f.extraLabelNs, "extra-label-ns", nil, "namespaces that labels may use although they are denied")
-	flags.StringSliceVar(&f.denyLabelNs, "deny-label-ns", nil, "namespaces that labels may not use; *.example.com for all below")
+	flags.StringSliceVar(&f.extraLabelNs, "extra-label-ns", nil, "namespaces that labels may use although they are denied, separated by commas")
+	flags.StringSliceVar(&f.denyLabelNs, "deny-label-ns", nil, "namespaces that labels must not use, separated by commas; *.example.com for all subdomains")
 	flags.StringVar(&f.defaultScope, "default-scope", "", "scope of rules that set neither scope nor nodeSelector")
 	flags.StringVar(&f.nodeScope, "default-node-scope", "", "scope of nodes without the label assay.dev/scope")
-	flags.BoolVar(&f.allowFail, "allow-fail", true, "let the action fail keep a node as it is")
-	flags.BoolVar(&f.disableAutoPrefix, "disable-auto-prefix", false, "leave names without a namespace as they are")
+	flags.BoolVar(&f.allowFail, "allow-fail", true, "let the action fail keep the labels of a node unchanged")
+	flags.BoolVar(&f.disableAutoPrefix, "disable-auto-prefix", false, "do not add a namespace to names without one")
 	flags.StringVar(&f.mask, "mask-secrets", string(rules.MaskAlways), "hide elements with names like *password*: always, never, sensitive")
 }
 

@@ -34,7 +34,7 @@ type rulesFlags struct {
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
-		Short: "List rules and show single ones",
+		Short: "List rules or show one",
 	}
 	cmd.AddCommand(newRulesList(), newRulesGet())
 	return cmd
@@ -42,14 +42,14 @@ func newRules() *cobra.Command {
 
 func (f *rulesFlags) register(cmd *cobra.Command) {
 	f.worldFlags.register(cmd)
-	cmd.Flags().StringSliceVar(&f.builtIn, "built-in-rules", nil, "files or directories of the rules that are built into the controller")
+	cmd.Flags().StringSliceVar(&f.builtIn, "built-in-rules", nil, "files or directories of the controller's built-in rules")
 }
 
 func newRulesList() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the rules in the order of their evaluation",
+		Short: "List the rules in evaluation order",
 		Example: `  assay rules list
   assay rules list --long --phase early`,
 		Args: cobra.NoArgs,
@@ -61,9 +61,9 @@ func newRulesList() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVar(&f.long, "long", false, "more columns; -o wide is the same")
-	cmd.Flags().StringVar(&f.phase, "phase", "", "only rules of this phase: early, preprocess, main")
-	cmd.Flags().StringVar(&f.scope, "scope", "", "only rules of this scope")
+	cmd.Flags().BoolVar(&f.long, "long", false, "print more columns, as -o wide")
+	cmd.Flags().StringVar(&f.phase, "phase", "", "phase of the rules to list: early, preprocess, main")
+	cmd.Flags().StringVar(&f.scope, "scope", "", "scope of the rules to list")
 	headersFlag(cmd, &f.noHeaders)
 	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
 	return cmd
@@ -73,7 +73,7 @@ func newRulesGet() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := &cobra.Command{
 		Use:     "get NAME",
-		Short:   "Show one object of rules; conditions and actions of a sensitive one are left out",
+		Short:   "Show one rule object, without conditions and actions if it is sensitive",
 		Example: `  assay rules get gpu -o json`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -42,21 +42,21 @@ func newScan() *cobra.Command {
 	f := &scanFlags{}
 	cmd := &cobra.Command{
 		Use:   "scan [PATTERN…]",
-		Short: "Show the features of this machine, and what rules make of them",
-		Long: `Show the features of this machine, as Assay's worker would publish them. It needs no cluster and no privilege.
+		Short: "Show the features of this machine, and the results of rules",
+		Long: `Show the features of this machine, as Assay's worker would publish them. It needs neither a cluster nor root privileges.
 
-A PATTERN is the name of a feature, with * for any run of characters: pci.*, cpu.cpuid.`,
+A PATTERN is the name of a feature; * matches any characters: pci.*, cpu.cpuid.`,
 		Example: `  assay scan
   assay scan cpu.cpuid 'pci.*'
   assay scan -o nodefeature > node.yaml
   assay scan --rules rules.yaml`,
 		RunE: f.run,
 	}
-	cmd.Flags().StringSliceVar(&f.rules, "rules", nil, "files of rules: show what they make of this machine")
-	cmd.Flags().StringVar(&f.archive, "archive", "", "look at the machine in this archive (txtar) instead")
-	cmd.Flags().StringVar(&f.root, "root", "", "look at the machine whose root directory is here")
-	cmd.Flags().StringVar(&f.node, "node", "", "name of the node; the host's name by default")
-	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on, and show what changes")
+	cmd.Flags().StringSliceVar(&f.rules, "rules", nil, "files of rules to evaluate on this machine")
+	cmd.Flags().StringVar(&f.archive, "archive", "", "archive (txtar) with the files of another machine to read instead of this one")
+	cmd.Flags().StringVar(&f.root, "root", "", "root directory of the machine to read instead of this one")
+	cmd.Flags().StringVar(&f.node, "node", "", "name of the node; the host name by default")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "keep running and show changes")
 	cmd.Flags().BoolVar(&f.all, "all", false, "do not shorten long lists (table)")
 	f.register(cmd.Flags())
 	outputFlag(cmd, &f.output, "table", "json", "yaml", "nodefeature")

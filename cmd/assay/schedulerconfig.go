@@ -36,16 +36,16 @@ func newSchedulerConfig() *cobra.Command {
 	f := &schedulerConfigFlags{}
 	cmd := &cobra.Command{
 		Use:   "scheduler-config --for " + strings.Join(installations, "|"),
-		Short: "Print how to make a scheduler ask Assay",
-		Long: `Print how to make a scheduler ask Assay which nodes have the features that pods ask for.
+		Short: "Print how to configure a scheduler to use Assay's extender",
+		Long: `Print how to configure a scheduler to use Assay's extender, so that it places pods on nodes with the required features.
 
-second    a second scheduler with the extender beside it; the cluster's own is left alone. What the chart installs.
-kubeadm   the cluster's own scheduler, as kubeadm runs it
-k3s, rke2 the same where the scheduler is part of one program
-talos     the same as a machine configuration patch
+second    a second scheduler with the extender in the same pod, as the chart installs; the cluster's scheduler is not changed
+kubeadm   the cluster's scheduler, as kubeadm runs it
+k3s, rke2 the cluster's scheduler where it is part of one program
+talos     the cluster's scheduler, as a machine configuration patch
 
 On managed control planes the scheduler's configuration cannot be changed: run a second scheduler, or let admission translate
-what it can into node affinity.`,
+requirements into node affinity where it can.`,
 		Example: `  assay scheduler-config --for second
   assay scheduler-config --for kubeadm --marker --ignorable=false`,
 		Args: cobra.NoArgs,
@@ -58,15 +58,15 @@ what it can into node affinity.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.For, "for", "", "how the scheduler is run: "+strings.Join(installations, ", "))
-	flags.StringVar(&f.URL, "url", "", "where the extender listens; by default beside a second scheduler, else the Service of the chart")
-	flags.BoolVar(&f.Ignorable, "ignorable", true, "place pods without the extender when it does not answer; false: let them wait")
-	flags.BoolVar(&f.Marker, "marker", false, "ask only for pods with the marker resources "+assayv1alpha1.MarkerResource+" and "+
-		assayv1alpha1.PreferenceMarkerResource+", which admission sets")
-	flags.IntVar(&f.Weight, "weight", 3, "how much preferred features count; 2 to 3 is as much as node affinity")
-	flags.StringVar(&f.CA, "ca-file", "/etc/kubernetes/assay/ca.crt", "file on the control plane: the authority of the extender's certificate")
-	flags.StringVar(&f.Cert, "cert-file", "/etc/kubernetes/assay/client.crt", "file on the control plane: the certificate to show")
-	flags.StringVar(&f.Key, "key-file", "/etc/kubernetes/assay/client.key", "file on the control plane: its key")
+	flags.StringVar(&f.For, "for", "", "kind of installation of the scheduler: "+strings.Join(installations, ", "))
+	flags.StringVar(&f.URL, "url", "", "URL of the extender; by default on localhost for a second scheduler, otherwise the Service of the chart")
+	flags.BoolVar(&f.Ignorable, "ignorable", true, "schedule pods without the extender when it does not answer; false: keep them pending")
+	flags.BoolVar(&f.Marker, "marker", false, "send only pods with the marker resources "+assayv1alpha1.MarkerResource+" and "+
+		assayv1alpha1.PreferenceMarkerResource+" to the extender; admission sets them")
+	flags.IntVar(&f.Weight, "weight", 3, "weight of preferred features in the scores of nodes; 2 to 3 is about as much as node affinity")
+	flags.StringVar(&f.CA, "ca-file", "/etc/kubernetes/assay/ca.crt", "file on the control plane with the CA of the extender's certificate")
+	flags.StringVar(&f.Cert, "cert-file", "/etc/kubernetes/assay/client.crt", "file on the control plane with the scheduler's client certificate")
+	flags.StringVar(&f.Key, "key-file", "/etc/kubernetes/assay/client.key", "file on the control plane with the key of the client certificate")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(installations, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

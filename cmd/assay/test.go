@@ -29,11 +29,11 @@ func newTest() *cobra.Command {
 A directory with a rule.yaml is a test:
   rule.yaml     NodeFeatureRules
   facts.yaml    NodeFeatures of one node, or bare features
-  outcome.yaml  everything that must come out; assay test --update writes it
-  errors.txt    pieces of the errors that the rules must have, one per line
+  outcome.yaml  the complete expected outputs; assay test --update writes it
+  errors.txt    substrings of the expected errors, a line each
   options.yaml  settings: strict, defaultScope, nodeScope, mask, ignoreFail, featureSources, node, nodeLabels
 
-A file NAME.test.yaml is a table of tests. Each says only what it cares about; null is what must be absent:
+A file NAME.test.yaml is a table of tests. Each test lists only the outputs that it checks; null means that the output must be absent:
   rules: [../gpu.yaml]
   tests:
   - name: an A100 is labeled
@@ -50,9 +50,9 @@ Exit codes: 0 all passed; 1 some failed; 2 there are no tests.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.test(cmd, args) },
 	}
-	cmd.Flags().BoolVar(&f.update, "update", false, "write what comes out as what is expected; read the diff")
-	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "name the tests that passed, too")
-	cmd.Flags().StringVar(&f.run, "run", "", "run only tests whose name holds this text")
+	cmd.Flags().BoolVar(&f.update, "update", false, "write the actual results as the expected ones; review the diff")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also list the tests that passed")
+	cmd.Flags().StringVar(&f.run, "run", "", "run only tests whose name contains this string")
 	outputFlag(cmd, &f.output, "text", "json", "junit")
 	return cmd
 }

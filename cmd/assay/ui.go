@@ -36,9 +36,9 @@ func newUI() *cobra.Command {
 		Long: `Show nodes, rules and a playground for rules in the browser.
 
 It serves pages on the loopback interface, prints their address, and runs until it is interrupted. It shows the cluster; with FILEs,
-the nodes and rules in them, as "assay capture" writes them or kubectl prints them; and with --local this machine, with the rules in
-FILEs. It only reads: nothing is changed, and no rule of the playground is applied. The address contains a random token: share it
-with no one who may not see the features of all nodes.`,
+the nodes and rules in them, as "assay capture" writes them or kubectl prints them; with --local, this machine and the rules in FILEs.
+It only reads: it changes nothing, and applies no rule of the playground. The address contains a random token: do not share it with
+users who must not see the features of all nodes.`,
 		Example: `  assay ui
   assay ui --local
   assay ui tests/a100/facts.yaml rules/
@@ -49,7 +49,7 @@ with no one who may not see the features of all nodes.`,
 	cmd.ValidArgsFunction = completeYAML
 	cmd.Flags().BoolVar(&f.local, "local", false, "show this machine; it needs no cluster")
 	cmd.Flags().BoolVar(&f.open, "open", false, "open the first page in the browser")
-	cmd.Flags().StringVar(&f.address, "address", ui.DefaultAddress, "address of the loopback interface to listen on; port 0 is a free one")
+	cmd.Flags().StringVar(&f.address, "address", ui.DefaultAddress, "address of the loopback interface to listen on; port 0: any free port")
 	return cmd
 }
 

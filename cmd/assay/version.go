@@ -21,7 +21,7 @@ func newVersion() *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say which build this is",
+		Short: "Print the version, commit and platform of this build",
 		Example: `  assay version
   assay version -o json`,
 		Args: cobra.NoArgs,

@@ -28,12 +28,13 @@ func newWhy() *cobra.Command {
 	f := &whyFlags{}
 	cmd := &cobra.Command{
 		Use:   "why pod NAME | why pod/NAME",
-		Short: "Show which nodes a pod may run on by their features, and what the others lack",
-		Long: `Show which nodes a pod may run on by their features, and what the others lack first, in the words of the scheduler's event.
+		Short: "Show which nodes have the features that a pod requires, and why others do not",
+		Long: `Show which nodes have the features that a pod requires, and for each other node the first requirement that it does not meet, in the
+words of the scheduler's event.
 
-It checks features alone: room, taints and everything else that a scheduler checks are left out. It evaluates here what the
-extender evaluates in the cluster; the extender itself need not run. It judges the age of features by whether nodes are ready; it does
-not read Leases, as an extender with --publisher-leases does.`,
+It checks features only, not free resources, taints or other filters of the scheduler. It evaluates the requirements itself; the
+extender need not run. It decides whether features are current by the readiness of nodes; it does not read Leases, as an extender
+with --publisher-leases does.`,
 		Example: `  assay why pod/train-0 -n ml
   assay why pod ml/train-0 --node worker-7
   assay why pod ml/train-0 -o wide`,
@@ -48,7 +49,7 @@ not read Leases, as an extender with --publisher-leases does.`,
 	}
 	f.register(cmd)
 	_ = cmd.Flags().MarkHidden("from") // pods are looked up in a cluster
-	cmd.Flags().StringVar(&f.node, "node", "", "show in detail what one node lacks")
+	cmd.Flags().StringVar(&f.node, "node", "", "node to show in detail: each requirement and whether it is met")
 	outputFlag(cmd, &f.output, "text", "wide", "json", "yaml")
 	return cmd
 }

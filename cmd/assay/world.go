@@ -34,7 +34,7 @@ func (f *worldFlags) register(cmd *cobra.Command) {
 	f.policyFlags.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.defaultTemplate, "default-template", "", "NodeFeatureRuleTemplate that every rule of the cluster is based on")
 	cmd.Flags().StringSliceVar(&f.from, "from", nil,
-		"look at files instead of a cluster: Nodes, NodeFeatures, NodeFeatureRules and what these refer to, as kubectl get -o yaml prints them")
+		"read files instead of a cluster: Nodes, NodeFeatures, NodeFeatureRules and the objects that these refer to, as kubectl get -o yaml prints them")
 }
 
 // world is what a cluster holds: all that outcomes depend on.

@@ -42,8 +42,8 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.CurrentContext, "context", "", "context of the kubeconfig")
 	flags.StringVar(&o.Context.AuthInfo, "user", "", "user of the kubeconfig")
 	flags.StringVar(&o.Context.Cluster, "cluster", "", "cluster of the kubeconfig")
-	flags.StringVarP(&o.Context.Namespace, "namespace", "n", "", "namespace of the object; that of the context by default")
-	flags.StringVar(&f.AssayNamespace, "assay-namespace", "", "namespace that Assay is installed in; found by the label of its controller by default")
+	flags.StringVarP(&o.Context.Namespace, "namespace", "n", "", "namespace of the object; the namespace of the context by default")
+	flags.StringVar(&f.AssayNamespace, "assay-namespace", "", "namespace of Assay; by default that of the Deployment with the controller's label")
 	flags.StringVarP(&o.ClusterInfo.Server, "server", "s", "", "address of the API server")
 	flags.StringVar(&o.AuthInfo.Token, "token", "", "bearer token")
 	flags.StringVar(&o.AuthInfo.Impersonate, "as", "", "user to impersonate")
@@ -52,7 +52,7 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.ClusterInfo.CertificateAuthority, "certificate-authority", "", "file with the CA of the API server")
 	flags.BoolVar(&o.ClusterInfo.InsecureSkipTLSVerify, "insecure-skip-tls-verify", false, "do not check the API server's certificate")
 	flags.StringVar(&o.ClusterInfo.TLSServerName, "tls-server-name", "", "name that the API server's certificate must have")
-	flags.StringVar(&f.timeout, "request-timeout", "", "how long one request may take, such as 30s")
+	flags.StringVar(&f.timeout, "request-timeout", "", "timeout of one request, such as 30s")
 }
 
 func (f *Flags) kubeconfig() clientcmd.ClientConfig {

@@ -22,10 +22,10 @@ type converter func(id string, source []byte) ([]*yaml.Node, []convert.Note, err
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert",
-		Short: "Turn the rules of other systems into NodeFeatureRules",
-		Long: `Turn the rules of other systems into NodeFeatureRules.
+		Short: "Convert the rules of other systems to NodeFeatureRules",
+		Long: `Convert the rules of other systems to NodeFeatureRules.
 
-The objects go to standard output. What was changed and what has no equivalent goes to standard error, a line each.`,
+It writes the objects to standard output, and each change and each field without an equivalent to standard error, a line each.`,
 	}
 	cmd.AddCommand(
 		newConverter("ironic", "Convert inspection rules of OpenStack Ironic", convert.Ironic),

@@ -89,9 +89,9 @@ type layers struct {
 }
 
 func (l *layers) addFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&l.fill, "fill", false, "fill in defaults as well; implies --embed-all")
-	cmd.Flags().StringVar(&l.override, "override", "", "with --fill: a document whose fields win over all others")
-	cmd.Flags().StringVar(&l.deflt, "default-template", "", "with --fill: a document for the fields that no other has")
+	cmd.Flags().BoolVar(&l.fill, "fill", false, "also fill in defaults; implies --embed-all")
+	cmd.Flags().StringVar(&l.override, "override", "", "with --fill: locator of a document whose fields override all others")
+	cmd.Flags().StringVar(&l.deflt, "default-template", "", "with --fill: locator of a document with fields that no other document sets")
 }
 
 // builtIn are the values that absent fields have.
@@ -180,14 +180,14 @@ func newDigest(deps Deps) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&tree, "tree", false, "the digest of what the template and its own bases come to")
+	cmd.Flags().BoolVar(&tree, "tree", false, "print the digest of the template merged with its own bases")
 	return cmd
 }
 
 func newURL() *cobra.Command {
 	return &cobra.Command{
 		Use:   "url LOCATOR [DOCUMENT]",
-		Short: "Print what a locator stands for in a document, or here",
+		Short: "Print the absolute form of a locator, relative to a document or the working directory",
 		Example: `  assay template url common.yaml
   assay template url common.yaml https://example.com/pools/gpu.yaml`,
 		Args: cobra.RangeArgs(1, 2),

@@ -23,12 +23,12 @@ func newCopy(deps Deps) *cobra.Command {
 	var mode copyMode
 	cmd := &cobra.Command{
 		Use:   "copy SRC [DEST]",
-		Short: "Copy a rule or template, on its own feet",
+		Short: "Write a self-contained copy of a rule or template",
 		Long: `Copy a rule or template, to standard output unless DEST is given.
 
-Relative locators become absolute ones, so that the copy means what the original means. With --embed, what is in files
-is put into the copy, and templates of the cluster stay references; with --embed-all they are put into it too, and the
-copy needs nothing else. Comments are kept.`,
+It makes relative locators absolute, so that the copy means the same as the original. With --embed it includes documents in
+files, and keeps templates of the cluster as references. With --embed-all it includes those too, and the copy needs no other
+document. Comments are kept.`,
 		Example: `  assay template copy gpu-pool.yaml /tmp/gpu-pool.yaml
   assay template copy --embed-all gpu-pool.yaml - | kubectl apply -f -
   assay template copy --fill --override site.yaml gpu-pool.yaml`,
@@ -45,9 +45,9 @@ copy needs nothing else. Comments are kept.`,
 			return writeFile(args[1], text)
 		},
 	}
-	cmd.Flags().BoolVar(&mode.verbatim, "verbatim", false, "change nothing")
-	cmd.Flags().BoolVar(&mode.embed, "embed", false, "embed everything but templates of the cluster")
-	cmd.Flags().BoolVar(&mode.embedAll, "embed-all", false, "embed everything")
+	cmd.Flags().BoolVar(&mode.verbatim, "verbatim", false, "copy without changes")
+	cmd.Flags().BoolVar(&mode.embed, "embed", false, "embed all documents except templates of the cluster")
+	cmd.Flags().BoolVar(&mode.embedAll, "embed-all", false, "embed all documents")
 	mode.layers.addFlags(cmd)
 	return cmd
 }

@@ -21,7 +21,7 @@ func newQuery(deps Deps) *cobra.Command {
 		Short: "Assemble a rule and print a part of the result",
 		Long: `Assemble a rule and print a part of the result.
 
-EXPR is a JSONPath as kubectl understands it, the braces and the leading dollar left out if you like: .spec.priority,
+EXPR is a JSONPath as in kubectl; the braces and the leading dollar are optional: .spec.priority,
 .spec.rules[*].name, {.spec.rules[?(@.name=="gpu")].labels}. A dot in a name is written \. as in kubectl.`,
 		Example: `  assay template query gpu-pool.yaml '.spec.rules[*].name'
   assay template query -o json gpu-pool.yaml '.spec.nodeSelector'`,
@@ -54,7 +54,7 @@ EXPR is a JSONPath as kubectl understands it, the braces and the leading dollar 
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "yaml", "format: yaml or json")
 	l.addFlags(cmd)
 	return cmd
 }
