@@ -54,7 +54,7 @@ func TestLintFromClusterGivesTheWebhooksAnswer(t *testing.T) {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
 		},
 	})
-	offline, linted := lintFiles(t), lintFiles(t, "--from-cluster", "--kubeconfig="+c.Kubeconfig)
+	offline, linted := lintFiles(t, wrongDirs), lintFiles(t, wrongDirs, "--from-cluster", "--kubeconfig="+c.Kubeconfig)
 	api, changed := newCreator(t, c), 0
 	for file, report := range linted {
 		answerSays(t, api.create(t, file, "fieldValidation=Strict&dryRun=All"), report)

@@ -43,7 +43,7 @@ func TestMutatedObjectsGetOneVerdict(t *testing.T) {
 	}
 	dir := t.TempDir()
 	files := mutants(t, dir, n)
-	linted := lintFiles(t, dir)
+	linted := lintFiles(t, []string{dir})
 	api := newCreator(t, c)
 	startWebhook(t, c, "--node-warnings=false", "--enable-taints")
 	rejected, differ := 0, 0

@@ -64,7 +64,7 @@ var withoutConditions = map[string]string{
 func TestThreeWaysSayTheSame(t *testing.T) {
 	c := testkit.Cluster(t)
 	files := wrongFiles(t)
-	linted := lintFiles(t)
+	linted := lintFiles(t, wrongDirs)
 	k := testkit.Client(t, c.User)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}} // which some cases are in
 	if err := k.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -143,14 +143,14 @@ func (r *lintReport) of(severity string) (out []finding) {
 func (r *lintReport) errors() []finding   { return r.of("error") }
 func (r *lintReport) warnings() []finding { return r.of("warning") }
 
-// lintFiles builds assay and returns what assay lint with these flags reports of each file in wrongDirs.
-func lintFiles(t *testing.T, flags ...string) map[string]*lintReport {
+// lintFiles builds assay and returns what assay lint reports of each file in the directories.
+func lintFiles(t *testing.T, dirs []string, flags ...string) map[string]*lintReport {
 	t.Helper()
 	assay := filepath.Join(t.TempDir(), "assay")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", assay, "../assay").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	data, err := exec.CommandContext(t.Context(), assay, slices.Concat([]string{"lint", "-o", "json"}, flags, wrongDirs)...).Output()
+	data, err := exec.CommandContext(t.Context(), assay, slices.Concat([]string{"lint", "-o", "json"}, flags, dirs)...).Output()
 	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
 		t.Fatalf("%v\n%s", err, data)
 	}
@@ -159,8 +159,11 @@ func lintFiles(t *testing.T, flags ...string) map[string]*lintReport {
 		t.Fatalf("%v\n%s", err, data)
 	}
 	out := map[string]*lintReport{}
-	for _, file := range wrongFiles(t) {
-		out[file] = &lintReport{name: base(file)}
+	for _, dir := range dirs {
+		files, _ := filepath.Glob(dir + "/*.yaml")
+		for _, file := range files {
+			out[file] = &lintReport{name: base(file)}
+		}
 	}
 	for _, f := range all.Findings {
 		out[f.File].findings = append(out[f.File].findings, f)

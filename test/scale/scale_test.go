@@ -21,7 +21,7 @@ func TestFleet(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", manager, "../../cmd/assay-manager").CombinedOutput(); err != nil {
 		t.Fatalf("build assay-manager: %v\n%s", err, out)
 	}
-	const nodes, changes = 40, 5 // what is counted does not depend on it
+	const nodes, changes = 15, 3 // what is counted does not depend on it
 	r, err := measure(t.Context(), c, options{
 		nodes: nodes, changes: changes, idle: 2 * time.Second, parallel: 8, manager: manager, progress: io.Discard,
 	})
