@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -80,23 +81,23 @@ func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 	if err != nil {
 		return nil, err
 	}
-	text := m.Data[recordKey]
-	record, err := Decode(text)
+	text := m.Data[record.DataKey]
+	stored, err := record.Decode(text)
 	if err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot read which rules gave keys; removals that the present rules do not explain are held", "key", recordKey)
-		record = &Record{}
+		logf.FromContext(ctx).Error(err, "Cannot read which rules gave keys; removals that the present rules do not explain are held", "key", record.DataKey)
+		stored = &Record{}
 	}
 	b.read, b.written = read, text
 	if b.past != nil { // another process has written: it may have given keys too
-		b.record.merge(record)
+		b.record.Merge(stored)
 		b.changes++
 		return nil, nil
 	}
-	b.past, b.record = record, record.clone()
+	b.past, b.record = stored, stored.Clone()
 	_, inForce := b.fleet.Objects()
-	for _, id := range slices.Sorted(maps.Keys(record.Objects)) {
+	for _, id := range slices.Sorted(maps.Keys(stored.Objects)) {
 		if _, ok := inForce[id]; !ok {
-			e := record.Objects[id]
+			e := stored.Objects[id]
 			absent = append(absent, Giver{ID: id, Name: e.Name, Print: e.Rolled})
 		}
 	}
@@ -184,11 +185,11 @@ func (b *Book) finish(ctx context.Context) bool {
 	}
 	next := &Record{Whole: true}
 	for id, g := range inForce {
-		next.put(id, &Entry{Name: g.Name, Rolled: g.Print, Keys: map[Key]bool{}})
+		next.Put(id, &Entry{Name: g.Name, Rolled: g.Print, Keys: map[Key]bool{}})
 	}
 	for id, e := range b.record.Objects {
 		if _, ok := inForce[id]; !ok && b.fleet.State(Giver{ID: id, Name: e.Name}) == Unsettled {
-			next.put(id, e)
+			next.Put(id, e)
 		}
 	}
 	b.fill(next)
@@ -208,13 +209,13 @@ func (b *Book) fill(next *Record) {
 	}
 	for g := range rules.AllGiven(outcomes) {
 		if e := next.Objects[IDOf(g.Set)]; e != nil {
-			e.add(KeyOf(g.Kind, g.Key))
+			e.Add(KeyOf(g.Kind, g.Key))
 		}
 	}
 	for _, p := range b.passes {
 		for _, g := range p.Held {
 			if e := next.Objects[g.ID]; e != nil {
-				e.add(g.Key)
+				e.Add(g.Key)
 			}
 		}
 	}
@@ -257,13 +258,10 @@ func (b *Book) flush(ctx context.Context, want int) error {
 	return fmt.Errorf("record which rules gave keys: %w", err)
 }
 
-// requested is the ID of what gives the labels that NodeFeatures ask for without a rule.
-const requested = "nodefeatures:spec.labels"
-
 // IDOf returns the ID of an object; nil is the one for labels that NodeFeatures ask for.
 func IDOf(set *rules.RuleSet) string {
 	if set == nil {
-		return requested
+		return record.Requested
 	}
 	return set.ID()
 }
@@ -276,24 +274,6 @@ func Objects(p *rules.Program, settings string) map[string]Giver {
 	for _, s := range p.Sets() {
 		out[s.ID()] = Giver{ID: s.ID(), Name: s.Name, Print: prints[s.ID()]}
 	}
-	out[requested] = Giver{ID: requested, Name: "NodeFeature", Print: settings}
+	out[record.Requested] = Giver{ID: record.Requested, Name: "NodeFeature", Print: settings}
 	return out
-}
-
-// merge adds what another record has. Fingerprints that differ are of several generations.
-func (r *Record) merge(other *Record) {
-	r.Whole = r.Whole && other.Whole
-	for id, theirs := range other.Objects {
-		e := r.Objects[id]
-		if e == nil {
-			r.put(id, &Entry{Name: theirs.Name, Rolled: theirs.Rolled, Keys: maps.Clone(theirs.Keys)})
-			continue
-		}
-		if e.Rolled != theirs.Rolled {
-			e.Rolled = ""
-		}
-		for key := range theirs.Keys {
-			e.add(key)
-		}
-	}
 }

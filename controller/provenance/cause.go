@@ -1,12 +1,21 @@
 // Package provenance knows which object of rules gave a key, and decides whether its removal is the work of the rules or of the facts.
 package provenance
 
-// Giver is an object of rules as it was when it gave a key.
-type Giver struct {
-	ID, Name string
-	// Print is the fingerprint that it had; empty: nodes may have keys of several.
-	Print string
-}
+import (
+	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/rules"
+)
+
+// The record of provenance.
+type (
+	Record = record.Record
+	Entry  = record.Entry
+	Giver  = record.Giver
+	Key    = record.Key
+)
+
+// KeyOf returns the hash of a key.
+func KeyOf(kind rules.Kind, key string) Key { return record.KeyOf(kind, key) }
 
 // State is what is known of an object at present.
 type State int

@@ -11,12 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/turn"
 )
-
-// recordKey is the key of the record in the data of the ConfigMap. It is not a valid name of an object, so it is never one of the
-// keys for kept results.
-const recordKey = "_provenance"
 
 // ErrChanged is returned by Write if the ConfigMap is not the one that was read.
 var ErrChanged = errors.New("the ConfigMap has been changed by another client; reading it again")
@@ -56,7 +53,7 @@ func (s *Store) Read(ctx context.Context) (*corev1.ConfigMap, int, error) {
 
 // SetRecord writes the record of provenance. It returns ErrChanged if the ConfigMap is not the one that was read with this number.
 func (s *Store) SetRecord(ctx context.Context, read int, text string) error {
-	return s.write(ctx, read, map[string]any{"data": map[string]any{recordKey: text}})
+	return s.write(ctx, read, map[string]any{"data": map[string]any{record.DataKey: text}})
 }
 
 // SetKept writes what is kept of an object; nil removes it. See SetRecord.

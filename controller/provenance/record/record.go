@@ -1,4 +1,6 @@
-package provenance
+// Package record holds which objects of rules have given which keys, and its form in a ConfigMap. It knows no client, so that the
+// command line can read it.
+package record
 
 import (
 	"cmp"
@@ -12,6 +14,20 @@ import (
 
 	"github.com/assay-project/assay/rules"
 )
+
+// DataKey is the key of the record in the data of the ConfigMap. It is not a valid name of an object, so it is never one of the
+// keys for kept results.
+const DataKey = "_provenance"
+
+// Requested is the ID of what gives the labels that NodeFeatures ask for without a rule.
+const Requested = "nodefeatures:spec.labels"
+
+// Giver is an object of rules as it was when it gave a key.
+type Giver struct {
+	ID, Name string
+	// Print is the fingerprint that it had; empty: nodes may have keys of several.
+	Print string
+}
 
 const (
 	// MaxKeys is the maximum number of keys that are recorded of an object. Names that are written out are at most 256 for each
@@ -73,30 +89,32 @@ func (r *Record) Add(g Giver, key Key) {
 		if !r.Whole {
 			e.Rolled = g.Print // other nodes may have more of it, of which nothing is known: no evidence that it has changed
 		}
-		r.put(g.ID, e)
+		r.Put(g.ID, e)
 	}
 	e.Name = g.Name
 	if e.Rolled != g.Print {
 		e.Rolled = ""
 	}
-	e.add(key)
+	e.Add(key)
 }
 
-func (r *Record) put(id string, e *Entry) {
+// Put sets the entry of an object.
+func (r *Record) Put(id string, e *Entry) {
 	if r.Objects == nil {
 		r.Objects = map[string]*Entry{}
 	}
 	r.Objects[id] = e
 }
 
-func (e *Entry) add(key Key) {
+// Add records a key, unless there are MaxKeys of them.
+func (e *Entry) Add(key Key) {
 	if len(e.Keys) < MaxKeys {
 		e.Keys[key] = true
 	}
 }
 
-// clone returns a record that shares nothing with this one.
-func (r *Record) clone() *Record {
+// Clone returns a record that shares nothing with this one.
+func (r *Record) Clone() *Record {
 	out := &Record{Whole: r.Whole, Objects: make(map[string]*Entry, len(r.Objects))}
 	for id, e := range r.Objects {
 		out.Objects[id] = &Entry{Name: e.Name, Rolled: e.Rolled, Keys: maps.Clone(e.Keys)}
@@ -161,7 +179,25 @@ func Decode(text string) (*Record, error) {
 		for ; len(keys) > 0; keys = keys[4:] {
 			e.Keys[Key(binary.BigEndian.Uint32(keys))] = true
 		}
-		out.put(id, e)
+		out.Put(id, e)
 	}
 	return out, nil
+}
+
+// Merge adds what another record has. Fingerprints that differ are of several generations.
+func (r *Record) Merge(other *Record) {
+	r.Whole = r.Whole && other.Whole
+	for id, theirs := range other.Objects {
+		e := r.Objects[id]
+		if e == nil {
+			r.Put(id, &Entry{Name: theirs.Name, Rolled: theirs.Rolled, Keys: maps.Clone(theirs.Keys)})
+			continue
+		}
+		if e.Rolled != theirs.Rolled {
+			e.Rolled = ""
+		}
+		for key := range theirs.Keys {
+			e.Add(key)
+		}
+	}
 }
