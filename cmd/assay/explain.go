@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,8 +29,9 @@ func newExplain() *cobra.Command {
 		Long: `Show which rule or client set a label, annotation, taint or resource of a node, or why it is missing.
 
 Without a key it lists the labels, annotations, taints and resources that rules set on the node, each with its rule. With a key it
-shows the rule and the features that it matched. For a key that another client set it shows that client. For a key that is not on
-the node it shows the rules that could set it, the closest first, and the expressions that did not match.`,
+shows the rule and the features that it matched. For a key that no rule sets now and that the controller still keeps it shows the rule
+that set it and why it is kept. For a key that another client set it shows that client. For a key that is not on the node
+it shows the rules that could set it, the closest first, and the expressions that did not match.`,
 		Example: `  assay explain gpu-1
   assay explain gpu-1 example.com/gpu`,
 		Args: cobra.RangeArgs(1, 2),
@@ -67,7 +69,7 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 		e.tracer.outcome(e.outcome)
 		return nil
 	}
-	return e.key(args[1])
+	return e.key(cmd.Context(), args[1])
 }
 
 // explanation explains single keys of a node.
@@ -110,7 +112,7 @@ func (e *explanation) find(name string) []given {
 	return out
 }
 
-func (e *explanation) key(name string) error {
+func (e *explanation) key(ctx context.Context, name string) error {
 	found := e.find(name)
 	if e.outcome.Failed != nil {
 		fmt.Fprintf(e.w, "Nothing is written on %s: %s says: %s\n", e.outcome.Node, e.outcome.Failed.Ref, printable(e.outcome.Failed.Message))
@@ -139,7 +141,7 @@ func (e *explanation) key(name string) error {
 		return nil
 	}
 	if others := e.foreign(name); len(others) > 0 {
-		e.printForeign(others)
+		e.printForeign(ctx, others)
 		return nil
 	}
 	return e.absent(name)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -49,9 +50,13 @@ func (e *explanation) foreign(name string) []foreign {
 	return out
 }
 
-// printForeign prints what another client has set.
-func (e *explanation) printForeign(list []foreign) {
+// printForeign prints what is on the Node although no rule gives it: what another client has set, and what the controller keeps.
+func (e *explanation) printForeign(ctx context.Context, list []foreign) {
 	for _, f := range list {
+		if instance, ok := e.world.owner(e.node, f.kind, f.key); ok {
+			e.printKept(ctx, f.given, instance)
+			continue
+		}
 		by := ""
 		if len(f.managers) > 0 {
 			by = ": " + strings.Join(f.managers, ", ")

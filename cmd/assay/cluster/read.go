@@ -261,6 +261,27 @@ func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (*corev1
 	return get[corev1.ConfigMap](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps", name)
 }
 
+// RemovalHeld returns the message of the newest event that says that the controller holds the removal of a key of a Node; empty if
+// there is none, or if events cannot be read. Key is a piece of the message.
+func (c *Client) RemovalHeld(ctx context.Context, node, key string) string {
+	query := url.Values{"fieldSelector": {"involvedObject.kind=Node,reason=RemovalHeld,involvedObject.name=" + node}}
+	events, err := list[corev1.Event](ctx, c, "/api/v1/events", query)
+	if err != nil {
+		return ""
+	}
+	var newest *corev1.Event
+	for i := range events {
+		e := &events[i]
+		if strings.Contains(e.Message, key) && (newest == nil || newest.CreationTimestamp.Before(&e.CreationTimestamp)) {
+			newest = e
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return newest.Message
+}
+
 // Secret returns one Secret.
 func (c *Client) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	return get[corev1.Secret](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/secrets", name)

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// owner returns the instance of the controller that has written a key, by the annotations in which it records its keys on the Node.
+func (w *world) owner(node *corev1.Node, kind rules.Kind, key string) (instance string, ok bool) {
+	if kind == rules.KindTaint {
+		return "", slices.ContainsFunc(plan.ParseTaints(node.Annotations[nfdv1alpha1.TaintsAnnotation]), func(t corev1.Taint) bool {
+			return t.Key+":"+string(t.Effect) == key
+		})
+	}
+	base := map[rules.Kind]string{
+		rules.KindLabel:      nfdv1alpha1.FeatureLabelsAnnotation,
+		rules.KindAnnotation: nfdv1alpha1.FeatureAnnotationsAnnotation,
+		rules.KindResource:   nfdv1alpha1.ExtendedResourcesAnnotation,
+	}[kind]
+	for _, name := range sortedKeys(node.Annotations) {
+		instance, found := strings.CutSuffix(name, base)
+		if !found || instance != "" && !strings.HasSuffix(instance, ".") {
+			continue
+		}
+		r := plan.Record{Instance: strings.TrimSuffix(instance, "."), Bare: w.opt.Keys.DisableAutoPrefix}
+		if slices.Contains(r.Parse(node.Annotations[name]), key) {
+			return r.Instance, true
+		}
+	}
+	return "", false
+}
+
+// printKept prints of a key that no rule gives now, and that a controller has written, which rule gave it and why it may still be there.
+func (e *explanation) printKept(ctx context.Context, g given, instance string) {
+	fmt.Fprintf(e.w, "%s %s\n  written by Assay; no rule gives it now\n", g.kind, e.s.bold(printable(line(g.key, g.value))))
+	fmt.Fprintf(e.w, "  given by %s\n", printable(e.world.recorded(ctx, instance, g)))
+	fmt.Fprintf(e.w, "  %s\n", e.s.warn(printable(e.world.whyKept(ctx, e.outcome.Node, g))))
+}
+
+// recorded returns the objects that gave a key, as far as the controller's record of provenance says.
+func (w *world) recorded(ctx context.Context, instance string, g given) string {
+	name := assembly.KeptName(instance)
+	where := fmt.Sprintf("ConfigMap %s/%s", w.own, name)
+	m, err := w.kept.ConfigMap(ctx, w.own, name)
+	if err != nil {
+		return fmt.Sprintf("an unknown rule: cannot read %s: %v", where, err)
+	}
+	r, err := record.Decode(m.Data[record.DataKey])
+	if err != nil {
+		return fmt.Sprintf("an unknown rule: the record in %s: %v", where, err)
+	}
+	var out []string
+	for _, giver := range r.Givers(record.KeyOf(g.kind, g.key)) {
+		out = append(out, w.object(giver))
+	}
+	if len(out) == 0 {
+		return "an unknown rule: the record in " + where + " does not have the key"
+	}
+	return strings.Join(out, " or ")
+}
+
+// object describes an object of the record, and what has become of it.
+func (w *world) object(g record.Giver) string {
+	if g.ID == record.Requested {
+		return "spec.labels of a NodeFeature"
+	}
+	isBuiltIn := func(r nfdv1alpha1.NodeFeatureRule) bool { return r.Name == g.Name }
+	if slices.ContainsFunc(w.builtIn, isBuiltIn) {
+		return "the built-in rules " + g.Name
+	}
+	text := "NodeFeatureRule " + g.Name
+	for i := range w.rules {
+		switch r := &w.rules[i]; {
+		case string(r.UID) == g.ID || r.UID == "" && r.Name == g.ID:
+			return text
+		case r.Name == g.Name:
+			return text + ", which was deleted and created again"
+		}
+	}
+	return text + ", which was deleted"
+}
+
+// whyKept returns why the controller has not removed a key, as far as the cluster says.
+func (w *world) whyKept(ctx context.Context, node string, g given) string {
+	if c, ok := w.kept.(*cluster.Client); ok {
+		if text := c.RemovalHeld(ctx, node, string(g.kind)+" "+g.key+" "); text != "" {
+			return "RemovalHeld: " + text
+		}
+	}
+	if len(w.published[node]) == 0 {
+		return "the node has no NodeFeature: the controller keeps its keys for removalGracePeriod"
+	}
+	return "the controller has not removed it: removalBudget or flapping facts may hold it, or the controller does not run"
+}
