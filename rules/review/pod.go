@@ -21,6 +21,8 @@ type Pods struct {
 	// Single means that the object is a pod itself. Errors in its annotations are warnings: a controller that made the pod would
 	// only create it again.
 	Single bool
+	// Misplaced are annotations of requirements in the metadata of the object itself, where they have no effect on its pods.
+	Misplaced []string
 }
 
 // podKind says in which version a kind is served and where it keeps the metadata of its pods.
@@ -71,8 +73,8 @@ func (k podKind) pods(kind string) *Pods {
 	return &Pods{Path: field.NewPath(k.path[0], k.path[1:]...), Single: kind == "Pod"}
 }
 
-// ReadPods returns the metadata of the pods of a document; nil if it makes no pods, or its pods have no annotation that requires
-// or prefers features.
+// ReadPods returns the metadata of the pods of a document; nil if it makes no pods, or neither its pods nor the document itself have
+// an annotation that requires or prefers features.
 func ReadPods(d *manifest.Document) *Pods {
 	k, ok := podKinds[d.Kind]
 	if !ok || d.APIVersion != k.apiVersion {
@@ -86,7 +88,14 @@ func ReadPods(d *manifest.Document) *Pods {
 			out.Annotations[key] = n.Value
 		}
 	}
-	if len(out.Annotations) == 0 {
+	if own := manifest.Field(d.Child("metadata"), "annotations"); !out.Single {
+		for _, key := range requirements.AnnotationKeys {
+			if manifest.Field(own, key) != nil {
+				out.Misplaced = append(out.Misplaced, key)
+			}
+		}
+	}
+	if len(out.Annotations)+len(out.Misplaced) == 0 {
 		return nil
 	}
 	return out
@@ -103,6 +112,10 @@ func (k *Known) pods(p *Pods) Findings {
 		f.report(report, k)
 		k.requirements(&f, spec, requirements.AnnotationPath(p.Path, assayv1alpha1.RequiredFeaturesAnnotation),
 			requirements.AnnotationPath(p.Path, assayv1alpha1.PreferredFeaturesAnnotation))
+	}
+	for _, key := range p.Misplaced {
+		f.Warn(requirements.AnnotationPath(field.NewPath("metadata"), key).String(), rules.RankDefect,
+			"has no effect here: move it to %s.annotations, the metadata of the pods", p.Path)
 	}
 	if p.Single {
 		for _, e := range f.Errors {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -56,5 +57,29 @@ func TestBrokenAnnotationsOfWorkloadsHavePaths(t *testing.T) {
 	}
 	if pods, err := review.PodsOf("ConfigMap", []byte(`{}`)); pods != nil || err != nil {
 		t.Errorf("got %v, %v for a kind that makes no pods", pods, err)
+	}
+}
+
+// Pods do not inherit the annotations of the object that makes them.
+func TestAnnotationsOfTheWorkloadItselfAreWarnedOf(t *testing.T) {
+	for text, want := range map[string][]string{
+		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, annotations: {assay.dev/required-features: "matchFeatures: []"}}}`: {
+			"metadata.annotations[assay.dev/required-features]: has no effect here: move it to spec.template.metadata.annotations, the metadata of the pods",
+		},
+		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, annotations: {example.com/a: b}}}`: nil,
+		`{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {assay.dev/required-features:
+  "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: Exists}}}]"}}}`: nil,
+	} {
+		var got []string
+		for _, d := range manifest.Parse("a.yaml", []byte(text)).Documents {
+			if pods := review.ReadPods(d); pods != nil {
+				for _, p := range review.Problems(d, review.Review(pods, review.Known{})) {
+					got = append(got, p.Path+": "+p.Message)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
 	}
 }
