@@ -43,12 +43,12 @@ func ParseYAML(id string, text []byte) (*YAML, error) {
 	}
 	switch len(roots) {
 	case 0:
-		return nil, fmt.Errorf("%s: there is no document in it", id)
+		return nil, fmt.Errorf("%s: no document found", id)
 	case 1:
 		doc := &YAML{ID: id, Root: roots[0]}
 		return doc, doc.findSpec()
 	}
-	return nil, fmt.Errorf("%s:%d: a second document begins here, want one a file", id, roots[1].Content[0].Line)
+	return nil, fmt.Errorf("%s:%d: a second document begins here, expected one per file", id, roots[1].Content[0].Line)
 }
 
 // ParseTrees reads every document of a YAML or JSON text, within the bounds of this package, with aliases expanded. Everything
@@ -85,7 +85,7 @@ func (d *YAML) findSpec() error {
 		*top = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", HeadComment: top.HeadComment, FootComment: top.FootComment}
 	}
 	if top.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d: want a NodeFeatureRule, a NodeFeatureRuleTemplate or a spec, found a %s", d.ID, top.Line, yamltree.Type(top))
+		return fmt.Errorf("%s:%d: expected a NodeFeatureRule, a NodeFeatureRuleTemplate or a spec, found a %s", d.ID, top.Line, yamltree.Type(top))
 	}
 	kind, _ := lookup(top, "kind")
 	spec, _ := lookup(top, "spec")
@@ -97,18 +97,18 @@ func (d *YAML) findSpec() error {
 		switch k := top.Content[kind+1]; k.Value {
 		case "NodeFeatureRule", "NodeFeatureRuleTemplate":
 		default:
-			return fmt.Errorf("%s:%d: want kind NodeFeatureRule or NodeFeatureRuleTemplate, found %q", d.ID, k.Line, k.Value)
+			return fmt.Errorf("%s:%d: expected kind NodeFeatureRule or NodeFeatureRuleTemplate, found %q", d.ID, k.Line, k.Value)
 		}
 	}
 	if spec < 0 {
-		return fmt.Errorf("%s:%d: there is no spec", d.ID, top.Line)
+		return fmt.Errorf("%s:%d: spec: required", d.ID, top.Line)
 	}
 	d.Spec = top.Content[spec+1]
 	if yamltree.IsNull(d.Spec) {
 		*d.Spec = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: d.Spec.Line, Column: d.Spec.Column}
 	}
 	if d.Spec.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d: want a map of fields in spec, found a %s", d.ID, d.Spec.Line, yamltree.Type(d.Spec))
+		return fmt.Errorf("%s:%d: expected a map of fields in spec, found a %s", d.ID, d.Spec.Line, yamltree.Type(d.Spec))
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func parseRef(n *yaml.Node) (Ref, error) {
 		return Ref{Kind: ByLocator, Locator: n.Value}, nil
 	}
 	if n.Kind != yaml.MappingNode {
-		return Ref{}, fmt.Errorf("want a locator or an object with name, file or url, found a %s", yamltree.Type(n))
+		return Ref{}, fmt.Errorf("expected a locator or an object with name, file or url, found a %s", yamltree.Type(n))
 	}
 	var ref Ref
 	for i := 0; i < len(n.Content); i += 2 {
@@ -154,7 +154,7 @@ func parseRef(n *yaml.Node) (Ref, error) {
 				return Ref{}, fmt.Errorf("%s: expected a string", key)
 			}
 			if ref.Locator != "" {
-				return Ref{}, fmt.Errorf("want one of name, file and url, found %s and %s", ref.Kind, key)
+				return Ref{}, fmt.Errorf("expected one of name, file and url, found %s and %s", ref.Kind, key)
 			}
 			ref.Kind, ref.Locator = RefKind(key), value.Value
 		case "digest":
@@ -164,17 +164,17 @@ func parseRef(n *yaml.Node) (Ref, error) {
 			ref.Digest = value.Value
 		case "exclude":
 			if value.Kind != yaml.SequenceNode || slices.ContainsFunc(value.Content, func(v *yaml.Node) bool { return !yamltree.IsString(v) }) {
-				return Ref{}, errors.New("exclude: want a list of names of rules; quote those that begin with *")
+				return Ref{}, errors.New("exclude: expected a list of names of rules; quote those that begin with *")
 			}
 			for _, v := range value.Content {
 				ref.Exclude = append(ref.Exclude, v.Value)
 			}
 		default:
-			return Ref{}, fmt.Errorf("unknown field %q, want name, file, url, digest or exclude", key)
+			return Ref{}, fmt.Errorf("unknown field %q, expected name, file, url, digest or exclude", key)
 		}
 	}
 	if ref.Locator == "" {
-		return Ref{}, errors.New("want one of name, file and url")
+		return Ref{}, errors.New("expected one of name, file and url")
 	}
 	return ref, nil
 }

@@ -216,7 +216,7 @@ func TestParseYAMLRefuses(t *testing.T) {
 		"a key twice":             {"phase: early\nscope: a\nphase: main", `:3:1: the key "phase" is already on line 1`},
 		"a list":                  {"[a]", "found a list"},
 		"another kind":            {"kind: Pod\nspec: {}", `found "Pod"`},
-		"an object without spec":  {"kind: NodeFeatureRule", "there is no spec"},
+		"an object without spec":  {"kind: NodeFeatureRule", "spec: required"},
 		"unquoted braces as text": {"rules: [{name: x, labels: {{a}: b}}]", "cannot be a key"},
 		"a tab":                   {"a:\n\tb: c", ":2:1: a tab"},
 	}
@@ -294,10 +294,10 @@ func TestAssembleYAMLChecksTypes(t *testing.T) {
 		"a text as number":   {"{priority: high}", "spec.priority: expected a number, found a string"},
 		"a map as list":      {"{rules: {name: x}}", "spec.rules: expected a list, found a map"},
 		"a text as rule":     {"{rules: [x]}", "expected a map of fields, found a string"},
-		"no locator":         {"{basedOn: [{exclude: [a]}]}", "want one of name, file and url"},
+		"no locator":         {"{basedOn: [{exclude: [a]}]}", "expected one of name, file and url"},
 		"two locators":       {"{basedOn: [{name: a, file: b}]}", "found name and file"},
-		"a number as base":   {"{basedOn: 5}", "want a locator"},
-		"exclude unquoted *": {"{basedOn: [{name: a, exclude: '*'}]}", "want a list of names"},
+		"a number as base":   {"{basedOn: 5}", "expected a locator"},
+		"exclude unquoted *": {"{basedOn: [{name: a, exclude: '*'}]}", "expected a list of names"},
 		"unknown in basedOn": {"{basedOn: [{name: a, pin: b}]}", `unknown field "pin"`},
 	}
 	for name, tt := range tests {

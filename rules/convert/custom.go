@@ -30,7 +30,7 @@ func Custom(id string, source []byte) ([]*yaml.Node, []Note, error) {
 		case top.Kind == yaml.MappingNode:
 			err = c.document(top)
 		default:
-			err = fmt.Errorf("%s:%d: want rules, or an object that holds some", id, top.Line)
+			err = fmt.Errorf("%s:%d: expected rules or an object with rules", id, top.Line)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -69,7 +69,7 @@ func (c *custom) document(top *yaml.Node) error {
 		}
 		return fmt.Errorf("%s:%d: ConfigMap %s has no nfd-worker.conf", c.id, top.Line, name)
 	default:
-		return fmt.Errorf("%s:%d: want a NodeFeatureDiscovery, a ConfigMap or a worker configuration, found kind %s", c.id, top.Line, kind)
+		return fmt.Errorf("%s:%d: expected a NodeFeatureDiscovery, a ConfigMap or a worker configuration, found kind %s", c.id, top.Line, kind)
 	}
 }
 
@@ -168,7 +168,7 @@ func (c *custom) worker(conf *yaml.Node, name string) error {
 			continue
 		}
 		if list.Kind != yaml.SequenceNode {
-			return fmt.Errorf("%s:%d: custom: want a list of rules", c.id, list.Line)
+			return fmt.Errorf("%s:%d: custom: expected a list of rules", c.id, list.Line)
 		}
 		if err := c.rules(list, name); err != nil {
 			return err

@@ -33,7 +33,7 @@ func Ironic(id string, source []byte) ([]*yaml.Node, []Note, error) {
 			list = sequence(list)
 		}
 		if list.Kind != yaml.SequenceNode {
-			return nil, nil, fmt.Errorf("%s:%d: want a list of inspection rules", id, list.Line)
+			return nil, nil, fmt.Errorf("%s:%d: expected a list of inspection rules", id, list.Line)
 		}
 		rules = append(rules, list.Content...)
 	}
@@ -42,7 +42,7 @@ func Ironic(id string, source []byte) ([]*yaml.Node, []Note, error) {
 	produced, before := pluginData(rules), map[string]bool{}
 	for i, rule := range rules {
 		if rule.Kind != yaml.MappingNode {
-			return nil, nil, fmt.Errorf("%s:%d: want an inspection rule, a map of fields", id, rule.Line)
+			return nil, nil, fmt.Errorf("%s:%d: expected an inspection rule, a map of fields", id, rule.Line)
 		}
 		c := newIronic(rule, i+1, produced)
 		c.before = before
@@ -192,7 +192,7 @@ func (c *ironic) conditions() (*yaml.Node, error) {
 		return out, nil
 	}
 	if list.Kind != yaml.SequenceNode {
-		return nil, fmt.Errorf("line %d: conditions: want a list", list.Line)
+		return nil, fmt.Errorf("line %d: conditions: expected a list", list.Line)
 	}
 	for i, condition := range list.Content {
 		op := value(condition, "op")
@@ -242,7 +242,7 @@ func (c *ironic) conditions() (*yaml.Node, error) {
 func namedArgs(args *yaml.Node, names []string, op string) (*yaml.Node, error) {
 	switch {
 	case args == nil:
-		return nil, fmt.Errorf("%s: want args", op)
+		return nil, fmt.Errorf("%s: expected args", op)
 	case args.Kind == yaml.MappingNode:
 		return args, nil
 	case args.Kind != yaml.SequenceNode:

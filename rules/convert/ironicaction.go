@@ -32,7 +32,7 @@ func (c *ironic) actions() (*yaml.Node, error) {
 	out := sequence()
 	list := child(c.rule, "actions")
 	if list == nil || list.Kind != yaml.SequenceNode {
-		return nil, fmt.Errorf("actions: want a list")
+		return nil, fmt.Errorf("actions: expected a list")
 	}
 	for i, action := range list.Content {
 		op := value(action, "op")

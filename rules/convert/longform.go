@@ -196,7 +196,7 @@ func texts(list *yaml.Node, n *notes) []*yaml.Node {
 // surprise notes a number that YAML reads as another than it looks like.
 func surprise(v *yaml.Node, n *notes) {
 	if read := scalarText(v); v.ShortTag() == "!!int" && read != v.Value {
-		n.add(v, "%s without quotes is the number %s; put it in quotes if you mean the text", v.Value, read)
+		n.add(v, "%s without quotes is the number %s; quote it to keep it a string", v.Value, read)
 	}
 }
 

@@ -56,11 +56,11 @@ func matchOnRule(rule *yaml.Node) (*yaml.Node, error) {
 		}
 	}
 	if name == "" {
-		return nil, errors.New("want a name")
+		return nil, errors.New("name: required")
 	}
 	matchers := child(rule, "matchOn")
 	if matchers == nil || matchers.Kind != yaml.SequenceNode || len(matchers.Content) == 0 {
-		return nil, errors.New("matchOn: want a list with a matcher in it")
+		return nil, errors.New("matchOn: expected a list with at least one matcher")
 	}
 	key := name
 	if !strings.Contains(name, "/") {
@@ -88,7 +88,7 @@ func matchOnRule(rule *yaml.Node) (*yaml.Node, error) {
 // matcherTerms converts one matcher.
 func matcherTerms(m *yaml.Node) (*yaml.Node, error) {
 	if m.Kind != yaml.MappingNode || len(m.Content) == 0 {
-		return nil, errors.New("want pciId, usbId, loadedKMod, cpuId, kConfig or nodename")
+		return nil, errors.New("expected pciId, usbId, loadedKMod, cpuId, kConfig or nodename")
 	}
 	terms := sequence()
 	for i := 0; i < len(m.Content); i += 2 {
@@ -132,7 +132,7 @@ func matcherPart(name string, input *yaml.Node) ([]*yaml.Node, error) {
 		e := flow(mapping(text("op"), text("InRegexp"), text("value"), flow(patterns)))
 		return []*yaml.Node{term("system.name", text("nodename"), e)}, nil
 	}
-	return nil, errors.New("unknown; want pciId, usbId, loadedKMod, cpuId, kConfig or nodename")
+	return nil, errors.New("unknown; expected pciId, usbId, loadedKMod, cpuId, kConfig or nodename")
 }
 
 func term(feature string, expressions ...*yaml.Node) *yaml.Node {
@@ -173,13 +173,13 @@ func kconfig(options []string) []*yaml.Node {
 // device matches one device that has, of each attribute, one of the values.
 func device(feature string, input *yaml.Node, attributes ...string) ([]*yaml.Node, error) {
 	if input.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("want lists of %s", strings.Join(attributes, ", "))
+		return nil, fmt.Errorf("expected lists of %s", strings.Join(attributes, ", "))
 	}
 	var expressions []*yaml.Node
 	for i := 0; i < len(input.Content); i += 2 {
 		name := input.Content[i].Value
 		if !slices.Contains(attributes, strings.ToLower(name)) {
-			return nil, fmt.Errorf("unknown attribute %s, want %s", name, strings.Join(attributes, ", "))
+			return nil, fmt.Errorf("unknown attribute %s, expected %s", name, strings.Join(attributes, ", "))
 		}
 		if yamltree.IsNull(input.Content[i+1]) {
 			continue
@@ -195,7 +195,7 @@ func device(feature string, input *yaml.Node, attributes ...string) ([]*yaml.Nod
 		expressions = append(expressions, text(strings.ToLower(name)), in(values...))
 	}
 	if len(expressions) == 0 {
-		return nil, fmt.Errorf("want at least one of %s", strings.Join(attributes, ", "))
+		return nil, fmt.Errorf("expected at least one of %s", strings.Join(attributes, ", "))
 	}
 	return []*yaml.Node{term(feature, expressions...)}, nil
 }
@@ -203,12 +203,12 @@ func device(feature string, input *yaml.Node, attributes ...string) ([]*yaml.Nod
 // textList reads a list of scalars that is not empty.
 func textList(n *yaml.Node) ([]string, error) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
-		return nil, errors.New("want a list with something in it")
+		return nil, errors.New("expected a list with at least one item")
 	}
 	var out []string
 	for _, item := range n.Content {
 		if item.Kind != yaml.ScalarNode || yamltree.IsNull(item) {
-			return nil, fmt.Errorf("line %d: want a list of texts", item.Line)
+			return nil, fmt.Errorf("line %d: expected a list of strings", item.Line)
 		}
 		out = append(out, scalarText(item))
 	}
@@ -233,7 +233,7 @@ func CustomRules(id string, source []byte) ([]nfdv1alpha1.Rule, []Note, error) {
 		return nil, nil, nil
 	}
 	if list.Kind != yaml.SequenceNode || len(roots) > 1 {
-		return nil, nil, fmt.Errorf("%s: want one list of rules", id)
+		return nil, nil, fmt.Errorf("%s: expected one list of rules", id)
 	}
 	notes, problem := expandRules(list)
 	problems := []error{problem}
@@ -254,7 +254,7 @@ func CustomRules(id string, source []byte) ([]nfdv1alpha1.Rule, []Note, error) {
 
 func customRule(n *yaml.Node) (rule nfdv1alpha1.Rule, ignored []Note, err error) {
 	if n.Kind != yaml.MappingNode {
-		return rule, nil, errors.New("want a map of fields")
+		return rule, nil, errors.New("expected a map of fields")
 	}
 	for i := len(n.Content) - 2; i >= 0; i -= 2 {
 		key := n.Content[i]
@@ -265,11 +265,11 @@ func customRule(n *yaml.Node) (rule nfdv1alpha1.Rule, ignored []Note, err error)
 				Message: key.Value + " are ignored in the worker's rules; write a NodeFeatureRule"})
 			n.Content = slices.Delete(n.Content, i, i+2)
 		default:
-			return rule, nil, fmt.Errorf("unknown field %s, want one of %s", key.Value, strings.Join(customFields, ", "))
+			return rule, nil, fmt.Errorf("unknown field %s, expected one of %s", key.Value, strings.Join(customFields, ", "))
 		}
 	}
 	if value(n, "name") == "" {
-		return rule, nil, errors.New("want a name")
+		return rule, nil, errors.New("name: required")
 	}
 	d := json.NewDecoder(strings.NewReader(string(yamltree.JSON(n))))
 	d.DisallowUnknownFields()

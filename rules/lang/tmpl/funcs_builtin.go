@@ -104,7 +104,7 @@ func index(c *call) value {
 		switch {
 		case v.isMap():
 			if key.kind != kindString {
-				c.fail("the key of a map is a %s, want a string", key.typeName())
+				c.fail("the key of a map is a %s, expected a string", key.typeName())
 			}
 			entry, ok := v.entry(key.str)
 			if !ok {
@@ -113,7 +113,7 @@ func index(c *call) value {
 			v = entry
 		case v.kind == kindList || v.kind == kindString:
 			if key.kind != kindInt {
-				c.fail("the index of a %s is a %s, want an int", v.typeName(), key.typeName())
+				c.fail("the index of a %s is a %s, expected an int", v.typeName(), key.typeName())
 			}
 			n, _ := v.length()
 			if i := key.int(); i < 0 || i >= int64(n) {

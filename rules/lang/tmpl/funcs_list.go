@@ -83,7 +83,7 @@ func (c *call) items() []value {
 func (c *call) end(i int) value {
 	v := c.args[0]
 	if v.kind != kindList {
-		c.fail("argument 1 is a %s, want a list", v.typeName())
+		c.fail("argument 1 is a %s, expected a list", v.typeName())
 	}
 	n, _ := v.length()
 	if n == 0 {

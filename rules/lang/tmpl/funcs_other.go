@@ -89,7 +89,7 @@ var otherFunctions = []function{
 	}},
 	{"ternary", 3, 3, -1, func(c *call) value {
 		if c.args[2].kind != kindBool {
-			c.fail("argument 3 is a %s, want a bool", c.args[2].typeName())
+			c.fail("argument 3 is a %s, expected a bool", c.args[2].typeName())
 		}
 		if c.args[2].truth() {
 			return c.args[0]
@@ -164,7 +164,7 @@ func kindName(v value) string {
 
 func (c *call) env() Env {
 	if c.s.env == nil {
-		c.fail("there is no node here")
+		c.fail("the node is unknown here")
 	}
 	return c.s.env
 }

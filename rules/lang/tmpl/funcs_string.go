@@ -52,7 +52,7 @@ var stringFunctions = []function{
 			to = len(s)
 		}
 		if from > to {
-			c.fail("there are no bytes %d to %d in %d", from, to, len(s))
+			c.fail("invalid range %d to %d: the string has %d bytes", from, to, len(s))
 		}
 		return text(s[from:to])
 	}},

@@ -64,7 +64,7 @@ var leftOut = []LeftOut{
 	{
 		Names:   []string{"randAlpha", "randAlphaNum", "randAscii", "randBytes", "randInt", "randNumeric", "shuffle", "uuidv4"},
 		Why:     "it is random, so that the node would change at every evaluation",
-		Instead: "derive the text from the node with sha256sum",
+		Instead: "derive the string from the node with sha256sum",
 	},
 	{
 		Names: []string{"now", "ago", "date", "dateInZone", "date_in_zone", "dateModify", "date_modify", "mustDateModify", "must_date_modify",
@@ -164,7 +164,7 @@ func (c *call) fail(format string, args ...any) {
 func (c *call) str(i int) string {
 	v := c.args[i]
 	if v.kind != kindString {
-		c.fail("argument %d is a %s, want a string", i+1, v.typeName())
+		c.fail("argument %d is a %s, expected a string", i+1, v.typeName())
 	}
 	c.s.work(c.at, len(v.str))
 	return v.str
@@ -174,7 +174,7 @@ func (c *call) str(i int) string {
 func (c *call) int(i int) int {
 	v := c.args[i]
 	if v.kind != kindInt {
-		c.fail("argument %d is a %s, want an int", i+1, v.typeName())
+		c.fail("argument %d is a %s, expected an int", i+1, v.typeName())
 	}
 	return int(v.int())
 }
@@ -183,7 +183,7 @@ func (c *call) int(i int) int {
 func (c *call) list(i int) value {
 	v := c.args[i]
 	if v.kind != kindList {
-		c.fail("argument %d is a %s, want a list", i+1, v.typeName())
+		c.fail("argument %d is a %s, expected a list", i+1, v.typeName())
 	}
 	n, _ := v.length()
 	c.s.work(c.at, n*bytesPerStep)
@@ -194,7 +194,7 @@ func (c *call) list(i int) value {
 func (c *call) dict(i int) value {
 	v := c.args[i]
 	if !v.isMap() {
-		c.fail("argument %d is a %s, want a map", i+1, v.typeName())
+		c.fail("argument %d is a %s, expected a map", i+1, v.typeName())
 	}
 	n, _ := v.length()
 	c.s.work(c.at, n*bytesPerStep)

@@ -140,7 +140,7 @@ func TestCompileProblems(t *testing.T) {
 	}{
 		"Syntax":         {"a=1\n{{ range }}", []string{"line 2, column 1: missing value for range"}},
 		"Unclosed":       {"{{ if true }}", []string{"line 1, column 1: unexpected EOF"}},
-		"Random":         {"{{ uuidv4 }}", []string{`line 1, column 4: the function "uuidv4" is not available: it is random, so that the node would change at every evaluation; derive the text from the node with sha256sum`}},
+		"Random":         {"{{ uuidv4 }}", []string{`line 1, column 4: the function "uuidv4" is not available: it is random, so that the node would change at every evaluation; derive the string from the node with sha256sum`}},
 		"Clock":          {"\n {{ now }}", []string{`line 2, column 5: the function "now" is not available: it depends on the clock, so that the node would change without any reason; use an expiry time in a feature file`}},
 		"AllAtOnce":      {`{{ env "A" }}{{ genCA "a" 1 }}`, []string{"reads the environment", "made to be slow"}},
 		"Misspelt":       {`{{ ToUpper "a" }}{{ hasprefix "a" "b" }}`, []string{`unknown function "ToUpper"`, `did you mean "hasPrefix"?`}},
