@@ -144,7 +144,7 @@ func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 }
 
 // members returns the names of the nodes that satisfy at least one of the rules, in the order given.
-func (p *program) members(nodes []inputs.State) []string {
+func (p *program) members(nodes []*inputs.State) []string {
 	var out []string
 	for _, n := range nodes {
 		in := n.Input

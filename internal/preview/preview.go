@@ -100,7 +100,7 @@ func (n *Nodes) Count(ctx context.Context, set *rules.RuleSet) (matched map[int]
 		if ctx.Err() != nil { // one node takes milliseconds at worst, see rules.NodeBudget
 			return nil, 0, 0, false
 		}
-		for _, r := range cache.Eval(program, in, nil).Rules() {
+		for _, r := range cache.Eval(program, *in, nil).Rules() {
 			if r.Matched && r.Object == set.Name {
 				matched[r.Index]++
 			}
@@ -110,7 +110,7 @@ func (n *Nodes) Count(ctx context.Context, set *rules.RuleSet) (matched map[int]
 }
 
 // snapshot returns the set linked with the rules that it depends on, and the nodes to try it on.
-func (n *Nodes) snapshot(set *rules.RuleSet) (program *rules.Program, tried []rules.Input, all int) {
+func (n *Nodes) snapshot(set *rules.RuleSet) (program *rules.Program, tried []*rules.Input, all int) {
 	sets := []*rules.RuleSet{set}
 	for _, other := range n.rules.All() {
 		if other.Set.Name != set.Name && (set.ReadsOthers() || other.Set.Early()) {
@@ -122,7 +122,7 @@ func (n *Nodes) snapshot(set *rules.RuleSet) (program *rules.Program, tried []ru
 			continue // its worker has just not started
 		}
 		if all++; all <= maxNodes {
-			tried = append(tried, s.Input)
+			tried = append(tried, &s.Input)
 		}
 	}
 	return rules.Link(n.rules.Options(), sets...), tried, all

@@ -314,16 +314,16 @@ func (n *Nodes) Get(name string) (State, bool) {
 	return *m.known, true
 }
 
-// All returns what was last known of all nodes, by name, without their NodeFeatures.
-func (n *Nodes) All() []State {
+// All returns what was last known of all nodes, by name, without their NodeFeatures. It must not be changed.
+func (n *Nodes) All() []*State {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := make([]State, 0, len(n.nodes))
+	out := make([]*State, 0, len(n.nodes))
 	for _, m := range n.nodes {
 		if m.known != nil {
-			out = append(out, *m.known)
+			out = append(out, m.known)
 		}
 	}
-	slices.SortFunc(out, func(a, b State) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	slices.SortFunc(out, func(a, b *State) int { return strings.Compare(a.Node.Name, b.Node.Name) })
 	return out
 }
