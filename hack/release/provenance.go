@@ -54,7 +54,7 @@ const (
 	// page describes the parameters, which is what a build type and a builder have to point to.
 	page           = "https://github.com/assay-project/assay/blob/main/docs/release.md"
 	buildType      = page + "#provenance"
-	defaultBuilder = page + "#who-builds"
+	defaultBuilder = page + "#builder"
 	source         = "git+https://github.com/assay-project/assay"
 )
 
