@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -13,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
@@ -23,6 +25,9 @@ const rulesHook = "rules.assay.dev"
 
 // earlyHook is the name of the webhook that reviews rules in mutating admission, before the API server validates the schema.
 const earlyHook = "early." + rulesHook
+
+// defaultPort is the port of a webhook's Service that names none.
+const defaultPort int32 = 443
 
 // webhook checks that the API server calls the webhook.
 func (e *examination) webhook(ctx context.Context) error {
@@ -45,36 +50,62 @@ func (e *examination) webhook(ctx context.Context) error {
 		return nil
 	}
 	trusted := e.authority(ctx, "ValidatingWebhookConfiguration "+config, &hook.ClientConfig, deployments)
-	if err := e.early(ctx, deployments); err != nil {
+	early, err := e.early(ctx, deployments)
+	if err != nil {
 		return err
 	}
 	refusal, err := e.c.DryRunRule(ctx, invalidRule())
 	if err != nil {
 		return err
 	}
-	if trusted || refusal != nil && !denied(refusal) {
-		e.dryRun(config, refusal)
+	if !trusted && (refusal == nil || denied(refusal)) {
+		return nil // the error is reported
 	}
+	if refusal != nil && strings.Contains(refusal.Message, `"`+earlyHook+`" denied`) && !sameServer(&hook.ClientConfig, early) {
+		e.report(check, Warning, fmt.Sprintf("cannot check whether the API server reaches the webhook of ValidatingWebhookConfiguration %s: "+
+			"it has another CA bundle or address than %s, which rejected the dry run first", config, earlyHook),
+			"Restart the webhook, which writes both configurations again")
+		return nil
+	}
+	e.dryRun(config, refusal)
 	return nil
 }
 
-// early checks that the API server calls the webhook before it validates the schema.
-func (e *examination) early(ctx context.Context, deployments []*appsv1.Deployment) error {
+// sameServer reports whether two configurations lead to the same webhook with the same trust: if the API server reaches one, it
+// reaches the other.
+func sameServer(a, b *admissionregistrationv1.WebhookClientConfig) bool {
+	if b == nil || !bytes.Equal(a.CABundle, b.CABundle) {
+		return false
+	}
+	if a.Service != nil && b.Service != nil {
+		return a.Service.Namespace == b.Service.Namespace && a.Service.Name == b.Service.Name &&
+			ptr.Deref(a.Service.Port, defaultPort) == ptr.Deref(b.Service.Port, defaultPort)
+	}
+	if a.URL == nil || b.URL == nil {
+		return false
+	}
+	x, errX := url.Parse(*a.URL)
+	y, errY := url.Parse(*b.URL)
+	return errX == nil && errY == nil && x.Host == y.Host
+}
+
+// early checks that the API server calls the webhook before it validates the schema, and returns how; nil if it does not.
+func (e *examination) early(ctx context.Context, deployments []*appsv1.Deployment) (*admissionregistrationv1.WebhookClientConfig, error) {
 	configs, err := e.c.MutatingWebhooks(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range configs {
 		for j := range configs[i].Webhooks {
 			if hook := &configs[i].Webhooks[j]; hook.Name == earlyHook {
 				e.authority(ctx, "MutatingWebhookConfiguration "+configs[i].Name, &hook.ClientConfig, deployments)
-				return nil
+				return &hook.ClientConfig, nil
 			}
 		}
 	}
 	e.report("webhook", Warning, fmt.Sprintf("no MutatingWebhookConfiguration has the webhook %s: of an invalid object users may see only the first error "+
 		"of the schema", earlyHook), "Run helm upgrade: the installation creates the configuration, and the webhook fills it")
-	return nil
+	return nil, nil
 }
 
 func rulesWebhook(configs []admissionregistrationv1.ValidatingWebhookConfiguration) (string, *admissionregistrationv1.ValidatingWebhook) {
