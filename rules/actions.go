@@ -32,8 +32,8 @@ func (c *compiler) actions(path *field.Path, r *rule, list []nfdv1alpha1.Action)
 	c.collect(a)
 }
 
-// checkOutput refuses the literal name of an output that nobody may write. Actions are not NFD's, so nothing is dropped
-// silently.
+// checkOutput reports the literal name of an output that no rule may write as an error. Actions are an extension of
+// NFD, so nothing is dropped silently.
 func (c *compiler) checkOutput(path *field.Path, a *action.Action, r *rule) {
 	root, name := a.Output()
 	kind, ok := map[string]Kind{"labels": KindLabel, "annotations": KindAnnotation, "extendedResources": KindResource}[root]
@@ -45,7 +45,7 @@ func (c *compiler) checkOutput(path *field.Path, a *action.Action, r *rule) {
 	}
 }
 
-// act carries out the actions of a rule, in their order.
+// act runs the actions of a rule in order.
 func (e *evaluation) act(r *rule) error {
 	for i, a := range r.actions {
 		to := &effects{e: e, how: fmt.Sprintf("actions[%d]", i)}
@@ -57,13 +57,13 @@ func (e *evaluation) act(r *rule) error {
 	return nil
 }
 
-// effects collects what the actions of one rule do into the rule's result. It implements action.Effects.
+// effects collects the effects of the actions of one rule in the rule's result. It implements action.Effects.
 type effects struct {
 	e   *evaluation
 	how string
 }
 
-// pay takes the steps that an effect costs beyond the one of its action.
+// pay takes the steps that an effect costs in addition to the one of its action.
 func (f *effects) pay(steps int) error {
 	if steps > 0 && !f.e.Spend(steps) {
 		return expr.ErrBudget
@@ -71,7 +71,7 @@ func (f *effects) pay(steps int) error {
 	return nil
 }
 
-// leaveOut says once of an action that a part of what it does is left out.
+// leaveOut records, once per action, that a part of its effect is left out.
 func (f *effects) leaveOut(format string, args ...any) {
 	r := Rejection{Kind: KindAction, Key: f.how, Reason: fmt.Sprintf(format, args...)}
 	if !slices.Contains(f.e.result.rejected, r) {
@@ -162,7 +162,7 @@ func (f *effects) SetVar(name string, value expr.Value) error {
 	return f.setVariable(name, value)
 }
 
-// setVariable pays for the text that a variable is kept as for others.
+// setVariable pays for the text form of a variable, which other objects read.
 func (f *effects) setVariable(name string, value expr.Value) error {
 	text := value.String()
 	if err := f.pay(len(text) / bytesPerStep); err != nil {
@@ -220,7 +220,7 @@ func (f *effects) Event(reason, message, eventType string) error {
 	return nil
 }
 
-// withheld is a message as it may be shown: that of a sensitive rule could repeat what it is sensitive about.
+// withheld returns a message that may be shown: the message of a sensitive rule could repeat sensitive values.
 func (e *evaluation) withheld(message string) string {
 	if e.rule.set.sensitive {
 		return "the message is withheld, since the rule is sensitive"

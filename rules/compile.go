@@ -22,23 +22,24 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// Limits on one object. They are the CRD's, repeated for rules that never met an API server.
+// Limits on one object. They are the CRD's, repeated for rules that do not pass an API server.
 const (
-	// MaxRules is how many rules an object may hold: more than any catalogue of devices needs, and few enough for one review.
+	// MaxRules is the maximum number of rules in an object: more than any catalog of devices needs, and few enough
+	// for one review.
 	MaxRules = 256
-	// MaxTerms is how many terms, alternatives, conditions or actions a rule may have.
+	// MaxTerms is the maximum number of terms, alternatives, conditions or actions of a rule.
 	MaxTerms = 64
-	// MaxOutputs is how many labels, annotations, variables or resources a rule may list.
+	// MaxOutputs is the maximum number of labels, annotations, variables or resources that a rule may list.
 	MaxOutputs = 256
-	// MaxPriority is the highest priority of an object that a user writes; those above are for built-in rules.
+	// MaxPriority is the highest priority of a user's object; those above are for built-in rules.
 	MaxPriority = 9999
 )
 
-// lowestPriority is that of labels which NodeFeatures ask for directly.
+// lowestPriority is the priority of labels that NodeFeatures request directly.
 const lowestPriority = -1 << 31
 
-// Compile compiles an object. The RuleSet is never nil: rules with mistakes are left out of it, and the others stay; if the
-// mistake is in what all rules share, none stays. The same object gives the same report each time.
+// Compile compiles an object. The RuleSet is never nil: rules with errors are left out of it, and the others stay. If
+// the error is in a field that all rules share, none stays. The same object gives the same report each time.
 func Compile(obj *nfdv1alpha1.NodeFeatureRule, opt Options) (*RuleSet, *Report) {
 	return CompileSpec(obj.Name, &obj.Spec, opt)
 }
@@ -60,7 +61,7 @@ func CompileSpec(name string, spec *nfdv1alpha1.NodeFeatureRuleSpec, opt Options
 		r := c.rule(path.Index(i), i, &spec.Rules[i])
 		if c.size.Over() {
 			report.Errors = append(report.Errors[:before], tooLarge(path.Index(i), c.limit))
-			break // what comes after it is left out too
+			break // later rules are left out too
 		}
 		if len(report.Errors) == before && usable {
 			r.set = set
@@ -69,12 +70,12 @@ func CompileSpec(name string, spec *nfdv1alpha1.NodeFeatureRuleSpec, opt Options
 	}
 	c.duplicates(path, spec.Rules)
 	if set.size, report.Over = c.size.Used(), c.size.Over(); report.Over {
-		set.size = c.limit // however little of it stays, so that the size does not depend on where it was cut off
+		set.size = c.limit // independent of the position of the cut
 	}
 	return set, report
 }
 
-// settings compiles what the rules of an object share.
+// settings compiles the fields that the rules of an object share.
 func (c *compiler) settings(spec *nfdv1alpha1.NodeFeatureRuleSpec) *RuleSet {
 	path := field.NewPath("spec")
 	set := &RuleSet{
@@ -108,7 +109,7 @@ func (c *compiler) phase(path *field.Path, phase nfdv1alpha1.Phase) int {
 	return phaseMain
 }
 
-// selection compiles which nodes, and which publishers' features, the rules see.
+// selection compiles which nodes, and which publishers' features, the rules apply to.
 func (c *compiler) selection(path *field.Path, set *RuleSet, spec *nfdv1alpha1.NodeFeatureRuleSpec) {
 	set.scope = ptr.Deref(spec.Scope, "")
 	if spec.Scope == nil && spec.NodeSelector == nil && !c.opt.BuiltIn {
@@ -141,7 +142,7 @@ func regexpFault(err error) string {
 	return strings.TrimPrefix(err.Error(), "error parsing regexp: ")
 }
 
-// rule compiles one rule. What it returns may only be used if no error was added to the report.
+// rule compiles one rule. The result may only be used if no error was added to the report.
 func (c *compiler) rule(path *field.Path, index int, in *nfdv1alpha1.Rule) *rule {
 	r := &rule{ref: Ref{Object: c.object, Rule: in.Name, Index: index}, keys: &c.opt.Keys}
 	if index < len(c.opt.Bases) {
@@ -261,8 +262,8 @@ func (c *compiler) outputs(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	}
 }
 
-// ignoreOnNodes says which outputs a rule of the worker's configuration cannot have: a worker publishes labels, and writes no
-// Node.
+// ignoreOnNodes warns about outputs that a rule of the worker's configuration cannot have: a worker publishes labels,
+// and does not write to Nodes.
 func (c *compiler) ignoreOnNodes(path *field.Path, in *nfdv1alpha1.Rule) {
 	ignored := func(name string, n int) {
 		if n > 0 {
@@ -291,7 +292,7 @@ func (c *compiler) taint(path *field.Path, r *rule, t corev1.Taint) {
 	r.taints = append(r.taints, taint{key: key, value: value, effect: t.Effect})
 }
 
-// forbidOutputs refuses what the phase of a rule cannot write.
+// forbidOutputs rejects outputs that the phase of a rule cannot write.
 func (c *compiler) forbidOutputs(path *field.Path, in *nfdv1alpha1.Rule) {
 	if c.phaseNumber == phaseMain {
 		return
@@ -321,7 +322,7 @@ func (c *compiler) templates(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	r.varsTemplate = c.template(path.Child("varsTemplate"), in.VarsTemplate, in)
 }
 
-// duplicates warns of two rules of one name. They are legal, as in NFD, and files that people run have them.
+// duplicates warns about two rules with one name. They are legal, as in NFD, and existing files have them.
 func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
 	first := map[string]int{}
 	for i, r := range list {
@@ -340,13 +341,13 @@ func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
 func hashSpec(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
 	data, err := json.Marshal(spec)
 	if err != nil {
-		return "" // only args that are no JSON, which the decoder refused before
+		return "" // only for args that are not JSON, which the decoder rejects
 	}
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:8])
 }
 
-// newScope says which names the expressions of a rule may use.
+// newScope returns the names that the expressions of a rule may use.
 func (c *compiler) newScope(r *rule, in *nfdv1alpha1.Rule) *expr.Scope {
 	for name := range in.Vars {
 		if strings.ContainsAny(name, "{}") {
@@ -372,7 +373,7 @@ func (c *compiler) newScope(r *rule, in *nfdv1alpha1.Rule) *expr.Scope {
 	}
 }
 
-// declaredBy returns the variable that an action sets, and whether its name stands there literally.
+// declaredBy returns the variable that an action sets, and whether its name is literal.
 func declaredBy(a nfdv1alpha1.Action) (name string, literal bool) {
 	if a.Op != "set-var" && a.Op != "extend-var" {
 		return "", true
@@ -386,7 +387,7 @@ func declaredBy(a nfdv1alpha1.Action) (name string, literal bool) {
 	return args.Name, !strings.ContainsAny(args.Name, "{}")
 }
 
-// loop compiles what the outputs of a rule are repeated for. Its conditions are then evaluated for each item.
+// loop compiles the loop of a rule. The rule's conditions are then evaluated for each item.
 func (c *compiler) loop(path *field.Path, r *rule, raw *nfdv1alpha1.JSON) {
 	if raw == nil {
 		return
@@ -406,7 +407,7 @@ func (c *compiler) conditions(path *field.Path, r *rule, list []nfdv1alpha1.Cond
 	c.collect(a)
 }
 
-// collect takes over what a compiler of arguments has found.
+// collect adds the errors and warnings of a compiler of arguments.
 func (c *compiler) collect(a *args.Compiler) {
 	c.report.add(a.Errors...)
 	for _, w := range a.Warnings {

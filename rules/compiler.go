@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
-// compiler compiles the rules of one object, in their order.
+// compiler compiles the rules of one object in order.
 type compiler struct {
 	opt         Options
 	report      *Report
@@ -26,24 +26,24 @@ type compiler struct {
 	phaseNumber int
 	sensitive   bool
 
-	// declared are the variables known so far; open, that a template or a computed name may have made others.
+	// declared are the variables known so far; open is set if a template or a computed name may have created others.
 	declared map[string]bool
 	open     bool
 
-	// size is the budget that is left, in bytes, and limit the whole budget.
+	// size is the budget that is left, and limit the whole budget, in bytes.
 	size  *size.Budget
 	limit int
 
-	// what rules of one object often repeat
+	// patterns that the rules of one object repeat
 	patterns match.Patterns
 	compiled map[string]compiledTemplate
 
-	// of the rule at hand
+	// mode of the current rule
 	mode  expr.Mode
 	scope *expr.Scope
 }
 
-// newCompiler returns a compiler with room for so many bytes, or less if the options say so.
+// newCompiler returns a compiler with a budget of limit bytes, or less if the options set less.
 func newCompiler(opt *Options, report *Report, limit int) *compiler {
 	if opt.Room > 0 {
 		limit = min(limit, opt.Room)
@@ -53,7 +53,8 @@ func newCompiler(opt *Options, report *Report, limit int) *compiler {
 	return c
 }
 
-// text compiles text that may hold expressions. It returns nil if the text has mistakes, which are then in the report.
+// text compiles a string that may hold expressions. It returns nil if the string has errors, which are then in the
+// report.
 func (c *compiler) text(path *field.Path, source string, place expr.Place) *expr.Text {
 	t, problems := expr.Compile(source, place, c.mode, c.scope)
 	c.problems(path, source, problems)
@@ -71,16 +72,16 @@ func (c *compiler) problems(path *field.Path, source string, problems []expr.Pro
 	}
 }
 
-// literal returns text that is the same on every node.
+// literal returns a string that is the same on every node.
 func literal(t *expr.Text) string {
 	s, err := t.Format(nil)
 	if err != nil {
-		panic(err) // literal text does not look at its environment
+		panic(err) // a literal string does not read its environment
 	}
 	return s
 }
 
-// reference compiles NFD's @domain.feature.element, which stands for the whole value of a label or resource. The second
+// reference compiles NFD's @domain.feature.element, which must be the whole value of a label or resource. The second
 // result is false if the value is something else.
 func (c *compiler) reference(path *field.Path, value string) (*expr.Text, bool) {
 	if !strings.HasPrefix(value, "@") {
@@ -98,7 +99,7 @@ func (c *compiler) reference(path *field.Path, value string) (*expr.Text, bool) 
 	return t, true
 }
 
-// variables compiles the vars of a rule in an order in which each comes after those it refers to.
+// variables compiles the vars of a rule in an order in which each follows those it refers to.
 func (c *compiler) variables(path *field.Path, vars map[string]string) []assignment {
 	compiled := map[string]assignment{}
 	for _, name := range sortedKeys(vars) {
@@ -137,8 +138,8 @@ func (c *compiler) assignments(path *field.Path, kind Kind, values map[string]st
 // written last and wins, as in NFD.
 func bareFirst(a, b string) int { return cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")) }
 
-// assignment compiles one entry. It returns nil if there is an error, or if no rule may write the key. If only the value may not
-// be written, the entry is void: it takes the key from earlier rules, as in NFD.
+// assignment compiles one entry. It returns nil if there is an error, or if no rule may write the key. If only the
+// value may not be written, the entry is void: it removes the key of earlier rules, as in NFD.
 func (c *compiler) assignment(path *field.Path, kind Kind, name, value string, r *rule) *assignment {
 	a := &assignment{kind: kind, key: c.text(path, name, expr.Strict)}
 	place := expr.Strict
@@ -174,14 +175,14 @@ func (c *compiler) assignment(path *field.Path, kind Kind, name, value string, r
 	return c.checkLiteral(path, a, name, value, r)
 }
 
-// goTemplate tells an author who wrote a Go template where none is looked at.
+// goTemplate warns about a Go template in a field that does not expand templates.
 func (c *compiler) goTemplate(path *field.Path, kind Kind, value string) {
 	if kind == KindLabel && c.mode != expr.Disabled && strings.Contains(value, "{{") && expr.TemplateHint(value) != "" {
 		c.report.add(field.Invalid(path, value, expr.TemplateHint(value)))
 	}
 }
 
-// checkLiteral checks as much of an entry as is the same on every node.
+// checkLiteral checks the parts of an entry that are the same on every node.
 func (c *compiler) checkLiteral(path *field.Path, a *assignment, name, value string, r *rule) *assignment {
 	if !a.key.IsLiteral() {
 		return a
@@ -199,10 +200,10 @@ func (c *compiler) checkLiteral(path *field.Path, a *assignment, name, value str
 	}
 	switch {
 	case a.raw != name || a.value.IsLiteral() && a.reference == "" && literal(a.value) != value:
-		// The author wrote an expression, so this is the new language, where nothing is dropped silently.
+		// The author uses expressions, an extension of NFD, so nothing is dropped silently.
 		c.report.add(field.Invalid(path, value, verdict.Message()))
 	case verdict.Cause == keys.BadValue && a.kind == KindResource && passesNFD(r.keys, a):
-		// NFD writes such quantities, and the API server then rejects everything else of the node with them.
+		// NFD writes such quantities, and the API server then rejects the whole update of the node.
 		c.report.add(field.Invalid(path, value, verdict.Message()))
 	default:
 		c.report.defect(path, "%s", verdict.Message())
@@ -215,7 +216,7 @@ func (c *compiler) checkLiteral(path *field.Path, a *assignment, name, value str
 	return a
 }
 
-// passesNFD reports whether NFD lets a literal quantity through that Assay rejects.
+// passesNFD reports whether NFD accepts a literal quantity that Assay rejects.
 func passesNFD(p *keys.Policy, a *assignment) bool {
 	nfd := *p
 	nfd.Strict = true
@@ -247,7 +248,8 @@ func checkValue(p *keys.Policy, kind Kind, name, value string) keys.Verdict {
 	return keys.Verdict{Key: name}
 }
 
-// template compiles labelsTemplate or varsTemplate, and looks whether the matchers give it what it reads.
+// template compiles labelsTemplate or varsTemplate, and checks whether the matchers provide the features that it
+// reads.
 func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rule) *tmpl.Template {
 	if source == "" {
 		return nil
@@ -271,7 +273,7 @@ func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rul
 	return t
 }
 
-// compiledTemplate is what a template compiles to; it is immutable, so that rules may share it.
+// compiledTemplate is a compiled template; it is immutable, so that rules may share it.
 type compiledTemplate struct {
 	template *tmpl.Template
 	problems []tmpl.Problem
@@ -292,13 +294,13 @@ func (c *compiler) compileTemplate(source string) (*tmpl.Template, []tmpl.Proble
 	return known.template, known.problems
 }
 
-// templateData warns where a template reads a feature that one of the matchers it runs on does not give: it then fails
+// templateData warns if a template reads a feature that one of its matchers does not provide: expansion then fails
 // wherever that matcher matches.
 func (c *compiler) templateData(path *field.Path, t *tmpl.Template, in *nfdv1alpha1.Rule) {
 	check := func(matcher string, terms nfdv1alpha1.FeatureMatcher) {
 		for _, want := range t.DataPaths() {
 			if want.Conditional {
-				continue // it may never get there
+				continue // the read may never run
 			}
 			given := slices.ContainsFunc(terms, func(term nfdv1alpha1.FeatureMatcherTerm) bool {
 				return term.Feature == want.Feature() || strings.ToLower(term.Feature) == want.Feature()
@@ -316,10 +318,10 @@ func (c *compiler) templateData(path *field.Path, t *tmpl.Template, in *nfdv1alp
 	}
 }
 
-// maxShown is how much of a long value an error repeats.
+// maxShown is the maximum number of bytes of a value in an error.
 const maxShown = 80
 
-// finish works out what a compiled rule depends on, and its result if that is always the same.
+// finish computes the dependencies of a compiled rule, and its result if that is constant.
 func (c *compiler) finish(r *rule) {
 	reads := map[string]bool{}
 	note := func(names []string) {
@@ -367,12 +369,12 @@ func (c *compiler) finish(r *rule) {
 	}
 }
 
-// texts calls visit with each text of the rule that may hold expressions.
+// texts calls visit with each string of the rule that may hold expressions.
 func (r *rule) texts(visit func(*expr.Text)) {
 	for _, list := range [][]assignment{r.vars, r.labels, r.annotations, r.resources} {
 		for i := range list {
 			visit(list[i].key)
-			if list[i].value != nil { // a void one may have none
+			if list[i].value != nil { // a void one may have no value
 				visit(list[i].value)
 			}
 		}
@@ -394,7 +396,7 @@ func (r *rule) texts(visit func(*expr.Text)) {
 	}
 }
 
-// isFixed reports whether the rule gives the same outputs wherever it matches.
+// isFixed reports whether the rule gives the same outputs on every node where it matches.
 func (r *rule) isFixed() bool {
 	if r.loop != nil || r.varsTemplate != nil || r.labelsTemplate != nil || len(r.actions) > 0 {
 		return false
@@ -419,7 +421,7 @@ func (r *rule) isFixed() bool {
 	return true
 }
 
-// always is the result of a rule that gives the same outputs wherever it matches.
+// always returns the result of a rule that gives the same outputs on every node where it matches.
 func (r *rule) always() *result {
 	res := &result{matched: true, rejected: r.rejected}
 	for i := range r.vars {

@@ -1,7 +1,7 @@
 package rules
 
-// Place is a path up to the first key that its author chose: of a sensitive rule, the rest could repeat what it is sensitive
-// about.
+// Place returns a path up to the first key that its author chose. The rest of the path of a sensitive rule could
+// repeat sensitive values.
 func Place(path string) string {
 	for i := range len(path) - 1 {
 		if path[i] == '[' && (path[i+1] < '0' || path[i+1] > '9') {
@@ -11,10 +11,10 @@ func Place(path string) string {
 	return path
 }
 
-// withheldKey stands for a key that a sensitive rule asks for and does not get. Keys that it does get are public anyway.
+// withheldKey replaces a rejected key of a sensitive rule. Keys that are written are public anyway.
 const withheldKey = "(withheld)"
 
-// conceal is a rejection as it may be shown.
+// conceal returns a rejection without sensitive values.
 func (s *RuleSet) conceal(r Rejection) Rejection {
 	if !s.sensitive {
 		return r
@@ -26,7 +26,7 @@ func (s *RuleSet) conceal(r Rejection) Rejection {
 	return r
 }
 
-// concealed are rejections as they may be shown. The list itself is shared, and stays as it is.
+// concealed returns rejections without sensitive values. It does not change the list, which is shared.
 func (s *RuleSet) concealed(list []Rejection) []Rejection {
 	if !s.sensitive || len(list) == 0 {
 		return list

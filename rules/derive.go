@@ -9,11 +9,12 @@ import (
 	"github.com/assay-project/assay/rules/lang/action"
 )
 
-// maxDerived is how long an element that is extended may get, in bytes: as long as one that a NodeFeature may hold (webhook).
+// maxDerived is the maximum length in bytes of an element that is extended: that of an element of a NodeFeature
+// (webhook).
 const maxDerived = 4 << 10
 
-// derivation is a change to a feature of a node that a rule of an early phase makes, for the rules after it. It is carried
-// out once the rule has come through: its effects are all or nothing.
+// derivation is a change to a feature of a node by a rule of an early phase, for later rules. It is applied after the
+// rule has succeeded: its effects are all or nothing.
 type derivation struct {
 	feature string
 	change  func(*draft) error
@@ -25,8 +26,8 @@ func (f *effects) derive(feature string, change func(*draft) error) error {
 	return nil
 }
 
-// derive carries out the changes of a rule. Those of one feature are made to one copy of it: an action in a loop must not
-// copy a feature of thousands of elements for each item.
+// derive applies the changes of a rule. All changes to one feature apply to one copy of it: an action in a loop must
+// not copy a feature of thousands of elements for each item.
 func (e *evaluation) derive(list []derivation) error {
 	drafts := map[string]*draft{}
 	for _, change := range list {
@@ -47,14 +48,14 @@ func (e *evaluation) derive(list []derivation) error {
 
 // draft is a feature that is being changed.
 type draft struct {
-	old *facts.Feature // nil: there is none, or it was taken away
-	// What takes the place of the old feature's; nil: nothing yet.
+	old *facts.Feature // nil: the feature does not exist or was removed
+	// Replacements of the old feature's parts; nil: unchanged.
 	flags      *facts.Flags
 	attributes map[string]string
 	instances  []map[string]string
 }
 
-// feature is what has become of it; nil: it is gone, or never was.
+// feature returns the changed feature; nil if it does not exist.
 func (d *draft) feature() *facts.Feature {
 	if d.flags == nil && d.attributes == nil && d.instances == nil {
 		return d.old
@@ -75,7 +76,7 @@ func (d *draft) feature() *facts.Feature {
 	return &next
 }
 
-// writable is the attributes, to be changed.
+// writable returns a copy of the attributes that may be changed.
 func (d *draft) writable() map[string]string {
 	if d.attributes == nil {
 		d.attributes = map[string]string{}
@@ -86,7 +87,7 @@ func (d *draft) writable() map[string]string {
 	return d.attributes
 }
 
-// unset takes an element away, if there is one.
+// unset removes an element, if it exists.
 func (d *draft) unset(element string) {
 	flags := d.flags
 	if flags == nil && d.old != nil {
@@ -100,8 +101,8 @@ func (d *draft) unset(element string) {
 	}
 }
 
-// each calls change with the instances that have all the attributes of match. Instances cannot be made up, so there may be
-// none.
+// each calls change with the instances that have all the attributes of match. Actions cannot create instances, so
+// there may be none.
 func (d *draft) each(match map[string]string, change func(map[string]string) error) error {
 	if d.instances == nil && d.old != nil {
 		d.instances = d.old.Instances.Select(nil)
@@ -130,7 +131,7 @@ func (f *effects) ExtendFeature(feature, element, value string, unique bool) err
 	return f.derive(feature, func(d *draft) error { return extend(d.writable(), element, value, unique) })
 }
 
-// extend adds to a list that is written as text, as far as it may get.
+// extend adds to a comma-separated list, up to its maximum length.
 func extend(m map[string]string, name, value string, unique bool) error {
 	if m[name] = action.Append(m[name], value, unique); len(m[name]) > maxDerived {
 		return fmt.Errorf("%s is extended to more than %d bytes", name, maxDerived)
@@ -171,8 +172,8 @@ func (f *effects) DeleteInstanceAttribute(feature string, match map[string]strin
 	})
 }
 
-// changeInstances reads all instances for each change, and pays for it. A masked attribute cannot select instances, since the
-// change would reveal its value.
+// changeInstances reads all instances for each change, and pays for them. A masked attribute cannot select instances,
+// since the change would reveal its value.
 func (f *effects) changeInstances(feature string, match map[string]string, change func(map[string]string) error) error {
 	for _, name := range sortedKeys(match) {
 		if f.e.masks(name) {

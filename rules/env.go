@@ -13,7 +13,7 @@ func (e *evaluation) Node() expr.Node {
 	return expr.Node{Name: e.in.Node.Name, Labels: e.in.Node.Labels, Annotations: e.in.Node.Annotations}
 }
 
-// Var implements expr.Env: the rule's own variables, then those of the rules before it in the same object.
+// Var implements expr.Env: the rule's own variables, then those of earlier rules of the same object.
 func (e *evaluation) Var(name string) (expr.Value, bool) {
 	if v, ok := e.local[name]; ok {
 		return v, v.Kind() != expr.Missing // unset by the rule itself
@@ -33,7 +33,7 @@ func (e *evaluation) Element(feature, element string) (expr.Value, bool) {
 	}
 	v, ok := elementOf(e.lookup(feature), element)
 	if e.program.opt.Strict && v.Kind() == expr.Bool {
-		return expr.Value{}, false // to NFD's references a flag is nothing
+		return expr.Value{}, false // NFD's references do not resolve flags
 	}
 	if ok && v.Kind() == expr.String && e.masks(element) {
 		return expr.OfMasked(), true
@@ -56,7 +56,7 @@ func (e *evaluation) Matched(feature string) (expr.Value, bool) {
 	return e.mask(v), ok
 }
 
-// lookup finds a feature under its exact name, as NFD's @ does, and as matchFeatures does.
+// lookup returns a feature by its exact name, as NFD's @ does, and as matchFeatures does.
 func (e *evaluation) lookup(feature string) *facts.Feature {
 	src := e.sourceFor(e.rule.set)
 	if f := src.Feature(feature); f != nil || e.program.opt.Strict {
@@ -78,13 +78,13 @@ func (e *evaluation) Spend(steps int) bool {
 	return true
 }
 
-// masks reports whether the rule at hand may not read an element.
+// masks reports whether an element is masked for the current rule.
 func (e *evaluation) masks(element string) bool {
 	mask := &e.program.opt.Mask
 	return mask.applies(e.rule.set.sensitive) && mask.masks(element)
 }
 
-// mask hides the values in a map, or in a list of maps, that the rule at hand may not read.
+// mask hides the masked values in a map, or in a list of maps.
 func (e *evaluation) mask(v expr.Value) expr.Value {
 	if !e.program.opt.Mask.applies(e.rule.set.sensitive) {
 		return v
@@ -98,7 +98,7 @@ func (e *evaluation) mask(v expr.Value) expr.Value {
 	return v
 }
 
-// maskedMap is a map of which some values may not be read.
+// maskedMap is a map in which some values are masked.
 type maskedMap struct {
 	expr.Map
 	mask *Masking
@@ -113,7 +113,7 @@ func (m maskedMap) Get(name string) (expr.Value, bool) {
 	return v, ok
 }
 
-// maskedList is a list of maps of which some values may not be read.
+// maskedList is a list of maps in which some values are masked.
 type maskedList struct {
 	expr.List
 	mask *Masking
@@ -128,10 +128,10 @@ func (l maskedList) At(i int) expr.Value {
 	return v
 }
 
-// templateEnv gives templates the few names that they share with expressions.
+// templateEnv provides the names that templates share with expressions.
 type templateEnv struct{ e *evaluation }
 
-// Var implements tmpl.Env: a variable of the object, or what rules of others have produced.
+// Var implements tmpl.Env: a variable of the object, or an output of rules of other objects.
 func (t templateEnv) Var(name string) (string, bool) {
 	if v, ok := t.e.Var(name); ok {
 		return v.String(), true

@@ -5,7 +5,8 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// TextEnv is what a text with expressions sees of a node outside of any rule, with the given variables: for trying texts out.
+// TextEnv returns the Env of a node outside of any rule, with the given variables: for testing strings with
+// expressions.
 func TextEnv(in Input, vars map[string]string, opt Options) expr.Env {
 	if in.Facts == nil {
 		in.Facts = facts.FromMap(nil, nil)

@@ -14,40 +14,41 @@ import (
 	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
-// Limits on the evaluation of one node. They count steps, not time, so that the same rules give the same result on every
-// machine, however busy.
+// Limits on the evaluation of one node. They count steps, not time, so that the same rules give the same result on
+// every machine, independent of load.
 const (
-	// NodeBudget is how many steps all rules together may take on one node: some ten milliseconds' worth.
+	// NodeBudget is the maximum number of steps of all rules together on one node: about ten milliseconds.
 	NodeBudget = 100_000
-	// RuleBudget is how many steps one rule may take, so that the worst of them leaves the others theirs.
+	// RuleBudget is the maximum number of steps of one rule, so that the most costly one leaves enough for the
+	// others.
 	RuleBudget = 20_000
 )
 
-// What a rule does besides computing costs steps too, as many as take about the same time.
+// Costs in steps of work other than evaluating expressions. A step is about the same time.
 const (
-	// bytesPerStep is how much text is copied in a step: a variable that is extended in a loop is copied each time.
+	// bytesPerStep is the number of bytes that are copied in a step: a variable that is extended in a loop is copied
+	// each time.
 	bytesPerStep = 48
-	// stepsPerOutput is what an item of a loop costs for each output.
+	// stepsPerOutput is the cost of an item of a loop for each output.
 	stepsPerOutput = 2
-	// instancesPerStep is how many instances are looked at in a step.
+	// instancesPerStep is the number of instances that are read in a step.
 	instancesPerStep = 16
 )
 
 const (
-	// MaxSaid is how many log lines, and how many Events, a rule may ask for on one node: one for each item of the longest
-	// loop.
+	// MaxSaid is the maximum number of log lines, and of Events, of a rule on one node: one for each item of the
+	// longest loop.
 	MaxSaid = 256
-	// MaxRejected is how many outputs that a rule asks for and does not get are named.
+	// MaxRejected is the maximum number of rejected outputs of a rule that are recorded.
 	MaxRejected = 256
-	// MaxTaints is how many taints a rule may give a node, by its list and its actions together.
+	// MaxTaints is the maximum number of taints that a rule may add to a node, by its list and its actions together.
 	MaxTaints = 64
 )
 
-// Node is what rules may know of a node besides its features.
+// Node is the information on a node that rules may use, in addition to its features.
 type Node struct {
 	Name string
-	// Labels and Annotations without those that rules have written: a rule that selected nodes by what rules write would
-	// chase its own tail.
+	// Labels and Annotations exclude those written by rules: otherwise a rule could select nodes by its own outputs.
 	Labels, Annotations map[string]string
 }
 
@@ -58,21 +59,22 @@ type Publisher struct {
 	Facts *facts.Facts
 }
 
-// Input is everything that an outcome depends on besides the program.
+// Input is the input of an evaluation, in addition to the program.
 type Input struct {
 	Node Node
 	// Facts of the node, merged.
 	Facts *facts.Facts
-	// Publishers are what Facts were merged from, in that order; needed by rules with featureSources only.
+	// Publishers are the publishers that Facts were merged from, in that order; only rules with featureSources need
+	// them.
 	Publishers []Publisher
-	// Labels that NodeFeatures ask for directly, merged, with their namespace.
+	// Labels that NodeFeatures request directly, merged, with their namespace.
 	Labels map[string]string
 }
 
 // Eval evaluates all rules for one node.
 func (p *Program) Eval(in Input) *Outcome { return p.eval(in, nil) }
 
-// eval evaluates all rules; remember may offer results that are known already.
+// eval evaluates all rules; remember may return cached results.
 func (p *Program) eval(in Input, remember *memory) *Outcome {
 	o := newOutcome(p, &in)
 	o.results = make([]*result, len(p.rules))
@@ -112,22 +114,23 @@ type evaluation struct {
 	vars    map[int]map[string]expr.Value // by set: variables keep their kinds within their object
 
 	nodeBudget, ruleBudget int
-	looked                 match.Work // what looking through features for the rule at hand has cost
-	templates              tmpl.Spent // what the templates of the rule at hand have cost
+	looked                 match.Work // the cost of searching features for the current rule
+	templates              tmpl.Spent // the cost of the templates of the current rule
 
-	// of the rule at hand
+	// state of the current rule
 	rule     *rule
 	result   *result
 	item     expr.Value
 	elements []match.FeatureElements
 	runs     [][]match.FeatureElements // what each of its matchers matched
-	local    map[string]expr.Value     // variables that the rule itself has given so far
-	partial  error                     // what could not be evaluated for some instance
-	chosen   facts.Source              // what its publishers have published, if it names any; nil: not merged yet
+	local    map[string]expr.Value     // variables that the rule itself has set so far
+	partial  error                     // the errors of single instances
+	chosen   facts.Source              // the features of its publishers, if it names any; nil: not merged yet
 }
 
-// remembered returns the rule's result, from memory if it depends on nothing but features that were seen before. It takes as many
-// steps then as it took the first time. Where a node has not enough left for any rule, its result is its own.
+// remembered returns the rule's result, from memory if it depends only on features that were seen before. It then
+// takes as many steps as the first time. If the node has less than RuleBudget left, the result is neither read from
+// memory nor cached.
 func (e *evaluation) remembered(r *rule, m *memory) *result {
 	if why := e.skips(r.set); why != "" {
 		return &result{skipped: why}
@@ -148,7 +151,7 @@ func (e *evaluation) remembered(r *rule, m *memory) *result {
 	return res
 }
 
-// run evaluates one rule. Nothing that goes wrong in it reaches another rule.
+// run evaluates one rule. An error in it does not affect other rules.
 func (e *evaluation) run(r *rule) *result {
 	e.begin(r)
 	src := e.sourceFor(r.set)
@@ -158,7 +161,7 @@ func (e *evaluation) run(r *rule) *result {
 	}
 	switch {
 	case e.partial != nil:
-		// falls through to a result of its own
+		// continues with a result of its own
 	case !matched:
 		return notMatched
 	case r.fixed != nil:
@@ -184,13 +187,13 @@ func (e *evaluation) run(r *rule) *result {
 		e.result = e.fail(r, err)
 	}
 	if e.result == notMatched {
-		e.result = &result{} // of its own, since it has taken steps to find that out
+		e.result = &result{} // a result of its own, since the evaluation took steps
 	}
 	e.result.steps = steps
 	return e.result
 }
 
-// begin forgets what was of the rule before.
+// begin resets the state of the previous rule.
 func (e *evaluation) begin(r *rule) {
 	e.rule, e.ruleBudget = r, min(RuleBudget, e.nodeBudget)
 	e.item, e.elements, e.runs, e.local, e.result = expr.Value{}, nil, nil, nil, nil
@@ -200,7 +203,7 @@ func (e *evaluation) begin(r *rule) {
 // notMatched is the result of every rule that does not match.
 var notMatched = &result{}
 
-// fail is the result of a rule that could not be evaluated. Its outputs are all or nothing, so there are none.
+// fail returns the result of a rule that could not be evaluated. Outputs are all or nothing, so there are none.
 func (e *evaluation) fail(r *rule, err error) *result {
 	if errors.Is(err, expr.ErrBudget) {
 		err = fmt.Errorf("stopped: it takes more than %d steps (%w)", RuleBudget, expr.ErrBudget)
@@ -211,7 +214,7 @@ func (e *evaluation) fail(r *rule, err error) *result {
 	return &result{err: err}
 }
 
-// skips says why the rules of a set are not looked at on this node.
+// skips returns why the rules of a set are skipped on this node.
 func (e *evaluation) skips(s *RuleSet) string {
 	if s.selector != nil && !s.selector.Matches(labels.Set(e.in.Node.Labels)) {
 		return "the nodeSelector does not select the node"
@@ -229,7 +232,8 @@ func (e *evaluation) skips(s *RuleSet) string {
 	return ""
 }
 
-// matches evaluates what a rule requires, but for conditions that are evaluated for each item of the rule's loop.
+// matches evaluates the matchers and conditions of a rule, except for conditions that are evaluated for each item of
+// the rule's loop.
 func (e *evaluation) matches(r *rule, src facts.Source) (bool, error) {
 	want := r.wantsElements()
 	if len(r.any) > 0 {
@@ -255,8 +259,8 @@ func (e *evaluation) matches(r *rule, src facts.Source) (bool, error) {
 	return e.conditionsHold(r)
 }
 
-// matchesAny evaluates the alternatives. All of them if a template is to see the elements of each, else up to the first
-// that holds.
+// matchesAny evaluates the alternatives: all of them if a template needs the elements of each, otherwise up to the
+// first that holds.
 func (e *evaluation) matchesAny(r *rule, src facts.Source, want bool) (bool, error) {
 	found := false
 	for _, m := range r.any {
@@ -278,8 +282,8 @@ func (e *evaluation) matchesAny(r *rule, src facts.Source, want bool) (bool, err
 	return found, nil
 }
 
-// note keeps what could not be evaluated for single instances, which then count as not matching: no reason to drop the
-// rule, and worth a word in its status.
+// note records errors of single instances, which then do not match: no reason to drop the rule, but reported in its
+// status.
 func (e *evaluation) note(errs []*match.EvalError) {
 	if len(errs) > 0 && e.partial == nil {
 		e.partial = errs[0]
@@ -299,8 +303,8 @@ func (e *evaluation) conditionsHold(r *rule) (bool, error) {
 	return true, nil
 }
 
-// sourceFor is what the rules of a set see: everything, or only what the publishers they trust have published, which is
-// merged once a rule.
+// sourceFor returns the facts that the rules of a set read: all, or only those of the publishers that they select,
+// which are merged once per rule.
 func (e *evaluation) sourceFor(s *RuleSet) facts.Source {
 	if s.sources == nil {
 		return e.src
@@ -311,7 +315,7 @@ func (e *evaluation) sourceFor(s *RuleSet) facts.Source {
 	return e.chosen
 }
 
-// show lets the rules after this one see what it produced, wherever its result comes from.
+// show makes the outputs of a rule visible to later rules, whether or not its result was cached.
 func (e *evaluation) show(r *rule, res *result) {
 	if len(e.program.chained) > 0 && e.matched.add(r, res) {
 		e.showMatched(e.src)
@@ -324,7 +328,7 @@ func (e *evaluation) show(r *rule, res *result) {
 	}
 }
 
-// showMatched makes what rules have produced so far visible to matchers as rule.matched.
+// showMatched makes the outputs of rules so far visible to matchers as rule.matched.
 func (e *evaluation) showMatched(src *facts.Overlay) {
 	if !e.matched.exists {
 		return
@@ -334,7 +338,7 @@ func (e *evaluation) showMatched(src *facts.Overlay) {
 	})
 }
 
-// keepVar lets later rules of the same object see a variable of this rule in its kind.
+// keepVar makes a variable of this rule visible to later rules of the same object in its kind.
 func (e *evaluation) keepVar(r *rule, name string, value expr.Value) {
 	if e.vars == nil {
 		e.vars = map[int]map[string]expr.Value{}
@@ -349,7 +353,7 @@ func (e *evaluation) keepVar(r *rule, name string, value expr.Value) {
 	e.vars[r.set.index][name] = value
 }
 
-// terse is an error without what it is about: that of a sensitive rule could repeat a value.
+// terse returns an error without its subject: the error of a sensitive rule could repeat a value.
 func terse(err error) string {
 	if errors.Is(err, expr.ErrBudget) {
 		return "it was stopped for taking too many steps"

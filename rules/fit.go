@@ -12,11 +12,12 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// Bounds on what all rules together may give one node, in bytes. Each key counts twice: once where it stands, and once in the
-// record of what was written, which is kept in annotations. The API server takes 256 KiB of annotations a Node, and refuses
-// everything if there are more; a quarter of that is left to others.
+// Limits on the outputs of all rules together for one node, in bytes. Each key counts twice: once on the Node, and
+// once in the record of outputs, which is kept in annotations. The API server accepts 256 KiB of annotations per Node
+// and rejects the whole update if there are more; a quarter of that is left to other clients.
 const (
-	// MaxLabels is how many bytes the labels of a node may take, each name counted twice: there is room for some two thousand.
+	// MaxLabels is the maximum number of bytes of the labels of a node, each name counted twice: enough for about two
+	// thousand.
 	MaxLabels = 128 << 10
 	// MaxAnnotations is the same for annotations.
 	MaxAnnotations = 96 << 10
@@ -26,7 +27,7 @@ const (
 	MaxTaintTexts = 32 << 10
 )
 
-// maxSize is the most that one key and its value take: few keys need not be measured.
+// maxSize is the maximum size of one key and its value: few keys need not be measured.
 const maxSize = 2*(253+len("/")+63) + len(",") + keys.MaxAnnotationValue
 
 var bounds = []struct {
@@ -40,9 +41,9 @@ var bounds = []struct {
 	{KindTaint, MaxTaintTexts, "taints"},
 }
 
-// fit leaves out what a Node has no room for. The room is shared out: who asks for little gets all of it, and what is cut
-// is what the greediest objects ask for last. So a rule that writes a label for each of ten thousand things cannot take away
-// those of others.
+// fit leaves out outputs that exceed the limits of a Node. The space is shared: objects with few outputs keep all of
+// them, and the last outputs of the objects with the most are cut. So a rule that writes a label for each of ten
+// thousand things cannot displace labels of others.
 func (m *merger) fit() {
 	for _, b := range bounds {
 		space := m.spaces[b.kind]
@@ -71,8 +72,8 @@ func (m *merger) fit() {
 	})
 }
 
-// cut leaves out what is beyond the room of an object. It returns the first key that it left out and how many more, and what
-// the others take.
+// cut leaves out the outputs that exceed an object's share. It returns the first key that it left out, the number of
+// others, and the size of the rest.
 func (k *keyspace) cut(s *share, room int) (first claim, more, taken int) {
 	if s.size <= room {
 		return claim{}, 0, s.size
@@ -93,14 +94,14 @@ func (k *keyspace) cut(s *share, room int) (first claim, more, taken int) {
 	return first, more, taken
 }
 
-// share is what one object asks for; nil stands for NodeFeatures.
+// share holds the outputs of one object; nil means NodeFeatures.
 type share struct {
 	set    *RuleSet
 	size   int
 	claims []claim // in the order of the rules
 }
 
-// shares returns what each object asks for, those that ask for least first.
+// shares returns the outputs of each object, the smallest first.
 func (k *keyspace) shares() []*share {
 	at := map[*RuleSet]*share{}
 	var out []*share
@@ -125,7 +126,7 @@ func (k *keyspace) shares() []*share {
 	return out
 }
 
-// size is what all keys take.
+// size returns the size of all keys.
 func (k *keyspace) size() (n int) {
 	for key, value := range k.values {
 		n += entrySize(key, value)
@@ -133,7 +134,8 @@ func (k *keyspace) size() (n int) {
 	return n
 }
 
-// entrySize is what a key and its value take, on the Node and in the record, which leaves the default namespace out.
+// entrySize returns the size of a key and its value, on the Node and in the record, which omits the default
+// namespace.
 func entrySize(key, value string) int {
 	return len(key) + len(value) + len(strings.TrimPrefix(key, nfdv1alpha1.FeatureLabelNamespace+"/")) + len(",")
 }

@@ -9,30 +9,29 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// Gather puts together what rules are given of a node. There is one, so that whoever evaluates rules, in the cluster or on a
-// desk, gives them the same. It is immutable and safe for concurrent use; the zero value is that of an installation without
-// settings.
+// Gather builds the input of rules for a node. All programs that evaluate rules use it, so that they see the same
+// input. It is immutable and safe for concurrent use; the zero value is that of an installation without settings.
 type Gather struct {
-	// Namespace is Assay's own: what is published there counts less than what others add elsewhere.
+	// Namespace is Assay's own: features published there are merged first, so that those from other namespaces win.
 	Namespace string
-	// Keys gives labels without a namespace theirs.
+	// Keys adds the default namespace to labels without one.
 	Keys *keys.Policy
-	// Interner shares facts between nodes; nil: nothing is shared.
+	// Interner shares facts between nodes; nil shares none.
 	Interner *facts.Interner
 }
 
-// Published is what one NodeFeature says of a node. Bare features have no name, and no node.
+// Published is the content of one NodeFeature. Bare features have no name and no node.
 type Published struct {
-	// Node that is described.
+	// the node that it describes
 	Node            string
 	Namespace, Name string
 	Facts           *facts.Facts
-	// Labels are asked for without a rule.
+	// Labels are requested without a rule.
 	Labels map[string]string
 }
 
-// Compare orders what is published by namespace and name in the order of its merging, in which the last one wins: Assay's
-// own namespace first, then by name, then by namespace, as NFD does it.
+// Compare orders NodeFeatures by namespace and name in merge order, in which the last one wins: Assay's own namespace
+// first, then by name, then by namespace, as NFD does.
 func (g Gather) Compare(namespace, name, otherNamespace, otherName string) int {
 	if own := namespace == g.Namespace; own != (otherNamespace == g.Namespace) {
 		if own {
@@ -43,9 +42,9 @@ func (g Gather) Compare(namespace, name, otherNamespace, otherName string) int {
 	return cmp.Or(cmp.Compare(name, otherName), cmp.Compare(namespace, otherNamespace))
 }
 
-// Input merges what is published about a node, in any order; what has no name keeps its place before all others. Known is
-// what is known of the node without anybody publishing it, or nil. It wins over what is published under the same name, and
-// is nobody's: rules with featureSources do not see it.
+// Input merges the published features of a node, given in any order; features without a name stay first. Known are
+// facts without a publisher, or nil. They win over published features of the same name, and rules with featureSources
+// do not see them.
 func (g Gather) Input(node Node, known *facts.Facts, list []Published) Input {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Published) int { return g.Compare(a.Namespace, a.Name, b.Namespace, b.Name) })

@@ -10,12 +10,12 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// ReadsMatched reports whether the answer depends on what rules have produced for the node.
+// ReadsMatched reports whether the result depends on outputs of rules for the node.
 func (q *Requirement) ReadsMatched() bool { return q.rule.readsMatched }
 
-// Lacks names the first thing asked for that the node does not have, such as cpu.cpuid/AMXBF16, or nothing if it has all. The
-// text repeats what was asked and nothing that the node holds: there are few of them in a fleet, and whoever may ask learns
-// no serial number by it. Why says more.
+// Lacks returns the first requirement that the node does not meet, such as cpu.cpuid/AMXBF16, or "" if it meets all.
+// It repeats only the requirement and no values of the node: a fleet has few different ones, and a client cannot
+// learn serial numbers from them. Why returns more detail.
 func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 	e := q.evaluation(in, matched)
 	ok, err := e.matches(q.rule, e.src)
@@ -61,9 +61,9 @@ func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 	return "something that cannot be evaluated"
 }
 
-// Produced returns what rules gave as labels and vars, by the names that rule.matched knows them by and, of labels, by those
-// that are written as well. It is what a requirement sees as rule.matched, whether or not it is written yet. Variables of
-// sensitive rules are left out where these may read masked values, since every pod may read rule.matched.
+// Produced returns the labels and vars of rules by their names in rule.matched, and labels also by the names that are
+// written. A requirement reads them as rule.matched, whether or not they are written yet. Variables of sensitive
+// rules that may read masked values are left out, since every pod may read rule.matched.
 func (o *Outcome) Produced() map[string]string {
 	out := maps.Clone(o.Labels())
 	if out == nil {
@@ -77,7 +77,8 @@ func (o *Outcome) Produced() map[string]string {
 	return out
 }
 
-// toldOthers returns a result without the variables of sensitive rules that may read masked values, which requirements must not see.
+// toldOthers returns a result without the variables of sensitive rules that may read masked values, which
+// requirements must not see.
 func (p *Program) toldOthers(r *rule, res *result) *result {
 	if p.opt.Mask.Mode != MaskSensitive || !r.set.sensitive {
 		return res
@@ -87,7 +88,8 @@ func (p *Program) toldOthers(r *rule, res *result) *result {
 	return &told
 }
 
-// Unmet counts the parts of the requirement that the node does not meet. It says how near a node is, for hints.
+// Unmet returns the number of parts of the requirement that the node does not meet. Hints use it to find the closest
+// node.
 func (q *Requirement) Unmet(in Input, matched map[string]string) int {
 	e := q.evaluation(in, matched)
 	r := q.rule

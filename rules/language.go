@@ -25,7 +25,7 @@ type (
 // MatchOperators returns the operators of matchers, in the order of the reference.
 func MatchOperators() []MatchOperator { return match.Operators() }
 
-// MatchOperatorOf returns one operator of matchers; its name is empty if there is no such operator.
+// MatchOperatorOf returns one operator of matchers; its Op is empty for an unknown operator.
 func MatchOperatorOf(op nfdv1alpha1.MatchOp) MatchOperator { return match.Operator(op) }
 
 // ConditionOperators returns the operators of conditions, in the order of the reference.

@@ -7,16 +7,17 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// Masking says which values of features no rule may compare, read or write, strict or not: passwords and tokens that some
-// publisher was careless enough to publish. That an element is there may be known, and matched by Exists and DoesNotExist.
+// Masking defines which values of features no rule may compare, read or write, strict or not: passwords and tokens
+// that a publisher published by accident. The existence of such an element is not secret, and Exists and DoesNotExist
+// match it.
 type Masking struct {
-	// Mode says for which rules.
+	// Mode selects the rules to which masking applies.
 	Mode MaskMode
 	// Elements are names of elements, with * for any run of characters; case does not matter. Nil: DefaultMasked.
 	Elements []string
 }
 
-// MaskMode says for which rules values are masked.
+// MaskMode selects the rules for which values are masked.
 type MaskMode string
 
 // The modes of masking. An empty one is MaskAlways.
@@ -26,7 +27,7 @@ const (
 	MaskSensitive MaskMode = "sensitive" // sensitive rules may read them
 )
 
-// DefaultMasked are the elements that are masked if nothing else is said.
+// DefaultMasked are the elements that are masked by default.
 var DefaultMasked = []string{"*password*", "*token*"}
 
 func (m *Masking) applies(sensitive bool) bool {
@@ -53,7 +54,7 @@ func (m *Masking) masks(element string) bool {
 	return false
 }
 
-// glob reports whether text matches a pattern in which * stands for any run of characters.
+// glob reports whether text matches a pattern in which * matches any run of characters.
 func glob(pattern, text string) bool {
 	first, rest, star := strings.Cut(pattern, "*")
 	if !star {

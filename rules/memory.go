@@ -9,8 +9,8 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// Cache remembers results across nodes, so that servers of one kind are evaluated once and a node of which one feature
-// changed is evaluated for the rules that read it. It is safe for concurrent use. It gives the same outcomes as Eval.
+// Cache caches results across nodes, so that servers of one kind are evaluated once, and a change of one feature
+// evaluates only the rules that read it. It is safe for concurrent use. Its outcomes equal those of Eval.
 type Cache struct {
 	memory memory
 
@@ -20,7 +20,7 @@ type Cache struct {
 	wholes  map[uint64]*whole
 }
 
-// whole is what a program gives for facts of which the program reads nothing that was not seen before.
+// whole is the outcome of a program for a set of facts that the program reads.
 type whole struct {
 	reads   []facts.FeatureID
 	results []*result
@@ -29,21 +29,21 @@ type whole struct {
 	merged  *lazy
 }
 
-// maxWholes bounds how many kinds of nodes a cache knows: when there are more, no two nodes are alike.
+// maxWholes is the maximum number of kinds of nodes in a cache: if there are more, no two nodes are alike.
 const maxWholes = 4096
 
-// maxRemembered bounds the results a cache holds: 500 rules on 60 kinds of servers. A result is some hundred bytes, mostly
-// shared.
+// maxRemembered is the maximum number of results in a cache: 500 rules on 60 kinds of servers. A result is a few
+// hundred bytes, mostly shared.
 const maxRemembered = 32_768
 
-// maxReads is of how many features a result may be remembered. Rules that read more are rare, and evaluated each time.
+// maxReads is the maximum number of features in a cache key. Rules that read more are rare, and evaluated each time.
 const maxReads = 4
 
 // NewCache returns an empty cache.
 func NewCache() *Cache { return &Cache{} }
 
-// Eval evaluates all rules for one node. If before is the outcome of the same program for the same node, only rules that
-// read what has changed since are looked at; if nothing came out differently, before itself is returned.
+// Eval evaluates all rules for one node. If before is the outcome of the same program for the same node, it evaluates
+// only rules that read changed features, and returns before itself if nothing changed.
 func (c *Cache) Eval(p *Program, in Input, before *Outcome) *Outcome {
 	if before != nil && before.program == p {
 		if o := p.update(in, before, &c.memory); o != nil {
@@ -70,8 +70,8 @@ func (c *Cache) Eval(p *Program, in Input, before *Outcome) *Outcome {
 	return o
 }
 
-// Keep forgets the results of rules that are not in the program, and remembers no others from now on: a result refers to its rule,
-// and an evaluation of an older program may still be under way.
+// Keep drops the results of rules that are not in the program, and caches no others from now on: a result refers to
+// its rule, and an evaluation of an older program may still be running.
 func (c *Cache) Keep(p *Program) {
 	live := make(map[*rule]bool, len(p.rules))
 	for _, r := range p.rules {
@@ -108,7 +108,8 @@ func (c *Cache) learn(p *Program, hash uint64, w *whole) {
 	c.wholes[hash] = w
 }
 
-// outcome gives the results to another node. What they come to is shared as well, unless NodeFeatures ask for labels.
+// outcome returns the results for another node. The merged outputs are shared as well, unless NodeFeatures request
+// labels.
 func (w *whole) outcome(p *Program, in *Input) *Outcome {
 	o := newOutcome(p, in)
 	o.results, o.steps, o.Failed = w.results, w.steps, w.failed
@@ -124,11 +125,12 @@ type memoryKey struct {
 	reads [maxReads]facts.FeatureID
 }
 
-// memory maps what a result depends on to the result. When it is full it starts over: what is in use comes back at once.
+// memory maps the inputs of a result to the result. When it is full it is cleared: results in use are cached again by
+// the next evaluation.
 type memory struct {
 	mu      sync.RWMutex
 	results map[memoryKey]*result
-	live    map[*rule]bool // whose results are remembered; nil: of all rules
+	live    map[*rule]bool // rules whose results are cached; nil: all rules
 }
 
 func (m *memory) keep(live map[*rule]bool) {
@@ -156,8 +158,8 @@ func (m *memory) put(key memoryKey, r *result) {
 	m.results[key] = r
 }
 
-// memoryKey returns the key of a rule's result on this node. The second result is false if the rule reads something that is
-// made up for this node alone.
+// memoryKey returns the key of a rule's result on this node. The second result is false if the rule reads something
+// that exists for this node alone.
 func (e *evaluation) memoryKey(r *rule) (memoryKey, bool) {
 	key := memoryKey{rule: r.id}
 	if len(r.reads) > maxReads || r.set.sources != nil {
@@ -172,7 +174,7 @@ func (e *evaluation) memoryKey(r *rule) (memoryKey, bool) {
 	return key, true
 }
 
-// update returns the outcome for facts of which some have changed, or nil if everything must be evaluated.
+// update returns the outcome for facts of which some have changed, or nil if all rules must be evaluated.
 func (p *Program) update(in Input, before *Outcome, m *memory) *Outcome {
 	if len(p.derived) > 0 || before.Failed != nil || before.steps > roomy || !before.sameBesidesFacts(&in) {
 		return nil
@@ -197,7 +199,7 @@ func (p *Program) update(in Input, before *Outcome, m *memory) *Outcome {
 				continue
 			}
 			if p.feeds(i, res) || p.feeds(i, before.results[i]) {
-				return nil // a rule behind it looks at what it produced
+				return nil // a later rule reads its outputs
 			}
 			if results == nil {
 				results = slices.Clone(before.results)
@@ -210,17 +212,17 @@ func (p *Program) update(in Input, before *Outcome, m *memory) *Outcome {
 		return before
 	}
 	if steps > roomy {
-		return nil // rules may have to be stopped that were not, or may be let go on
+		return nil // the budget may now stop other rules than before
 	}
 	o := newOutcome(p, &in)
 	o.results, o.steps = results, steps
 	return o
 }
 
-// roomy is how many steps all rules may take while each still has its whole budget.
+// roomy is the maximum number of steps of all rules such that each still has its whole budget.
 const roomy = NodeBudget - RuleBudget
 
-// feeds reports whether some rule behind the i-th one may look at what that one produced.
+// feeds reports whether a rule after the i-th one may read its outputs.
 func (p *Program) feeds(i int, r *result) bool {
 	if len(p.chained) == 0 || p.chained[len(p.chained)-1] <= i {
 		return false
@@ -233,7 +235,7 @@ func (p *Program) feeds(i int, r *result) bool {
 	})
 }
 
-// sameBesidesFacts reports whether everything that an outcome depends on is as it was, but for the facts.
+// sameBesidesFacts reports whether the input of an outcome is unchanged, except for the facts.
 func (o *Outcome) sameBesidesFacts(in *Input) bool {
 	if !maps.Equal(o.requested, in.Labels) {
 		return false

@@ -12,7 +12,8 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// result is what one rule gives on one node. A result is immutable once it is in an Outcome, and may be shared by nodes.
+// result is the result of one rule on one node. A result is immutable once it is in an Outcome, and may be shared by
+// nodes.
 type result struct {
 	matched bool
 	skipped string
@@ -26,10 +27,10 @@ type result struct {
 	messages []Message
 	failed   *Failure
 	derived  []derivation
-	// vars are the variables that the rule gives, in their kinds; one that it takes away is missing.
+	// vars are the variables that the rule sets, in their kinds; one that it removes is missing.
 	vars map[string]expr.Value
 
-	steps int // what it has taken of the budget of its node
+	steps int // steps taken from the budget of its node
 }
 
 // output is one change to the outcome.
@@ -37,14 +38,14 @@ type output struct {
 	kind  Kind
 	op    outputOp
 	key   string // with its namespace
-	raw   string // as the author wrote it: what back-references are told
+	raw   string // as the author wrote it; used by back-references
 	value string
 	how   string
-	// told is what back-references are told in place of the value: NFD tells them of a reference, not of what it refers to.
+	// told is the value that back-references see instead of the value: NFD shows them a reference, not its value.
 	told string
 }
 
-// forBackreferences is what rule.matched holds of an output.
+// forBackreferences returns the value of an output in rule.matched.
 func (o *output) forBackreferences() string {
 	if o.told != "" {
 		return o.told
@@ -58,17 +59,17 @@ const (
 	opSet outputOp = iota
 	opDelete
 	opAppend       // to a comma-separated list
-	opAppendUnique // the same, once
-	// opVoid takes the key from earlier rules and gives it no value: the value that the rule asks for cannot be written.
+	opAppendUnique // to a comma-separated list, without duplicates
+	// opVoid removes the key of earlier rules and sets no value: the value of this rule cannot be written.
 	opVoid
-	// opLate sets the value that rule.matched has under the name in value once all rules have run, as NFD does, so that it may
-	// come from a later rule.
+	// opLate sets the value that rule.matched has under the name in value after all rules have run, as NFD does, so
+	// that it may come from a later rule.
 	opLate
 )
 
-// claim is who gave a key its value.
+// claim records which rule gave a key its value.
 type claim struct {
-	key      string // empty: nobody any more
+	key      string // empty: unclaimed
 	rule     *rule  // nil: a NodeFeature
 	how      string
 	priority int32
@@ -81,12 +82,12 @@ func (c claim) ref() Ref {
 	return c.rule.ref
 }
 
-// keyspace is one of the maps that outputs go into.
+// keyspace is one of the maps of outputs.
 type keyspace struct {
 	values map[string]string
 	claims []claim
-	// at finds a claim by its key. It is made for the first key that two rules write: usually there is none, and a second
-	// map costs as much as the first.
+	// at finds a claim by its key. It is built for the first key that two rules write: usually there is none, and a
+	// second map costs as much as the first.
 	at map[string]int
 }
 
@@ -97,7 +98,7 @@ func newKeyspace(size int) *keyspace {
 	return &keyspace{values: make(map[string]string, size), claims: make([]claim, 0, size)}
 }
 
-// held returns the claim on a key, while results are merged.
+// held returns the claim on a key during a merge.
 func (k *keyspace) held(key string) (c claim, taken bool) {
 	if _, taken = k.values[key]; !taken {
 		return claim{}, false
@@ -105,7 +106,7 @@ func (k *keyspace) held(key string) (c claim, taken bool) {
 	return k.claims[k.place(key)], true
 }
 
-// place is where the claim on a key is that is taken.
+// place returns the index of the claim on a key that is taken.
 func (k *keyspace) place(key string) int {
 	if k.at == nil {
 		k.at = make(map[string]int, len(k.claims))
@@ -116,7 +117,7 @@ func (k *keyspace) place(key string) int {
 	return k.at[key]
 }
 
-// find returns the claim on a key. Unlike held it changes nothing, so outcomes may be asked by several at once.
+// find returns the claim on a key. Unlike held it changes nothing, so that it is safe for concurrent use.
 func (k *keyspace) find(key string) (claim, bool) {
 	i := slices.IndexFunc(k.claims, func(c claim) bool { return c.key == key && key != "" })
 	if i < 0 {
@@ -133,7 +134,7 @@ func (k *keyspace) set(value string, c claim) {
 	k.claims[k.place(c.key)], k.values[c.key] = c, value
 }
 
-// add is set for a key that is not taken.
+// add sets a key that is not taken.
 func (k *keyspace) add(value string, c claim) {
 	if k.values == nil {
 		k.values = map[string]string{}
@@ -153,7 +154,7 @@ func (k *keyspace) unset(key string) {
 	delete(k.values, key)
 }
 
-// merger collects the results of all rules.
+// merger merges the results of all rules.
 type merger struct {
 	merged
 	taintAt map[string]int // key and effect -> place
@@ -175,7 +176,7 @@ func (o *Outcome) merge() merged {
 		m.spaces[kind] = newKeyspace(sizes[kind])
 	}
 	if o.Failed != nil {
-		return m.merged // nothing may be written
+		return m.merged // nothing is written
 	}
 	m.request(o)
 	if late {
@@ -202,7 +203,7 @@ func (o *Outcome) merge() merged {
 	return m.merged
 }
 
-// request takes the labels that NodeFeatures ask for directly. Rules win over them.
+// request adds the labels that NodeFeatures request directly. Rules win over them.
 func (m *merger) request(o *Outcome) {
 	policy := &o.program.opt.Keys
 	for _, name := range sortedKeys(o.requested) {
@@ -222,7 +223,7 @@ func (m *merger) request(o *Outcome) {
 	}
 }
 
-// requestedBy is the origin of labels that no rule gave.
+// requestedBy is the origin of labels that no rule set.
 const requestedBy = "NodeFeature"
 
 // resolve returns the value of an attribute that a NodeFeature refers to as @domain.feature.element.
@@ -247,7 +248,7 @@ func withRef(list []Rejection, ref Ref) []Rejection {
 	return out
 }
 
-// apply carries out one output, unless a rule of higher priority keeps the key. Among equals the later one has its way.
+// apply applies one output, unless a rule of higher priority holds the key. On equal priority, the later output wins.
 func (m *merger) apply(out *output, r *rule) {
 	space := m.spaces[out.kind]
 	mine := claim{out.key, r, out.how, r.set.priority}
@@ -291,7 +292,7 @@ func (m *merger) apply(out *output, r *rule) {
 	}
 }
 
-// overflow says once of a rule that a list is full.
+// overflow reports, once per rule, that a list is full.
 func (m *merger) overflow(out *output, r *rule) {
 	no := r.set.conceal(Rejection{
 		Ref: r.ref, Kind: out.kind, Key: out.raw, Reason: fmt.Sprintf("the list would be longer than %d bytes", keys.MaxAnnotationValue),
@@ -301,8 +302,7 @@ func (m *merger) overflow(out *output, r *rule) {
 	}
 }
 
-// appendItem adds an item to a list that is written as text, separated by commas, and reports whether it fits in: only
-// annotations are lists.
+// appendItem adds an item to a comma-separated list, and reports whether it fits: only annotations are lists.
 func appendItem(list, item string, unique bool) (_ string, fits bool) {
 	if list == "" {
 		return item, true
@@ -332,7 +332,7 @@ func (m *merger) taint(t corev1.Taint, r *rule) {
 	m.taints = append(m.taints, t)
 }
 
-// resolve returns a late output with its value, or without one if there is none that may be written.
+// resolve returns a late output with its value, or without one if no valid value exists.
 func (m *merger) resolve(late *output, r *rule) *output {
 	out := *late
 	value, ok := m.last.values[late.value]
@@ -351,19 +351,19 @@ func (m *merger) resolve(late *output, r *rule) *output {
 	return &out
 }
 
-// matchedState is what rule.matched holds while the rules of one node are evaluated.
+// matchedState holds the content of rule.matched while the rules of one node are evaluated.
 type matchedState struct {
 	values     map[string]string
 	priorities map[string]int32
 	exists     bool
-	// kinds are the values that are lists or maps, as which expressions see them.
+	// kinds are the values that are lists or maps, in the kind that expressions see.
 	kinds map[string]expr.Value
-	// only are the names that some rule looks up; nil: all are kept.
+	// only are the names that rules look up; nil: all are kept.
 	only map[string]bool
 }
 
-// add lets the rules after this one see what it produced. A key that a rule of higher priority holds stays as it is, as it
-// will on the node. It reports whether anything has changed.
+// add makes the outputs of a rule visible to later rules. A key that a rule of higher priority holds keeps its value,
+// as on the node. It reports whether anything has changed.
 func (s *matchedState) add(r *rule, res *result) bool {
 	if res.err != nil || res.skipped != "" {
 		return false
@@ -399,7 +399,7 @@ func (s *matchedState) add(r *rule, res *result) bool {
 	return changed
 }
 
-// keepKind keeps the kind of a variable that is a list or a map: its text alone could not be looped over.
+// keepKind keeps the kind of a variable that is a list or a map: expressions cannot iterate over its text form.
 func (s *matchedState) keepKind(out *output, res *result) {
 	if v := res.vars[out.raw]; out.kind == KindVar && (v.Kind() == expr.ListKind || v.Kind() == expr.MapKind) {
 		if s.kinds == nil {

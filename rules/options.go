@@ -12,26 +12,26 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// Facts is what a node is.
+// Facts are the facts of a node.
 type Facts = facts.Facts
 
-// Options are the cluster-wide settings that rules are compiled and evaluated under. The zero value is the default.
+// Options are the cluster-wide settings for compiling and evaluating rules. The zero value is the default.
 type Options struct {
-	// Strict follows NFD to the letter where Assay differs from it on purpose: braces are plain text, a template line
-	// without = is an error, back-references see unresolved @ values.
+	// Strict follows NFD where Assay differs from it on purpose: braces are literal, a template line without = is an
+	// error, back-references see unresolved @ values.
 	Strict bool
-	// Keys says which names may be written.
+	// Keys defines which names may be written.
 	Keys keys.Policy
 	// DefaultScope applies to objects that set neither scope nor nodeSelector; built-in ones are exempt.
 	DefaultScope string
 	// DefaultNodeScope is the scope of nodes that do not carry the label assay.dev/scope.
 	DefaultNodeScope string
-	// FeatureSources chooses, by namespace/name, the NodeFeatures whose features are seen by rules of objects without
-	// featureSources; built-in ones are exempt. Nil: all.
+	// FeatureSources selects, by namespace/name, the NodeFeatures that rules of objects without featureSources read;
+	// built-in ones are exempt. Nil: all.
 	FeatureSources *regexp.Regexp
-	// IgnoreFail makes the action fail do nothing but report.
+	// IgnoreFail reduces the action fail to a report.
 	IgnoreFail bool
-	// Mask says which values may not leave the facts, strict or not; see Masking.
+	// Mask defines which values must not leave the facts, strict or not; see Masking.
 	Mask Masking
 	// BuiltIn marks rules that the administrator installed with the controller: their priority is not bounded, and the
 	// default scope does not apply to them.
@@ -44,45 +44,45 @@ type Options struct {
 	Custom bool
 }
 
-// Report is what Compile found out about one object.
+// Report is the result of Compile for one object.
 type Report struct {
-	// Errors are mistakes: the rules they are in are left out of the RuleSet. In the order of the fields.
+	// Errors are errors, in the order of the fields. Rules with errors are left out of the RuleSet.
 	Errors field.ErrorList
-	// Warnings are about what is legal but probably not meant. In the order of the fields.
+	// Warnings report legal input that is probably not intended, in the order of the fields.
 	Warnings []Warning
-	// Over reports whether the object takes more memory than it may when it is compiled. Then it is compiled up to the rule that
-	// is too much, and an error says so.
+	// Over reports whether the compiled object exceeds its maximum size. It is then compiled up to the rule that
+	// exceeds it, and an error reports this.
 	Over bool
 }
 
 // maxWarnings is the maximum number of warnings about one object: a template of 64 KiB in a rule of 64 alternatives has 400,000.
 const maxWarnings = 1000
 
-// Undeclared reports whether an error is about a name that nothing declares. In a template that is not an error: the rules that
+// Undeclared reports whether an error is about an undeclared name. In a template that is not an error: the rules that
 // are based on it may declare the name.
 func Undeclared(err *field.Error) bool { return strings.Contains(err.Detail, "unknown name") }
 
-// Warning is about something legal but probably not meant.
+// Warning reports legal input that is probably not intended.
 type Warning struct {
 	// Path of the field, such as spec.rules[2].labels[foo].
 	Path string
-	// Message says what is wrong and what to write instead.
+	// Message describes the problem and what to write instead.
 	Message string
-	// Rank orders warnings where only some can be shown: lower is worse.
+	// Rank orders warnings if only some can be shown: a lower rank is worse.
 	Rank int
-	// Defect marks what NFD would drop at run time without a word: an admission that is strict refuses it.
+	// Defect marks input that NFD would drop silently at run time: strict admission rejects it.
 	Defect bool
 }
 
 // The ranks of warnings, worst first.
 const (
-	// RankDangerous is for warnings about what may take a cluster down.
+	// RankDangerous is for warnings about input that may take a cluster down.
 	RankDangerous = 5
-	// RankDefect is for warnings about what is dropped at run time.
+	// RankDefect is for warnings about input that is dropped at run time.
 	RankDefect = 10
-	// RankSuspicious is for warnings about what almost certainly means something else.
+	// RankSuspicious is for warnings about input that almost certainly has an unintended meaning.
 	RankSuspicious = 20
-	// RankUnlikely is for warnings about what may well be right, and about style.
+	// RankUnlikely is for warnings about input that may well be correct, and about style.
 	RankUnlikely = 30
 )
 
@@ -96,7 +96,7 @@ func (r *Report) warn(path *field.Path, rank int, format string, args ...any) {
 	r.Warnings = append(r.Warnings, Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
-// defect records something that NFD accepts and then drops at run time.
+// defect records input that NFD accepts and then drops at run time.
 func (r *Report) defect(path *field.Path, format string, args ...any) {
 	if len(r.Warnings) >= maxWarnings {
 		return

@@ -9,11 +9,11 @@ import (
 
 // Ref names a rule for messages.
 type Ref struct {
-	// Object is the name of the NodeFeatureRule, empty for labels that a NodeFeature asks for directly.
+	// Object is the name of the NodeFeatureRule, empty for labels that a NodeFeature requests directly.
 	Object string `json:"object"`
 	// Rule is the name of the rule in it.
 	Rule string `json:"rule"`
-	// Index is its place in the object's list.
+	// Index is its index in the object's list.
 	Index int `json:"-"`
 	// Base is the template that the rule came from, if any.
 	Base string `json:"base,omitempty"`
@@ -27,7 +27,7 @@ func (r Ref) String() string {
 	return r.Object + "/" + r.Rule
 }
 
-// Kind says which part of a Node a key belongs to.
+// Kind is the part of a Node that a key belongs to.
 type Kind string
 
 // The kinds of outputs.
@@ -40,15 +40,15 @@ const (
 	KindAction     Kind = "action"
 )
 
-// Rejection is an output that a matching rule asked for and does not get.
+// Rejection is an output of a matching rule that is not written.
 type Rejection struct {
 	Ref
 	Kind Kind `json:"kind"`
 	// Key as the author wrote it.
 	Key string `json:"key"`
-	// Reason says why not, and what to write instead.
+	// Reason explains why, and what to write instead.
 	Reason string `json:"reason"`
-	// Missing marks an output whose value refers to something that this node does not have. That is no mistake.
+	// Missing marks an output whose value refers to something that this node lacks. That is not an error.
 	Missing bool `json:"missing,omitempty"`
 }
 
@@ -56,12 +56,12 @@ type Rejection struct {
 type Conflict struct {
 	Kind Kind   `json:"kind"`
 	Key  string `json:"key"`
-	// Kept is the rule whose value counts, Lost the one whose value does not.
+	// Kept is the rule whose value is written, Lost the one whose value is not.
 	Kept Ref `json:"kept"`
 	Lost Ref `json:"lost"`
 }
 
-// Event is a Kubernetes Event that a rule asks for.
+// Event is a Kubernetes Event that a rule creates.
 type Event struct {
 	Ref
 	Type    string `json:"type"`
@@ -69,59 +69,59 @@ type Event struct {
 	Message string `json:"message"`
 }
 
-// Message is a log line that a rule asks for.
+// Message is a log line that a rule writes.
 type Message struct {
 	Ref
 	Level string `json:"level"`
 	Text  string `json:"text"`
 }
 
-// Failure says that a rule's fail action forbids writing anything on the node.
+// Failure reports that a rule's fail action prevents all writes to the node.
 type Failure struct {
 	Ref
 	Message string `json:"message"`
 }
 
-// RuleOutcome says what became of one rule on one node.
+// RuleOutcome is the result of one rule on one node.
 type RuleOutcome struct {
 	Ref
-	// Matched is whether the rule's outputs were produced.
+	// Matched is set if the rule's outputs were produced.
 	Matched bool
-	// Skipped says why the rule was not looked at on this node, if it was not.
+	// Skipped is the reason why the rule was not evaluated on this node, if it was not.
 	Skipped string
-	// Err is why the rule could not be evaluated. It is terse if the rule is sensitive.
+	// Err is the reason why the rule could not be evaluated. It is terse if the rule is sensitive.
 	Err error
-	// Partial is why single instances could not be evaluated; they count as not matching.
+	// Partial is the reason why single instances could not be evaluated; they do not match.
 	Partial error
-	// Sensitive rules show no conditions and actions.
+	// Sensitive rules do not show their conditions and actions.
 	Sensitive bool
 }
 
-// Origin says which rule a written key came from.
+// Origin identifies the rule that a written key came from.
 type Origin struct {
 	Ref
-	// How the value came about: "labels", "labelsTemplate", "actions[0]", "NodeFeature".
+	// How the value was produced: "labels", "labelsTemplate", "actions[0]", "NodeFeature".
 	How string `json:"how"`
 }
 
-// Outcome is what the rules want written on one node, and why. It is immutable and safe for concurrent use; outcomes of
-// nodes with the same facts may be one and the same.
+// Outcome holds the outputs of the rules for one node, and their origins. It is immutable and safe for concurrent
+// use; nodes with the same facts may share an outcome.
 type Outcome struct {
 	// Node is the name of the node.
 	Node string
-	// Failed is set if a fail action forbids writing anything.
+	// Failed is set if a fail action prevents all writes.
 	Failed *Failure
 
 	program   *Program
 	facts     *Facts
 	node      Node
-	requested map[string]string // labels that NodeFeatures ask for
+	requested map[string]string // labels that NodeFeatures request
 	results   []*result         // one for each rule of the program
-	steps     int               // what they have taken of the budget of the node
+	steps     int               // steps taken from the budget of the node
 	merged    *lazy             // shared by outcomes with the same results
 }
 
-// lazy merges results when somebody first asks for what they come to: most outcomes are the same as the one before.
+// lazy merges results on first use: most outcomes equal the previous one, whose merged outputs they share.
 type lazy struct {
 	once sync.Once
 	merged
@@ -133,7 +133,7 @@ func newOutcome(p *Program, in *Input) *Outcome {
 	}
 }
 
-// merged is what the results of all rules come to.
+// merged is the merged outputs of all rules.
 type merged struct {
 	spaces    map[Kind]*keyspace
 	taints    []corev1.Taint
@@ -141,28 +141,28 @@ type merged struct {
 	conflicts []Conflict
 }
 
-// Labels to write, with their namespace.
+// Labels returns the labels to write, with their namespace.
 func (o *Outcome) Labels() map[string]string { return o.get().spaces[KindLabel].values }
 
-// Annotations to write, with their namespace.
+// Annotations returns the annotations to write, with their namespace.
 func (o *Outcome) Annotations() map[string]string { return o.get().spaces[KindAnnotation].values }
 
-// ExtendedResources to advertise, with their namespace.
+// ExtendedResources returns the extended resources to advertise, with their namespace.
 func (o *Outcome) ExtendedResources() map[string]string { return o.get().spaces[KindResource].values }
 
-// Vars of all rules, for back-references and messages.
+// Vars returns the variables of all rules, for back-references and messages.
 func (o *Outcome) Vars() map[string]string { return o.get().spaces[KindVar].values }
 
-// Taints to create, in the order of the rules.
+// Taints returns the taints to create, in the order of the rules.
 func (o *Outcome) Taints() []corev1.Taint { return o.get().taints }
 
-// Rejected outputs, in the order of the rules.
+// Rejected returns the rejected outputs, in the order of the rules.
 func (o *Outcome) Rejected() []Rejection { return o.get().rejected }
 
-// Conflicts between rules, by kind and key.
+// Conflicts returns the conflicts between rules, by kind and key.
 func (o *Outcome) Conflicts() []Conflict { return o.get().conflicts }
 
-// Origin says where a written key came from.
+// Origin returns where a written key came from.
 func (o *Outcome) Origin(kind Kind, key string) (Origin, bool) {
 	space := o.get().spaces[kind]
 	if space == nil {
@@ -172,7 +172,7 @@ func (o *Outcome) Origin(kind Kind, key string) (Origin, bool) {
 	return Origin{Ref: c.ref(), How: c.how}, ok
 }
 
-// Rules says what became of each rule, in the order of their evaluation.
+// Rules returns the result of each rule, in the order of their evaluation.
 func (o *Outcome) Rules() []RuleOutcome {
 	out := make([]RuleOutcome, len(o.results))
 	for i, r := range o.results {
@@ -184,7 +184,7 @@ func (o *Outcome) Rules() []RuleOutcome {
 	return out
 }
 
-// Matched calls f with the name of each object of which at least one rule matched.
+// Matched calls f with the name of each object in which at least one rule matched.
 func (o *Outcome) Matched(f func(object string)) {
 	last := -1
 	for i, r := range o.results {
@@ -196,7 +196,7 @@ func (o *Outcome) Matched(f func(object string)) {
 	}
 }
 
-// Events that rules ask for, in order.
+// Events returns the Events that rules create, in order.
 func (o *Outcome) Events() []Event {
 	var out []Event
 	for i, r := range o.results {
@@ -208,7 +208,7 @@ func (o *Outcome) Events() []Event {
 	return out
 }
 
-// Messages that rules ask to be logged, in order.
+// Messages returns the messages that rules log, in order.
 func (o *Outcome) Messages() []Message {
 	var out []Message
 	for i, r := range o.results {

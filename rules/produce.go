@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
-// produce makes the outputs of a rule that matches. An error means that the rule has none.
+// produce produces the outputs of a rule that matches. On an error the rule has none.
 func (e *evaluation) produce(r *rule) error {
 	if r.loop == nil {
 		return e.produceOnce(r)
@@ -27,7 +27,7 @@ func (e *evaluation) produce(r *rule) error {
 			return err
 		}
 		matched = true
-		if !e.Spend(stepsPerOutput * (r.assignments() + len(r.taints))) { // literal ones cost nothing else
+		if !e.Spend(stepsPerOutput * (r.assignments() + len(r.taints))) { // literal ones have no other cost
 			return expr.ErrBudget
 		}
 		return e.produceOnce(r)
@@ -38,7 +38,7 @@ func (e *evaluation) produce(r *rule) error {
 	return err
 }
 
-// produceOnce makes the outputs once: variables first, since the others may refer to them.
+// produceOnce produces the outputs once: variables first, since the others may refer to them.
 func (e *evaluation) produceOnce(r *rule) error {
 	if err := e.expandTemplate(r, r.varsTemplate, "varsTemplate", e.setVar); err != nil {
 		return err
@@ -66,8 +66,8 @@ func (e *evaluation) produceOnce(r *rule) error {
 	return e.act(r)
 }
 
-// missing records an output that is left out because it refers to something that this node does not have, and reports
-// whether that is what the error says.
+// missing records an output that is left out because it refers to something that this node lacks, and reports whether
+// the error is of that kind.
 func (e *evaluation) missing(kind Kind, key string, err error) bool {
 	var fault *expr.Error
 	if !errors.As(err, &fault) || !fault.Missing {
@@ -81,8 +81,8 @@ func (e *evaluation) missing(kind Kind, key string, err error) bool {
 	return true
 }
 
-// reject records an output that is left out. The result may have been given the rule's own list, which is shared. Who has
-// read MaxRejected of them knows what is wrong.
+// reject records an output that is left out. It may not append to the rule's own list, which is shared. Rejections
+// beyond MaxRejected are not recorded.
 func (e *evaluation) reject(r Rejection) {
 	if len(e.result.rejected) == len(e.rule.rejected) {
 		e.result.rejected = slices.Clip(e.result.rejected)
@@ -118,8 +118,8 @@ func (e *evaluation) orMissing(kind Kind, key string, err error) error {
 	return fmt.Errorf("%s %q: %w", kind, key, err)
 }
 
-// setVariable gives a variable a value, for the rest of the rule, for later rules of the object, and for back-references.
-// The text is what others see.
+// setVariable sets a variable for the rest of the rule, for later rules of the object, and for back-references. Other
+// objects see its text form.
 func (e *evaluation) setVariable(name string, value expr.Value, text, how string) {
 	if e.local == nil {
 		e.local = map[string]expr.Value{}
@@ -128,7 +128,7 @@ func (e *evaluation) setVariable(name string, value expr.Value, text, how string
 	e.result.outputs = append(e.result.outputs, output{kind: KindVar, key: name, raw: name, value: text, how: how})
 }
 
-// unsetVariable takes a variable away, for the rest of the rule and for later rules of the object.
+// unsetVariable removes a variable, for the rest of the rule and for later rules of the object.
 func (e *evaluation) unsetVariable(name string) {
 	if e.local == nil {
 		e.local = map[string]expr.Value{}
@@ -140,7 +140,7 @@ func (e *evaluation) setVar(name, value string) {
 	e.setVariable(name, expr.OfText(value), value, "varsTemplate")
 }
 
-// templateLabel takes a label from a template.
+// templateLabel adds a label from a template.
 func (e *evaluation) templateLabel(name, value string) {
 	e.write(KindLabel, name, value, "labelsTemplate")
 }
@@ -179,8 +179,8 @@ func (e *evaluation) assign(a *assignment) error {
 	return nil
 }
 
-// late produces an output whose value is @rule.matched.NAME. NFD resolves such values when all rules have run; until then other
-// rules see the value that NAME has now, if it has one. It reports whether there is such an output.
+// late produces an output whose value is @rule.matched.NAME. NFD resolves such values after all rules have run; until
+// then other rules see the current value of NAME, if it has one. It reports whether there is such an output.
 func (e *evaluation) late(a *assignment, name, now string, err error) bool {
 	var fault *expr.Error
 	if err != nil && !(errors.As(err, &fault) && fault.Missing) {
@@ -203,8 +203,8 @@ func (e *evaluation) late(a *assignment, name, now string, err error) bool {
 	return true
 }
 
-// void takes a key from earlier rules without a value of its own, as NFD does where a value cannot be resolved or written.
-// A value in braces that refers to something missing is only skipped.
+// void removes a key of earlier rules without a value of its own, as NFD does if a value cannot be resolved or
+// written. A value in braces that refers to something missing is only skipped.
 func (e *evaluation) void(kind Kind, name, how string) {
 	if verdict := checkName(e.rule.keys, kind, name); verdict.OK() {
 		e.result.outputs = append(e.result.outputs, output{kind: kind, op: opVoid, key: verdict.Key, raw: name, how: how})
@@ -226,7 +226,7 @@ func (e *evaluation) write(kind Kind, name, value, how string) {
 	e.result.outputs = append(e.result.outputs, output{kind: kind, key: verdict.Key, raw: name, value: value, how: how})
 }
 
-// shown is a reason as it may be shown: that of a sensitive rule could repeat a value.
+// shown returns a reason that may be shown: the reason of a sensitive rule could repeat a value.
 func (e *evaluation) shown(reason string) string {
 	if e.rule.set.sensitive {
 		return "no rule may write it"
@@ -259,7 +259,7 @@ func (e *evaluation) addTaint(t corev1.Taint) {
 	e.result.taints = append(e.result.taints, t)
 }
 
-// expandTemplate runs a template once on what each matcher matched, and takes all of the results, the later winning.
+// expandTemplate runs a template once on the elements of each matcher and merges the results; later ones win.
 func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, take func(name, value string)) error {
 	if t == nil {
 		return nil
@@ -289,7 +289,8 @@ func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, tak
 	return nil
 }
 
-// templateRuns are the elements that a template is expanded for. A rule with conditions alone has one run without any.
+// templateRuns returns the elements that a template is expanded for. A rule with only conditions has one run without
+// elements.
 func (e *evaluation) templateRuns(r *rule) [][]match.FeatureElements {
 	if len(e.runs) == 0 && len(r.conditions) > 0 {
 		return [][]match.FeatureElements{nil}
@@ -297,8 +298,8 @@ func (e *evaluation) templateRuns(r *rule) [][]match.FeatureElements {
 	return e.runs
 }
 
-// unmasked returns what a template is given: an error if an element that matched is masked, and instances without their masked
-// attributes, since instances match as a whole.
+// unmasked returns the input of a template: an error if an element that matched is masked, and instances without
+// their masked attributes, since instances match as a whole.
 func (e *evaluation) unmasked(data []match.FeatureElements) ([]match.FeatureElements, error) {
 	mask := &e.program.opt.Mask
 	if !mask.applies(e.rule.set.sensitive) {

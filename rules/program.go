@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// The numbers of the phases, in the order of their evaluation.
+// The phases in the order of their evaluation.
 const (
 	phaseEarly = iota
 	phasePreprocess
@@ -18,7 +18,7 @@ const (
 type RuleSet struct {
 	// Name of the object.
 	Name string
-	// UID of the object, if it lies in a cluster.
+	// UID of the object, if it comes from a cluster.
 	UID string
 	// BuiltIn marks a set that the administrator installed with the controller.
 	BuiltIn bool
@@ -30,19 +30,19 @@ type RuleSet struct {
 	scope     string          // "": every node
 	sources   *publishers     // nil: every NodeFeature
 	rules     []*rule
-	readsVars bool // some of its rules read variables of others
+	readsVars bool // some of its rules read variables of other rules
 	hash      string
 	size      int
-	index     int // place in the program; set by Link on a copy
+	index     int // index in the program; set by Link on a copy
 }
 
-// Len returns how many rules the set has; broken ones do not count.
+// Len returns the number of rules in the set, without invalid ones.
 func (s *RuleSet) Len() int { return len(s.rules) }
 
-// Hash identifies what the set was compiled from.
+// Hash identifies the source of the set.
 func (s *RuleSet) Hash() string { return s.hash }
 
-// Size returns how much memory the set takes, in bytes: an estimate that is the same everywhere, see package size.
+// Size returns the size of the set in bytes: an estimate that is the same everywhere, see package size.
 func (s *RuleSet) Size() int { return s.size }
 
 // Priority orders sets of one phase: higher first.
@@ -54,14 +54,14 @@ type Program struct {
 	sets  []*RuleSet
 	rules []*rule
 
-	// reads are the names of the features that any rule looks at; readers are, for each, the rules that do.
+	// reads are the names of the features that rules read; readers are the rules that read each.
 	reads   []string
 	readers map[string][]int
-	// derived are features that early and preprocess rules make up; they differ from node to node.
+	// derived are features that early and preprocess rules create; they differ from node to node.
 	derived map[string]bool
-	// perNode is whether outcomes depend on the node itself, not only on its features.
+	// perNode is set if outcomes depend on the node itself, not only on its features.
 	perNode bool
-	// chained are the rules that read what rules before them have produced; matched are the names they look up, unless
+	// chained are the rules that read outputs of earlier rules; matched are the names they look up, unless
 	// allMatched.
 	chained    []int
 	matched    map[string]bool
@@ -69,7 +69,7 @@ type Program struct {
 }
 
 // Link orders sets into a program: by phase, then by priority (higher first), then by name. Of two sets with the same
-// name, the one that is not built in comes first.
+// name, the one that is not built-in comes first.
 func Link(opt Options, sets ...*RuleSet) *Program {
 	p := &Program{opt: opt, readers: map[string][]int{}, derived: map[string]bool{}, matched: map[string]bool{}}
 	for _, s := range sets {
@@ -126,5 +126,5 @@ func (p *Program) Rules() []Ref {
 	return out
 }
 
-// Reads returns the names of the features that the rules look at, sorted.
+// Reads returns the names of the features that the rules read, sorted.
 func (p *Program) Reads() []string { return p.reads }

@@ -16,9 +16,9 @@ func (s *RuleSet) ID() string {
 	return s.Name
 }
 
-// Fingerprints returns, by ID, what the outputs of each object depend on in addition to the facts of a node: what it was compiled from,
-// the settings, and the same of the objects whose outputs it reads. Objects with templates or actions may give any name, so
-// they count for all who read some.
+// Fingerprints returns, by ID, a hash of the inputs of each object other than the facts of a node: its source, the
+// settings, and the same of the objects whose outputs it reads. Objects with templates or actions may set any name,
+// so all objects that read outputs depend on them.
 func (p *Program) Fingerprints(settings string) map[string]string {
 	out := make(map[string]string, len(p.sets))
 	sources := p.sources()
@@ -33,7 +33,7 @@ func (p *Program) Fingerprints(settings string) map[string]string {
 	return out
 }
 
-// reachable returns the other places that can be reached from a place, sorted.
+// reachable returns the other indices that can be reached from an index, sorted.
 func reachable(from int, next func(int) []int) []int {
 	seen, todo := map[int]bool{from: true}, []int{from}
 	var out []int
@@ -51,11 +51,11 @@ func reachable(from int, next func(int) []int) []int {
 	return out
 }
 
-// sources are the places of the objects that give what others may read.
+// sources are the indices of the objects with outputs that others may read.
 type sources struct {
-	all     []int            // give labels or variables
-	open    []int            // of them, those that may give any name
-	names   map[string][]int // give this label or variable
+	all     []int            // set labels or variables
+	open    []int            // those of all that may set any name
+	names   map[string][]int // set this label or variable
 	derived map[string][]int // derive this feature
 }
 
@@ -91,7 +91,7 @@ func (p *Program) sources() *sources {
 	return out
 }
 
-// of returns the places of the objects whose outputs a set reads. The set itself may be among them.
+// of returns the indices of the objects whose outputs a set reads. The set itself may be among them.
 func (s *sources) of(set *RuleSet) (out []int) {
 	for _, r := range set.rules {
 		for _, feature := range r.reads {
@@ -113,7 +113,7 @@ func (s *sources) of(set *RuleSet) (out []int) {
 // Sets returns the objects in the order of their evaluation.
 func (p *Program) Sets() []*RuleSet { return p.sets }
 
-// MayGive reports whether the set can give a key on any node, as far as can be known without facts.
+// MayGive reports whether the set can write a key on any node, as far as known without facts.
 func (s *RuleSet) MayGive(kind Kind, key string) bool {
 	for _, r := range s.rules {
 		if len(r.actions) > 0 || kind == KindLabel && r.labelsTemplate != nil || kind == KindTaint && len(r.taints) > 0 {
@@ -130,7 +130,8 @@ func (s *RuleSet) MayGive(kind Kind, key string) bool {
 	return false
 }
 
-// Giver returns the object whose value a key has; nil: a NodeFeature asks for the label, or no object gives the key.
+// Giver returns the object that a key's value comes from; nil if a NodeFeature requests the label, or no object sets
+// the key.
 func (o *Outcome) Giver(kind Kind, key string) (set *RuleSet, ok bool) {
 	space := o.get().spaces[kind]
 	if space == nil {
@@ -155,14 +156,14 @@ func (o *Outcome) Deleters(kind Kind, key string) (out []*RuleSet) {
 	return out
 }
 
-// Given is a key that an object gives to some node; without a Set, a NodeFeature asks for it.
+// Given is a key that an object writes on a node; without a Set, a NodeFeature requests it.
 type Given struct {
 	Set  *RuleSet
 	Kind Kind
 	Key  string
 }
 
-// AllGiven returns what outcomes write on Nodes. Outcomes that share their results count once.
+// AllGiven returns the keys that outcomes write on Nodes. Outcomes that share their results count once.
 func AllGiven(outcomes iter.Seq[*Outcome]) iter.Seq[Given] {
 	return func(yield func(Given) bool) {
 		seen := map[*lazy]bool{}

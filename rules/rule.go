@@ -15,7 +15,7 @@ import (
 type rule struct {
 	ref  Ref
 	set  *RuleSet
-	id   *rule // the rule as it was compiled, the same in every program that it is linked into
+	id   *rule // identifies the compiled rule in every program that it is linked into
 	keys *keys.Policy
 
 	features   *match.Matcher   // nil: no matchFeatures
@@ -28,39 +28,40 @@ type rule struct {
 	taints                               []taint
 	actions                              []*action.Action
 
-	// rejected are literal outputs that nobody may write: found once, reported on every node that matches.
+	// rejected are literal outputs that no rule may write: found once, reported on every node that matches.
 	rejected []Rejection
 	// fixed is the result on every node that matches, if it is the same for all of them.
 	fixed *result
 
-	// reads are the features that the result depends on, by name; derives those that the actions make up.
+	// reads are the features that the result depends on, by name; derives those that the actions create.
 	reads, derives []string
-	readsMatched   bool     // reads what rules before it produced
-	matchedNames   []string // which of it, unless allMatched
+	readsMatched   bool     // reads outputs of earlier rules
+	matchedNames   []string // the names of those outputs, unless allMatched
 	allMatched     bool
 	readsVars      bool // reads variables of its object
 	readsNode      bool // reads the node's name or metadata
 	readsElements  bool // reads the elements that its matchers matched
-	pure           bool // depends on nothing but reads
+	pure           bool // depends only on reads
 }
 
-// assignments is how many outputs a rule has besides those of templates and actions.
+// assignments returns the number of outputs of a rule, without those of templates and actions.
 func (r *rule) assignments() int {
 	return len(r.vars) + len(r.labels) + len(r.annotations) + len(r.resources)
 }
 
-// assignment gives a key a value.
+// assignment sets the value of a key.
 type assignment struct {
 	kind       Kind
 	key, value *expr.Text
 	// of a literal key: as written, and with its namespace
 	raw, full string
-	// checked says that key and value are literal and may be written; literal is the value then.
+	// checked is set if key and value are literal and may be written; literal is then the value.
 	checked bool
 	literal string
-	// void says that the value may not be written on any node; full is the key that nothing is written to.
+	// void is set if the value may not be written on any node; full is the key that nothing is written to.
 	void bool
-	// reference is a value in NFD's notation, late the NAME of an @rule.matched.NAME, which a later rule may still give.
+	// reference is a value in NFD's notation, late the NAME of an @rule.matched.NAME, which a later rule may still
+	// set.
 	reference, late string
 }
 
@@ -78,7 +79,7 @@ type taint struct {
 	effect     corev1.TaintEffect
 }
 
-// wantsElements reports whether the elements that matched are needed, beyond the fact that they did.
+// wantsElements reports whether the rule needs the elements that matched, and not only the fact that they did.
 func (r *rule) wantsElements() bool {
 	return r.varsTemplate != nil || r.labelsTemplate != nil || r.readsElements
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// publishers chooses NodeFeatures by who published them.
+// publishers selects NodeFeatures by their publisher.
 type publishers struct {
-	pattern *regexp.Regexp // on namespace/name
+	pattern *regexp.Regexp // matches namespace/name
 }
 
-// choose returns the facts of the chosen publishers, merged in the order in which all are.
+// choose returns the facts of the selected publishers, merged in the same order as all facts.
 func (p *publishers) choose(e *evaluation) facts.Source {
 	var chosen []*facts.Facts
 	for _, publisher := range e.in.Publishers {

@@ -10,8 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// Budgets of compiled size, in bytes as package size estimates them. Each part of an object has a bound of its own, and an object
-// that is at all of them would take gigabytes.
+// Budgets of compiled size, in bytes as package size estimates them. Each part of an object has a limit of its own,
+// and an object that reaches all of them would take gigabytes.
 const (
 	// MaxSize is the maximum compiled size of an object: 1,000 patterns, 40,000 values or 5,000 labels. An ordinary rule takes
 	// 3 kB, so that the 256 rules of an object use a fifth of it.
@@ -96,7 +96,7 @@ func expressionSize(e *nfdv1alpha1.MatchExpression) int {
 	return n
 }
 
-// tooLarge is the error of the first rule that an object has no room for. What comes before it stays.
+// tooLarge returns the error of the first rule that exceeds an object's budget. Earlier rules stay.
 func tooLarge(path *field.Path, limit int) *field.Error {
 	return field.Forbidden(path, fmt.Sprintf("up to here the object takes more than %d bytes of memory when it is compiled; "+
 		"split it, or use fewer values and simpler patterns", limit))

@@ -10,27 +10,27 @@ import (
 
 // The parts of a RuleTrace.
 type (
-	// TermTrace is what a node has for one term of matchFeatures or matchAny.
+	// TermTrace explains the result of one term of matchFeatures or matchAny.
 	TermTrace = match.TermTrace
-	// ExpressionTrace is what a node has for one expression of a term.
+	// ExpressionTrace explains the result of one expression of a term.
 	ExpressionTrace = match.ExprTrace
 	// ConditionTrace is the evaluation of one condition.
 	ConditionTrace = condition.Trace
 )
 
-// RuleTrace says in detail what became of one rule on one node, for people.
+// RuleTrace explains the result of one rule on one node, for display.
 type RuleTrace struct {
 	RuleOutcome
-	// MatchFeatures and MatchAny say what was found for each term.
+	// MatchFeatures and MatchAny explain the result of each term.
 	MatchFeatures []TermTrace
 	MatchAny      [][]TermTrace
-	// Conditions say what each came to. Empty for sensitive rules.
+	// Conditions explain the result of each condition. Empty for sensitive rules.
 	Conditions []ConditionTrace
-	// Why says what a rule that does not match lacks first.
+	// Why describes the first requirement of the rule that the node does not meet.
 	Why string
-	// Outputs are the keys that the rule asks for, with their values.
+	// Outputs are the keys that the rule sets, with their values.
 	Outputs []TracedOutput
-	// Rejected are outputs that it asks for and does not get.
+	// Rejected are outputs that are not written.
 	Rejected []Rejection
 }
 
@@ -42,8 +42,8 @@ type TracedOutput struct {
 	How   string `json:"how"`
 }
 
-// Trace evaluates all rules for one node and says what became of each, in their order. It gives the same answers as Eval,
-// more slowly.
+// Trace evaluates all rules for one node and explains the result of each, in order. The results equal those of Eval,
+// which is faster.
 func (p *Program) Trace(in Input) []RuleTrace {
 	o := p.Eval(in)
 	outcomes := o.Rules()
@@ -57,7 +57,7 @@ func (p *Program) Trace(in Input) []RuleTrace {
 	return out
 }
 
-// trace says what became of a rule, given what rules before it have produced.
+// trace explains the result of a rule, given the outputs of earlier rules.
 func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 	t := RuleTrace{Rejected: r.set.concealed(res.rejected)}
 	if res.skipped != "" {
@@ -86,7 +86,7 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 	for _, out := range res.outputs {
 		switch out.op {
 		case opVoid:
-			continue // it is among the rejected
+			continue // it is in Rejected
 		case opLate:
 			out.value = cmp.Or(out.told, "@rule.matched."+out.value)
 		}
@@ -98,8 +98,8 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 	return t
 }
 
-// follow takes over what a rule produced, without evaluating it.
+// follow adds the outputs of a rule, without evaluating it.
 func (e *evaluation) follow(r *rule, res *result) {
 	e.show(r, res)
-	_ = e.derive(res.derived) // it came through
+	_ = e.derive(res.derived) // the rule succeeded before
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// elementOf is one element of a feature as a value: an attribute's text, or true for a flag.
+// elementOf returns one element of a feature as a value: the string of an attribute, or true for a flag.
 func elementOf(f *facts.Feature, element string) (expr.Value, bool) {
 	if f == nil {
 		return expr.Value{}, false
@@ -19,7 +19,8 @@ func elementOf(f *facts.Feature, element string) (expr.Value, bool) {
 	return expr.OfBool(true), f.Flags.Has(element)
 }
 
-// featureOf is a whole feature as a value: a list of maps for instances, a map for attributes, a list of names for flags.
+// featureOf returns a whole feature as a value: a list of maps for instances, a map for attributes, a list of names
+// for flags.
 func featureOf(f *facts.Feature) (expr.Value, bool) {
 	switch {
 	case f == nil:
@@ -33,7 +34,7 @@ func featureOf(f *facts.Feature) (expr.Value, bool) {
 	}
 }
 
-// matchedOf is what matchers matched of a feature, in the shapes of featureOf.
+// matchedOf returns the elements of a feature that matchers matched, in the shapes of featureOf.
 func matchedOf(matched []match.FeatureElements, feature string) (expr.Value, bool) {
 	var list expr.Values
 	attributes := expr.Texts{}

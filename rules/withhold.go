@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Withholding says which outputs settings of the controller keep from the nodes. The zero value withholds nothing.
+// Withholding defines which outputs the settings of the controller keep from the nodes. The zero value withholds
+// nothing.
 type Withholding struct {
 	// All is noPublish: nothing is written on nodes.
 	All bool
@@ -16,9 +17,10 @@ type Withholding struct {
 
 // Withheld is a kind of outputs of an object that is not written.
 type Withheld struct {
-	// Reason is that of the condition Withheld.
+	// Reason is the reason of the condition Withheld.
 	Reason string
-	// Rule is the first rule with such outputs, Field where it gives them, such as taints or actions[1], More how many other rules do.
+	// Rule is the first rule with such outputs, Field the field with them, such as taints or actions[1], and More the
+	// number of other rules with some.
 	Rule  Ref
 	Field string
 	More  int
@@ -28,7 +30,7 @@ type Withheld struct {
 	outputs string
 }
 
-// String says what is withheld and why.
+// String describes which outputs are withheld and why.
 func (w Withheld) String() string {
 	which := fmt.Sprintf("rule %q", w.Rule.Rule)
 	if w.More > 0 {
@@ -37,7 +39,7 @@ func (w Withheld) String() string {
 	return fmt.Sprintf("%s of %s are not written: %s", w.outputs, which, w.Why)
 }
 
-// The reasons of the condition Withheld. Users alert on them: they do not change.
+// The reasons of the condition Withheld. Users alert on them: do not change them.
 const (
 	reasonPublishing  = "PublishingDisabled"
 	reasonTaints      = "TaintsDisabled"
@@ -46,7 +48,7 @@ const (
 	reasonResources   = "ExtendedResourcesDisabled"
 )
 
-// withholdings are what can be withheld, in the order in which it is reported.
+// withholdings are the settings that withhold outputs, in the order in which they are reported.
 var withholdings = []struct {
 	reason, outputs string
 	roots           []string // as in the paths of actions
@@ -103,7 +105,7 @@ func (w Withholding) Withholds(kind Kind) string {
 	return ""
 }
 
-// Read adds what a condition Withheld says to the Withholding.
+// Read adds the setting of a condition Withheld to the Withholding.
 func (w *Withholding) Read(reason, message string) {
 	for _, x := range withholdings {
 		if reason == x.reason || strings.Contains(message, x.why) {

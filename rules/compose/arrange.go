@@ -150,7 +150,7 @@ func excluded(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return glob(p, name) })
 }
 
-// glob reports whether text matches pattern, in which * stands for any run of characters, in time linear in the pattern's
+// glob reports whether text matches pattern, in which * matches any run of characters, in time linear in the pattern's
 // pieces.
 func glob(pattern, text string) bool {
 	pieces := strings.Split(pattern, "*")
