@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// Wildcard is the name of a rule that gives defaults to other rules and is no rule itself.
+// Wildcard is the name of a rule that is not evaluated itself and only gives defaults to other rules.
 const Wildcard = "*"
 
 // part is one rule of one document.
 type part struct{ doc, rule int }
 
-// planned is one rule of the result: the parts that its fields come from, highest precedence first.
+// planned is one rule of the result: the parts that provide its fields, highest precedence first.
 type planned struct{ parts []part }
 
-// plan is what an assembly is going to be.
+// plan describes the result of an assembly.
 type plan struct {
 	order     []int     // the documents, highest precedence first
 	rules     []planned // in the order in which they run
 	wildcards []part    // highest precedence first
 }
 
-// plan decides what the documents under roots come to.
+// plan computes the plan for the documents under roots.
 func (g *graph[D]) plan(roots []int) (*plan, error) {
 	order, err := g.linearize(roots)
 	if err != nil {
@@ -32,12 +32,12 @@ func (g *graph[D]) plan(roots []int) (*plan, error) {
 	return p, nil
 }
 
-// arrange decides which rules combine, and where they stand.
+// arrange decides which rules combine, and their order.
 //
-// It walks the rules in the order of precedence, each document's from first to last. A wildcard adds its fields to every
-// rule found so far. A rule adds its fields to the one of its name found in an earlier document, and takes its place over
-// to its own document. Two rules of one name in one document stay two, as NFD has it: the n-th of a document combines with
-// the n-th of another. Rules without a name combine with nothing.
+// It visits the rules in the order of precedence, each document's from first to last. A wildcard adds its fields to
+// every rule found so far. A rule adds its fields to the one of its name found in an earlier document, and moves it
+// to its own document. Two rules of one name in one document stay two, as in NFD: the n-th of a document combines
+// with the n-th of another. Rules without a name combine with nothing.
 func (g *graph[D]) arrange(order, roots []int) (rules []planned, wildcards []part) {
 	type key struct {
 		name string
@@ -45,7 +45,7 @@ func (g *graph[D]) arrange(order, roots []int) (rules []planned, wildcards []par
 	}
 	var (
 		found  []planned
-		place  []part // of each found rule: where it stands
+		place  []part // position of each found rule
 		byName = map[key]int{}
 		allow  = g.reachable(order, roots)
 	)
@@ -75,7 +75,7 @@ func (g *graph[D]) arrange(order, roots []int) (rules []planned, wildcards []par
 			place[f] = part{rank, i}
 		}
 	}
-	// The lowest precedence stands first: a base's rules run before those that build on them.
+	// The lowest precedence comes first: a base's rules run before those that build on them.
 	at := make([]int, len(found))
 	for i := range at {
 		at[i] = i
@@ -93,8 +93,8 @@ func (g *graph[D]) arrange(order, roots []int) (rules []planned, wildcards []par
 	return rules, wildcards
 }
 
-// reachable returns a function that says whether a rule of that name of the document at that rank of order is inherited:
-// whether some way leads to the document from a root on which nobody excludes the rule.
+// reachable returns a function that reports whether a rule of that name of the document at that rank of order is
+// inherited: whether there is a path from a root to the document on which no document excludes the rule.
 func (g *graph[D]) reachable(order, roots []int) func(rank int, name string) bool {
 	if !g.excludes(order) {
 		return func(int, string) bool { return true }

@@ -1,45 +1,48 @@
 // Package compose assembles rules with the templates that they are based on.
 //
-// There is one algorithm and there are two faces of it. Assemble works on typed specs, for the controller and the webhook;
-// AssembleYAML works on YAML nodes and keeps their comments, for the command line. Both load the documents, put them in
-// order and decide which rules combine with the same code (gather, linearize, arrange); they differ only in how one rule's
-// fields are copied.
+// One algorithm has two implementations of its interface to documents. Assemble works on typed specs, for the
+// controller and the webhook; AssembleYAML works on YAML nodes and keeps their comments, for the command line. Both
+// load the documents, order them and decide which rules combine with the same code (gather, linearize, arrange); they
+// differ only in how the fields of one rule are copied.
 //
-// The order of precedence is that of Python's classes (the C3 linearization, "A Monotonic Superclass Linearization for
-// Dylan", 1996): a document, then its bases in the order written, each before its own bases, a shared base after
-// everything that needs it. Of each field the document of the highest precedence that has it wins; maps combine key by
-// key. Rules run in the opposite order, so that a base's variables exist first and the main document has the last word.
+// The order of precedence is that of Python's classes (the C3 linearization, "A Monotonic Superclass Linearization
+// for Dylan", 1996): a document, then its bases in the order written, each before its own bases, a shared base after
+// all documents that need it. Of each field, the document of the highest precedence that has it wins; maps combine
+// key by key. Rules run in the opposite order, so that a base's variables exist first and the outputs of the main
+// document win.
 //
-// Nothing here reads files, talks to a cluster or logs. All functions are safe for concurrent use.
+// The package does not read files, talk to a cluster or log. All functions are safe for concurrent use.
 package compose
 
 import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// The bounds of one assembly. They are generous for people and small for machines: a rule set is assembled whenever one of
+// Limits of one assembly. They are generous for users and small for machines: a rule set is assembled whenever one of
 // its templates changes.
 const (
-	// MaxDepth is how many bases may stand behind one another. Deeper trees are not understood by anybody.
+	// MaxDepth is the maximum length of a chain of bases.
 	MaxDepth = 8
-	// MaxDocuments is how many documents may take part, the main one included.
+	// MaxDocuments is the maximum number of documents, the main one included.
 	MaxDocuments = 32
-	// MaxRules is how many rules the documents may have together, before any combine. An object has 256 at the most.
+	// MaxRules is the maximum number of rules of all documents together, before any combine. An object has 256 at
+	// most.
 	MaxRules = 4096
-	// MaxWildcards is how many wildcards they may have together, one a document: each is tried on every rule.
+	// MaxWildcards is the maximum number of wildcards of all documents together, one per document: each is tried on
+	// every rule.
 	MaxWildcards = MaxDocuments
-	// MaxExcludes is how many patterns they may exclude together: each is tried on every name.
+	// MaxExcludes is the maximum number of patterns that all documents exclude together: each is tried on every name.
 	MaxExcludes = 256
-	// MaxResult is the size in bytes of what comes out, as canonical JSON. An object in the cluster cannot be much larger
-	// (etcd takes 1.5 MiB, managed fields and status included).
+	// MaxResult is the maximum size of the result in bytes, as canonical JSON. An object in the cluster cannot be
+	// much larger (etcd accepts 1.5 MiB, managed fields and status included).
 	MaxResult = 512 << 10
 )
 
 // Document is a spec with a name.
 type Document struct {
 	Name string
-	// Template says that it is a NodeFeatureRuleTemplate, which others can be based on; a NodeFeatureRule of the same name
-	// is something else.
+	// Template is set for a NodeFeatureRuleTemplate, which others can be based on; a NodeFeatureRule of the same name
+	// is a different document.
 	Template bool
 	// Spec is read only.
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec
@@ -53,25 +56,26 @@ func (d Document) ID() string {
 	return "NodeFeatureRule/" + d.Name
 }
 
-// Assembled is what a document and its bases come to.
+// Assembled is the result of assembling a document and its bases.
 type Assembled struct {
 	// Spec has no basedOn. It shares memory with the specs that it was made from: treat all of them as read-only.
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec
-	// Rules says of each rule of Spec, by position, where it came from.
+	// Rules holds the source of each rule of Spec, by position.
 	Rules []Source
 	// Main is the ID of the main document, Bases are those of all others, highest precedence first.
 	Main  string
 	Bases []string
-	// Hash is the tree digest of the result: tree:sha256:HEX. Equal results have equal hashes. It covers the wildcards that
-	// are no longer in Spec, because a pinned template must not change what it does to the rules that are based on it.
+	// Hash is the tree digest of the result: tree:sha256:HEX. Equal results have equal hashes. It covers the
+	// wildcards that are no longer in Spec, because a pinned template must not change its effect on the rules that
+	// are based on it.
 	Hash string
 }
 
-// Source says where one rule came from.
+// Source identifies where one rule came from.
 type Source struct {
 	// Rule is its name.
 	Rule string
-	// From are the IDs of the documents that gave it fields, highest precedence first.
+	// From are the IDs of the documents that provided fields, highest precedence first.
 	From []string
 }
 
@@ -88,8 +92,8 @@ func (a *Assembled) Origins() []nfdv1alpha1.RuleOrigin {
 	return out
 }
 
-// RuleBases says of each rule of Spec, by position, which template it came from; "" for those that the main document has
-// written itself, be it in part.
+// RuleBases returns for each rule of Spec, by position, the template that it came from; "" for those that the main
+// document has written itself, even in part.
 func (a *Assembled) RuleBases() []string {
 	out := make([]string, len(a.Rules))
 	for i, s := range a.Rules {
@@ -103,13 +107,13 @@ func (a *Assembled) RuleBases() []string {
 // Lookup returns the spec of the template of that name, or nil if there is none.
 type Lookup func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error)
 
-// Assemble combines main with its bases. The error, if any, is a *MissingError, *CycleError, *OrderError, *DigestError,
-// *LimitError or *ValueError, several of them in an Errors, or what get returned.
+// Assemble combines main with its bases. The error, if any, is a *MissingError, *CycleError, *OrderError,
+// *DigestError, *LimitError or *ValueError, several of them in an Errors, or the error that get returned.
 func Assemble(main Document, get Lookup) (*Assembled, error) {
 	return AssembleLayers([]Document{main}, get)
 }
 
-// AssembleOver is Assemble with the template of a name below the document and all of its bases; empty: none.
+// AssembleOver is Assemble with a template below the document and all of its bases; an empty name means none.
 func AssembleOver(main Document, template string, get Lookup) (*Assembled, error) {
 	if template == "" {
 		return Assemble(main, get)
@@ -124,9 +128,9 @@ func AssembleOver(main Document, template string, get Lookup) (*Assembled, error
 	return AssembleLayers([]Document{main, {Name: template, Template: true, Spec: spec}}, get)
 }
 
-// AssembleLayers is Assemble with further documents below the first one, each with bases of its own: the template that a
-// cluster applies to every rule, and so on. The first is the main document. A layer comes after everything above it, so
-// it never contradicts the order of bases that users wrote.
+// AssembleLayers is Assemble with more documents below the first one, each with bases of its own: for example the
+// template that a cluster applies to every rule. The first is the main document. A layer comes after all documents
+// above it, so that it never contradicts the order of bases that users wrote.
 func AssembleLayers(layers []Document, get Lookup) (*Assembled, error) {
 	t := &typed{get: get}
 	g, roots, err := gather(layers, t)
@@ -136,7 +140,7 @@ func AssembleLayers(layers []Document, get Lookup) (*Assembled, error) {
 	return t.assemble(g, roots)
 }
 
-// typed is the face on typed specs.
+// typed implements face for typed specs.
 type typed struct{ get Lookup }
 
 func (t *typed) id(d Document) string { return d.ID() }
@@ -162,7 +166,7 @@ func (t *typed) load(_ Document, r Ref) (Document, bool, error) {
 	return Document{Name: r.Locator, Template: true, Spec: spec}, spec != nil, err
 }
 
-// assemble puts the documents under roots together and checks every pin on the way.
+// assemble combines the documents under roots and checks every pin.
 func (t *typed) assemble(g *graph[Document], roots []int) (*Assembled, error) {
 	out, order, err := t.combine(g, roots)
 	if err != nil {
@@ -180,7 +184,7 @@ func (t *typed) assemble(g *graph[Document], roots []int) (*Assembled, error) {
 	})
 }
 
-// combine puts the documents under roots together. It returns their order as well.
+// combine combines the documents under roots. It returns their order as well.
 func (t *typed) combine(g *graph[Document], roots []int) (*Assembled, []int, error) {
 	p, err := g.plan(roots)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 // The two kinds of digests that a base can be pinned to.
 const (
 	ownPrefix  = "sha256:"      // of the base's own spec
-	treePrefix = "tree:sha256:" // of what the base and its bases come to
+	treePrefix = "tree:sha256:" // of the base assembled with its own bases
 )
 
-// Digest returns the digest of a spec by itself, sha256:HEX, whatever it is based on.
+// Digest returns the digest of a spec by itself, sha256:HEX, independent of its bases.
 func Digest(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
 	return digest(Canonical(spec))
 }
@@ -29,7 +29,8 @@ func digest(canonical []byte) string {
 	return ownPrefix + hex.EncodeToString(sum[:])
 }
 
-// treeDigest returns the digest of an assembled spec, with the wildcards after its rules, and holds it to its limit.
+// treeDigest returns the digest of an assembled spec, with the wildcards after its rules, and checks its maximum
+// size.
 func treeDigest(spec *nfdv1alpha1.NodeFeatureRuleSpec) (string, error) {
 	text := Canonical(spec)
 	if len(text) > MaxResult {
@@ -39,7 +40,7 @@ func treeDigest(spec *nfdv1alpha1.NodeFeatureRuleSpec) (string, error) {
 }
 
 // checkDigests compares the documents in order with the digests that others pin them to. get returns the digest of a
-// document, own or of its tree; ok is false if the document is not here to be looked at.
+// document, own or of its tree; ok is false if the document is not available.
 func (g *graph[D]) checkDigests(order []int, get func(doc int, tree bool) (digest string, ok bool, err error)) error {
 	type asked struct {
 		doc  int
@@ -72,9 +73,9 @@ func (g *graph[D]) checkDigests(order []int, get func(doc int, tree bool) (diges
 	return problems.orNil()
 }
 
-// Canonical returns the one JSON text of a spec: names sorted, no white space, nothing escaped that JSON does not require
-// to be, and no field that is absent or empty, since the API server and files write an absent field in several ways. A
-// field behind a pointer is there even if it is empty: priority 0 is not absent, and matchExpressions {} matches anything.
+// Canonical returns the canonical JSON of a spec: names sorted, no white space, only required escapes, and no field
+// that is absent or empty, since the API server and files write an absent field in several ways. A pointer field is
+// kept even if its value is empty: priority 0 is not absent, and matchExpressions {} matches anything.
 func Canonical(spec *nfdv1alpha1.NodeFeatureRuleSpec) []byte {
 	var c canonical
 	c.value(reflect.ValueOf(spec).Elem())
@@ -164,7 +165,7 @@ func (c *canonical) mapping(v reflect.Value) {
 	c.out = append(c.out, '}')
 }
 
-// text writes a string. encoding/json is asked only where there is something to escape.
+// text writes a string. It uses encoding/json only if there is something to escape.
 func (c *canonical) text(s string) {
 	for i := range len(s) {
 		if b := s[i]; b < ' ' || b == '"' || b == '\\' || b >= 0x7f {
@@ -177,10 +178,10 @@ func (c *canonical) text(s string) {
 	c.out = append(c.out, '"')
 }
 
-// raw writes a value whose shape is not known, which encoding/json gives sorted keys. Numbers stay as they were written.
+// raw writes a value of unknown shape, whose keys encoding/json sorts. Numbers are not changed.
 func (c *canonical) raw(j nfdv1alpha1.JSON) {
 	v, err := j.Decode()
-	if err != nil { // it was decoded from JSON, or made up by a program: still one text
+	if err != nil { // decoded from JSON or created by a program: still one text
 		v = string(j.Raw)
 	}
 	c.any(v)
@@ -192,7 +193,7 @@ func (c *canonical) any(v any) {
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		b.Reset()
-		b.WriteString("null") // no type of a spec refuses to be encoded
+		b.WriteString("null") // every type of a spec can be encoded
 	}
 	c.out = append(c.out, bytes.TrimRight(b.Bytes(), "\n")...)
 }

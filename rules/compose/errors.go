@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// MissingError says that a base does not exist.
+// MissingError reports that a base does not exist.
 type MissingError struct {
-	Base string // what was asked for
-	From string // the document that asked for it; empty: it is below all of them
+	Base string // the requested base
+	From string // the document that requested it; empty: it is below all of them
 }
 
 func (e *MissingError) Error() string {
@@ -21,14 +21,14 @@ func (e *MissingError) Error() string {
 	return "missing base " + e.Base
 }
 
-// CycleError says that a document is based on itself.
+// CycleError reports that a document is based on itself.
 type CycleError struct {
 	Path []string // starts and ends with the same name
 }
 
 func (e *CycleError) Error() string { return "cycle: " + strings.Join(e.Path, " -> ") }
 
-// OrderError says that the documents want some bases in orders that contradict one another.
+// OrderError reports that documents require contradictory orders of some bases.
 type OrderError struct {
 	Bases []string // sorted
 }
@@ -37,7 +37,7 @@ func (e *OrderError) Error() string {
 	return "inconsistent base order among " + strings.Join(e.Bases, ", ")
 }
 
-// DigestError says that a base is not what its digest pins it to.
+// DigestError reports that a base does not match its pinned digest.
 type DigestError struct {
 	Base, From string
 	Want, Got  string
@@ -47,7 +47,7 @@ func (e *DigestError) Error() string {
 	return fmt.Sprintf("base %s of %s has digest %s, not %s", e.Base, e.From, e.Got, e.Want)
 }
 
-// LimitError says that an assembly is out of bounds.
+// LimitError reports that an assembly exceeds a limit.
 type LimitError struct {
 	What       string
 	Got, Limit int
@@ -57,7 +57,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("too many %s: %d, at most %d are allowed", e.What, e.Got, e.Limit)
 }
 
-// ValueError says that documents cannot be combined because of what a field holds.
+// ValueError reports that documents cannot be combined because of the value of a field.
 type ValueError struct {
 	Path     string // such as nodeSelector.matchLabels
 	Problem  string
@@ -66,7 +66,7 @@ type ValueError struct {
 
 func (e *ValueError) Error() string { return e.Problem + " at " + e.Path }
 
-// typeConflict says that two documents disagree on whether a field is a text, a list or a map.
+// typeConflict reports that two documents disagree on whether a field is a string, a list or a map.
 func typeConflict(path, document string) error {
 	return &ValueError{Path: path, Problem: "type conflict", Document: document}
 }

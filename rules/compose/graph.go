@@ -6,18 +6,18 @@ import (
 	"sort"
 )
 
-// RefKind says how a base is named.
+// RefKind is the way in which a base is referenced.
 type RefKind string
 
-// The kinds of references. In the cluster there are names only.
+// The kinds of references. In the cluster there are only names.
 const (
 	ByName    RefKind = "name"    // a NodeFeatureRuleTemplate: {name: X}
 	ByFile    RefKind = "file"    // {file: X}
 	ByURL     RefKind = "url"     // {url: X}
-	ByLocator RefKind = "locator" // a bare text
+	ByLocator RefKind = "locator" // a plain string
 )
 
-// Ref is a base as a document names it.
+// Ref is a reference to a base, as written in a document.
 type Ref struct {
 	Kind    RefKind
 	Locator string
@@ -25,7 +25,7 @@ type Ref struct {
 	Exclude []string
 }
 
-// face is what the algorithm needs to know of a kind of documents.
+// face is the interface of the algorithm to one representation of documents.
 type face[D any] interface {
 	id(D) string
 	bases(D) ([]Ref, error)
@@ -33,7 +33,7 @@ type face[D any] interface {
 	load(from D, r Ref) (doc D, found bool, err error)
 }
 
-// graph is every document that takes part.
+// graph holds all documents of an assembly.
 type graph[D any] struct {
 	docs  []vertex[D]
 	index map[string]int
@@ -47,17 +47,17 @@ type vertex[D any] struct {
 	rules []string
 	bases []edge
 	done  bool // its bases have been gathered
-	depth int  // the longest chain of bases under it
+	depth int  // length of the longest chain of bases under it
 }
 
-// edge is one document being based on another.
+// edge is a reference from one document to its base.
 type edge struct {
 	to  int
 	ref Ref
 }
 
-// gather loads roots and all their bases. It returns the positions of the roots as well. All missing bases are reported
-// at once; everything else that is wrong ends it.
+// gather loads roots and all their bases. It returns the positions of the roots as well. All missing bases are
+// reported at once; every other error ends it.
 func gather[D any](roots []D, f face[D]) (*graph[D], []int, error) {
 	g := &graph[D]{index: map[string]int{}, face: f}
 	var at []int
@@ -80,7 +80,7 @@ func gather[D any](roots []D, f face[D]) (*graph[D], []int, error) {
 	return g, at, g.bounded()
 }
 
-// bounded refuses documents that are small each, but take long together.
+// bounded rejects documents that are small each, but take long together.
 func (g *graph[D]) bounded() error {
 	rules, wildcards, excludes := 0, 0, 0
 	for _, d := range g.docs {

@@ -12,8 +12,8 @@ import (
 	"github.com/assay-project/assay/rules/version"
 )
 
-// fillSpec gives dst the fields of a document of lower precedence, apart from rules and basedOn. It changes nothing that
-// src points to.
+// fillSpec adds to dst the fields of a document of lower precedence, except rules and basedOn. It does not change
+// what src points to.
 func fillSpec(dst, src *nfdv1alpha1.NodeFeatureRuleSpec, document string) error {
 	fill(&dst.Description, src.Description)
 	fill(&dst.Phase, src.Phase)
@@ -22,14 +22,14 @@ func fillSpec(dst, src *nfdv1alpha1.NodeFeatureRuleSpec, document string) error 
 	fill(&dst.FeatureSources, src.FeatureSources)
 	fillSelector(&dst.NodeSelector, src.NodeSelector)
 	dst.RulesFrom = slices.Concat(dst.RulesFrom, src.RulesFrom)
-	// What one document hides stays hidden, whatever another says.
+	// If one document sets sensitive, the result is sensitive.
 	if src.Sensitive != nil && (dst.Sensitive == nil || *src.Sensitive) {
 		dst.Sensitive = src.Sensitive
 	}
 	return fillVersion(&dst.MinimumVersion, src.MinimumVersion, document)
 }
 
-// fillVersion keeps the higher version: what needs it is part of the result.
+// fillVersion keeps the higher version: the documents that need it are part of the result.
 func fillVersion(dst **string, src *string, document string) error {
 	if src == nil {
 		return nil
@@ -58,7 +58,8 @@ func higherVersion(this, that, document string) (bool, error) {
 	return b.Compare(a) > 0, nil
 }
 
-// fillRule gives dst the fields of a rule of lower precedence, apart from its name. It changes nothing that src points to.
+// fillRule adds to dst the fields of a rule of lower precedence, except its name. It does not change what src points
+// to.
 func fillRule(dst, src *nfdv1alpha1.Rule) {
 	fillMap(&dst.Labels, src.Labels)
 	fillMap(&dst.Annotations, src.Annotations)
@@ -74,7 +75,7 @@ func fillRule(dst, src *nfdv1alpha1.Rule) {
 	if dst.Expressions == "" {
 		dst.Expressions = src.Expressions
 	}
-	// All or nothing: more terms would silently change what somebody's rule matches.
+	// All or nothing: added terms would silently change the nodes that a rule matches.
 	fillList((*[]nfdv1alpha1.FeatureMatcherTerm)(&dst.MatchFeatures), src.MatchFeatures)
 	fillList(&dst.MatchAny, src.MatchAny)
 	fillList(&dst.Conditions, src.Conditions)
@@ -84,7 +85,7 @@ func fillRule(dst, src *nfdv1alpha1.Rule) {
 	}
 }
 
-// emptyLoop reports whether a loop goes over nothing, which is how an absent one may be written.
+// emptyLoop reports whether a loop is an empty list, which is how an absent one may be written.
 func emptyLoop(loop *nfdv1alpha1.JSON) bool {
 	return loop == nil || loop.IsZero() || string(loop.Raw) == "[]" || string(loop.Raw) == `""`
 }
@@ -114,7 +115,7 @@ func fillMap(dst *map[string]string, src map[string]string) {
 		if _, ok := (*dst)[k]; ok {
 			continue
 		}
-		if merged == nil { // the map may belong to a document: leave that as it is
+		if merged == nil { // the map may belong to a document: do not modify it
 			merged = make(map[string]string, len(*dst)+len(src))
 			maps.Copy(merged, *dst)
 		}
@@ -136,7 +137,7 @@ func fillSelector(dst **metav1.LabelSelector, src *metav1.LabelSelector) {
 	*dst = &merged
 }
 
-// fillTaints combines taints by key and effect, which is what makes two taints of a node the same.
+// fillTaints combines taints by key and effect, which identify a taint of a node.
 func fillTaints(dst *[]corev1.Taint, src []corev1.Taint) {
 	if len(src) == 0 {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// FieldError is a mistake at a place of a document.
+// FieldError is an error at a position of a document.
 type FieldError struct {
 	Document     string
 	Line, Column int
@@ -24,8 +24,8 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", e.Document, e.Line, e.Column, e.Path, e.Problem)
 }
 
-// CheckFields returns an error for each field of the document's spec that does not exist. A misspelt field would be
-// dropped by the API server, and a matcher that is dropped matches more.
+// CheckFields returns an error for each field of the document's spec that does not exist. The API server would drop a
+// misspelled field, and a matcher that is dropped matches more.
 func (d *YAML) CheckFields() error {
 	w := shapeWalker{origin: func(*yaml.Node) string { return d.ID }}
 	w.walk(d.Spec, specType, "spec")
@@ -49,7 +49,7 @@ var notInCluster = map[reflect.Type][]string{
 // shapeWalker compares a tree with a Go type by its JSON names.
 type shapeWalker struct {
 	origin   func(*yaml.Node) string
-	types    bool // complain of wrong types as well as of unknown fields
+	types    bool // report wrong types as well as unknown fields
 	problems Errors
 }
 
@@ -119,7 +119,7 @@ func (w *shapeWalker) fields(n *yaml.Node, t reflect.Type, path string) {
 		key, value := n.Content[i], n.Content[i+1]
 		field := path + "." + key.Value
 		switch {
-		case t == specType && key.Value == "basedOn": // has a notation of its own, see parseRef
+		case t == specType && key.Value == "basedOn": // has its own notation, see parseRef
 		case types[key.Value] != nil:
 			w.walk(value, types[key.Value], field)
 		case !slices.Contains(known, key.Value):

@@ -12,27 +12,27 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// The bounds of one YAML text.
+// Limits of one YAML text.
 const (
-	// MaxText is the size of a document in bytes. Anything larger is no rule somebody wrote.
+	// MaxText is the maximum size of a document in bytes. No handwritten rule is larger.
 	MaxText = 4 << 20
-	// MaxNodes is how many nodes a document has once its aliases are expanded. Nine lines of YAML with aliases of aliases
-	// come to a billion.
+	// MaxNodes is the maximum number of nodes of a document once its aliases are expanded. Nine lines of YAML with
+	// aliases of aliases expand to a billion.
 	MaxNodes = 1 << 18
-	// MaxNesting is how deep they nest.
+	// MaxNesting is the maximum depth of nested nodes.
 	MaxNesting = 100
 )
 
-// YAML is a document as somebody wrote it: a NodeFeatureRule, a NodeFeatureRuleTemplate, or the bare spec of one.
+// YAML is a document as its author wrote it: a NodeFeatureRule, a NodeFeatureRuleTemplate, or the bare spec of one.
 type YAML struct {
-	// ID is what tells it from other documents: an absolute path, a URL, cluster:NAME.
+	// ID distinguishes it from other documents: an absolute path, a URL, cluster:NAME.
 	ID string
 	// Root is the whole document, with aliases expanded and comments.
 	Root *yaml.Node
-	// Spec is the mapping in it that holds the rules.
+	// Spec is the mapping that holds the rules.
 	Spec *yaml.Node
 
-	absent bool // a template in the cluster that is left where it is
+	absent bool // a template that stays in the cluster
 }
 
 // ParseYAML reads one document. Its fields are not checked yet, see CheckFields.
@@ -51,8 +51,8 @@ func ParseYAML(id string, text []byte) (*YAML, error) {
 	return nil, fmt.Errorf("%s:%d: a second document begins here, expected one per file", id, roots[1].Content[0].Line)
 }
 
-// ParseTrees reads every document of a YAML or JSON text, within the bounds of this package, with aliases expanded. Everything
-// that is wrong with the text is one error. The nodes are document nodes, and have the positions of their texts.
+// ParseTrees parses every document of a YAML or JSON text, within the limits of this package, with aliases expanded.
+// All errors of the text are returned as one. The nodes are document nodes, and have their positions in the text.
 func ParseTrees(id string, text []byte) ([]*yaml.Node, error) {
 	t := yamltree.Parse(text, yamltree.Options{Bytes: MaxText, Nodes: MaxNodes, Depth: MaxNesting, AtAnchors: true})
 	if err := t.Err(id); err != nil {
@@ -65,8 +65,8 @@ func ParseTrees(id string, text []byte) ([]*yaml.Node, error) {
 	return t.Documents, problems.orNil()
 }
 
-// lostMarks refuses values behind a lone exclamation mark: YAML takes "! eq" for plain eq, and writing the tree anew would turn
-// a condition into its opposite.
+// lostMarks rejects values behind a lone exclamation mark: YAML reads "! eq" as plain eq, and writing the tree again
+// would negate a condition.
 func lostMarks(id string, t *yamltree.Text, n *yaml.Node) (problems Errors) {
 	if mark := t.LostMark(n); mark != "" {
 		problems = append(problems, fmt.Errorf("%s:%s: YAML drops the exclamation mark of %q, and the opposite is meant; put it in quotes",
@@ -113,7 +113,7 @@ func (d *YAML) findSpec() error {
 	return nil
 }
 
-// Bases returns what the document says it is based on: a text, a list of texts, or a list of objects.
+// Bases returns the bases that the document lists: a string, a list of strings, or a list of objects.
 func (d *YAML) Bases() ([]Ref, error) {
 	at, _ := lookup(d.Spec, "basedOn")
 	if at < 0 {
@@ -137,7 +137,7 @@ func (d *YAML) Bases() ([]Ref, error) {
 	return refs, nil
 }
 
-// parseRef reads one entry of basedOn.
+// parseRef parses one entry of basedOn.
 func parseRef(n *yaml.Node) (Ref, error) {
 	if yamltree.IsString(n) && n.Value != "" {
 		return Ref{Kind: ByLocator, Locator: n.Value}, nil
@@ -179,7 +179,7 @@ func parseRef(n *yaml.Node) (Ref, error) {
 	return ref, nil
 }
 
-// Typed decodes a spec. What its bases are called is kept, whatever kind of locator it is.
+// Typed decodes a spec. The references to its bases are kept, whatever kind of locator they are.
 func Typed(spec *yaml.Node) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 	bare := *spec
 	bare.Content = slices.Clone(spec.Content)
@@ -201,7 +201,7 @@ func Typed(spec *yaml.Node) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 	return &out, nil
 }
 
-// lookup returns where key is in a mapping, and its value; -1 if it is not there.
+// lookup returns the position of key in a mapping, and its value; -1 if it does not exist.
 func lookup(mapping *yaml.Node, key string) (int, *yaml.Node) {
 	at := yamltree.Index(mapping, key)
 	if at < 0 {

@@ -8,16 +8,16 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// policy says how a field that two documents have is combined. merge.go does the same to typed specs, and a test holds the
-// two together.
+// policy defines how a field that two documents have is combined. merge.go does the same for typed specs, and a test
+// compares the two.
 type policy int
 
 const (
-	byKind       policy = iota // a scalar stays, maps combine key by key, lists get the other's items appended
-	dropped                    // not inherited, or dealt with elsewhere
-	atomic                     // stays unless it is empty, whatever it is
+	byKind       policy = iota // a scalar stays, maps combine key by key, items of the other list are appended
+	dropped                    // not inherited, or handled elsewhere
+	atomic                     // stays unless it is empty, whatever its type
 	emptyIsUnset               // a scalar that stays unless it is ""
-	anyTrue                    // true if any document says so
+	anyTrue                    // true if any document sets it
 	higher                     // the higher version
 	keyedTaints                // a list whose items combine by key and effect
 )
@@ -46,7 +46,7 @@ var rulePolicies = map[string]policy{
 
 var taintPolicies = map[string]policy{"value": emptyIsUnset}
 
-// rivals are fields of a rule of which only one can be there: having one means not inheriting the other.
+// rivals are pairs of fields of a rule of which only one may exist: a rule that has one does not inherit the other.
 var rivals = map[string]string{
 	"labelsTemplate": "labelsTemplateFrom", "labelsTemplateFrom": "labelsTemplate",
 	"varsTemplate": "varsTemplateFrom", "varsTemplateFrom": "varsTemplate",
@@ -54,11 +54,11 @@ var rivals = map[string]string{
 
 // merger copies nodes from documents of lower precedence.
 type merger struct {
-	document string // the one that is copied from
+	document string // the source document
 	origin   map[*yaml.Node]string
 }
 
-// clone copies a tree and notes where it came from.
+// clone copies a tree and records its source.
 func (m *merger) clone(n *yaml.Node, document string) *yaml.Node {
 	out := *n
 	out.Content = make([]*yaml.Node, len(n.Content))
@@ -69,18 +69,18 @@ func (m *merger) clone(n *yaml.Node, document string) *yaml.Node {
 	return &out
 }
 
-// fill gives the mapping dst the fields of src that it has not.
+// fill adds to the mapping dst the fields of src that it lacks.
 func (m *merger) fill(dst, src *yaml.Node, path string, policies map[string]policy) error {
 	for i := 0; i < len(src.Content); i += 2 {
 		key, value := src.Content[i], src.Content[i+1]
 		if yamltree.IsNull(value) {
-			continue // the API server drops it: it means absent
+			continue // the API server drops null, so the field is absent
 		}
 		how := policies[key.Value]
 		at, have := lookup(dst, key.Value)
 		switch {
 		case how == dropped && key.Value != "rules":
-			if key.Value == "name" && at >= 0 { // the rules are one because their names are the same
+			if key.Value == "name" && at >= 0 { // the rules were combined because their names are equal
 				fillComments(dst.Content[at], key)
 				fillComments(have, value)
 			}
@@ -112,7 +112,7 @@ func (m *merger) fill(dst, src *yaml.Node, path string, policies map[string]poli
 	return nil
 }
 
-// combine gives the field at a position of dst what the same field of another document has.
+// combine combines the field at a position of dst with the same field of another document.
 func (m *merger) combine(dst *yaml.Node, at int, src *yaml.Node, path string, how policy) error {
 	have := dst.Content[at+1]
 	if have.Kind != src.Kind && dst.Content[at].Value != "loop" { // a loop is a list or an expression
@@ -157,7 +157,7 @@ func (m *merger) byKind(have, src *yaml.Node, path string) error {
 	return nil
 }
 
-// taints combines lists of taints by key and effect, which is what makes two taints of a node the same.
+// taints combines lists of taints by key and effect, which identify a taint of a node.
 func (m *merger) taints(have, src *yaml.Node, path string) error {
 	if have.Kind != yaml.SequenceNode {
 		return typeConflict(path, m.document)
@@ -188,7 +188,7 @@ func taintID(n *yaml.Node) [2]string {
 	return id
 }
 
-// hasRival reports whether a rule has the field that excludes the one named.
+// hasRival reports whether a rule has the field that excludes the named one.
 func hasRival(dst *yaml.Node, policies map[string]policy, field string) bool {
 	if policies[rivals[field]] == byKind {
 		return false // not a field of a rule
@@ -197,7 +197,7 @@ func hasRival(dst *yaml.Node, policies map[string]policy, field string) bool {
 	return v != nil && !yamltree.IsNull(v) && (v.Kind != yaml.ScalarNode || v.Value != "")
 }
 
-// insertionPoint returns where to put a field that a spec inherits: before the rules, which are long.
+// insertionPoint returns the position for a field that a spec inherits: before the rules, which are long.
 func insertionPoint(mapping *yaml.Node) int {
 	if at, list := lookup(mapping, "rules"); at > 0 && list.Kind == yaml.SequenceNode {
 		return at

@@ -11,11 +11,11 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// AssembledYAML is what a document and its bases come to.
+// AssembledYAML is the result of assembling a document and its bases.
 type AssembledYAML struct {
 	// Root is the main document with the assembled spec in it.
 	Root *yaml.Node
-	// Spec is that spec. Its basedOn holds what was left in the cluster, and is absent otherwise.
+	// Spec is that spec. Its basedOn lists the templates that stay in the cluster, and is absent otherwise.
 	Spec *yaml.Node
 	// Rules, Bases and Hash are those of Assembled.
 	Rules []Source
@@ -25,26 +25,26 @@ type AssembledYAML struct {
 	origin map[*yaml.Node]string
 }
 
-// Origin returns the ID of the document that a node of Spec was written in; its line and column are of that document.
+// Origin returns the ID of the source document of a node of Spec; the node's line and column refer to that document.
 func (a *AssembledYAML) Origin(n *yaml.Node) string { return a.origin[n] }
 
-// LoadYAML returns the document that another one refers to, or nil if there is none.
+// LoadYAML returns the document that a reference in another one names, or nil if it does not exist.
 type LoadYAML func(from *YAML, r Ref) (*YAML, error)
 
-// YAMLOptions say how to assemble.
+// YAMLOptions configure an assembly.
 type YAMLOptions struct {
-	// KeepNames leaves templates of the cluster where they are: the result is based on them. That is possible only if they
-	// come after everything else.
+	// KeepNames keeps references to templates in the cluster: the result is based on them. This is only possible if
+	// they come after all other documents.
 	KeepNames bool
 	// KeepWildcards keeps the rules that give defaults, for a result that others will be based on.
 	KeepWildcards bool
-	// Into is the document that the result is put into; the first one if nil. It differs from the first where something
-	// overrides what people wrote.
+	// Into is the document that the result is written to; nil means the first one. It differs from the first if
+	// another document overrides what users wrote.
 	Into *YAML
 }
 
-// AssembleYAML combines the first document with its bases and with the layers below it, as AssembleLayers does. Comments
-// are kept; where two documents comment one thing, the comment of the higher precedence stays.
+// AssembleYAML combines the first document with its bases and with the layers below it, as AssembleLayers does.
+// Comments are kept; if two documents comment the same field, the comment of the higher precedence stays.
 func AssembleYAML(layers []*YAML, load LoadYAML, opt YAMLOptions) (*AssembledYAML, error) {
 	f := &untyped{get: load, opt: opt, origin: map[*yaml.Node]string{}}
 	g, roots, err := gather(layers, f)
@@ -64,7 +64,7 @@ func AssembleYAML(layers []*YAML, load LoadYAML, opt YAMLOptions) (*AssembledYAM
 	return out, g.checkDigests(order, f.digests(g))
 }
 
-// untyped is the face on YAML nodes.
+// untyped implements face for YAML nodes.
 type untyped struct {
 	get    LoadYAML
 	opt    YAMLOptions
@@ -108,7 +108,7 @@ func (f *untyped) load(from *YAML, r Ref) (*YAML, bool, error) {
 
 const clusterPrefix = "cluster:"
 
-// Template returns the name of the template in the cluster that is referred to, if it is one.
+// Template returns the name of the referenced template in the cluster, if the reference is to one.
 func (r Ref) Template() (string, bool) {
 	if r.Kind == ByName {
 		return r.Locator, true
@@ -143,7 +143,7 @@ func (f *untyped) digests(g *graph[*YAML]) func(int, bool) (string, bool, error)
 	}
 }
 
-// combine puts the documents under roots together.
+// combine combines the documents under roots.
 func (f *untyped) combine(g *graph[*YAML], roots []int) (*AssembledYAML, []int, error) {
 	p, err := g.plan(roots)
 	if err != nil {
@@ -191,7 +191,7 @@ func (f *untyped) combine(g *graph[*YAML], roots []int) (*AssembledYAML, []int, 
 	if err := out.check(); err != nil {
 		return nil, nil, err
 	}
-	if f.opt.KeepWildcards { // first, where they reach no rule a second time
+	if f.opt.KeepWildcards { // first, where they apply to no rule a second time
 		rules = append(wildcards, rules...)
 	}
 	setRules(spec, rules)
@@ -203,7 +203,7 @@ func (f *untyped) combine(g *graph[*YAML], roots []int) (*AssembledYAML, []int, 
 	return out, order, nil
 }
 
-// check refuses a spec that the API would refuse, and sets the hash.
+// check rejects a spec that the API would reject, and sets the hash.
 func (a *AssembledYAML) check() error {
 	if problems := checkShape(a.Spec, a.Origin); len(problems) > 0 {
 		return problems.orNil()
@@ -216,7 +216,7 @@ func (a *AssembledYAML) check() error {
 	return err
 }
 
-// replace copies the path from root to old, with another node in its place.
+// replace copies the path from root to old, and replaces old by another node.
 func replace(root, old, with *yaml.Node) *yaml.Node {
 	if root == old {
 		return with
@@ -254,14 +254,14 @@ func (m *merger) rule(g *graph[*YAML], p planned) (*yaml.Node, error) {
 	return out, nil
 }
 
-// setRules puts rules into spec. A spec that never spoke of rules still does not.
+// setRules sets the rules of spec. A spec without the field rules stays without.
 func setRules(spec *yaml.Node, rules []*yaml.Node) {
 	at, list := lookup(spec, "rules")
 	if at < 0 {
 		return
 	}
 	if list.Kind != yaml.SequenceNode {
-		return // checkShape says so
+		return // checkShape reports this
 	}
 	list.Content = rules
 	list.Style &^= yaml.FlowStyle
@@ -308,9 +308,9 @@ func textNode(s string) *yaml.Node {
 	return n
 }
 
-// splitKept parts the documents that are here from templates that stay in the cluster, and returns references to the
-// latter that mean the same from the main document. They can only stay if they come last: what is put into the main
-// document takes precedence over what it is based on.
+// splitKept separates documents that are loaded from templates that stay in the cluster, and returns references to
+// the latter that mean the same from the main document. They can only stay if they come last: fields in the main
+// document take precedence over those of its bases.
 func splitKept(g *graph[*YAML], order, roots []int) (present []int, kept []Ref, err error) {
 	var absent []int
 	for _, doc := range order {
@@ -327,7 +327,7 @@ func splitKept(g *graph[*YAML], order, roots []int) (present []int, kept []Ref, 
 	if len(absent) == 0 {
 		return present, nil, nil
 	}
-	ways := map[int][]string{} // document -> sets of patterns that are excluded on some way to it, each joined and sorted
+	ways := map[int][]string{} // document -> sets of patterns that are excluded on some path to it, each joined and sorted
 	for _, r := range roots {
 		ways[r] = []string{""}
 	}

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxBytes is what the API server takes at most in one request.
+	// maxBytes is the maximum size of a request that the API server accepts.
 	maxBytes = 3 << 20
-	// maxElements bounds the names and attributes in one object: more than fit into the 1.5 MiB that etcd stores. It keeps
-	// the memory of a hostile object in proportion to its size.
+	// maxElements is the maximum number of names and attributes in one object: more than fit into the 1.5 MiB that
+	// etcd stores. It keeps the memory of a malicious object in proportion to its size.
 	maxElements = 1 << 18
-	// maxFeatures bounds how many features one object has; NFD's worker publishes some thirty.
+	// maxFeatures is the maximum number of features of one object; NFD's worker publishes about thirty.
 	maxFeatures = 1 << 14
 )
 
-// The errors of Decode that say an object is too large.
+// The errors of Decode for objects that are too large.
 var (
 	errTooLarge    = fmt.Errorf("features take more than %d bytes", maxBytes)
 	errElements    = fmt.Errorf("features have more than %d elements", maxElements)
@@ -29,11 +29,12 @@ var (
 	errNotAnObject = errors.New("a flag's value must be an object")
 )
 
-// Decode makes Facts of the JSON of spec.features, as New does of the parsed form. Sets whose text was seen before, on
-// whatever node, cost the search of their end and a hash, not a parse.
+// Decode decodes the JSON of spec.features, as New does for the parsed form. Sets whose text was seen before, on any
+// node, cost a search for their end and a hash instead of a parse.
 //
-// It reads what encoding/json reads into the type of the API, but tells names by case as the API server does, and refuses
-// text that is not UTF-8 instead of repairing it. Where a name occurs twice the later one wins. Errors give the offset.
+// It reads what encoding/json reads into the type of the API, except that names are case-sensitive, as in the API
+// server, and that text that is not UTF-8 is rejected instead of repaired. If a name occurs twice, the later one
+// wins. Errors include the offset.
 func Decode(raw []byte, in *Interner) (*Facts, error) {
 	if len(raw) > maxBytes {
 		return nil, errTooLarge
@@ -41,7 +42,7 @@ func Decode(raw []byte, in *Interner) (*Facts, error) {
 	if !utf8.Valid(raw) {
 		return nil, errNotUTF8
 	}
-	// raw does not change while Decode runs, and what is kept is copied: nothing aliases it afterwards.
+	// raw does not change while Decode runs, and values that are kept are copied: nothing aliases it afterwards.
 	d := decoder{scanner: scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}, in: in}
 	if err := d.features(); err != nil {
 		return nil, fmt.Errorf("decode features: %w", err)
@@ -100,7 +101,7 @@ func (d *decoder) add(name string, f Feature, err error) error {
 	return nil
 }
 
-// noTexts stands in for the tables of a nil Interner.
+// noTexts replaces the tables of a nil Interner.
 var noTexts Interner
 
 // known returns the Interner, or one that is never written to.
@@ -111,7 +112,7 @@ func (in *Interner) known() *Interner {
 	return in
 }
 
-// set reads one set: from the table of known texts, or else with parse.
+// set reads one set, from the table of known texts or with parse.
 func set[T any](d *decoder, texts *table[digest, T], parse func(*decoder) (*T, error)) (*T, error) {
 	start := d.pos
 	text, err := d.skip()
@@ -148,7 +149,7 @@ func (d *decoder) count() error {
 	return nil
 }
 
-// elementsOf reads the member elements of a set, which occurs once in all documents that a program wrote.
+// elementsOf reads the member elements of a set, which occurs once in every document of a known program.
 func (d *decoder) elementsOf(read func() error) error {
 	return d.object(func(member string) error {
 		if member != "elements" {
@@ -258,7 +259,7 @@ func (d *decoder) build() *Facts {
 	return &Facts{names: d.in.internNames(list), features: slices.Clip(features)}
 }
 
-// override takes over the sets that o has.
+// override replaces the sets that o has.
 func (f *Feature) override(o Feature) {
 	if o.Flags != nil {
 		f.Flags = o.Flags

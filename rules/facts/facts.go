@@ -1,4 +1,5 @@
-// Package facts holds what is known about a node in a form that is cheap to keep for thousands of nodes and cheap to ask.
+// Package facts stores the features of a node in a form that takes little memory for thousands of nodes and is fast
+// to query.
 package facts
 
 import (
@@ -10,29 +11,30 @@ import (
 
 // Facts are the features of a node: immutable, safe for concurrent use. A nil *Facts has none.
 type Facts struct {
-	// names are shared by all nodes that have the same features, whatever these say.
+	// names are shared by all nodes that have the same features, independent of their content.
 	names    *names
 	features []*Feature // by position of the name
 }
 
-// Source answers questions about a node. A feature that the node does not have is nil; names are compared exactly.
+// Source provides the features of a node. It returns nil for a feature that the node lacks; names are compared
+// exactly.
 type Source interface {
 	Feature(name string) *Feature
 }
 
-// Feature is what a node says under one name. It may be of more than one type at once; a nil pointer says that it is not of
-// that type, which is not the same as being empty.
+// Feature is the content of one feature of a node. It may have more than one type at once; a nil pointer means that
+// it lacks that type, which differs from being empty.
 type Feature struct {
 	Flags      *Flags
 	Attributes *Attributes
 	Instances  *Instances
 }
 
-// FeatureID identifies what a feature says: equal features of one Interner have equal ids, different ones never have. It is
-// meant as a key of caches, in which it keeps nothing alive.
+// FeatureID identifies the content of a feature: two features of one Interner have equal IDs if and only if they are
+// equal. It is a key for caches and keeps no feature in memory.
 type FeatureID [3]uint64
 
-// ID returns the id of the feature; that of nil is zero.
+// ID returns the ID of the feature; that of nil is zero.
 func (f *Feature) ID() FeatureID {
 	if f == nil {
 		return FeatureID{}
@@ -40,8 +42,8 @@ func (f *Feature) ID() FeatureID {
 	return FeatureID{f.Flags.ID(), f.Attributes.ID(), f.Instances.ID()}
 }
 
-// New makes Facts of the features of a NodeFeature, sharing sets with others made with the same Interner (nil: none). The
-// synthetic feature rule.matched is dropped, whoever published it: a back-reference must not be forged.
+// New converts the features of a NodeFeature to Facts, sharing sets with others made with the same Interner (nil:
+// none). The synthetic feature rule.matched is dropped from all publishers: a back-reference must not be forged.
 func New(features *nfdv1alpha1.Features, in *Interner) *Facts {
 	b := builder{}
 	if features == nil {
@@ -63,7 +65,7 @@ func New(features *nfdv1alpha1.Features, in *Interner) *Facts {
 	return b.build(in)
 }
 
-// FromMap makes Facts of features by name; rule.matched is dropped as in New.
+// FromMap creates Facts from features by name; rule.matched is dropped as in New.
 func FromMap(features map[string]Feature, in *Interner) *Facts {
 	b := builder{}
 	for name, f := range features {
@@ -72,7 +74,8 @@ func FromMap(features map[string]Feature, in *Interner) *Facts {
 	return b.build(in)
 }
 
-// Same reports whether both say the same, if they were made with one Interner. It compares pointers, which is fast.
+// Same reports whether both have the same content, if they were made with one Interner. It compares pointers, which
+// is fast.
 func (f *Facts) Same(other *Facts) bool {
 	if f == nil || other == nil {
 		return f == other

@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// narrowValues is how many different values the cells of a narrow column can tell apart: a byte less the zero that means
-// "this instance lacks the attribute".
+// narrowValues is the maximum number of distinct values in a narrow column: a byte less the zero that means "this
+// instance lacks the attribute".
 const narrowValues = 255
 
-// sparseShare is the share of instances (one in so many) below which a column lists the instances that have the attribute
-// instead of keeping a cell for each. Without it, n instances with one attribute of its own each would take n² cells.
+// sparseShare is the share of instances (one in sparseShare) below which a column lists the instances that have the
+// attribute instead of keeping a cell for each. Without it, n instances with one distinct attribute each would take
+// n² cells.
 const sparseShare = 4
 
 // Instances is an immutable list of things of one kind, each with attributes of its own; safe for concurrent use. A nil
@@ -31,10 +32,10 @@ type Column struct {
 	values []string // the dictionary, in the order of first use
 	rows   []uint32 // which instances have the attribute, ascending; nil if there is a cell for each
 	narrow []uint8  // cells: position in the dictionary plus one, 0 if the instance lacks the attribute
-	wide   []uint32 // the same, used when the dictionary is larger than a byte can tell apart
+	wide   []uint32 // the same, for a dictionary that is too large for bytes
 }
 
-// NewInstances makes a list from maps, which are not kept.
+// NewInstances creates a list from maps, which it does not keep.
 func NewInstances(list []map[string]string) *Instances {
 	return instancesFromMaps(list, nil)
 }
@@ -50,7 +51,7 @@ func instancesFromMaps(list []map[string]string, in *Interner) *Instances {
 	return b.build(in)
 }
 
-// Len returns how many instances there are.
+// Len returns the number of instances.
 func (s *Instances) Len() int {
 	if s == nil {
 		return 0
@@ -81,7 +82,7 @@ func (s *Instances) Instance(i int) map[string]string {
 	return m
 }
 
-// Row is one instance, seen in place. It is a plain value; the zero Row is no instance.
+// Row refers to one instance without copying it. It is a plain value; the zero Row is not an instance.
 type Row struct {
 	all   *Instances
 	index int
@@ -90,13 +91,13 @@ type Row struct {
 // Row returns the i-th instance without copying it.
 func (s *Instances) Row(i int) Row { return Row{s, i} }
 
-// List returns the instances that the row is one of, and Index which of them.
+// List returns the list that the row belongs to.
 func (r Row) List() *Instances { return r.all }
 
 // Index returns the position of the row in its list.
 func (r Row) Index() int { return r.index }
 
-// Exists tells an instance from none.
+// Exists reports whether the row is an instance.
 func (r Row) Exists() bool { return r.all != nil }
 
 // Get returns an attribute.
@@ -145,9 +146,9 @@ func (s *Instances) Without(drop func(attribute string) bool) *Instances {
 	return NewInstances(list)
 }
 
-// Select returns copies of the instances whose bit is set in keep, in their order; a nil keep selects all. It costs as much
-// as the list has cells, which is less than asking for one instance after the other when they have few attributes in
-// common.
+// Select returns copies of the instances whose bit is set in keep, in order; a nil keep selects all. Its cost is
+// proportional to the number of cells of the list, which is less than that of reading the instances one by one if
+// they have few attributes in common.
 func (s *Instances) Select(keep []uint64) []map[string]string {
 	if s.Len() == 0 {
 		return nil
@@ -200,7 +201,7 @@ func (s *Instances) Column(k Key) *Column {
 // ColumnAt returns the column of the i-th name.
 func (s *Instances) ColumnAt(i int) *Column { return &s.columns[i] }
 
-// ID is a number that no other list ever has. Equal lists of one Interner have equal numbers; nil has 0.
+// ID returns a number that is unique to the list. Equal lists of one Interner have equal numbers; nil has 0.
 func (s *Instances) ID() uint64 {
 	if s == nil {
 		return 0
@@ -208,7 +209,7 @@ func (s *Instances) ID() uint64 {
 	return s.id
 }
 
-// Values returns the different values, in the order of their first use. The slice is shared: do not modify it.
+// Values returns the distinct values, in the order of their first use. The slice is shared: do not modify it.
 func (c *Column) Values() []string { return c.values }
 
 // Mark sets in rows the bit of each instance whose value is marked in values (both are bit sets: bit i of word i/64).

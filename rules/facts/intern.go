@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// firstSweep is how large a table grows before its dead entries are looked for the first time.
+	// firstSweep is the size at which a table is first searched for dead entries.
 	firstSweep = 256
 
-	// maxKnownTexts bounds how many JSON texts are remembered. One set can be written in any number of ways (blanks,
-	// escapes, order), so that unlike the tables of sets this one is not bounded by what is in use. It leaves room for
-	// 100,000 nodes that have two sets each which no other node has, and takes at most some 15 MB.
+	// maxKnownTexts is the maximum number of JSON texts in the table. One set can be written in any number of ways
+	// (blanks, escapes, order), so that unlike the tables of sets this one is not bounded by the sets in use. It is
+	// enough for 100,000 nodes with two unique sets each, and takes at most about 15 MB.
 	maxKnownTexts = 1 << 18
 )
 
-// Interner turns equal sets into one: of the sets made with one Interner, equal pointers mean equal content and the
-// reverse. A fleet of servers has tens of different CPUs, kernels and PCI layouts; each is kept once.
+// Interner deduplicates sets: of the sets made with one Interner, two pointers are equal if and only if their content
+// is equal. A fleet of servers has tens of different CPUs, kernels and PCI layouts; each is stored once.
 //
-// It holds sets by weak pointers, so its memory is bounded by the sets that somebody else keeps: what is no longer used is
-// collected, and forgotten at a table's next sweep. It is safe for concurrent use. A nil *Interner shares nothing.
+// It holds sets by weak pointers, so that its memory is bounded by the sets in use: unused sets are collected, and
+// removed at a table's next sweep. It is safe for concurrent use. A nil *Interner shares nothing.
 type Interner struct {
 	names      table[uint64, names]
 	flags      table[uint64, Flags]
@@ -46,7 +46,7 @@ func NewInterner() *Interner {
 	return in
 }
 
-// Feature returns the one Feature with these sets, whose own pointers decide.
+// Feature returns the shared Feature with these sets, which are compared by pointer.
 func (in *Interner) Feature(f Feature) *Feature {
 	if in == nil {
 		return &f
@@ -55,7 +55,7 @@ func (in *Interner) Feature(f Feature) *Feature {
 	if known := in.features.get(id); known != nil {
 		return known
 	}
-	// The key is made of numbers, not of pointers, so that the table keeps no set alive; they are never reused.
+	// The key consists of numbers, not of pointers, so that the table keeps no set alive; numbers are never reused.
 	return in.features.intern(id, func(*Feature) bool { return true }, nil, func() *Feature { return &f })
 }
 
@@ -120,23 +120,23 @@ func (in *Interner) internInstances(s *Instances) *Instances {
 	return in.instances.intern(s.hash(), s.equal, nextHash, create)
 }
 
-// digest identifies a JSON text. Two hashes of 64 bits with secret seeds: a text is taken for another one with a
-// probability of 2⁻¹²⁸, and nobody who does not know the seeds can search for such a pair.
+// digest identifies a JSON text. Two hashes of 64 bits with secret seeds: two texts have equal digests with a
+// probability of 2⁻¹²⁸, and a client that does not know the seeds cannot search for such a pair.
 type digest [2]uint64
 
 func (in *Interner) digest(text string) digest {
 	return digest{maphash.String(in.seeds[0], text), maphash.String(in.seeds[1], text)}
 }
 
-// table finds things by key without keeping them alive.
+// table finds values by key without keeping them alive.
 type table[K comparable, T any] struct {
 	mu      sync.RWMutex
 	entries map[K]weak.Pointer[T]
 	sweepAt int
-	limit   int // 0: as many as are in use
+	limit   int // 0: unlimited
 }
 
-// get returns what put or intern stored under a key, or nil.
+// get returns the value that put or intern stored under a key, or nil.
 func (t *table[K, T]) get(key K) *T {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -150,8 +150,8 @@ func (t *table[K, T]) put(key K, v *T) {
 	t.store(key, v)
 }
 
-// intern returns what is stored under a key if it is the same, else what create makes. Where another thing has the key,
-// next says which key to try.
+// intern returns the value stored under a key if it is the same, otherwise the result of create. If another value has
+// the key, next returns the key to try.
 func (t *table[K, T]) intern(key K, same func(*T) bool, next func(K) K, create func() *T) *T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +180,8 @@ func (t *table[K, T]) store(key K, v *T) {
 	t.entries[key] = weak.Make(v)
 }
 
-// sweep forgets what was collected. Tables double between sweeps, so that a sweep costs each insertion little.
+// sweep removes entries that were collected. Tables double between sweeps, so that a sweep costs each insertion
+// little.
 func (t *table[K, T]) sweep() {
 	for key, p := range t.entries {
 		if p.Value() == nil {
@@ -188,7 +189,8 @@ func (t *table[K, T]) sweep() {
 		}
 	}
 	if t.limit > 0 && len(t.entries) >= t.limit {
-		// Everything is in use. The order of maps is random, so is what goes; it costs a parse to get it back.
+		// Everything is in use. The order of maps is random, so random entries are removed; each costs a parse to
+		// restore.
 		for key := range t.entries {
 			if len(t.entries) <= t.limit/2 {
 				break

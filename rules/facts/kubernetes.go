@@ -9,12 +9,12 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// The features that come from the Node object. A worker does not know them; the controller adds them to what workers publish.
+// The features that come from the Node object. The controller adds them to those that workers publish.
 const (
 	// NodeFeature holds the attributes that many nodes share.
 	NodeFeature = "kubernetes.node"
-	// ProviderFeature holds the id that the cloud provider gave the machine. It is apart from NodeFeature because it differs
-	// on every node, and features that are equal on many nodes are kept and evaluated once.
+	// ProviderFeature holds the ID that the cloud provider gave the machine. It is apart from NodeFeature because it
+	// differs on every node, and features that are equal on many nodes are stored and evaluated once.
 	ProviderFeature = "kubernetes.provider"
 	// DeclaredFeature holds the features that the kubelet declares (KEP-5328).
 	DeclaredFeature = "kubernetes.declaredfeature"
@@ -82,7 +82,7 @@ func NodeFeatures(node *corev1.Node) *nfdv1alpha1.Features {
 	return f
 }
 
-// present drops what a Node does not say, as one does whose kubelet has not started yet.
+// present drops empty values, such as those of a Node whose kubelet has not started yet.
 func present(elements map[string]string) map[string]string {
 	for name, value := range elements {
 		if value == "" {

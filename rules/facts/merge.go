@@ -1,8 +1,8 @@
 package facts
 
-// Merge joins what several publishers say about one node: flags are united, attributes are replaced element by element (the
-// later in the list wins), instances are appended, duplicates and all. Sets that only one of them has are shared, not
-// copied.
+// Merge merges what several publishers report for one node: flags are united, attributes are replaced element by
+// element (the later in the list wins), instances are appended, including duplicates. Sets that only one of them has
+// are shared, not copied.
 func Merge(in *Interner, list ...*Facts) *Facts {
 	if len(list) == 1 && list[0] != nil {
 		return list[0]

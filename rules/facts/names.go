@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// smallSet is how many names are looked for one by one: up to there a scan costs no more than a hash, and most features
-	// (memory.numa, kernel.selinux …) are that small, so that they carry no index.
+	// smallSet is the maximum number of names that are searched one by one: up to this size a scan costs no more than
+	// a hash, and most features (memory.numa, kernel.selinux …) are that small, so that they need no index.
 	smallSet = 8
 
-	// An index entry packs the position of a name plus one into its lower bits and a part of the name's hash into the upper
-	// ones, so that a name that is not there is nearly always told apart without looking at any text.
+	// An index entry packs the position of a name plus one into its lower bits and a part of the name's hash into the
+	// upper ones, so that a missing name is nearly always recognized without comparing text.
 	positionBits = 20
 	positionMask = 1<<positionBits - 1
 )
 
-// seed makes the order of hash tables unpredictable to whoever chooses the names.
+// seed makes the order of hash tables unpredictable to a publisher who chooses the names.
 var seed = maphash.MakeSeed()
 
-// Key is a name prepared for fast look-ups: whoever looks for one name in many sets hashes it once.
+// Key is a name prepared for fast look-ups: a caller that looks up one name in many sets hashes it once.
 type Key struct {
 	hash uint32 // first, so that different keys mostly differ in the first word that is compared
 	name string
@@ -85,7 +85,7 @@ func (n *names) find(k Key) (int, bool) {
 	}
 }
 
-// lookup is find for a name that is looked for only once.
+// lookup is find for a name that is looked up only once.
 func (n *names) lookup(name string) (int, bool) {
 	if n.index == nil {
 		return n.search(name)
@@ -93,7 +93,7 @@ func (n *names) lookup(name string) (int, bool) {
 	return n.find(MakeKey(name))
 }
 
-// search looks without the index.
+// search searches without the index.
 func (n *names) search(name string) (int, bool) {
 	if len(n.list) > smallSet {
 		return slices.BinarySearch(n.list, name)
@@ -106,8 +106,8 @@ func (n *names) search(name string) (int, bool) {
 	return 0, false
 }
 
-// pack copies strings into one piece of memory, so that a set is two allocations instead of thousands and keeps nothing of
-// the document alive that it was read from.
+// pack copies strings into one block of memory, so that a set is two allocations instead of thousands and does not
+// keep its source document alive.
 func pack(list []string) []string {
 	if len(list) == 0 {
 		return nil

@@ -1,6 +1,6 @@
 package facts
 
-// Overlay is a Source over another one, in which some features are replaced: the derived features of early rules, and
+// Overlay is a Source that replaces some features of another one: the derived features of early rules, and
 // rule.matched, which grows while rules are evaluated. It is not safe for concurrent use.
 type Overlay struct {
 	base Source
@@ -8,11 +8,11 @@ type Overlay struct {
 	list []replaced
 }
 
-// replaced is a feature that is or will be something else than in the base.
+// replaced is a feature that replaces that of the base.
 type replaced struct {
 	key  Key
 	f    *Feature
-	make func() *Feature // nil once f is made
+	make func() *Feature // nil once f is set
 }
 
 // NewOverlay returns an overlay that replaces nothing yet; base may be nil.
@@ -23,8 +23,8 @@ func (o *Overlay) Set(name string, f *Feature) {
 	o.replace(replaced{key: MakeKey(name), f: f})
 }
 
-// SetFunc replaces a feature by what make returns when it is first asked for: back-references are set after each rule and
-// read by few.
+// SetFunc replaces a feature by the result of make, which is called on the first read: back-references are set after
+// each rule and read by few.
 func (o *Overlay) SetFunc(name string, make func() *Feature) {
 	o.replace(replaced{key: MakeKey(name), make: make})
 }
@@ -57,14 +57,14 @@ func (o *Overlay) lookup(k Key) *Feature {
 	}
 	r := &o.list[i]
 	if r.make != nil {
-		f := r.make() // which may itself replace features, and move the list
+		f := r.make() // may itself replace features, and move the list
 		o.replace(replaced{key: k, f: f})
 		return f
 	}
 	return r.f
 }
 
-// Lookup is src.Feature for a prepared name; nothing has no features.
+// Lookup is src.Feature for a prepared name; a nil src has no features.
 func Lookup(src Source, k Key) *Feature {
 	switch s := src.(type) {
 	case *Facts:

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds nesting. Features are five levels deep; what is deeper is in members nobody knows.
+// maxDepth is the maximum nesting depth. Features are five levels deep; deeper values are in unknown members.
 const maxDepth = 32
 
 // scanner reads JSON (RFC 8259) without building a tree. The strings that it returns alias the text.
@@ -24,7 +24,7 @@ var (
 	errDepth = fmt.Errorf("nested more than %d levels deep", maxDepth)
 )
 
-// unexpected says what was found instead of what.
+// unexpected reports the text found instead of the expected one.
 func (s *scanner) unexpected(want string) error {
 	if s.pos >= len(s.text) {
 		return errEnd
@@ -44,7 +44,7 @@ func (s *scanner) space() {
 	}
 }
 
-// peek returns the next byte that is no blank, or 0 at the end.
+// peek returns the next byte that is not a blank, or 0 at the end.
 func (s *scanner) peek() byte {
 	s.space()
 	if s.pos >= len(s.text) {
@@ -135,10 +135,10 @@ func (s *scanner) string() (string, error) {
 	return "", errEnd
 }
 
-// escapes are the characters that follow a backslash and what they stand for.
+// escapes maps the characters that follow a backslash to their meaning.
 var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escaped reads on in a string that begins at start and has its first backslash at i.
+// escaped continues a string that begins at start and has its first backslash at i.
 func (s *scanner) escaped(start, i int) (string, error) {
 	var b strings.Builder
 	b.WriteString(s.text[start:i])
@@ -180,8 +180,8 @@ func (s *scanner) escaped(start, i int) (string, error) {
 	return "", errEnd
 }
 
-// unescape reads \uXXXX, or a pair of them that makes one character, and returns its length (0: malformed). Half a pair
-// becomes U+FFFD, as in encoding/json.
+// unescape decodes \uXXXX, or a surrogate pair of them, and returns its length (0: malformed). Half a pair becomes
+// U+FFFD, as in encoding/json.
 func unescape(text string) (rune, int) {
 	const length = len(`\u0000`)
 	r, ok := hex(text)
@@ -207,8 +207,8 @@ func hex(text string) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// skip moves behind a value and returns it. It only finds the end and checks nothing else: values that were seen before
-// need no check, and the others are parsed.
+// skip skips a value and returns it. It only finds the end and checks nothing else: values that were seen before need
+// no check, and the others are parsed.
 func (s *scanner) skip() (string, error) {
 	switch s.peek() {
 	case '{', '[':
@@ -237,7 +237,7 @@ func (s *scanner) skipNested() (string, error) {
 	for i := s.pos; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			// Written out because it is where the time goes: names and values are short.
+			// Written out because most of the time is spent here: names and values are short.
 			for i++; i < len(text) && text[i] != '"'; i++ {
 				if text[i] == '\\' {
 					i++
@@ -259,7 +259,7 @@ func (s *scanner) skipNested() (string, error) {
 	return "", errEnd
 }
 
-// stringEnd returns the position behind a string whose first character is at i, or -1.
+// stringEnd returns the position after a string whose first character is at i, or -1.
 func stringEnd(text string, i int) int {
 	for ; i < len(text); i++ {
 		switch text[i] {
@@ -272,7 +272,7 @@ func stringEnd(text string, i int) int {
 	return -1
 }
 
-// ignore skips a member that nobody asked for; it must be JSON all the same.
+// ignore skips an unknown member, which must be valid JSON anyway.
 func (s *scanner) ignore() error {
 	start := s.pos
 	span, err := s.skip()

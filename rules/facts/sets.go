@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// lastID numbers sets. Numbers are never used twice, so that a number in a cache can outlive its set without ever
-// standing for another one.
+// lastID numbers sets. Numbers are never reused, so that a number in a cache can outlive its set without ever meaning
+// another one.
 var lastID atomic.Uint64
 
 func nextID() uint64 { return lastID.Add(1) }
@@ -19,12 +19,12 @@ type Flags struct {
 	names *names
 }
 
-// NewFlags makes a set of the given names, in any order; duplicates count once.
+// NewFlags creates a set of the given names, in any order; duplicates count once.
 func NewFlags(list ...string) *Flags {
 	return newFlags(sortedSet(slices.Clone(list)), nil)
 }
 
-// newFlags makes a set of a sorted list without duplicates; the list is not kept.
+// newFlags creates a set of a sorted list without duplicates; the list is not kept.
 func newFlags(sorted []string, in *Interner) *Flags {
 	n := in.internNames(sorted)
 	return in.internFlags(n)
@@ -56,10 +56,10 @@ func (f *Flags) Names() []string {
 	return f.names.list
 }
 
-// Len returns how many names the set holds.
+// Len returns the number of names in the set.
 func (f *Flags) Len() int { return len(f.Names()) }
 
-// ID is a number that no other set ever has. Equal sets of one Interner have equal numbers; nil has 0.
+// ID returns a number that is unique to the set. Equal sets of one Interner have equal numbers; nil has 0.
 func (f *Flags) ID() uint64 {
 	if f == nil {
 		return 0
@@ -74,7 +74,7 @@ type Attributes struct {
 	values []string // by position of the name
 }
 
-// NewAttributes makes a set from a map, which is not kept.
+// NewAttributes creates a set from a map, which it does not keep.
 func NewAttributes(m map[string]string) *Attributes {
 	return attributesFromMap(m, nil)
 }
@@ -88,7 +88,7 @@ func attributesFromMap(m map[string]string, in *Interner) *Attributes {
 	return newAttributes(list, values, in)
 }
 
-// newAttributes makes a set of a sorted list without duplicates and the values beside it; neither is kept.
+// newAttributes creates a set of a sorted list without duplicates and the list of their values; neither is kept.
 func newAttributes(sorted, values []string, in *Interner) *Attributes {
 	return in.internAttributes(in.internNames(sorted), values)
 }
@@ -128,7 +128,7 @@ func (a *Attributes) Names() []string {
 // Value returns the value of the i-th name.
 func (a *Attributes) Value(i int) string { return a.values[i] }
 
-// Len returns how many names the set holds.
+// Len returns the number of names in the set.
 func (a *Attributes) Len() int { return len(a.Names()) }
 
 // Map returns a copy as a map.
@@ -140,7 +140,7 @@ func (a *Attributes) Map() map[string]string {
 	return m
 }
 
-// ID is a number that no other set ever has. Equal sets of one Interner have equal numbers; nil has 0.
+// ID returns a number that is unique to the set. Equal sets of one Interner have equal numbers; nil has 0.
 func (a *Attributes) ID() uint64 {
 	if a == nil {
 		return 0
@@ -148,7 +148,7 @@ func (a *Attributes) ID() uint64 {
 	return a.id
 }
 
-// hash is the hash of what internAttributes compares.
+// attributesHash returns the hash of the content that internAttributes compares.
 func attributesHash(n *names, values []string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)

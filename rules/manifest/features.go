@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Published is what one NodeFeature says of a node.
+// Published is the content of one NodeFeature.
 type Published = rules.Published
 
 // wire is a NodeFeature, a List of them, bare features, or a spec.
@@ -39,8 +39,8 @@ type wire struct {
 	Instances  json.RawMessage   `json:"instances"`
 }
 
-// Features reads NodeFeatures from YAML or JSON, or features without an object around them: a map with flags, attributes and
-// instances. Objects of other kinds are passed over; that there are no features is an error.
+// Features reads NodeFeatures from YAML or JSON, or features without an object around them: a map with flags,
+// attributes and instances. Objects of other kinds are skipped; input without features is an error.
 func Features(name string, data []byte, in *facts.Interner) ([]Published, error) {
 	out, err := FeaturesJSON(data, in)
 	if err != nil {
@@ -66,8 +66,8 @@ func Features(name string, data []byte, in *facts.Interner) ([]Published, error)
 	return out, nil
 }
 
-// FeaturesJSON is Features for JSON, which is read some twenty times faster than YAML. It returns nil for anything else: for
-// YAML, and for JSON without features.
+// FeaturesJSON is Features for JSON, which is parsed about twenty times faster than YAML. It returns nil for anything
+// else: for YAML, and for JSON without features.
 func FeaturesJSON(data []byte, in *facts.Interner) ([]Published, error) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' || !json.Valid(data) {
 		return nil, nil
@@ -121,13 +121,13 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	return []Published{p}, nil
 }
 
-// Publish returns what a NodeFeature, or a document of bare features, says.
+// Publish returns the content of a NodeFeature, or of a document of bare features.
 func Publish(d *Document, in *facts.Interner) ([]Published, error) {
 	list, err := published(yamltree.JSON(d.Root), in)
 	if err == nil {
 		return list, nil
 	}
-	// The decoder speaks of offsets in text that nobody has written; the walk over the type knows the place.
+	// The decoder reports offsets in generated JSON; the walk over the type knows the position in the file.
 	var problems []Problem
 	if d.Kind == KindFeature {
 		problems = d.Decode(&nfdv1alpha1.NodeFeature{})
@@ -142,7 +142,7 @@ func Publish(d *Document, in *facts.Interner) ([]Published, error) {
 	return nil, err
 }
 
-// bare is features without an object around them.
+// bare holds features without an object around them.
 type bare struct {
 	nfdv1alpha1.Features `json:",inline"`
 
@@ -151,13 +151,13 @@ type bare struct {
 	Labels  map[string]string            `json:"labels"`
 }
 
-// DecodeNode returns the Node that a document is.
+// DecodeNode decodes a document that is a Node.
 func DecodeNode(d *Document) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	return node, DecodeObject(d, node)
 }
 
-// DecodeObject reads an object of Kubernetes' own. Unlike Decode it says nothing of fields that it does not know.
+// DecodeObject decodes an object of a kind of Kubernetes. Unlike Decode it ignores unknown fields.
 func DecodeObject(d *Document, out any) error {
 	if err := json.Unmarshal(yamltree.JSON(d.Root), out); err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))

@@ -53,7 +53,7 @@ func Kinds() []string {
 	return out
 }
 
-// Known reports whether the document is of a kind that Assay knows, or surely meant to be.
+// Known reports whether the document is of a kind that Assay knows, or a likely misspelling of one.
 func (d *Document) Known() bool {
 	if _, ok := kinds[d.Kind]; ok {
 		return true
@@ -61,7 +61,7 @@ func (d *Document) Known() bool {
 	return d.Kind != "" && (d.APIVersion == nfdVersion || d.APIVersion == assayVersion)
 }
 
-// CheckType looks at apiVersion, kind and metadata, which every object needs before anything else about it matters.
+// CheckType checks apiVersion, kind and metadata, which every object needs.
 func (d *Document) CheckType() []Problem {
 	w := &walker{doc: d}
 	kind, ok := kinds[d.Kind]

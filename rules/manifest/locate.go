@@ -10,7 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Locate returns the place of a field by its path, such as spec.rules[0].labels[x], or that of the nearest field around it.
+// Locate returns the position of a field by its path, such as spec.rules[0].labels[x], or that of the nearest field
+// around it.
 func (d *Document) Locate(path string) Position {
 	chain := d.follow(path)
 	last := chain[len(chain)-1]
@@ -20,8 +21,8 @@ func (d *Document) Locate(path string) Position {
 	return yamltree.At(last)
 }
 
-// Suspect reports whether a field is, is within, or directly holds something that Decode has reported: what else is said
-// about it probably follows from that.
+// Suspect reports whether a field is, is within, or directly holds something that Decode has reported: other problems
+// of the field probably follow from that.
 func (d *Document) Suspect(path string) bool {
 	chain := d.follow(path)
 	for _, n := range chain {
@@ -41,7 +42,8 @@ func (d *Document) Suspect(path string) bool {
 	return false
 }
 
-// Problem makes a problem of what a compiler says about a field. A message that names a place in a text points there.
+// Problem creates a Problem from a compiler's message about a field. If the message names a position in a string, the
+// Problem points there.
 func (d *Document) Problem(severity Severity, code, path, message string) Problem {
 	chain := d.follow(path)
 	last := chain[len(chain)-1]
@@ -55,8 +57,8 @@ func (d *Document) Problem(severity Severity, code, path, message string) Proble
 	return p
 }
 
-// follow returns the nodes on the way to a field, from the root on, as far as they exist. The key stands for a field that is
-// a map or a list, since that is where people look.
+// follow returns the nodes on the path to a field, from the root on, as far as they exist. For a field that is a map
+// or a list it returns the key, which is where readers look.
 func (d *Document) follow(path string) []*yaml.Node {
 	chain := []*yaml.Node{d.Root}
 	way, found := yamltree.Follow(d.Root, strings.TrimPrefix(path, d.prefix))
@@ -77,7 +79,7 @@ var (
 	atColumn = regexp.MustCompile(`\bcolumn (\d+): `)
 )
 
-// within moves a problem to the place in a text that its message names.
+// within moves a problem to the position in a string that its message names.
 func (d *Document) within(p *Problem, n *yaml.Node) {
 	literal := n.Style&yaml.LiteralStyle != 0
 	if m := atLine.FindStringSubmatchIndex(p.Message); m != nil {
@@ -101,14 +103,14 @@ func (d *Document) within(p *Problem, n *yaml.Node) {
 		column++
 		source = strings.TrimLeft(source, `"'`)
 	}
-	if !strings.HasPrefix(source, n.Value) { // it goes on in the next line, or something is escaped
+	if !strings.HasPrefix(source, n.Value) { // it continues in the next line, or something is escaped
 		return
 	}
 	p.Column += column - 1
 	p.Message = p.Message[:m[0]] + p.Message[m[1]:]
 }
 
-// blockIndent returns how far the lines of a block of text are indented.
+// blockIndent returns the indentation of the lines of a block scalar.
 func (d *Document) blockIndent(n *yaml.Node) int {
 	for i := n.Line + 1; i <= d.file.text.Lines(); i++ {
 		if line := d.file.Line(i); strings.TrimSpace(line) != "" {

@@ -1,7 +1,7 @@
-// Package manifest reads objects from YAML as people write it, and knows where each of their fields stands.
+// Package manifest parses objects from YAML and records the position of each of their fields.
 //
-// Nothing here gives up at the first mistake: what is wrong with a text is collected as Problems, each with its line and its
-// column, so that somebody who wrote ten mistakes has to come back once and not ten times.
+// It does not stop at the first error: all errors of a text are collected as Problems, each with its line and column,
+// so that an author can fix all of them at once.
 package manifest
 
 import (
@@ -14,29 +14,30 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Position is a place in a text.
+// Position is a line and column of a text.
 type Position = yamltree.Position
 
-// Severity says how bad a Problem is.
+// Severity is the severity of a Problem.
 type Severity string
 
-// The severities. What Assay refuses is an error; what it takes, and its author surely did not mean, a warning.
+// The severities: an error for input that Assay rejects, a warning for input that it accepts and that is probably not
+// intended.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 )
 
-// Problem is something wrong with a text.
+// Problem is an error or a warning about a text.
 type Problem struct {
 	Position
 	Severity Severity
 	// Code names the kind of problem, for tools that filter: syntax, duplicate-key, unknown-field, type, …
 	Code string
-	// Path of the field, such as spec.rules[0].labels[x]; empty for what concerns the text.
+	// Path of the field, such as spec.rules[0].labels[x]; empty for a problem of the whole text.
 	Path string
 	// Object is the kind and name that the field belongs to.
 	Object string
-	// Message says what is wrong and what to write instead.
+	// Message describes the problem and what to write instead.
 	Message string
 }
 
@@ -48,20 +49,20 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s: %s: %s", p.Position, p.Path, p.Message)
 }
 
-// Sort orders problems by their place.
+// Sort sorts problems by position.
 func Sort(list []Problem) {
 	slices.SortStableFunc(list, func(a, b Problem) int {
 		return cmp.Or(a.Compare(b.Position), cmp.Compare(a.Message, b.Message))
 	})
 }
 
-// File is the text of one file, in documents.
+// File is the text of one file, split into documents.
 type File struct {
-	// Name is what messages call it.
+	// Name is the name of the file in messages.
 	Name string
-	// Documents that could be read, in their order. The items of a List are documents of their own.
+	// Documents are those that could be parsed, in order. The items of a List are documents of their own.
 	Documents []*Document
-	// Problems that keep documents from being read.
+	// Problems that prevent documents from being parsed.
 	Problems []Problem
 
 	text yamltree.Text
@@ -70,12 +71,12 @@ type File struct {
 // Text returns the text of the file without a byte order mark, and with \n as its line breaks.
 func (f *File) Text() []byte { return f.text.Bytes() }
 
-// Line returns a line of the file, from 1; empty if there is none.
+// Line returns a line of the file, counted from 1; empty if it does not exist.
 func (f *File) Line(n int) string { return f.text.Line(n) }
 
 // Document is one object of a File.
 type Document struct {
-	// APIVersion and Kind as they are written; empty for something without a type, such as a bare list of rules.
+	// APIVersion and Kind as written; empty for a document without a type, such as a bare list of rules.
 	APIVersion, Kind string
 	// Name is metadata.name.
 	Name string
@@ -90,7 +91,7 @@ type Document struct {
 // File returns the file that the document is in.
 func (d *Document) File() *File { return d.file }
 
-// Title is the kind and the name, for messages.
+// Title returns the kind and the name, for messages.
 func (d *Document) Title() string {
 	switch {
 	case d.Kind == "":
@@ -101,10 +102,10 @@ func (d *Document) Title() string {
 	return d.Kind + "/" + d.Name
 }
 
-// Position is where the document begins.
+// Position returns the position where the document begins.
 func (d *Document) Position() Position { return yamltree.At(d.Root) }
 
-// newDocument returns an object of a file, with what it says of itself.
+// newDocument returns an object of a file, with its apiVersion, kind and name.
 func newDocument(f *File, root *yaml.Node, prefix string) *Document {
 	return &Document{
 		Root: root, file: f, prefix: prefix, bad: map[*yaml.Node]bool{},
@@ -112,7 +113,7 @@ func newDocument(f *File, root *yaml.Node, prefix string) *Document {
 	}
 }
 
-// Child returns the value of a field of the document's object, nil if it has none.
+// Child returns the value of a field of the document's object, nil if it lacks the field.
 func (d *Document) Child(names ...string) *yaml.Node {
 	n := d.Root
 	for _, name := range names {
@@ -121,7 +122,7 @@ func (d *Document) Child(names ...string) *yaml.Node {
 	return n
 }
 
-// Field returns the value of a field of a mapping, nil if it has none or is no mapping.
+// Field returns the value of a field of a mapping, nil if n lacks the field or is not a mapping.
 func Field(n *yaml.Node, name string) *yaml.Node { return yamltree.Field(n, name) }
 
 func text(n *yaml.Node) string {

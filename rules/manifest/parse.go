@@ -9,21 +9,23 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// The bounds of one file.
+// Limits of one file.
 const (
-	// MaxText is the size of a file in bytes. An API server takes objects of 1.5 MiB; a file may hold some.
+	// MaxText is the maximum size of a file in bytes. An API server accepts objects of 1.5 MiB; a file may hold
+	// several.
 	MaxText = 16 << 20
-	// MaxDocuments is how many documents a file may hold, Lists counted as one: a chart with everything in it renders a hundred.
+	// MaxDocuments is the maximum number of documents in a file, a List counted as one: a chart with everything
+	// enabled renders a hundred.
 	MaxDocuments = 10_000
-	// MaxNodes is how many nodes a file has once its aliases are expanded.
+	// MaxNodes is the maximum number of nodes of a file once its aliases are expanded.
 	MaxNodes = 1 << 20
-	// MaxNesting is how deep they nest.
+	// MaxNesting is the maximum depth of nested nodes.
 	MaxNesting = 100
 )
 
 var limits = yamltree.Options{Bytes: MaxText, Nodes: MaxNodes, Depth: MaxNesting, Documents: MaxDocuments}
 
-// Parse reads every document of a text. It always returns a File; what is wrong is among its Problems.
+// Parse parses every document of a text. It always returns a File; errors are in its Problems.
 func Parse(name string, data []byte) *File {
 	f := &File{Name: name, text: *yamltree.Parse(data, limits)}
 	for _, p := range f.text.Problems {
@@ -46,7 +48,7 @@ func FromJSON(raw []byte) (*Document, error) {
 	return newDocument(&File{}, root, ""), nil
 }
 
-// document takes over one object, or those in a List.
+// document adds one object, or those in a List.
 func (f *File) document(n *yaml.Node, prefix string) {
 	d := newDocument(f, n, prefix)
 	items := Field(n, "items")

@@ -9,8 +9,8 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// tagged says why a value that begins with an exclamation mark is not what it looks like. YAML reads !eq as a tag on an empty
-// text, and "! eq" as plain eq: the condition would mean its opposite, and nobody would say so.
+// tagged returns why a value that begins with an exclamation mark has another meaning than it seems. YAML reads !eq
+// as a tag on an empty string, and "! eq" as plain eq: the condition would be negated silently.
 func (w *walker) tagged(n *yaml.Node) string {
 	if n.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(n.Tag, "!!") {
 		word := n.Tag
@@ -48,5 +48,5 @@ func didYouMeanField(name string, n *yaml.Node) string {
 	return ""
 }
 
-// Nearest returns the known name that a misspelled one is nearest to; empty if there is none.
+// Nearest returns the known name that is closest to a misspelled one; empty if there is none.
 func Nearest(name string, known []string) string { return yamltree.Nearest(name, known) }

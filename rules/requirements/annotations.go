@@ -12,11 +12,11 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// MaxAnnotation is the maximum size in bytes of an annotation that requires or prefers features: an eighth of what all annotations
-// of an object may take together, and far more than people write by hand.
+// MaxAnnotation is the maximum size in bytes of an annotation that requires or prefers features: an eighth of the
+// maximum for all annotations of an object, and far more than a handwritten one.
 const MaxAnnotation = 32 << 10
 
-// Asks reports whether a pod's own metadata asks for features. It is what admission and caches select pods by.
+// Asks reports whether a pod's own metadata requires or prefers features. Admission and caches select pods by it.
 func Asks(labels, annotations map[string]string) bool {
 	return labels[assayv1alpha1.FeatureRequestLabel] != "" ||
 		annotations[assayv1alpha1.RequiredFeaturesAnnotation] != "" ||
@@ -51,8 +51,8 @@ func AnnotationPath(path *field.Path, key string) *field.Path {
 	return path.Child("annotations").Key(key)
 }
 
-// Annotations compiles what the annotations of a pod require and prefer; nil if they require and prefer nothing. Path is that of
-// the metadata.
+// Annotations compiles the requirement and preferences in the annotations of a pod; nil if there are none. Path is
+// that of the metadata.
 func Annotations(annotations map[string]string, path *field.Path, opt rules.Options) (*Ask, *rules.Report) {
 	spec, errs := ReadAnnotations(annotations, path)
 	if len(errs) > 0 {
@@ -61,7 +61,7 @@ func Annotations(annotations map[string]string, path *field.Path, opt rules.Opti
 	return CompileAnnotations(spec, path, opt)
 }
 
-// CompileAnnotations compiles what ReadAnnotations returned.
+// CompileAnnotations compiles the result of ReadAnnotations.
 func CompileAnnotations(spec *Spec, path *field.Path, opt rules.Options) (*Ask, *rules.Report) {
 	ask, report := &Ask{}, &rules.Report{}
 	if spec.Required != nil {
@@ -78,7 +78,7 @@ func CompileAnnotations(spec *Spec, path *field.Path, opt rules.Options) (*Ask, 
 	return ask, report
 }
 
-// decode reads YAML strictly: a misspelt field is an error, not something that is not asked for.
+// decode decodes YAML strictly: a misspelled field is an error, and not ignored.
 func decode(text string, into any, want string) error {
 	if len(text) > MaxAnnotation {
 		return fmt.Errorf("it has %d bytes; at most %d are read: put it into a NodeFeatureRequest", len(text), MaxAnnotation)
@@ -89,13 +89,14 @@ func decode(text string, into any, want string) error {
 	return nil
 }
 
-// mismatch is what encoding/json says of a value of the wrong type. Where it knows the field it names the field's Go struct too.
+// mismatch matches the message of encoding/json for a value of the wrong type. If it knows the field, it names the
+// field's Go struct too.
 var mismatch = regexp.MustCompile(`cannot unmarshal (\w+) into Go (?:struct field \w+\.(\S+)|value) of type \S+`)
 
-// types are the types of JSON, in the words of YAML.
+// types maps the types of JSON to the words of YAML.
 var types = map[string]string{"array": "a list", "object": "a map", "string": "a string", "number": "a number", "bool": "true or false"}
 
-// plain takes from an error of the decoders what speaks of the decoders.
+// plain removes details of the decoders from their error messages.
 func plain(message string) string {
 	for _, noise := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "json: ", "yaml: "} {
 		message = strings.ReplaceAll(message, noise, "")

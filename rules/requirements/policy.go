@@ -13,9 +13,9 @@ import (
 type Policy struct {
 	// Name of the object.
 	Name string
-	// Ask is what its pods ask for.
+	// Ask holds the requirements and preferences of its pods.
 	Ask *Ask
-	// SchedulerName is given to pods that left it at the default; empty: none.
+	// SchedulerName is set on pods with the default scheduler; empty: none.
 	SchedulerName string
 
 	namespaces, pods labels.Selector
@@ -54,8 +54,8 @@ func selector(in *metav1.LabelSelector, path *field.Path, report *rules.Report) 
 	return out
 }
 
-// Selects reports whether the policy is for a pod. The namespace must be labelled for scheduling, besides what the policy
-// itself asks of it: whoever owns a namespace decides whether scheduling in it is touched at all.
+// Selects reports whether the policy applies to a pod. The namespace must be labeled for scheduling, in addition to
+// the policy's own selectors: the owner of a namespace decides whether Assay may affect scheduling in it.
 func (p *Policy) Selects(pod, namespace map[string]string) bool {
 	return namespace[assayv1alpha1.SchedulingLabel] == assayv1alpha1.SchedulingLabelEnabled &&
 		p.namespaces.Matches(labels.Set(namespace)) && p.pods.Matches(labels.Set(pod))

@@ -1,7 +1,7 @@
-// Package requirements compiles what a pod requires and prefers of its node.
+// Package requirements compiles the requirements and preferences of pods on their nodes.
 //
-// A pod asks in up to three ways, and all that it asks must hold: by annotations of its own, by the name of a
-// NodeFeatureRequest, and through the NodeFeatureSchedulingPolicies that select it.
+// A pod has up to three sources of requirements, all of which must hold: its own annotations, a NodeFeatureRequest
+// that it names, and the NodeFeatureSchedulingPolicies that select it.
 package requirements
 
 import (
@@ -17,47 +17,49 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Limits on what one pod or object may ask for. The bounds on each requirement are those of rules.
+// Limits on the requirements of one pod or object. The limits of each requirement are those of package rules.
 const (
-	// MaxPreferred is how many preferences one object may have: each costs a look at every node of the cluster when it is
-	// first seen.
+	// MaxPreferred is the maximum number of preferences of one object: each is evaluated on every node of the cluster
+	// when it is first seen.
 	MaxPreferred = 32
 	// MaxWeight is the largest weight of a preference, as in node affinity.
 	MaxWeight = 100
 )
 
-// Spec is what is asked for, as written.
+// Spec holds requirements and preferences as written.
 type Spec = assayv1alpha1.NodeFeatureRequestSpec
 
-// Key identifies what a requirement says: requirements with equal keys hold on the same nodes.
+// Key identifies the content of a requirement: requirements with equal keys hold on the same nodes.
 type Key [sha256.Size]byte
 
 // Requirement is one compiled requirement with its identity. It is immutable and safe for concurrent use.
 type Requirement struct {
 	*rules.Requirement
 	Key Key
-	// Origin says for messages who asks: an annotation, a request, a policy.
+	// Origin identifies the source in messages: an annotation, a request, a policy.
 	Origin string
 }
 
-// Preference is a requirement that a node had better meet.
+// Preference is a requirement that a node should meet, and its weight.
 type Preference struct {
 	*Requirement
 	Weight int32
 }
 
-// Ask is everything that is asked of a node. It is immutable and safe for concurrent use; nil asks for nothing.
+// Ask holds all requirements and preferences on a node. It is immutable and safe for concurrent use; nil has none.
 type Ask struct {
 	// Required must all hold.
 	Required []*Requirement
-	// Preferred had better hold.
+	// Preferred should hold.
 	Preferred []Preference
-	// StaleAfter is the age in seconds from which features do not count as known; 0: never. StaleOrigin is who says so.
+	// StaleAfter is the age in seconds at which features become unknown; 0: never. StaleOrigin is the source of this
+	// setting.
 	StaleAfter  int64
 	StaleOrigin string
 }
 
-// Compile compiles what one object asks for. Paths in the report begin with path. The Ask is nil if there are errors.
+// Compile compiles the requirements and preferences of one object. Paths in the report begin with path. The Ask is
+// nil if there are errors.
 func Compile(spec *Spec, path *field.Path, origin string, opt rules.Options) (*Ask, *rules.Report) {
 	ask, report := &Ask{}, &rules.Report{}
 	if spec.Required != nil {
@@ -87,12 +89,12 @@ func compilePreferred(ask *Ask, list []assayv1alpha1.Preference, path *field.Pat
 			ask.Preferred = append(ask.Preferred, Preference{Requirement: r, Weight: list[i].Weight})
 		}
 		if report.Over {
-			return // what comes after it has no room either
+			return // later ones exceed the budget too
 		}
 	}
 }
 
-// compile compiles a requirement with the room that others have left.
+// compile compiles a requirement within the rest of the budget.
 func compile(ask *Ask, in *assayv1alpha1.Requirement, path *field.Path, origin string, opt rules.Options, report *rules.Report) *Requirement {
 	if len(in.MatchFeatures) == 0 && len(in.MatchAny) == 0 && len(in.Conditions) == 0 {
 		report.Errors = append(report.Errors, field.Required(path,
@@ -114,13 +116,13 @@ func compile(ask *Ask, in *assayv1alpha1.Requirement, path *field.Path, origin s
 func KeyOf(in *assayv1alpha1.Requirement) Key {
 	data, err := json.Marshal(in)
 	if err != nil {
-		// Only raw JSON that is none can fail, which no decoder lets through.
+		// Only invalid raw JSON can fail, and decoders reject that.
 		data = fmt.Appendf(nil, "%#v", in)
 	}
 	return sha256.Sum256(data)
 }
 
-// Join returns what several asks come to; nil if none asks for anything. The same requirement counts once.
+// Join combines several asks; nil if all are empty. Equal requirements count once.
 func Join(asks ...*Ask) *Ask {
 	var out *Ask
 	for _, a := range asks {
@@ -143,12 +145,12 @@ func Join(asks ...*Ask) *Ask {
 	return out
 }
 
-// Empty reports whether nothing is asked for.
+// Empty reports whether there are no requirements, preferences or other settings.
 func (a *Ask) Empty() bool {
 	return a == nil || len(a.Required) == 0 && len(a.Preferred) == 0 && a.StaleAfter == 0
 }
 
-// Size returns how much memory the compiled requirements take, in bytes; see package rules/lang/size.
+// Size returns the size of the compiled requirements in bytes; see package rules/lang/size.
 func (a *Ask) Size() int {
 	n := 0
 	if a == nil {
@@ -163,8 +165,8 @@ func (a *Ask) Size() int {
 	return n
 }
 
-// Hash identifies what is required, whatever the order and whoever asks. It is what a pod keeps of what it asked for when it
-// was created. Empty if nothing is required.
+// Hash identifies the requirements, independent of their order and origin. A pod keeps it from its creation. Empty if
+// nothing is required.
 func (a *Ask) Hash() string {
 	if a == nil || len(a.Required) == 0 {
 		return ""
