@@ -1,7 +1,7 @@
-// Package library holds ready NodeFeatureRules for hardware that many people detect.
+// Package library holds ready-made NodeFeatureRules for common hardware.
 //
-// ID.yaml is one NodeFeatureRule of that name, ID.test.yaml its tests for the assay command. Every rule has a test in which it
-// matches and one in which it narrowly does not.
+// ID.yaml is one NodeFeatureRule of that name, ID.test.yaml its tests for the assay command. Every rule has a test in
+// which it matches and one in which it narrowly does not match.
 package library
 
 import (
@@ -24,7 +24,7 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// maxDistance is the number of edits at which an id no longer resembles another.
+// maxDistance is the number of edits from which on an ID is not suggested.
 const maxDistance = 4
 
 const (
@@ -36,11 +36,11 @@ const (
 type Entry struct {
 	// ID is the name of the file without its ending, and the name of the object.
 	ID string `json:"id"`
-	// Group says what kind of hardware it is about, for example gpu or network.
+	// Group is the kind of hardware, for example gpu or network.
 	Group string `json:"group"`
 	// Description is the description of the object, on one line.
 	Description string `json:"description"`
-	// Sources says where its ids and names come from.
+	// Sources lists the sources of its IDs and names.
 	Sources string `json:"sources"`
 	// Labels are the keys that its rules write, sorted.
 	Labels []string `json:"labels"`

@@ -1,7 +1,7 @@
-// Package convert turns rules that were written for something else, or in a short form, into NodeFeatureRules.
+// Package convert converts rules in other formats, or in a short form, to NodeFeatureRules.
 //
-// Everything here works on YAML nodes and keeps their comments where there is something to keep. Nothing is dropped in
-// silence: what has no equivalent is returned as a Note.
+// It works on YAML nodes and keeps their comments where possible. Nothing is dropped silently: input that has no
+// equivalent is returned as a Note.
 package convert
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Note is something that whoever converts a rule should know.
+// Note is information for the user who converts a rule.
 type Note struct {
-	// Line is where it is about in the source, 0 if unknown.
+	// Line is the line in the source, 0 if unknown.
 	Line int
 	// Where names the rule, and the part of it.
 	Where string
-	// Message says what was done, or why nothing could be.
+	// Message describes what was done, or why nothing was done.
 	Message string
-	// Lost says that something has no equivalent: the result does less than the source, or applies to more nodes.
+	// Lost is set if something has no equivalent: the result does less than the source, or applies to more nodes.
 	Lost bool
 }
 
@@ -50,7 +50,7 @@ func (n *notes) lost(at *yaml.Node, format string, args ...any) {
 	n.list = append(n.list, Note{Line: at.Line, Where: n.where, Message: fmt.Sprintf(format, args...), Lost: true})
 }
 
-// The ways to make nodes.
+// Functions that create nodes.
 
 func text(s string) *yaml.Node {
 	n := &yaml.Node{}
@@ -58,7 +58,7 @@ func text(s string) *yaml.Node {
 	return n
 }
 
-// quoted is text that is easily misread without quotes.
+// quoted returns a string that is easily misread without quotes.
 func quoted(s string) *yaml.Node {
 	n := text(s)
 	if n.Style&yaml.LiteralStyle == 0 {
@@ -79,7 +79,7 @@ func sequence(items ...*yaml.Node) *yaml.Node {
 	return &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: items}
 }
 
-// flow makes a small node one line.
+// flow writes a small node on one line.
 func flow(n *yaml.Node) *yaml.Node {
 	n.Style |= yaml.FlowStyle
 	return n
@@ -93,9 +93,9 @@ func set(m *yaml.Node, key string, value *yaml.Node) {
 	m.Content = append(m.Content, text(key), value)
 }
 
-// The ways to read them.
+// Functions that read nodes.
 
-// child returns the value of a key; nil if there is none or it is null.
+// child returns the value of a key; nil if it does not exist or is null.
 func child(m *yaml.Node, key string) *yaml.Node {
 	at := yamltree.Index(m, key)
 	if at < 0 || yamltree.IsNull(m.Content[at+1]) {

@@ -11,10 +11,10 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Custom converts the custom rules of NFD's worker, in any of their notations, into NodeFeatureRules. It reads a bare list
-// of rules, a worker's configuration file, a ConfigMap that holds one, a NodeFeatureDiscovery object of OpenShift's NFD
-// operator, and NodeFeatureRules with short forms in them. What else these hold stays the configuration of the worker or
-// of the controller; the notes say which.
+// Custom converts the custom rules of NFD's worker, in any of their notations, to NodeFeatureRules. It reads a bare
+// list of rules, a worker's configuration file, a ConfigMap that holds one, a NodeFeatureDiscovery object of
+// OpenShift's NFD operator, and NodeFeatureRules with short forms in them. Other settings in these files belong to
+// the configuration of the worker or of the controller; the notes list them.
 func Custom(id string, source []byte) ([]*yaml.Node, []Note, error) {
 	roots, err := compose.ParseTrees(id, source)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *custom) document(top *yaml.Node) error {
 	}
 }
 
-// openShiftGroup is the group that OpenShift's NFD operator serves NFD's kinds in.
+// openShiftGroup is the group in which OpenShift's NFD operator serves NFD's kinds.
 const openShiftGroup = "nfd.openshift.io/"
 
 // group renames the group of OpenShift's operator.
@@ -84,7 +84,7 @@ func (c *custom) group(top *yaml.Node) {
 	}
 }
 
-// object takes an object that has the right kind already.
+// object converts an object that already has the right kind.
 func (c *custom) object(top *yaml.Node) error {
 	notes, err := expandRules(child(child(top, "spec"), "rules"))
 	if err != nil {
@@ -94,13 +94,13 @@ func (c *custom) object(top *yaml.Node) error {
 	return nil
 }
 
-// expandRules writes rules in the API's notation.
+// expandRules converts rules to the API's notation.
 func expandRules(list *yaml.Node) ([]Note, error) {
 	notes, err := MatchOn(list)
 	return append(notes, LongForm(list)...), err
 }
 
-// operatorFields says where the settings of the operator's object go.
+// operatorFields maps the settings of the operator's object to their equivalents.
 var operatorFields = map[string]string{
 	"operand":         "Assay's images are chosen in the values of its chart",
 	"instance":        "instances are separate installations of the chart",
@@ -137,7 +137,7 @@ func (c *custom) operator(spec *yaml.Node, name string) error {
 	return nil
 }
 
-// config reads configuration that is text inside other YAML.
+// config reads configuration from a string inside other YAML.
 func (c *custom) config(conf *yaml.Node, name string) error {
 	roots, err := compose.ParseTrees(fmt.Sprintf("%s:%d", c.id, conf.Line), []byte(conf.Value))
 	if err != nil {
@@ -159,10 +159,10 @@ func (c *custom) config(conf *yaml.Node, name string) error {
 	return nil
 }
 
-// worker takes the custom rules out of a worker's configuration.
+// worker reads the custom rules of a worker's configuration.
 func (c *custom) worker(conf *yaml.Node, name string) error {
 	sources := child(conf, "sources")
-	for _, holder := range []*yaml.Node{sources, conf} { // people cut "sources:" off
+	for _, holder := range []*yaml.Node{sources, conf} { // some files omit "sources:"
 		list := child(holder, "custom")
 		if list == nil {
 			continue
@@ -188,7 +188,7 @@ func (c *custom) worker(conf *yaml.Node, name string) error {
 	return nil
 }
 
-// rules makes one object of a list of custom rules.
+// rules creates one object from a list of custom rules.
 func (c *custom) rules(list *yaml.Node, name string) error {
 	notes, err := expandRules(list)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Ironic converts inspection rules of OpenStack Ironic, a YAML or JSON list (or the answer of its API), to one
-// NodeFeatureRule each: priority, phase, scope and sensitive belong to the object here. The names of the objects keep the
-// order of the list, which is the order of equal priorities. What has no equivalent is noted and left out; of a sensitive
-// rule the notes show no values.
+// Ironic converts inspection rules of OpenStack Ironic, a YAML or JSON list (or the response of its API), to one
+// NodeFeatureRule each: priority, phase, scope and sensitive are fields of the object here. The names of the objects
+// keep the order of the list, which is the order of equal priorities. Input without an equivalent is noted and left
+// out; the notes about a sensitive rule contain no values.
 func Ironic(id string, source []byte) ([]*yaml.Node, []Note, error) {
 	roots, err := compose.ParseTrees(id, source)
 	if err != nil {
@@ -88,7 +88,7 @@ type ironic struct {
 	sensitive bool
 	vars      map[string]bool // set by an action of this rule so far
 	produced  map[string]bool // set by some rule
-	before    map[string]bool // set by a rule before this one in the list
+	before    map[string]bool // set by an earlier rule of the list
 }
 
 func newIronic(rule *yaml.Node, number int, produced map[string]bool) *ironic {
@@ -108,10 +108,10 @@ func newIronic(rule *yaml.Node, number int, produced map[string]bool) *ironic {
 	return c
 }
 
-// readOnly are fields that Ironic's API reports and nobody writes.
+// readOnly are fields that Ironic's API reports and that users do not write.
 var readOnly = []string{"uuid", "created_at", "updated_at", "built_in", "links"}
 
-// convert returns the object, or nil if nothing of the rule has an equivalent.
+// convert returns the object, or nil if no part of the rule has an equivalent.
 func (c *ironic) convert() (*yaml.Node, error) {
 	spec := mapping()
 	for i := 0; i < len(c.rule.Content); i += 2 {
@@ -162,7 +162,7 @@ func (c *ironic) convert() (*yaml.Node, error) {
 
 var notName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// objectName makes the name of an object from a prefix and free text.
+// objectName returns the name of an object from a prefix and free text.
 func objectName(prefix, free string) string {
 	slug := strings.Trim(notName.ReplaceAllString(strings.ToLower(free), "-"), "-")
 	if slug == "" {

@@ -60,8 +60,8 @@ func (c *ironic) actions() (*yaml.Node, error) {
 	return out, nil
 }
 
-// carry returns an action that takes over plugin data of an earlier rule, which this one is about to extend; nil if there is
-// none. A variable belongs to its object, plugin data to the node.
+// carry returns an action that copies plugin data of an earlier rule, which this one extends; nil if there is none. A
+// variable belongs to its object, plugin data to the node.
 func (c *ironic) carry(op string, args *yaml.Node) *yaml.Node {
 	name := variableName(value(args, "path"))
 	if op != "extend-plugin-data" || c.vars[name] || !c.before[name] {
@@ -72,7 +72,7 @@ func (c *ironic) carry(op string, args *yaml.Node) *yaml.Node {
 		mapping(text("name"), text(name), text("value"), quoted("{"+e.set(name)+"}")))
 }
 
-// unknownKeys notes keys that mean nothing in Ironic or have no equivalent.
+// unknownKeys notes keys that Ironic does not know or that have no equivalent.
 func (c *ironic) unknownKeys(m *yaml.Node, what string, known ...string) {
 	for i := 0; m.Kind == yaml.MappingNode && i < len(m.Content); i += 2 {
 		if key := m.Content[i]; !slices.Contains(known, key.Value) {
@@ -81,7 +81,7 @@ func (c *ironic) unknownKeys(m *yaml.Node, what string, known ...string) {
 	}
 }
 
-// show names an action by what it changes; its values may be secret.
+// show describes an action by what it changes; its values may be secret.
 func (c *ironic) show(op string, args *yaml.Node) string {
 	if path := value(args, "path"); path != "" {
 		return op + " " + path
@@ -92,7 +92,7 @@ func (c *ironic) show(op string, args *yaml.Node) string {
 	return op
 }
 
-// action converts one action, or says why it cannot.
+// action converts one action, or returns why it cannot.
 func (c *ironic) action(op string, args, action *yaml.Node) (out *yaml.Node, problem string) {
 	e := expressions{ironic: c}
 	into := mapping()
@@ -149,15 +149,15 @@ func copyArgs(into, from *yaml.Node, names ...string) {
 	}
 }
 
-// variableName turns a path of plugin data, a/b or a.b, into the name of a variable.
+// variableName converts a path of plugin data, a/b or a.b, to the name of a variable.
 func variableName(path string) string {
 	return strings.ReplaceAll(strings.Trim(path, "/"), "/", ".")
 }
 
-// labelAttributes are attributes of Ironic's nodes that say what a node is, and make sense as labels.
+// labelAttributes are attributes of Ironic's nodes that describe a node and are useful as labels.
 var labelAttributes = []string{"driver", "resource_class", "conductor_group"}
 
-// attributePath says where an attribute of an Ironic node goes: into labels or annotations.
+// attributePath returns the path of an attribute of an Ironic node here: in labels or annotations.
 func attributePath(path string) (to, none string) {
 	parts := strings.SplitN(strings.Trim(strings.ReplaceAll(path, ".", "/"), "/"), "/", 2)
 	rest := ""
@@ -182,5 +182,5 @@ func attributePath(path string) (to, none string) {
 	return "", "this attribute of an Ironic node has no equivalent"
 }
 
-// labelName makes the name of a label of a path or a trait; expressions in it stay.
+// labelName returns the name of a label for a path or a trait; expressions in it stay.
 func labelName(name string) string { return strings.ReplaceAll(name, "/", ".") }

@@ -11,13 +11,13 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// expressions converts Python's format fields in all text of a tree.
+// expressions converts Python's format fields in all strings of a tree.
 type expressions struct {
 	*ironic
 	problems []string
 }
 
-// tree returns a copy with its text converted.
+// tree returns a copy with its strings converted.
 func (e *expressions) tree(n *yaml.Node) *yaml.Node {
 	out := *n
 	out.Content = nil
@@ -32,7 +32,7 @@ func (e *expressions) tree(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// text converts one text. Doubled braces are the same here and there.
+// text converts one string. Doubled braces have the same meaning in both languages.
 func (e *expressions) text(n *yaml.Node) string {
 	var out strings.Builder
 	for s := n.Value; s != ""; {
@@ -78,13 +78,13 @@ func (e *expressions) hide(s string) string {
 	return s
 }
 
-// field converts what is between braces: a name, .attributes and [keys], and a format.
+// field converts the text between braces: a name, .attributes and [keys], and a format.
 func (e *expressions) field(n *yaml.Node, field string) string {
 	name, spec := field, ""
 	if at := strings.IndexByte(field, ':'); at >= 0 {
 		name, spec = field[:at], field[at:]
 	}
-	name, _, _ = strings.Cut(name, "!") // !s and !r print what is printed anyway
+	name, _, _ = strings.Cut(name, "!") // !s and !r do not change the result
 	path := steps(name)
 	if strings.Count(name, "[") > strings.Count(name, "]") {
 		e.add(n, "{%s} lacks a ]; read as {%s]}", name, name)
@@ -106,7 +106,7 @@ func steps(name string) []string {
 
 const noEquivalent = "no equivalent"
 
-// reference converts a path into what Ironic's rules can see.
+// reference converts a path to its equivalent for Ironic's rules.
 func (e *expressions) reference(n *yaml.Node, path []string) (to, none string) {
 	if len(path) == 0 {
 		return "", "it is empty"
@@ -135,8 +135,8 @@ func (e *expressions) reference(n *yaml.Node, path []string) (to, none string) {
 
 var bareName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
-// variable refers to what this rule set itself, or what an earlier rule did: to all of the path or, if only the beginning of it
-// is set, to what lies below that.
+// variable returns a reference to a variable that this rule or an earlier one set: to all of the path or, if only its
+// beginning is set, to the rest below that.
 func (e *expressions) variable(n *yaml.Node, path []string) string {
 	for i := len(path); i > 0; i-- {
 		if name := strings.Join(path[:i], "."); e.vars[name] || e.produced[name] {
@@ -148,7 +148,7 @@ func (e *expressions) variable(n *yaml.Node, path []string) string {
 	return e.set(name)
 }
 
-// set refers to a variable that a rule sets.
+// set returns a reference to a variable that a rule sets.
 func (e *expressions) set(name string) string {
 	switch {
 	case e.vars[name]:
@@ -159,7 +159,7 @@ func (e *expressions) set(name string) string {
 	return fmt.Sprintf("@%q", "rule.matched."+name)
 }
 
-// keysOf writes steps as [0] and ["key"]: behind a reference, .key would be a part of its name.
+// keysOf formats steps as [0] and ["key"]: behind a reference, .key would be a part of its name.
 func keysOf(path []string) string {
 	var out strings.Builder
 	for _, step := range path {
@@ -172,7 +172,7 @@ func keysOf(path []string) string {
 	return out.String()
 }
 
-// inventoryFeatures is where the parts of Ironic's inventory are found here.
+// inventoryFeatures maps the parts of Ironic's inventory to features.
 var inventoryFeatures = map[string]string{
 	"system_vendor.manufacturer":        "@system.dmiid.sys_vendor",
 	"system_vendor.product_name":        "@system.dmiid.product_name",
@@ -206,10 +206,10 @@ func (e *expressions) inventory(path []string) (to, none string) {
 	return "", noEquivalent
 }
 
-// deviceAttributes are the attributes of network.device by the names that Ironic has for them.
+// deviceAttributes maps Ironic's names of attributes to those of network.device.
 var deviceAttributes = map[string]string{"name": "name", "speed_mbps": "speed"}
 
-// devices refers to network interfaces, or one, or an attribute of one.
+// devices returns a reference to network interfaces, to one, or to an attribute of one.
 func devices(path []string) (to, none string) {
 	to = "@network.device"
 	if len(path) > 0 {
@@ -225,7 +225,7 @@ func devices(path []string) (to, none string) {
 	return to, ""
 }
 
-// brackets writes steps as [0], .key and ["other key"].
+// brackets formats steps as [0], .key and ["other key"].
 func brackets(path []string) string {
 	var out strings.Builder
 	for _, step := range path {

@@ -11,17 +11,17 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// LongForm rewrites the short forms of matchers in a list of rules, which NFD allows in the worker's configuration only
-// and its guide uses everywhere, into the form that the API has. The notes say what was changed. What it does not
-// understand it leaves alone: whoever checks the result has a better message.
+// LongForm rewrites the short forms of matchers in a list of rules, which NFD allows in the worker's configuration
+// only and its guide uses everywhere, to the form of the API. The notes list the changes. It does not change input
+// that it does not understand: the check of the result reports it with a better message.
 //
-//   - pci.device: {vendor: "0fff"}      - feature: pci.device
-//     matchExpressions: {vendor: {op: In, value: ["0fff"]}}
-//     matchExpressions: [AVX, "X=1"]      matchExpressions: {AVX: {op: Exists}, X: {op: In, value: ["1"]}}
-//     key: text, 1, true or null          {op: In, value: [text]}, and so on; null is Exists
-//     key: [a, b]                         {op: In, value: [a, b]}
-//     {op: In, value: a}                  {op: In, value: [a]}
-//     {op: In, values: [a]}               {op: In, value: [a]}
+//	matchExpressions: [AVX, "X=1"]      matchExpressions: {AVX: {op: Exists}, X: {op: In, value: ["1"]}}
+//	key: text, 1, true or null          {op: In, value: [text]}, and so on; null is Exists
+//	key: [a, b]                         {op: In, value: [a, b]}
+//	{op: In, value: a}                  {op: In, value: [a]}
+//	{op: In, values: [a]}               {op: In, value: [a]}
+//	- pci.device: {vendor: "0fff"}      - feature: pci.device
+//	                                      matchExpressions: {vendor: {op: In, value: ["0fff"]}}
 func LongForm(rules *yaml.Node) []Note {
 	var n notes
 	if rules == nil || rules.Kind != yaml.SequenceNode {
@@ -68,7 +68,7 @@ func longTerms(terms *yaml.Node, n *notes) {
 	}
 }
 
-// keyedTerm returns the terms that a map from features to expressions stands for, nil if it is none.
+// keyedTerm returns the terms of a map from features to expressions, nil if it is not such a map.
 func keyedTerm(term *yaml.Node) []*yaml.Node {
 	if term.Kind != yaml.MappingNode || len(term.Content) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func longSet(expressions *yaml.Node, n *notes) *yaml.Node {
 
 func notScalar(n *yaml.Node) bool { return n.Kind != yaml.ScalarNode }
 
-// exists returns the expression that something is there, or equals a value.
+// exists returns the expression that an element exists, or equals a value.
 func exists(equals bool, value string) *yaml.Node {
 	if equals {
 		return in(quoted(value))
@@ -179,7 +179,7 @@ func longOperator(e *yaml.Node, n *notes) *yaml.Node {
 	return e
 }
 
-// texts makes every scalar of a list text.
+// texts converts every scalar of a list to a string.
 func texts(list *yaml.Node, n *notes) []*yaml.Node {
 	out := make([]*yaml.Node, len(list.Content))
 	for i, v := range list.Content {
@@ -193,14 +193,15 @@ func texts(list *yaml.Node, n *notes) []*yaml.Node {
 	return out
 }
 
-// surprise notes a number that YAML reads as another than it looks like.
+// surprise notes a number whose YAML value differs from its apparent value.
 func surprise(v *yaml.Node, n *notes) {
 	if read := scalarText(v); v.ShortTag() == "!!int" && read != v.Value {
 		n.add(v, "%s without quotes is the number %s; quote it to keep it a string", v.Value, read)
 	}
 }
 
-// scalarText returns what NFD makes of a scalar: whole numbers in decimal, other numbers as short as they can be written.
+// scalarText returns the string that NFD uses for a scalar: whole numbers in decimal, other numbers as short as
+// possible.
 func scalarText(n *yaml.Node) string {
 	switch n.ShortTag() {
 	case "!!int":
@@ -219,7 +220,7 @@ func scalarText(n *yaml.Node) string {
 	return n.Value
 }
 
-// commented gives a new node the place and the comments of an old one.
+// commented gives a new node the position and the comments of an old one.
 func commented(n, old *yaml.Node) *yaml.Node {
 	n.Line, n.Column = old.Line, old.Column
 	n.HeadComment, n.LineComment, n.FootComment = old.HeadComment, old.LineComment, old.FootComment
@@ -231,8 +232,8 @@ var upperHex = regexp.MustCompile(`^[0-9A-Fa-f]{2,4}$`)
 // hexAttributes are the attributes whose values the kernel writes as hexadecimal digits in lower case.
 var hexAttributes = []string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device"}
 
-// LowerHex rewrites the ids of PCI and USB devices in a list of rules in long form to lower case, which is how they are
-// discovered: an id with capitals matches no device.
+// LowerHex rewrites the IDs of PCI and USB devices in a list of rules in long form to lower case, which is how they
+// are discovered: an ID with capitals matches no device.
 func LowerHex(rules *yaml.Node) []Note {
 	var n notes
 	var visit func(node *yaml.Node)

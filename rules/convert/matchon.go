@@ -15,7 +15,7 @@ import (
 )
 
 // MatchOn rewrites the rules of a list that use matchOn, NFD's first syntax for custom rules, to matchFeatures. Other
-// rules stay as they are. It reports everything that is wrong at once; rules with mistakes are left as they are.
+// rules stay unchanged. It reports all errors at once; rules with errors stay unchanged.
 func MatchOn(rules *yaml.Node) ([]Note, error) {
 	if rules == nil || rules.Kind != yaml.SequenceNode {
 		return nil, nil
@@ -38,7 +38,7 @@ func MatchOn(rules *yaml.Node) ([]Note, error) {
 	return n.list, errors.Join(problems...)
 }
 
-// customPrefix is what a label gets that has no namespace.
+// customPrefix is the prefix of a label without a namespace.
 const customPrefix = "custom-"
 
 // matchOnRule converts one rule: any of its matchers, all parts of a matcher.
@@ -105,7 +105,7 @@ func matcherTerms(m *yaml.Node) (*yaml.Node, error) {
 	return terms, nil
 }
 
-// matcherPart converts one of NFD's legacy rules.
+// matcherPart converts one of NFD's legacy matchers.
 func matcherPart(name string, input *yaml.Node) ([]*yaml.Node, error) {
 	switch strings.ToLower(name) {
 	case "pciid":
@@ -139,7 +139,7 @@ func term(feature string, expressions ...*yaml.Node) *yaml.Node {
 	return mapping(text("feature"), text(feature), text("matchExpressions"), mapping(expressions...))
 }
 
-// all matches if every name is there.
+// all matches if every name exists.
 func all(feature string, names []string) *yaml.Node {
 	var expressions []*yaml.Node
 	for i, name := range names {
@@ -150,8 +150,8 @@ func all(feature string, names []string) *yaml.Node {
 	return term(feature, expressions...)
 }
 
-// kconfig matches if every option is built in or a module, or has the value that is given. An option that is named twice
-// takes two terms: a map has a key once.
+// kconfig matches if every option is built in or a module, or has the given value. An option that is named twice
+// needs two terms: a map has each key once.
 func kconfig(options []string) []*yaml.Node {
 	var terms []*yaml.Node
 	for _, o := range options {
@@ -170,7 +170,7 @@ func kconfig(options []string) []*yaml.Node {
 	return terms
 }
 
-// device matches one device that has, of each attribute, one of the values.
+// device matches one device that has one of the values for each attribute.
 func device(feature string, input *yaml.Node, attributes ...string) ([]*yaml.Node, error) {
 	if input.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("expected lists of %s", strings.Join(attributes, ", "))
@@ -200,7 +200,7 @@ func device(feature string, input *yaml.Node, attributes ...string) ([]*yaml.Nod
 	return []*yaml.Node{term(feature, expressions...)}, nil
 }
 
-// textList reads a list of scalars that is not empty.
+// textList reads a non-empty list of scalars.
 func textList(n *yaml.Node) ([]string, error) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
 		return nil, errors.New("expected a list with at least one item")
@@ -218,11 +218,11 @@ func textList(n *yaml.Node) ([]string, error) {
 // customFields are the fields that rules of the worker's configuration have.
 var customFields = []string{"name", "labels", "labelsTemplate", "vars", "varsTemplate", "matchFeatures", "matchAny"}
 
-// ignoredFields are fields that only the controller can honour.
+// ignoredFields are fields that only the controller can honor.
 var ignoredFields = []string{"annotations", "taints", "extendedResources"}
 
-// CustomRules reads the custom rules of a worker's configuration, a YAML or JSON list, in any of NFD's notations. Rules
-// that are wrong are left out and reported in the error, all at once; the others are returned nonetheless.
+// CustomRules reads the custom rules of a worker's configuration, a YAML or JSON list, in any of NFD's notations.
+// Invalid rules are left out and reported in the error, all at once; the others are returned anyway.
 func CustomRules(id string, source []byte) ([]nfdv1alpha1.Rule, []Note, error) {
 	roots, err := compose.ParseTrees(id, source)
 	if err != nil || len(roots) == 0 {

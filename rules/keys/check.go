@@ -13,10 +13,11 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// MaxAnnotationValue is the length in bytes of an annotation's value, as in NFD. A Node's annotations share 256 KiB.
+// MaxAnnotationValue is the maximum length in bytes of an annotation's value, as in NFD. A Node's annotations share
+// 256 KiB.
 const MaxAnnotationValue = 1024
 
-// Label decides on a label and its value.
+// Label checks a label and its value.
 func (p *Policy) Label(name, value string) Verdict {
 	v := p.LabelName(name)
 	if v.OK() {
@@ -25,7 +26,7 @@ func (p *Policy) Label(name, value string) Verdict {
 	return v
 }
 
-// LabelName decides on the name of a label whose value is not known yet.
+// LabelName checks the name of a label whose value is not known yet.
 func (p *Policy) LabelName(name string) Verdict {
 	v := p.name(Label, name)
 	if !v.OK() {
@@ -48,7 +49,7 @@ func (p *Policy) LabelName(name string) Verdict {
 	return v
 }
 
-// Annotation decides on an annotation and its value.
+// Annotation checks an annotation and its value.
 func (p *Policy) Annotation(name, value string) Verdict {
 	v := p.AnnotationName(name)
 	if !v.OK() {
@@ -64,7 +65,7 @@ func (p *Policy) Annotation(name, value string) Verdict {
 	return v
 }
 
-// AnnotationName decides on the name of an annotation whose value is not known yet.
+// AnnotationName checks the name of an annotation whose value is not known yet.
 func (p *Policy) AnnotationName(name string) Verdict {
 	v := p.name(Annotation, name)
 	if !v.OK() {
@@ -73,7 +74,7 @@ func (p *Policy) AnnotationName(name string) Verdict {
 	return featureNamespace(v, Annotation)
 }
 
-// Resource decides on an extended resource and its quantity.
+// Resource checks an extended resource and its quantity.
 func (p *Policy) Resource(name, quantity string) Verdict {
 	v := p.ResourceName(name)
 	if v.OK() {
@@ -82,7 +83,7 @@ func (p *Policy) Resource(name, quantity string) Verdict {
 	return v
 }
 
-// ResourceName decides on the name of an extended resource whose quantity is not known yet.
+// ResourceName checks the name of an extended resource whose quantity is not known yet.
 func (p *Policy) ResourceName(name string) Verdict {
 	if native(name) && !p.Strict {
 		return refuse(name, ProtectedKey, fmt.Sprintf("%q is a resource that the kubelet reports", name),
@@ -101,7 +102,7 @@ func (p *Policy) ResourceName(name string) Verdict {
 	return featureNamespace(v, Resource)
 }
 
-// Taint decides on a whole taint: key, value and effect.
+// Taint checks a whole taint: key, value and effect.
 func (p *Policy) Taint(t corev1.Taint) Verdict {
 	v := p.TaintKey(t.Key)
 	if !v.OK() {
@@ -117,8 +118,8 @@ func (p *Policy) Taint(t corev1.Taint) Verdict {
 	return refuse(v.Key, BadValue, fmt.Sprintf("the taint effect %q is unknown", t.Effect), adviseEffect(t.Effect))
 }
 
-// TaintKey decides on the key of a taint whose value is not known yet. A taint never gets the default namespace: a pod's
-// toleration has to spell the key out, and so does the rule.
+// TaintKey checks the key of a taint whose value is not known yet. A taint never gets the default namespace: the
+// toleration of a pod has to spell out the key, and so does the rule.
 func (p *Policy) TaintKey(key string) Verdict {
 	if namespace, base := Split(key); namespace == "" {
 		return refuse(key, BadName, fmt.Sprintf("the taint key %q has no namespace", key), adviseNamespace(base))
@@ -130,7 +131,7 @@ func (p *Policy) TaintKey(key string) Verdict {
 	return featureNamespace(v, Taint)
 }
 
-// name qualifies a name and makes the checks that all kinds share.
+// name qualifies a name and runs the checks that all kinds share.
 func (p *Policy) name(kind Kind, name string) Verdict {
 	key := name
 	if kind != Taint {
@@ -146,7 +147,7 @@ func (p *Policy) name(kind Kind, name string) Verdict {
 	return Verdict{Key: key}
 }
 
-// featureNamespace allows, under kubernetes.io, the feature namespace and what lies below it.
+// featureNamespace allows, under kubernetes.io, the feature namespace and those below it.
 func featureNamespace(v Verdict, kind Kind) Verdict {
 	namespace, base := Split(v.Key)
 	if reserved(namespace) && !within(namespace, nfdv1alpha1.FeatureLabelNamespace) {
@@ -155,7 +156,7 @@ func featureNamespace(v Verdict, kind Kind) Verdict {
 	return v
 }
 
-// deniedBy returns the entry of DenyNamespaces that denies the namespace. NFD's documentation promises that the default
+// deniedBy returns the entry of DenyNamespaces that denies the namespace. NFD's documentation states that the default
 // namespaces cannot be denied; its code denies them.
 func (p *Policy) deniedBy(namespace string) string {
 	if !p.Strict && (namespace == nfdv1alpha1.FeatureLabelNamespace || namespace == nfdv1alpha1.ProfileLabelNamespace) {
@@ -177,10 +178,10 @@ func covers(entry, namespace string) bool {
 	return entry == namespace
 }
 
-// reserved reports whether a namespace is Kubernetes' own. As in NFD, k8s.io is not among them.
+// reserved reports whether a namespace belongs to Kubernetes. As in NFD, k8s.io is not among them.
 func reserved(namespace string) bool { return within(namespace, "kubernetes.io") }
 
-// within reports whether a namespace is root or lies below it.
+// within reports whether a namespace is root or below it.
 func within(namespace, root string) bool {
 	rest, ok := strings.CutSuffix(namespace, root)
 	return ok && (rest == "" || rest[len(rest)-1] == '.')
@@ -213,5 +214,5 @@ func adviseEffect(effect corev1.TaintEffect) string {
 	return "write NoSchedule, PreferNoSchedule or NoExecute"
 }
 
-// maxShown is how much of a hostile name an error repeats: more than any valid name has.
+// maxShown is the maximum number of bytes of a name in an error: more than any valid name has.
 const maxShown = 80

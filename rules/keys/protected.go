@@ -7,13 +7,13 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// protectedNamespaces are the namespaces in which no rule may write anything, whatever the policy allows: Kubernetes
-// places pods, trusts nodes and ends their lives by what stands there. See
+// protectedNamespaces are the namespaces in which no rule may write, whatever the policy allows: Kubernetes uses
+// these keys to schedule and evict pods and to authorize nodes. See
 // https://kubernetes.io/docs/reference/labels-annotations-taints/ and, for node-restriction, the NodeRestriction
 // admission plugin.
 var protectedNamespaces = []struct {
 	namespace string
-	below     bool // what lies below it as well
+	below     bool // namespaces below it as well
 	why       string
 }{
 	{"node-role.kubernetes.io", true, "it says which nodes run the control plane"},
@@ -52,7 +52,7 @@ var protectedKeys = map[string]string{
 	"kubectl.kubernetes.io/last-applied-configuration": "kubectl computes changes from it",
 }
 
-// protectedBareKeys steer Kubernetes without having a namespace; they matter if names get none (DisableAutoPrefix).
+// protectedBareKeys control Kubernetes without having a namespace; they matter if names get none (DisableAutoPrefix).
 var protectedBareKeys = map[string]string{
 	"ToBeDeletedByClusterAutoscaler":       "the autoscaler removes nodes by it",
 	"DeletionCandidateOfClusterAutoscaler": "the autoscaler removes nodes by it",
@@ -73,15 +73,15 @@ func (p *Policy) protectedBy(key string) string {
 	return ""
 }
 
-// protectedAlways returns why a key is protected whatever the policy says; empty if it is not.
+// protectedAlways returns why a key is protected under every policy; empty if it is not.
 func protectedAlways(namespace, key string) string {
 	switch {
 	case namespace == "":
 		return protectedBareKeys[key]
 	case namespace == nfdv1alpha1.FeatureLabelNamespace:
-		return "" // where most keys are, and nothing below applies
+		return "" // most keys are here, and no check below applies
 	case !reserved(namespace) && !within(namespace, assayv1alpha1.GroupName):
-		return "" // vendors' own
+		return "" // namespaces of vendors
 	}
 	if why := protectedKeys[key]; why != "" {
 		return why
@@ -95,8 +95,8 @@ func protectedAlways(namespace, key string) string {
 	return ""
 }
 
-// native reports whether a name without a namespace is a resource that Kubernetes accounts for itself. NFD would put the
-// default namespace before it, which is never what the author meant.
+// native reports whether a name without a namespace is a resource that Kubernetes accounts for itself. NFD would add
+// the default namespace, which the author never means.
 func native(name string) bool {
 	switch name {
 	case "cpu", "memory", "storage", "ephemeral-storage", "pods", "services", "secrets", "configmaps",

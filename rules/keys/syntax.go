@@ -13,26 +13,27 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// Lengths in bytes that the API server takes (apimachinery's validation of qualified names and label values).
+// Maximum lengths in bytes that the API server accepts (apimachinery's validation of qualified names and label
+// values).
 const (
 	maxNamespace  = 253
 	maxName       = 63
 	maxLabelValue = 63
 )
 
-// MaxQuantity is the largest quantity of an extended resource that the API server takes: it checks in thousandths, in 64
-// bits, whether the quantity is whole.
+// MaxQuantity is the largest quantity of an extended resource that the API server accepts: it checks in thousandths,
+// in 64 bits, whether the quantity is whole.
 const MaxQuantity = math.MaxInt64 / 1000
 
-// faultOfKey says what is wrong with a qualified name; empty if nothing is. It is written by hand because the check runs
-// for every computed label of every node, and apimachinery's costs two regexps.
+// faultOfKey returns what is wrong with a qualified name; empty if it is valid. It is written by hand because the
+// check runs for every computed label of every node, and apimachinery's costs two regexps.
 func faultOfKey(key string) string {
 	name := key
 	for i := range len(key) {
 		if key[i] != '/' {
 			continue
 		}
-		if namespace := key[:i]; namespace != nfdv1alpha1.FeatureLabelNamespace { // that of nearly all keys, and sound
+		if namespace := key[:i]; namespace != nfdv1alpha1.FeatureLabelNamespace { // nearly all keys have this one, which is valid
 			if fault := faultOfNamespace(namespace); fault != "" {
 				return fault
 			}
@@ -69,8 +70,8 @@ func faultOfNamespace(namespace string) string {
 	return ""
 }
 
-// faultOfWord checks the letters of a name or of a label's value: alphanumeric at both ends, and between them '-', '_' or
-// '.' as well.
+// faultOfWord checks the characters of a name or of a label's value: alphanumeric at both ends, and between them '-',
+// '_' or '.' as well.
 func faultOfWord(word string) string {
 	for i := range len(word) {
 		c := word[i]
@@ -112,8 +113,8 @@ func (p *Policy) checkLabelValue(v *Verdict, value string) {
 		"write up to 63 letters, digits, '-', '_' and '.'")
 }
 
-// checkQuantity refuses what the API server refuses, with one exception: under Strict, negative and fractional
-// quantities pass as they do in NFD, and the API server answers.
+// checkQuantity rejects quantities that the API server rejects, with one exception: under Strict, negative and
+// fractional quantities pass as they do in NFD, and the API server rejects them.
 func (p *Policy) checkQuantity(v *Verdict, text string) {
 	const advice = "write a whole number such as 4, 2k or 1Gi"
 	q, err := parseQuantity(text)
@@ -134,11 +135,11 @@ func (p *Policy) checkQuantity(v *Verdict, text string) {
 	}
 }
 
-// whole reports whether a quantity has no fraction at all: MilliValue rounds up what is finer than a thousandth.
+// whole reports whether a quantity has no fraction at all: MilliValue rounds up anything finer than a thousandth.
 func whole(q resource.Quantity) bool { return q.CmpInt64(q.Value()) == 0 }
 
-// Bounds on what is handed to the quantity parser, which computes with arbitrary precision: 1e999999999 keeps it busy for
-// longer than anybody has measured.
+// Limits for the input of the quantity parser, which computes with arbitrary precision: 1e999999999 takes it an
+// unbounded time.
 const (
 	maxQuantityText   = 64
 	maxExponentDigits = 2

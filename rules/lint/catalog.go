@@ -7,12 +7,12 @@ import (
 	"github.com/assay-project/assay/rules/suggest"
 )
 
-// knownFeature is what Assay's own sources publish under one name.
+// knownFeature describes a feature that Assay's own sources publish.
 type knownFeature struct {
 	flags, attributes, instances bool
 	// elements are the names of flags, attributes, or attributes of instances.
 	elements []string
-	// prefixes begin further names.
+	// prefixes are the prefixes of other names.
 	prefixes []string
 	// valued are those elements of a feature with flags that are attributes.
 	valued []string
@@ -89,8 +89,8 @@ var catalog = map[string]knownFeature{
 	"rule.matched":   {attributes: true, open: true},
 }
 
-// ownDomains are those that nobody else publishes under. Under local, custom and fake people publish what they like, and
-// names such as gpu and rdma are ones that others may have chosen before.
+// ownDomains are those that only Assay publishes. Other publishers use local, custom and fake freely, and may use
+// names such as gpu and rdma.
 var ownDomains = map[string]bool{
 	"cpu": true, "kernel": true, "memory": true, "network": true, "pci": true, "usb": true, "storage": true, "system": true,
 }
@@ -105,7 +105,7 @@ var featureNames = func() []string {
 	return names
 }()
 
-// Known reports whether the feature is one that Assay's own sources may publish. The name is lower case.
+// Known reports whether Assay's own sources may publish the feature. The name is lower case.
 func Known(feature string) bool {
 	_, ok := catalog[feature]
 	return ok
@@ -127,10 +127,10 @@ var pciBaseClasses = map[string]struct{}{
 	"0c": {}, "0d": {}, "0e": {}, "0f": {}, "10": {}, "11": {}, "12": {}, "13": {}, "40": {}, "ff": {},
 }
 
-// maxTypo is how many letters a name may be off to be taken for another one.
+// maxTypo is the maximum number of letters by which a suggested name may differ.
 const maxTypo = 2
 
-// nearest returns the name that s was probably meant to be, or nothing. Of several equally near ones it is the first.
+// nearest returns the name that s was probably meant to be, or "". Of several equally near ones it returns the first.
 func nearest(s string, names []string) string {
 	best, bestDistance := "", maxTypo+1
 	for _, name := range names {
@@ -147,14 +147,14 @@ func nearest(s string, names []string) string {
 	return best
 }
 
-// sameButTypo reports whether a name differs from a known one so little that it cannot be a name of its own.
+// sameButTypo reports whether the difference between a name and a known one is so small that it must be a typo.
 func sameButTypo(s, known string) bool {
 	return squash(s) == squash(known) || len(known) >= 6 && suggest.Distance(s, known, 2) == 1
 }
 
 var separators = strings.NewReplacer("-", "", "_", "", ".", "", "/", "")
 
-// squash removes what people get wrong about a name without thinking: case, separators, the plural.
+// squash removes differences in case, separators and the plural.
 func squash(s string) string {
 	s = strings.ToLower(separators.Replace(s))
 	return strings.TrimSuffix(s, "s")

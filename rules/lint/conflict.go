@@ -11,16 +11,16 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// writes is a place where a rule gives a key a value.
+// writes is a field in which a rule sets a key.
 type writes struct {
 	rule  int
 	path  *field.Path
 	value string
 }
 
-// conflicts warns of two rules of the object that give one key different values and may match the same node. Rules that ask
-// for different values of one element (different devices, different vendors) are meant to be alternatives; so are a rule
-// without matchers, which gives the default, and one that asks for more than the other, which is the exception.
+// conflicts warns about two rules of the object that give one key different values and may match the same node. Rules
+// that require different values of one element (different devices, different vendors) are alternatives. So are a rule
+// without matchers, which sets the default, and one that requires more than the other, which is the exception.
 func (l *linter) conflicts() {
 	for _, kind := range []struct {
 		field string
@@ -50,7 +50,8 @@ func (l *linter) conflicts() {
 	}
 }
 
-// alternatives reports whether two rules look as if they were meant for different nodes, or one as the exception of the other.
+// alternatives reports whether two rules are probably meant for different nodes, or one as the exception of the
+// other.
 func alternatives(a, b *nfdv1alpha1.Rule) bool {
 	if !hasMatcher(a) || !hasMatcher(b) || len(a.Conditions) > 0 || len(b.Conditions) > 0 {
 		return true
@@ -63,7 +64,7 @@ func alternatives(a, b *nfdv1alpha1.Rule) bool {
 			continue
 		}
 		if x != y {
-			return true // the same element, asked differently: alternatives, as far as one can see
+			return true // the same element with different values: probably alternatives
 		}
 		shared++
 	}
@@ -71,7 +72,7 @@ func alternatives(a, b *nfdv1alpha1.Rule) bool {
 	return (shared == len(ta) || shared == len(tb)) && len(ta) != len(tb)
 }
 
-// tests returns what a rule asks for, by feature and element.
+// tests returns the tests of a rule, by feature and element.
 func tests(r *nfdv1alpha1.Rule) map[string]string {
 	out := map[string]string{}
 	add := func(key string, e *nfdv1alpha1.MatchExpression) {

@@ -1,8 +1,7 @@
-// Package lint finds what is legal in rules but surely not meant. It needs no cluster.
+// Package lint reports rules that are legal but certainly not intended. It needs no cluster.
 //
-// A warning that is wrong now and then is worse than none: people learn to ignore all of them. So nothing is reported that a
-// rule which works could contain; unknown names are only reported if a known one is near, or if nobody but Assay publishes
-// under their domain.
+// False warnings teach users to ignore all warnings. So lint reports nothing that a working rule could contain. It
+// reports an unknown name only if a known one is near, or if only Assay publishes features in its domain.
 package lint
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// IDs names PCI and USB ids; all ids are lower-case hexadecimal.
+// IDs returns names for PCI and USB IDs; all IDs are lower-case hexadecimal.
 type IDs interface {
 	PCIVendor(vendor string) (string, bool)
 	PCIDevice(vendor, device string) (string, bool)
@@ -28,16 +27,16 @@ type IDs interface {
 	USBDevice(vendor, device string) (string, bool)
 }
 
-// Options are what the warnings depend on. The zero value is useful.
+// Options configure the warnings. The zero value is useful.
 type Options struct {
-	// Template marks rules that others build upon: what is missing in them may be added there.
+	// Template marks rules that others build on, which may add what is missing.
 	Template bool
 	// Group marks the rules of a NodeFeatureGroup, which have no outputs.
 	Group bool
-	// IDs gives names to the ids in warnings; nil leaves them out, and some mistakes unseen.
+	// IDs adds names to the IDs in warnings; nil leaves them out, and some errors are not found.
 	IDs IDs
-	// Tolerations are those of the worker's pods: a NoExecute taint that they do not cover evicts the worker itself. Nil: unknown,
-	// an empty list: none.
+	// Tolerations are those of the worker's pods: a NoExecute taint that they do not cover evicts the worker itself.
+	// Nil: unknown; an empty list: none.
 	Tolerations []corev1.Toleration
 }
 
@@ -63,18 +62,18 @@ func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []rules.Warning {
 	return l.out
 }
 
-// Matchers returns the warnings about matchFeatures and matchAny alone, such as those of a NodeFeatureRequest; path is where
-// the two are.
+// Matchers returns the warnings about matchFeatures and matchAny alone, such as those of a NodeFeatureRequest; path
+// is the path of their parent.
 func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []rules.Warning {
 	l := &linter{Options: o, spec: &nfdv1alpha1.NodeFeatureRuleSpec{}}
 	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
 	return l.out
 }
 
-// FeatureRef is a place where a rule names a feature.
+// FeatureRef is a field in which a rule names a feature.
 type FeatureRef struct{ Feature, Path string }
 
-// Features lists the features that the matchers of the rules read: each once, at its first place.
+// Features lists the features that the matchers of the rules read: each once, with its first path.
 func Features(spec *nfdv1alpha1.NodeFeatureRuleSpec) []FeatureRef {
 	var out []FeatureRef
 	seen := map[string]bool{}
@@ -89,7 +88,7 @@ func Features(spec *nfdv1alpha1.NodeFeatureRuleSpec) []FeatureRef {
 	return out
 }
 
-// RuleFeatures lists the features that the matchers of one rule read, which is at path.
+// RuleFeatures lists the features that the matchers of one rule read. The rule is at path.
 func RuleFeatures(path *field.Path, r *nfdv1alpha1.Rule) []FeatureRef {
 	var out []FeatureRef
 	seen := map[string]bool{nfdv1alpha1.RuleMatchedFeature: true}
@@ -114,7 +113,8 @@ func eachTerm(path *field.Path, r *nfdv1alpha1.Rule, f func(*field.Path, *nfdv1a
 	}
 }
 
-// selector warns of a selector on labels that rules write: such labels are not seen there, so that it selects nothing.
+// selector warns about a selector on labels that rules write: the selector does not see such labels, so that it
+// selects nothing.
 func (l *linter) selector() {
 	s := l.spec.NodeSelector
 	if s == nil {
@@ -149,10 +149,11 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 	}
 }
 
-// wholeName finds what looks up a feature under its whole name, such as index . "kernel.version".
+// wholeName matches look-ups of a feature by its whole name, such as index . "kernel.version".
 var wholeName = regexp.MustCompile(`\bindex\s+[.$]\s+"([a-z]+\.[a-z]+)"`)
 
-// templateData warns of a look-up of a feature in one step: the data of a template has a domain, and the feature below it.
+// templateData warns about a look-up of a feature in one step: the data of a template has a domain, and the feature
+// below it.
 func (l *linter) templateData(path *field.Path, source string) {
 	for _, m := range wholeName.FindAllStringSubmatch(source, -1) {
 		if Known(m[1]) {
@@ -161,7 +162,7 @@ func (l *linter) templateData(path *field.Path, source string) {
 	}
 }
 
-// hasMatcher reports whether anything decides if the rule matches.
+// hasMatcher reports whether the rule has a matcher or condition.
 func hasMatcher(r *nfdv1alpha1.Rule) bool {
 	if len(r.MatchFeatures) > 0 || len(r.Conditions) > 0 {
 		return true
@@ -174,8 +175,8 @@ func hasMatcher(r *nfdv1alpha1.Rule) bool {
 	return len(r.MatchAny) > 0
 }
 
-// everyNode warns of a rule that gives every node the same: then it tells nothing. What differs from node to node, because it
-// is computed, is another matter.
+// everyNode warns about a rule that gives every node the same outputs, which hold no information. Outputs that are
+// computed differ between nodes and cause no warning.
 func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
 	if hasMatcher(r) || l.Template || r.Name == "*" || len(l.spec.BasedOn) > 0 || l.spec.NodeSelector != nil || l.spec.Scope != nil {
 		return
@@ -192,7 +193,7 @@ func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
 	}
 }
 
-// noOutput warns of a rule that produces nothing, not even what other rules could match.
+// noOutput warns about a rule that produces nothing, not even variables that other rules could match.
 func (l *linter) noOutput(path *field.Path, r *nfdv1alpha1.Rule) {
 	if l.Template || l.Group || r.Name == "*" || len(l.spec.BasedOn) > 0 {
 		return
@@ -214,7 +215,7 @@ func static(values map[string]string) bool {
 	return true
 }
 
-// taints warns of taints that evict the worker which would have to notice that they are no longer due.
+// taints warns about taints that evict the worker, which must run to remove them again.
 func (l *linter) taints(path *field.Path, r *nfdv1alpha1.Rule) {
 	for i := range r.Taints {
 		t := &r.Taints[i]

@@ -18,7 +18,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	l.feature(path.Child("feature"), name)
 	f, known := catalog[name]
 	if t.MatchExpressions == nil && t.MatchName == nil {
-		// What the author wrote may have been dropped on the way: the API server drops fields it does not know.
+		// The API server drops fields that it does not know, so the author may have written more.
 		l.warn(path, rules.RankSuspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
 	}
 	if t.MatchName != nil && known && !f.flags && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
@@ -30,7 +30,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	exprs := *t.MatchExpressions
 	if len(exprs) == 0 && t.MatchName == nil && !f.instances && r.LabelsTemplate == "" && r.VarsTemplate == "" &&
 		r.LabelsTemplateFrom == nil && r.VarsTemplateFrom == nil {
-		// An expression that was null is dropped by the API server; what is left matches everything.
+		// The API server drops an expression that is null; the rest matches everything.
 		l.warn(path.Child("matchExpressions"), rules.RankSuspicious, "is empty and matches any %s; is an expression missing?", t.Feature)
 	}
 	for _, key := range slices.Sorted(maps.Keys(exprs)) {
@@ -46,7 +46,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	}
 }
 
-// feature warns of a feature that nobody publishes.
+// feature warns about a feature without a publisher.
 func (l *linter) feature(path *field.Path, name string) {
 	if Known(name) {
 		return
@@ -64,14 +64,14 @@ func (l *linter) feature(path *field.Path, name string) {
 	case ownDomains[domain]:
 		l.warn(path, rules.RankSuspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
 	default:
-		// network-sriov.capable is a label that the source network gives, not a feature.
+		// network-sriov.capable is a label that the source network sets, not a feature.
 		if source, _, dashed := strings.Cut(domain, "-"); dashed && ownDomains[source] {
 			l.warn(path, rules.RankSuspicious, "%s is the name of a label; the features of %s are %s", name, source, strings.Join(featuresOf(source), ", "))
 		}
 	}
 }
 
-// element warns of an element that the feature cannot have, or that is near one it has.
+// element warns about an element that the feature cannot have, or that is near one that it has.
 func (l *linter) element(path *field.Path, name string, f knownFeature, key string) {
 	if slices.Contains(f.elements, key) || hasAnyPrefix(key, f.prefixes) {
 		return
@@ -86,7 +86,7 @@ func (l *linter) element(path *field.Path, name string, f knownFeature, key stri
 	}
 }
 
-// expression warns of what can never hold, given what the kernel writes.
+// expression warns about an expression that can never hold, given the values that the kernel writes.
 func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.MatchExpression) {
 	op := rules.MatchOperatorOf(e.Op)
 	truth := e.Op == nfdv1alpha1.MatchIsTrue || e.Op == nfdv1alpha1.MatchIsFalse
@@ -109,7 +109,7 @@ func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.M
 	}
 }
 
-// reference warns of a dynamic value that is about to miss its element.
+// reference warns about a dynamic value that misses its element.
 func (l *linter) reference(path *field.Path, value string) {
 	ref, ok := strings.CutPrefix(value, "@")
 	if !ok {
@@ -118,7 +118,7 @@ func (l *linter) reference(path *field.Path, value string) {
 	domain, rest, _ := strings.Cut(ref, ".")
 	feature, element, ok := strings.Cut(rest, ".")
 	if !ok {
-		return // Compile says so
+		return // Compile reports this
 	}
 	name := domain + "." + feature
 	if f, ok := catalog[strings.ToLower(name)]; ok {
@@ -132,7 +132,7 @@ func (l *linter) reference(path *field.Path, value string) {
 		}
 		return
 	}
-	// cpu-security.sgx.enabled, as in the label that NFD makes of it, means cpu.security.sgx.enabled.
+	// cpu-security.sgx.enabled, as in NFD's label, means cpu.security.sgx.enabled.
 	if d, x, ok := strings.Cut(domain, "-"); ok {
 		if f, ok := catalog[d+"."+x]; ok && slices.Contains(f.elements, rest) {
 			l.warn(path, rules.RankDefect, "did you mean @%s.%s.%s? No source publishes %s", d, x, rest, name)
@@ -144,7 +144,7 @@ func (l *linter) reference(path *field.Path, value string) {
 	}
 }
 
-// id warns of PCI and USB ids that the kernel never writes like that.
+// id warns about PCI and USB IDs in a form that the kernel never writes.
 func (l *linter) id(path *field.Path, name, key string, all nfdv1alpha1.MatchExpressionSet) {
 	width := idWidth(name, key)
 	e := all[key]
@@ -174,7 +174,7 @@ func (l *linter) id(path *field.Path, name, key string, all nfdv1alpha1.MatchExp
 	}
 }
 
-// misplaced warns of a PCI id that stands where another kind of id belongs.
+// misplaced warns about a PCI ID in a field for another kind of ID.
 func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
 	switch key {
 	case "class":
@@ -227,7 +227,7 @@ func (l *linter) device(vendor, device string) (string, bool) {
 	return name, true
 }
 
-// vendors returns the vendors that an expression set asks for.
+// vendors returns the vendors that an expression set requires.
 func vendors(all nfdv1alpha1.MatchExpressionSet) []string {
 	if e := all["vendor"]; e != nil && e.Op == nfdv1alpha1.MatchIn {
 		return e.Value
@@ -235,7 +235,7 @@ func vendors(all nfdv1alpha1.MatchExpressionSet) []string {
 	return nil
 }
 
-// commonClass reports whether the id is a class that people match on; ids of devices may look like rarer ones.
+// commonClass reports whether the ID is a class that rules commonly match; IDs of devices may look like rarer ones.
 func commonClass(v string) bool {
 	switch v {
 	case "0100", "0104", "0106", "0107", "0108", "0200", "0207", "0280", "0300", "0302", "0380", "0b40", "1200":

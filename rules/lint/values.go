@@ -34,7 +34,7 @@ var closed = map[string]map[string][]string{
 	"system.tpm":                  {"present": boolean},
 }
 
-// everywhere are elements that nodes have as true or as false.
+// everywhere are elements that all nodes have, either as true or as false.
 var everywhere = map[string]string{
 	"memory.numa": "is_numa", "memory.swap": "enabled", "kernel.selinux": "enabled", "kernel.secureboot": "enabled",
 	"kernel.iommu": "enabled", "system.tpm": "present",
@@ -46,7 +46,8 @@ var cpuVendors = map[string]string{
 	"hygon": "Hygon", "arm": "ARM",
 }
 
-// values warns of values that an element never has, and of asking whether an element exists that always does.
+// values warns about values that an element never has, and about tests for the existence of an element that always
+// exists.
 func (l *linter) values(path *field.Path, name, key string, e *nfdv1alpha1.MatchExpression) {
 	if everywhere[name] == key && e.Op == nfdv1alpha1.MatchExists {
 		l.warn(path, rules.RankSuspicious, "%s is false where it is not true, and exists on either; write op: IsTrue", key)

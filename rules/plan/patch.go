@@ -30,9 +30,10 @@ type patchSpec struct {
 	Taints []corev1.Taint `json:"taints"`
 }
 
-// Patch returns the JSON merge patch for the subresource status of the Node that changes labels, annotations, extended
-// resources and the record of all three in one write: a crash leaves nothing behind that nobody owns. It holds the
-// resourceVersion that the plan was computed from, so that it cannot undo what somebody wrote since. Nil: nothing to do.
+// Patch returns the JSON merge patch for the subresource status of the Node that changes labels, annotations,
+// extended resources and the record of all three in one write: a crash leaves no keys without an owner. It holds the
+// resourceVersion that the plan was computed from, so that it cannot undo later writes of other clients. Nil: nothing
+// to do.
 func (p *Plan) Patch() []byte {
 	out := patch{Metadata: patchMetadata{Annotations: p.recordAfter(), Labels: map[string]*string{}}}
 	amounts := map[string]*string{}
@@ -92,7 +93,8 @@ func (p patch) marshal() []byte {
 	return data
 }
 
-// String shows the plan as a person reads it: one line a step, + for what is added, - for what is removed, ~ for what changes.
+// String formats the plan for display: one line per step, + for keys that are added, - for keys that are removed, ~
+// for keys that change.
 func (p *Plan) String() string {
 	var b strings.Builder
 	for _, s := range p.Steps {

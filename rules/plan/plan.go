@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// State is what a Node looks like, as far as plans are concerned.
+// State is the part of a Node that plans change.
 type State struct {
 	ResourceVersion     string
 	Labels, Annotations map[string]string
@@ -31,35 +31,35 @@ func StateOf(node *corev1.Node) State {
 	}
 }
 
-// Desired is what should be on a Node, with full names.
+// Desired is the desired state of a Node, with full names.
 type Desired struct {
 	Labels, Annotations, ExtendedResources map[string]string
 	Taints                                 []corev1.Taint
-	// Failed says which rule forbids writing anything else on the Node. It goes into an annotation of Assay's own, which no
-	// rule can write and no record needs to list.
+	// Failed names the rule that prevents all other writes to the Node. It is written to an annotation of Assay's
+	// own, which no rule can write and no record needs to list.
 	Failed string
-	// Generation changes with the features of the node; it goes into an annotation like Failed. Empty: the annotation stays as
-	// it is; NoGeneration: it goes.
+	// Generation changes with the features of the node; it is written to an annotation like Failed. Empty: the
+	// annotation stays unchanged; NoGeneration: it is removed.
 	Generation string
 }
 
-// NoGeneration as a generation takes the annotation off.
+// NoGeneration is the generation that removes the annotation.
 const NoGeneration = "none"
 
-// Policy says what a plan may do.
+// Policy defines what a plan may change.
 type Policy struct {
-	// Record is how ownership is kept.
+	// Record defines how ownership is recorded.
 	Record Record
-	// KeepForeign leaves keys alone that somebody else has written, although a rule names them. By default they are taken
+	// KeepForeign keeps keys that another client has written, although a rule sets them. By default they are taken
 	// over.
 	KeepForeign bool
-	// Taints allows taints. Without it none is created, and those that were created before are removed.
+	// Taints allows taints. Without it none is created, and existing ones of rules are removed.
 	Taints bool
-	// Keys says which keys are protected. Nil: those that always are.
+	// Keys defines which keys are protected. Nil: those that always are.
 	Keys *keys.Policy
 }
 
-// Kind says which part of a Node a change is about.
+// Kind is the part of a Node that a change is about.
 type Kind string
 
 // The kinds of changes, in the order in which they are shown.
@@ -70,16 +70,16 @@ const (
 	Taint      Kind = "taint"
 )
 
-// Op says what happens to a key.
+// Op is the operation of a step on a key.
 type Op string
 
-// What can happen to a key.
+// The operations.
 const (
-	Add    Op = "add"    // it was not there
+	Add    Op = "add"    // it did not exist
 	Change Op = "change" // it had another value
-	Remove Op = "remove" // nobody wants it any more
-	Adopt  Op = "adopt"  // it is there as it should be, and from now on it is ours
-	Forget Op = "forget" // it was ours and somebody has removed it, and nobody wants it any more
+	Remove Op = "remove" // no rule sets it any longer
+	Adopt  Op = "adopt"  // it already has the desired value, and is owned from now on
+	Forget Op = "forget" // it was owned, another client has removed it, and no rule sets it any longer
 )
 
 // Step is one change of a Plan.
@@ -88,9 +88,9 @@ type Step struct {
 	Op       Op
 	Key      string // of a taint: key:effect
 	Old, New string
-	// Foreign says that somebody else had written the key.
+	// Foreign is set if another client had written the key.
 	Foreign bool
-	// Mark says that the key is an annotation by which Assay says something itself; no rule has asked for it.
+	// Mark is set if the key is an annotation of Assay itself, which no rule sets.
 	Mark bool
 
 	ownedBefore, ownedAfter bool
@@ -98,14 +98,14 @@ type Step struct {
 	taint                   corev1.Taint
 }
 
-// Recorded reports whether the record on the Node says that the key is ours.
+// Recorded reports whether the record on the Node lists the key as owned.
 func (s Step) Recorded() bool { return s.ownedBefore }
 
-// Plan is the smallest change that gives a Node what is desired. It is immutable.
+// Plan is the smallest change that gives a Node the desired state. It is immutable.
 type Plan struct {
 	// Steps are sorted by kind and key.
 	Steps []Step
-	// Left are keys that are desired and left as somebody else wrote them, sorted.
+	// Left are keys that are desired and that keep the value of another client, sorted.
 	Left []Step
 
 	state  State
@@ -136,13 +136,13 @@ func Compute(state State, want Desired, policy Policy) *Plan {
 // Empty reports whether there is nothing to do.
 func (p *Plan) Empty() bool { return len(p.Steps) == 0 }
 
-// Takes reports whether the step takes away something that pods may rely on. An amount that grows does not: a kubelet
-// resets the resources it does not know to 0 when it starts, and giving them back is what a fleet waits for after an upgrade.
+// Takes reports whether the step removes something that pods may rely on. An increased amount does not: a kubelet
+// resets the resources it does not know to 0 when it starts, and a fleet waits for them after an upgrade.
 func (s Step) Takes() bool {
 	return !s.Mark && (s.Op == Remove || s.Op == Change && s.ownedBefore && !s.grows)
 }
 
-// Without returns the plan without the steps that drop chooses: the keys stay as they are, and whose they are.
+// Without returns the plan without the steps that drop selects: their keys and owners stay unchanged.
 func (p *Plan) Without(drop func(Step) bool) *Plan {
 	var kept, dropped []Step
 	for _, s := range p.Steps {
@@ -181,7 +181,7 @@ func (p *Plan) own(kind Kind, key string, owned bool) {
 	}
 }
 
-// mark plans an annotation of Assay's own, which is there exactly as long as it has something to say.
+// mark plans an annotation of Assay's own, which exists exactly while its value is not empty.
 func (p *Plan) mark(annotation, value string) {
 	old, present := p.state.Annotations[annotation]
 	s := Step{Kind: Annotation, Key: annotation, Old: old, New: value, Mark: true}
@@ -240,7 +240,8 @@ func (p *Plan) compare(kind Kind, annotation string, have, want map[string]strin
 	}
 }
 
-// resources is the capacity and the allocatable amount of each extended resource in one text, since both must be as desired.
+// resources returns the capacity and the allocatable amount of each extended resource in one string, since both must
+// be as desired.
 func resources(state State) map[string]string {
 	out := make(map[string]string, len(state.Capacity))
 	for name, capacity := range state.Capacity {

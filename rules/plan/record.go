@@ -9,26 +9,26 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// Record is how it is kept on a Node which keys are ours: in annotations, in NFD's form, so that either can take over from
-// the other. The zero Record is the default one.
+// Record defines how the owned keys of a Node are recorded: in annotations, in NFD's form, so that either can take
+// over from the other. The zero Record is the default one.
 type Record struct {
-	// Instance keeps several controllers in one cluster apart. It is put in front of the annotations' namespace.
+	// Instance separates several controllers in one cluster. It is a prefix of the annotations' namespace.
 	Instance string
-	// Bare says that names without a namespace stand for themselves (NFD's feature gate DisableAutoPrefix). A record that
-	// was written without it is still understood.
+	// Bare keeps names without a namespace unchanged (NFD's feature gate DisableAutoPrefix). A record that was
+	// written without it is still understood.
 	Bare bool
 }
 
-// Labels is the annotation that lists our labels.
+// Labels returns the annotation that lists the owned labels.
 func (r Record) Labels() string { return r.annotation(nfdv1alpha1.FeatureLabelsAnnotation) }
 
-// Annotations is the annotation that lists our annotations.
+// Annotations returns the annotation that lists the owned annotations.
 func (r Record) Annotations() string { return r.annotation(nfdv1alpha1.FeatureAnnotationsAnnotation) }
 
-// Resources is the annotation that lists our extended resources.
+// Resources returns the annotation that lists the owned extended resources.
 func (r Record) Resources() string { return r.annotation(nfdv1alpha1.ExtendedResourcesAnnotation) }
 
-// Taints is the annotation that lists our taints. NFD does not tell instances apart here.
+// Taints returns the annotation that lists the owned taints. NFD uses the same one for all instances.
 func (r Record) Taints() string { return nfdv1alpha1.TaintsAnnotation }
 
 func (r Record) annotation(name string) string {
@@ -38,9 +38,9 @@ func (r Record) annotation(name string) string {
 	return r.Instance + "." + name
 }
 
-// mayOwn reports whether a key in the record can be ours. The record is an annotation, and a kubelet may edit those of its
-// own Node: without this check a node could have its control-plane taint or its isolating labels removed by entering them,
-// which it is not allowed to do itself.
+// mayOwn reports whether a key in the record can be owned. The record is an annotation, and a kubelet may edit those
+// of its own Node: without this check a node could have its control-plane taint or its isolating labels removed by
+// listing them, which it is not allowed to do itself.
 func (p Policy) mayOwn(kind Kind, key string) bool {
 	policy := keys.Policy{DisableAutoPrefix: true}
 	if p.Keys != nil {
@@ -57,10 +57,10 @@ func (p Policy) mayOwn(kind Kind, key string) bool {
 	return policy.TaintKey(key).OK()
 }
 
-// defaultPrefix is left out of names in the record.
+// defaultPrefix is omitted from names in the record.
 const defaultPrefix = nfdv1alpha1.FeatureLabelNamespace + "/"
 
-// Parse returns the full names in a list as it is recorded.
+// Parse returns the full names of a recorded list.
 func (r Record) Parse(list string) []string {
 	var out []string
 	for _, name := range strings.Split(list, ",") {
@@ -76,7 +76,7 @@ func (r Record) Parse(list string) []string {
 	return out
 }
 
-// Format writes full names as they are recorded: sorted, separated by commas, without the default namespace.
+// Format formats full names for the record: sorted, comma-separated, without the default namespace.
 func (r Record) Format(names []string) string {
 	short := make([]string, len(names))
 	for i, name := range names {
@@ -86,8 +86,8 @@ func (r Record) Format(names []string) string {
 	return strings.Join(slices.Compact(short), ",")
 }
 
-// short leaves out the default namespace of a name that Parse gives it back. A record may hold names that are not valid keys, such
-// as the namespace alone: they stay as they are.
+// short removes the default namespace from a name if Parse restores it. A record may hold names that are not valid
+// keys, such as the namespace alone: they stay unchanged.
 func (r Record) short(name string) string {
 	rest, ok := strings.CutPrefix(name, defaultPrefix)
 	if r.Bare || !ok || rest == "" || rest != strings.TrimSpace(rest) || strings.Contains(rest, "/") {
@@ -96,8 +96,8 @@ func (r Record) short(name string) string {
 	return rest
 }
 
-// resolve gives a name of the record its namespace if only so it is on the Node: the record was written before names could
-// be bare.
+// resolve adds the namespace to a name of the record if only the name with the namespace is on the Node: the record
+// was written before names could be bare.
 func (r Record) resolve(name string, have map[string]string) string {
 	if !r.Bare || strings.Contains(name, "/") {
 		return name
@@ -109,7 +109,7 @@ func (r Record) resolve(name string, have map[string]string) string {
 	return name
 }
 
-// recordAfter returns what the annotations of the record must be changed to: nil to remove one. Those that are right already are
+// recordAfter returns the changes of the annotations of the record: nil to remove one. Those that are correct are
 // left out. Taints have a patch of their own, and so has their record.
 func (p *Plan) recordAfter() map[string]*string {
 	out := map[string]*string{}
@@ -129,7 +129,7 @@ func (p *Plan) recordInto(out map[string]*string, annotation, value string) {
 	}
 }
 
-// taintRecordAfter is the record of taints once the plan is carried out.
+// taintRecordAfter returns the record of taints after the plan is applied.
 func (p *Plan) taintRecordAfter() string {
 	var list []string
 	for _, t := range p.taintsAfter() {

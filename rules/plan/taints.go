@@ -9,7 +9,7 @@ import (
 // taintKey identifies a taint: a Node has at most one for each key and effect.
 func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
-// compareTaints plans the taints. What is recorded is key=value:effect, as NFD does it.
+// compareTaints plans the taints. The record lists key=value:effect, as in NFD.
 func (p *Plan) compareTaints(want []corev1.Taint) {
 	if !p.policy.Taints {
 		want = nil
@@ -64,7 +64,8 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 	}
 }
 
-// taintsAfter returns all taints of the Node once the plan is carried out, in the order they have now, new ones behind.
+// taintsAfter returns all taints of the Node after the plan is applied, in their current order, with new ones at the
+// end.
 func (p *Plan) taintsAfter() []corev1.Taint {
 	steps := map[string]Step{}
 	for _, s := range p.Steps {
@@ -91,7 +92,7 @@ func (p *Plan) taintsAfter() []corev1.Taint {
 	return out
 }
 
-// FormatTaint writes a taint as it is recorded and as kubectl takes it: key=value:effect, or key:effect without a value.
+// FormatTaint formats a taint as in the record and in kubectl: key=value:effect, or key:effect without a value.
 func FormatTaint(t corev1.Taint) string {
 	if t.Value == "" {
 		return taintKey(t)
@@ -99,8 +100,8 @@ func FormatTaint(t corev1.Taint) string {
 	return t.Key + "=" + t.Value + ":" + string(t.Effect)
 }
 
-// ParseTaints reads a list of taints as it is recorded. What is no taint is left out: somebody has edited the record, and
-// guessing would remove a taint that is not ours.
+// ParseTaints parses a recorded list of taints. Invalid entries are skipped: a user has edited the record, and
+// guessing would remove a taint that is not owned.
 func ParseTaints(list string) []corev1.Taint {
 	var out []corev1.Taint
 	for _, item := range strings.Split(list, ",") {

@@ -15,25 +15,27 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Labels says which requirements are exactly the same as labels of a Node, by their keys.
+// Labels maps requirements that are equivalent to labels of a Node, by their keys.
 type Labels map[requirements.Key][]corev1.NodeSelectorRequirement
 
-// Rules are those of one object as they are in force: a spec that refers to nothing any more, and what it was compiled into.
+// Rules holds the active rules of one object: a spec with all references resolved, and its compiled form.
 type Rules struct {
 	Set  *rules.RuleSet
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec
 }
 
-// LabelsOf finds, among all rules of a cluster, those that write a label on exactly the nodes that meet their matchers. A requirement with
-// the same matchers is then the label, which every scheduler and autoscaler understands and looks at before it samples nodes.
+// LabelsOf returns, among all rules of a cluster, those that write a label on exactly the nodes that meet their
+// matchers. A requirement with the same matchers is then equivalent to the label, which every scheduler and
+// autoscaler supports and evaluates before it samples nodes.
 //
-// A rule counts only if nothing else decides: it applies to all nodes, sees all features as they were published, has no loop and
-// no actions, reads nothing that other rules produce (it sees the rules before it, a requirement sees all of them), its label is
-// literal, and no other rule seems to write the same one. An object with mistakes does not count, nor does a sensitive one,
-// whose conditions nobody shall guess. Where that is not certain the requirement is left to the extender.
+// A rule counts only if nothing else affects the label: it applies to all nodes, sees all features as they were
+// published, has no loop and no actions, reads no outputs of other rules (it sees those of earlier rules, a
+// requirement sees all of them), its label is literal, and no other rule seems to write the same one. An object with
+// errors does not count, nor does a sensitive one, whose conditions must not be revealed. If this is not certain, the
+// requirement is left to the extender.
 func LabelsOf(list []Rules, opt rules.Options) Labels {
 	writers := map[string]int{}
-	var computed strings.Builder // texts that may come to names of labels
+	var computed strings.Builder // strings that may compute names of labels
 	for i := range list {
 		for j := range list[i].Spec.Rules {
 			r := &list[i].Spec.Rules[j]
@@ -73,8 +75,8 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 	return out
 }
 
-// decidesElsewhere reports whether an action has a say in the labels of other rules: it gives rules other features than requirements
-// see, or keeps all labels of a node as they are.
+// decidesElsewhere reports whether an action affects the labels of other rules: it changes the features that rules
+// see, but not those that requirements see, or prevents all changes to labels of a node.
 func decidesElsewhere(a nfdv1alpha1.Action) bool {
 	return slices.ContainsFunc(actionKinds, func(k rules.ActionKind) bool {
 		return k.Name == strings.TrimSpace(a.Op) && (k.Stops || k.Derives)
@@ -83,7 +85,7 @@ func decidesElsewhere(a nfdv1alpha1.Action) bool {
 
 var actionKinds = rules.ActionKinds()
 
-// universal reports whether an object's rules are evaluated on every node with everything that is known of it.
+// universal reports whether an object's rules are evaluated on every node with all of its features.
 func universal(s *nfdv1alpha1.NodeFeatureRuleSpec, opt rules.Options) bool {
 	return s.NodeSelector == nil && s.Scope == nil && opt.DefaultScope == "" && s.FeatureSources == nil &&
 		len(s.BasedOn) == 0 && len(s.RulesFrom) == 0 && (s.Phase == nil || *s.Phase == nfdv1alpha1.PhaseMain) &&
@@ -105,14 +107,14 @@ func label(r *nfdv1alpha1.Rule, name, value string, opt rules.Options) (corev1.N
 	return corev1.NodeSelectorRequirement{Key: name, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}, true
 }
 
-// alone reports whether a rule's matchers mean the same in a requirement: they read nothing that rules produce, neither
-// rule.matched nor variables, which a requirement does not know.
+// alone reports whether a rule's matchers mean the same in a requirement: they read no outputs of rules, neither
+// rule.matched nor variables, which a requirement does not have.
 func alone(r *nfdv1alpha1.Rule, opt rules.Options) bool {
 	req, report := rules.CompileRequirement(field.NewPath("rule"), r.MatchFeatures, r.MatchAny, r.Conditions, opt)
 	return req != nil && len(report.Warnings) == 0 && !req.ReadsMatched()
 }
 
-// texts returns everything in a rule that may compute names of labels.
+// texts returns all strings of a rule that may compute names of labels.
 func texts(r *nfdv1alpha1.Rule) string {
 	out := r.LabelsTemplate + "\n"
 	for name := range r.Labels {
@@ -128,5 +130,5 @@ func texts(r *nfdv1alpha1.Rule) string {
 	return out
 }
 
-// bare is the name of a label without its namespace.
+// bare returns the name of a label without its namespace.
 func bare(name string) string { return name[strings.IndexByte(name, '/')+1:] }

@@ -1,4 +1,4 @@
-// Package podadmission decides how admission changes a pod that requires features.
+// Package podadmission computes how admission changes a pod that requires features.
 package podadmission
 
 import (
@@ -12,36 +12,36 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Settings are what the administrator has chosen.
+// Settings are the administrator's settings.
 type Settings struct {
-	// Marker adds the marker resources where the extender has to be asked: for an extender attached to the default scheduler,
-	// so that other pods skip it, and each question that could change nothing is left out. It is off by default, since it
-	// changes what pods ask for, and by default no extender is attached to that scheduler.
+	// Marker adds the marker resources if the extender must be called: for an extender attached to the default
+	// scheduler, so that it is not called for other pods, nor for calls that cannot change the result. It is off by
+	// default, since it changes the resources of pods, and by default no extender is attached to that scheduler.
 	Marker bool
 }
 
-// Input is everything that the decision depends on.
+// Input is the input of Decide.
 type Input struct {
 	Pod *corev1.Pod
 	// Namespace are the labels of the pod's namespace.
 	Namespace map[string]string
-	// Ask is all that is asked for, Policies are the policies that select the pod, by name.
+	// Ask holds all requirements, Policies are the policies that select the pod, by name.
 	Ask      *requirements.Ask
 	Policies []*requirements.Policy
-	// Labels says which requirements are the same as a label; may be nil.
+	// Labels maps requirements to equivalent labels; may be nil.
 	Labels   Labels
 	Settings Settings
 }
 
-// Patch is one step of a JSON patch (RFC 6902).
+// Patch is one operation of a JSON patch (RFC 6902).
 type Patch struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// Decide returns what to change. It is empty for a pod that asks for nothing, and for one that was decided on before: the
-// result of Decide needs no further change.
+// Decide returns the changes to the pod. It is empty for a pod without requirements, and for one that was changed
+// before: the result of Decide needs no further change.
 func Decide(in Input) []Patch {
 	if in.Ask.Empty() {
 		return nil
@@ -52,7 +52,7 @@ func Decide(in Input) []Patch {
 		out = append(out, annotate(pod, assayv1alpha1.RequirementHashAnnotation, hash))
 	}
 	if pod.Spec.NodeName != "" {
-		return out // placed by hand; its features are watched all the same
+		return out // scheduled by hand; its features are watched anyway
 	}
 	terms, marks := in.translate()
 	if p, ok := affinity(pod, terms); ok {
@@ -70,7 +70,8 @@ func Decide(in Input) []Patch {
 	return out
 }
 
-// translate returns what is required as terms of node affinity, and the marks for what remains that only the extender knows.
+// translate returns the requirements as terms of node affinity, and the marks for the rest, which only the extender
+// can evaluate.
 func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, marks []corev1.ResourceName) {
 	filter := in.Ask.StaleAfter > 0
 	for _, r := range in.Ask.Required {
@@ -87,7 +88,8 @@ func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, marks []co
 	return terms, marks
 }
 
-// scheduler is who shall place the pod: the first policy that says so, else the namespace.
+// scheduler returns the scheduler of the pod: that of the first policy that sets one, otherwise that of the
+// namespace.
 func (in *Input) scheduler() string {
 	for _, p := range in.Policies {
 		if p.SchedulerName != "" {
@@ -97,8 +99,9 @@ func (in *Input) scheduler() string {
 	return in.Namespace[assayv1alpha1.SchedulerLabel]
 }
 
-// affinity adds requirements to each alternative of the pod's required node affinity: alternatives are ORed, so that one
-// without them would let the pod go elsewhere. An alternative without any requirement selects no node, and stays as it is.
+// affinity adds requirements to each alternative of the pod's required node affinity: alternatives are ORed, so that
+// one without them would allow other nodes. An alternative without any requirement selects no node, and stays
+// unchanged.
 func affinity(pod *corev1.Pod, terms []corev1.NodeSelectorRequirement) (Patch, bool) {
 	if len(terms) == 0 {
 		return Patch{}, false
@@ -136,10 +139,11 @@ func same(a, b corev1.NodeSelectorRequirement) bool {
 	return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
 }
 
-// markAmount is how much of a marker resource a pod asks for: nothing. An extender that manages a resource is asked about pods
-// that name it, whatever the amount; all who count resources (the fit of kube-scheduler, simulations of autoscalers, quotas,
-// kubelets) pass over amounts of zero, so that a marked pod can be placed by those who never heard of the mark. It is cheaper,
-// too: kube-scheduler checks the name of every resource of which there is some by a regular expression, for each node.
+// markAmount is the amount of a marker resource that a pod requests: zero. A scheduler calls an extender that manages
+// a resource for pods that name it, with any amount; all components that count resources (the fit of kube-scheduler,
+// simulations of autoscalers, quotas, kubelets) ignore amounts of zero, so that components that do not know the mark
+// can place a marked pod. It is also cheaper: for each node, kube-scheduler checks the name of every resource with a
+// nonzero amount by a regular expression.
 const markAmount = "0"
 
 // mark adds marker resources to the first container.
@@ -176,7 +180,7 @@ func annotate(pod *corev1.Pod, key, value string) Patch {
 	return Patch{"add", "/metadata/annotations/" + escape(key), value}
 }
 
-// escape makes a key a part of a JSON pointer (RFC 6901).
+// escape escapes a key for a JSON pointer (RFC 6901).
 func escape(key string) string {
 	out := make([]byte, 0, len(key)+2)
 	for i := range len(key) {
@@ -192,7 +196,7 @@ func escape(key string) string {
 	return string(out)
 }
 
-// Warning returns the warning about a workload that no node satisfies; empty if one does, or there are no nodes.
+// Warning returns the warning about a workload that no node satisfies; empty if one does, or if there are no nodes.
 func Warning(matching, nodes int, nearest, lacks string) string {
 	switch {
 	case matching > 0 || nodes == 0:

@@ -11,8 +11,8 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// Read decodes a document of one of Assay's kinds as far as its fields have the right type, and returns what is wrong with the
-// others. The object is nil for other kinds.
+// Read decodes a document of one of Assay's kinds as far as its fields have the right type, and returns the errors of
+// the others. The object is nil for other kinds.
 func Read(d *manifest.Document) (object any, shape []manifest.Problem) {
 	switch d.Kind {
 	case manifest.KindRule:
@@ -54,7 +54,7 @@ func Problems(d *manifest.Document, found Findings) []manifest.Problem {
 	return out
 }
 
-// code names the kind of an error for tools.
+// code returns the kind of an error for tools.
 func code(e *field.Error) string {
 	switch e.Type {
 	case field.ErrorTypeRequired:
@@ -92,8 +92,9 @@ func without[T any](list []T, drop func(T) bool) []T {
 	return out
 }
 
-// JSON reviews an object of which typed decoding failed, such as one with a string for a list. Errors in the type of fields are
-// among the Errors, before those of the review. The object, of the type of kind, holds the other fields.
+// JSON reviews an object that cannot be decoded to its type, such as one with a string for a list. Errors in the type
+// of fields are among the Errors, before those of the review. The object, of the type of kind, holds the other
+// fields.
 func JSON(kind string, raw []byte, known Known) (object any, found Findings, err error) {
 	d, err := manifest.FromJSON(raw)
 	if err != nil {

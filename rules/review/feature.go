@@ -15,10 +15,10 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// The limits of what one NodeFeature publishes. Real nodes stay far below them: a large host has some 10,000 kernel options and
-// a few thousand virtual functions. Above them an object costs every reader of it more than it tells.
+// Limits of one NodeFeature. Real nodes stay far below them: a large host has about 10,000 kernel options and a few
+// thousand virtual functions. Above them an object costs every reader more than it is worth.
 const (
-	// maxFeatureBytes is the largest spec. etcd takes 1.5 MiB, of which metadata needs some.
+	// maxFeatureBytes is the maximum size of the spec in bytes. etcd accepts 1.5 MiB, of which metadata needs a part.
 	maxFeatureBytes = 1 << 20
 	// maxFeatures is the maximum number of features of one type.
 	maxFeatures = 512
@@ -30,9 +30,10 @@ const (
 	maxInstanceAttributes = 128
 	// maxFeatureLabels is the maximum number of labels that may be requested. Labels of a node are sent to every watcher of it.
 	maxFeatureLabels = 512
-	// maxNameLen is the longest name of a feature or element. Names of files and devices have at most 255 bytes.
+	// maxNameLen is the maximum length of the name of a feature or element. Names of files and devices have at most
+	// 255 bytes.
 	maxNameLen = 317 // a label key: 253 of the namespace, a slash, 63 of the name
-	// maxElementLen is the longest value: a page, which is what sysfs gives at most.
+	// maxElementLen is the maximum length of a value: a page, which is the maximum in sysfs.
 	maxElementLen = 4096
 	// maxNameErrors is the maximum number of invalid names that are reported for one object.
 	maxNameErrors = 20
@@ -55,7 +56,7 @@ func (k *Known) feature(object *nfdv1alpha1.NodeFeature) Findings {
 	return f
 }
 
-// names warns of features that rules cannot read by their name.
+// names warns about features that rules cannot read by their name.
 func (k *Known) names(f *Findings, path *field.Path, features []string) {
 	for _, name := range features {
 		switch {
@@ -68,7 +69,7 @@ func (k *Known) names(f *Findings, path *field.Path, features []string) {
 	}
 }
 
-// labels warns of labels that the controller does not write.
+// labels warns about labels that the controller does not write.
 func (k *Known) labels(f *Findings, path *field.Path, labels map[string]string) {
 	for _, name := range sortedKeys(labels) {
 		if strings.HasPrefix(labels[name], "@") || len(name) > maxNameLen {
@@ -80,10 +81,10 @@ func (k *Known) labels(f *Findings, path *field.Path, labels map[string]string) 
 	}
 }
 
-// entryBytes is the JSON around one entry of a map: quotes, colon and comma.
+// entryBytes is the number of bytes of JSON around one entry of a map: quotes, colon and comma.
 const entryBytes = 6
 
-// bytes returns the size of a spec as JSON, without what must be escaped.
+// bytes returns the size of a spec as JSON, without escapes.
 func bytes(spec *nfdv1alpha1.NodeFeatureSpec) int {
 	n := 0
 	count := func(values map[string]string) {
@@ -111,19 +112,19 @@ func bytes(spec *nfdv1alpha1.NodeFeatureSpec) int {
 // contents collects the errors in published features.
 type contents struct {
 	errs  field.ErrorList
-	names int // bad names so far
+	names int // invalid names so far
 }
 
 func (c *contents) add(e ...*field.Error) { c.errs = append(c.errs, e...) }
 
-// check goes through the whole object in sorted order, so that the same object gives the same text.
+// check checks the whole object in sorted order, so that the same object gives the same errors.
 func (c *contents) check(object *nfdv1alpha1.NodeFeature) {
 	spec := field.NewPath("spec")
 	if size := bytes(&object.Spec); size > maxFeatureBytes {
 		c.add(field.TooLong(spec, "", maxFeatureBytes))
 		c.errs[len(c.errs)-1].Detail = fmt.Sprintf(
 			"%d bytes are more than the %d that one NodeFeature may have; publish in several objects, or less", size, maxFeatureBytes)
-		return // the rest would be a long list, too
+		return // the rest would be as long
 	}
 	f, path := &object.Spec.Features, spec.Child("features")
 	c.count(path.Child("flags"), len(f.Flags), maxFeatures, "features")
@@ -177,7 +178,7 @@ func (c *contents) attributes(path *field.Path, elements map[string]string) {
 	}
 }
 
-// name checks a name of a feature, an element or an attribute. Names end up in templates, labels and terminals.
+// name checks a name of a feature, an element or an attribute. Names are shown in templates, labels and terminals.
 func (c *contents) name(path *field.Path, name string) {
 	switch {
 	case name == "":
@@ -197,7 +198,7 @@ func (c *contents) limited(e *field.Error) {
 	}
 }
 
-// count checks a number against its limit and reports whether it keeps it.
+// count checks a number against its limit and reports whether it is within it.
 func (c *contents) count(path *field.Path, n, limit int, what string) bool {
 	if n <= limit {
 		return true
@@ -208,8 +209,8 @@ func (c *contents) count(path *field.Path, n, limit int, what string) bool {
 	return false
 }
 
-// labels checks the labels that are asked for without a rule. A bad one is left out later without any harm to the others, as
-// in NFD, so that only the number is rejected here.
+// labels checks the labels that are requested without a rule. An invalid one is left out later without affecting the
+// others, as in NFD, so that only their number is checked here.
 func (c *contents) labels(path *field.Path, labels map[string]string) {
 	c.count(path, len(labels), maxFeatureLabels, "labels")
 	for _, key := range sortedKeys(labels) {

@@ -16,7 +16,7 @@ func (k *Known) group(object *nfdv1alpha1.NodeFeatureGroup) Findings {
 	opt := k.options()
 	opt.Group = true
 	k.spec(&f, compose.Document{Name: object.Name, Spec: spec}, spec, nil, true, opt)
-	errs := make(field.ErrorList, len(f.Errors)) // compiled rules may share theirs
+	errs := make(field.ErrorList, len(f.Errors)) // compiled rules may share this list
 	for i, e := range f.Errors {
 		same := *e
 		same.Field = groupPath(e.Field)

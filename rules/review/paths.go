@@ -10,7 +10,8 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// paths translates paths of an assembled spec into those of the object that its author wrote. The zero value changes nothing.
+// paths translates paths of an assembled spec to those of the object that its author wrote. The zero value changes
+// nothing.
 type paths struct {
 	whole []nfdv1alpha1.Rule
 	own   []int    // of each assembled rule, its index in the object; -1: it is inherited

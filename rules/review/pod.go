@@ -13,25 +13,25 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Pods is the metadata of the pods that an object is or makes.
+// Pods is the metadata of the pods that an object is or creates.
 type Pods struct {
 	Labels, Annotations map[string]string
-	// Path is where the metadata is in the object.
+	// Path is the path of the metadata in the object.
 	Path *field.Path
-	// Single means that the object is a pod itself. Errors in its annotations are warnings: a controller that made the pod would
-	// only create it again.
+	// Single is set if the object is a pod itself. Errors in its annotations are warnings: a controller that created
+	// the pod would only create it again.
 	Single bool
 	// Misplaced are annotations of requirements in the metadata of the object itself, where they have no effect on its pods.
 	Misplaced []string
 }
 
-// podKind says in which version a kind is served and where it keeps the metadata of its pods.
+// podKind holds the version in which a kind is served and the path of the metadata of its pods.
 type podKind struct {
 	apiVersion string
 	path       []string
 }
 
-// podKinds lists the kinds that are or make pods.
+// podKinds lists the kinds that are or create pods.
 var podKinds = map[string]podKind{
 	"Pod":                   {"v1", []string{"metadata"}},
 	"PodTemplate":           {"v1", []string{"template", "metadata"}},
@@ -44,7 +44,7 @@ var podKinds = map[string]podKind{
 	"CronJob":               {"batch/v1", []string{"spec", "jobTemplate", "spec", "template", "metadata"}},
 }
 
-// PodsOf returns the metadata of the pods of an object in JSON; nil for kinds that make no pods.
+// PodsOf returns the metadata of the pods of an object in JSON; nil for kinds that create no pods.
 func PodsOf(kind string, object []byte) (*Pods, error) {
 	k, ok := podKinds[kind]
 	if !ok {
@@ -73,8 +73,8 @@ func (k podKind) pods(kind string) *Pods {
 	return &Pods{Path: field.NewPath(k.path[0], k.path[1:]...), Single: kind == "Pod"}
 }
 
-// ReadPods returns the metadata of the pods of a document; nil if it makes no pods, or neither its pods nor the document itself have
-// an annotation that requires or prefers features.
+// ReadPods returns the metadata of the pods of a document; nil if it creates no pods, or neither its pods nor the
+// document itself have an annotation that requires or prefers features.
 func ReadPods(d *manifest.Document) *Pods {
 	k, ok := podKinds[d.Kind]
 	if !ok || d.APIVersion != k.apiVersion {

@@ -1,7 +1,8 @@
 // Package review checks objects of Assay's kinds.
 //
-// It is the only review there is: the webhook answers with it, the command line prints it with positions, and the controller
-// writes it into conditions. It is pure: everything that it may depend on is in Known, and what Known does not tell is left out.
+// All programs use it: the webhook responds with its findings, the command line prints them with positions, and the
+// controller writes them to conditions. A review is a pure function of the object and Known; checks that need
+// something that Known lacks are skipped.
 package review
 
 import (
@@ -19,25 +20,26 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Known is everything that a review may depend on in addition to the object. The zero value knows nothing of a cluster.
+// Known is the input of a review in addition to the object. The zero value has no information about a cluster.
 type Known struct {
 	// Rules are the settings of the controller that rules are compiled under.
 	Rules rules.Options
-	// Strict makes defects that NFD drops at run time errors.
+	// Strict turns defects that NFD drops at run time into errors.
 	Strict bool
-	// Withholding says which outputs the controller does not write.
+	// Withholding defines which outputs the controller does not write.
 	Withholding rules.Withholding
 	// Templates returns the templates that rules are based on; nil: none are known, and rules with bases are checked
 	// without them.
 	Templates compose.Lookup
-	// AllTemplates says that Templates knows every template of the cluster, so that one it does not return is missing.
+	// AllTemplates is set if Templates knows every template of the cluster, so that one it does not return is
+	// missing.
 	AllTemplates bool
 	// DefaultTemplate is the template that every NodeFeatureRule is based on; empty: none.
 	DefaultTemplate string
-	// Published reports whether a node of the cluster publishes a feature, by its name in lower case; known is false while
-	// it cannot tell. Nil: unknown.
+	// Published reports whether a node of the cluster publishes a feature, by its name in lower case; known is false
+	// while this is unknown. Nil: unknown.
 	Published func(feature string) (published, known bool)
-	// IDs returns the names of PCI and USB ids; nil: unknown.
+	// IDs returns the names of PCI and USB IDs; nil: unknown.
 	IDs lint.IDs
 	// Tolerations are those of the worker's pods; nil: unknown, an empty list: none.
 	Tolerations []corev1.Toleration
@@ -54,17 +56,17 @@ type Findings struct {
 	// for kinds without rules.
 	Whole *nfdv1alpha1.NodeFeatureRuleSpec
 	Set   *rules.RuleSet
-	// Complete says that everything that the object refers to is in Whole.
+	// Complete is set if everything that the object refers to is in Whole.
 	Complete bool
-	// Over says that the rules are larger than what Known.Rules leaves room for, see rules.Report.
+	// Over is set if the rules exceed the room of Known.Rules, see rules.Report.
 	Over bool
-	// Requirements are those of a request, a policy or a pod, compiled; nil if there are none, or errors.
+	// Requirements are the compiled ones of a request, a policy or a pod; nil if there are none, or errors.
 	Requirements *requirements.Ask
 
 	places map[int]int // index of a rule in the object -> index in the Set; nil: the same
 }
 
-// Place returns the index in the Set of a rule of the object, -1 if it is not there.
+// Place returns the index in the Set of a rule of the object, -1 if it is not in the Set.
 func (f *Findings) Place(i int) int {
 	if f.places == nil {
 		return i
@@ -98,7 +100,7 @@ func Review(object any, known Known) Findings {
 	case *Pods:
 		return known.pods(o)
 	}
-	panic(fmt.Sprintf("review of a %T", object)) // an error of ours, which no object can cause
+	panic(fmt.Sprintf("review of a %T", object)) // a programming error, which no object can cause
 }
 
 // Text returns an error without its path and without the value, which is in the source.
@@ -112,12 +114,12 @@ func Text(e *field.Error) string {
 	return e.ErrorBody()
 }
 
-// options are the settings of warnings about rules.
+// options returns the settings of warnings about rules.
 func (k *Known) options() lint.Options {
 	return lint.Options{IDs: k.IDs, Tolerations: k.Tolerations}
 }
 
-// unpublished warns of features that no node of the cluster publishes, where nothing else is wrong with their names.
+// unpublished warns about features that no node of the cluster publishes, if their names are otherwise valid.
 func (k *Known) unpublished(f *Findings, refs []lint.FeatureRef) {
 	if k.Published == nil {
 		return
@@ -138,7 +140,7 @@ func (k *Known) unpublished(f *Findings, refs []lint.FeatureRef) {
 	}
 }
 
-// report takes over what a compiler found.
+// report adds the findings of a compiler.
 func (f *Findings) report(r *rules.Report, known *Known) {
 	f.Errors = append(f.Errors, r.Errors...)
 	for _, w := range r.Warnings {
@@ -146,7 +148,7 @@ func (f *Findings) report(r *rules.Report, known *Known) {
 	}
 }
 
-// compiled takes over a warning of a compiler. Under strict admission a defect is an error.
+// compiled adds a warning of a compiler. Under strict admission a defect is an error.
 func (f *Findings) compiled(w rules.Warning, known *Known) {
 	if w.Defect && known.Strict {
 		f.Errors = append(f.Errors, &field.Error{

@@ -23,7 +23,8 @@ func (k *Known) template(object *assayv1alpha1.NodeFeatureRuleTemplate) Findings
 	return k.object(compose.Document{Name: object.Name, Template: true, Spec: &object.Spec}, "", opt)
 }
 
-// object reviews an object with rules together with its bases. Below is the template that all such objects are based on.
+// object reviews an object with rules together with its bases. Below is the template that all such objects are based
+// on.
 func (k *Known) object(d compose.Document, below string, opt lint.Options) Findings {
 	f := Findings{}
 	whole, p, complete := k.assemble(&f, d, below)
@@ -105,7 +106,7 @@ func (k *Known) uniqueNames(f *Findings, d compose.Document) {
 	}
 }
 
-// withheld warns of outputs that the controller does not write.
+// withheld warns about outputs that the controller does not write.
 func (k *Known) withheld(f *Findings, p *paths) {
 	for _, w := range k.Withholding.Of(f.Set) {
 		path, own := p.translate(fmt.Sprintf("spec.rules[%d].%s", w.Rule.Index, w.Field))
@@ -116,8 +117,9 @@ func (k *Known) withheld(f *Findings, p *paths) {
 	}
 }
 
-// assemble returns the spec with its bases and the translation of its paths; nil and not complete if not all bases are known. A base
-// that is missing or is not what it is pinned to draws a warning, since objects may be applied in any order; a cycle is an error.
+// assemble returns the spec with its bases and the translation of its paths; nil and not complete if not all bases
+// are known. A base that is missing or does not match its pin causes a warning, since objects may be applied in any
+// order; a cycle is an error.
 func (k *Known) assemble(f *Findings, d compose.Document, below string) (whole *nfdv1alpha1.NodeFeatureRuleSpec, p *paths, complete bool) {
 	if len(d.Spec.BasedOn) == 0 && below == "" {
 		return d.Spec, nil, len(d.Spec.RulesFrom) == 0

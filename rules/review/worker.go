@@ -13,8 +13,8 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// WorkerKeys are the keys of the worker's configuration, by the section that they are in. A test of the worker compares them with
-// what it reads.
+// WorkerKeys are the keys of the worker's configuration, by section. A test of the worker compares them with the keys
+// that it reads.
 var WorkerKeys = map[string][]string{
 	"": {"core", "sources"},
 	"core": {
@@ -32,7 +32,7 @@ func IsWorkerConfig(d *manifest.Document) bool {
 	return d.Root.Kind == yaml.SequenceNode || d.Child("core") != nil || d.Child("sources") != nil
 }
 
-// WorkerConfig reviews a configuration of the worker. Its problems have the positions of the document.
+// WorkerConfig reviews a configuration of the worker. Its problems have positions in the document.
 func WorkerConfig(d *manifest.Document, known Known) []manifest.Problem {
 	if d.Root.Kind == yaml.SequenceNode {
 		return custom(d, d.Root, "", known)
@@ -76,7 +76,7 @@ func custom(d *manifest.Document, list *yaml.Node, path string, known Known) []m
 	var problems []manifest.Problem
 	copied := clone(list)
 	copied.Content = nil
-	var places []int // of the rules that are left, in the document
+	var places []int // of the remaining rules, in the document
 	for i, rule := range list.Content {
 		one := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{clone(rule)}}
 		if _, err := convert.MatchOn(one); err != nil {
@@ -109,7 +109,7 @@ func custom(d *manifest.Document, list *yaml.Node, path string, known Known) []m
 	return append(problems, Problems(d, found)...)
 }
 
-// lineInText is the place in a message of a converter; the problem has one of its own.
+// lineInText matches the position in a message of a converter; the problem has a position of its own.
 var lineInText = regexp.MustCompile(`^line \d+: `)
 
 func clone(n *yaml.Node) *yaml.Node {

@@ -10,7 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/lint"
 )
 
-// enrich adds to the schema of an object what its CustomResourceDefinition does not express. The fields show what it is.
+// enrich adds to the schema of an object constraints that its CustomResourceDefinition does not express. Its fields
+// identify the type of object.
 func enrich(fields, schema object) {
 	has := func(names ...string) bool {
 		return !slices.ContainsFunc(names, func(name string) bool { return fields[name] == nil })
@@ -36,7 +37,7 @@ func enrich(fields, schema object) {
 	}
 }
 
-// ruleExample is what an editor offers for a new rule.
+// ruleExample is the snippet that an editor offers for a new rule.
 var ruleExample = object{
 	"name":   "NVIDIA GPU",
 	"labels": object{"example.com/gpu": "true"},
@@ -52,7 +53,8 @@ func setDefault(fields object, name string, value any) {
 	}
 }
 
-// term offers the names of features, and of the elements of each. Other names stay valid: features may come from anyone.
+// term offers the names of features, and of the elements of each. Other names stay valid: any publisher may add
+// features.
 func term(fields, schema object) {
 	feature := fields["feature"].(object) //nolint:forcetypeassert // converted by convert
 	feature["anyOf"] = []any{object{"enum": lint.FeatureNames()}, object{"type": "string"}}

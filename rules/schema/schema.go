@@ -1,8 +1,8 @@
-// Package schema writes JSON Schemas of Assay's kinds for editors.
+// Package schema generates JSON Schemas of Assay's kinds for editors.
 //
-// The schemas come from the CustomResourceDefinitions. What those cannot express is added from the lists that the rule engine
-// itself uses: operators and their numbers of values, actions and their arguments, features and their elements. The dialect is
-// draft 7, which yaml-language-server and catalogs of CRDs read.
+// The schemas come from the CustomResourceDefinitions. Constraints that those cannot express are added from the lists
+// that the rule engine itself uses: operators and their numbers of values, actions and their arguments, features and
+// their elements. The dialect is draft 7, which yaml-language-server and catalogs of CRDs read.
 package schema
 
 import (
@@ -119,7 +119,7 @@ func (d *definition) schema() object {
 	return out
 }
 
-// metadata allows all of ObjectMeta and completes what people write.
+// metadata allows all of ObjectMeta and completes the common fields.
 func metadata(namespaced bool) object {
 	strings := object{"type": "object", "additionalProperties": object{"type": "string"}}
 	var namespace any = false // not allowed
@@ -143,8 +143,8 @@ var copied = []string{
 	"minItems", "maxItems", "minProperties", "maxProperties", "required", "uniqueItems",
 }
 
-// convert turns a structural schema into a JSON Schema. Like the API server under strict validation it rejects unknown fields,
-// unless the field keeps them.
+// convert converts a structural schema to a JSON Schema. Like the API server under strict validation it rejects
+// unknown fields, unless the field preserves them.
 func convert(in object) object {
 	out := object{}
 	for _, key := range copied {

@@ -3,12 +3,12 @@ package suggest
 
 import "strings"
 
-// maxLength is how long a name may be to be looked at. What is longer than any name that exists is no slip of the fingers, and
-// the cost of a comparison grows with the square of the length.
+// maxLength is the maximum length of a name that is compared. Longer input is not a typo of any name, and the cost of
+// a comparison grows with the square of the length.
 const maxLength = 128
 
-// Distance is how many letters have to be changed, added, left out or swapped with their neighbour to get from a to b, or
-// limit if there are as many or more.
+// Distance returns the number of letters that must be changed, added, removed or swapped with the next one to get
+// from a to b, or limit if there are as many or more.
 func Distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit || len(a) > maxLength || len(b) > maxLength {
 		return limit
@@ -34,8 +34,8 @@ func Distance(a, b string, limit int) int {
 	return min(last[len(b)], limit)
 }
 
-// Nearest returns the one of the known names that is fewer than limit letters off, and the fewest; the first of several. It
-// returns nothing if none is so close.
+// Nearest returns the known name with the smallest distance below limit; the first of several. It returns "" if none
+// is that close.
 func Nearest(name string, known []string, limit int) string {
 	best := ""
 	for _, k := range known {
@@ -46,7 +46,7 @@ func Nearest(name string, known []string, limit int) string {
 	return best
 }
 
-// NearestFold is Nearest for names in which case does not count.
+// NearestFold is Nearest for names that are not case-sensitive.
 func NearestFold(name string, known []string, limit int) string {
 	best := ""
 	lower := strings.ToLower(name)

@@ -9,7 +9,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Expectation is what must come out, as outcome.yaml has it. In a table a key with the value null must be absent.
+// Expectation is the expected result, as in outcome.yaml. In a table a key with the value null must be absent.
 type Expectation struct {
 	Labels            map[string]*string `json:"labels,omitempty"`
 	Annotations       map[string]*string `json:"annotations,omitempty"`
@@ -27,11 +27,11 @@ type Expectation struct {
 	Conflicts []string `json:"conflicts,omitempty"`
 	Events    []string `json:"events,omitempty"`
 	Log       []string `json:"log,omitempty"`
-	// Failed is what a fail action says.
+	// Failed is the message of a fail action.
 	Failed string `json:"failed,omitempty"`
 }
 
-// Expect is the Expectation that an outcome meets exactly.
+// Expect returns the Expectation that an outcome meets exactly.
 func Expect(o *rules.Outcome) *Expectation {
 	e := &Expectation{
 		Labels: pointers(o.Labels()), Annotations: pointers(o.Annotations()), ExtendedResources: pointers(o.ExtendedResources()),
@@ -79,7 +79,8 @@ func pointers(m map[string]string) map[string]*string {
 	return out
 }
 
-// compare returns what differs, a line each. Of an expectation that is not whole, only what it names is looked at.
+// compare returns the differences, one per line. If whole is false, only the fields and keys that the expectation
+// names are compared.
 func (e *Expectation) compare(got *Expectation, whole bool) []string {
 	var d diff
 	for _, m := range []struct {
@@ -111,7 +112,7 @@ func (e *Expectation) compare(got *Expectation, whole bool) []string {
 	return d
 }
 
-// diff collects lines: - is expected, + came out.
+// diff collects lines: - is expected, + is the result.
 type diff []string
 
 func (d *diff) values(kind string, want, got map[string]*string, whole bool) {
@@ -149,7 +150,7 @@ func (d *diff) values(kind string, want, got map[string]*string, whole bool) {
 	}
 }
 
-// list compares lists without regard to order. With pieces a line is expected that holds the text.
+// list compares lists without regard to order. With pieces, a line matches an expected string that it contains.
 func (d *diff) list(kind string, want, got []string, whole, pieces bool) {
 	left := slices.Clone(got)
 	missed := false

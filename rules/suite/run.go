@@ -19,7 +19,7 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// Runner runs tests. It reads and compiles each file once, however many tests use it. It is safe for concurrent use.
+// Runner runs tests. It reads and compiles each file once for all tests. It is safe for concurrent use.
 type Runner struct {
 	interner *facts.Interner
 	cache    *rules.Cache
@@ -28,14 +28,14 @@ type Runner struct {
 	features map[string]*once[[]manifest.Published]
 }
 
-// once is a value that is made by whoever asks first.
+// once is a value that the first caller computes.
 type once[T any] struct {
 	sync.Once
 	value T
 	err   error
 }
 
-// program is compiled rules, and the errors in them.
+// program holds compiled rules, and the errors in them.
 type program struct {
 	*rules.Program
 	problems []problem
@@ -51,7 +51,7 @@ type problem struct {
 // String returns file:line:column: path: message, as assay lint does.
 func (p problem) String() string { return p.file + ":" + p.Problem.String() }
 
-// has reports whether a piece of text is in the error, with or without its position.
+// has reports whether the error, with or without its position, contains a string.
 func (p problem) has(text string) bool {
 	return strings.Contains(p.String(), text) || strings.Contains(p.full, text)
 }
@@ -64,16 +64,16 @@ func NewRunner() *Runner {
 	}
 }
 
-// Result is what became of a test.
+// Result is the result of a test.
 type Result struct {
 	Test *Test
-	// Failure says why it failed, as a diff: - is what was expected, + what came out. Empty if it passed.
+	// Failure is the reason of a failure, as a diff: - is expected, + is the result. Empty if the test passed.
 	Failure string
-	// Updated says that the expectation was written anew.
+	// Updated is set if the expectation was rewritten.
 	Updated bool
 }
 
-// Run runs one test. With update it writes what comes out as what is expected, if the test is a directory.
+// Run runs one test. With update it writes the result as the expectation, if the test is a directory.
 func (r *Runner) Run(t *Test, update bool) Result {
 	update = update && t.golden != ""
 	if t.broken != nil && !update {
@@ -83,7 +83,7 @@ func (r *Runner) Run(t *Test, update bool) Result {
 	if err != nil {
 		return Result{Test: t, Failure: err.Error()}
 	}
-	if len(t.errors) == 0 && len(problems) > 0 { // what is left of the rules would match more than was written
+	if len(t.errors) == 0 && len(problems) > 0 { // the rest of the rules would match more than the author intended
 		return Result{Test: t, Failure: strings.Join(compareErrors(nil, problems), "\n")}
 	}
 	got := Expect(outcome)
@@ -237,8 +237,8 @@ func compile(paths []string, opt rules.Options) (*program, error) {
 	return p, nil
 }
 
-// review adds the errors of a document to the problems and returns its compiled rules. What basedOn lacks is an error here: the
-// outcome of the test would lack it too.
+// review adds the errors of a document to the problems and returns its compiled rules. Missing bases are errors here:
+// the outcome of the test would lack them too.
 func (p *program) review(d *manifest.Document, known review.Known) *rules.RuleSet {
 	_, shape, found := review.Document(d, known)
 	p.note(d.File().Name, append(d.CheckType(), shape...), "")

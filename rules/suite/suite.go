@@ -1,9 +1,10 @@
 // Package suite runs the tests that users write for their own rules.
 //
-// There are two forms. A directory with a rule.yaml and an outcome.yaml is a test: its facts.yaml holds the NodeFeatures of
-// one node, outcome.yaml everything that must come out, options.yaml (optional) settings of the controller; errors.txt holds
-// pieces of the errors that the rules must have, one per line. This project's own cases, rules/testdata/cases, have this form. A file *.test.yaml is a table of tests that name rules and
-// features by path and say only what they care about; see Table.
+// There are two forms. A directory with a rule.yaml and an outcome.yaml is a test: its facts.yaml holds the
+// NodeFeatures of one node, outcome.yaml the complete expected outcome, options.yaml (optional) settings of the
+// controller; errors.txt holds substrings of the expected errors of the rules, one per line. This project's own
+// cases, rules/testdata/cases, have this form. A file *.test.yaml is a table of tests that name rules and features by
+// path and list only the expectations of interest; see Table.
 package suite
 
 import (
@@ -22,11 +23,11 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// Test is one test. It is immutable; tests may run side by side.
+// Test is one test. It is immutable; tests may run in parallel.
 type Test struct {
-	// Name tells it from others: the directory, or the file and the name in the table.
+	// Name identifies the test: the directory, or the file and the name in the table.
 	Name string
-	// File is where the expectation stands.
+	// File is the file that holds the expectation.
 	File string
 
 	rules    []string
@@ -34,8 +35,8 @@ type Test struct {
 	facts    []byte // bare features of the test itself
 	settings Settings
 	expect   Expectation
-	errors   []string // pieces of the errors that the rules must have
-	whole    bool     // what is not expected must not come out
+	errors   []string // substrings of the expected errors of the rules
+	whole    bool     // unexpected outputs fail the test
 	broken   error    // why the test cannot be run
 	golden   string   // the file that an update writes; empty for tables
 }
@@ -47,7 +48,7 @@ type Settings struct {
 	NodeScope    string `json:"nodeScope,omitempty"`
 	Mask         string `json:"mask,omitempty"`
 	IgnoreFail   bool   `json:"ignoreFail,omitempty"`
-	// FeatureSources is a regular expression on namespace/name of NodeFeatures, for rules that have none.
+	// FeatureSources is a regular expression on namespace/name of NodeFeatures, for rules without one.
 	FeatureSources string            `json:"featureSources,omitempty"`
 	Node           string            `json:"node,omitempty"`
 	NodeLabels     map[string]string `json:"nodeLabels,omitempty"`
@@ -90,18 +91,19 @@ type Entry struct {
 	// Node is the name of the node; that of the NodeFeature by default.
 	Node       string            `json:"node,omitempty"`
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
-	// Expect is what must come out.
+	// Expect is the expected result.
 	Expect Expectation `json:"expect"`
-	// Exactly forbids everything else.
+	// Exactly forbids all other outputs.
 	Exactly bool `json:"exactly,omitempty"`
-	// Errors are pieces of the errors that the rules must have.
+	// Errors are substrings of the expected errors of the rules.
 	Errors []string `json:"errors,omitempty"`
 }
 
-// maxTests bounds what one directory holds.
+// maxTests is the maximum number of tests in one directory.
 const maxTests = 100_000
 
-// Find returns the tests in a directory and below, in the order of their paths. A mistake in a test makes that test fail.
+// Find returns the tests in a directory and below, in the order of their paths. An error in a test makes that test
+// fail.
 func Find(dir string) ([]*Test, error) {
 	var out []*Test
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -128,7 +130,7 @@ func isCase(dir string) bool {
 	return err == nil
 }
 
-// directory is the test that a directory is.
+// directory returns the test in a directory.
 func directory(dir string) *Test {
 	t := &Test{
 		Name: dir, File: filepath.Join(dir, "outcome.yaml"), golden: filepath.Join(dir, "outcome.yaml"),
@@ -221,7 +223,7 @@ func lines(text string) []string {
 	return slices.DeleteFunc(out, func(s string) bool { return s == "" || strings.HasPrefix(s, "#") })
 }
 
-// decodeFile reads a YAML file into out, telling every mistake with its place. An absent file changes nothing.
+// decodeFile decodes a YAML file into out, and returns every error with its position. An absent file changes nothing.
 func decodeFile(path string, out any) error {
 	data, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {

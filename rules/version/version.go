@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// MaxNumbers bounds how many numbers a version has. Windows builds and driver packages have four, calendar-like schemes up
-// to six.
+// MaxNumbers is the maximum number of numbers in a version. Windows builds and driver packages have four,
+// calendar-like schemes up to six.
 const MaxNumbers = 8
 
-// V is a version: its leading numbers, of which missing ones count as zero. Pre-release and build suffixes take no part, so
-// that 5.14.0-362.el9 equals 5.14.0 and a kernel of a distribution compares like the kernel it was made from. Values are
-// comparable with == and the zero V is version 0.
+// V is a version: its leading numbers, of which missing ones count as zero. Pre-release and build suffixes are
+// ignored, so that 5.14.0-362.el9 equals 5.14.0 and a kernel of a distribution compares like the kernel it was built
+// from. Values are comparable with == and the zero V is version 0.
 type V struct {
 	numbers [MaxNumbers]uint64
 }
 
-// Parse reads a version as people and distributions write it: an optional v, then numbers joined by dots, then anything at
-// all that does not continue the numbers. It accepts all that ParseStrict accepts, with the same result, and moreover
-// suffixes as RPM based distributions have them (5.14.0-362.el9.x86_64), a trailing + and up to MaxNumbers numbers. A
-// wildcard (1.x, 1.*) is not a version.
+// Parse parses a version as in distributions: an optional v, then numbers joined by dots, then any text that does not
+// continue the numbers. It accepts all input of ParseStrict with the same result, and also suffixes of RPM based
+// distributions (5.14.0-362.el9.x86_64), a trailing + and up to MaxNumbers numbers. A wildcard (1.x, 1.*) is not a
+// version.
 func Parse(s string) (V, error) {
 	var v V
 	rest := strings.TrimPrefix(s, "v")
@@ -51,8 +51,9 @@ func Parse(s string) (V, error) {
 	}
 }
 
-// ParseStrict reads a version as NFD does, which is semantic versioning with one to three numbers, leading zeros and a
-// leading v allowed: major[.minor[.patch]][-prerelease][+build]. See https://semver.org, items 9 and 10, for the suffixes.
+// ParseStrict parses a version as NFD does: semantic versioning with one to three numbers, with leading zeros and a
+// leading v allowed: major[.minor[.patch]][-prerelease][+build]. See https://semver.org, items 9 and 10, for the
+// suffixes.
 func ParseStrict(s string) (V, error) {
 	core, build, hasBuild := strings.Cut(strings.TrimPrefix(s, "v"), "+")
 	core, pre, hasPre := strings.Cut(core, "-")
@@ -111,7 +112,7 @@ func (v V) String() string {
 	return string(b)
 }
 
-// digits returns how many decimal digits s begins with.
+// digits returns the number of decimal digits at the start of s.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
@@ -120,7 +121,7 @@ func digits(s string) int {
 	return n
 }
 
-// wildcard reports whether s begins with an element that stands for any number.
+// wildcard reports whether s begins with a wildcard for a number.
 func wildcard(s string) bool {
 	if s == "" || !strings.ContainsRune("xX*", rune(s[0])) {
 		return false

@@ -6,13 +6,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parser reads the documents of one text.
+// parser parses the documents of one text.
 type parser struct {
 	text    *Text
 	options Options
 	nodes   int
 
-	// Of the document that is read:
+	// State of the current document:
 	first int                 // lines before it
 	open  map[*yaml.Node]bool // nodes around the one that is expanded
 }
@@ -39,8 +39,8 @@ func (p *parser) chunk(c chunk) {
 	p.text.Documents = append(p.text.Documents, &root)
 }
 
-// line returns the line of a node in the text. YAML breaks lines at characters that no editor does, such as U+2028; no
-// position is behind the end for it.
+// line returns the line of a node in the text. YAML breaks lines at characters that editors do not, such as U+2028;
+// line therefore returns at most the last line.
 func (p *parser) line(n *yaml.Node) int { return min(n.Line+p.first, len(p.text.lines)) }
 
 // expand copies a tree with every alias replaced by the value of its anchor, and with the lines of the whole text. It returns
@@ -87,7 +87,7 @@ func (p *parser) expand(n *yaml.Node, depth int) *yaml.Node {
 	return &out
 }
 
-// mapping expands a map, with what << merges into it. Of a key that is there twice, the first one stays.
+// mapping expands a map, and merges the maps of <<. Of duplicate keys the first one stays.
 func (p *parser) mapping(out, n *yaml.Node, depth int) *yaml.Node {
 	seen := map[string]*yaml.Node{}
 	var merged []*yaml.Node

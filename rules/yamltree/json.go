@@ -68,7 +68,7 @@ func appendScalar(out []byte, n *yaml.Node) []byte {
 	return appendString(out, n.Value)
 }
 
-// appendString calls encoding/json only where there is something to escape.
+// appendString uses encoding/json only if there is something to escape.
 func appendString(out []byte, s string) []byte {
 	for i := range len(s) {
 		if b := s[i]; b < ' ' || b == '"' || b == '\\' || b >= 0x7f {
@@ -84,8 +84,8 @@ func appendString(out []byte, s string) []byte {
 	return append(out, '"')
 }
 
-// FromJSON returns the tree of a JSON value, without positions. Of keys that are there twice the last one counts, as
-// everywhere in Kubernetes.
+// FromJSON returns the tree of a JSON value, without positions. Of duplicate keys the last one wins, as everywhere in
+// Kubernetes.
 func FromJSON(raw []byte, options Options) (*yaml.Node, error) {
 	r := jsonReader{json.NewDecoder(bytes.NewReader(raw)), options.Depth}
 	r.UseNumber()

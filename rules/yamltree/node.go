@@ -10,7 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/suggest"
 )
 
-// Index returns where a key is in the content of a mapping; -1 if it is not there, or if the node is not a mapping.
+// Index returns the index of a key in the content of a mapping; -1 if the key does not exist or the node is not a
+// mapping.
 func Index(n *yaml.Node, key string) int {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return -1
@@ -23,7 +24,7 @@ func Index(n *yaml.Node, key string) int {
 	return -1
 }
 
-// Field returns the value of a field of a mapping; nil if there is none, or if the node is not a mapping.
+// Field returns the value of a field of a mapping; nil if the field does not exist or the node is not a mapping.
 func Field(n *yaml.Node, name string) *yaml.Node {
 	if at := Index(n, name); at >= 0 {
 		return n.Content[at+1]
@@ -46,7 +47,7 @@ func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 // IsString reports whether a node is a string.
 func IsString(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" }
 
-// Type returns what a node is: a map, list, null, boolean, number or text.
+// Type returns the type of a node: a map, list, null, boolean, number or text.
 func Type(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -65,7 +66,7 @@ func Type(n *yaml.Node) string {
 	return "string"
 }
 
-// Describe returns what a node is for messages: a map, the number 5, nothing.
+// Describe describes a node for messages: a map, the number 5, nothing.
 func Describe(n *yaml.Node) string {
 	switch t := Type(n); t {
 	case "null":
@@ -77,7 +78,8 @@ func Describe(n *yaml.Node) string {
 	}
 }
 
-// OldBoolean reports whether YAML 1.1, which kubectl and the API server read, takes a word without quotes for a boolean.
+// OldBoolean reports whether YAML 1.1, which kubectl and the API server use, reads a word without quotes as a
+// boolean.
 func OldBoolean(n *yaml.Node) bool {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
 		return false
@@ -100,8 +102,8 @@ func (t *Text) LostMark(n *yaml.Node) string {
 // Step is a field of a mapping or, without a key, an item of a list.
 type Step struct{ Key, Value *yaml.Node }
 
-// Follow returns the way to a field by its path, such as spec.rules[0].labels[x], as far as it exists, and whether all of it
-// does.
+// Follow returns the path to a field by its name, such as spec.rules[0].labels[x], as far as it exists, and whether
+// all of it exists.
 func Follow(root *yaml.Node, path string) (way []Step, found bool) {
 	for n := root; path != ""; {
 		step, rest := next(n, path)
@@ -140,11 +142,11 @@ func next(n *yaml.Node, path string) (step Step, rest string) {
 	return Step{}, ""
 }
 
-// maxGuess is the number of letters from which on a misspelled name is another word, whatever its length.
+// maxGuess is the number of edits from which on a misspelled name is treated as another word, whatever its length.
 const maxGuess = 3
 
-// Nearest returns the known name that a misspelled one is nearest to: two slips at most, and not more than a third of the
-// name; or the name that it abbreviates. It is empty if there is none.
+// Nearest returns the known name that is closest to a misspelled one: at most two edits, and not more than a third of
+// the name; or the name that it abbreviates. It is empty if there is none.
 func Nearest(name string, known []string) string {
 	if best := suggest.NearestFold(name, known, min(maxGuess, len(name)/3+2)); best != "" {
 		return best

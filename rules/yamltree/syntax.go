@@ -13,14 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxSearch is the maximum size in bytes of a document in which the place of a syntax error is searched: the document is
-// parsed once for each halving of its lines. In a larger one the error is where the parser says.
+// maxSearch is the maximum size in bytes of a document in which the position of a syntax error is searched: the
+// document is parsed once for each halving of its lines. In a larger one the parser's position is reported.
 const maxSearch = 1 << 20
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax explains why a document is not YAML. The parser's own message is about tokens, and its line that of the block which
-// it was reading.
+// syntax explains why a document is not YAML. The parser's own message is about tokens, and its line is that of the
+// enclosing block.
 func (p *parser) syntax(c chunk, err error) {
 	message := yamlLine.ReplaceAllString(err.Error(), "")
 	row, column := c.offender(err, message)
@@ -32,7 +32,7 @@ func (p *parser) syntax(c chunk, err error) {
 	p.problem(Position{c.first + row + 1, column + 1}, CodeSyntax, "%s", message)
 }
 
-// offender returns the place that the parser rejects, the row and the column from 0.
+// offender returns the row and column, counted from 0, that the parser rejects.
 func (c chunk) offender(err error, message string) (row, column int) {
 	if len(c.text()) > maxSearch {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
@@ -41,7 +41,8 @@ func (c chunk) offender(err error, message string) (row, column int) {
 		row = min(max(row-1, 0), len(c.lines)-1)
 		return row, indentOf(c.lines[row])
 	}
-	// The parser reads from left to right: from the place that it rejects on, every beginning of the text has the same error.
+	// The parser reads from left to right: every prefix of the text that includes the rejected position has the same
+	// error.
 	known := commented(c.lines)
 	fails := func(rows int, rest string) bool { return commented(append(slices.Clip(c.lines[:rows]), rest)) == known }
 	last := len(c.lines) - 1
@@ -60,8 +61,8 @@ func (c chunk) offender(err error, message string) (row, column int) {
 	return row, max(min(column, len(runes)-1), 0)
 }
 
-// commented returns the parser's error for lines behind a line of comment: without one the parser takes the first line for
-// no line at all, and names another one.
+// commented returns the parser's error for lines that follow a comment line: without one the parser does not count
+// the first line, and reports another one.
 func commented(lines []string) string {
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte("#\n"+strings.Join(lines, "\n")+"\n"), &n); err != nil {
@@ -75,7 +76,7 @@ func inFlow(message string) bool {
 	return strings.Contains(message, "',' or") || message == "did not find expected node content"
 }
 
-// consumed returns the row up to which the parser reads before it gives up.
+// consumed returns the row up to which the parser reads before it stops.
 func (c chunk) consumed() int {
 	r := &oneByte{text: c.text()}
 	var n yaml.Node
@@ -83,7 +84,7 @@ func (c chunk) consumed() int {
 	return min(strings.Count(strings.TrimRight(string(r.text[:r.at]), " \t\n"), "\n"), len(c.lines)-1)
 }
 
-// oneByte is a reader that counts what is read of it.
+// oneByte is a reader that counts the bytes read from it.
 type oneByte struct {
 	text []byte
 	at   int
@@ -98,14 +99,14 @@ func (r *oneByte) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// bracket is an opening bracket or brace, and where it is.
+// bracket is an opening bracket or brace, and its position.
 type bracket struct {
 	row, column int
 	opens       rune
 }
 
-// unclosed returns the brackets that are open at the end of a row, whose text is given, from the outermost one on. It reads
-// lines without knowing which of them are blocks of text, and is right for what people write.
+// unclosed returns the brackets that are open at the end of a row, whose text is given, from the outermost one on. It
+// does not know which lines are block scalars, but is correct for common input.
 func (c chunk) unclosed(row int, line string) []bracket {
 	var all []bracket
 	closed := 0
@@ -125,7 +126,8 @@ func (c chunk) unclosed(row int, line string) []bracket {
 	return all
 }
 
-// brackets returns the brackets of one line that are not closed in it, and how many of earlier lines it closes.
+// brackets returns the brackets of one line that are not closed in it, and the number of brackets of earlier lines
+// that it closes.
 func brackets(row int, runes []rune) (open []bracket, closed int) {
 	quote, before := rune(0), '\n' // before: the last character that is not a space
 	for column, r := range runes {
@@ -150,10 +152,10 @@ func brackets(row int, runes []rune) (open []bracket, closed int) {
 	return open, closed
 }
 
-// begins reports whether a value begins behind a character.
+// begins reports whether a value may begin after a character.
 func begins(before rune) bool { return strings.ContainsRune("\n:-,[{?", before) }
 
-// closing returns what closes brackets.
+// closing returns the text that closes brackets.
 func closing(open []bracket) string {
 	var b strings.Builder
 	for _, o := range slices.Backward(open) {
@@ -162,7 +164,8 @@ func closing(open []bracket) string {
 	return b.String()
 }
 
-// explain says in an author's words what the parser's message means at a place, and moves to what has to be changed.
+// explain explains the parser's message at a position, and returns the position of the text that the author must
+// change.
 func (c chunk) explain(row, column int, message string) (int, int, string) {
 	line := c.lines[row]
 	indent, before := indentOf(line), cut(line, column)
@@ -216,8 +219,8 @@ const unclosedQuote = "the quote that begins here is not closed"
 // begun matches a line in which a string in double quotes begins and does not end.
 var begun = regexp.MustCompile(`^[^"#]*(?:"[^"]*"[^"#]*)*(?:: |- |[\[{,] ?)("(?:[^"\\]|\\.)*)$`)
 
-// openQuote finds a quote near above a row that is not closed in its line: the text then ends with the next quote, and what is
-// behind that makes no sense.
+// openQuote finds a quote shortly before a row that is not closed in its line: the string then ends with the next
+// quote, and the text after that is invalid.
 func (c chunk) openQuote(row int) (int, int, bool) {
 	if !strings.Contains(c.lines[row], `"`) {
 		return 0, 0, false
@@ -234,7 +237,8 @@ func (c chunk) openQuote(row int) (int, int, bool) {
 	return 0, 0, false
 }
 
-// explainFlow explains an error within brackets or braces: where one of them is never closed, the parser stops lines later.
+// explainFlow explains an error within brackets or braces: if one of them is never closed, the parser stops lines
+// later.
 func (c chunk) explainFlow(row, column int, message string) (int, int, string) {
 	line := c.lines[row]
 	upTo := cut(line, column+1)
@@ -259,7 +263,7 @@ var blockLine = regexp.MustCompile(`^(- |[\w./-]+:( |$))`)
 // lookBack is the number of lines that the error may be before the one that the parser rejects.
 const lookBack = 3
 
-// unquoted finds values that begin with a character which YAML keeps for itself.
+// unquoted matches values that begin with a character that YAML reserves.
 var unquoted = regexp.MustCompile("^\\s*(?:- +)*(?:[^\\s#'\"][^#'\"]*?: +|- +)([@`%{*&!][^\\s]*)")
 
 // suspect checks for what usually is wrong, first near a row and then anywhere.

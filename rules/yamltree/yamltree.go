@@ -1,8 +1,8 @@
-// Package yamltree reads YAML as people write it into trees whose nodes know their positions.
+// Package yamltree parses YAML into trees whose nodes know their positions.
 //
-// Parsing does not stop at the first error: everything that is wrong with a file is collected as Problems, each with its line
-// and column, and documents without errors are read. Aliases and merged maps are expanded. Nothing here knows what the
-// documents are about.
+// Parsing does not stop at the first error: all errors of a file are collected as Problems, each with its line and
+// column, and documents without errors are parsed. Aliases and merged maps are expanded. The package is independent
+// of the kinds of documents.
 package yamltree
 
 import (
@@ -17,7 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Position is a place in a file: the line and the character, both from 1. A column of 0 is the line as a whole.
+// Position is a position in a file: the line and the character, both counted from 1. A column of 0 means the line as
+// a whole.
 type Position struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
@@ -26,7 +27,7 @@ type Position struct {
 // String returns line:column.
 func (p Position) String() string { return fmt.Sprintf("%d:%d", p.Line, p.Column) }
 
-// Compare orders positions as they follow one another in a file.
+// Compare orders positions as in a file.
 func (p Position) Compare(other Position) int {
 	return cmp.Or(cmp.Compare(p.Line, other.Line), cmp.Compare(p.Column, other.Column))
 }
@@ -42,12 +43,12 @@ const (
 	CodeEncoding     = "encoding"
 )
 
-// Problem is a reason why a document, or a part of it, cannot be read.
+// Problem is a reason why a document, or a part of it, cannot be parsed.
 type Problem struct {
 	Position
 	// Code is the kind of problem, for tools that filter.
 	Code string
-	// Message says what is wrong and what to write instead.
+	// Message describes the problem and what to write instead.
 	Message string
 }
 
@@ -55,13 +56,14 @@ type Problem struct {
 type Options struct {
 	// Bytes is the maximum size.
 	Bytes int
-	// Nodes is the maximum number of nodes with aliases expanded: nine lines of aliases of aliases make a billion.
+	// Nodes is the maximum number of nodes with aliases expanded: nine lines of aliases of aliases expand to a
+	// billion.
 	Nodes int
 	// Depth is the maximum number of levels of nesting.
 	Depth int
-	// Documents is the maximum number of documents; those after it are not read.
+	// Documents is the maximum number of documents; those after it are not parsed.
 	Documents int
-	// AtAnchors gives an expanded value the position of its anchor, where its text is, rather than that of the alias.
+	// AtAnchors gives an expanded value the position of its anchor, where its text is, instead of that of the alias.
 	AtAnchors bool
 }
 
@@ -116,7 +118,7 @@ func (t *Text) Bytes() []byte { return []byte(strings.Join(t.lines, "\n")) }
 // Lines returns the number of lines.
 func (t *Text) Lines() int { return len(t.lines) }
 
-// Line returns a line of the text, from 1; empty if there is none.
+// Line returns a line of the text, counted from 1; empty if it does not exist.
 func (t *Text) Line(n int) string {
 	if n < 1 || n > len(t.lines) {
 		return ""
@@ -182,8 +184,8 @@ func (c chunk) text() []byte {
 	return []byte(text)
 }
 
-// chunks cuts a file at its separators, so that an error in one document does not hide the others. Comments and directives
-// before the separator belong to the document behind it.
+// chunks splits a file at its separators, so that an error in one document does not hide the others. Comments and
+// directives before the separator belong to the document after it.
 func chunks(lines []string) []chunk {
 	var out []chunk
 	start := 0
@@ -209,7 +211,7 @@ func chunks(lines []string) []chunk {
 	return out
 }
 
-// blank reports whether there is nothing but comments in a document.
+// blank reports whether a document holds only comments.
 func blank(lines []string) bool {
 	for _, line := range lines {
 		line = strings.TrimSpace(strings.TrimPrefix(line, "---"))
@@ -220,7 +222,7 @@ func blank(lines []string) bool {
 	return true
 }
 
-// preamble reports whether lines are what may precede the separator of a document.
+// preamble reports whether lines may precede the separator of a document.
 func preamble(lines []string) bool {
 	for _, line := range lines {
 		if strings.TrimSpace(line) != "" && line[0] != '#' && line[0] != '%' {
