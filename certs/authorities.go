@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Authorities are those of a file, which sign for whoever may ask. It is safe for concurrent use.
+// Authorities holds the CA certificates of a file, which sign the certificates of clients. It is safe for concurrent use.
 type Authorities struct {
 	file   string
 	report func(error)
@@ -18,15 +18,15 @@ type Authorities struct {
 	last string // what was reported last
 }
 
-// NewAuthorities reads the file once, so that a wrong path shows at the start. Report is told when it can no longer be used,
-// while the last good authorities stay; nil ignores that.
+// NewAuthorities reads the file once, so that a wrong path shows at the start. Report is called when it can no longer be used;
+// the last valid authorities stay in use. Nil ignores that.
 func NewAuthorities(file string, report func(error)) (*Authorities, error) {
 	a := &Authorities{file: file, report: report}
 	return a, a.reload()
 }
 
-// Pool returns the authorities that are in the file now. It reads the file, which is a small price beside that of the
-// handshake that asks for it.
+// Pool returns the authorities that are in the file now. It reads the file; this costs little compared with the
+// handshake that calls it.
 func (a *Authorities) Pool() *x509.CertPool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

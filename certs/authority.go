@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// backdate is how far in the past the validity of what we issue begins. An API server whose clock is up to a day behind ours
+// backdate is the time before issuance at which the validity of a certificate begins. An API server whose clock is up to a day behind ours
 // (a wrong time zone, a bad CMOS battery) still trusts it.
 const backdate = 25 * time.Hour
 
@@ -103,7 +103,7 @@ func parseAuthority(certPEM, keyPEM []byte) (*authority, error) {
 		return nil, err
 	}
 	if len(certs) != 1 {
-		return nil, fmt.Errorf("%d certificates instead of one", len(certs))
+		return nil, fmt.Errorf("expected one certificate, found %d", len(certs))
 	}
 	block, _ := pem.Decode(keyPEM)
 	if block == nil {

@@ -1,6 +1,6 @@
 // Package certs keeps the certificates that Assay's servers serve valid and trusted.
 //
-// There are two ways to get them. Mounted reads files that somebody else renews: cert-manager, or the user. SelfSigned makes
+// There are two ways to get them. Mounted reads files that another program or the user renews, such as cert-manager. SelfSigned makes
 // its own authority and certificates and shares them between the replicas in a Secret.
 package certs
 
@@ -15,14 +15,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// warnBefore is how long before the end a certificate that nobody renewed makes the replica unready, so that the failure
-// shows while there is still a day to act. Certificates that live for less than ten days use a tenth of their life.
+// warnBefore is the time before expiry at which a certificate that was not renewed makes the replica unready, so that the failure
+// is visible a day before it matters. Certificates that live for less than ten days use a tenth of their life.
 const warnBefore = 24 * time.Hour
 
 // errNone is returned while there is no certificate yet.
 var errNone = errors.New("no serving certificate yet")
 
-// Status is what can be told about the certificate in use.
+// Status describes the certificate in use.
 type Status struct {
 	// NotBefore and NotAfter bound its validity.
 	NotBefore, NotAfter time.Time
@@ -30,7 +30,7 @@ type Status struct {
 	Serial string
 }
 
-// keeper holds the certificate in use. It is safe for concurrent use; the zero value but for clock has no certificate.
+// keeper holds the certificate in use. It is safe for concurrent use; without set it has no certificate. The field clock is required.
 type keeper struct {
 	clock   clock.PassiveClock
 	current atomic.Pointer[tls.Certificate]

@@ -16,7 +16,7 @@ import (
 // a changed Secret to the node, and a certificate is renewed weeks before its end, so that a watch would gain nothing.
 const pollInterval = 10 * time.Second
 
-// maxFile bounds what is read of a mounted file; a long chain has some ten kilobytes.
+// maxFile bounds what is read of a mounted file; a long chain has about ten kilobytes.
 const maxFile = 1 << 20
 
 // Mounted serves a certificate from files and takes over what changes in them. It is safe for concurrent use.
@@ -28,8 +28,8 @@ type Mounted struct {
 	cert, key         []byte // what is in use
 }
 
-// NewMounted reads the files once, so that a wrong path shows at the start. Report is told of files that can no longer be
-// used, while the last good certificate goes on being served; nil ignores them. A nil clock is the real one.
+// NewMounted reads the files once, so that a wrong path shows at the start. Report is called with the error of files that can no longer be
+// used; the last valid certificate is still served. Nil ignores these errors. A nil clock is the real one.
 func NewMounted(certFile, keyFile string, clk clock.WithTicker, report func(error)) (*Mounted, error) {
 	if clk == nil {
 		clk = clock.RealClock{}
@@ -94,7 +94,7 @@ func readFile(name string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(data) > maxFile {
-		err = errors.New(name + ": larger than a certificate can be")
+		err = errors.New(name + ": too large for a certificate file")
 	}
 	return data, err
 }

@@ -16,24 +16,24 @@ import (
 
 // The defaults of Options.
 const (
-	// DefaultLife is how long a serving certificate is valid; it is replaced after two thirds of it.
+	// DefaultLife is the validity of a serving certificate; it is replaced after two thirds of it.
 	DefaultLife = 90 * 24 * time.Hour
-	// DefaultAuthorityLife is how long the authority is valid; it is replaced after two thirds of it.
+	// DefaultAuthorityLife is the validity of the authority; it is replaced after two thirds of it.
 	DefaultAuthorityLife = 4 * DefaultLife
-	// DefaultSettle is how long a new authority is in the published bundle before anything is signed by it. API servers
+	// DefaultSettle is the time for which a new authority is in the published bundle before it signs certificates. API servers
 	// watch webhook configurations and notice within seconds; a minute covers one that has just lost its watch.
 	DefaultSettle = time.Minute
 
-	// maxPause bounds the time between two looks at the Secret, which is how replicas learn of each other's work.
+	// maxPause is the maximum time between two reads of the Secret, by which replicas learn of each other's changes.
 	maxPause = time.Minute
 	// retryPause is the time to the next attempt after a failed one.
 	retryPause = 2 * time.Second
-	// maxAttempts bounds how often a pass starts again because another replica was faster.
+	// maxAttempts is the maximum number of attempts of a pass after conflicts with other replicas.
 	maxAttempts = 5
 )
 
-// ErrNotYet is what Options.Publish returns while the bundle cannot be published for a reason that is no failure: the server
-// does not answer yet.
+// ErrNotYet is returned by Options.Publish while the bundle cannot be published because the server does not answer yet, which is
+// not a failure.
 var ErrNotYet = errors.New("not yet")
 
 // Secrets is the part of a client for the Secrets of one namespace that is needed; client-go's SecretInterface is one.
@@ -44,7 +44,7 @@ type Secrets interface {
 
 // Options say what SelfSigned makes and where it keeps it.
 type Options struct {
-	// Secrets is where the Secret lives. It must not be a cache: replicas agree by what the API server says.
+	// Secrets is where the Secret lives. It must not be a cache: replicas agree by the resourceVersion in the API server.
 	Secrets Secrets
 	// Name of the Secret. It must exist, and may be empty: a client that may create Secrets may create one that holds the token of
 	// another ServiceAccount.
@@ -54,10 +54,10 @@ type Options struct {
 	IPs      []net.IP
 	// Life, AuthorityLife and Settle default to the constants of the same names.
 	Life, AuthorityLife, Settle time.Duration
-	// Publish makes the bundle known to whoever verifies, such as the API server through a webhook configuration. It is
+	// Publish makes the bundle known to verifying clients, such as the API server through a webhook configuration. It is
 	// called in every pass and must be idempotent. Nothing is signed by a new authority before it has succeeded.
 	Publish func(ctx context.Context, bundle []byte) error
-	// Report is told of passes that failed; Run goes on trying. Nil ignores them.
+	// Report is called with the errors of failed passes; Run retries. Nil ignores them.
 	Report func(error)
 	// Clock defaults to the real one.
 	Clock clock.WithTicker
@@ -100,8 +100,8 @@ func NewSelfSigned(o Options) (*SelfSigned, error) {
 	return &SelfSigned{keeper: keeper{clock: o.Clock}, opts: o, policy: p}, nil
 }
 
-// Run keeps the certificate fresh until the context ends. It looks at the Secret once a minute (or more often, for lives of
-// less than an hour), which is how it learns what other replicas did.
+// Run keeps the certificate fresh until the context ends. It reads the Secret once a minute (or more often, for lives of
+// less than an hour), and thereby the changes of other replicas.
 func (s *SelfSigned) Run(ctx context.Context) error {
 	for {
 		pause := min(maxPause, s.opts.Life/60)

@@ -24,7 +24,7 @@ const (
 // state is what the replicas share: the serving certificate, the authority that signed it, and while that authority is being
 // replaced its successor.
 //
-// An authority is replaced in three steps, so that at any moment whoever verifies knows the issuer of what is served:
+// An authority is replaced in three steps, so that verifying clients always know the issuer of the certificate that is served:
 // the successor is made and joins the bundle; the bundle has been published, and its time is noted; once that is long enough
 // ago for every API server to have noticed, the successor signs. The old one stays in the bundle until it expires.
 type state struct {
@@ -38,14 +38,14 @@ type state struct {
 	old []*x509.Certificate
 }
 
-// policy is how long things live.
+// policy holds the validity of certificates and authorities, and the names of the serving certificate.
 type policy struct {
 	life, caLife, settle time.Duration
 	dns                  []string
 	ips                  []net.IP
 }
 
-// parseState reads the data of a Secret. Whatever is broken or missing is left nil, to be made anew.
+// parseState reads the data of a Secret. Entries that are invalid or missing are left nil, and advance creates them again.
 func parseState(data map[string][]byte) *state {
 	s := &state{}
 	if c, err := keyPair(data[keyServingCert], data[keyServingKey]); err == nil {

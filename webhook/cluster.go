@@ -24,9 +24,9 @@ type Cluster interface {
 
 // Preview is what rules would do now.
 type Preview struct {
-	// Nodes is on how many nodes the rules were tried, All how many there are.
+	// Nodes is the number of nodes that the rules were evaluated on, All the number of all nodes.
 	Nodes, All int
-	// Matched is how many of them each rule matches, by its index in spec.rules of what was compiled.
+	// Matched is the number of nodes that each rule matches, by its index in spec.rules of the compiled object.
 	Matched map[int]int
 }
 
@@ -57,7 +57,7 @@ func (v *verdict) warned(path string) bool {
 	return slices.ContainsFunc(v.Warnings, func(w rules.Warning) bool { return w.Path == path })
 }
 
-// aboutMatches warns of rules of the object itself that match all nodes or none; whoever wrote its bases was told.
+// aboutMatches warns about rules of the object itself that match all nodes or none. The rules of its bases had their own review.
 func (v *verdict) aboutMatches(p Preview, object *nfdv1alpha1.NodeFeatureRule) {
 	var none []string
 	for i := range object.Spec.Rules {

@@ -20,8 +20,8 @@ const ConfigurationName = "assay"
 // fieldManager owns the webhooks of the configurations.
 const fieldManager = "assay-webhook"
 
-// timeoutSeconds is how long the API server waits for an answer that takes milliseconds. A webhook that is gone costs each
-// write of our kinds this long, and no more.
+// timeoutSeconds is the timeout of the API server for a response that takes milliseconds. It is the maximum delay of a write of our
+// kinds while the webhook does not answer.
 const timeoutSeconds = 2
 
 // earlyTimeoutSeconds is the time that it waits for the review in mutating admission, without which it validates the schema.

@@ -32,7 +32,7 @@ type Scheduling struct {
 	Settings podadmission.Settings
 }
 
-// workloads lists the kinds whose pods may ask for features, besides pods themselves.
+// workloads lists the kinds, in addition to pods, whose pods may require features.
 var workloads = []resource{
 	{"apps", "deployments"}, {"apps", "statefulsets"}, {"apps", "daemonsets"}, {"apps", "replicasets"},
 	{"batch", "jobs"}, {"batch", "cronjobs"},

@@ -27,7 +27,7 @@ func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
 		Values: []string{metav1.NamespaceSystem, o.Namespace},
 	}
-	labelled := metav1.LabelSelectorRequirement{
+	labeled := metav1.LabelSelectorRequirement{
 		Key: assayv1alpha1.SchedulingLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{assayv1alpha1.SchedulingLabelEnabled},
 	}
 	meta := metav1.ObjectMeta{Name: SchedulingConfigurationName}
@@ -38,7 +38,7 @@ func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.
 		ObjectMeta: meta,
 		Webhooks: []admissionregistrationv1.MutatingWebhook{
 			podHook("asking.pods.assay.dev", o, asks, elsewhere),
-			podHook("policy.pods.assay.dev", o, silent, elsewhere, labelled),
+			podHook("policy.pods.assay.dev", o, silent, elsewhere, labeled),
 		},
 	}
 	write := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}

@@ -22,7 +22,7 @@ const nodeClaim = "authentication.kubernetes.io/node-name"
 // may have been created under the name since.
 const nodeUIDClaim = "authentication.kubernetes.io/node-uid"
 
-// Publishing says who may publish what. The zero value binds nobody.
+// Publishing configures which clients may publish which NodeFeatures. The zero value restricts none.
 //
 // Workers are bound: their tokens must name a node, and they may only write the object that has this node's name, carries it
 // in its label, and tells it in system.name. So is every token with a node in Assay's own namespace, except for the manager's:
@@ -42,7 +42,7 @@ type Publishing struct {
 }
 
 // LabelPrefixesAnnotation on a Namespace lists, separated by commas, the prefixes of the labels that its NodeFeatures may ask
-// for; an empty list allows none. It is on the Namespace because whoever owns a namespace usually may not edit that.
+// for; an empty list allows none. It is on the Namespace because users who own a namespace usually may not edit the Namespace itself.
 const LabelPrefixesAnnotation = "assay.dev/allowed-label-prefixes"
 
 // ParseLabelPrefixes reads LabelPrefixesAnnotation from the annotations of a Namespace.

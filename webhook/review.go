@@ -20,7 +20,7 @@ import (
 // defaultDeadline bounds a review whose request names no timeout of its own.
 const defaultDeadline = 10 * time.Second
 
-// httpError is an answer to what is no review.
+// httpError is the response to a request that is not a review.
 type httpError struct {
 	code int
 	text string
@@ -32,8 +32,8 @@ func badRequest(format string, args ...any) error {
 	return &httpError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// serveReview reads an AdmissionReview and answers with one. What is no AdmissionReview gets an HTTP error that says what was
-// expected and repeats nothing of what was sent.
+// serveReview reads an AdmissionReview and answers with one. Other bodies get an HTTP error that describes what
+// was expected and repeats nothing of the request.
 func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	limit := deadline(r)
@@ -104,7 +104,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, body []byte,
 	}
 }
 
-// overloaded is the answer to whom nobody could attend to in time.
+// overloaded writes the response to a client whose review could not start in time.
 func overloaded(w http.ResponseWriter) error {
 	w.Header().Set("Retry-After", "1")
 	return &httpError{http.StatusServiceUnavailable, "too many reviews at once"}
@@ -132,8 +132,7 @@ func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) 
 	return v.response(req)
 }
 
-// kind names the resource of a request for whoever counts reviews: what is not ours has one name together, since a client may
-// send any.
+// kind returns the resource of a request for metrics: all resources that are not ours have one name, since a client may send any.
 func (s *Server) kind(req *admissionv1.AdmissionRequest) string {
 	if _, ours := s.reviewers[resource{req.Resource.Group, req.Resource.Resource}]; ours {
 		return req.Resource.Resource

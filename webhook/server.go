@@ -31,13 +31,13 @@ const (
 	// it wait: memory must be bounded, and time is already (an API server gives up after the timeout of the webhook
 	// configuration).
 	maxInFlight = 64 << 20
-	// reviewCost is what a review weighs besides its body, for each chunk of it: a small one unpacks to tens of kilobytes.
+	// reviewCost is the weight of a review in addition to its body, for each chunk of it: a small one decodes to tens of kilobytes.
 	reviewCost = 128 << 10
 	// reviewChunk is the size of these chunks in bytes. Nearly all reviews are smaller.
 	reviewChunk = 256 << 10
-	// minTurns is how many reviews are under way at least: one that is long must not make all others wait.
+	// minTurns is the minimum number of reviews under way: a long one must not delay all others.
 	minTurns = 2
-	// readTimeout bounds how long a client may take to send a review, headers included. API servers take milliseconds.
+	// readTimeout is the maximum time in which a client may send a review, headers included. API servers take milliseconds.
 	readTimeout = 3 * time.Second
 	// maxStreams is the maximum number of reviews under way on one connection; API servers open another one for more.
 	maxStreams = 100
@@ -47,7 +47,7 @@ const (
 	writeTimeout = 35 * time.Second
 	// idleTimeout closes connections that are not used. API servers keep theirs for 90 s.
 	idleTimeout = 2 * time.Minute
-	// shutdownTimeout is how long reviews under way may take when the server ends.
+	// shutdownTimeout is the maximum duration of reviews under way when the server shuts down.
 	shutdownTimeout = 10 * time.Second
 	// maxHeader is far above what an API server sends.
 	maxHeader = 64 << 10
@@ -64,36 +64,35 @@ const (
 	HealthPath = "/healthz"
 )
 
-// Options say how reviews are done. Only GetCertificate is needed.
+// Options configure the server and its reviews. Only GetCertificate is required.
 type Options struct {
 	// Addr to listen on; ":9443" if empty.
 	Addr string
 	// GetCertificate returns the serving certificate, see package certs.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAs, if set, must have signed the client certificate of whoever asks: the API server's, where it is configured
-	// to show one.
+	// ClientCAs, if set, must have signed the client certificate: that of the API server, where it is configured to present one.
 	ClientCAs *x509.CertPool
 
-	// Known is what reviews depend on. Its functions must be quick: caches, not the API server.
+	// Known holds the data that reviews depend on. Its functions must be quick: caches, not the API server.
 	Known review.Known
 	// Cluster knows the nodes; nil draws no warnings about them.
 	Cluster Cluster
-	// Room returns how much memory all other NodeFeatureRules leave for the compiled rules of one, and how much that takes now; nil:
-	// there is always room. See assembly.Sum.
+	// Room returns the memory in bytes that all other NodeFeatureRules leave for the compiled rules of one, and the memory that these
+	// take now; nil: there is always room. See assembly.Sum.
 	Room func(name string) (room, now int)
 	// FeatureRoom returns an error if the features of a NodeFeature would be left out, which has so many bytes, because older ones leave
 	// no room; nil: there is always room. See feed.Budget.
 	FeatureRoom func(namespace, name, node string, bytes int) error
-	// Publishing says who may publish what.
+	// Publishing configures which clients may publish which NodeFeatures.
 	Publishing Publishing
 
-	// Scheduling has pods and workloads reviewed that ask for features; nil does not.
+	// Scheduling enables the review of pods and workloads that require features; nil disables it.
 	Scheduling *Scheduling
 
-	// Observe is told of every review: the resource ("other" if it is none of ours), the result ("allowed", "warned", "denied", "failed") and how long it
-	// took. Nil ignores it.
+	// Observe is called with every review: the resource ("other" if it is none of ours), the result ("allowed", "warned", "denied", "failed") and its
+	// duration. Nil ignores it.
 	Observe func(resource, result string, took time.Duration)
-	// Report is told of failures that are not the client's; nil ignores them.
+	// Report is called with failures that the client did not cause; nil ignores them.
 	Report func(error)
 }
 
@@ -191,10 +190,10 @@ func (s *Server) Addr() string {
 func (s *Server) Answers(ctx context.Context) error {
 	addr := s.Addr()
 	if addr == "" {
-		return errors.New("the webhook does not listen yet")
+		return errors.New("the webhook is not listening yet")
 	}
 	if s.opts.ClientCAs != nil {
-		// The handshake is refused without the API server's client certificate. That it is refused, is an answer.
+		// The handshake fails without the API server's client certificate. A failed handshake shows that the server answers.
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return err

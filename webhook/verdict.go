@@ -22,9 +22,9 @@ import (
 const (
 	maxWarnings   = 10
 	maxWarningLen = 256
-	// maxErrors bounds the problems of one refusal; an object of 256 rules can have thousands.
+	// maxErrors is the maximum number of errors in one rejection; an object of 256 rules can have thousands.
 	maxErrors = 64
-	// maxValueLen is how much of an offending value an error repeats.
+	// maxValueLen is the maximum length of an invalid value in an error, in bytes.
 	maxValueLen = 256
 )
 
@@ -36,7 +36,7 @@ type verdict struct {
 	patch []byte
 }
 
-// response is the answer that the verdict comes to. An object that is refused draws no warnings: what is broken comes first.
+// response returns the response for the verdict. A rejected object gets no warnings: its errors come first.
 func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	if len(v.Errors) == 0 {
 		r := &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true, Warnings: worst(v.Warnings)}
@@ -124,7 +124,7 @@ func oneLine(path, message string) string {
 // middle is the part of a path that is least needed to find the place.
 var middle = regexp.MustCompile(`\.(matchAny|matchFeatures)\[.*matchExpressions`)
 
-// maxPathLen is how much of a long line the path may take.
+// maxPathLen is the maximum length of the path in a long line, in bytes.
 const maxPathLen = 120
 
 func cut(s string, length int) string {

@@ -31,10 +31,10 @@ type admission struct {
 	draining atomic.Bool
 }
 
-// cacheWait is how long a probe waits for caches that are not filled. A kubelet gives up after a second and then knows no reason.
+// cacheWait is the maximum time for which a probe waits for unsynced caches. A kubelet gives up after a second and then reports no reason.
 const cacheWait = 500 * time.Millisecond
 
-// runAdmission serves until the context ends, and then until it is not asked any more.
+// runAdmission serves until the context ends, and then until requests under way are answered.
 func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options) error {
 	config, err := restConfig(f.kubeconfig)
 	if err != nil {
@@ -77,7 +77,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	}
 	newAdmissionMetrics(a.keeper).attach(&options)
 	options.GetCertificate = a.keeper.GetCertificate
-	options.Report = func(err error) { log.Error(err, "a review failed") }
+	options.Report = func(err error) { log.Error(err, "Failed to review an object") }
 	if a.server, err = webhook.New(options); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (a *admission) run(ctx context.Context, mgr ctrl.Manager, delay time.Durati
 			return nil
 		case <-ctx.Done():
 		}
-		log.Info("ending: not ready any more, answering for a while", "for", delay)
+		log.Info("Shutting down: unready, still serving requests", "for", delay)
 		a.draining.Store(true)
 		select {
 		case <-failed.Done():
@@ -119,7 +119,7 @@ func (a *admission) run(ctx context.Context, mgr ctrl.Manager, delay time.Durati
 // ready says why this replica should not be asked.
 func (a *admission) ready(r *http.Request) error {
 	if a.draining.Load() {
-		return errors.New("the replica is about to end")
+		return errors.New("the replica is shutting down")
 	}
 	return a.answers(r.Context())
 }
@@ -132,7 +132,7 @@ func (a *admission) answers(ctx context.Context) error {
 	filled, cancel := context.WithTimeout(ctx, cacheWait)
 	defer cancel()
 	if !a.cache.WaitForCacheSync(filled) {
-		return errors.New("the caches are not filled yet: a role may be missing, which the log names then")
+		return errors.New("the caches are not synced yet; if this lasts, check the log for missing permissions")
 	}
 	if err := a.knows(); err != nil {
 		return err

@@ -30,7 +30,7 @@ const serviceGrace = time.Minute
 // reachTimeout bounds one attempt to be reached: a certificate must be looked after meanwhile.
 const reachTimeout = 5 * time.Second
 
-// certificateFlags say where the serving certificate comes from, and who is told to trust it.
+// certificateFlags say where the serving certificate comes from, and which configurations publish its CA.
 type certificateFlags struct {
 	certDir              string
 	secret, service, url string
@@ -75,7 +75,7 @@ type keeper interface {
 // newKeeper returns what keeps the certificate valid. Answers says whether this replica could answer a review by now.
 func (f *certificateFlags) newKeeper(namespace string, scheduling bool, client kubernetes.Interface, log logr.Logger, answers func(context.Context) error) (keeper, error) {
 	report := func(err error) {
-		log.Error(err, "the serving certificate could not be looked after, and will be tried again")
+		log.Error(err, "Failed to renew or publish the serving certificate; retrying")
 	}
 	if f.certDir != "" {
 		return certs.NewMounted(filepath.Join(f.certDir, corev1.TLSCertKey), filepath.Join(f.certDir, corev1.TLSPrivateKeyKey), nil, report)
@@ -158,7 +158,7 @@ func (p *publisher) reachable(ctx context.Context, bundle []byte) error {
 		return fmt.Errorf("%w: %w", certs.ErrNotYet, err)
 	}
 	if err != nil {
-		p.log.Error(err, "the webhook is not reached through its Service from here; the API server is told to ask all the same")
+		p.log.Error(err, "Cannot reach the webhook through its Service; registering it anyway")
 	}
 	return nil
 }

@@ -43,8 +43,8 @@ func newController() *cobra.Command {
 	return cmd
 }
 
-// run runs the controllers until the context ends, with the configuration that is in force. When it changes they are started
-// anew with the next one, unless that is wrong: then the last good one is kept. Wrong at the start is an error.
+// run runs the controllers with the current configuration until the context ends. When the configuration changes, it restarts them
+// with the new one. It keeps the last valid configuration if the new one is invalid; an invalid one at the start is an error.
 func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
 	s, warnings, err := f.load()
 	if err != nil {
@@ -72,7 +72,7 @@ func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
 			return err
 		}
 		s, warnings = change.settings, change.warnings
-		log.Info("the configuration has changed; starting anew with it")
+		log.Info("Configuration changed; restarting the controllers")
 	}
 }
 
@@ -90,7 +90,7 @@ type loaded struct {
 // configPoll is how often the configuration file is read. A kubelet takes up to a minute to renew a mounted ConfigMap.
 const configPoll = 2 * time.Second
 
-// nextConfig waits for a configuration that differs from the one in force, and is good.
+// nextConfig waits for a valid configuration that differs from the current one.
 func (f *controllerFlags) nextConfig(ctx context.Context, now *managerconfig.Settings, log logr.Logger) loaded {
 	told := ""
 	for {

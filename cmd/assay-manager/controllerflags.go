@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/internal/config/managerconfig"
 )
 
-// controllerFlags are the flags of the controller. Those that NFD has bear NFD's names.
+// controllerFlags are the flags of the controller. Flags that NFD has use NFD's names.
 type controllerFlags struct {
 	processFlags
 	ruleFlags
@@ -55,7 +55,7 @@ func toDuration(at func(*managerconfig.Settings) *time.Duration) func(*managerco
 	}
 }
 
-// retired are flags that NFD's master has or had, and why they mean nothing here. Manifests go on passing them.
+// retired are flags that NFD's master has or had, and the reason why they have no effect here. Existing manifests still pass them.
 var retired = map[string]string{
 	"enable-nodefeature-api":  "NodeFeatures are the only way from workers to the controller",
 	"featurerules-controller": "rules are always evaluated",
@@ -89,7 +89,7 @@ func retire(flags *pflag.FlagSet) {
 	}
 }
 
-// retiredWarnings says of each retired flag that was given why it does nothing.
+// retiredWarnings returns a warning for each retired flag that was given, with the reason why it has no effect.
 func retiredWarnings(cmd *cobra.Command) (warnings []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if why, ok := retired[f.Name]; ok {

@@ -189,7 +189,7 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 	case (f.certFile == "") != (f.keyFile == ""):
 		return o, nil, errors.New("--tls-cert and --tls-key belong together")
 	case f.certFile == "" && (f.clientCA != "" || f.tokenReview || f.tokenFile != ""):
-		return o, nil, errors.New("--client-ca, --token-review and --token-file need --tls-cert: without it, nobody is asked who he is")
+		return o, nil, errors.New("--client-ca, --token-review and --token-file require --tls-cert: clients are authenticated over TLS only")
 	case f.tokenReview && f.tokenFile != "":
 		return o, nil, errors.New("--token-review and --token-file exclude each other")
 	case f.tokenReview:
@@ -207,7 +207,9 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 		})
 	}
 	if f.clientCA != "" {
-		signers, err := certs.NewAuthorities(f.clientCA, func(err error) { ctrl.Log.Error(err, "the authorities of client certificates cannot be renewed") })
+		signers, err := certs.NewAuthorities(f.clientCA, func(err error) {
+			ctrl.Log.Error(err, "Cannot reload the CA certificates of clients; keeping the previous ones")
+		})
 		if err != nil {
 			return o, nil, fmt.Errorf("--client-ca: %w", err)
 		}
@@ -216,7 +218,9 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 	if f.certFile == "" {
 		return o, nil, nil
 	}
-	mounted, err := certs.NewMounted(f.certFile, f.keyFile, nil, func(err error) { ctrl.Log.Error(err, "the certificate cannot be renewed") })
+	mounted, err := certs.NewMounted(f.certFile, f.keyFile, nil, func(err error) {
+		ctrl.Log.Error(err, "Cannot reload the serving certificate; keeping the previous one")
+	})
 	if err != nil {
 		return o, nil, err
 	}
@@ -247,7 +251,7 @@ func (f *extenderFlags) measure(o *extender.Options, view *index.View, budget *n
 	if certificate != nil {
 		registry.MustRegister(certificateMetrics(certificate)...)
 	}
-	o.Refused, o.Report = refused.Report, func(err error) { log.Error(err, "the server complains") }
+	o.Refused, o.Report = refused.Report, func(err error) { log.Error(err, "Error in the extender's HTTP server") }
 	o.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	o.Observe = func(verb, result string, d time.Duration) { took.WithLabelValues(verb, result).Observe(d.Seconds()) }
 }

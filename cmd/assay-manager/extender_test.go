@@ -298,9 +298,9 @@ func TestExtenderRefusesFlagsThatCannotWork(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"authority without TLS": {[]string{"--client-ca=" + missing}, "need --tls-cert"},
-		"token without TLS":     {[]string{"--token-file=" + missing}, "need --tls-cert"},
-		"review without TLS":    {[]string{"--token-review"}, "need --tls-cert"},
+		"authority without TLS": {[]string{"--client-ca=" + missing}, "require --tls-cert"},
+		"token without TLS":     {[]string{"--token-file=" + missing}, "require --tls-cert"},
+		"review without TLS":    {[]string{"--token-review"}, "require --tls-cert"},
 		"certificate, no key":   {[]string{"--tls-cert=" + missing}, "--tls-cert and --tls-key belong together"},
 		"two kinds of tokens":   {[]string{"--tls-cert=c", "--tls-key=k", "--token-review", "--token-file=" + missing}, "exclude each other"},
 		"no authority there":    {[]string{"--tls-cert=c", "--tls-key=k", "--client-ca=" + missing}, "--client-ca: open " + missing},

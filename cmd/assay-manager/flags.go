@@ -34,8 +34,8 @@ func (f *processFlags) register(flags *pflag.FlagSet) {
 		"directory of tls.crt and tls.key for --metrics-secure; empty: a self-signed certificate")
 }
 
-// ruleFlags are the flags that say what rules mean. Whoever compiles rules has them, and an installation gives the same ones
-// to all: the webhook must not let pass what the controller then refuses. Those that NFD has bear NFD's names.
+// ruleFlags are the flags that affect the meaning of rules. All commands that compile rules have them, and an installation must
+// pass the same values to all: the webhook must not accept rules that the controller rejects. Flags that NFD has use NFD's names.
 type ruleFlags struct {
 	strict               bool
 	instance             string
@@ -86,7 +86,7 @@ func (f *ruleFlags) register(flags *pflag.FlagSet) {
 func (f *ruleFlags) setting(flags *pflag.FlagSet, name, usage string, set func(*managerconfig.Settings, string) error) {
 	flags.Func(name, usage, func(text string) error {
 		f.overrides = append(f.overrides, func(s *managerconfig.Settings) error { return set(s, text) })
-		return set(managerconfig.Default(), text) // a mistake is told at once, as with any other flag
+		return set(managerconfig.Default(), text) // report errors when flags are parsed, as for any other flag
 	})
 }
 
@@ -110,7 +110,7 @@ func (f *ruleFlags) options() (rules.Options, error) {
 	return s.RuleOptions(f.strict), nil
 }
 
-// likeController is how the controller of a namespace is configured: what counts for it counts for all who evaluate rules.
+// likeController returns the configuration of the controller of a namespace, which applies to all commands that evaluate rules.
 func (f *ruleFlags) likeController(s *managerconfig.Settings, namespace string) controller.Config {
 	return s.Controllers(namespace, f.instance, f.strict)
 }
@@ -156,8 +156,8 @@ func setGates(s *managerconfig.Settings, text string) error {
 	return nil
 }
 
-// restConfig returns how to reach the API server, without a limit of our own on requests: the API server's priority and
-// fairness knows better than a constant.
+// restConfig returns the client configuration for the API server, without a client-side rate limit: API Priority and Fairness
+// limits requests better than a constant.
 func restConfig(kubeconfig string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
@@ -167,7 +167,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no way to the API server: %w", err)
+		return nil, fmt.Errorf("cannot find the API server: %w", err)
 	}
 	config.QPS = -1
 	return config, nil

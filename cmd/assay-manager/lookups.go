@@ -24,8 +24,8 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// lookUp gives the webhook what it looks up while somebody waits, from caches that are filled once the manager starts, and
-// returns what says whether the webhook may be asked as far as they are concerned. Rules it evaluates as the controller does.
+// lookUp connects the webhook's lookups during reviews to caches that the manager fills, and returns a check of whether these
+// caches are synced. The webhook evaluates rules as the controller does.
 func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.Options) (ready func() error, err error) {
 	c := mgr.GetCache()
 	o.Known.Templates, o.Known.AllTemplates = templates(c), true
@@ -92,7 +92,7 @@ func templates(c client.Reader) compose.Lookup {
 }
 
 // labelPrefixes finds which labels a namespace may ask for. A namespace that is not known yet, which only a new one can be,
-// restricts nothing: whoever makes namespaces decides that anyway.
+// restricts nothing: users who create namespaces set its annotations anyway.
 func labelPrefixes(c client.Reader) func(string) ([]string, bool) {
 	return func(name string) ([]string, bool) {
 		namespace := inputs.Namespace()

@@ -215,7 +215,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
-	check("1 of 2 nodes are not as they should be: bare (no NodeFeature: look at the worker there)")
+	check("1 of 2 nodes are not ready for use: bare (no NodeFeature: look at the worker there)")
 	publish("bare")
 	check("bare (a NodeFeature and no labels: look at the controller)")
 	f.override = "restrictions: {disableLabels: true}"

@@ -51,12 +51,12 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 		},
 	}
 	if same.Disable.Labels || same.DryRun || same.Policy.KeepForeign {
-		o.Scheduling.Labels = func() podadmission.Labels { return nil } // a rule that matches is no promise of its label
+		o.Scheduling.Labels = func() podadmission.Labels { return nil } // a rule that matches does not imply that its label is on the node
 	}
 	var asked atomic.Bool
 	ready = func() error {
 		if !asked.Load() {
-			return errors.New("requests and policies are not known yet") // a pod would be let through as if it asked for nothing
+			return errors.New("NodeFeatureRequests and policies are not synced yet") // a pod would be admitted as if it required nothing
 		}
 		return nil
 	}

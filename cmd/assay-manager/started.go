@@ -40,6 +40,6 @@ func (s *synced) Start(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	s.log.Info("Caches are filled", "nodes", len(nodes.Items), "rules", len(rules.Items))
+	s.log.Info("Synced caches", "nodes", len(nodes.Items), "rules", len(rules.Items))
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/internal/verify"
 )
 
-// verifyInterval is the time between two looks at the cluster.
+// verifyInterval is the time between two checks of the cluster.
 const verifyInterval = time.Second
 
 // verifyFlags are the flags of verify.
@@ -72,7 +72,7 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	err = wait.PollUntilContextTimeout(ctx, verifyInterval, f.timeout, true, func(ctx context.Context) (bool, error) {
 		n, err := verify.Once(ctx, c, f.likeController(settings, f.namespace))
 		if ctx.Err() != nil {
-			return false, nil //nolint:nilerr // that time is up is no news about the cluster
+			return false, nil //nolint:nilerr // a timeout is not an error of the cluster
 		}
 		nodes, last = n, err
 		return err == nil, nil

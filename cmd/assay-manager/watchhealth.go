@@ -18,9 +18,9 @@ import (
 	"github.com/assay-project/assay/internal/watchhealth"
 )
 
-// pingSettings are the environment variables by which client-go is told how to find a connection that is dead and not closed,
-// and what they are unless somebody has set them: an idle connection is pinged after 10 seconds, not after 30, and given up
-// after 5 more. A ping is no request.
+// pingSettings are environment variables that configure how client-go detects connections that are dead but not closed, with the
+// values that apply unless the user has set them: an idle connection is pinged after 10 seconds instead of 30, and closed after
+// 5 more without an answer. A ping is not an API request.
 var pingSettings = map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "10", "HTTP2_PING_TIMEOUT_SECONDS": "5"}
 
 // The times that client-go dials with by default.
@@ -31,11 +31,11 @@ var (
 	watches     atomic.Pointer[watchhealth.Monitor]
 	watchStalls = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "assay_watch_stalls_total",
-		Help: "Watches of the API server that were found frozen, and asked for anew.",
+		Help: "Stalled watches of the API server that were opened again.",
 	}, []string{"resource"})
 	watchClosed = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "assay_watch_closed_seconds",
-		Help: "How long the watch has been closed that has been so the longest; 0 if all are open.",
+		Help: "Time in seconds since the longest closed watch was closed; 0 if all are open.",
 	}, func() float64 {
 		if m := watches.Load(); m != nil {
 			return m.Closed().Seconds()
@@ -46,8 +46,8 @@ var (
 
 func init() { ctrlmetrics.Registry.MustRegister(watchStalls, watchClosed) }
 
-// monitor has frozen watches of all clients that are made of the configuration from now on noticed and opened anew, until the
-// context ends. A patience of 0 is the usual one.
+// monitor detects stalled watches of all clients that are created from the configuration after this call, and opens them again,
+// until the context ends. A patience of 0 means the default.
 func monitor(ctx context.Context, config *rest.Config, patience time.Duration, log logr.Logger) *watchhealth.Monitor {
 	for name, value := range pingSettings {
 		_ = os.Setenv(name, cmp.Or(os.Getenv(name), value)) // fails for bad names only
@@ -58,7 +58,7 @@ func monitor(ctx context.Context, config *rest.Config, patience time.Duration, l
 		Patience: patience, Reconnect: dialer.CloseAll,
 		Report: func(s watchhealth.Stall) {
 			watchStalls.WithLabelValues(s.Resource).Inc()
-			log.Info("a watch of the API server is frozen, and is asked for anew", "resource", s.Resource, "silent", s.For, "unanswered", s.Opening)
+			log.Info("Reopening a stalled watch", "resource", s.Resource, "silent", s.For, "unanswered", s.Opening)
 		},
 	})
 	config.Wrap(m.RoundTripper)

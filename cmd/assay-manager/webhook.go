@@ -19,8 +19,8 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// defaultShutdownDelay is how long a replica that ends goes on answering: kube-proxy and API servers need a moment to learn
-// that it is no longer an endpoint.
+// defaultShutdownDelay is the time for which a replica still serves requests after SIGTERM: kube-proxy and API servers need a
+// moment to learn that it is no longer an endpoint.
 const defaultShutdownDelay = 5 * time.Second
 
 // webhookGCPercent configures the garbage collector unless the environment does: a review leaves two megabytes of

@@ -68,7 +68,7 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 		in := w.input(node)
 		features, asked = in.Facts.Features(), in.Labels
 	default:
-		return errors.New("which node? assay capture NODE, or assay capture --local for this machine")
+		return errors.New("no node given: use assay capture NODE, or assay capture --local for this machine")
 	}
 	c := &cleaner{node: node, as: f.name, keep: map[string]bool{}}
 	for _, k := range f.keep {

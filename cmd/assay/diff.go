@@ -60,7 +60,7 @@ type change struct {
 
 func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	if len(files)+len(f.remove) == 0 {
-		return fmt.Errorf("which rules? assay diff FILE…")
+		return fmt.Errorf("no input: use assay diff FILE…")
 	}
 	w, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
 	if err != nil {

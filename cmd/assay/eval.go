@@ -86,7 +86,7 @@ func (f *evalFlags) run(cmd *cobra.Command) error {
 		return f.onCluster(cmd)
 	}
 	if len(f.rules) == 0 {
-		return errors.New("which rules? name files or directories: assay eval RULES…")
+		return errors.New("no rules: pass files or directories, as in assay eval RULES…")
 	}
 	opt, err := f.options()
 	if err != nil {
@@ -136,7 +136,7 @@ func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, e
 		}, nil
 	}
 	if len(f.features) == 0 {
-		return rules.Input{}, errors.New("which features? --features FILE, --features - for standard input, --node NAME of the cluster, or --local")
+		return rules.Input{}, errors.New("no features: pass --features FILE, --features - for standard input, --node NAME of the cluster, or --local")
 	}
 	in := facts.NewInterner()
 	list, err := readFeatures(f.features, cmd.InOrStdin(), in)

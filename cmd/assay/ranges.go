@@ -52,14 +52,14 @@ func expandRange(s string) ([]string, error) {
 		first, err1 := strconv.Atoi(from)
 		last, err2 := strconv.Atoi(to)
 		if err1 != nil || err2 != nil || last < first {
-			return nil, fmt.Errorf("%s: %q is no range; write 1-20", s, item)
+			return nil, fmt.Errorf("%s: invalid range %q: use for example 1-20", s, item)
 		}
 		for n := first; n <= last; n++ {
 			for _, tail := range tails {
 				out = append(out, fmt.Sprintf("%s%0*d%s", prefix, len(from), n, tail))
 			}
 			if len(out) > maxRange {
-				return nil, fmt.Errorf("%s stands for more than %d nodes", s, maxRange)
+				return nil, fmt.Errorf("%s expands to more than %d nodes", s, maxRange)
 			}
 		}
 	}

@@ -74,7 +74,7 @@ requirements into node affinity where it can.`,
 // render fills in the template of the installation.
 func (f *schedulerConfigFlags) render() (string, error) {
 	if !slices.Contains(installations, f.For) {
-		return "", fmt.Errorf("say how the scheduler is run: --for %s", strings.Join(installations, "|"))
+		return "", fmt.Errorf("no kind of installation: pass --for %s", strings.Join(installations, "|"))
 	}
 	if f.URL == "" {
 		f.URL = "https://assay-extender.assay-system.svc:8443"
@@ -87,10 +87,10 @@ func (f *schedulerConfigFlags) render() (string, error) {
 		return "", fmt.Errorf("--url %q is not an address such as https://assay-extender.assay-system.svc:8443", f.URL)
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && (ip == nil || !ip.IsLoopback()) {
-		return "", fmt.Errorf("--url %s: without TLS anybody on the way could place pods; only a loopback address is served so", f.URL)
+		return "", fmt.Errorf("invalid --url %s: use https; http is allowed for loopback addresses only", f.URL)
 	}
 	if f.Marker && !f.Own() {
-		return "", errors.New("--marker is for the cluster's own scheduler: admission marks no pods that name another one, so that it would never ask")
+		return "", errors.New("--marker requires the cluster's own scheduler: admission does not mark pods of other schedulers")
 	}
 	if f.Weight < 1 || f.Weight > 100 {
 		return "", fmt.Errorf("--weight is %d; it must be 1 to 100", f.Weight)

@@ -1,9 +1,9 @@
-// Package assembly puts the rules of a cluster together.
+// Package assembly resolves the references of a NodeFeatureRule (bases, default template, Secrets, ConfigMaps) and compiles the result.
 //
-// What an object of rules comes to depends on more than the object: on what it is based on, on the template that an
-// administrator has put below all objects, on Secrets and ConfigMaps, on what the API server may have dropped of it, and, as
-// long as something of that is missing, on what it came to last. Whoever evaluates rules asks here, so that all come to the
-// same. Nothing here knows how a cluster is read: package live keeps the rules of a running one.
+// The result depends on more than the object: on its bases, on the default template, on Secrets and ConfigMaps, on fields that the
+// API server may have dropped, and, while one of these is missing, on the last result. All components that evaluate rules use this
+// package, so that they get the same result. It does not read a cluster: package controller/compile compiles the rules of a
+// running one.
 package assembly
 
 import (
@@ -30,8 +30,8 @@ type Options struct {
 	Rules rules.Options
 	// Namespace is Assay's own: the one of Secrets and ConfigMaps that rules refer to.
 	Namespace string
-	// DefaultTemplate is the name of a NodeFeatureRuleTemplate that every object is based on besides its own bases; empty:
-	// none.
+	// DefaultTemplate is the name of a NodeFeatureRuleTemplate that every object is based on in addition to its own bases;
+	// empty: none.
 	DefaultTemplate string
 	// Version is the version of this program, which a rule's minimumVersion is compared with. One that is not a version
 	// understands everything.
@@ -67,25 +67,25 @@ type Assembler struct {
 // New returns an Assembler that looks things up in a source.
 func New(opt Options, source Source) *Assembler { return &Assembler{opt: opt, source: source} }
 
-// Object is what became of an object with rules. It is immutable.
+// Object is the compiled form of an object with rules. It is immutable.
 type Object struct {
 	UID        types.UID
 	Generation int64
 	Created    time.Time
 	Sensitive  bool
 
-	// Refused is why nothing of it is used; nil: it is.
+	// Refused is the reason why none of its rules are used; nil: they are.
 	Refused *Problem
-	// Unresolved is what it refers to and cannot be had; nil: nothing.
+	// Unresolved describes a reference that cannot be resolved; nil: all are.
 	Unresolved *Problem
-	// Suspicion is what may be wrong with it, although nobody can know.
+	// Suspicion describes a possible error that cannot be confirmed.
 	Suspicion string
-	// Errors are the mistakes in rules that are left out, Warnings what is legal and probably not meant.
+	// Errors are the errors of rules that are left out, Warnings describe valid fields that were probably not intended.
 	Errors   field.ErrorList
 	Warnings []rules.Warning
 
-	// Rules are what is in force, without a Set if nothing is. Their Spec may be that of the object itself. Hash identifies
-	// them to people, and Origins says where they come from.
+	// Rules are the active rules; Set is nil if there are none. Spec may be that of the object itself. Hash identifies them to
+	// users, and Origins lists the documents that they come from.
 	Rules
 	Hash    string
 	Origins []nfdv1alpha1.RuleOrigin
@@ -94,9 +94,9 @@ type Object struct {
 	Excess bool
 	Room   int
 
-	// Good is what to keep of it should something that it refers to go; nil: it refers to nothing.
+	// Good is the part to keep if a referenced object is deleted; nil: it refers to nothing.
 	Good *Kept
-	// Refs is everything that it refers to, whether it exists or not: when that changes, it comes to something else.
+	// Refs are all references, whether their targets exist or not: when one changes, the object must be assembled again.
 	Refs []Ref
 }
 
@@ -119,8 +119,8 @@ func (p *Problem) Waits() bool {
 // Error implements error.
 func (p *Problem) Error() string { return p.Message }
 
-// Assemble resolves what an object refers to, and compiles the whole. If something cannot be resolved, what was in force last
-// stays: that of this very object, not of another one of its name. Last is what Assemble returned for this name before, or nil.
+// Assemble resolves the references of an object and compiles the result. If a reference cannot be resolved, the last active rules
+// stay: those of this object, not of another one with its name. Last is what Assemble returned for this name before, or nil.
 //
 // Room is the memory in bytes that older objects have left, see Sum. An object that needs more than that, and no more than every object may, is
 // refused and not compiled to its end.
@@ -170,7 +170,7 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	return out, nil
 }
 
-// stand lets what was in force last stay: what this process knows of, or what another one has kept.
+// stand keeps the last active rules: those that this process knows, or those that another process has kept.
 func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out, last *Object) error {
 	if last != nil && last.Set != nil {
 		out.Rules, out.Good, out.Hash, out.Origins = last.Rules, last.Good, last.Hash, last.Origins

@@ -12,14 +12,14 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Rules are those of one object, as they are in force.
+// Rules are the active rules of one object.
 type Rules struct {
-	// Set is what Spec was compiled into, without the rules that have mistakes.
+	// Set is the compiled form of Spec, without rules that have errors.
 	Set  *rules.RuleSet
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec
 }
 
-// Registry holds the rules that are in force, and links them into a program. It is safe for concurrent use.
+// Registry holds the active rules, and links them into a program. It is safe for concurrent use.
 type Registry struct {
 	opt rules.Options
 
@@ -49,7 +49,7 @@ func NewRegistry(opt rules.Options) *Registry {
 // Options that the rules are compiled under.
 func (r *Registry) Options() rules.Options { return r.opt }
 
-// OnChange has f called, outside of any lock, whenever the program has changed, besides others that want to know.
+// OnChange registers a further function that is called, outside of any lock, whenever the program has changed.
 func (r *Registry) OnChange(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *Registry) Program() *Linked {
 	return r.linked
 }
 
-// All returns what is in force, the built-in rules first and the others by name.
+// All returns the active rules, the built-in rules first and the others by name.
 func (r *Registry) All() []Rules {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,11 +163,11 @@ func (r *Registry) update(change func() bool) {
 	}
 }
 
-// Settle is how long changes of rules are gathered before nodes are evaluated again: applying a directory of rules is one
-// pass over the nodes, not one for each file.
+// Settle is the time for which changes of rules are collected before nodes are evaluated again: applying a directory of rules
+// causes one pass over the nodes, not one for each file.
 const Settle = 50 * time.Millisecond
 
-// Touch has all nodes looked at again, as if the rules had changed.
+// Touch causes all nodes to be evaluated again, as if the rules had changed.
 func (r *Registry) Touch() {
 	r.mu.Lock()
 	notify := r.changed

@@ -12,10 +12,10 @@ var (
 	commit  string
 )
 
-// unknown stands for what nobody told the linker.
+// unknown is the value of what the linker was not given.
 const unknown = "unknown"
 
-// Version is the version as the linker was told it, or that of the module for a program made by `go install module@version`,
+// Version returns the version that was given to the linker, or that of the module for a program made by `go install module@version`,
 // or "devel".
 func Version() string {
 	if version != "" {

@@ -48,7 +48,7 @@ func Once(ctx context.Context, c client.Reader, like controller.Config) (int, er
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return nodes, fmt.Errorf("%d of %d nodes are not as they should be: %s", len(missing), nodes, strings.Join(missing, ", "))
+		return nodes, fmt.Errorf("%d of %d nodes are not ready for use: %s", len(missing), nodes, strings.Join(missing, ", "))
 	}
 	return nodes, nil
 }

@@ -1,9 +1,9 @@
 // Package watchhealth detects watches of the API server that have stalled, and restarts them.
 //
-// A watch that is frozen, by a proxy or a load balancer that keeps the connection and forwards nothing, looks like a cluster in
-// which nothing happens. Two things give it away, and neither costs a request: a connection answers pings, which the transport
-// sees to, and the API server writes a bookmark into every watch each minute. A Monitor stands between a client and its
-// transport and notes when each watch was last heard of.
+// A watch stalls if a proxy or a load balancer keeps the connection open and forwards nothing. This looks like a cluster in which
+// nothing happens. Two signals reveal it without a request: a connection answers pings, which the transport sends, and the API
+// server sends a bookmark to every watch each minute. A Monitor wraps the transport of a client and records when each watch last
+// received data.
 package watchhealth
 
 import (
@@ -22,42 +22,42 @@ import (
 )
 
 const (
-	// DefaultSilence is how long an open watch may be silent before it is opened anew: one and a half of the minute in which
-	// a bookmark comes. Where the API server sends none, because its watch cache is off, it is a request each time, and no harm.
+	// DefaultSilence is the maximum time for which an open watch may receive nothing before it is opened again: one and a half
+	// times the interval of bookmarks. An API server without a watch cache sends none; each interval then costs one request.
 	DefaultSilence = 90 * time.Second
-	// DefaultPatience is how long a watch may be closed. A server that restarts takes less; together with the 15 seconds in
-	// which pings find a dead connection, nobody relies on what is older than half a minute.
+	// DefaultPatience is the maximum time for which a watch may be closed. A server that restarts takes less; together with the
+	// 15 seconds in which pings detect a dead connection, data that is used is at most half a minute old.
 	DefaultPatience = 15 * time.Second
-	// beat is how often a Monitor looks at its watches, as a part of its patience.
+	// beat is the number of times that a Monitor checks its watches within its patience.
 	beat = 5
 )
 
-// Options say what a Monitor tolerates. The zero value is good.
+// Options configure what a Monitor tolerates. The zero value is valid.
 type Options struct {
-	// Silence is how long an open watch may be silent until it is opened anew; 0: DefaultSilence. Less than the minute of
-	// bookmarks costs a request each time nothing happens for so long.
+	// Silence is the maximum time for which an open watch may receive nothing before it is opened again; 0: DefaultSilence. A value
+	// below the interval of bookmarks, one minute, costs a request each time nothing happens for so long.
 	Silence time.Duration
-	// Patience is how long a watch may be closed until Check fails; 0: DefaultPatience.
+	// Patience is the maximum time for which a watch may be closed before Check fails; 0: DefaultPatience.
 	Patience time.Duration
-	// Reconnect closes all connections, when a server does not answer on those that there are. Nil: nobody does.
+	// Reconnect closes all connections; it is called when the server does not answer on them. Nil: they are kept.
 	Reconnect func()
-	// Report is told of each Stall. It must be quick. Nil ignores it.
+	// Report is called with each Stall. It must return quickly. Nil ignores stalls.
 	Report func(Stall)
 	// Clock; nil: the real one.
 	Clock clock.WithTicker
 }
 
-// Stall is a watch that was found frozen.
+// Stall describes a watch that has stalled.
 type Stall struct {
-	// Resource is the plural name of what is watched.
+	// Resource is the plural name of the watched resource.
 	Resource string
-	// Opening tells a watch that was asked for and not answered from one that had been open.
+	// Opening is true for a watch whose request was not answered, and false for one that was open.
 	Opening bool
-	// For is how long nothing has been heard of it.
+	// For is the time since it last received data.
 	For time.Duration
 }
 
-// Monitor knows which watches are alive. It is safe for concurrent use.
+// Monitor records which watches receive data. It is safe for concurrent use.
 type Monitor struct {
 	opts Options
 
@@ -66,7 +66,7 @@ type Monitor struct {
 	reconnected time.Time
 }
 
-// watch is everything that is asked of one list, one stream after the other.
+// watch is the sequence of streams that watch one list.
 type watch struct {
 	resource string
 	open     *stream // nil: none is
@@ -101,8 +101,8 @@ func New(o Options) *Monitor {
 	return &Monitor{opts: o, watches: map[string]*watch{}}
 }
 
-// Check says which watches have been closed for too long, so that what is known of their objects may be out of date. While it
-// lasts the text stays the same: it ends up in events of pods.
+// Check returns an error that names the watches that have been closed for too long, so that cached objects may be out of date. The
+// message stays the same as long as the condition lasts, because it is copied to events of pods.
 func (m *Monitor) Check() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,7 +124,7 @@ func (m *Monitor) Check() error {
 	return fmt.Errorf("watches of the API server are interrupted: %s", strings.Join(slices.Compact(closed), ", "))
 }
 
-// Closed returns how long the watch that has been closed the longest has been so; 0 if all are open.
+// Closed returns the longest time for which a watch has been closed; 0 if all are open.
 func (m *Monitor) Closed() (longest time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,7 +134,8 @@ func (m *Monitor) Closed() (longest time.Duration) {
 	return longest
 }
 
-// closed returns how long a watch has been closed. One that was never open is no loss: whoever asked for it still waits.
+// closed returns the time for which a watch has been closed. It is 0 for a watch that was never open: its client still waits for the
+// first data.
 func (m *Monitor) closed(w *watch) time.Duration {
 	if w.open != nil || !w.opened {
 		return 0
@@ -142,7 +143,7 @@ func (m *Monitor) closed(w *watch) time.Duration {
 	return m.opts.Clock.Since(w.down)
 }
 
-// Run opens frozen watches anew until the context ends.
+// Run opens stalled watches again until the context ends.
 func (m *Monitor) Run(ctx context.Context) {
 	ticker := m.opts.Clock.NewTicker(min(m.opts.Patience, m.opts.Silence) / beat)
 	defer ticker.Stop()
@@ -156,7 +157,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// look ends what is frozen: whoever watches asks again where he stopped.
+// look ends stalled streams; their clients open the watch again at the last resourceVersion.
 func (m *Monitor) look() {
 	stalls, reconnect := m.stalls()
 	for _, s := range stalls {
@@ -183,7 +184,7 @@ func (m *Monitor) stalls() (found []Stall, reconnect bool) {
 			continue
 		}
 		waits := now.Sub(s.since)
-		// The connection may be what is frozen. All watches share it, so that one of them may ask for another now and then.
+		// The connection may have stalled. All watches share it, so reconnect at most once per silence.
 		if waits > m.opts.Patience && now.Sub(m.reconnected) > m.opts.Silence {
 			m.reconnected, reconnect = now, true
 			found = append(found, Stall{Resource: w.resource, Opening: true, For: waits})
@@ -201,7 +202,7 @@ func (s *stream) freeze() {
 	s.cancel()
 }
 
-// begin notes that a watch is asked for.
+// begin records that a watch is being opened.
 func (m *Monitor) begin(r *http.Request, cancel context.CancelFunc) *stream {
 	q := r.URL.Query()
 	key := strings.Join([]string{r.URL.Path, q.Get("labelSelector"), q.Get("fieldSelector"), r.Header.Get("Accept")}, "\x00")
@@ -216,7 +217,7 @@ func (m *Monitor) begin(r *http.Request, cancel context.CancelFunc) *stream {
 	return w.opening
 }
 
-// answered notes what became of it: no problem, and it is open.
+// answered records the result of opening a watch. It is open if problem is empty.
 func (m *Monitor) answered(s *stream, problem string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -99,7 +99,7 @@ func (f *Flags) Connect() (*Client, error) {
 	config, err := f.kubeconfig().ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
-			return nil, fmt.Errorf("which cluster? there is no kubeconfig: set $KUBECONFIG or give --kubeconfig FILE")
+			return nil, fmt.Errorf("no kubeconfig found: set $KUBECONFIG or pass --kubeconfig FILE")
 		}
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}

@@ -140,7 +140,7 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values) 
 		}
 		if err := c.read(ctx, path, query, &page); err != nil {
 			if IsNotFound(err) {
-				err = fmt.Errorf("the cluster knows no %s: is Assay or NFD installed? (%w)", kind(path), err)
+				err = fmt.Errorf("the cluster has no kind %s: install Assay or NFD first (%w)", kind(path), err)
 			}
 			return nil, err
 		}
@@ -194,7 +194,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return 0, nil, c.unreachable(ctx, err)
 	}
 	if len(body) > maxBody {
-		return 0, nil, fmt.Errorf("the API server's answer is larger than %d MiB", maxBody>>20)
+		return 0, nil, fmt.Errorf("the response of the API server is larger than %d MiB", maxBody>>20)
 	}
 	return resp.StatusCode, body, nil
 }
@@ -216,13 +216,13 @@ func refused(code int, body []byte, path string) error {
 	case code == http.StatusNotFound:
 		return errNotFound
 	case code == http.StatusUnauthorized:
-		return errors.New("the API server does not know you: the credentials of the kubeconfig are missing or have run out")
+		return errors.New("unauthorized: the credentials of the kubeconfig are missing or have expired")
 	case code == http.StatusForbidden && status.Message != "":
 		return errors.New(status.Message) // such as: nodes is forbidden: User "x" cannot list resource "nodes" …
 	case status.Message != "":
-		return fmt.Errorf("the API server says: %s", status.Message)
+		return fmt.Errorf("the API server returned: %s", status.Message)
 	}
-	return fmt.Errorf("the API server answers %d %s", code, http.StatusText(code))
+	return fmt.Errorf("the API server returned %d %s", code, http.StatusText(code))
 }
 
 // unreachable is one line on a cluster that does not answer.

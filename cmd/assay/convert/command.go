@@ -78,7 +78,7 @@ func read(name string, in io.Reader) ([]byte, error) {
 			return nil, err
 		}
 		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is no regular file", name)
+			return nil, fmt.Errorf("%s is not a regular file", name)
 		}
 		f, err := os.Open(name)
 		if err != nil {
@@ -97,7 +97,7 @@ func read(name string, in io.Reader) ([]byte, error) {
 // write prints the objects as documents of one YAML stream.
 func write(w io.Writer, objects []*yaml.Node) error {
 	if len(objects) == 0 {
-		return errors.New("there is nothing to convert")
+		return errors.New("no rules to convert")
 	}
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)

@@ -184,11 +184,11 @@ func TestConvertRefuses(t *testing.T) {
 		in   string
 		want string
 	}{
-		"ADirectory":  {[]string{"ironic", t.TempDir()}, "", "no regular file"},
+		"ADirectory":  {[]string{"ironic", t.TempDir()}, "", "not a regular file"},
 		"ALargeFile":  {[]string{"matchon", large}, "", "larger than 4 MiB"},
 		"LargeStdin":  {[]string{"matchon", "-"}, strings.Repeat("#", 5<<20), "larger than 4 MiB"},
 		"NoSuchFile":  {[]string{"matchon", "/nowhere/at.all"}, "", "no such file"},
-		"Nothing":     {[]string{"nfd-openshift", "-"}, "", "nothing to convert"},
+		"Nothing":     {[]string{"nfd-openshift", "-"}, "", "no rules to convert"},
 		"BinaryInput": {[]string{"ironic", "-"}, "\x7fELF\x00", "binary"},
 	}
 	for name, tt := range tests {

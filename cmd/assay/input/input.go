@@ -96,7 +96,7 @@ func Read(path string, stdin io.Reader) ([]byte, error) {
 		case info.Mode().IsRegular() && info.Size() > manifest.MaxText:
 			return nil, fmt.Errorf("%s: is %d MiB large; files of more than %d MiB are not read", path, info.Size()>>20, manifest.MaxText>>20)
 		case info.Mode()&(fs.ModeDevice|fs.ModeSocket) != 0:
-			return nil, fmt.Errorf("%s: is no file", path)
+			return nil, fmt.Errorf("%s: not a regular file", path)
 		}
 		f, err := os.Open(path)
 		if err != nil {

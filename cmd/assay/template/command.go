@@ -108,7 +108,7 @@ rules:
 func (l *layers) read(load *loader) error {
 	if !l.fill {
 		if l.override != "" || l.deflt != "" {
-			return errors.New("--override and --default-template go with --fill")
+			return errors.New("--override and --default-template require --fill")
 		}
 		return nil
 	}

@@ -54,7 +54,7 @@ document. Comments are kept.`,
 
 func (m *copyMode) run(load *loader, src string) ([]byte, error) {
 	if m.verbatim && (m.embed || m.embedAll || m.layers.fill) {
-		return nil, errors.New("--verbatim changes nothing: it goes with no other flag")
+		return nil, errors.New("--verbatim cannot be combined with other flags")
 	}
 	if m.embed && m.embedAll {
 		return nil, errors.New("want either --embed or --embed-all")

@@ -126,7 +126,7 @@ func (l *loader) read(at locator) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", at)
+		return nil, fmt.Errorf("%s is not a regular file", at)
 	}
 	f, err := os.Open(string(at))
 	if err != nil {
@@ -149,7 +149,7 @@ func limited(r io.Reader, name string) ([]byte, error) {
 
 func (l *loader) readTemplate(name string) ([]byte, error) {
 	if l.deps.Template == nil {
-		return nil, fmt.Errorf("cluster:%s: there is no cluster to ask", name)
+		return nil, fmt.Errorf("cluster:%s: no cluster is configured", name)
 	}
 	t, err := l.deps.Template(l.ctx, name)
 	if err != nil {

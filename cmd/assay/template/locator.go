@@ -118,7 +118,7 @@ func (l locator) withScheme(name, text string) (locator, error) {
 		}
 		return locator(clusterScheme + template), nil
 	case "http":
-		return "", fmt.Errorf("locator %q: anybody on the way could change it; use https", text)
+		return "", fmt.Errorf("locator %q: http is not allowed; use https", text)
 	}
 	return "", fmt.Errorf("locator %q: unknown scheme, want a file, file://, https:// or cluster:NAME", text)
 }
@@ -133,14 +133,14 @@ func harmless(text string) error {
 	case text == "":
 		return fmt.Errorf("it is empty")
 	case strings.ContainsAny(plain, "\x00\n\r"):
-		return fmt.Errorf("control characters are refused")
+		return fmt.Errorf("control characters are not allowed")
 	case strings.Contains(plain, `\`):
-		return fmt.Errorf("backslashes are refused; separate with /")
+		return fmt.Errorf("backslashes are not allowed; separate with /")
 	}
 	plain, _, _ = strings.Cut(plain, "?")
 	for part := range strings.SplitSeq(plain, "/") {
 		if part == ".." {
-			return fmt.Errorf(".. is refused; name the file from the root, or move it below the document")
+			return fmt.Errorf(".. is not allowed; name the file from the root, or move it below the document")
 		}
 	}
 	return nil

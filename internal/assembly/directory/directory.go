@@ -1,7 +1,7 @@
-// Package directory keeps the rules of a directory in force.
+// Package directory loads the built-in rules of a directory, and keeps them current.
 //
-// Such built-in rules are the administrator's: they are no objects, so that nobody who may write NodeFeatureRules can edit or
-// delete them, and their priority is not bounded, so that they can have the last word, or the first.
+// Built-in rules belong to the administrator: they are not objects, so that users who may write NodeFeatureRules cannot edit or
+// delete them, and their priority is not bounded, so that they can be evaluated before or after all others.
 package directory
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 )
 
-// every is how often the directory is looked at. A kubelet takes up to a minute to update a mounted ConfigMap, so two seconds
-// more are nothing; and a look at a few small files costs less than a watch that has to follow the kubelet's symbolic links,
-// and cannot miss anything.
+// every is the interval at which the directory is read. A kubelet takes up to a minute to update a mounted ConfigMap, so two more
+// seconds do not matter; and reading a few small files costs less than a watch that must follow the kubelet's symbolic links, and
+// cannot miss a change.
 const every = 2 * time.Second
 
 // Directory keeps what lies in a directory in a registry. It implements manager.Runnable, for every replica.
@@ -34,14 +34,14 @@ type Directory struct {
 	inForce *Set // what is in the registry
 }
 
-// New returns a directory whose rules are in the registry. It is looked at again once it runs.
+// New loads the rules of a directory into the registry. Run reads it again when it changes.
 func New(path string, registry *assembly.Registry) *Directory {
 	d := &Directory{path: path, registry: registry, valid: validGauge(), changed: make(chan struct{}, 1)}
 	d.load(logf.Log)
 	return d
 }
 
-// State returns what the directory holds, and what of that, or of what it held before, is in force.
+// State returns the set that the directory contains, and the active set, which may be an older one.
 func (d *Directory) State() (latest, inForce *Set) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,7 +51,7 @@ func (d *Directory) State() (latest, inForce *Set) {
 // Changed delivers an element when the state may be another one, for one reader.
 func (d *Directory) Changed() <-chan struct{} { return d.changed }
 
-// validGauge is 1 while what the directory holds is in force. It is of the process: managers may follow one another in it.
+// validGauge is 1 while the set in the directory is active. It belongs to the process, in which several managers may run in turn.
 var validGauge = sync.OnceValue(func() prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "assay_builtin_rules_valid",
@@ -78,8 +78,8 @@ func (d *Directory) Start(ctx context.Context) error {
 	}
 }
 
-// load reads the directory if it has changed. A set with mistakes is used only if there is none before it: at a start, the
-// rules of the good files are better than none.
+// load reads the directory if it has changed. A set with errors is used only if no set was loaded before: at the
+// start, the rules of the valid files are better than none.
 func (d *Directory) load(log logger) {
 	files, digest, err := read(d.path)
 	d.mu.Lock()

@@ -20,7 +20,7 @@ import (
 	"github.com/assay-project/assay/internal/turn"
 )
 
-// Definition is the name of the CustomResourceDefinition that is looked at.
+// Definition is the name of the CustomResourceDefinition that Guard reads.
 const Definition = "nodefeaturerules.nfd.k8s-sigs.io"
 
 // Guard knows which fields of a NodeFeatureRule the API server drops. It is safe for concurrent use.
@@ -28,13 +28,13 @@ type Guard struct {
 	reader client.Reader
 
 	turn    turn.Lock // of those who refresh
-	version string    // of the definition that was last looked at
+	version string    // of the definition that was last read
 
 	mu      sync.Mutex
 	missing []string
 }
 
-// New returns a guard that has not looked yet. The reader asks the API server, since a definition is large and read rarely.
+// New returns a Guard that has not read the definition yet. The reader must not be a cache: a definition is large and read rarely.
 func New(reader client.Reader) *Guard { return &Guard{reader: reader, turn: turn.New()} }
 
 // Refresh looks whether the definition is another one, and reports whether other fields are missing than before. As long as

@@ -10,14 +10,14 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// DefaultEvery is how often the definition is looked at. An informer would tell at once, and would keep the manager from
-// starting where it may not list definitions.
+// DefaultEvery is the interval at which the definition is read. An informer would notice changes at once, but would keep the
+// manager from starting where it may not list definitions.
 const DefaultEvery = 10 * time.Second
 
-// Watch looks at the definition from time to time, on every replica. It implements manager.Runnable.
+// Watch reads the definition periodically, on every replica. It implements manager.Runnable.
 type Watch struct {
 	Guard *Guard
-	// Every is how often; 0: DefaultEvery.
+	// Every is the interval between two reads; 0: DefaultEvery.
 	Every time.Duration
 	// Changed is called when other fields are missing than before.
 	Changed func(context.Context)
@@ -58,8 +58,8 @@ func (w *Watch) Start(ctx context.Context) error {
 	}
 }
 
-// Look looks once, says in the log and in a metric what is missing, and reports whether that has changed. A definition that
-// cannot be read is taken to be ours, or the same as before: whoever installed Assay without that permission still wants labels.
+// Look reads the definition once, reports missing fields in the log and in a metric, and returns whether they have changed. A
+// definition that cannot be read is assumed to be current, or unchanged: without that permission Assay still writes labels.
 func (w *Watch) Look(ctx context.Context) (changed bool) {
 	log := logf.FromContext(ctx)
 	changed, err := w.Guard.Refresh(ctx)
