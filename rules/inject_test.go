@@ -10,7 +10,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// TestAFeatureIsNoPartOfATemplate publishes texts that would be more than one line of what a template writes, in every place
+// TestAFeatureIsNoPartOfATemplate publishes strings that would be more than one line of what a template writes, in every place
 // where a template can read them.
 func TestAFeatureIsNoPartOfATemplate(t *testing.T) {
 	const evil = "1\nevil=true\nkubernetes.io/hostname=x\r\nfeature.node.kubernetes.io/evil=true\n"

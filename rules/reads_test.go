@@ -158,7 +158,7 @@ func TestRulesOfWorkersAreSilentAboutWhatTheyLack(t *testing.T) {
 	}
 }
 
-// TestTextsOutsideOfRules: assay expr shows what a text gives on a node, with and without its features.
+// TestTextsOutsideOfRules: assay expr shows what a string gives on a node, with and without its features.
 func TestTextsOutsideOfRules(t *testing.T) {
 	env := rules.TextEnv(rules.Input{Facts: someDevices()}, map[string]string{"rack": "7"}, rules.Options{})
 	if list, ok := env.Feature("pci.device"); !ok || list.Len() != 2 {

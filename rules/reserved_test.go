@@ -35,7 +35,7 @@ var waysToWrite = []string{
 	`loop: "{@c.d}", labels: {"{item.key}": x}`,
 }
 
-// written evaluates one way to write a key, and returns the keys that come out. A rule that is refused writes nothing.
+// written evaluates one way to write a key, and returns the keys that come out. A rule that is rejected writes nothing.
 func written(t *testing.T, way, key string) []string {
 	t.Helper()
 	pointer := strings.ReplaceAll(key, "/", "~1")

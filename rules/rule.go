@@ -53,7 +53,7 @@ func (r *rule) assignments() int {
 type assignment struct {
 	kind       Kind
 	key, value *expr.Text
-	// of a literal key: as written, and with its namespace
+	// raw is a literal key as written, full the key with its namespace.
 	raw, full string
 	// checked is set if key and value are literal and may be written; literal is then the value.
 	checked bool

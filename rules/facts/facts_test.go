@@ -101,7 +101,7 @@ func TestDecodeLikeEncodingJSON(t *testing.T) {
 	}
 }
 
-// compareWithEncodingJSON reads a text twice with one Interner, since the second time takes another way, and compares with
+// compareWithEncodingJSON reads a string twice with one Interner, since the second time takes another way, and compares with
 // encoding/json.
 func compareWithEncodingJSON(t *testing.T, text string) {
 	t.Helper()

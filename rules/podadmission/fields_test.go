@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/podadmission"
 )
 
-// TestLabelsKnowEveryField sets every field of a rule and of its object, one at a time, beside a label that stands for its matchers.
+// TestLabelsKnowEveryField sets every field of a rule and of its object, one at a time, beside a label that is equivalent to its matchers.
 // Each either leaves the label what it is, or takes that meaning from it. A field that is added to the API needs a line here.
 func TestLabelsKnowEveryField(t *testing.T) {
 	yes, pattern, name, number := true, "ns/.*", "name", int32(5)

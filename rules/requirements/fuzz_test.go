@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// FuzzAnnotations feeds texts to both annotations. Each mistake has a place in the annotation that holds it; what is understood
+// FuzzAnnotations feeds strings to both annotations. Each error has a place in the annotation that holds it; what is understood
 // is evaluated without an error of the engine's own, says what is missing if it does not hold, and asks for the same a second time.
 func FuzzAnnotations(f *testing.F) {
 	for _, seed := range []struct{ required, preferred string }{

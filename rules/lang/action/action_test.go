@@ -340,7 +340,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// TestTextsAreNoLists: a list is refused as the value of a label, also one that is known on the node only.
+// TestTextsAreNoLists: a list is rejected as the value of a label, also one that is known on the node only.
 func TestTextsAreNoLists(t *testing.T) {
 	for _, value := range []string{`[a]`, `["{node}"]`, `{a: b}`, `{a: "{node}"}`} {
 		var in nfdv1alpha1.Action

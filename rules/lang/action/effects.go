@@ -8,7 +8,7 @@ import (
 
 // Effects receives the effects of actions. A method returns an error for an effect that can never work, and the rule
 // fails. Outputs that the policy forbids are rejected and reported by the implementation. Removing something that
-// does not exist is no error.
+// does not exist is not an error.
 type Effects interface {
 	// Outputs on the node.
 

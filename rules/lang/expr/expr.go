@@ -93,7 +93,7 @@ type part struct {
 }
 
 // Compile parses a string, resolves its names in the scope and evaluates constants. If a problem is not a warning,
-// the Text is nil. All problems that can be told apart are returned, in the order of their columns. A nil scope is an
+// the Text is nil. All independent problems are returned, in the order of their columns. A nil scope is an
 // empty one.
 func Compile(text string, place Place, mode Mode, scope *Scope) (*Text, []Problem) {
 	if mode == Disabled || !hasBrace(text, place) {

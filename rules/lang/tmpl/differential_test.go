@@ -41,8 +41,8 @@ func standardData(terms []match.FeatureElements) map[string]map[string][]map[str
 	return out
 }
 
-// agree compares what a template gives here and with text/template. It returns false for a template that is refused here
-// and works there: what text/template only finds out where it is reached is refused when the rule is compiled.
+// agree compares what a template gives here and with text/template. It returns false for a template that is rejected here
+// and works there: what text/template only finds out where it is reached is rejected when the rule is compiled.
 func agree(t *testing.T, source string) bool {
 	t.Helper()
 	compiled, problems := tmpl.Compile(source, tmpl.Options{})

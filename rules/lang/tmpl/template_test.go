@@ -189,7 +189,7 @@ func TestDataPaths(t *testing.T) {
 	}
 }
 
-// TestBombs holds templates that cost NFD seconds and gigabytes. Each is refused or fails within a bound of memory.
+// TestBombs holds templates that cost NFD seconds and gigabytes. Each is rejected or fails within a bound of memory.
 func TestBombs(t *testing.T) {
 	const bound = 4 << 20 // compiling and expanding together; 64 KiB of source alone parse to over 1 MiB
 	double := `{{ $x := "aaaaaaaaaaaaaaaa" }}` + strings.Repeat(`{{ $x = print $x $x }}`, 40)
