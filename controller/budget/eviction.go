@@ -1,89 +1,120 @@
 package budget
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 )
 
-// Evictions says how fast, and how far, nodes may be given taints that evict pods. The zero Evictions has no bounds, as NFD.
+// Evictions limits how fast nodes get taints that evict pods, and how many nodes have them. The zero Evictions has no limits, as NFD.
 type Evictions struct {
-	// Every is how long it takes at least from one node to the next; 0: there are no bounds at all.
+	// Every is the minimum time between two nodes; 0 means no limits at all.
 	Every time.Duration
-	// Canary is how long the first node of a wave is alone.
+	// Canary is the time before a second node follows the first node of a wave.
 	Canary time.Duration
-	// Share of all nodes that may bear such taints at once; one node always may.
+	// Share is the share of all nodes that can have such taints at the same time; one node always can.
 	Share float64
-	// OneZone lets nodes of one zone alone bear them at once.
+	// OneZone limits them to the nodes of one zone at a time.
 	OneZone bool
 }
 
-// DefaultShare is the share of nodes that may be evicted at once if none is set: where more are, there is no room for their pods.
+// DefaultShare is the default of Share: with more evicted nodes, the others have no room for their pods.
 const DefaultShare = 0.05
 
-// beyond is how long a node waits that would be one too many, until it asks again: others must lose their taints first.
+// beyond is the time until a node over the limit is tried again: other nodes must lose their taints first.
 const beyond = time.Minute
 
-// Gate lets nodes have taints that evict pods, one after another. It is safe for concurrent use.
+// maxLag is the time in which a node that was allowed to have a taint counts, although the fleet does not show the taint yet: the
+// cache lags behind the write. If the write failed for good, the node stops counting after it.
+const maxLag = time.Minute
+
+// Gate allows nodes to have taints that evict pods, one after another. It is safe for concurrent use.
 type Gate struct {
 	limits Evictions
 	clock  clock.PassiveClock
 
-	mu    sync.Mutex
-	last  time.Time // when a node was let through
-	began time.Time // the wave: when the first of the nodes that bear such taints was let through
-	fleet Fleet     // as of seen
-	seen  time.Time
+	mu      sync.Mutex
+	last    time.Time // when a node was allowed
+	began   time.Time // when the first node of the current wave was allowed
+	fleet   Fleet     // as of seen
+	seen    time.Time
+	allowed map[string]allowed // by node, while the fleet does not show the taint
 }
 
-// NewGate returns a gate that lets the first node through once the time from one node to the next has passed: nobody knows
-// what the process before this one did last.
+type allowed struct {
+	zone string
+	at   time.Time
+}
+
+// NewGate returns a gate that allows the first node after the minimum time between two nodes, because the previous process may just
+// have allowed one.
 func NewGate(limits Evictions, c clock.PassiveClock) *Gate {
-	return &Gate{limits: limits, clock: c, last: c.Now(), began: c.Now()}
+	return &Gate{limits: limits, clock: c, last: c.Now(), began: c.Now(), allowed: map[string]allowed{}}
 }
 
-// Fleet is how many nodes there are, and which bear such taints: their zones, one for each node.
+// Fleet is the number of all nodes, and the zone of each node that has a taint that evicts pods, by the node's name.
 type Fleet struct {
 	Nodes int
-	Zones []string
+	Zones map[string]string
 }
 
-// Held is why something has to wait, and for how long before it is asked for again.
+// Held is the reason why something has to wait, and the time until it should be tried again.
 type Held struct {
 	Why  string
 	Wait time.Duration
 }
 
-// Allow says whether a node of a zone may have a taint that evicts its pods, and if not, why. The fleet is
-// looked at only if it matters, and not more often than nodes may be let through.
-func (g *Gate) Allow(zone string, look func() Fleet) (ok bool, held Held) {
+// Allow reports whether a node of a zone can have a taint that evicts its pods, and if not, why. It calls look only if necessary, and
+// not more often than it allows nodes. A node that look does not show yet is allowed again.
+func (g *Gate) Allow(node, zone string, look func() Fleet) (ok bool, held Held) {
 	if g.limits.Every <= 0 {
 		return true, Held{}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
+	if a, found := g.allowed[node]; found && now.Sub(a.at) < maxLag {
+		return true, Held{}
+	}
 	if wait := g.limits.Every - now.Sub(g.last); wait > 0 {
 		return false, Held{"one node is evicted every " + g.limits.Every.String(), wait}
 	}
 	if g.seen.IsZero() || now.Sub(g.seen) >= g.limits.Every {
 		g.fleet, g.seen = look(), now
 	}
-	bearers := len(g.fleet.Zones)
-	if bearers == 0 {
+	zones := g.zones(now)
+	if len(zones) == 0 {
 		g.began = now
 	} else if wait := g.limits.Canary - now.Sub(g.began); wait > 0 {
 		return false, Held{"the first node is alone for " + g.limits.Canary.String(), wait}
 	}
-	if bearers >= max(1, int(g.limits.Share*float64(g.fleet.Nodes))) {
+	if len(zones) >= max(1, int(g.limits.Share*float64(g.fleet.Nodes))) {
 		return false, Held{"as many nodes as may be are evicted already", beyond}
 	}
-	for _, other := range g.fleet.Zones {
+	for _, other := range zones {
 		if g.limits.OneZone && other != zone {
 			return false, Held{"nodes of another zone are evicted already", beyond}
 		}
 	}
 	g.last, g.seen = now, time.Time{}
+	g.allowed[node] = allowed{zone, now}
 	return true, Held{}
+}
+
+// zones returns the zone of each node that has such a taint, or was allowed to have one that the fleet does not show yet.
+func (g *Gate) zones(now time.Time) map[string]string {
+	zones := maps.Clone(g.fleet.Zones)
+	if zones == nil {
+		zones = map[string]string{}
+	}
+	for node, a := range g.allowed {
+		if _, shown := g.fleet.Zones[node]; shown || now.Sub(a.at) >= maxLag {
+			delete(g.allowed, node)
+			continue
+		}
+		zones[node] = a.zone
+	}
+	return zones
 }

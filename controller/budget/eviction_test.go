@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -30,9 +31,9 @@ func TestEvictionsGoOneByOne(t *testing.T) {
 			bears := map[int]bool{}
 			zone := func(node int) string { return []string{"a", "b", "c", "d"}[node%4] }
 			fleet := func() Fleet {
-				f := Fleet{Nodes: nodes}
+				f := Fleet{Nodes: nodes, Zones: map[string]string{}}
 				for node := range bears {
-					f.Zones = append(f.Zones, zone(node))
+					f.Zones[strconv.Itoa(node)] = zone(node)
 				}
 				return f
 			}
@@ -41,7 +42,7 @@ func TestEvictionsGoOneByOne(t *testing.T) {
 					if bears[node] {
 						continue
 					}
-					ok, held := gate.Allow(zone(node), fleet)
+					ok, held := gate.Allow(strconv.Itoa(node), zone(node), fleet)
 					if ok == (held != Held{}) {
 						t.Fatalf("allowed %v, and held %v", ok, held)
 					}
@@ -72,9 +73,9 @@ func TestEvictionsGoOneByOne(t *testing.T) {
 func TestAGateThatWasFullOpensAgain(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
 	gate := NewGate(Evictions{Every: 10 * time.Second, Share: 0.5}, clock)
-	fleet, counts := Fleet{Nodes: 2, Zones: []string{"a"}}, 0
+	fleet, counts := Fleet{Nodes: 2, Zones: map[string]string{"n1": "a"}}, 0
 	ask := func() bool {
-		ok, _ := gate.Allow("a", func() Fleet { counts++; return fleet })
+		ok, _ := gate.Allow("n2", "a", func() Fleet { counts++; return fleet })
 		return ok
 	}
 	clock.SetTime(clock.Now().Add(10 * time.Second)) // a gate begins closed
@@ -86,4 +87,25 @@ func TestAGateThatWasFullOpensAgain(t *testing.T) {
 	if !ask() || counts != 2 {
 		t.Errorf("no node may go although none is evicted any more (counted %d times)", counts)
 	}
+}
+
+// TestNodesCountBeforeTheCacheShowsThem allows nodes while the fleet does not show their taints yet: they count anyway.
+func TestNodesCountBeforeTheCacheShowsThem(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
+	gate := NewGate(Evictions{Every: time.Second, Share: 0.5, OneZone: true}, clock)
+	stale := func() Fleet { return Fleet{Nodes: 4} }
+	allow := func(node, zone string, want bool) {
+		t.Helper()
+		clock.SetTime(clock.Now().Add(2 * time.Second))
+		if ok, held := gate.Allow(node, zone, stale); ok != want {
+			t.Errorf("%s: allowed %v, want %v: %s", node, ok, want, held.Why)
+		}
+	}
+	allow("n1", "a", true)
+	allow("n2", "b", false) // another zone
+	allow("n1", "a", true)  // its write failed, or is not visible yet
+	allow("n3", "a", true)
+	allow("n4", "a", false) // more than the share
+	clock.SetTime(clock.Now().Add(maxLag))
+	allow("n4", "a", true) // the others were not written
 }

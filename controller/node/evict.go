@@ -20,7 +20,7 @@ func (r *Reconciler) eviction(ctx context.Context, p *plan.Plan, j *judge) (*pla
 		known.waits = ""
 		return p, 0
 	}
-	ok, held := r.gate.Allow(node.Labels[corev1.LabelTopologyZone], func() budget.Fleet { return r.evicted(ctx) })
+	ok, held := r.gate.Allow(node.Name, node.Labels[corev1.LabelTopologyZone], func() budget.Fleet { return r.evicted(ctx) })
 	if ok {
 		known.waits = ""
 		return p, held.Wait
@@ -45,16 +45,16 @@ func (r *Reconciler) bears(node *corev1.Node) bool {
 	})
 }
 
-// evicted looks which nodes bear such taints.
+// evicted returns the nodes with such taints.
 func (r *Reconciler) evicted(ctx context.Context) budget.Fleet {
 	var list corev1.NodeList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return budget.Fleet{} // only before the cache has started
 	}
-	fleet := budget.Fleet{Nodes: len(list.Items)}
+	fleet := budget.Fleet{Nodes: len(list.Items), Zones: map[string]string{}}
 	for i := range list.Items {
-		if r.bears(&list.Items[i]) {
-			fleet.Zones = append(fleet.Zones, list.Items[i].Labels[corev1.LabelTopologyZone])
+		if node := &list.Items[i]; r.bears(node) {
+			fleet.Zones[node.Name] = node.Labels[corev1.LabelTopologyZone]
 		}
 	}
 	return fleet
