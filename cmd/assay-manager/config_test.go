@@ -110,7 +110,7 @@ func TestEvictionsHaveNoBoundsUnlessTold(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: %+v, want %+v", file, got, want)
 		}
-		free, _ := budget.NewGate(got, clock.RealClock{}).Allow("", nil)
+		free, _ := budget.NewGate(got, clock.RealClock{}).Allow("", "", nil)
 		if bounded := file != ""; free == bounded {
 			t.Errorf("%q: let through at once: %v", file, free)
 		}
