@@ -23,7 +23,6 @@ func someDevices() *facts.Facts {
 
 // TestLabelsOfWhatRulesReadOfOneAnother shows what a rule sees of its own matchers, and of the rules before it.
 func TestLabelsOfWhatRulesReadOfOneAnother(t *testing.T) {
-	const any = "matchFeatures: [{feature: pci.device}]"
 	for name, tc := range map[string]struct {
 		rules string
 		want  map[string]string // without the default namespace

@@ -243,7 +243,7 @@ func (r *Rules) follow(ctx context.Context) error {
 		}
 		release, err := r.turn.Take(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // stopped
+			return nil // stopped
 		}
 		names := slices.Sorted(maps.Keys(r.lacking))
 		release()

@@ -6,12 +6,15 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// The record of provenance.
 type (
+	// Record lists the keys that objects of rules have given to nodes.
 	Record = record.Record
-	Entry  = record.Entry
-	Giver  = record.Giver
-	Key    = record.Key
+	// Entry is what is recorded of an object.
+	Entry = record.Entry
+	// Giver is an object of rules as it was when it gave a key.
+	Giver = record.Giver
+	// Key is the hash of a kind and a key.
+	Key = record.Key
 )
 
 // KeyOf returns the hash of a key.

@@ -69,7 +69,7 @@ func (c *Client) ApplyRule(ctx context.Context, name string, text []byte, option
 	if code == http.StatusOK || code == http.StatusCreated {
 		return nil
 	}
-	err = refused(code, body, path)
+	err = refused(code, body)
 	if IsNotFound(err) {
 		return fmt.Errorf("the cluster does not have the kind NodeFeatureRule; install Assay first: %w", err)
 	}
@@ -103,7 +103,7 @@ func (c *Client) PruneRules(ctx context.Context, keep []string, options ApplyOpt
 			return deleted, err
 		}
 		if code != http.StatusOK && code != http.StatusNotFound {
-			return deleted, fmt.Errorf("delete nodefeaturerule %s: %w", name, refused(code, body, object))
+			return deleted, fmt.Errorf("delete nodefeaturerule %s: %w", name, refused(code, body))
 		}
 		deleted = append(deleted, name)
 	}

@@ -162,7 +162,7 @@ func (c *Client) read(ctx context.Context, path string, query url.Values, out an
 	case err != nil:
 		return err
 	case code != http.StatusOK:
-		return refused(code, body, path)
+		return refused(code, body)
 	}
 	return json.Unmarshal(body, out)
 }
@@ -209,7 +209,7 @@ func (c *Client) Now() time.Time {
 }
 
 // refused says in words what the API server answered.
-func refused(code int, body []byte, path string) error {
+func refused(code int, body []byte) error {
 	var status metav1.Status
 	_ = json.Unmarshal(body, &status)
 	switch {

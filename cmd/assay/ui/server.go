@@ -51,7 +51,7 @@ func Listen(address string) (net.Listener, error) {
 		return nil, fmt.Errorf("invalid address %q: the pages show the features of all nodes and are served on the loopback interface only; "+
 			"use 127.0.0.1:%s, and ssh -L or kubectl port-forward from another machine", address, port)
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) {
@@ -94,7 +94,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if server.Shutdown(stopping) != nil {
 		_ = server.Close()
 	}
-	<-done
+	_ = <-done // http.ErrServerClosed
 	return nil
 }
 

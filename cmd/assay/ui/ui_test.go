@@ -102,7 +102,7 @@ func serve(t testing.TB, s *ui.Snapshot, source ui.Source) *site {
 // get returns a page.
 func (s *site) get(t testing.TB, page string, status int) string {
 	t.Helper()
-	response, err := s.Client().Get(s.base + page)
+	response, err := s.Client().Get(s.base + page) //nolint:bodyclose // body closes it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestNodeShowsWhatOthersSetAndWhatIsNotWritten(t *testing.T) {
 	n := node(in, "a", "Intel", nil)
 	n.Object = &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "a", Labels: map[string]string{"example.com/intel": "false", "rack": "7"},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "rack-labeler", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:rack":{}}}}`)}}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "rack-labeler", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:rack":{}}}}`)}},
 	}}
 	data := snapshot(t, n)
 	data.Known.Withholding.Taints = true
@@ -338,7 +338,7 @@ func TestHostileValuesStayText(t *testing.T) {
 		"fleet", "fleet?by=nodes", "fleet?filter=" + url.QueryEscape(script), "node?name=" + url.QueryEscape(script), "node?name=" + url.QueryEscape(script) + "&q=" + url.QueryEscape(script),
 		"rules", "rule?name=vendor", "playground?node=" + url.QueryEscape(script),
 	} {
-		response, err := s.Client().Get(s.base + page)
+		response, err := s.Client().Get(s.base + page) //nolint:bodyclose // body closes it
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -278,7 +278,12 @@ func TestAChangeOfMetadataIsNoneOfTheInput(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- nodes.Start(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 	next := func() inputs.Change {
 		t.Helper()
 		select {

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -205,7 +206,7 @@ func (r *Request) Answer() int {
 		r.client.watches = append(r.client.watches, w)
 		r.client.mu.Unlock()
 	}
-	r.answer <- result{response: r.done.write(r.http)}
+	r.answer <- result{response: r.done.write(r.http)} //nolint:bodyclose // the client closes it
 	return r.done.code
 }
 
@@ -218,7 +219,7 @@ func (r *Request) Fail(code, retryAfter int) {
 	if retryAfter > 0 {
 		answer.header = http.Header{"Retry-After": {fmt.Sprint(retryAfter)}}
 	}
-	r.answer <- result{response: answer.write(r.http)}
+	r.answer <- result{response: answer.write(r.http)} //nolint:bodyclose // the client closes it
 }
 
 // Lose breaks the connection; whether the request has been carried out is what Execute has done.
@@ -231,7 +232,7 @@ func (r *Request) Lose() {
 // Do carries out a request at once, as a user or another program would. A body of a PATCH is a merge patch. It panics if the model does not
 // know the request.
 func (s *Server) Do(by, method, path string, body any) (code int, answer Object) {
-	r, err := http.NewRequest(method, "http://model"+path, bytes.NewReader(encode(body)))
+	r, err := http.NewRequestWithContext(context.Background(), method, "http://model"+path, bytes.NewReader(encode(body)))
 	if err != nil {
 		panic(err)
 	}

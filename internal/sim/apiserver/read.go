@@ -161,16 +161,3 @@ func tooLarge(wanted, have int64) *response {
 	answer.header = http.Header{"Retry-After": {"1"}}
 	return answer
 }
-
-// field returns a nested field of an object.
-func field(o Object, path string) any {
-	var at any = o
-	for _, name := range strings.Split(path, ".") {
-		m, isMap := at.(Object)
-		if !isMap {
-			return nil
-		}
-		at = m[name]
-	}
-	return at
-}

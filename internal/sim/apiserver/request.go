@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,7 +38,7 @@ func (s *Server) parse(r *http.Request, by string) (*call, error) {
 		c.body = body
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	group, version := "", ""
+	var group, version string
 	switch {
 	case parts[0] == "api" && len(parts) > 2:
 		version, parts = parts[1], parts[2:]
@@ -95,10 +96,8 @@ func ok(v any) *response { return &response{code: http.StatusOK, body: encode(v)
 
 // fail answers with the Status of an error.
 func fail(err error) *response {
-	status := apierrors.APIStatus(nil)
-	if s, isStatus := err.(apierrors.APIStatus); isStatus { //nolint:errorlint // errors of this package are not wrapped
-		status = s
-	} else {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
 		status = apierrors.NewBadRequest(err.Error())
 	}
 	out := status.Status()

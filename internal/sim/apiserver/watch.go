@@ -231,7 +231,7 @@ func (w *Watch) Read(p []byte) (int, error) {
 		select {
 		case <-w.wake:
 		case <-w.ctx.Done():
-			w.Close()
+			_ = w.Close()
 			return 0, io.EOF
 		}
 	}

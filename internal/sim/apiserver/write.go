@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -157,7 +158,7 @@ func (s *Server) replace(c *call, old, next Object) (Object, error) {
 	}
 	if uid := text(m, "uid"); uid != "" && uid != text(before, "uid") {
 		return nil, apierrors.NewConflict(r.groupResource(), c.name,
-			fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, text(before, "uid")))
+			fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, text(before, "uid"))) //nolint:staticcheck // the text of the API server
 	}
 	next["kind"], next["apiVersion"] = old["kind"], old["apiVersion"]
 	switch {
@@ -235,7 +236,7 @@ func (s *Server) remove(c *call) (Object, error) {
 	m := meta(old)
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil && string(*p.UID) != text(m, "uid") || p.ResourceVersion != nil && *p.ResourceVersion != text(m, "resourceVersion") {
-			return nil, apierrors.NewConflict(c.resource.groupResource(), c.name, fmt.Errorf("Precondition failed"))
+			return nil, apierrors.NewConflict(c.resource.groupResource(), c.name, errors.New("Precondition failed")) //nolint:staticcheck // the text of the API server
 		}
 	}
 	k := key(c.namespace, c.name)
