@@ -171,5 +171,5 @@ func (p *program) crash() {
 	}
 	p.client.Close()
 	p.stop()
-	_ = <-p.done // an error about its closed connections
+	<-p.done //nolint:errcheck // an error about its closed connections
 }

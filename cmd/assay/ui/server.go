@@ -94,7 +94,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if server.Shutdown(stopping) != nil {
 		_ = server.Close()
 	}
-	_ = <-done // http.ErrServerClosed
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
 	return nil
 }
 

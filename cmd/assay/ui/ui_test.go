@@ -111,7 +111,7 @@ func (s *site) get(t testing.TB, page string, status int) string {
 
 func (s *site) post(t testing.TB, page string, form url.Values, status int) string {
 	t.Helper()
-	response, err := s.Client().PostForm(s.base+page, form)
+	response, err := s.Client().PostForm(s.base+page, form) //nolint:bodyclose // body closes it
 	if err != nil {
 		t.Fatal(err)
 	}
