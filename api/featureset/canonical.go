@@ -10,7 +10,7 @@ import (
 )
 
 // canonical is JSON as RFC 8785 (JSON Canonicalization Scheme) has it: no white space, the members of objects sorted by the UTF-16
-// code units of their names, and the shortest escapes. There are no numbers in features, which are the hard part of that RFC.
+// code units of their names, and the shortest escapes. Features contain no numbers, the hard part of that RFC.
 type canonical []byte
 
 // features appends the one feature that there is, with all of its members.
@@ -84,7 +84,7 @@ func (c *canonical) text(s string) {
 	*c = append(append(*c, s[start:]...), '"')
 }
 
-// compareUTF16 compares valid UTF-8 by the UTF-16 code units that it stands for. That is the order of the bytes, except that
+// compareUTF16 compares valid UTF-8 by its UTF-16 code units. The result is the order of the bytes, except that
 // characters beyond U+FFFF, whose code units are surrogates, come before those from U+E000 on.
 func compareUTF16(a, b string) int {
 	for i := range min(len(a), len(b)) {

@@ -20,7 +20,7 @@ import (
 )
 
 // defaultShutdownDelay is the time for which a replica still serves requests after SIGTERM: kube-proxy and API servers need a
-// moment to learn that it is no longer an endpoint.
+// moment to receive the removal of the endpoint.
 const defaultShutdownDelay = 5 * time.Second
 
 // webhookGCPercent configures the garbage collector unless the environment does: a review leaves two megabytes of

@@ -140,7 +140,7 @@ func (opt *options) compatibility(fs *flag.FlagSet) {
 	})
 	fs.Func("feature-gates", "feature gates of NFD; NodeFeatureAPI is always on, others have no effect", func(s string) error {
 		if strings.Contains(s, "NodeFeatureAPI=false") {
-			opt.warn("-feature-gates: NodeFeatureAPI is always on; there is no gRPC connection to a master")
+			opt.warn("-feature-gates: NodeFeatureAPI is always enabled; Assay does not use gRPC")
 		}
 		return nil
 	})

@@ -54,9 +54,9 @@ func TestLibraryIsAppliedByAHook(t *testing.T) {
 		t.Errorf("there are %v, want %v", jobs, want)
 	}
 	for values, want := range map[string]string{
-		`{library: [coral, nvidia-gpuu]}`: `library: there is no rule "nvidia-gpuu"; the ids are: amd-alveo, amd-gpu,`,
+		`{library: [coral, nvidia-gpuu]}`: `library: unknown rule "nvidia-gpuu"; valid ids are: amd-alveo, amd-gpu,`,
 		`{library: coral}`:                "/library",
-		`{library: [7]}`:                  `library: there is no rule "7"`,
+		`{library: [7]}`:                  `library: unknown rule "7"`,
 	} {
 		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, values)})
 		if err == nil || !strings.Contains(err.Error(), want) {

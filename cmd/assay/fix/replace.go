@@ -74,7 +74,7 @@ func (e *editor) names(key, old, now *yaml.Node) {
 	}
 }
 
-// values turns a block list of values into the values of an operator: in one line if there are no comments in between.
+// values turns a block list of values into the values of an operator: on one line if no comments are between them.
 func (e *editor) values(key, old, now *yaml.Node) {
 	from, to := e.find(old)
 	if e.err != nil {

@@ -17,7 +17,7 @@ const maxTraces = 150
 // nodePage is the view of one node.
 type nodePage struct {
 	Name, Query string
-	// Published is false if there are no NodeFeatures of the node.
+	// Published is false if the node has no NodeFeatures.
 	Published  bool
 	HasObject  bool
 	Publishers []string
@@ -32,7 +32,7 @@ type nodePage struct {
 // foreign is what the Node has from other clients.
 type foreign struct{ Kind, Key, Value, Managers string }
 
-// newNodePage returns the view of a node, nil if there is no such node.
+// newNodePage returns the view of a node, or nil if the node does not exist.
 func newNodePage(d *data, name, query string) *nodePage {
 	n := d.node(name)
 	if n == nil {
