@@ -84,7 +84,7 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 		}
 	})
 	err = c.Run(t.Context(), cluster.Program{
-		Name: p.name, Path: program, Env: []string{asManager + "=1"},
+		Name: p.name, Path: program, Env: []string{asManager + "=1", "GOMEMLIMIT=" + webhookGoal},
 		Args: append([]string{
 			"webhook", "--kubeconfig=" + user.Kubeconfig, "--namespace=" + namespace,
 			"--webhook-url=https://" + p.serve, "--webhook-port=" + testkit.Port(p.serve),
