@@ -146,8 +146,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 	}
 	reg := assembled.Registry()
 	store := provenance.NewStore(mgr.GetClient(), mgr.GetAPIReader(), c.Sources.Namespace, assembly.KeptName(c.Policy.Record.Instance))
-	counts := rulestats.New(func(object string) { offer(statusChanged, object) })
-	census := rulestats.NewCensus(counts)
+	stats := rulestats.New(func(object string) { offer(statusChanged, object) })
 	reg.OnChange(func() { offer(rulesChanged, "all") })
 	watchdog := node.NewWatchdog(clock.RealClock{})
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
@@ -169,14 +168,14 @@ func Add(mgr ctrl.Manager, c Config) error {
 		},
 		func() error {
 			return rule.Add(mgr, rule.Options{
-				Rules: assembled, Tally: counts, Census: census, Changed: statusChanged, Store: store,
+				Rules: assembled, Stats: stats, Changed: statusChanged, Store: store,
 				Withholding: c.Withholding(),
 			})
 		},
 		func() error { return template.Add(mgr, assembled) },
 		func() error {
 			return node.Add(mgr, node.Options{
-				Registry: reg, Object: assembled.Object, Confirm: assembled.Confirm, Store: store, Settings: c.settings(), Tally: counts, RulesChanged: rulesChanged,
+				Registry: reg, Object: assembled.Object, Confirm: assembled.Confirm, Store: store, Settings: c.settings(), Stats: stats, RulesChanged: rulesChanged,
 				Inputs: nodes, Namespace: c.Sources.Namespace, Namespaces: c.Sources.Namespaces != nil,
 				Policy: c.Policy, FailTaint: c.FailTaint, Disable: c.Disable, DryRun: c.DryRun,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,

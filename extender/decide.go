@@ -20,9 +20,9 @@ var errWholeNodes = errors.New("assay extender: the scheduler sends whole Nodes 
 
 // Decider answers the questions of a scheduler. It is safe for concurrent use.
 type Decider struct {
-	// View knows the nodes, Asks what pods ask for.
-	View *index.View
-	Asks *podrequirements.Asks
+	// Index knows the nodes, Requirements what pods require.
+	Index        *index.Index
+	Requirements *podrequirements.Resolver
 	// Now is the time; nil: time.Now.
 	Now func() time.Time
 
@@ -32,7 +32,7 @@ type Decider struct {
 // Sweep forgets what pods require that no scheduler has asked for since the last Sweep.
 func (d *Decider) Sweep() {
 	d.memo.cache().Sweep()
-	d.View.Sweep()
+	d.Index.Sweep()
 }
 
 func (d *Decider) now() int64 {
@@ -67,14 +67,14 @@ func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err er
 		return out, failed, err
 	}
 	out = append(out, `{"NodeNames":`...)
-	ask, problem := d.memo.of(d.Asks, &a.pod)
-	if ask == nil && problem == nil {
+	reqs, problem := d.memo.of(d.Requirements, &a.pod)
+	if reqs == nil && problem == nil {
 		out = append(out, a.nodeNames...)
 		return append(out, `,"Error":""}`...), failed, eachName(a.nodeNames, func(span) {})
 	}
 	check := func([]byte) (*index.Reason, bool) { return problem, false }
 	if problem == nil {
-		j := d.View.Judge(ask, d.now())
+		j := d.Index.Judge(reqs, d.now())
 		defer j.End()
 		check = j.Check
 	}
@@ -114,11 +114,11 @@ func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 	if err := d.read(&a, body); err != nil {
 		return out, err
 	}
-	ask, problem := d.memo.of(d.Asks, &a.pod)
-	if ask == nil || problem != nil || len(ask.Preferred) == 0 {
+	reqs, problem := d.memo.of(d.Requirements, &a.pod)
+	if reqs == nil || problem != nil || len(reqs.Preferred) == 0 {
 		return append(out, `[]`...), eachName(a.nodeNames, func(span) {})
 	}
-	j := d.View.Judge(&requirements.Ask{Preferred: ask.Preferred}, 0)
+	j := d.Index.Judge(&requirements.Requirements{Preferred: reqs.Preferred}, 0)
 	defer j.End()
 	out = append(out, '[')
 	var lowest, highest int64 = index.MaxScore, 0
@@ -153,15 +153,15 @@ func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
 		return out, err
 	}
 	switch {
-	case !d.View.Synced():
+	case !d.Index.Synced():
 		return out, errUnready
 	case a.victims != nil && a.metaVictim == nil:
 		return out, errWholeNodes
 	}
-	ask, problem := d.memo.of(d.Asks, &a.pod)
+	reqs, problem := d.memo.of(d.Requirements, &a.pod)
 	check := func([]byte) (*index.Reason, bool) { return problem, false }
-	if ask != nil && problem == nil {
-		j := d.View.Judge(ask, d.now())
+	if reqs != nil && problem == nil {
+		j := d.Index.Judge(reqs, d.now())
 		defer j.End()
 		check = j.Check
 	}
@@ -197,7 +197,7 @@ func (d *Decider) read(a *args, body []byte) error {
 	switch {
 	case a.nodeNames == nil:
 		return errWholeNodes
-	case !d.View.Synced():
+	case !d.Index.Synced():
 		return errUnready
 	}
 	return nil

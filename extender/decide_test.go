@@ -66,7 +66,7 @@ func decider(t testing.TB) *extender.Decider {
 			NodeFeatureRequestSpec: assayv1alpha1.NodeFeatureRequestSpec{Required: &assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")}},
 		},
 	})
-	return &extender.Decider{View: v, Asks: known, Now: func() time.Time { return time.Unix(1000, 0) }}
+	return &extender.Decider{Index: v, Requirements: known, Now: func() time.Time { return time.Unix(1000, 0) }}
 }
 
 func pod(namespace string, labels, annotations map[string]string) *corev1.Pod {
@@ -170,7 +170,7 @@ func TestFilter(t *testing.T) {
 func TestRefusesWithAReason(t *testing.T) {
 	d := decider(t)
 	unready := decider(t)
-	unready.View = index.New()
+	unready.Index = index.New()
 	names := []string{"n2"}
 	ask := pod("ml", nil, map[string]string{"assay.dev/required-features": amx})
 	many := make([]string, 200_000)
@@ -241,20 +241,20 @@ func TestLimits(t *testing.T) {
 
 func TestExplainSaysWhoAsksAndWhatIsStale(t *testing.T) {
 	d := decider(t)
-	d.Asks.PutPolicy(&assayv1alpha1.NodeFeatureSchedulingPolicy{
+	d.Requirements.PutPolicy(&assayv1alpha1.NodeFeatureSchedulingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "fresh"},
 		Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
 			NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fresh": "yes"}},
 			StaleAfter: &metav1.Duration{Duration: time.Minute}, OnStale: assayv1alpha1.StaleReject,
 		},
 	})
-	d.Asks.PutNamespace("ml", map[string]string{"assay.dev/scheduling": "enabled"})
-	d.Asks.RemovePolicy("batch")
-	d.View.Seen("n2", 930)
+	d.Requirements.PutNamespace("ml", map[string]string{"assay.dev/scheduling": "enabled"})
+	d.Requirements.RemovePolicy("batch")
+	d.Index.Seen("n2", 930)
 	p := pod("ml", map[string]string{"assay.dev/feature-request": "amx", "fresh": "yes"}, nil)
 	const stale = "its features are stale"
 	got := d.Explain(p, "n2")
-	if diff := cmp.Diff([]string{"NodeFeatureRequest ml/amx", "policy fresh"}, got.Asks); diff != "" {
+	if diff := cmp.Diff([]string{"NodeFeatureRequest ml/amx", "policy fresh"}, got.Origins); diff != "" {
 		t.Error(diff)
 	}
 	want := []index.Finding{
@@ -266,7 +266,7 @@ func TestExplainSaysWhoAsksAndWhatIsStale(t *testing.T) {
 		t.Errorf("%d match (-want +got):\n%s", got.Matching, diff)
 	}
 	alone := d.Explain(pod("ml", map[string]string{"fresh": "yes"}, nil), "")
-	if alone.Matching != 9 || len(alone.Asks) != 1 || len(alone.Missing) != 1 || !strings.Contains(alone.Missing[0].Reason, stale) {
+	if alone.Matching != 9 || len(alone.Origins) != 1 || len(alone.Missing) != 1 || !strings.Contains(alone.Missing[0].Reason, stale) {
 		t.Errorf("a pod of which only freshness is asked: %+v", alone)
 	}
 }
@@ -394,7 +394,7 @@ func benchRequest(b testing.TB, n int) (*extender.Decider, []byte) {
 			flags = append(flags, "AMXBF16")
 		}
 		names[i] = fmt.Sprintf("ip-10-%d-%d-%d.example", i>>16, i>>8&255, i&255)
-		d.View.Put(index.Node{Input: rules.Input{
+		d.Index.Put(index.Node{Input: rules.Input{
 			Node:  rules.Node{Name: names[i]},
 			Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags(flags...)}}, in),
 		}})

@@ -21,8 +21,8 @@ const maxSample = 5
 // Explanation says which nodes a pod may run on by their features, and what the others lack.
 type Explanation struct {
 	Pod string `json:"pod"`
-	// Asks says who asks: annotations, a request, policies. Empty: the pod asks for nothing.
-	Asks []string `json:"asks,omitempty"`
+	// Origins are the sources of the requirements: annotations, a request, policies. Empty: the pod requires nothing.
+	Origins []string `json:"asks,omitempty"`
 	// Problem is why the pod fits no node whatever its features.
 	Problem string `json:"problem,omitempty"`
 	// Nodes is how many there are, Matching how many have everything that is required, Sample some of these.
@@ -49,20 +49,20 @@ type Missing struct {
 // Explain says which nodes a pod may run on; node, if not empty, is looked at in detail.
 func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 	out := Explanation{Pod: pod.Namespace + "/" + pod.Name, Node: node}
-	ask, problem := d.Asks.Of(pod.Namespace, pod.Labels, pod.Annotations)
-	names := d.View.Names()
+	reqs, problem := d.Requirements.Of(pod.Namespace, pod.Labels, pod.Annotations)
+	names := d.Index.Names()
 	out.Nodes = len(names)
 	switch {
 	case problem != "":
 		out.Problem = index.NotMet(problem).Text
 		return out
-	case ask == nil:
+	case reqs == nil:
 		out.Matching = len(names)
 		return out
 	}
-	out.Asks = origins(ask)
+	out.Origins = origins(reqs)
 	now := d.now()
-	j := d.View.Judge(ask, now)
+	j := d.Index.Judge(reqs, now)
 	missing := map[string]*Missing{}
 	for _, name := range names {
 		why, nobody := j.Check([]byte(name))
@@ -90,30 +90,30 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 	slices.SortFunc(out.Missing, func(a, b Missing) int {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Reason, b.Reason))
 	})
-	if out.Matching == 0 && len(ask.Required) > 0 {
-		a := d.View.Ask(ask, 0)
+	if out.Matching == 0 && len(reqs.Required) > 0 {
+		a := d.Index.Query(reqs, 0)
 		out.Nearest, out.Lacks = a.Nearest, a.Lacks
 	}
 	if node != "" {
-		out.Findings, _ = d.View.Explain(ask, node, now)
+		out.Findings, _ = d.Index.Explain(reqs, node, now)
 	}
 	return out
 }
 
 // origins says who asks, each once, in the order in which they are asked.
-func origins(ask *requirements.Ask) (out []string) {
+func origins(reqs *requirements.Requirements) (out []string) {
 	add := func(origin string) {
 		if !slices.Contains(out, origin) {
 			out = append(out, origin)
 		}
 	}
-	for _, r := range ask.Required {
+	for _, r := range reqs.Required {
 		add(r.Origin)
 	}
-	if ask.StaleAfter > 0 {
-		add(ask.StaleOrigin)
+	if reqs.StaleAfter > 0 {
+		add(reqs.StaleOrigin)
 	}
-	for _, p := range ask.Preferred {
+	for _, p := range reqs.Preferred {
 		add(p.Origin)
 	}
 	return out
@@ -134,7 +134,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	node := r.URL.Query().Get("node")
-	if node != "" && !s.decider.View.Knows(node) {
+	if node != "" && !s.decider.Index.Knows(node) {
 		fail(w, errNoNode)
 		return
 	}
@@ -154,7 +154,7 @@ var errNoNode = &httpError{http.StatusNotFound, "there is no such node"}
 // features answers GET /v1/nodes/{name}/features, without masked values.
 func (s *Server) features(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "name")
-	in, produced, ok := s.decider.View.Input(name)
+	in, produced, ok := s.decider.Index.Input(name)
 	if !ok {
 		fail(w, errNoNode)
 		return

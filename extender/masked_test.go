@@ -20,7 +20,7 @@ import (
 // explanations say of one node.
 func TestMaskedValuesAreNotRead(t *testing.T) {
 	d := decider(t)
-	d.View.Put(index.Node{Input: rules.Input{
+	d.Index.Put(index.Node{Input: rules.Input{
 		Node: rules.Node{Name: "n2"},
 		Facts: facts.FromMap(map[string]facts.Feature{
 			"local.label": {Attributes: facts.NewAttributes(map[string]string{"bmc-password": "hunter2", "rack": "r1"})},
@@ -32,7 +32,7 @@ func TestMaskedValuesAreNotRead(t *testing.T) {
 			Feature:          "local.label",
 			MatchExpressions: &nfdv1alpha1.MatchExpressionSet{"bmc-password": {Op: op, Value: values}},
 		}}}
-		d.Asks.PutRequest(&assayv1alpha1.NodeFeatureRequest{
+		d.Requirements.PutRequest(&assayv1alpha1.NodeFeatureRequest{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "guess"},
 			Spec:       assayv1alpha1.NodeFeatureRequestSpec{Required: &guess},
 		})
@@ -43,7 +43,7 @@ func TestMaskedValuesAreNotRead(t *testing.T) {
 		nfdv1alpha1.MatchIn: {"hunter2"}, nfdv1alpha1.MatchNotIn: {"other"}, nfdv1alpha1.MatchInRegexp: {"^h"}, nfdv1alpha1.MatchGt: {"1"},
 	} {
 		e := ask(op, values...)
-		if len(e.Asks) == 0 || e.Matching != 0 || len(e.Findings) != 1 || e.Findings[0].Why != "local.label/bmc-password is masked: it can be matched by Exists and DoesNotExist only" ||
+		if len(e.Origins) == 0 || e.Matching != 0 || len(e.Findings) != 1 || e.Findings[0].Why != "local.label/bmc-password is masked: it can be matched by Exists and DoesNotExist only" ||
 			!strings.HasSuffix(e.Findings[0].Lacks, "(never holds: the value is masked)") {
 			t.Errorf("%s: %+v", op, e)
 		}

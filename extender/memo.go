@@ -26,22 +26,22 @@ const (
 // concurrent use; the zero value is empty.
 type memo struct {
 	once       sync.Once
-	known      *lru.Cache[asked]
+	known      *lru.Cache[resolved]
 	generation atomic.Uint64
 }
 
-func (m *memo) cache() *lru.Cache[asked] {
-	m.once.Do(func() { m.known = lru.New[asked](maxKnownBytes) })
+func (m *memo) cache() *lru.Cache[resolved] {
+	m.once.Do(func() { m.known = lru.New[resolved](maxKnownBytes) })
 	return m.known
 }
 
-type asked struct {
-	ask     *requirements.Ask
-	problem *index.Reason
+type resolved struct {
+	requirements *requirements.Requirements
+	problem      *index.Reason
 }
 
-// of returns what a pod asks for, see asks.Asks.
-func (m *memo) of(a *podrequirements.Asks, p *pod) (*requirements.Ask, *index.Reason) {
+// of returns what a pod requires, see podrequirements.Resolver.Of.
+func (m *memo) of(a *podrequirements.Resolver, p *pod) (*requirements.Requirements, *index.Reason) {
 	var space [1024]byte
 	generation := a.Generation()
 	// The generation is a part of the key, so that what was found out before a change is never used after it.
@@ -53,7 +53,7 @@ func (m *memo) of(a *podrequirements.Asks, p *pod) (*requirements.Ask, *index.Re
 		m.cache().Clear()
 	}
 	if known, ok := m.cache().Get(key); ok {
-		return known.ask, known.problem
+		return known.requirements, known.problem
 	}
 	var labels, annotations map[string]string
 	for _, part := range []struct {
@@ -67,13 +67,13 @@ func (m *memo) of(a *podrequirements.Asks, p *pod) (*requirements.Ask, *index.Re
 			return nil, unreadable
 		}
 	}
-	var out asked
+	var out resolved
 	var problem string
-	if out.ask, problem = a.Of(p.namespace.text(), labels, annotations); problem != "" {
+	if out.requirements, problem = a.Of(p.namespace.text(), labels, annotations); problem != "" {
 		out.problem = index.NotMet(problem)
 	}
-	m.cache().Put(string(key), out, out.ask.Size())
-	return out.ask, out.problem
+	m.cache().Put(string(key), out, out.requirements.Size())
+	return out.requirements, out.problem
 }
 
 var unreadable = index.NotMet("the metadata of the pod cannot be read")

@@ -1,7 +1,7 @@
 // Package extender answers kube-scheduler's question which nodes a pod may and had better run on, by their live features.
 //
 // The decisions are in Decider and know nothing of HTTP; Server is the shell around them. What nodes can do comes from a
-// index.View, what pods ask for from podrequirements.Asks.
+// index.Index, what pods require from podrequirements.Resolver.
 package extender
 
 import (
@@ -71,7 +71,7 @@ type Options struct {
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Mask says which values /v1/nodes/NAME/features keeps to itself; the zero value masks rules.DefaultMasked.
 	Mask rules.Masking
-	// Ready says why answers cannot be relied on at the moment; nil is always fine. Whether the View is filled is asked
+	// Ready says why answers cannot be relied on at the moment; nil is always fine. Whether the Index is filled is asked
 	// besides.
 	Ready func() error
 	// Metrics serves /metrics; nil: none.
@@ -248,7 +248,7 @@ func (s *Server) ready() error {
 	switch {
 	case s.draining.Load():
 		return errors.New("it is about to end")
-	case !s.decider.View.Synced():
+	case !s.decider.Index.Synced():
 		return errors.New("nodes and rules are not known yet")
 	case s.opts.Ready != nil:
 		return s.opts.Ready()

@@ -359,7 +359,7 @@ func TestServesPlainHTTPToItsOwnPodOnly(t *testing.T) {
 
 func TestIsReadyOnlyWhenSynced(t *testing.T) {
 	d := decider(t)
-	d.View = index.New()
+	d.Index = index.New()
 	addr, _ := serve(t, d, extender.Options{Pod: func(context.Context, string, string) (*corev1.Pod, error) {
 		return pod("batch", nil, nil), nil
 	}})
@@ -390,7 +390,7 @@ func TestIsReadyOnlyWhenSynced(t *testing.T) {
 			t.Errorf("%s: %d before the nodes are known", path, code)
 		}
 	}
-	d.View.SetSynced()
+	d.Index.SetSynced()
 	if code := get("/readyz"); code != 200 {
 		t.Errorf("readyz is %d once the nodes are known", code)
 	}
@@ -541,7 +541,7 @@ func TestExplains(t *testing.T) {
 	}
 	const lacks = "cpu.cpuid/AMXBF16"
 	want := extender.Explanation{
-		Pod: "batch/p", Asks: []string{"policy batch"}, Nodes: 10, Matching: 1, Sample: []string{"n2"},
+		Pod: "batch/p", Origins: []string{"policy batch"}, Nodes: 10, Matching: 1, Sample: []string{"n2"},
 		Missing:  []extender.Missing{{Reason: "node feature requirement not met: " + lacks, Nodes: 9, Sample: []string{"n0", "n1", "n3", "n4", "n5"}}},
 		Node:     "n1",
 		Findings: []index.Finding{{Origin: "policy batch", Lacks: lacks, Why: lacks + " is missing"}},

@@ -22,9 +22,9 @@ import (
 // Scheduling is what the review of pods and workloads needs. Its configuration is one of its own, off by default; see
 // SchedulingConfigurations.
 type Scheduling struct {
-	// Asks knows what pods ask for, View which nodes have it. View may be nil: then there are no warnings about nodes.
-	Asks *podrequirements.Asks
-	View *index.View
+	// Requirements knows what pods require, Index which nodes have it. Index may be nil: then there are no warnings about nodes.
+	Requirements *podrequirements.Resolver
+	Index        *index.Index
 	// Namespace returns the labels of a namespace; it must be quick.
 	Namespace func(name string) map[string]string
 	// Labels returns which requirements are the same as a label; nil: none are.
@@ -58,17 +58,17 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 		return v, err
 	}
 	s := o.Scheduling
-	ask, problem := s.Asks.Of(req.Namespace, pod.Labels, pod.Annotations)
+	reqs, problem := s.Requirements.Of(req.Namespace, pod.Labels, pod.Annotations)
 	if metav1.GetControllerOf(pod) == nil { // no user reads warnings to a controller; the review of its workload gave them
 		own := &review.Pods{Labels: pod.Labels, Annotations: pod.Annotations, Path: field.NewPath("metadata"), Single: true}
 		v.Findings = review.Review(own, o.Known)
 		v.aboutRequest(own, problem)
 	}
-	if ask == nil || problem != "" {
+	if reqs == nil || problem != "" {
 		return v, nil
 	}
 	in := podadmission.Input{
-		Pod: pod, Ask: ask, Policies: s.Asks.Policies(req.Namespace, pod.Labels), Settings: s.Settings,
+		Pod: pod, Requirements: reqs, Policies: s.Requirements.Policies(req.Namespace, pod.Labels), Settings: s.Settings,
 	}
 	if s.Namespace != nil {
 		in.Namespace = s.Namespace(req.Namespace)
@@ -102,7 +102,7 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 		}
 		return v, nil
 	}
-	whole, problem := o.Scheduling.Asks.Of(req.Namespace, pods.Labels, pods.Annotations)
+	whole, problem := o.Scheduling.Requirements.Of(req.Namespace, pods.Labels, pods.Annotations)
 	v.aboutRequest(pods, problem)
 	if whole == nil {
 		whole = v.Requirements
@@ -113,18 +113,18 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 
 // aboutRequest warns of a problem that keeps pods from any node, unless it is in their annotations: then the findings have it.
 func (v *verdict) aboutRequest(pods *review.Pods, problem string) {
-	if valid := v.Requirements != nil || !requirements.Asks(nil, pods.Annotations); problem != "" && valid {
+	if valid := v.Requirements != nil || !requirements.HasAny(nil, pods.Annotations); problem != "" && valid {
 		v.Warn(pods.Path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), rules.RankDefect, "%s", problem)
 	}
 }
 
 // warnOfNodes warns if no node has what is required.
-func (o *Options) warnOfNodes(v *verdict, path string, ask *requirements.Ask) {
-	view := o.Scheduling.View
-	if view == nil || !view.Synced() || ask.Empty() || len(ask.Required) == 0 {
+func (o *Options) warnOfNodes(v *verdict, path string, reqs *requirements.Requirements) {
+	view := o.Scheduling.Index
+	if view == nil || !view.Synced() || reqs.Empty() || len(reqs.Required) == 0 {
 		return
 	}
-	a := view.Ask(ask, 0)
+	a := view.Query(reqs, 0)
 	if text := podadmission.Warning(a.Matching, a.Nodes, a.Nearest, a.Lacks); text != "" {
 		v.Warn(path, rules.RankUnlikely, "%s", text)
 	}

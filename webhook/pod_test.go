@@ -92,7 +92,7 @@ func scheduling(t *testing.T) *webhook.Scheduling {
 	set, _ := rules.Compile(&rule, rules.Options{})
 	exact := podadmission.LabelsOf([]podadmission.Rules{{Set: set, Spec: &rule.Spec}}, rules.Options{})
 	return &webhook.Scheduling{
-		Asks: known, View: view, Labels: func() podadmission.Labels { return exact },
+		Requirements: known, Index: view, Labels: func() podadmission.Labels { return exact },
 		Namespace: func(name string) map[string]string {
 			if strings.HasPrefix(name, "labelled-") {
 				known.PutNamespace(name, labels)

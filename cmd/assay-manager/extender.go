@@ -128,7 +128,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	options.Mask = same.Rules.Mask
 	options.Ready = both(options.Ready, alive.Check)
 	f.measure(&options, view, budget, certificate)
-	server, err := extender.New(&extender.Decider{View: view, Asks: known}, options)
+	server, err := extender.New(&extender.Decider{Index: view, Requirements: known}, options)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 }
 
 // measure adds what monitoring asks for.
-func (f *extenderFlags) measure(o *extender.Options, view *index.View, budget *nodefeature.Budget, certificate *certs.Mounted) {
+func (f *extenderFlags) measure(o *extender.Options, view *index.Index, budget *nodefeature.Budget, certificate *certs.Mounted) {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "assay_extender_request_duration_seconds",
 		Help:    "How long answers to schedulers take, waiting included.",

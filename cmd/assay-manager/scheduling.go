@@ -41,7 +41,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 	follower := follow.New(view, nodes, follow.Options{Rules: assembled.Registry()})
 	exact := &labelCache{registry: assembled.Registry()}
 	o.Scheduling = &webhook.Scheduling{
-		Asks: known, View: view, Labels: exact.labels, Settings: podadmission.Settings{Marker: f.marker},
+		Requirements: known, Index: view, Labels: exact.labels, Settings: podadmission.Settings{Marker: f.marker},
 		Namespace: func(name string) map[string]string {
 			ns := inputs.Namespace()
 			if err := mgr.GetCache().Get(context.Background(), client.ObjectKey{Name: name}, ns); err != nil { // from memory

@@ -85,7 +85,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 		in := w.input(names[i])
 		steps[i] = between(before.Eval(in), after.Eval(in), f.taints)
 	})
-	list := slices.DeleteFunc(gatherChanges(names, steps), func(c *change) bool {
+	list := slices.DeleteFunc(collectChanges(names, steps), func(c *change) bool {
 		why := withholding.Withholds(rules.Kind(c.Kind))
 		if why != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s %s is not written on nodes: %s\n", c.Kind, printable(c.Key), why)
@@ -207,7 +207,7 @@ func flatDesired(d plan.Desired) map[flatKey]string {
 }
 
 // gatherChanges puts together what happens on several nodes.
-func gatherChanges(names []string, steps [][]plan.Step) []*change {
+func collectChanges(names []string, steps [][]plan.Step) []*change {
 	type id struct{ op, kind, key, old, now string }
 	all := map[id]*change{}
 	var out []*change

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/assay-project/assay/cmd/assay/census"
+	"github.com/assay-project/assay/cmd/assay/featurecount"
 )
 
 type featuresFlags struct {
@@ -50,7 +50,7 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		pattern = args[0]
 	}
-	c := census.New(pattern, w.opt.Mask)
+	c := featurecount.New(pattern, w.opt.Mask)
 	names := sortedKeys(w.published)
 	for _, node := range names {
 		c.Add(w.input(node).Facts)
@@ -83,7 +83,7 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // histogram is the most frequent values with the number of their nodes.
-func (f *featuresFlags) histogram(t *census.Tally) string {
+func (f *featuresFlags) histogram(t *featurecount.Count) string {
 	values := sortedKeys(t.Values)
 	slices.SortStableFunc(values, func(a, b string) int { return cmp.Compare(t.Values[b], t.Values[a]) })
 	var out []string

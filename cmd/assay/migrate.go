@@ -79,5 +79,5 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 	if without > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: of %s no features are published; nothing is said about them\n", plural(without, "node"))
 	}
-	return printChangeList(cmd, gatherChanges(names, steps), len(names), f.output)
+	return printChangeList(cmd, collectChanges(names, steps), len(names), f.output)
 }

@@ -86,7 +86,7 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	e := d.Explain(pod, f.node)
-	if f.node != "" && e.Findings == nil && len(e.Asks) > 0 {
+	if f.node != "" && e.Findings == nil && len(e.Origins) > 0 {
 		return fmt.Errorf("there is no node %s", f.node)
 	}
 	w := cmd.OutOrStdout()
@@ -125,11 +125,11 @@ func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Dec
 	}
 	view.SetProgram(program, rules.NewCache())
 	view.SetSynced()
-	known, err := f.asks(cmd.Context(), c, w)
-	return &extender.Decider{View: view, Asks: known}, err
+	known, err := f.all(cmd.Context(), c, w)
+	return &extender.Decider{Index: view, Requirements: known}, err
 }
 
-func (f *whyFlags) asks(ctx context.Context, c *cluster.Client, w *world) (*podrequirements.Asks, error) {
+func (f *whyFlags) all(ctx context.Context, c *cluster.Client, w *world) (*podrequirements.Resolver, error) {
 	known := podrequirements.New(w.opt)
 	requests, err := c.Requests(ctx)
 	if err != nil {
@@ -158,11 +158,11 @@ func printWhy(w io.Writer, e extender.Explanation) {
 	case e.Problem != "":
 		fmt.Fprintln(w, s.bad(printable(e.Problem)))
 		return
-	case len(e.Asks) == 0:
+	case len(e.Origins) == 0:
 		fmt.Fprintf(w, "Pod %s asks for no features: all %s may take it.\n", e.Pod, plural(e.Nodes, "node"))
 		return
 	}
-	fmt.Fprintf(w, "Pod %s asks by %s.\n", e.Pod, strings.Join(e.Asks, ", "))
+	fmt.Fprintf(w, "Pod %s asks by %s.\n", e.Pod, strings.Join(e.Origins, ", "))
 	text := fmt.Sprintf("%d of %d nodes have what is required", e.Matching, e.Nodes)
 	if e.Matching == 0 {
 		text = s.bad(text)
@@ -199,14 +199,14 @@ func printAsked(w io.Writer, list []index.Finding) {
 
 // printPerNode says of each node what it lacks first.
 func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod) {
-	ask, problem := d.Asks.Of(pod.Namespace, pod.Labels, pod.Annotations)
-	if ask == nil || problem != "" {
+	reqs, problem := d.Requirements.Of(pod.Namespace, pod.Labels, pod.Annotations)
+	if reqs == nil || problem != "" {
 		return
 	}
 	t := &table{}
 	t.add("NODE", "LACKS")
-	nodes := d.View.Names()
-	j := d.View.Judge(ask, time.Now().Unix())
+	nodes := d.Index.Names()
+	j := d.Index.Judge(reqs, time.Now().Unix())
 	for _, name := range nodes {
 		lacks := "-"
 		if why, _ := j.Check([]byte(name)); why != nil {

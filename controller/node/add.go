@@ -41,7 +41,7 @@ type Options struct {
 	Confirm func(ctx context.Context, name string) error
 	// Store is where the record of which objects gave keys survives this process.
 	Store *provenance.Store
-	Tally *rulestats.Tally
+	Stats *rulestats.Stats
 	// RulesChanged delivers an event whenever all nodes have to be looked at again.
 	RulesChanged <-chan event.GenericEvent
 	// Inputs are what rules are given of each node. Something else watches them.
@@ -82,7 +82,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		clock:    opt.Clock,
 		registry: opt.Registry,
-		tally:    opt.Tally,
+		stats:    opt.Stats,
 		inputs:   opt.Inputs,
 		policy:   opt.Policy,
 		taint:    opt.FailTaint,

@@ -31,7 +31,7 @@ type Reconciler struct {
 	events   record.EventRecorder
 	clock    clock.PassiveClock
 	registry *assembly.Registry
-	tally    *rulestats.Tally
+	stats    *rulestats.Stats
 	inputs   *inputs.Nodes
 	policy   plan.Policy
 	taint    *corev1.Taint // of failed nodes
@@ -167,7 +167,7 @@ func failure(f *rules.Failure) string { return f.Ref.String() + ": " + f.Message
 
 func (r *Reconciler) forget(name string) {
 	r.memory.forget(name)
-	r.tally.Forget(name)
+	r.stats.Forget(name)
 	r.breaker.Withdraw(name)
 	r.changes.Forget(name)
 	r.book.Forget(name)

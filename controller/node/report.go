@@ -40,7 +40,7 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 			complain(s, fmt.Sprintf("somebody else keeps changing it, and it is put right %d times in %s at most", flap.CorrectionLimit, flap.CorrectionWindow))
 		}
 	}
-	r.tally.Report(node.Name, o, complaints...)
+	r.stats.Report(node.Name, o, complaints...)
 	if before != o {
 		r.metrics.rejected(o)
 		r.say(ctx, node, before, o)

@@ -54,13 +54,13 @@ type Options struct {
 type Reconciler struct {
 	client client.Client
 	events record.EventRecorder
-	view   *index.View
+	view   *index.Index
 	known  review.Known
 }
 
 // Add registers the controllers. What they watch, and why:
 //
-//   - Nodes, NodeFeatures, and changes of the rules, through an index.View of their own: which nodes have what.
+//   - Nodes, NodeFeatures, and changes of the rules, through an index.Index of their own: which nodes have what.
 //   - NodeFeatureRequests and policies: what is asked for.
 //   - if asked for, Pods that run: what they asked for when they were placed may no longer be there.
 //

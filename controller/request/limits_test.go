@@ -17,7 +17,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
-	asked "github.com/assay-project/assay/rules/requirements"
+	podreqs "github.com/assay-project/assay/rules/requirements"
 )
 
 // TestLimits asks for as much as may be asked for, and for one more, by annotations and by an object: what is accepted in the one
@@ -88,7 +88,7 @@ func TestLimits(t *testing.T) {
 			long.Feature = "a." + strings.Repeat("x", n-2)
 			return required(assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{long}})
 		}, "matchFeatures[0].feature"},
-		"preferences": {asked.MaxPreferred, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
+		"preferences": {podreqs.MaxPreferred, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
 			var out assayv1alpha1.NodeFeatureRequestSpec
 			times(n, func(int) {
 				out.Preferred = append(out.Preferred, assayv1alpha1.Preference{
@@ -97,7 +97,7 @@ func TestLimits(t *testing.T) {
 			})
 			return out
 		}, ""},
-		"weight": {asked.MaxWeight, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
+		"weight": {podreqs.MaxWeight, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
 			return assayv1alpha1.NodeFeatureRequestSpec{Preferred: []assayv1alpha1.Preference{{
 				Weight: int32(n), Requirement: assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{one}}, //nolint:gosec // 101
 			}}}
@@ -135,6 +135,6 @@ func annotated(t *testing.T, spec assayv1alpha1.NodeFeatureRequestSpec) field.Er
 			annotations[key] = string(text)
 		}
 	}
-	_, report := asked.Annotations(annotations, field.NewPath("metadata"), rules.Options{})
+	_, report := podreqs.Annotations(annotations, field.NewPath("metadata"), rules.Options{})
 	return report.Errors
 }

@@ -33,9 +33,9 @@ const lostDelay = time.Second
 // watch tells of running pods whose node has lost what they ask for. No pod is evicted: what a missing feature means for a
 // pod that runs is for its owner to say.
 type watch struct {
-	view   *index.View
-	asks   *podrequirements.Asks
-	events record.EventRecorder
+	index    *index.Index
+	resolver *podrequirements.Resolver
+	events   record.EventRecorder
 
 	mu    sync.Mutex
 	pods  map[string]map[types.UID]*corev1.Pod // by node
@@ -44,9 +44,9 @@ type watch struct {
 	wake  chan struct{}
 }
 
-func newWatch(view *index.View, known *podrequirements.Asks, events record.EventRecorder) *watch {
+func newWatch(view *index.Index, known *podrequirements.Resolver, events record.EventRecorder) *watch {
 	return &watch{
-		view: view, asks: known, events: events, pods: map[string]map[types.UID]*corev1.Pod{}, lost: map[types.UID]string{},
+		index: view, resolver: known, events: events, pods: map[string]map[types.UID]*corev1.Pod{}, lost: map[types.UID]string{},
 		dirty: map[string]bool{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -147,7 +147,7 @@ func (w *watch) run(ctx context.Context) error {
 
 // look looks at the pods of nodes that have changed.
 func (w *watch) look() {
-	if !w.view.Synced() {
+	if !w.index.Synced() {
 		return // it is touched again when it is
 	}
 	w.mu.Lock()
@@ -174,11 +174,11 @@ func (w *watch) look() {
 // lacks is what a pod asked for and its node does not have. What cannot be known counts as being there: a request that has
 // changed since the pod was created, or a node that is gone. Features that are merely old count as being there as well.
 func (w *watch) lacks(p *corev1.Pod) string {
-	ask := w.asked(p)
-	if ask == nil {
+	reqs := w.requirements(p)
+	if reqs == nil {
 		return ""
 	}
-	list, _ := w.view.Explain(&requirements.Ask{Required: ask.Required}, p.Spec.NodeName, 0)
+	list, _ := w.index.Explain(&requirements.Requirements{Required: reqs.Required}, p.Spec.NodeName, 0)
 	for _, f := range list {
 		if !f.Met {
 			return f.Lacks
@@ -187,18 +187,18 @@ func (w *watch) lacks(p *corev1.Pod) string {
 	return ""
 }
 
-// asked is what a pod asked for when it was created, nil if that is nothing or not known. Admission has noted the hash of it.
+// requirements returns what a pod required when it was created, nil if that is nothing or not known. Admission has noted the hash of it.
 // Where admission was not asked, only what cannot have changed is known.
-func (w *watch) asked(p *corev1.Pod) *requirements.Ask {
+func (w *watch) requirements(p *corev1.Pod) *requirements.Requirements {
 	hash := p.Annotations[assayv1alpha1.RequirementHashAnnotation]
 	if hash == "" {
-		return w.asks.Since(p.CreationTimestamp.Time, p.Namespace, p.Labels, p.Annotations)
+		return w.resolver.Since(p.CreationTimestamp.Time, p.Namespace, p.Labels, p.Annotations)
 	}
-	ask, problem := w.asks.Of(p.Namespace, p.Labels, p.Annotations)
-	if problem != "" || hash != ask.Hash() {
+	reqs, problem := w.resolver.Of(p.Namespace, p.Labels, p.Annotations)
+	if problem != "" || hash != reqs.Hash() {
 		return nil
 	}
-	return ask
+	return reqs
 }
 
 // tell writes an event, once for each thing that is lost.

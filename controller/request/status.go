@@ -64,7 +64,7 @@ func (r *Reconciler) report(s *assayv1alpha1.RequestStatus, generation int64, fo
 		c.Set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionUnknown, "Invalid", "the requirements are invalid: see the condition Accepted")
 		return
 	}
-	answer := r.view.Ask(found.Requirements, maxSample)
+	answer := r.view.Query(found.Requirements, maxSample)
 	s.MatchingNodes, s.SampleNodes = ptr.To(int32(answer.Matching)), answer.Sample //nolint:gosec // a count of nodes
 	switch {
 	case answer.Matching > 0:

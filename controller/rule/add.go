@@ -34,10 +34,8 @@ const statusDelay = time.Second
 type Options struct {
 	// Rules are what is reported on.
 	Rules *compile.Rules
-	Tally *rulestats.Tally
-	// Census says when the counts of the tally mean something.
-	Census *rulestats.Census
-	// Changed delivers the names of objects whose summary in the tally has changed.
+	Stats *rulestats.Stats
+	// Changed delivers the names of objects whose summary in Stats has changed.
 	Changed <-chan event.GenericEvent
 	// Withholding says which outputs are not written.
 	Withholding rules.Withholding
@@ -49,7 +47,7 @@ type Options struct {
 //
 //   - NodeFeatureRules: those that are new or gone.
 //   - what became of them when they were assembled.
-//   - the tally: what rules do on nodes has changed.
+//   - Stats: what rules do on nodes has changed.
 func Add(mgr ctrl.Manager, opt Options) error {
 	assembled := make(chan event.GenericEvent, statusBuffer)
 	opt.Rules.OnObject(func(name string) {
@@ -61,8 +59,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	s := &reporter{
 		client:      mgr.GetClient(),
 		events:      mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
-		tally:       opt.Tally,
-		census:      opt.Census,
+		stats:       opt.Stats,
 		rules:       opt.Rules,
 		withholding: opt.Withholding,
 		keeper:      keeper{client: mgr.GetClient(), store: opt.Store},

@@ -29,8 +29,7 @@ import (
 type reporter struct {
 	client client.Client
 	events record.EventRecorder
-	tally  *rulestats.Tally
-	census *rulestats.Census
+	stats  *rulestats.Stats
 	rules  *compile.Rules
 	keeper keeper
 
@@ -59,10 +58,10 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := s.keeper.keep(ctx, obj.Name, keep); err != nil {
 		return ctrl.Result{}, err
 	}
-	if !s.census.Complete(ctx, s.client) {
+	if !s.stats.Complete(ctx, s.client) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
-	want := status(&obj, known, s.tally.Summary(obj.Name), s.withholding.Of(known.Set))
+	want := status(&obj, known, s.stats.Summary(obj.Name), s.withholding.Of(known.Set))
 	if equality.Semantic.DeepEqual(obj.Status, want) {
 		return ctrl.Result{}, nil
 	}

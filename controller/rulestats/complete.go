@@ -9,23 +9,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxCounting is how long a census waits for nodes that have not reported: one node that hangs must not silence everything.
+// maxCounting is how long Complete waits for nodes that have not reported: one node that hangs must not silence everything.
 const maxCounting = time.Minute
 
-// Census knows whether all nodes have been looked at once since this process began to lead. Until then counts are on their
-// way up to what a status says already. It is safe for concurrent use.
-type Census struct {
-	tally *Tally
+// completeness is whether all nodes have reported once since this process began to lead.
+type completeness struct {
 	mu    sync.Mutex
-	since time.Time // when it was first asked
+	since time.Time // of the first call of Complete
 	done  bool
 }
 
-// NewCensus returns a census of the nodes that report to a tally.
-func NewCensus(t *Tally) *Census { return &Census{tally: t} }
-
-// Complete reports whether every Node has been looked at once.
-func (c *Census) Complete(ctx context.Context, nodes client.Reader) bool {
+// Complete reports whether every Node has been evaluated once since this process began to lead. Until then, counts are lower
+// than those that a status holds already.
+func (t *Stats) Complete(ctx context.Context, nodes client.Reader) bool {
+	c := &t.complete
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done {
@@ -38,6 +35,6 @@ func (c *Census) Complete(ctx context.Context, nodes client.Reader) bool {
 	if err := nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return false
 	}
-	c.done = c.tally.Nodes() >= len(list.Items) || time.Since(c.since) > maxCounting
+	c.done = t.Nodes() >= len(list.Items) || time.Since(c.since) > maxCounting
 	return c.done
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Tally counts, for each object with rules, what they do on the nodes. It is safe for concurrent use.
-type Tally struct {
+// Stats counts, for each object with rules, what they do on the nodes. It is safe for concurrent use.
+type Stats struct {
 	mu      sync.Mutex
 	nodes   map[string]*contribution
 	objects map[string]*counts
 	changed func(object string)
+
+	complete completeness
 }
 
 // contribution is what one node adds to the counts.
@@ -57,16 +59,16 @@ type Summary struct {
 // maxConflicts is how many conflicts a status names: enough to see what is going on, few enough to read.
 const maxConflicts = 10
 
-// New returns an empty tally that calls changed with the name of each object whose summary may have changed.
-func New(changed func(object string)) *Tally {
-	return &Tally{nodes: map[string]*contribution{}, objects: map[string]*counts{}, changed: changed}
+// New returns empty Stats that calls changed with the name of each object whose summary may have changed.
+func New(changed func(object string)) *Stats {
+	return &Stats{nodes: map[string]*contribution{}, objects: map[string]*counts{}, changed: changed}
 }
 
 // Complaint is something that goes wrong with an object's rules on a node beyond what the outcome says.
 type Complaint struct{ Object, Message string }
 
 // Report replaces what a node adds to the counts. What was reported already for this node costs nothing.
-func (t *Tally) Report(node string, outcome *rules.Outcome, complaints ...Complaint) {
+func (t *Stats) Report(node string, outcome *rules.Outcome, complaints ...Complaint) {
 	t.mu.Lock()
 	old := t.nodes[node]
 	if old != nil && old.outcome == outcome && slices.Equal(old.complaints, complaints) {
@@ -83,14 +85,14 @@ func (t *Tally) Report(node string, outcome *rules.Outcome, complaints ...Compla
 }
 
 // Nodes is how many nodes have reported.
-func (t *Tally) Nodes() int {
+func (t *Stats) Nodes() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.nodes)
 }
 
 // Forget takes back what a node added to the counts.
-func (t *Tally) Forget(node string) {
+func (t *Stats) Forget(node string) {
 	t.mu.Lock()
 	touched := map[string]bool{}
 	t.subtract(node, t.nodes[node], touched)
@@ -100,7 +102,7 @@ func (t *Tally) Forget(node string) {
 }
 
 // Summary returns the counts of one object.
-func (t *Tally) Summary(object string) Summary {
+func (t *Stats) Summary(object string) Summary {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.objects[object]
@@ -172,7 +174,7 @@ func (c *contribution) fail(object, message string) {
 	}
 }
 
-func (t *Tally) of(object string) *counts {
+func (t *Stats) of(object string) *counts {
 	c := t.objects[object]
 	if c == nil {
 		c = &counts{failures: map[string]string{}, conflicts: map[string]int{}, rejected: map[string]string{}}
@@ -181,7 +183,7 @@ func (t *Tally) of(object string) *counts {
 	return c
 }
 
-func (t *Tally) add(node string, c *contribution, touched map[string]bool) {
+func (t *Stats) add(node string, c *contribution, touched map[string]bool) {
 	for object := range c.matched {
 		t.of(object).matched++
 		touched[object] = true
@@ -203,7 +205,7 @@ func (t *Tally) add(node string, c *contribution, touched map[string]bool) {
 	}
 }
 
-func (t *Tally) subtract(node string, c *contribution, touched map[string]bool) {
+func (t *Stats) subtract(node string, c *contribution, touched map[string]bool) {
 	if c == nil {
 		return
 	}
@@ -231,7 +233,7 @@ func (t *Tally) subtract(node string, c *contribution, touched map[string]bool) 
 	}
 }
 
-func (t *Tally) notify(touched map[string]bool) {
+func (t *Stats) notify(touched map[string]bool) {
 	for object := range touched {
 		t.changed(object)
 	}

@@ -26,8 +26,8 @@ type Input struct {
 	// Namespace are the labels of the pod's namespace.
 	Namespace map[string]string
 	// Ask holds all requirements, Policies are the policies that select the pod, by name.
-	Ask      *requirements.Ask
-	Policies []*requirements.Policy
+	Requirements *requirements.Requirements
+	Policies     []*requirements.Policy
 	// Labels maps requirements to equivalent labels; may be nil.
 	Labels   Labels
 	Settings Settings
@@ -43,12 +43,12 @@ type Patch struct {
 // Decide returns the changes to the pod. It is empty for a pod without requirements, and for one that was changed
 // before: the result of Decide needs no further change.
 func Decide(in Input) []Patch {
-	if in.Ask.Empty() {
+	if in.Requirements.Empty() {
 		return nil
 	}
 	var out []Patch
 	pod := in.Pod
-	if hash := in.Ask.Hash(); hash != "" && pod.Annotations[assayv1alpha1.RequirementHashAnnotation] == "" {
+	if hash := in.Requirements.Hash(); hash != "" && pod.Annotations[assayv1alpha1.RequirementHashAnnotation] == "" {
 		out = append(out, annotate(pod, assayv1alpha1.RequirementHashAnnotation, hash))
 	}
 	if pod.Spec.NodeName != "" {
@@ -73,8 +73,8 @@ func Decide(in Input) []Patch {
 // translate returns the requirements as terms of node affinity, and the marks for the rest, which only the extender
 // can evaluate.
 func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, marks []corev1.ResourceName) {
-	filter := in.Ask.StaleAfter > 0
-	for _, r := range in.Ask.Required {
+	filter := in.Requirements.StaleAfter > 0
+	for _, r := range in.Requirements.Required {
 		list, ok := in.Labels[r.Key]
 		filter = filter || !ok
 		terms = append(terms, list...)
@@ -82,7 +82,7 @@ func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, marks []co
 	if filter {
 		marks = append(marks, assayv1alpha1.MarkerResource)
 	}
-	if len(in.Ask.Preferred) > 0 {
+	if len(in.Requirements.Preferred) > 0 {
 		marks = append(marks, assayv1alpha1.PreferenceMarkerResource)
 	}
 	return terms, marks

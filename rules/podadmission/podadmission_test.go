@@ -33,7 +33,7 @@ func object(t *testing.T, text string) podadmission.Rules {
 	return podadmission.Rules{Set: set, Spec: &out.Spec}
 }
 
-func ask(t *testing.T, required string) *requirements.Ask {
+func reqs(t *testing.T, required string) *requirements.Requirements {
 	t.Helper()
 	out, report := requirements.Annotations(map[string]string{assayv1alpha1.RequiredFeaturesAnnotation: required}, field.NewPath("metadata"), rules.Options{})
 	if !report.OK() {
@@ -122,7 +122,7 @@ func TestAffinityIsAddedToEveryAlternative(t *testing.T) {
 		"fields count": {required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}}), required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}, MatchExpressions: []corev1.NodeSelectorRequirement{amxTerm}})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := apply(t, podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.Affinity = test.have }), Ask: ask(t, amx), Labels: labels(t)})
+			got := apply(t, podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.Affinity = test.have }), Requirements: reqs(t, amx), Labels: labels(t)})
 			if diff := cmp.Diff(test.want, got.Spec.Affinity); diff != "" {
 				t.Error(diff)
 			}
@@ -132,7 +132,7 @@ func TestAffinityIsAddedToEveryAlternative(t *testing.T) {
 
 func TestSchedulerAndMarker(t *testing.T) {
 	const filter, score = assayv1alpha1.MarkerResource, assayv1alpha1.PreferenceMarkerResource
-	marker, wishes := podadmission.Settings{Marker: true}, ask(t, amx)
+	marker, wishes := podadmission.Settings{Marker: true}, reqs(t, amx)
 	wishes.Preferred = append(wishes.Preferred, requirements.Preference{})
 	scheduler := map[string]string{assayv1alpha1.SchedulerLabel: "assay"}
 	for name, test := range map[string]struct {
@@ -149,11 +149,11 @@ func TestSchedulerAndMarker(t *testing.T) {
 		"marker":     {"the extender has to filter", podadmission.Input{Pod: pod(), Settings: marker}, "default-scheduler", []corev1.ResourceName{filter}},
 		"translated": {"nothing is left for the extender", podadmission.Input{Pod: pod(), Labels: labels(t), Settings: marker}, "default-scheduler", nil},
 		"preferred": {
-			"the extender has to score, and not to filter", podadmission.Input{Pod: pod(), Ask: wishes, Labels: labels(t), Settings: marker},
+			"the extender has to score, and not to filter", podadmission.Input{Pod: pod(), Requirements: wishes, Labels: labels(t), Settings: marker},
 			"default-scheduler", []corev1.ResourceName{score},
 		},
 		"both": {
-			"the extender has to do both", podadmission.Input{Pod: pod(), Ask: wishes, Settings: marker},
+			"the extender has to do both", podadmission.Input{Pod: pod(), Requirements: wishes, Settings: marker},
 			"default-scheduler", []corev1.ResourceName{filter, score},
 		},
 		"half": {
@@ -161,13 +161,13 @@ func TestSchedulerAndMarker(t *testing.T) {
 			podadmission.Input{Pod: pod(func(p *corev1.Pod) {
 				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{score: resource.MustParse("1")}
 				p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits.DeepCopy()
-			}), Ask: wishes, Settings: marker},
+			}), Requirements: wishes, Settings: marker},
 			"default-scheduler", []corev1.ResourceName{filter, score},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if test.in.Ask == nil {
-				test.in.Ask = ask(t, amx)
+			if test.in.Requirements == nil {
+				test.in.Requirements = reqs(t, amx)
 			}
 			got := apply(t, test.in)
 			for _, list := range []corev1.ResourceList{got.Spec.Containers[0].Resources.Requests, got.Spec.Containers[0].Resources.Limits} {
@@ -180,7 +180,7 @@ func TestSchedulerAndMarker(t *testing.T) {
 					t.Errorf("%s: scheduler %s, marks %v", test.reason, got.Spec.SchedulerName, marks)
 				}
 			}
-			if got.Annotations[assayv1alpha1.RequirementHashAnnotation] != test.in.Ask.Hash() {
+			if got.Annotations[assayv1alpha1.RequirementHashAnnotation] != test.in.Requirements.Hash() {
 				t.Errorf("what it asks for is not frozen: %v", got.Annotations)
 			}
 		})
@@ -191,14 +191,14 @@ func TestHashIsFrozen(t *testing.T) {
 	p := pod(func(p *corev1.Pod) {
 		p.Annotations = map[string]string{assayv1alpha1.RequirementHashAnnotation: "before", "a/b": "c"}
 	})
-	got := apply(t, podadmission.Input{Pod: p, Ask: ask(t, amx)})
+	got := apply(t, podadmission.Input{Pod: p, Requirements: reqs(t, amx)})
 	if got.Annotations[assayv1alpha1.RequirementHashAnnotation] != "before" {
 		t.Errorf("got %v", got.Annotations)
 	}
 }
 
 func TestLabelsOfCountsOnlyWhatIsExact(t *testing.T) {
-	key := ask(t, amx).Required[0].Key
+	key := reqs(t, amx).Required[0].Key
 	const matchers = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]"
 	for name, test := range map[string]struct {
 		rules []string

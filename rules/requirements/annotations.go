@@ -16,8 +16,8 @@ import (
 // maximum for all annotations of an object, and far more than a handwritten one.
 const MaxAnnotation = 32 << 10
 
-// Asks reports whether a pod's own metadata requires or prefers features. Admission and caches select pods by it.
-func Asks(labels, annotations map[string]string) bool {
+// HasAny reports whether a pod's own metadata requires or prefers features. Admission and caches select pods by it.
+func HasAny(labels, annotations map[string]string) bool {
 	return labels[assayv1alpha1.FeatureRequestLabel] != "" ||
 		annotations[assayv1alpha1.RequiredFeaturesAnnotation] != "" ||
 		annotations[assayv1alpha1.PreferredFeaturesAnnotation] != ""
@@ -53,7 +53,7 @@ func AnnotationPath(path *field.Path, key string) *field.Path {
 
 // Annotations compiles the requirement and preferences in the annotations of a pod; nil if there are none. Path is
 // that of the metadata.
-func Annotations(annotations map[string]string, path *field.Path, opt rules.Options) (*Ask, *rules.Report) {
+func Annotations(annotations map[string]string, path *field.Path, opt rules.Options) (*Requirements, *rules.Report) {
 	spec, errs := ReadAnnotations(annotations, path)
 	if len(errs) > 0 {
 		return nil, &rules.Report{Errors: errs}
@@ -62,20 +62,20 @@ func Annotations(annotations map[string]string, path *field.Path, opt rules.Opti
 }
 
 // CompileAnnotations compiles the result of ReadAnnotations.
-func CompileAnnotations(spec *Spec, path *field.Path, opt rules.Options) (*Ask, *rules.Report) {
-	ask, report := &Ask{}, &rules.Report{}
+func CompileAnnotations(spec *Spec, path *field.Path, opt rules.Options) (*Requirements, *rules.Report) {
+	reqs, report := &Requirements{}, &rules.Report{}
 	if spec.Required != nil {
 		key := assayv1alpha1.RequiredFeaturesAnnotation
-		if r := compile(ask, spec.Required, AnnotationPath(path, key), "annotation "+key, opt, report); r != nil {
-			ask.Required = append(ask.Required, r)
+		if r := compile(reqs, spec.Required, AnnotationPath(path, key), "annotation "+key, opt, report); r != nil {
+			reqs.Required = append(reqs.Required, r)
 		}
 	}
 	key := assayv1alpha1.PreferredFeaturesAnnotation
-	compilePreferred(ask, spec.Preferred, AnnotationPath(path, key), "annotation "+key, opt, report)
-	if !report.OK() || ask.Empty() {
+	compilePreferred(reqs, spec.Preferred, AnnotationPath(path, key), "annotation "+key, opt, report)
+	if !report.OK() || reqs.Empty() {
 		return nil, report
 	}
-	return ask, report
+	return reqs, report
 }
 
 // decode decodes YAML strictly: a misspelled field is an error, and not ignored.

@@ -35,8 +35,8 @@ func TestDocumentedExamplesCompile(t *testing.T) {
 		case "Pod":
 			var o corev1.Pod
 			strict(t, block, &o)
-			var ask *requirements.Ask
-			if ask, report = requirements.Annotations(o.Annotations, field.NewPath("metadata"), rules.Options{}); ask == nil {
+			var reqs *requirements.Requirements
+			if reqs, report = requirements.Annotations(o.Annotations, field.NewPath("metadata"), rules.Options{}); reqs == nil {
 				t.Error("the pod asks for nothing")
 			}
 		case "NodeFeatureRequest":

@@ -34,26 +34,26 @@ func FuzzAnnotations(f *testing.F) {
 		annotations := map[string]string{
 			assayv1alpha1.RequiredFeaturesAnnotation: required, assayv1alpha1.PreferredFeaturesAnnotation: preferred,
 		}
-		ask, report := requirements.Annotations(annotations, field.NewPath("metadata"), rules.Options{})
+		reqs, report := requirements.Annotations(annotations, field.NewPath("metadata"), rules.Options{})
 		for _, err := range report.Errors {
 			if !strings.HasPrefix(err.Field, "metadata.annotations[assay.dev/") {
 				t.Errorf("a mistake is at %s: %v", err.Field, err)
 			}
 		}
-		if ask != nil && !report.OK() {
+		if reqs != nil && !report.OK() {
 			t.Error("there are mistakes, and what is asked for is taken over")
 		}
-		if ask == nil {
+		if reqs == nil {
 			return
 		}
 		again, _ := requirements.Annotations(annotations, field.NewPath("metadata"), rules.Options{})
-		if ask.Hash() != again.Hash() {
+		if reqs.Hash() != again.Hash() {
 			t.Error("the same text asks for something else the second time")
 		}
-		for _, r := range ask.Required {
+		for _, r := range reqs.Required {
 			check(t, r, in, matched)
 		}
-		for _, p := range ask.Preferred {
+		for _, p := range reqs.Preferred {
 			check(t, p.Requirement, in, matched)
 		}
 	})

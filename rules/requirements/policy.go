@@ -14,7 +14,7 @@ type Policy struct {
 	// Name of the object.
 	Name string
 	// Ask holds the requirements and preferences of its pods.
-	Ask *Ask
+	Requirements *Requirements
 	// SchedulerName is set on pods with the default scheduler; empty: none.
 	SchedulerName string
 
@@ -24,8 +24,8 @@ type Policy struct {
 // CompilePolicy compiles a policy; it is nil if there are errors.
 func CompilePolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy, opt rules.Options) (*Policy, *rules.Report) {
 	path := field.NewPath("spec")
-	ask, report := Compile(&obj.Spec.NodeFeatureRequestSpec, path, "policy "+obj.Name, opt)
-	p := &Policy{Name: obj.Name, Ask: ask, SchedulerName: obj.Spec.SchedulerName}
+	reqs, report := Compile(&obj.Spec.NodeFeatureRequestSpec, path, "policy "+obj.Name, opt)
+	p := &Policy{Name: obj.Name, Requirements: reqs, SchedulerName: obj.Spec.SchedulerName}
 	p.namespaces = selector(obj.Spec.NamespaceSelector, path.Child("namespaceSelector"), report)
 	p.pods = labels.Everything()
 	if obj.Spec.PodSelector != nil {
@@ -36,8 +36,8 @@ func CompilePolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy, opt rules.Opt
 		switch {
 		case seconds < 1:
 			report.Errors = append(report.Errors, field.Invalid(path.Child("staleAfter"), stale.Duration.String(), "must be 1s or more"))
-		case obj.Spec.OnStale == assayv1alpha1.StaleReject && ask != nil:
-			ask.StaleAfter, ask.StaleOrigin = seconds, "policy "+obj.Name
+		case obj.Spec.OnStale == assayv1alpha1.StaleReject && reqs != nil:
+			reqs.StaleAfter, reqs.StaleOrigin = seconds, "policy "+obj.Name
 		}
 	}
 	if !report.OK() {

@@ -46,8 +46,8 @@ type Preference struct {
 	Weight int32
 }
 
-// Ask holds all requirements and preferences on a node. It is immutable and safe for concurrent use; nil has none.
-type Ask struct {
+// Requirements holds all requirements and preferences on a node. It is immutable and safe for concurrent use; nil has none.
+type Requirements struct {
 	// Required must all hold.
 	Required []*Requirement
 	// Preferred should hold.
@@ -58,24 +58,24 @@ type Ask struct {
 	StaleOrigin string
 }
 
-// Compile compiles the requirements and preferences of one object. Paths in the report begin with path. The Ask is
+// Compile compiles the requirements and preferences of one object. Paths in the report begin with path. The result is
 // nil if there are errors.
-func Compile(spec *Spec, path *field.Path, origin string, opt rules.Options) (*Ask, *rules.Report) {
-	ask, report := &Ask{}, &rules.Report{}
+func Compile(spec *Spec, path *field.Path, origin string, opt rules.Options) (*Requirements, *rules.Report) {
+	reqs, report := &Requirements{}, &rules.Report{}
 	if spec.Required != nil {
 		p := path.Child("required")
-		if r := compile(ask, spec.Required, p, origin, opt, report); r != nil {
-			ask.Required = append(ask.Required, r)
+		if r := compile(reqs, spec.Required, p, origin, opt, report); r != nil {
+			reqs.Required = append(reqs.Required, r)
 		}
 	}
-	compilePreferred(ask, spec.Preferred, path.Child("preferred"), origin, opt, report)
+	compilePreferred(reqs, spec.Preferred, path.Child("preferred"), origin, opt, report)
 	if !report.OK() {
 		return nil, report
 	}
-	return ask, report
+	return reqs, report
 }
 
-func compilePreferred(ask *Ask, list []assayv1alpha1.Preference, path *field.Path, origin string, opt rules.Options, report *rules.Report) {
+func compilePreferred(reqs *Requirements, list []assayv1alpha1.Preference, path *field.Path, origin string, opt rules.Options, report *rules.Report) {
 	if len(list) > MaxPreferred {
 		report.Errors = append(report.Errors, field.TooMany(path, len(list), MaxPreferred))
 		return
@@ -85,8 +85,8 @@ func compilePreferred(ask *Ask, list []assayv1alpha1.Preference, path *field.Pat
 		if w := list[i].Weight; w < 1 || w > MaxWeight {
 			report.Errors = append(report.Errors, field.Invalid(p.Child("weight"), w, fmt.Sprintf("must be 1 to %d", MaxWeight)))
 		}
-		if r := compile(ask, &list[i].Requirement, p, origin, opt, report); r != nil {
-			ask.Preferred = append(ask.Preferred, Preference{Requirement: r, Weight: list[i].Weight})
+		if r := compile(reqs, &list[i].Requirement, p, origin, opt, report); r != nil {
+			reqs.Preferred = append(reqs.Preferred, Preference{Requirement: r, Weight: list[i].Weight})
 		}
 		if report.Over {
 			return // later ones exceed the budget too
@@ -95,13 +95,13 @@ func compilePreferred(ask *Ask, list []assayv1alpha1.Preference, path *field.Pat
 }
 
 // compile compiles a requirement within the rest of the budget.
-func compile(ask *Ask, in *assayv1alpha1.Requirement, path *field.Path, origin string, opt rules.Options, report *rules.Report) *Requirement {
+func compile(reqs *Requirements, in *assayv1alpha1.Requirement, path *field.Path, origin string, opt rules.Options, report *rules.Report) *Requirement {
 	if len(in.MatchFeatures) == 0 && len(in.MatchAny) == 0 && len(in.Conditions) == 0 {
 		report.Errors = append(report.Errors, field.Required(path,
 			"write matchFeatures, matchAny or conditions, or remove it"))
 		return nil
 	}
-	opt.Room = max(1, rules.MaxRequirementSize-ask.Size())
+	opt.Room = max(1, rules.MaxRequirementSize-reqs.Size())
 	r, sub := rules.CompileRequirement(path, in.MatchFeatures, in.MatchAny, in.Conditions, opt)
 	report.Errors = append(report.Errors, sub.Errors...)
 	report.Warnings = append(report.Warnings, sub.Warnings...)
@@ -123,14 +123,14 @@ func KeyOf(in *assayv1alpha1.Requirement) Key {
 }
 
 // Join combines several asks; nil if all are empty. Equal requirements count once.
-func Join(asks ...*Ask) *Ask {
-	var out *Ask
-	for _, a := range asks {
+func Join(all ...*Requirements) *Requirements {
+	var out *Requirements
+	for _, a := range all {
 		if a == nil || a.Empty() {
 			continue
 		}
 		if out == nil {
-			out = &Ask{}
+			out = &Requirements{}
 		}
 		for _, r := range a.Required {
 			if !slices.ContainsFunc(out.Required, func(have *Requirement) bool { return have.Key == r.Key }) {
@@ -146,12 +146,12 @@ func Join(asks ...*Ask) *Ask {
 }
 
 // Empty reports whether there are no requirements, preferences or other settings.
-func (a *Ask) Empty() bool {
+func (a *Requirements) Empty() bool {
 	return a == nil || len(a.Required) == 0 && len(a.Preferred) == 0 && a.StaleAfter == 0
 }
 
 // Size returns the size of the compiled requirements in bytes; see package rules/lang/size.
-func (a *Ask) Size() int {
+func (a *Requirements) Size() int {
 	n := 0
 	if a == nil {
 		return n
@@ -167,7 +167,7 @@ func (a *Ask) Size() int {
 
 // Hash identifies the requirements, independent of their order and origin. A pod keeps it from its creation. Empty if
 // nothing is required.
-func (a *Ask) Hash() string {
+func (a *Requirements) Hash() string {
 	if a == nil || len(a.Required) == 0 {
 		return ""
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-func annotations(t *testing.T, required, preferred string) (*requirements.Ask, string) {
+func annotations(t *testing.T, required, preferred string) (*requirements.Requirements, string) {
 	t.Helper()
-	ask, report := requirements.Annotations(map[string]string{
+	reqs, report := requirements.Annotations(map[string]string{
 		assayv1alpha1.RequiredFeaturesAnnotation: required, assayv1alpha1.PreferredFeaturesAnnotation: preferred,
 	}, field.NewPath("spec", "template", "metadata"), rules.Options{})
 	if report.OK() {
-		return ask, ""
+		return reqs, ""
 	}
 	return nil, report.Errors.ToAggregate().Error()
 }
@@ -69,7 +69,7 @@ func bomb() string {
 func TestTheLongestAnnotationIsRead(t *testing.T) {
 	text := "matchFeatures: [{feature: a.b, matchExpressions: {c: {op: Exists}}}]\n#"
 	text += strings.Repeat("x", requirements.MaxAnnotation-len(text))
-	if ask, got := annotations(t, text, ""); ask == nil {
+	if reqs, got := annotations(t, text, ""); reqs == nil {
 		t.Errorf("%d bytes are refused: %s", len(text), got)
 	}
 }
@@ -87,7 +87,7 @@ func TestEqualRequirementsHaveOneKey(t *testing.T) {
 	if got := requirements.Join(a, b, nil, c); len(got.Required) != 2 || got.Hash() != requirements.Join(c, a).Hash() {
 		t.Errorf("got %d requirements, or the order of who asks makes a difference", len(got.Required))
 	}
-	if requirements.Join(nil, &requirements.Ask{}) != nil {
+	if requirements.Join(nil, &requirements.Requirements{}) != nil {
 		t.Error("nothing joined with nothing asks for something")
 	}
 }
@@ -116,8 +116,8 @@ func TestPolicySelects(t *testing.T) {
 		if !report.OK() {
 			t.Fatal(report.Errors)
 		}
-		if policy.Ask.StaleAfter != 60 {
-			t.Errorf("staleAfter is %d", policy.Ask.StaleAfter)
+		if policy.Requirements.StaleAfter != 60 {
+			t.Errorf("staleAfter is %d", policy.Requirements.StaleAfter)
 		}
 		if got := policy.Selects(test.pod, test.namespace); got != test.want {
 			t.Errorf("%s: %s: got %t", name, test.reason, got)

@@ -107,8 +107,8 @@ func (k *Known) pods(p *Pods) Findings {
 	spec, errs := requirements.ReadAnnotations(p.Annotations, p.Path)
 	f.Errors = errs
 	if len(errs) == 0 {
-		ask, report := requirements.CompileAnnotations(spec, p.Path, k.Rules)
-		f.Requirements = ask
+		reqs, report := requirements.CompileAnnotations(spec, p.Path, k.Rules)
+		f.Requirements = reqs
 		f.report(report, k)
 		k.requirements(&f, spec, requirements.AnnotationPath(p.Path, assayv1alpha1.RequiredFeaturesAnnotation),
 			requirements.AnnotationPath(p.Path, assayv1alpha1.PreferredFeaturesAnnotation))

@@ -11,8 +11,8 @@ import (
 
 func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 	f := Findings{}
-	ask, report := requirements.Compile(&object.Spec, field.NewPath("spec"), object.Name, k.Rules)
-	f.Requirements = ask
+	reqs, report := requirements.Compile(&object.Spec, field.NewPath("spec"), object.Name, k.Rules)
+	f.Requirements = reqs
 	f.report(report, k)
 	k.requirements(&f, &object.Spec, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
@@ -22,7 +22,7 @@ func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findin
 	f := Findings{}
 	policy, report := requirements.CompilePolicy(object, k.Rules)
 	if policy != nil {
-		f.Requirements = policy.Ask
+		f.Requirements = policy.Requirements
 	}
 	f.report(report, k)
 	k.requirements(&f, &object.Spec.NodeFeatureRequestSpec, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))

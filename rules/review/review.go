@@ -61,7 +61,7 @@ type Findings struct {
 	// Over is set if the rules exceed the room of Known.Rules, see rules.Report.
 	Over bool
 	// Requirements are the compiled ones of a request, a policy or a pod; nil if there are none, or errors.
-	Requirements *requirements.Ask
+	Requirements *requirements.Requirements
 
 	places map[int]int // index of a rule in the object -> index in the Set; nil: the same
 }

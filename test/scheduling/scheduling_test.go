@@ -207,7 +207,7 @@ func (w *world) policy(t *testing.T) {
 		p := newPod(labelled, "probe", strict)
 		w.create(t, p)
 		defer func() { _ = w.api.Delete(t.Context(), p, client.GracePeriodSeconds(0)) }()
-		if e := w.explain(t, p); len(e.Asks) == 0 {
+		if e := w.explain(t, p); len(e.Origins) == 0 {
 			return fmt.Errorf("pods of the namespace ask for nothing yet")
 		}
 		return nil
@@ -222,8 +222,8 @@ func (w *world) policy(t *testing.T) {
 	p := newPod(other, "free", strict, prefers("AVX"))
 	w.create(t, p)
 	w.placed(t, p)
-	if e := w.explain(t, p); len(e.Asks) != 1 {
-		t.Errorf("a pod of a namespace that is not labelled for scheduling asks for %v", e.Asks)
+	if e := w.explain(t, p); len(e.Origins) != 1 {
+		t.Errorf("a pod of a namespace that is not labelled for scheduling asks for %v", e.Origins)
 	}
 }
 

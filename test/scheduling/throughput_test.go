@@ -191,7 +191,7 @@ func admitted(b *testing.B, inForce ...*nfdv1alpha1.NodeFeatureRule) func(*corev
 	requests := podrequirements.New(rules.Options{})
 	return func(p *corev1.Pod) {
 		in := in
-		in.Ask, _ = requests.Of(p.Namespace, p.Labels, p.Annotations)
+		in.Requirements, _ = requests.Of(p.Namespace, p.Labels, p.Annotations)
 		in.Pod = p.DeepCopy()
 		in.Pod.Spec.SchedulerName = "" // the scheduler here stands for the cluster's own, for whose pods alone markers are
 		for _, step := range podadmission.Decide(in) {

@@ -49,7 +49,7 @@ type world struct {
 	*cluster.Cluster
 	api     client.WithWatch
 	proxy   *proxy
-	view    *index.View
+	view    *index.Index
 	decider *extender.Decider
 }
 
@@ -111,7 +111,7 @@ func (w *world) startExtender(t testing.TB, n int) {
 	if err := nodes.Watch(t.Context(), objects); err != nil {
 		t.Fatal(err)
 	}
-	w.decider = &extender.Decider{View: w.view, Asks: known}
+	w.decider = &extender.Decider{Index: w.view, Requirements: known}
 	server, err := extender.New(w.decider, extender.Options{
 		Addr: "127.0.0.1:0",
 		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {

@@ -35,7 +35,7 @@ func (e *examination) schedulers(ctx context.Context) error {
 	for i := range pods {
 		p := &pods[i]
 		name := p.Namespace + "/" + p.Name
-		asks := requirements.Asks(p.Labels, p.Annotations)
+		asks := requirements.HasAny(p.Labels, p.Annotations)
 		switch {
 		case p.Spec.SchedulerName == secondScheduler && !alive:
 			orphans = append(orphans, name)

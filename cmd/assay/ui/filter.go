@@ -24,7 +24,7 @@ import (
 const filterHelp = `write for example: cpu.model.vendor_id = Intel and kernel.version.major >= 6, or label topology.kubernetes.io/zone In eu-1, eu-2`
 
 // compileFilter compiles a filter: short terms, or a requirement as YAML. An empty filter is nil.
-func compileFilter(text string, opt rules.Options) (*requirements.Ask, error) {
+func compileFilter(text string, opt rules.Options) (*requirements.Requirements, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return nil, nil
@@ -44,7 +44,7 @@ func compileFilter(text string, opt rules.Options) (*requirements.Ask, error) {
 		}
 		source = string(data)
 	}
-	ask, report := requirements.Annotations(map[string]string{assayv1alpha1.RequiredFeaturesAnnotation: source}, field.NewPath("filter"), opt)
+	reqs, report := requirements.Annotations(map[string]string{assayv1alpha1.RequiredFeaturesAnnotation: source}, field.NewPath("filter"), opt)
 	if !report.OK() {
 		var list []error
 		for _, e := range report.Errors {
@@ -52,7 +52,7 @@ func compileFilter(text string, opt rules.Options) (*requirements.Ask, error) {
 		}
 		return nil, errors.Join(list...)
 	}
-	return ask, nil
+	return reqs, nil
 }
 
 // isRequirement reports whether a filter is a requirement as YAML.

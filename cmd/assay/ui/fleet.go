@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-project/assay/cmd/assay/census"
 	"github.com/assay-project/assay/cmd/assay/column"
+	"github.com/assay-project/assay/cmd/assay/featurecount"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -44,7 +44,7 @@ type fleetPage struct {
 	Values          []columnValues
 	Sets            []nodeSet
 	Nodes           []nodeRow
-	Features        []*census.Tally
+	Features        []*featurecount.Count
 	Count           int // of the rows on all pages
 	Page, Pages     int
 }
@@ -120,7 +120,7 @@ func newFleetPage(d *data, q fleetQuery) *fleetPage {
 			p.Nodes = append(p.Nodes, nodeRow{d.Nodes[selected[k]].Input.Node.Name, t.rows[k]})
 		}
 	case "features":
-		c := census.New("", d.Known.Rules.Mask)
+		c := featurecount.New("", d.Known.Rules.Mask)
 		for _, i := range selected {
 			c.Add(d.Nodes[i].Input.Facts)
 		}
@@ -147,18 +147,18 @@ func (p *fleetPage) pages(count, size int) (from, to int) {
 
 // selectNodes returns the indices of the nodes that a filter selects. With an error in the filter it is all of them.
 func (p *fleetPage) selectNodes(d *data, filter string) []int {
-	ask, err := compileFilter(filter, d.Known.Rules)
+	reqs, err := compileFilter(filter, d.Known.Rules)
 	if err != nil {
 		p.FilterError = err.Error()
 	}
 	var out []int
-	if ask == nil {
+	if reqs == nil {
 		for i := range d.Nodes {
 			out = append(out, i)
 		}
 		return out
 	}
-	answer := d.fleet().Ask(ask, len(d.Nodes))
+	answer := d.fleet().Query(reqs, len(d.Nodes))
 	for _, name := range answer.Sample {
 		out = append(out, d.place[name])
 	}

@@ -62,7 +62,7 @@ type data struct {
 
 	outcomesOnce, viewOnce sync.Once
 	outcomes               []*rules.Outcome
-	nodes                  *index.View
+	nodes                  *index.Index
 }
 
 func newData(s *Snapshot) *data {
@@ -95,7 +95,7 @@ func (d *data) all() []*rules.Outcome {
 }
 
 // fleet returns the nodes in the form that requirements are evaluated on.
-func (d *data) fleet() *index.View {
+func (d *data) fleet() *index.Index {
 	d.viewOnce.Do(func() {
 		d.nodes = index.New()
 		d.nodes.SetProgram(d.Program, d.cache)

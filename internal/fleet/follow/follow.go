@@ -30,9 +30,9 @@ type Options struct {
 	OnChange func(node string)
 }
 
-// Follower feeds a View.
+// Follower feeds an Index.
 type Follower struct {
-	view  *index.View
+	view  *index.Index
 	nodes *inputs.Nodes
 	opt   Options
 
@@ -44,7 +44,7 @@ type Follower struct {
 }
 
 // New returns a Follower that follows nothing yet. It must be called before the nodes are watched.
-func New(v *index.View, nodes *inputs.Nodes, opt Options) *Follower {
+func New(v *index.Index, nodes *inputs.Nodes, opt Options) *Follower {
 	f := &Follower{view: v, nodes: nodes, opt: opt, ready: map[string]int64{}, renewed: map[string]int64{}, dirty: make(chan struct{}, 1)}
 	nodes.OnChange(f.update)
 	if opt.Rules != nil {
@@ -107,7 +107,7 @@ func (f *Follower) lastSeen(node string) int64 {
 	return f.ready[node]
 }
 
-// Sync follows the cluster through a running cache, and returns once the View is complete. The nodes must have been started, and Run
+// Sync follows the cluster through a running cache, and returns once the Index is complete. The nodes must have been started, and Run
 // must be called after it.
 func (f *Follower) Sync(ctx context.Context, c cache.Cache) error {
 	if err := informer.Watch(ctx, c, f.watches()...); err != nil {
@@ -126,7 +126,7 @@ func (f *Follower) Sync(ctx context.Context, c cache.Cache) error {
 	return nil
 }
 
-// Run shows the View rules that have changed, until the context ends.
+// Run shows the Index rules that have changed, until the context ends.
 func (f *Follower) Run(ctx context.Context) error {
 	for {
 		select {
@@ -150,7 +150,7 @@ func (f *Follower) changed(node string) {
 	}
 }
 
-// update tells the View what is known of a node.
+// update tells the Index what is known of a node.
 func (f *Follower) update(c inputs.Change) {
 	if s, ok := f.nodes.Get(c.Node); ok {
 		f.mu.Lock()
@@ -162,7 +162,7 @@ func (f *Follower) update(c inputs.Change) {
 	f.changed(c.Node)
 }
 
-// link shows the View the active rules.
+// link shows the Index the active rules.
 func (f *Follower) link() {
 	if f.opt.Rules != nil {
 		linked := f.opt.Rules.Program()

@@ -34,7 +34,7 @@ const (
 type following struct {
 	*inputstest.Cache
 	t     *testing.T
-	view  *index.View
+	view  *index.Index
 	clock *clocktesting.FakeClock
 	marks int
 }
@@ -91,7 +91,7 @@ func (f *following) keeps() {
 		f.t.Fatal(report.Errors.ToAggregate())
 	}
 	testkit.Eventually(f.t, "the node is looked at", func(context.Context) error {
-		if f.view.Ask(mark, 0).Matching != 1 {
+		if f.view.Query(mark, 0).Matching != 1 {
 			return errors.New("it is not")
 		}
 		return nil
@@ -212,7 +212,7 @@ func TestAgeIsThatOfTheLeaseOrOfTheNode(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "n1"}}
 	renewed := metav1.NewMicroTime(time.Unix(2000, 0))
 	lease.Spec.RenewTime = &renewed
-	fresh := &requirements.Ask{StaleAfter: 60}
+	fresh := &requirements.Requirements{StaleAfter: 60}
 	age := func(now int64, want bool) {
 		t.Helper()
 		testkit.Eventually(t, "the age is known", func(context.Context) error {

@@ -13,7 +13,7 @@ import (
 )
 
 // Requirements keeps what pods require up to date through a running cache, and returns once it knows everything that exists.
-func Requirements(ctx context.Context, c cache.Cache, a *podrequirements.Asks) error {
+func Requirements(ctx context.Context, c cache.Cache, a *podrequirements.Resolver) error {
 	return informer.Watch(ctx, c,
 		informer.Registration{Object: &assayv1alpha1.NodeFeatureRequest{}, Handler: informer.Handler(
 			a.PutRequest,

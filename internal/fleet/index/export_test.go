@@ -1,4 +1,4 @@
 package index
 
 // Bound changes how much work one requirement may be on all nodes together.
-func (v *View) Bound(work int) { v.maxWork = work }
+func (v *Index) Bound(work int) { v.maxWork = work }

@@ -27,7 +27,7 @@ func node(in *facts.Interner, name string, flags ...string) index.Node {
 	}}
 }
 
-func ask(t testing.TB, required string) *requirements.Ask {
+func reqs(t testing.TB, required string) *requirements.Requirements {
 	t.Helper()
 	a, report := requirements.Annotations(map[string]string{"assay.dev/required-features": required}, field.NewPath("metadata"), rules.Options{})
 	if !report.OK() {
@@ -45,7 +45,7 @@ func exists(flags ...string) string {
 }
 
 // why returns for each node why it does not have what is asked for.
-func why(v *index.View, a *requirements.Ask, now int64, names ...string) map[string]string {
+func why(v *index.Index, a *requirements.Requirements, now int64, names ...string) map[string]string {
 	out := map[string]string{}
 	j := v.Judge(a, now)
 	defer j.End()
@@ -68,7 +68,7 @@ func TestFollowsTheFacts(t *testing.T) {
 	v := index.New()
 	v.Put(node(in, "a", "AVX", "AMX"))
 	v.Put(node(in, "b", "AVX"))
-	a := ask(t, exists("AVX", "AMX"))
+	a := reqs(t, exists("AVX", "AMX"))
 	const lacks = "node feature requirement not met: cpu.cpuid/AMX"
 	check := func(step string, want map[string]string) {
 		t.Helper()
@@ -111,16 +111,16 @@ func TestRuleMatchedIsLive(t *testing.T) {
 	v.Put(node(in, "b", "AVX"))
 	v.SetProgram(program("AMX"), rules.NewCache())
 	for _, name := range []string{"fast", "feature.node.kubernetes.io/fast"} {
-		a := ask(t, "matchFeatures: [{feature: rule.matched, matchExpressions: {"+name+": {op: In, value: [\"yes\"]}}}]")
-		if got := v.Ask(a, 5).Sample; !cmp.Equal(got, []string{"a"}) {
+		a := reqs(t, "matchFeatures: [{feature: rule.matched, matchExpressions: {"+name+": {op: In, value: [\"yes\"]}}}]")
+		if got := v.Query(a, 5).Sample; !cmp.Equal(got, []string{"a"}) {
 			t.Errorf("%s: got %v, want a", name, got)
 		}
 		v.SetProgram(program("AVX"), rules.NewCache())
-		if got := v.Ask(a, 5).Sample; !cmp.Equal(got, []string{"b"}) {
+		if got := v.Query(a, 5).Sample; !cmp.Equal(got, []string{"b"}) {
 			t.Errorf("%s, after the rule has changed: got %v, want b", name, got)
 		}
 		v.Put(node(in, "a", "AVX"))
-		if got := v.Ask(a, 5).Sample; !cmp.Equal(got, []string{"a", "b"}) {
+		if got := v.Query(a, 5).Sample; !cmp.Equal(got, []string{"a", "b"}) {
 			t.Errorf("%s, after a has changed: got %v, want a and b", name, got)
 		}
 		v.Put(node(in, "a", "AMX"))
@@ -133,13 +133,13 @@ func TestConditionsReadLabelsOfNodes(t *testing.T) {
 	n := node(facts.NewInterner(), "a", "AVX")
 	n.Labels = map[string]string{"pool": "blue"}
 	v.Put(n)
-	a := ask(t, `conditions: [{op: eq, args: {values: ["{node.labels.pool}", "green"]}}]`)
-	if got := v.Ask(a, 1).Matching; got != 0 {
+	a := reqs(t, `conditions: [{op: eq, args: {values: ["{node.labels.pool}", "green"]}}]`)
+	if got := v.Query(a, 1).Matching; got != 0 {
 		t.Errorf("%d nodes match before the label changes, want none", got)
 	}
 	n.Labels = map[string]string{"pool": "green"}
 	v.Put(n)
-	if got := v.Ask(a, 1).Matching; got != 1 {
+	if got := v.Query(a, 1).Matching; got != 1 {
 		t.Errorf("%d nodes match after the label has changed, want 1", got)
 	}
 }
@@ -149,8 +149,8 @@ func TestStaleFactsAreRejectedIfAskedFor(t *testing.T) {
 	n := node(facts.NewInterner(), "a", "AVX")
 	n.Seen = 1000
 	v.Put(n)
-	trusting := ask(t, exists("AVX"))
-	strict := requirements.Join(trusting, &requirements.Ask{StaleAfter: 60})
+	trusting := reqs(t, exists("AVX"))
+	strict := requirements.Join(trusting, &requirements.Requirements{StaleAfter: 60})
 	if got := why(v, trusting, 5000, "a")["a"]; got != "" {
 		t.Errorf("without staleAfter: %s", got)
 	}
@@ -192,7 +192,7 @@ func TestNearestNodeLacksLeast(t *testing.T) {
 	v.Put(node(in, "a", "FX"))
 	v.Put(node(in, "c", "FX", "FY"))
 	v.Put(node(in, "b", "FX", "FY"))
-	got := v.Ask(ask(t, exists("FX", "FY", "FZ")), 3)
+	got := v.Query(reqs(t, exists("FX", "FY", "FZ")), 3)
 	want := index.Answer{Nodes: 3, Nearest: "b", Lacks: "cpu.cpuid/FZ"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -206,11 +206,11 @@ func TestBitsAgreeWithEvaluation(t *testing.T) {
 	v := index.New()
 	have := map[string]index.Node{}
 	all := []string{"A", "B", "C", "D"}
-	var asks []*requirements.Ask
+	var pairs []*requirements.Requirements
 	for i := range all {
 		for j := range all {
 			if i != j {
-				asks = append(asks, ask(t, exists(all[i], all[j])))
+				pairs = append(pairs, reqs(t, exists(all[i], all[j])))
 			}
 		}
 	}
@@ -230,7 +230,7 @@ func TestBitsAgreeWithEvaluation(t *testing.T) {
 			delete(have, name)
 			v.Remove(name)
 		}
-		a := asks[r.IntN(len(asks))]
+		a := pairs[r.IntN(len(pairs))]
 		want := map[string]bool{}
 		for name, n := range have {
 			want[name], _ = a.Required[0].Eval(n.Input, nil)
@@ -248,7 +248,7 @@ func TestBitsAgreeWithEvaluation(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatal(diff)
 		}
-		if n := v.Ask(a, 0); n.Nodes != len(have) {
+		if n := v.Query(a, 0); n.Nodes != len(have) {
 			t.Fatalf("%d nodes, want %d", n.Nodes, len(have))
 		}
 	}
@@ -259,12 +259,12 @@ func TestForgetsWhatIsNotAskedFor(t *testing.T) {
 	v := index.New()
 	v.Put(node(in, "a", "F7"))
 	for i := range 3000 {
-		v.Judge(ask(t, exists(fmt.Sprintf("F%d", i))), 0).End()
+		v.Judge(reqs(t, exists(fmt.Sprintf("F%d", i))), 0).End()
 	}
 	if n := v.Requirements(); n > 1024 {
 		t.Errorf("%d requirements are kept", n)
 	}
-	if got := why(v, ask(t, exists("F7")), 0, "a")["a"]; got != "" {
+	if got := why(v, reqs(t, exists("F7")), 0, "a")["a"]; got != "" {
 		t.Errorf("a requirement that was forgotten and is asked for again: %s", got)
 	}
 }
@@ -272,13 +272,13 @@ func TestForgetsWhatIsNotAskedFor(t *testing.T) {
 // TestLargeRequirementsAreForgotten asks for 300 requirements that are as large as they may be: without a bound they take 60 MB.
 func TestLargeRequirementsAreForgotten(t *testing.T) {
 	v, _ := hostile(t, 1)
-	first := ask(t, exists("NODE_0"))
+	first := reqs(t, exists("NODE_0"))
 	for i := range 300 {
 		var patterns []string
 		for k := range 30 {
 			patterns = append(patterns, fmt.Sprintf("'^(a{10}){2}.%d-%d'", i, k))
 		}
-		v.Judge(ask(t, "matchFeatures: [{feature: cpu.cpuid, matchName: {op: InRegexp, value: ["+strings.Join(patterns, ",")+"]}}]"), 0).End()
+		v.Judge(reqs(t, "matchFeatures: [{feature: cpu.cpuid, matchName: {op: InRegexp, value: ["+strings.Join(patterns, ",")+"]}}]"), 0).End()
 		v.Judge(first, 0).End()
 	}
 	if n := v.Requirements(); n > 100 || n < 40 {
@@ -294,7 +294,7 @@ func TestLargeRequirementsAreForgotten(t *testing.T) {
 }
 
 // hostile is a fleet whose nodes all differ, and a requirement that takes long on each of them.
-func hostile(t *testing.T, nodes int) (*index.View, *requirements.Ask) {
+func hostile(t *testing.T, nodes int) (*index.Index, *requirements.Requirements) {
 	in := facts.NewInterner()
 	v := index.New()
 	for i := range nodes {
@@ -308,13 +308,13 @@ func hostile(t *testing.T, nodes int) (*index.View, *requirements.Ask) {
 	for i := range 40 { // as large as a requirement may be
 		patterns = append(patterns, fmt.Sprintf("'^[A-Z]+_[0-9]+_[ab]+[c-z]{%d}$'", i+1)) // every text must be read to its end
 	}
-	return v, ask(t, "matchFeatures: [{feature: cpu.cpuid, matchName: {op: InRegexp, value: ["+strings.Join(patterns, ",")+"]}}]")
+	return v, reqs(t, "matchFeatures: [{feature: cpu.cpuid, matchName: {op: InRegexp, value: ["+strings.Join(patterns, ",")+"]}}]")
 }
 
 // Whoever may create a pod may ask for what takes long to look for. The pods of others do not wait for it.
 func TestOthersAreServedWhileARequirementIsNew(t *testing.T) {
 	v, costly := hostile(t, 100)
-	cheap := ask(t, exists("NODE_7"))
+	cheap := reqs(t, exists("NODE_7"))
 	why(v, cheap, 0, "n7")
 	done := make(chan map[string]string)
 	go func() { done <- why(v, costly, 0, "n7") }()
@@ -352,10 +352,10 @@ func TestGivesUpWhatTakesTooLong(t *testing.T) {
 	if got := why(v, costly, 0, "new")["new"]; got != want {
 		t.Errorf("a node that comes later: got %q", got)
 	}
-	if got := why(v, ask(t, exists("NODE_3")), 0, "n3")["n3"]; got != "" {
+	if got := why(v, reqs(t, exists("NODE_3")), 0, "n3")["n3"]; got != "" {
 		t.Errorf("another requirement: got %q", got)
 	}
-	if got := v.Ask(costly, 3); got.Matching != 0 || got.Nodes != 21 {
+	if got := v.Query(costly, 3); got.Matching != 0 || got.Nodes != 21 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -369,7 +369,7 @@ func BenchmarkChangeOfOneNode(b *testing.B) {
 		v.Put(node(in, fmt.Sprintf("node-%d", i), "AVX", fmt.Sprintf("K%d", i%20)))
 	}
 	for i := range 200 {
-		v.Judge(ask(b, exists("AVX", fmt.Sprintf("F%d", i))), 0).End()
+		v.Judge(reqs(b, exists("AVX", fmt.Sprintf("F%d", i))), 0).End()
 	}
 	changes := make([]index.Node, 1024)
 	for i := range changes {

@@ -20,16 +20,16 @@ type Answer struct {
 	Nearest, Lacks string
 }
 
-// Ask returns which nodes have everything that is required, with at most sample names.
-func (v *View) Ask(ask *requirements.Ask, sample int) Answer {
-	for _, r := range ask.Required {
+// Query returns which nodes have everything that is required, with at most sample names.
+func (v *Index) Query(reqs *requirements.Requirements, sample int) Answer {
+	for _, r := range reqs.Required {
 		v.prepare(r, false)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	out := Answer{Nodes: len(v.index)}
-	sets := make([]*set, len(ask.Required))
-	for i, r := range ask.Required {
+	sets := make([]*set, len(reqs.Required))
+	for i, r := range reqs.Required {
 		sets[i] = v.set(r)
 		for !sets[i].built { // only if it was forgotten just now
 			sets[i].build(v)
@@ -55,7 +55,7 @@ func (v *View) Ask(ask *requirements.Ask, sample int) Answer {
 
 // nearest returns the node that lacks the fewest things, the first of them by name. It looks at one node of each kind, and at no
 // more than can be looked at in a turn or some.
-func (v *View) nearest(sets []*set) (name, lacks string) {
+func (v *Index) nearest(sets []*set) (name, lacks string) {
 	type candidate struct {
 		name   string
 		unmet  int
@@ -131,7 +131,7 @@ type Finding struct {
 }
 
 // Explain says what each requirement finds on a node, at a time in seconds since 1970; ok is false if there is no such node.
-func (v *View) Explain(ask *requirements.Ask, name string, now int64) (list []Finding, ok bool) {
+func (v *Index) Explain(reqs *requirements.Requirements, name string, now int64) (list []Finding, ok bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	i, ok := v.index[name]
@@ -150,18 +150,18 @@ func (v *View) Explain(ask *requirements.Ask, name string, now int64) (list []Fi
 		}
 		list = append(list, f)
 	}
-	for _, r := range ask.Required {
+	for _, r := range reqs.Required {
 		find(r, 0)
 	}
-	if ask.StaleAfter > 0 {
-		f := Finding{Origin: ask.StaleOrigin, Met: !n.stale(now - ask.StaleAfter)}
+	if reqs.StaleAfter > 0 {
+		f := Finding{Origin: reqs.StaleOrigin, Met: !n.stale(now - reqs.StaleAfter)}
 		if !f.Met {
 			f.Lacks = lacksFresh
-			f.Why = fmt.Sprintf("its features were last known %s ago; at most %s are allowed", seconds(now-n.facts.Seen), seconds(ask.StaleAfter))
+			f.Why = fmt.Sprintf("its features were last known %s ago; at most %s are allowed", seconds(now-n.facts.Seen), seconds(reqs.StaleAfter))
 		}
 		list = append(list, f)
 	}
-	for _, p := range ask.Preferred {
+	for _, p := range reqs.Preferred {
 		find(p.Requirement, p.Weight)
 	}
 	return list, true
@@ -170,7 +170,7 @@ func (v *View) Explain(ask *requirements.Ask, name string, now int64) (list []Fi
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
 // Knows reports whether there is a node of that name.
-func (v *View) Knows(name string) bool {
+func (v *Index) Knows(name string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	_, ok := v.index[name]
@@ -178,7 +178,7 @@ func (v *View) Knows(name string) bool {
 }
 
 // Names returns the names of all nodes, sorted.
-func (v *View) Names() []string {
+func (v *Index) Names() []string {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	out := make([]string, 0, len(v.index))
@@ -190,7 +190,7 @@ func (v *View) Names() []string {
 }
 
 // Input returns what is known of a node, with what rules produce for it.
-func (v *View) Input(name string) (in rules.Input, produced map[string]string, ok bool) {
+func (v *Index) Input(name string) (in rules.Input, produced map[string]string, ok bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	i, ok := v.index[name]

@@ -128,7 +128,7 @@ func newSet(req *requirements.Requirement) *set {
 func (s *set) has(i int32) bool { return s.bits[i/64]&(1<<(i%64)) != 0 }
 
 // build judges nodes for a while, and reports whether all have been judged. It needs the lock.
-func (s *set) build(v *View) bool {
+func (s *set) build(v *Index) bool {
 	for work := 0; s.next < len(v.nodes) && !s.costly; s.next++ {
 		if work > turnWork {
 			return false
@@ -152,7 +152,7 @@ func (s *set) build(v *View) bool {
 
 // giveUp notes that nobody has what is asked for, because it is too much work to find out. It is so for all nodes, since replicas
 // look at them in different orders.
-func (s *set) giveUp(v *View) {
+func (s *set) giveUp(v *Index) {
 	s.costly, s.kinds = true, map[kind]verdict{}
 	for i := range v.nodes {
 		if v.nodes[i].name != "" {
@@ -170,7 +170,7 @@ func (s *set) grow(i int32) {
 }
 
 // judge finds out whether a node has what is asked for, and returns how much work that was.
-func (s *set) judge(v *View, i int32) (cost int) {
+func (s *set) judge(v *Index, i int32) (cost int) {
 	s.grow(i)
 	s.clear(i)
 	if s.costly {
@@ -240,7 +240,7 @@ func (s *set) clear(i int32) {
 }
 
 // explain finds for a while the reasons that nobody has asked for yet, and reports whether none is left. It needs the lock.
-func (s *set) explain(v *View) bool {
+func (s *set) explain(v *Index) bool {
 	work := 0
 	for n, i := range s.pending {
 		if work > turnWork {
@@ -282,7 +282,7 @@ func (s *set) reason(lacks string) uint8 {
 }
 
 // set returns the set of a requirement, and makes it if there is none: build must be called until it is built. It needs the lock.
-func (v *View) set(req *requirements.Requirement) *set {
+func (v *Index) set(req *requirements.Requirement) *set {
 	v.clock++
 	if s := v.sets[req.Key]; s != nil {
 		s.used.Store(v.clock)
@@ -332,7 +332,7 @@ func (s *set) bytes() int {
 }
 
 // bytes returns how much memory all sets take.
-func (v *View) bytes() (n int) {
+func (v *Index) bytes() (n int) {
 	for _, s := range v.sets {
 		n += s.bytes()
 	}
@@ -340,7 +340,7 @@ func (v *View) bytes() (n int) {
 }
 
 // Sweep forgets the requirements that nothing has asked for since the last Sweep.
-func (v *View) Sweep() {
+func (v *Index) Sweep() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, s := range v.sets {
@@ -352,7 +352,7 @@ func (v *View) Sweep() {
 	v.clock++ // for those that are used without a new set
 }
 
-func (v *View) forgetOldest() {
+func (v *Index) forgetOldest() {
 	var oldest *set
 	for _, s := range v.sets {
 		if oldest == nil || s.used.Load() < oldest.used.Load() {
@@ -362,7 +362,7 @@ func (v *View) forgetOldest() {
 	v.forget(oldest)
 }
 
-func (v *View) forget(oldest *set) {
+func (v *Index) forget(oldest *set) {
 	delete(v.sets, oldest.req.Key)
 	without := func(list []*set) []*set {
 		return slices.DeleteFunc(list, func(s *set) bool { return s == oldest })

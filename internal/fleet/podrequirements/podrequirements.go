@@ -19,24 +19,24 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Asks knows what pods ask for: by their annotations, by the NodeFeatureRequest that they name, and by the policies that
+// Resolver knows what pods require: by their annotations, by the NodeFeatureRequest that they name, and by the policies that
 // select them. It is safe for concurrent use.
-type Asks struct {
+type Resolver struct {
 	opt rules.Options
 
 	mu         sync.RWMutex
 	requests   map[string]named // by namespace/name
 	policies   []*requirements.Policy
 	namespaces map[string]map[string]string // labels by name
-	compiled   *lru.Cache[asked]            // requests by namespace/name
+	compiled   *lru.Cache[resolved]         // requests by namespace/name
 
 	generation atomic.Uint64
 }
 
-// asked is what a pod or an object asks for, or why that is not known.
-type asked struct {
-	ask     *requirements.Ask
-	problem string
+// resolved is what a pod or an object requires, or why that is not known.
+type resolved struct {
+	requirements *requirements.Requirements
+	problem      string
 }
 
 // named is a NodeFeatureRequest, and what is known of since when. It is compiled when a pod names it.
@@ -50,18 +50,18 @@ type named struct {
 // number of them; one that is named again is compiled again.
 const maxCompiled = 16 << 20
 
-// New returns an Asks without any requests and policies.
-func New(opt rules.Options) *Asks {
-	return &Asks{
-		opt: opt, requests: map[string]named{}, namespaces: map[string]map[string]string{}, compiled: lru.New[asked](maxCompiled),
+// New returns a Resolver without any requests and policies.
+func New(opt rules.Options) *Resolver {
+	return &Resolver{
+		opt: opt, requests: map[string]named{}, namespaces: map[string]map[string]string{}, compiled: lru.New[resolved](maxCompiled),
 	}
 }
 
 // Generation grows with each change: what Of returned holds as long as it stays the same.
-func (a *Asks) Generation() uint64 { return a.generation.Load() }
+func (a *Resolver) Generation() uint64 { return a.generation.Load() }
 
 // PutRequest adds a NodeFeatureRequest or replaces it. The object is kept, and must not be changed.
-func (a *Asks) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
+func (a *Resolver) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
 	name := obj.Namespace + "/" + obj.Name
 	out := named{spec: &obj.Spec, created: obj.CreationTimestamp.Time, edited: obj.Generation > 1}
 	a.change(func() {
@@ -71,21 +71,21 @@ func (a *Asks) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
 }
 
 // request returns what a NodeFeatureRequest asks for. It needs the lock.
-func (a *Asks) request(name string, r named) asked {
+func (a *Resolver) request(name string, r named) resolved {
 	if known, ok := a.compiled.Get([]byte(name)); ok {
 		return known
 	}
-	ask, report := requirements.Compile(r.spec, field.NewPath("spec"), "NodeFeatureRequest "+name, a.opt)
-	out := asked{ask: ask}
+	reqs, report := requirements.Compile(r.spec, field.NewPath("spec"), "NodeFeatureRequest "+name, a.opt)
+	out := resolved{requirements: reqs}
 	if !report.OK() {
 		out.problem = problem("NodeFeatureRequest %s is invalid: %s", name, report.Errors[0])
 	}
-	a.compiled.Put(name, out, ask.Size())
+	a.compiled.Put(name, out, reqs.Size())
 	return out
 }
 
 // RemoveRequest forgets a NodeFeatureRequest.
-func (a *Asks) RemoveRequest(namespace, name string) {
+func (a *Resolver) RemoveRequest(namespace, name string) {
 	a.change(func() {
 		delete(a.requests, namespace+"/"+name)
 		a.compiled.Remove(namespace + "/" + name)
@@ -94,7 +94,7 @@ func (a *Asks) RemoveRequest(namespace, name string) {
 
 // PutPolicy adds a NodeFeatureSchedulingPolicy or replaces it. One with mistakes selects no pods: nobody's pods shall wait for
 // what the administrator has mistyped.
-func (a *Asks) PutPolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy) {
+func (a *Resolver) PutPolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy) {
 	policy, _ := requirements.CompilePolicy(obj, a.opt)
 	a.change(func() {
 		a.removePolicy(obj.Name)
@@ -106,14 +106,14 @@ func (a *Asks) PutPolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy) {
 }
 
 // RemovePolicy forgets a NodeFeatureSchedulingPolicy.
-func (a *Asks) RemovePolicy(name string) { a.change(func() { a.removePolicy(name) }) }
+func (a *Resolver) RemovePolicy(name string) { a.change(func() { a.removePolicy(name) }) }
 
-func (a *Asks) removePolicy(name string) {
+func (a *Resolver) removePolicy(name string) {
 	a.policies = slices.DeleteFunc(a.policies, func(p *requirements.Policy) bool { return p.Name == name })
 }
 
 // PutNamespace notes the labels of a namespace; nil if it is gone.
-func (a *Asks) PutNamespace(name string, labels map[string]string) {
+func (a *Resolver) PutNamespace(name string, labels map[string]string) {
 	a.mu.RLock()
 	same := maps.Equal(a.namespaces[name], labels)
 	a.mu.RUnlock()
@@ -126,7 +126,7 @@ func (a *Asks) PutNamespace(name string, labels map[string]string) {
 	}
 }
 
-func (a *Asks) change(f func()) {
+func (a *Resolver) change(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f()
@@ -134,17 +134,17 @@ func (a *Asks) change(f func()) {
 }
 
 // Of returns what a pod asks for; nil if nothing. A problem that is not empty is the reason why it fits no node at all.
-func (a *Asks) Of(namespace string, labels, annotations map[string]string) (ask *requirements.Ask, problem string) {
+func (a *Resolver) Of(namespace string, labels, annotations map[string]string) (reqs *requirements.Requirements, problem string) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	out := a.find(namespace, labels, annotations)
-	return out.ask, out.problem
+	return out.requirements, out.problem
 }
 
 // Since returns what a pod has certainly asked for since it was created, as far as its own metadata say; nil if nothing. A
 // request that is younger, or was edited at some time, does not count, nor do policies: whether they selected the pod then is
 // not known.
-func (a *Asks) Since(created time.Time, namespace string, labels, annotations map[string]string) *requirements.Ask {
+func (a *Resolver) Since(created time.Time, namespace string, labels, annotations map[string]string) *requirements.Requirements {
 	own, _ := requirements.Annotations(annotations, field.NewPath("metadata"), a.opt)
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -153,37 +153,37 @@ func (a *Asks) Since(created time.Time, namespace string, labels, annotations ma
 	if !ok || r.edited || r.created.After(created) {
 		return own
 	}
-	return requirements.Join(own, a.request(name, r).ask)
+	return requirements.Join(own, a.request(name, r).requirements)
 }
 
 // find needs the lock.
-func (a *Asks) find(namespace string, labels, annotations map[string]string) asked {
+func (a *Resolver) find(namespace string, labels, annotations map[string]string) resolved {
 	own, report := requirements.Annotations(annotations, field.NewPath("metadata"), a.opt)
 	if !report.OK() {
-		return asked{problem: problem("%s", report.Errors[0])}
+		return resolved{problem: problem("%s", report.Errors[0])}
 	}
-	list := []*requirements.Ask{own}
+	list := []*requirements.Requirements{own}
 	if name := labels[assayv1alpha1.FeatureRequestLabel]; name != "" {
 		r, ok := a.requests[namespace+"/"+name]
 		if !ok {
-			return asked{problem: problem("NodeFeatureRequest %s/%s does not exist", namespace, name)}
+			return resolved{problem: problem("NodeFeatureRequest %s/%s does not exist", namespace, name)}
 		}
 		named := a.request(namespace+"/"+name, r)
 		if named.problem != "" {
 			return named
 		}
-		list = append(list, named.ask)
+		list = append(list, named.requirements)
 	}
 	for _, p := range a.policies {
 		if p.Selects(labels, a.namespaces[namespace]) {
-			list = append(list, p.Ask)
+			list = append(list, p.Requirements)
 		}
 	}
-	return asked{ask: requirements.Join(list...)}
+	return resolved{requirements: requirements.Join(list...)}
 }
 
 // Policies returns the policies that select a pod, by name.
-func (a *Asks) Policies(namespace string, labels map[string]string) []*requirements.Policy {
+func (a *Resolver) Policies(namespace string, labels map[string]string) []*requirements.Policy {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	var out []*requirements.Policy

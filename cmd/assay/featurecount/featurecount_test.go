@@ -1,11 +1,11 @@
-package census_test
+package featurecount_test
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/assay-project/assay/cmd/assay/census"
+	"github.com/assay-project/assay/cmd/assay/featurecount"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -22,7 +22,7 @@ func TestCountsNodesByValue(t *testing.T) {
 			"pci.device": {Instances: facts.NewInstances(devices)},
 		}, in)
 	}
-	for pattern, want := range map[string][]*census.Tally{
+	for pattern, want := range map[string][]*featurecount.Count{
 		"": {
 			{Name: "cpu.model", Type: "attributes", Nodes: 3, Values: map[string]int{}},
 			{Name: "pci.device", Type: "instances", Nodes: 3, Values: map[string]int{"2": 3}},
@@ -35,7 +35,7 @@ func TestCountsNodesByValue(t *testing.T) {
 			{Name: "pci.device.class", Type: "attribute of instances", Nodes: 3, Values: map[string]int{"02": 3, "03": 1}},
 		},
 	} {
-		c := census.New(pattern, rules.Masking{})
+		c := featurecount.New(pattern, rules.Masking{})
 		c.Add(node("Intel", "02", "02"))
 		c.Add(node("Intel", "02", "02"))
 		c.Add(node("AMD", "03", "02"))

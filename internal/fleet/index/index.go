@@ -1,6 +1,6 @@
 // Package index knows which nodes of a cluster have what is asked for, at any moment and without asking twice.
 //
-// Nodes have small numbers. For each distinct requirement a View keeps one bit a node, and when the facts of a node change,
+// Nodes have small numbers. For each distinct requirement an Index keeps one bit a node, and when the facts of a node change,
 // it flips the bits of that node in the requirements that read what has changed. To filter nodes for a pod is then to look up
 // names and test bits.
 package index
@@ -24,7 +24,7 @@ const (
 	maxSetBytes = 32 << 20
 )
 
-// Node is what a View is told about a node.
+// Node is what an Index is told about a node.
 type Node struct {
 	// Input is what the node's rules are given.
 	Input rules.Input
@@ -38,8 +38,8 @@ type Node struct {
 // namesChunk is how many bytes of names are kept together: a page. A chunk lives as long as one of its names.
 const namesChunk = 4 << 10
 
-// View is which nodes have what. It is safe for concurrent use. The zero value is not ready for use; see New.
-type View struct {
+// Index is which nodes have what. It is safe for concurrent use. The zero value is not ready for use; see New.
+type Index struct {
 	mu    sync.RWMutex
 	index map[string]int32
 	nodes []node
@@ -82,41 +82,41 @@ type reader struct {
 	sets []*set
 }
 
-// New returns a View of a cluster without nodes and rules.
-func New() *View {
-	return &View{index: map[string]int32{}, sets: map[requirements.Key]*set{}, readers: map[string]*reader{}, maxWork: maxWork}
+// New returns an Index of a cluster without nodes and rules.
+func New() *Index {
+	return &Index{index: map[string]int32{}, sets: map[requirements.Key]*set{}, readers: map[string]*reader{}, maxWork: maxWork}
 }
 
 // SetSynced says that every object that existed at the start is known by now.
-func (v *View) SetSynced() {
+func (v *Index) SetSynced() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.synced = true
 }
 
-// Synced reports whether the View is complete: before that, an answer could only be wrong.
-func (v *View) Synced() bool {
+// Synced reports whether the Index is complete: before that, an answer could only be wrong.
+func (v *Index) Synced() bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.synced
 }
 
 // Len returns how many nodes there are.
-func (v *View) Len() int {
+func (v *Index) Len() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return len(v.index)
 }
 
 // Requirements returns how many distinct requirements are kept.
-func (v *View) Requirements() int {
+func (v *Index) Requirements() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return len(v.sets)
 }
 
 // Put adds a node or replaces what is known of it.
-func (v *View) Put(n Node) {
+func (v *Index) Put(n Node) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.pass++
@@ -148,7 +148,7 @@ func (v *View) Put(n Node) {
 }
 
 // Seen notes when the facts of a node were last known to be true; see Node. It is cheaper than Put.
-func (v *View) Seen(name string, at int64) {
+func (v *Index) Seen(name string, at int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if i, ok := v.index[name]; ok {
@@ -157,7 +157,7 @@ func (v *View) Seen(name string, at int64) {
 }
 
 // Remove forgets a node.
-func (v *View) Remove(name string) {
+func (v *Index) Remove(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	i, ok := v.index[name]
@@ -174,7 +174,7 @@ func (v *View) Remove(name string) {
 
 // SetProgram replaces the rules whose products requirements may read as rule.matched, and the memory of their results, which
 // others who evaluate the same rules may share.
-func (v *View) SetProgram(p *rules.Program, results *rules.Cache) {
+func (v *Index) SetProgram(p *rules.Program, results *rules.Cache) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.program, v.cache = p, results
@@ -185,7 +185,7 @@ func (v *View) SetProgram(p *rules.Program, results *rules.Cache) {
 
 // keep copies a name to where the others are. A question names hundreds of nodes: if each name were where its Node was
 // decoded, looking them up would throw as many pages out of the caches of a processor that others need too.
-func (v *View) keep(name string) string {
+func (v *Index) keep(name string) string {
 	if v.names.Cap()-v.names.Len() < len(name) {
 		v.names = strings.Builder{}
 		v.names.Grow(max(namesChunk, len(name)))
@@ -196,7 +196,7 @@ func (v *View) keep(name string) string {
 }
 
 // number returns a free number.
-func (v *View) number(name string) int32 {
+func (v *Index) number(name string) int32 {
 	var i int32
 	if n := len(v.free); n > 0 {
 		i, v.free = v.free[n-1], v.free[:n-1]
@@ -208,7 +208,7 @@ func (v *View) number(name string) int32 {
 	return i
 }
 
-func (v *View) assign(i int32, n Node) {
+func (v *Index) assign(i int32, n Node) {
 	at := &v.nodes[i]
 	at.facts, at.in = n, n.Input
 	at.in.Node.Labels, at.in.Node.Annotations = n.Labels, n.Annotations
@@ -218,7 +218,7 @@ func (v *View) assign(i int32, n Node) {
 }
 
 // produce evaluates the rules of all nodes, and calls changed with those for which they produce something else than before.
-func (v *View) produce(changed func(int32)) {
+func (v *Index) produce(changed func(int32)) {
 	v.pass++
 	for i := range v.nodes {
 		if v.nodes[i].name == "" {
@@ -233,7 +233,7 @@ func (v *View) produce(changed func(int32)) {
 }
 
 // evaluate finds out what rules produce for a node.
-func (v *View) evaluate(n *node) {
+func (v *Index) evaluate(n *node) {
 	if v.program == nil {
 		return
 	}
@@ -245,7 +245,7 @@ func (v *View) evaluate(n *node) {
 }
 
 // judgeAll judges a node anew by some sets, by each of them once.
-func (v *View) judgeAll(sets []*set, i int32) {
+func (v *Index) judgeAll(sets []*set, i int32) {
 	for _, s := range sets {
 		if s.pass != v.pass || s.passNode != i {
 			s.pass, s.passNode = v.pass, i

@@ -1,5 +1,5 @@
-// Package census counts the features and values of many nodes.
-package census
+// Package featurecount counts the features and values of many nodes.
+package featurecount
 
 import (
 	"fmt"
@@ -12,20 +12,20 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// Tally is the number of nodes that have a feature or an element.
-type Tally struct {
+// Count is the number of nodes that have a feature or an element.
+type Count struct {
 	Name   string         `json:"name"`
 	Type   string         `json:"type"`
 	Nodes  int            `json:"nodes"`
 	Values map[string]int `json:"values,omitempty"` // value -> nodes
 }
 
-// Census counts the features of a fleet. Equal features of several nodes are read once. It is not safe for concurrent use.
-type Census struct {
+// Counter counts the features of a fleet. Equal features of several nodes are read once. It is not safe for concurrent use.
+type Counter struct {
 	pattern string
 	mask    rules.Masking
 	seen    map[identity]*group
-	all     map[string]*Tally
+	all     map[string]*Count
 }
 
 type identity struct {
@@ -39,13 +39,13 @@ type group struct {
 	nodes   int
 }
 
-// New returns a Census of the features and elements that match a pattern, such as cpu.model.*; without a pattern, of the features.
-func New(pattern string, mask rules.Masking) *Census {
-	return &Census{pattern: strings.ToLower(pattern), mask: mask, seen: map[identity]*group{}, all: map[string]*Tally{}}
+// New returns a Counter of the features and elements that match a pattern, such as cpu.model.*; without a pattern, of the features.
+func New(pattern string, mask rules.Masking) *Counter {
+	return &Counter{pattern: strings.ToLower(pattern), mask: mask, seen: map[identity]*group{}, all: map[string]*Count{}}
 }
 
 // Add counts a node.
-func (c *Census) Add(f *facts.Facts) {
+func (c *Counter) Add(f *facts.Facts) {
 	for _, name := range f.Names() {
 		feature := f.Feature(name)
 		key := identity{name, feature.ID()}
@@ -57,21 +57,21 @@ func (c *Census) Add(f *facts.Facts) {
 }
 
 // List returns what was counted since the last call, by name.
-func (c *Census) List() []*Tally {
+func (c *Counter) List() []*Count {
 	for key, g := range c.seen {
 		c.count(key.name, g.feature, g.nodes)
 	}
-	var out []*Tally
+	var out []*Count
 	for _, name := range slices.Sorted(maps.Keys(c.all)) {
 		out = append(out, c.all[name])
 	}
 	clear(c.seen)
-	c.all = map[string]*Tally{}
+	c.all = map[string]*Count{}
 	return out
 }
 
 // wants reports whether a name is counted.
-func (c *Census) wants(name string, element bool) bool {
+func (c *Counter) wants(name string, element bool) bool {
 	if c.pattern == "" {
 		return !element
 	}
@@ -80,7 +80,7 @@ func (c *Census) wants(name string, element bool) bool {
 	return ok || element && strings.HasPrefix(name, c.pattern+".")
 }
 
-func (c *Census) count(name string, feature *facts.Feature, nodes int) {
+func (c *Counter) count(name string, feature *facts.Feature, nodes int) {
 	switch {
 	case feature.Instances.Len() > 0:
 		c.add(name, "instances", fmt.Sprint(feature.Instances.Len()), false, nodes)
@@ -102,14 +102,14 @@ func (c *Census) count(name string, feature *facts.Feature, nodes int) {
 	}
 }
 
-func (c *Census) shown(key, value string) string {
+func (c *Counter) shown(key, value string) string {
 	if c.mask.Hides(key) {
 		return rules.Hidden
 	}
 	return value
 }
 
-func (c *Census) instances(name string, list *facts.Instances, nodes int) {
+func (c *Counter) instances(name string, list *facts.Instances, nodes int) {
 	for _, key := range list.Names() {
 		full := name + "." + key
 		if !c.wants(full, true) {
@@ -121,7 +121,7 @@ func (c *Census) instances(name string, list *facts.Instances, nodes int) {
 				seen[c.shown(key, v)] = true
 			}
 		}
-		t := c.tally(full, "attribute of instances")
+		t := c.of(full, "attribute of instances")
 		t.Nodes += nodes
 		for v := range seen {
 			t.Values[v] += nodes
@@ -129,20 +129,20 @@ func (c *Census) instances(name string, list *facts.Instances, nodes int) {
 	}
 }
 
-func (c *Census) tally(name, kind string) *Tally {
+func (c *Counter) of(name, kind string) *Count {
 	t := c.all[name]
 	if t == nil {
-		t = &Tally{Name: name, Type: kind, Values: map[string]int{}}
+		t = &Count{Name: name, Type: kind, Values: map[string]int{}}
 		c.all[name] = t
 	}
 	return t
 }
 
-func (c *Census) add(name, kind, value string, element bool, nodes int) {
+func (c *Counter) add(name, kind, value string, element bool, nodes int) {
 	if !c.wants(name, element) {
 		return
 	}
-	t := c.tally(name, kind)
+	t := c.of(name, kind)
 	t.Nodes += nodes
 	if value != "" {
 		t.Values[value] += nodes
