@@ -32,8 +32,8 @@ func (c *compiler) actions(path *field.Path, r *rule, list []nfdv1alpha1.Action)
 	c.collect(a)
 }
 
-// checkOutput reports the literal name of an output that no rule may write as an error. Actions are an extension of
-// NFD, so nothing is dropped silently.
+// checkOutput adds an error if no rule may write the output's literal name. Actions are an extension of NFD, so Assay drops nothing
+// silently.
 func (c *compiler) checkOutput(path *field.Path, a *action.Action, r *rule) {
 	root, name := a.Output()
 	kind, ok := map[string]Kind{"labels": KindLabel, "annotations": KindAnnotation, "extendedResources": KindResource}[root]
@@ -57,13 +57,13 @@ func (e *evaluation) act(r *rule) error {
 	return nil
 }
 
-// effects collects the effects of the actions of one rule in the rule's result. It implements action.Effects.
+// effects collects the effects of a rule's actions in the rule's result. It implements action.Effects.
 type effects struct {
 	e   *evaluation
 	how string
 }
 
-// pay takes the steps that an effect costs in addition to the one of its action.
+// pay takes the additional steps of an effect from the budget; each action already costs one step.
 func (f *effects) pay(steps int) error {
 	if steps > 0 && !f.e.Spend(steps) {
 		return expr.ErrBudget
@@ -71,7 +71,7 @@ func (f *effects) pay(steps int) error {
 	return nil
 }
 
-// leaveOut records, once per action, that a part of its effect is left out.
+// leaveOut records, once per action, that part of its effect is left out.
 func (f *effects) leaveOut(format string, args ...any) {
 	r := Rejection{Kind: KindAction, Key: f.how, Reason: fmt.Sprintf(format, args...)}
 	if !slices.Contains(f.e.result.rejected, r) {
@@ -162,7 +162,7 @@ func (f *effects) SetVar(name string, value expr.Value) error {
 	return f.setVariable(name, value)
 }
 
-// setVariable pays for the text form of a variable, which other objects read.
+// setVariable also charges for the string form of a variable, which other objects read.
 func (f *effects) setVariable(name string, value expr.Value) error {
 	text := value.String()
 	if err := f.pay(len(text) / bytesPerStep); err != nil {
@@ -220,7 +220,7 @@ func (f *effects) Event(reason, message, eventType string) error {
 	return nil
 }
 
-// withheld returns a message that may be shown: the message of a sensitive rule could repeat sensitive values.
+// withheld returns a message that is safe to show: the message of a sensitive rule could contain sensitive values.
 func (e *evaluation) withheld(message string) string {
 	if e.rule.set.sensitive {
 		return "the message is withheld, since the rule is sensitive"

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write what comes out as what is expected; read the diff")
 
-// settings is options.yaml of a case; everything in it is optional.
+// settings is the content of options.yaml of a case; all fields are optional.
 type settings struct {
 	Strict       bool              `json:"strict,omitempty"`
 	DefaultScope string            `json:"defaultScope,omitempty"`
@@ -35,8 +35,9 @@ type settings struct {
 	NodeLabels   map[string]string `json:"nodeLabels,omitempty"`
 }
 
-// TestCases runs each directory of testdata/cases: rule.yaml (any number of NodeFeatureRules) over facts.yaml (any number of
-// NodeFeatures, merged in the order of their names) gives outcome.yaml; what Compile has to say is in report.txt.
+// TestCases runs each directory of testdata/cases: the rules of rule.yaml evaluated on the facts of facts.yaml must give
+// outcome.yaml. facts.yaml may contain several NodeFeatures, which are merged in the order of their names. The errors and warnings
+// of Compile are in report.txt.
 func TestCases(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join("testdata", "cases", "*"))
 	if err != nil || len(dirs) == 0 {
@@ -143,7 +144,7 @@ func (c *testCase) run(t *testing.T) (*suite.Expectation, string) {
 	program := rules.Link(opt, sets...)
 	outcome := program.Eval(in)
 
-	// However it is evaluated, it comes out the same.
+	// Evaluation with and without a cache must give the same result.
 	cache := rules.NewCache()
 	first := cache.Eval(program, in, nil)
 	for name, other := range map[string]*rules.Outcome{
@@ -163,7 +164,7 @@ func (c *testCase) run(t *testing.T) (*suite.Expectation, string) {
 	return suite.Expect(outcome), report.String()
 }
 
-// compare compares with a file of the case, which is absent if it would be empty.
+// compare compares got with a file of the case. The file must not exist if got is empty.
 func (c *testCase) compare(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join(c.dir, name)

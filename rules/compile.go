@@ -22,29 +22,29 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// Limits on one object. They are the CRD's, repeated for rules that do not pass an API server.
+// Limits on one object. They repeat the CRD's limits for rules that do not pass through an API server.
 const (
-	// MaxRules is the maximum number of rules in an object: more than any catalog of devices needs, and few enough
-	// for one review.
+	// MaxRules is the maximum number of rules in an object: enough for any catalog of devices, and few enough for a person to
+	// review.
 	MaxRules = 256
 	// MaxTerms is the maximum number of terms, alternatives, conditions or actions of a rule.
 	MaxTerms = 64
-	// MaxOutputs is the maximum number of labels, annotations, variables or resources that a rule may list.
+	// MaxOutputs is the maximum number of labels, annotations, variables or resources of a rule.
 	MaxOutputs = 256
-	// MaxPriority is the highest priority of a user's object; those above are for built-in rules.
+	// MaxPriority is the maximum priority of a user's object; higher priorities are reserved for built-in rules.
 	MaxPriority = 9999
 )
 
 // lowestPriority is the priority of labels that NodeFeatures request directly.
 const lowestPriority = -1 << 31
 
-// Compile compiles an object. The RuleSet is never nil: rules with errors are left out of it, and the others stay. If
-// the error is in a field that all rules share, none stays. The same object gives the same report each time.
+// Compile compiles an object. The RuleSet is never nil: it omits rules with errors and keeps the others. An error in a field that
+// all rules share removes all rules. The report for an object is always the same.
 func Compile(obj *nfdv1alpha1.NodeFeatureRule, opt Options) (*RuleSet, *Report) {
 	return CompileSpec(obj.Name, &obj.Spec, opt)
 }
 
-// CompileSpec compiles a spec under a name. See Compile.
+// CompileSpec compiles a spec with the given object name. See Compile.
 func CompileSpec(name string, spec *nfdv1alpha1.NodeFeatureRuleSpec, opt Options) (*RuleSet, *Report) {
 	report := &Report{}
 	c := newCompiler(&opt, report, MaxSize)
@@ -109,7 +109,7 @@ func (c *compiler) phase(path *field.Path, phase nfdv1alpha1.Phase) int {
 	return phaseMain
 }
 
-// selection compiles which nodes, and which publishers' features, the rules apply to.
+// selection compiles the fields that select nodes and publishers.
 func (c *compiler) selection(path *field.Path, set *RuleSet, spec *nfdv1alpha1.NodeFeatureRuleSpec) {
 	set.scope = ptr.Deref(spec.Scope, "")
 	if spec.Scope == nil && spec.NodeSelector == nil && !c.opt.BuiltIn {
@@ -142,7 +142,7 @@ func regexpFault(err error) string {
 	return strings.TrimPrefix(err.Error(), "error parsing regexp: ")
 }
 
-// rule compiles one rule. The result may only be used if no error was added to the report.
+// rule compiles one rule. Use the result only if no error was added to the report.
 func (c *compiler) rule(path *field.Path, index int, in *nfdv1alpha1.Rule) *rule {
 	r := &rule{ref: Ref{Object: c.object, Rule: in.Name, Index: index}, keys: &c.opt.Keys}
 	if index < len(c.opt.Bases) {
@@ -262,8 +262,8 @@ func (c *compiler) outputs(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	}
 }
 
-// ignoreOnNodes warns about outputs that a rule of the worker's configuration cannot have: a worker publishes labels,
-// and does not write to Nodes.
+// ignoreOnNodes warns about outputs that a rule in the worker's configuration cannot have: a worker publishes labels and does not
+// write to Nodes.
 func (c *compiler) ignoreOnNodes(path *field.Path, in *nfdv1alpha1.Rule) {
 	ignored := func(name string, n int) {
 		if n > 0 {
@@ -322,7 +322,7 @@ func (c *compiler) templates(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	r.varsTemplate = c.template(path.Child("varsTemplate"), in.VarsTemplate, in)
 }
 
-// duplicates warns about two rules with one name. They are legal, as in NFD, and existing files have them.
+// duplicates warns about two rules with the same name. They are valid, as in NFD, and existing files contain them.
 func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
 	first := map[string]int{}
 	for i, r := range list {
@@ -337,7 +337,7 @@ func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
 	}
 }
 
-// hashSpec identifies a spec.
+// hashSpec returns a hash of a spec.
 func hashSpec(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
 	data, err := json.Marshal(spec)
 	if err != nil {
@@ -387,7 +387,7 @@ func declaredBy(a nfdv1alpha1.Action) (name string, literal bool) {
 	return args.Name, !strings.ContainsAny(args.Name, "{}")
 }
 
-// loop compiles the loop of a rule. The rule's conditions are then evaluated for each item.
+// loop compiles the loop of a rule. A rule with a loop evaluates its conditions for each item.
 func (c *compiler) loop(path *field.Path, r *rule, raw *nfdv1alpha1.JSON) {
 	if raw == nil {
 		return
@@ -407,7 +407,7 @@ func (c *compiler) conditions(path *field.Path, r *rule, list []nfdv1alpha1.Cond
 	c.collect(a)
 }
 
-// collect adds the errors and warnings of a compiler of arguments.
+// collect adds the errors and warnings of an argument compiler to the report.
 func (c *compiler) collect(a *args.Compiler) {
 	c.report.add(a.Errors...)
 	for _, w := range a.Warnings {

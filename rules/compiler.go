@@ -26,15 +26,15 @@ type compiler struct {
 	phaseNumber int
 	sensitive   bool
 
-	// declared are the variables known so far; open is set if a template or a computed name may have created others.
+	// declared holds the variables known so far; open is set if a template or a computed name may have created others.
 	declared map[string]bool
 	open     bool
 
-	// size is the budget that is left, and limit the whole budget, in bytes.
+	// size is the remaining budget and limit the whole budget, in bytes.
 	size  *size.Budget
 	limit int
 
-	// patterns that the rules of one object repeat
+	// shared by the rules of one object
 	patterns match.Patterns
 	compiled map[string]compiledTemplate
 
@@ -43,7 +43,7 @@ type compiler struct {
 	scope *expr.Scope
 }
 
-// newCompiler returns a compiler with a budget of limit bytes, or less if the options set less.
+// newCompiler returns a compiler with a budget of limit bytes, or less if the options set a lower one.
 func newCompiler(opt *Options, report *Report, limit int) *compiler {
 	if opt.Room > 0 {
 		limit = min(limit, opt.Room)
@@ -53,8 +53,7 @@ func newCompiler(opt *Options, report *Report, limit int) *compiler {
 	return c
 }
 
-// text compiles a string that may hold expressions. It returns nil if the string has errors, which are then in the
-// report.
+// text compiles a string that may contain expressions. If the string has errors, it adds them to the report and returns nil.
 func (c *compiler) text(path *field.Path, source string, place expr.Place) *expr.Text {
 	t, problems := expr.Compile(source, place, c.mode, c.scope)
 	c.problems(path, source, problems)
@@ -72,17 +71,17 @@ func (c *compiler) problems(path *field.Path, source string, problems []expr.Pro
 	}
 }
 
-// literal returns a string that is the same on every node.
+// literal returns the value of a string that is the same on every node.
 func literal(t *expr.Text) string {
 	s, err := t.Format(nil)
 	if err != nil {
-		panic(err) // a literal string does not read its environment
+		panic(err) // evaluating a literal string cannot fail
 	}
 	return s
 }
 
-// reference compiles NFD's @domain.feature.element, which must be the whole value of a label or resource. The second
-// result is false if the value is something else.
+// reference compiles NFD's @domain.feature.element, which must be the whole value of a label or resource. The second result is
+// false if the value is not a reference.
 func (c *compiler) reference(path *field.Path, value string) (*expr.Text, bool) {
 	if !strings.HasPrefix(value, "@") {
 		return nil, false
@@ -99,7 +98,7 @@ func (c *compiler) reference(path *field.Path, value string) (*expr.Text, bool) 
 	return t, true
 }
 
-// variables compiles the vars of a rule in an order in which each follows those it refers to.
+// variables compiles the vars of a rule, ordered so that each variable follows those it refers to.
 func (c *compiler) variables(path *field.Path, vars map[string]string) []assignment {
 	compiled := map[string]assignment{}
 	for _, name := range sortedKeys(vars) {
@@ -134,12 +133,12 @@ func (c *compiler) assignments(path *field.Path, kind Kind, values map[string]st
 	return out
 }
 
-// bareFirst orders names without a namespace before others: of the two spellings of one key, the one with the namespace is
-// written last and wins, as in NFD.
+// bareFirst orders names without a namespace first: if a rule spells one key both ways, the name with the namespace is written last
+// and wins, as in NFD.
 func bareFirst(a, b string) int { return cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")) }
 
-// assignment compiles one entry. It returns nil if there is an error, or if no rule may write the key. If only the
-// value may not be written, the entry is void: it removes the key of earlier rules, as in NFD.
+// assignment compiles one entry. It returns nil if there is an error or if no rule may write the key. If only the value is invalid,
+// the entry is void: it removes the key of earlier rules, as in NFD.
 func (c *compiler) assignment(path *field.Path, kind Kind, name, value string, r *rule) *assignment {
 	a := &assignment{kind: kind, key: c.text(path, name, expr.Strict)}
 	place := expr.Strict
@@ -175,14 +174,14 @@ func (c *compiler) assignment(path *field.Path, kind Kind, name, value string, r
 	return c.checkLiteral(path, a, name, value, r)
 }
 
-// goTemplate warns about a Go template in a field that does not expand templates.
+// goTemplate warns about a Go template in a field where templates are not expanded.
 func (c *compiler) goTemplate(path *field.Path, kind Kind, value string) {
 	if kind == KindLabel && c.mode != expr.Disabled && strings.Contains(value, "{{") && expr.TemplateHint(value) != "" {
 		c.report.add(field.Invalid(path, value, expr.TemplateHint(value)))
 	}
 }
 
-// checkLiteral checks the parts of an entry that are the same on every node.
+// checkLiteral checks the parts of an entry that are literal.
 func (c *compiler) checkLiteral(path *field.Path, a *assignment, name, value string, r *rule) *assignment {
 	if !a.key.IsLiteral() {
 		return a
@@ -200,7 +199,7 @@ func (c *compiler) checkLiteral(path *field.Path, a *assignment, name, value str
 	}
 	switch {
 	case a.raw != name || a.value.IsLiteral() && a.reference == "" && literal(a.value) != value:
-		// The author uses expressions, an extension of NFD, so nothing is dropped silently.
+		// Expressions are an extension of NFD, so the error is not dropped silently.
 		c.report.add(field.Invalid(path, value, verdict.Message()))
 	case verdict.Cause == keys.BadValue && a.kind == KindResource && passesNFD(r.keys, a):
 		// NFD writes such quantities, and the API server then rejects the whole update of the node.
@@ -248,8 +247,7 @@ func checkValue(p *keys.Policy, kind Kind, name, value string) keys.Verdict {
 	return keys.Verdict{Key: name}
 }
 
-// template compiles labelsTemplate or varsTemplate, and checks whether the matchers provide the features that it
-// reads.
+// template compiles labelsTemplate or varsTemplate, and checks that the matchers provide the features that it reads.
 func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rule) *tmpl.Template {
 	if source == "" {
 		return nil
@@ -273,7 +271,7 @@ func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rul
 	return t
 }
 
-// compiledTemplate is a compiled template; it is immutable, so that rules may share it.
+// compiledTemplate is a compiled template. It is immutable, and rules may share it.
 type compiledTemplate struct {
 	template *tmpl.Template
 	problems []tmpl.Problem
@@ -294,13 +292,13 @@ func (c *compiler) compileTemplate(source string) (*tmpl.Template, []tmpl.Proble
 	return known.template, known.problems
 }
 
-// templateData warns if a template reads a feature that one of its matchers does not provide: expansion then fails
-// wherever that matcher matches.
+// templateData warns if a template reads a feature that one of the matchers does not provide: expansion then fails whenever that
+// matcher matches.
 func (c *compiler) templateData(path *field.Path, t *tmpl.Template, in *nfdv1alpha1.Rule) {
 	check := func(matcher string, terms nfdv1alpha1.FeatureMatcher) {
 		for _, want := range t.DataPaths() {
 			if want.Conditional {
-				continue // the read may never run
+				continue // this part of the template may not run
 			}
 			given := slices.ContainsFunc(terms, func(term nfdv1alpha1.FeatureMatcherTerm) bool {
 				return term.Feature == want.Feature() || strings.ToLower(term.Feature) == want.Feature()
@@ -321,7 +319,7 @@ func (c *compiler) templateData(path *field.Path, t *tmpl.Template, in *nfdv1alp
 // maxShown is the maximum number of bytes of a value in an error.
 const maxShown = 80
 
-// finish computes the dependencies of a compiled rule, and its result if that is constant.
+// finish computes the dependencies of a compiled rule, and its result if the result is constant.
 func (c *compiler) finish(r *rule) {
 	reads := map[string]bool{}
 	note := func(names []string) {
@@ -369,12 +367,12 @@ func (c *compiler) finish(r *rule) {
 	}
 }
 
-// texts calls visit with each string of the rule that may hold expressions.
+// texts calls visit for each string of the rule that may contain expressions.
 func (r *rule) texts(visit func(*expr.Text)) {
 	for _, list := range [][]assignment{r.vars, r.labels, r.annotations, r.resources} {
 		for i := range list {
 			visit(list[i].key)
-			if list[i].value != nil { // a void one may have no value
+			if list[i].value != nil { // a void assignment may have no value
 				visit(list[i].value)
 			}
 		}

@@ -1,7 +1,7 @@
 package rules
 
-// Place returns a path up to the first key that its author chose. The rest of the path of a sensitive rule could
-// repeat sensitive values.
+// Place returns a path up to the first key that the author chose. The rest of the path of a sensitive rule could contain sensitive
+// values.
 func Place(path string) string {
 	for i := range len(path) - 1 {
 		if path[i] == '[' && (path[i+1] < '0' || path[i+1] > '9') {
@@ -11,7 +11,7 @@ func Place(path string) string {
 	return path
 }
 
-// withheldKey replaces a rejected key of a sensitive rule. Keys that are written are public anyway.
+// withheldKey replaces a rejected key of a sensitive rule. Keys that are written to a node are public anyway.
 const withheldKey = "(withheld)"
 
 // conceal returns a rejection without sensitive values.

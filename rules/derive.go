@@ -9,25 +9,24 @@ import (
 	"github.com/assay-project/assay/rules/lang/action"
 )
 
-// maxDerived is the maximum length in bytes of an element that is extended: that of an element of a NodeFeature
-// (webhook).
+// maxDerived is the maximum length in bytes of an element that an action extends. It equals the webhook's limit for an element of a
+// NodeFeature.
 const maxDerived = 4 << 10
 
-// derivation is a change to a feature of a node by a rule of an early phase, for later rules. It is applied after the
-// rule has succeeded: its effects are all or nothing.
+// derivation is a change to a feature by a rule of an early phase. It is applied only after the whole rule has succeeded.
 type derivation struct {
 	feature string
 	change  func(*draft) error
 }
 
-// derive records a change. Names of features are lower-case, since that is how matchFeatures looks them up.
+// derive records a change. Feature names are in lower case, as in the lookup of matchFeatures.
 func (f *effects) derive(feature string, change func(*draft) error) error {
 	f.e.result.derived = append(f.e.result.derived, derivation{strings.ToLower(feature), change})
 	return nil
 }
 
-// derive applies the changes of a rule. All changes to one feature apply to one copy of it: an action in a loop must
-// not copy a feature of thousands of elements for each item.
+// derive applies the changes of a rule. It copies each feature once for all changes: an action in a loop must not copy thousands of
+// elements for each item.
 func (e *evaluation) derive(list []derivation) error {
 	drafts := map[string]*draft{}
 	for _, change := range list {
@@ -46,16 +45,16 @@ func (e *evaluation) derive(list []derivation) error {
 	return nil
 }
 
-// draft is a feature that is being changed.
+// draft is a feature to which a rule's changes are applied.
 type draft struct {
-	old *facts.Feature // nil: the feature does not exist or was removed
-	// Replacements of the old feature's parts; nil: unchanged.
+	old *facts.Feature // nil if the feature does not exist or was removed
+	// Replacements of the parts of old; nil if unchanged.
 	flags      *facts.Flags
 	attributes map[string]string
 	instances  []map[string]string
 }
 
-// feature returns the changed feature; nil if it does not exist.
+// feature returns the changed feature, or nil if it does not exist.
 func (d *draft) feature() *facts.Feature {
 	if d.flags == nil && d.attributes == nil && d.instances == nil {
 		return d.old
@@ -76,7 +75,7 @@ func (d *draft) feature() *facts.Feature {
 	return &next
 }
 
-// writable returns a copy of the attributes that may be changed.
+// writable returns a copy of the attributes.
 func (d *draft) writable() map[string]string {
 	if d.attributes == nil {
 		d.attributes = map[string]string{}
@@ -87,7 +86,7 @@ func (d *draft) writable() map[string]string {
 	return d.attributes
 }
 
-// unset removes an element, if it exists.
+// unset removes an element if it exists.
 func (d *draft) unset(element string) {
 	flags := d.flags
 	if flags == nil && d.old != nil {
@@ -101,8 +100,7 @@ func (d *draft) unset(element string) {
 	}
 }
 
-// each calls change with the instances that have all the attributes of match. Actions cannot create instances, so
-// there may be none.
+// each calls change for the instances that have all attributes of match. Actions cannot create instances, so there may be none.
 func (d *draft) each(match map[string]string, change func(map[string]string) error) error {
 	if d.instances == nil && d.old != nil {
 		d.instances = d.old.Instances.Select(nil)
@@ -131,7 +129,7 @@ func (f *effects) ExtendFeature(feature, element, value string, unique bool) err
 	return f.derive(feature, func(d *draft) error { return extend(d.writable(), element, value, unique) })
 }
 
-// extend adds to a comma-separated list, up to its maximum length.
+// extend adds a value to a comma-separated list, up to the maximum length.
 func extend(m map[string]string, name, value string, unique bool) error {
 	if m[name] = action.Append(m[name], value, unique); len(m[name]) > maxDerived {
 		return fmt.Errorf("%s is extended to more than %d bytes", name, maxDerived)
@@ -172,8 +170,8 @@ func (f *effects) DeleteInstanceAttribute(feature string, match map[string]strin
 	})
 }
 
-// changeInstances reads all instances for each change, and pays for them. A masked attribute cannot select instances,
-// since the change would reveal its value.
+// changeInstances applies a change to the instances that match. Each change reads all instances and pays for them. Masked
+// attributes cannot select instances, since the change would reveal their values.
 func (f *effects) changeInstances(feature string, match map[string]string, change func(map[string]string) error) error {
 	for _, name := range sortedKeys(match) {
 		if f.e.masks(name) {

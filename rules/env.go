@@ -13,10 +13,10 @@ func (e *evaluation) Node() expr.Node {
 	return expr.Node{Name: e.in.Node.Name, Labels: e.in.Node.Labels, Annotations: e.in.Node.Annotations}
 }
 
-// Var implements expr.Env: the rule's own variables, then those of earlier rules of the same object.
+// Var implements expr.Env. It returns the rule's own variables before those of earlier rules of the object.
 func (e *evaluation) Var(name string) (expr.Value, bool) {
 	if v, ok := e.local[name]; ok {
-		return v, v.Kind() != expr.Missing // unset by the rule itself
+		return v, v.Kind() != expr.Missing // missing if the rule itself has unset the variable
 	}
 	v, ok := e.vars[e.rule.set.index][name]
 	return v, ok
@@ -56,7 +56,7 @@ func (e *evaluation) Matched(feature string) (expr.Value, bool) {
 	return e.mask(v), ok
 }
 
-// lookup returns a feature by its exact name, as NFD's @ does, and as matchFeatures does.
+// lookup returns a feature by its exact name, as NFD's @ references and matchFeatures do.
 func (e *evaluation) lookup(feature string) *facts.Feature {
 	src := e.sourceFor(e.rule.set)
 	if f := src.Feature(feature); f != nil || e.program.opt.Strict {
@@ -84,7 +84,7 @@ func (e *evaluation) masks(element string) bool {
 	return mask.applies(e.rule.set.sensitive) && mask.masks(element)
 }
 
-// mask hides the masked values in a map, or in a list of maps.
+// mask hides the masked values in a map or a list of maps.
 func (e *evaluation) mask(v expr.Value) expr.Value {
 	if !e.program.opt.Mask.applies(e.rule.set.sensitive) {
 		return v

@@ -5,8 +5,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// TextEnv returns the Env of a node outside of any rule, with the given variables: for testing strings with
-// expressions.
+// TextEnv returns the Env of a node outside of any rule, with the given variables, to test strings with expressions.
 func TextEnv(in Input, vars map[string]string, opt Options) expr.Env {
 	if in.Facts == nil {
 		in.Facts = facts.FromMap(nil, nil)

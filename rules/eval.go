@@ -14,45 +14,42 @@ import (
 	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
-// Limits on the evaluation of one node. They count steps, not time, so that the same rules give the same result on
-// every machine, independent of load.
+// Limits on the evaluation of one node. They count steps, not time, so that the same rules give the same result on every machine,
+// regardless of its load.
 const (
-	// NodeBudget is the maximum number of steps of all rules together on one node: about ten milliseconds.
+	// NodeBudget is the maximum number of steps of all rules together on one node, about 10 ms.
 	NodeBudget = 100_000
-	// RuleBudget is the maximum number of steps of one rule, so that the most costly one leaves enough for the
-	// others.
+	// RuleBudget is the maximum number of steps of one rule, so that a costly rule leaves enough for the others.
 	RuleBudget = 20_000
 )
 
-// Costs in steps of work other than evaluating expressions. A step is about the same time.
+// Costs, in steps, of work other than evaluating expressions. All steps take about the same time.
 const (
-	// bytesPerStep is the number of bytes that are copied in a step: a variable that is extended in a loop is copied
-	// each time.
+	// bytesPerStep is the number of bytes copied per step: each extension of a variable in a loop copies it.
 	bytesPerStep = 48
-	// stepsPerOutput is the cost of an item of a loop for each output.
+	// stepsPerOutput is the cost of each output for each item of a loop.
 	stepsPerOutput = 2
-	// instancesPerStep is the number of instances that are read in a step.
+	// instancesPerStep is the number of instances read per step.
 	instancesPerStep = 16
 )
 
 const (
-	// MaxSaid is the maximum number of log lines, and of Events, of a rule on one node: one for each item of the
-	// longest loop.
+	// MaxSaid is the maximum number of log lines, and of Events, of a rule on one node: one for each item of the longest loop.
 	MaxSaid = 256
 	// MaxRejected is the maximum number of rejected outputs of a rule that are recorded.
 	MaxRejected = 256
-	// MaxTaints is the maximum number of taints that a rule may add to a node, by its list and its actions together.
+	// MaxTaints is the maximum number of taints that a rule may add to a node, in its list and its actions together.
 	MaxTaints = 64
 )
 
-// Node is the information on a node that rules may use, in addition to its features.
+// Node holds what rules may read about a node in addition to its features.
 type Node struct {
 	Name string
-	// Labels and Annotations exclude those written by rules: otherwise a rule could select nodes by its own outputs.
+	// Labels and Annotations exclude those written by rules, so that a rule cannot select nodes by its own outputs.
 	Labels, Annotations map[string]string
 }
 
-// Publisher is one of the NodeFeatures that the facts of a node were merged from.
+// Publisher is one of the NodeFeatures from which the facts of a node were merged.
 type Publisher struct {
 	// Name is namespace/name.
 	Name  string
@@ -62,12 +59,11 @@ type Publisher struct {
 // Input is the input of an evaluation, in addition to the program.
 type Input struct {
 	Node Node
-	// Facts of the node, merged.
+	// Facts are the merged facts of the node.
 	Facts *facts.Facts
-	// Publishers are the publishers that Facts were merged from, in that order; only rules with featureSources need
-	// them.
+	// Publishers are the NodeFeatures that Facts were merged from, in merge order. Only rules with featureSources need them.
 	Publishers []Publisher
-	// Labels that NodeFeatures request directly, merged, with their namespace.
+	// Labels are the labels that NodeFeatures request directly, merged, with their namespace.
 	Labels map[string]string
 }
 
@@ -105,7 +101,7 @@ func newEvaluation(p *Program, in *Input) *evaluation {
 	return e
 }
 
-// evaluation is the state of evaluating all rules for one node. It implements expr.Env. Not safe for concurrent use.
+// evaluation is the state of the evaluation of all rules for one node. It implements expr.Env. It is not safe for concurrent use.
 type evaluation struct {
 	program *Program
 	in      *Input
@@ -122,15 +118,14 @@ type evaluation struct {
 	result   *result
 	item     expr.Value
 	elements []match.FeatureElements
-	runs     [][]match.FeatureElements // what each of its matchers matched
-	local    map[string]expr.Value     // variables that the rule itself has set so far
-	partial  error                     // the errors of single instances
-	chosen   facts.Source              // the features of its publishers, if it names any; nil: not merged yet
+	runs     [][]match.FeatureElements // the elements that each matcher matched
+	local    map[string]expr.Value     // variables set by the current rule so far
+	partial  error                     // errors of single instances
+	chosen   facts.Source              // features of the publishers that featureSources selects; nil until they are merged
 }
 
-// remembered returns the rule's result, from memory if it depends only on features that were seen before. It then
-// takes as many steps as the first time. If the node has less than RuleBudget left, the result is neither read from
-// memory nor cached.
+// remembered returns the rule's result, from the cache if it depends only on features seen before. A cached result costs as many
+// steps as the first evaluation. If the node has less than RuleBudget left, the cache is neither read nor filled.
 func (e *evaluation) remembered(r *rule, m *memory) *result {
 	if why := e.skips(r.set); why != "" {
 		return &result{skipped: why}
@@ -161,7 +156,7 @@ func (e *evaluation) run(r *rule) *result {
 	}
 	switch {
 	case e.partial != nil:
-		// continues with a result of its own
+		// not a shared result: it must report the errors
 	case !matched:
 		return notMatched
 	case r.fixed != nil:
@@ -187,7 +182,7 @@ func (e *evaluation) run(r *rule) *result {
 		e.result = e.fail(r, err)
 	}
 	if e.result == notMatched {
-		e.result = &result{} // a result of its own, since the evaluation took steps
+		e.result = &result{} // a new result, since the evaluation took steps
 	}
 	e.result.steps = steps
 	return e.result
@@ -200,10 +195,10 @@ func (e *evaluation) begin(r *rule) {
 	e.partial, e.chosen, e.looked, e.templates = nil, nil, 0, tmpl.Spent{}
 }
 
-// notMatched is the result of every rule that does not match.
+// notMatched is the shared result of rules that do not match.
 var notMatched = &result{}
 
-// fail returns the result of a rule that could not be evaluated. Outputs are all or nothing, so there are none.
+// fail returns the result of a rule whose evaluation failed. A failed rule has no outputs.
 func (e *evaluation) fail(r *rule, err error) *result {
 	if errors.Is(err, expr.ErrBudget) {
 		err = fmt.Errorf("stopped: it takes more than %d steps (%w)", RuleBudget, expr.ErrBudget)
@@ -214,7 +209,7 @@ func (e *evaluation) fail(r *rule, err error) *result {
 	return &result{err: err}
 }
 
-// skips returns why the rules of a set are skipped on this node.
+// skips returns the reason why the rules of a set are skipped on this node, or "".
 func (e *evaluation) skips(s *RuleSet) string {
 	if s.selector != nil && !s.selector.Matches(labels.Set(e.in.Node.Labels)) {
 		return "the nodeSelector does not select the node"
@@ -232,8 +227,7 @@ func (e *evaluation) skips(s *RuleSet) string {
 	return ""
 }
 
-// matches evaluates the matchers and conditions of a rule, except for conditions that are evaluated for each item of
-// the rule's loop.
+// matches evaluates the matchers and conditions of a rule, except for conditions that each item of the rule's loop evaluates.
 func (e *evaluation) matches(r *rule, src facts.Source) (bool, error) {
 	want := r.wantsElements()
 	if len(r.any) > 0 {
@@ -259,8 +253,7 @@ func (e *evaluation) matches(r *rule, src facts.Source) (bool, error) {
 	return e.conditionsHold(r)
 }
 
-// matchesAny evaluates the alternatives: all of them if a template needs the elements of each, otherwise up to the
-// first that holds.
+// matchesAny evaluates the alternatives: all of them if a template needs the elements of each, otherwise up to the first match.
 func (e *evaluation) matchesAny(r *rule, src facts.Source, want bool) (bool, error) {
 	found := false
 	for _, m := range r.any {
@@ -282,8 +275,7 @@ func (e *evaluation) matchesAny(r *rule, src facts.Source, want bool) (bool, err
 	return found, nil
 }
 
-// note records errors of single instances, which then do not match: no reason to drop the rule, but reported in its
-// status.
+// note records errors of single instances. These instances do not match; the rule continues, and its status reports the errors.
 func (e *evaluation) note(errs []*match.EvalError) {
 	if len(errs) > 0 && e.partial == nil {
 		e.partial = errs[0]
@@ -303,8 +295,7 @@ func (e *evaluation) conditionsHold(r *rule) (bool, error) {
 	return true, nil
 }
 
-// sourceFor returns the facts that the rules of a set read: all, or only those of the publishers that they select,
-// which are merged once per rule.
+// sourceFor returns the facts that the rules of a set read: all facts, or those of the publishers that featureSources selects.
 func (e *evaluation) sourceFor(s *RuleSet) facts.Source {
 	if s.sources == nil {
 		return e.src
@@ -315,7 +306,7 @@ func (e *evaluation) sourceFor(s *RuleSet) facts.Source {
 	return e.chosen
 }
 
-// show makes the outputs of a rule visible to later rules, whether or not its result was cached.
+// show makes the outputs of a rule visible to later rules.
 func (e *evaluation) show(r *rule, res *result) {
 	if len(e.program.chained) > 0 && e.matched.add(r, res) {
 		e.showMatched(e.src)
@@ -328,7 +319,7 @@ func (e *evaluation) show(r *rule, res *result) {
 	}
 }
 
-// showMatched makes the outputs of rules so far visible to matchers as rule.matched.
+// showMatched makes the outputs of earlier rules visible to matchers as rule.matched.
 func (e *evaluation) showMatched(src *facts.Overlay) {
 	if !e.matched.exists {
 		return
@@ -338,7 +329,7 @@ func (e *evaluation) showMatched(src *facts.Overlay) {
 	})
 }
 
-// keepVar makes a variable of this rule visible to later rules of the same object in its kind.
+// keepVar makes a variable of this rule, with its kind, visible to later rules of the same object.
 func (e *evaluation) keepVar(r *rule, name string, value expr.Value) {
 	if e.vars == nil {
 		e.vars = map[int]map[string]expr.Value{}
@@ -353,7 +344,7 @@ func (e *evaluation) keepVar(r *rule, name string, value expr.Value) {
 	e.vars[r.set.index][name] = value
 }
 
-// terse returns an error without its subject: the error of a sensitive rule could repeat a value.
+// terse returns an error without its details: the error of a sensitive rule could contain a value.
 func terse(err error) string {
 	if errors.Is(err, expr.ErrBudget) {
 		return "it was stopped for taking too many steps"

@@ -12,7 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// readElsewhere are the fields that this package does not read, with the reason.
+// readElsewhere lists the fields that this package does not read, and why.
 var readElsewhere = map[string]string{
 	"NodeFeatureRuleSpec.Description":    "for people",
 	"NodeFeatureRuleSpec.BasedOn":        "resolved by rules/compose before",
@@ -20,14 +20,14 @@ var readElsewhere = map[string]string{
 	"NodeFeatureRuleSpec.RulesFrom":      "resolved by internal/assembly before",
 }
 
-// TestEveryFieldIsRead fails for a field of the API that Compile has forgotten: no file of this package selects it.
+// TestEveryFieldIsRead fails for a field of the API that no file of this package reads.
 func TestEveryFieldIsRead(t *testing.T) {
 	selected := map[string]bool{}
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	more, err := filepath.Glob("lang/*/*.go") // match, condition and action read their own parts
+	more, err := filepath.Glob("lang/*/*.go") // the packages match, condition and action read their own fields
 	if err != nil {
 		t.Fatal(err)
 	}

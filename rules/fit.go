@@ -12,12 +12,11 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// Limits on the outputs of all rules together for one node, in bytes. Each key counts twice: once on the Node, and
-// once in the record of outputs, which is kept in annotations. The API server accepts 256 KiB of annotations per Node
-// and rejects the whole update if there are more; a quarter of that is left to other clients.
+// Limits on the outputs of all rules for one node, in bytes. Each key counts twice: once on the Node, and once in the record of
+// outputs, which is stored in annotations. The API server rejects Nodes with more than 256 KiB of annotations; a quarter of that is
+// left to other clients.
 const (
-	// MaxLabels is the maximum number of bytes of the labels of a node, each name counted twice: enough for about two
-	// thousand.
+	// MaxLabels is the maximum size of a node's labels, counting each name twice: enough for about 2,000 labels.
 	MaxLabels = 128 << 10
 	// MaxAnnotations is the same for annotations.
 	MaxAnnotations = 96 << 10
@@ -27,7 +26,7 @@ const (
 	MaxTaintTexts = 32 << 10
 )
 
-// maxSize is the maximum size of one key and its value: few keys need not be measured.
+// maxSize is the maximum size of one key and its value. It avoids measuring nodes with few keys.
 const maxSize = 2*(253+len("/")+63) + len(",") + keys.MaxAnnotationValue
 
 var bounds = []struct {
@@ -41,9 +40,9 @@ var bounds = []struct {
 	{KindTaint, MaxTaintTexts, "taints"},
 }
 
-// fit leaves out outputs that exceed the limits of a Node. The space is shared: objects with few outputs keep all of
-// them, and the last outputs of the objects with the most are cut. So a rule that writes a label for each of ten
-// thousand things cannot displace labels of others.
+// fit leaves out outputs that exceed the limits of a Node. Objects share the space: those with few outputs keep all of them, and
+// those with the most lose their last outputs. A rule that writes ten thousand labels therefore cannot displace labels of other
+// objects.
 func (m *merger) fit() {
 	for _, b := range bounds {
 		space := m.spaces[b.kind]
@@ -72,8 +71,8 @@ func (m *merger) fit() {
 	})
 }
 
-// cut leaves out the outputs that exceed an object's share. It returns the first key that it left out, the number of
-// others, and the size of the rest.
+// cut leaves out the outputs that exceed an object's share. It returns the first key that it left out, how many others it left out,
+// and the size of the rest.
 func (k *keyspace) cut(s *share, room int) (first claim, more, taken int) {
 	if s.size <= room {
 		return claim{}, 0, s.size
@@ -94,14 +93,14 @@ func (k *keyspace) cut(s *share, room int) (first claim, more, taken int) {
 	return first, more, taken
 }
 
-// share holds the outputs of one object; nil means NodeFeatures.
+// share holds the outputs of one object; a nil set means NodeFeatures.
 type share struct {
 	set    *RuleSet
 	size   int
-	claims []claim // in the order of the rules
+	claims []claim // in rule order
 }
 
-// shares returns the outputs of each object, the smallest first.
+// shares returns the outputs of each object, smallest first.
 func (k *keyspace) shares() []*share {
 	at := map[*RuleSet]*share{}
 	var out []*share
@@ -134,8 +133,7 @@ func (k *keyspace) size() (n int) {
 	return n
 }
 
-// entrySize returns the size of a key and its value, on the Node and in the record, which omits the default
-// namespace.
+// entrySize returns the size of a key and its value on the Node and in the record, which omits the default namespace.
 func entrySize(key, value string) int {
 	return len(key) + len(value) + len(strings.TrimPrefix(key, nfdv1alpha1.FeatureLabelNamespace+"/")) + len(",")
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// TestAnObjectKeepsWhatComesFirst: an object that asks for more labels than a node has room for keeps the first of them, and not one
-// that comes after those left out because it is small.
+// TestAnObjectKeepsWhatComesFirst checks that an object whose labels exceed the limit keeps the first ones, and does not keep later
+// ones because they are small.
 func TestAnObjectKeepsWhatComesFirst(t *testing.T) {
 	var list strings.Builder
-	for i := range 256 { // as many rules as an object may have
+	for i := range 256 { // the maximum number of rules in an object
 		fmt.Fprintf(&list, "  - {name: r%d, labels: {%s%04d: \"%s\"}}\n", i, strings.Repeat("k", 40), i, strings.Repeat("v", 60))
 	}
 	var sets []*rules.RuleSet

@@ -14,8 +14,8 @@ import (
 	"github.com/assay-project/assay/rules/suite"
 )
 
-// FuzzCompile compiles whatever a user could write, and evaluates what is left of it: nothing may panic, what was accepted
-// must be possible to evaluate, and both must come out the same a second time.
+// FuzzCompile compiles arbitrary input and evaluates the rules that compile: nothing may panic, compiled rules must evaluate, and a
+// second run must give the same results.
 func FuzzCompile(f *testing.F) {
 	files, _ := filepath.Glob(filepath.Join("testdata", "cases", "*", "rule.yaml"))
 	for _, file := range files {

@@ -9,10 +9,10 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// Gather builds the input of rules for a node. All programs that evaluate rules use it, so that they see the same
-// input. It is immutable and safe for concurrent use; the zero value is that of an installation without settings.
+// Gather builds the input of rules for a node. All programs that evaluate rules use it, so that they evaluate the same input. It is
+// immutable and safe for concurrent use. The zero value has the default settings.
 type Gather struct {
-	// Namespace is Assay's own: features published there are merged first, so that those from other namespaces win.
+	// Namespace is Assay's own namespace. Features published there are merged first, so that those from other namespaces win.
 	Namespace string
 	// Keys adds the default namespace to labels without one.
 	Keys *keys.Policy
@@ -20,18 +20,18 @@ type Gather struct {
 	Interner *facts.Interner
 }
 
-// Published is the content of one NodeFeature. Bare features have no name and no node.
+// Published is the content of one NodeFeature. Features without a NodeFeature have no name and no node.
 type Published struct {
 	// the node that it describes
 	Node            string
 	Namespace, Name string
 	Facts           *facts.Facts
-	// Labels are requested without a rule.
+	// Labels are the labels that the NodeFeature requests directly.
 	Labels map[string]string
 }
 
-// Compare orders NodeFeatures by namespace and name in merge order, in which the last one wins: Assay's own namespace
-// first, then by name, then by namespace, as NFD does.
+// Compare compares NodeFeatures by merge order, in which the last one wins: Assay's own namespace first, then by name, then by
+// namespace, as in NFD.
 func (g Gather) Compare(namespace, name, otherNamespace, otherName string) int {
 	if own := namespace == g.Namespace; own != (otherNamespace == g.Namespace) {
 		if own {
@@ -42,9 +42,8 @@ func (g Gather) Compare(namespace, name, otherNamespace, otherName string) int {
 	return cmp.Or(cmp.Compare(name, otherName), cmp.Compare(namespace, otherNamespace))
 }
 
-// Input merges the published features of a node, given in any order; features without a name stay first. Known are
-// facts without a publisher, or nil. They win over published features of the same name, and rules with featureSources
-// do not see them.
+// Input merges the published features of a node, given in any order; features without a name stay first. Known, which may be nil,
+// are facts without a publisher: they win over published features of the same name, and rules with featureSources do not read them.
 func (g Gather) Input(node Node, known *facts.Facts, list []Published) Input {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Published) int { return g.Compare(a.Namespace, a.Name, b.Namespace, b.Name) })

@@ -7,7 +7,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// A map is ranged over in another order each time; the label must not depend on it.
+// Go iterates over a map in random order; the label must not depend on it.
 func TestGatherGivesOneResultForALabelInBothSpellings(t *testing.T) {
 	const key = "feature.node.kubernetes.io/plain"
 	published := []rules.Published{{Name: "vendor", Facts: facts.Merge(nil), Labels: map[string]string{"plain": "bare", key: "spelled"}}}

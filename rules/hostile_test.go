@@ -14,14 +14,14 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// hostile is a rule that asks for as much as its fields let it.
+// hostile is a rule that uses as much as its fields allow.
 type hostile struct {
 	spec string
-	// says is what the administrator reads: the error of the rule, or why an output is left out.
+	// says is the error of the rule, or the reason why an output is left out, as the administrator reads it.
 	says string
 }
 
-// actions is a rule that carries an action out 32 times for each of 256 items, nearly as often as any rule may.
+// actions returns a rule that runs an action 32 times for each of 256 items, nearly the maximum.
 func actions(phase, op, args string) string { return loop(phase, 32, op, args) }
 
 func loop(phase string, times int, op, args string) string {
@@ -31,7 +31,7 @@ func loop(phase string, times int, op, args string) string {
 
 func list(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
 
-// entries is a map of n keys, each of which holds its number in place of %d.
+// entries returns a map of n keys. In each key, %d is replaced by its number.
 func entries(n int, key, value string) string {
 	var b strings.Builder
 	for i := range n {
@@ -40,7 +40,7 @@ func entries(n int, key, value string) string {
 	return "{" + strings.TrimSuffix(b.String(), ",") + "}"
 }
 
-// patterns are regular expressions that need an automaton, and match nothing.
+// patterns are regular expressions that require an automaton and match nothing.
 var patterns = func() string {
 	var all []string
 	for i := range 200 {
@@ -78,7 +78,7 @@ var hostileRules = map[string]hostile{
 	"MemoryOfTemplates":       {`{rules: [{name: greedy, loop: "{@big.thing}", labelsTemplate: "{{$x := repeat 60000 \"a\"}}a=1", matchFeatures: [{feature: wide.thing}]}]}`, "more than 524288 bytes"},
 }
 
-// hostileFacts are large, and no larger than a worker publishes.
+// hostileFacts are as large as a worker can publish.
 func hostileFacts() *facts.Facts {
 	items, things, wide := make([]map[string]string, 256), make([]map[string]string, 4000), map[string]string{}
 	for i := range items {
@@ -108,7 +108,7 @@ func compileSpec(t testing.TB, name, spec string) *rules.RuleSet {
 	return set
 }
 
-// complaints are everything that an administrator reads about an outcome.
+// complaints returns all errors and rejections of an outcome.
 func complaints(o *rules.Outcome) string {
 	var b strings.Builder
 	for _, r := range o.Rules() {
@@ -122,7 +122,7 @@ func complaints(o *rules.Outcome) string {
 	return b.String()
 }
 
-// evalWithin evaluates, down to the labels, and fails the test if that allocates more than so many bytes.
+// evalWithin evaluates the rules including the merge of labels, and fails the test if that allocates more than bound bytes.
 func evalWithin(t *testing.T, program *rules.Program, in rules.Input, bound uint64) (*rules.Outcome, map[string]string) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -136,9 +136,9 @@ func evalWithin(t *testing.T, program *rules.Program, in rules.Input, bound uint
 	return o, labels
 }
 
-// TestHostileRulesAreBounded evaluates rules that the API server accepts and that would take gigabytes, or hours.
+// TestHostileRulesAreBounded evaluates rules that the API server accepts and that without limits would take gigabytes or hours.
 func TestHostileRulesAreBounded(t *testing.T) {
-	const bound = 10 << 20 // 8 MB, and some for what the runtime does beside
+	const bound = 10 << 20 // 8 MB, and a margin for the runtime
 	in := rules.Input{Node: rules.Node{Name: "node-1"}, Facts: hostileFacts()}
 	good := compileSpec(t, "good", `{rules: [{name: good, labels: {good: "{node}"}, annotations: {good: "1"}}]}`)
 	for name, tc := range hostileRules {
@@ -155,7 +155,7 @@ func TestHostileRulesAreBounded(t *testing.T) {
 	}
 }
 
-// TestThousandsOfRules evaluates as many rules as twenty full objects hold, of which half match.
+// TestThousandsOfRules evaluates the rules of twenty full objects, half of which match.
 func TestThousandsOfRules(t *testing.T) {
 	const objects, each, bound = 20, rules.MaxRules, 8 << 20
 	var sets []*rules.RuleSet
@@ -177,13 +177,13 @@ func TestThousandsOfRules(t *testing.T) {
 	}
 }
 
-// TestHostileRequirementsAreBounded asks as a pod may: of each kind of node, while other pods wait.
+// TestHostileRequirementsAreBounded evaluates a pod's requirement on all kinds of nodes while other pods wait.
 func TestHostileRequirementsAreBounded(t *testing.T) {
 	in := rules.Input{Node: rules.Node{Name: "node-1"}, Facts: hostileFacts()}
 	for name, feature := range map[string]string{"Names": "{feature: wide.thing, matchName: {op: InRegexp, value: [%s]}}", "Instances": "{feature: many.things, matchExpressions: {name: {op: InRegexp, value: [%s]}}}"} {
 		t.Run(name, func(t *testing.T) {
 			var alternatives []nfdv1alpha1.MatchAnyElem
-			few := numbered(10, "'([0-9]|e)+[A-C]{1#}'") // a requirement may have some, and none of them holds a word
+			few := numbered(10, "'([0-9]|e)+[A-C]{1#}'") // a requirement may have a few such patterns; this one contains no literal word
 			text := "[" + list(8, "{matchFeatures: ["+fmt.Sprintf(feature, few)+"]}") + "]"
 			if err := yaml.UnmarshalStrict([]byte(text), &alternatives); err != nil {
 				t.Fatal(err)
@@ -206,7 +206,7 @@ func TestHostileRequirementsAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkHostileRules prints what each of them takes.
+// BenchmarkHostileRules reports the cost of each hostile rule.
 func BenchmarkHostileRules(b *testing.B) {
 	in := rules.Input{Node: rules.Node{Name: "node-1"}, Facts: hostileFacts()}
 	for name, tc := range hostileRules {
@@ -220,7 +220,7 @@ func BenchmarkHostileRules(b *testing.B) {
 	}
 }
 
-// TestANodeHasRoomForEveryObject floods a node, beside objects that ask for little.
+// TestANodeHasRoomForEveryObject writes far too many outputs to a node, together with objects that write few.
 func TestANodeHasRoomForEveryObject(t *testing.T) {
 	flood := func(field string, n int, key, value string) string {
 		var all []string
@@ -247,7 +247,7 @@ func TestANodeHasRoomForEveryObject(t *testing.T) {
 		}, 128 << 10},
 		"LabelsOfAnotherNamespace": {flood("labels", 16, "a-namespace-of-a-vendor.example.com/l%d-%s", "x"), "of labels", func(o *rules.Outcome) int {
 			return len(strings.Join(keysOf(o.Labels()), ","))
-		}, 65 << 10}, // as much as goes into the record, and the others
+		}, 65 << 10}, // fits into the record together with the others
 		"MegabytesOfAnnotations": {flood("annotations", 5, "a%d-%s", kilobyte), "node has room for 98304 bytes of annotations", func(o *rules.Outcome) (n int) {
 			for key, value := range o.Annotations() {
 				n += len(key) + len(value)

@@ -10,8 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// TestAFeatureIsNoPartOfATemplate publishes strings that would be more than one line of what a template writes, in every place
-// where a template can read them.
+// TestAFeatureIsNoPartOfATemplate publishes values with line breaks, and reads them in every place where a template can read
+// values: a value must not add lines to the template's output.
 func TestAFeatureIsNoPartOfATemplate(t *testing.T) {
 	const evil = "1\nevil=true\nkubernetes.io/hostname=x\r\nfeature.node.kubernetes.io/evil=true\n"
 	for name, template := range map[string]string{
@@ -54,7 +54,7 @@ func TestAFeatureIsNoPartOfATemplate(t *testing.T) {
 	}
 }
 
-// TestABadLineCostsNoOther has a template write what is no label, between what is.
+// TestABadLineCostsNoOther has a template that writes an invalid label between valid ones.
 func TestABadLineCostsNoOther(t *testing.T) {
 	set := compileSpec(t, "r", `{rules: [{name: x, labelsTemplate: "a=1\nno equals sign\nwith space=1\ncontrol\u0007=1\nb=x y\nkubernetes.io/hostname=x\nz=2\r\n\n", matchFeatures: [{feature: a.b}]}]}`)
 	in := rules.Input{Node: rules.Node{Name: "n"}, Facts: facts.FromMap(map[string]facts.Feature{"a.b": {Flags: facts.NewFlags("x")}}, nil)}

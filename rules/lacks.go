@@ -10,12 +10,12 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// ReadsMatched reports whether the result depends on outputs of rules for the node.
+// ReadsMatched reports whether the result depends on outputs of rules.
 func (q *Requirement) ReadsMatched() bool { return q.rule.readsMatched }
 
-// Lacks returns the first requirement that the node does not meet, such as cpu.cpuid/AMXBF16, or "" if it meets all.
-// It repeats only the requirement and no values of the node: a fleet has few different ones, and a client cannot
-// learn serial numbers from them. Why returns more detail.
+// Lacks returns the first requirement that the node does not meet, such as cpu.cpuid/AMXBF16, or "" if it meets all. The result
+// contains no values of the node: there are few different results in a fleet, and a client cannot read serial numbers from them.
+// Why returns more detail.
 func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 	e := q.evaluation(in, matched)
 	ok, err := e.matches(q.rule, e.src)
@@ -61,9 +61,9 @@ func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 	return "something that cannot be evaluated"
 }
 
-// Produced returns the labels and vars of rules by their names in rule.matched, and labels also by the names that are
-// written. A requirement reads them as rule.matched, whether or not they are written yet. Variables of sensitive
-// rules that may read masked values are left out, since every pod may read rule.matched.
+// Produced returns the labels and vars of rules by their names in rule.matched, and labels also by their full names. Requirements
+// read them as rule.matched, whether or not they are written yet. Every pod may read rule.matched, so variables of sensitive rules
+// that may read masked values are omitted.
 func (o *Outcome) Produced() map[string]string {
 	out := maps.Clone(o.Labels())
 	if out == nil {
@@ -77,8 +77,7 @@ func (o *Outcome) Produced() map[string]string {
 	return out
 }
 
-// toldOthers returns a result without the variables of sensitive rules that may read masked values, which
-// requirements must not see.
+// toldOthers returns a result without the variables that Produced omits.
 func (p *Program) toldOthers(r *rule, res *result) *result {
 	if p.opt.Mask.Mode != MaskSensitive || !r.set.sensitive {
 		return res
@@ -88,8 +87,7 @@ func (p *Program) toldOthers(r *rule, res *result) *result {
 	return &told
 }
 
-// Unmet returns the number of parts of the requirement that the node does not meet. Hints use it to find the closest
-// node.
+// Unmet returns the number of parts of the requirement that the node does not meet. It is used to find the closest node for a hint.
 func (q *Requirement) Unmet(in Input, matched map[string]string) int {
 	e := q.evaluation(in, matched)
 	r := q.rule

@@ -10,7 +10,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
-// The parts of the language, as the reference and the schemas for editors describe them.
+// The parts of the language, as described in the reference and in the schemas for editors.
 type (
 	// MatchOperator is an operator of matchExpressions and matchName.
 	MatchOperator = match.Doc
@@ -43,5 +43,5 @@ func ExpressionFunctions() []expr.FunctionDoc { return expr.Functions() }
 // TemplateFunctions returns the names of the functions of templates, sorted.
 func TemplateFunctions() []string { return tmpl.Functions() }
 
-// LeftOutFunctions returns the functions of NFD's templates that are rejected, with the reasons.
+// LeftOutFunctions returns the functions of NFD's templates that Assay rejects, and why.
 func LeftOutFunctions() []tmpl.LeftOut { return tmpl.LeftOutFunctions() }

@@ -7,20 +7,19 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// Masking defines which values of features no rule may compare, read or write, strict or not: passwords and tokens
-// that a publisher published by accident. The existence of such an element is not secret, and Exists and DoesNotExist
-// match it.
+// Masking defines feature values that rules must not compare, read or write, such as passwords and tokens that were published by
+// accident. The existence of such an element is not secret: Exists and DoesNotExist match it.
 type Masking struct {
 	// Mode selects the rules to which masking applies.
 	Mode MaskMode
-	// Elements are names of elements, with * for any run of characters; case does not matter. Nil: DefaultMasked.
+	// Elements are names of elements, with * for any run of characters. Case does not matter. Nil means DefaultMasked.
 	Elements []string
 }
 
 // MaskMode selects the rules for which values are masked.
 type MaskMode string
 
-// The modes of masking. An empty one is MaskAlways.
+// The modes of masking. The default is MaskAlways.
 const (
 	MaskAlways    MaskMode = "always"
 	MaskNever     MaskMode = "never"
@@ -77,7 +76,7 @@ func glob(pattern, text string) bool {
 	}
 }
 
-// instances returns elements in which instances have no masked attributes. Elements of one feature have one list of instances.
+// instances removes masked attributes from the instances of elements. Elements of one feature share one list of instances.
 func (m *Masking) instances(elements []match.Element) []match.Element {
 	if len(elements) == 0 || !elements[0].Instance.Exists() {
 		return elements

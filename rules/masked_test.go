@@ -16,10 +16,10 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// secrets are values that every operator can tell apart.
+// secrets are values that every operator can distinguish.
 var secrets = []string{"hunter2", "7", "42", "true", "false", "", "1.2.3", "10.1.2.3"}
 
-// withSecret are the facts of a node whose masked elements have a value.
+// withSecret returns the facts of a node whose masked elements have the given value.
 func withSecret(value string) *facts.Facts {
 	return facts.FromMap(map[string]facts.Feature{
 		"local.label": {Attributes: facts.NewAttributes(map[string]string{"bmc-password": value, "rack": "r1"})},
@@ -29,7 +29,7 @@ func withSecret(value string) *facts.Facts {
 	}, nil)
 }
 
-// guesses are all ways to compare the secret that the language has, as rules.
+// guesses returns rules that compare the secret in every way that the language has.
 func guesses() (specs []string) {
 	main := func(rule string, args ...any) {
 		specs = append(specs, fmt.Sprintf("{rules: [{name: r, vars: {hit: x}, labels: {hit: x}, "+rule+"}]}", args...))
@@ -100,8 +100,8 @@ func guesses() (specs []string) {
 	return specs
 }
 
-// TestNothingDependsOnAMaskedValue evaluates every way to compare, read or write a masked value on nodes that differ in it alone:
-// whatever users or programs see must be the same.
+// TestNothingDependsOnAMaskedValue compares, reads and writes a masked value in every possible way, on nodes that differ only in
+// this value: users and programs must see the same results.
 func TestNothingDependsOnAMaskedValue(t *testing.T) {
 	const reader = `{rules: [{name: read, labels: {seen: x}, vars: {all: '{@usb.device}', same: '{@local.label}'}, annotations: {copy: '{@local.copy.x}'},
 	  matchFeatures: [{feature: usb.device, matchExpressions: {guess: {op: In, value: [hit]}}}]}]}`
@@ -116,7 +116,7 @@ func TestNothingDependsOnAMaskedValue(t *testing.T) {
 			spec := parseSpec(t, text)
 			set, report := rules.CompileSpec("a", spec, opt)
 			if !report.OK() {
-				continue // refused is as good
+				continue // a rejected rule cannot leak a value
 			}
 			compiled++
 			program := rules.Link(opt, set, last)
@@ -148,7 +148,7 @@ func parseSpec(t *testing.T, text string) *nfdv1alpha1.NodeFeatureRuleSpec {
 	return spec
 }
 
-// everythingSeen returns all that a program, and a pod with the same requirement, reveal of a node.
+// everythingSeen returns all that a program, and a pod with the same requirement, reveal about a node.
 func everythingSeen(t *testing.T, p *rules.Program, in rules.Input, r *nfdv1alpha1.Rule, opt rules.Options) string {
 	t.Helper()
 	o := p.Eval(in)
@@ -172,7 +172,7 @@ func everythingSeen(t *testing.T, p *rules.Program, in rules.Input, r *nfdv1alph
 	return string(out)
 }
 
-// TestAMaskedNameDrawsAWarning is for those who write rules: the place where they hear of it is where they apply them.
+// TestAMaskedNameDrawsAWarning checks that the author of a rule gets a warning when applying it.
 func TestAMaskedNameDrawsAWarning(t *testing.T) {
 	const expression = "[{feature: local.label, matchExpressions: {bmc-password: {op: %s}, rack: {op: In, value: [r1]}}}]"
 	for op, want := range map[string]string{
@@ -191,7 +191,8 @@ func TestAMaskedNameDrawsAWarning(t *testing.T) {
 	}
 }
 
-// TestVariablesOfSensitiveRulesAreNotToldToPods: they may hold what only these rules may read.
+// TestVariablesOfSensitiveRulesAreNotToldToPods checks that pods cannot read variables of sensitive rules, which may contain masked
+// values.
 func TestVariablesOfSensitiveRulesAreNotToldToPods(t *testing.T) {
 	spec := parseSpec(t, `{sensitive: true, rules: [{name: r, vars: {v: '{@"local.label.bmc-password"}'}, labels: {l: "1"}}]}`)
 	opt := rules.Options{Mask: rules.Masking{Mode: rules.MaskSensitive}}

@@ -9,8 +9,8 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// Cache caches results across nodes, so that servers of one kind are evaluated once, and a change of one feature
-// evaluates only the rules that read it. It is safe for concurrent use. Its outcomes equal those of Eval.
+// Cache caches results across nodes: servers of one kind are evaluated once, and a changed feature re-evaluates only the rules that
+// read it. Its outcomes equal those of Eval. It is safe for concurrent use.
 type Cache struct {
 	memory memory
 
@@ -20,7 +20,7 @@ type Cache struct {
 	wholes  map[uint64]*whole
 }
 
-// whole is the outcome of a program for a set of facts that the program reads.
+// whole is the outcome of a program for one set of the facts that the program reads.
 type whole struct {
 	reads   []facts.FeatureID
 	results []*result
@@ -29,21 +29,21 @@ type whole struct {
 	merged  *lazy
 }
 
-// maxWholes is the maximum number of kinds of nodes in a cache: if there are more, no two nodes are alike.
+// maxWholes is the maximum number of outcomes in a cache. With more kinds of nodes, caching outcomes does not help.
 const maxWholes = 4096
 
-// maxRemembered is the maximum number of results in a cache: 500 rules on 60 kinds of servers. A result is a few
-// hundred bytes, mostly shared.
+// maxRemembered is the maximum number of results in a cache: 500 rules on 60 kinds of servers. A result takes a few hundred bytes,
+// most of them shared.
 const maxRemembered = 32_768
 
-// maxReads is the maximum number of features in a cache key. Rules that read more are rare, and evaluated each time.
+// maxReads is the maximum number of features in a cache key. Few rules read more; they are evaluated each time.
 const maxReads = 4
 
 // NewCache returns an empty cache.
 func NewCache() *Cache { return &Cache{} }
 
-// Eval evaluates all rules for one node. If before is the outcome of the same program for the same node, it evaluates
-// only rules that read changed features, and returns before itself if nothing changed.
+// Eval evaluates all rules for one node. If before is the outcome of the same program for the same node, Eval evaluates only rules
+// that read changed features, and returns before itself if nothing changed.
 func (c *Cache) Eval(p *Program, in Input, before *Outcome) *Outcome {
 	if before != nil && before.program == p {
 		if o := p.update(in, before, &c.memory); o != nil {
@@ -70,8 +70,8 @@ func (c *Cache) Eval(p *Program, in Input, before *Outcome) *Outcome {
 	return o
 }
 
-// Keep drops the results of rules that are not in the program, and caches no others from now on: a result refers to
-// its rule, and an evaluation of an older program may still be running.
+// Keep drops the results of rules that are not in the program, and stops caching results of other rules: an evaluation of an older
+// program may still be running, and its results would keep old rules in memory.
 func (c *Cache) Keep(p *Program) {
 	live := make(map[*rule]bool, len(p.rules))
 	for _, r := range p.rules {
@@ -108,8 +108,7 @@ func (c *Cache) learn(p *Program, hash uint64, w *whole) {
 	c.wholes[hash] = w
 }
 
-// outcome returns the results for another node. The merged outputs are shared as well, unless NodeFeatures request
-// labels.
+// outcome returns the outcome for another node. It shares the merged outputs, unless NodeFeatures request labels.
 func (w *whole) outcome(p *Program, in *Input) *Outcome {
 	o := newOutcome(p, in)
 	o.results, o.steps, o.Failed = w.results, w.steps, w.failed
@@ -119,14 +118,13 @@ func (w *whole) outcome(p *Program, in *Input) *Outcome {
 	return o
 }
 
-// memoryKey identifies a rule and everything its result depends on.
+// memoryKey identifies a rule and all inputs of its result.
 type memoryKey struct {
 	rule  *rule
 	reads [maxReads]facts.FeatureID
 }
 
-// memory maps the inputs of a result to the result. When it is full it is cleared: results in use are cached again by
-// the next evaluation.
+// memory maps the inputs of a result to the result. It is cleared when it is full; the next evaluations cache results in use again.
 type memory struct {
 	mu      sync.RWMutex
 	results map[memoryKey]*result
@@ -158,8 +156,8 @@ func (m *memory) put(key memoryKey, r *result) {
 	m.results[key] = r
 }
 
-// memoryKey returns the key of a rule's result on this node. The second result is false if the rule reads something
-// that exists for this node alone.
+// memoryKey returns the key of a rule's result on this node. The second result is false if the rule reads something specific to the
+// node.
 func (e *evaluation) memoryKey(r *rule) (memoryKey, bool) {
 	key := memoryKey{rule: r.id}
 	if len(r.reads) > maxReads || r.set.sources != nil {
@@ -174,7 +172,7 @@ func (e *evaluation) memoryKey(r *rule) (memoryKey, bool) {
 	return key, true
 }
 
-// update returns the outcome for facts of which some have changed, or nil if all rules must be evaluated.
+// update returns the outcome after some facts changed, or nil if all rules must be evaluated.
 func (p *Program) update(in Input, before *Outcome, m *memory) *Outcome {
 	if len(p.derived) > 0 || before.Failed != nil || before.steps > roomy || !before.sameBesidesFacts(&in) {
 		return nil
@@ -212,17 +210,17 @@ func (p *Program) update(in Input, before *Outcome, m *memory) *Outcome {
 		return before
 	}
 	if steps > roomy {
-		return nil // the budget may now stop other rules than before
+		return nil // the budget may now run out at another rule
 	}
 	o := newOutcome(p, &in)
 	o.results, o.steps = results, steps
 	return o
 }
 
-// roomy is the maximum number of steps of all rules such that each still has its whole budget.
+// roomy is the maximum number of steps of all rules at which each rule still has its whole budget.
 const roomy = NodeBudget - RuleBudget
 
-// feeds reports whether a rule after the i-th one may read its outputs.
+// feeds reports whether a rule after index i may read its outputs.
 func (p *Program) feeds(i int, r *result) bool {
 	if len(p.chained) == 0 || p.chained[len(p.chained)-1] <= i {
 		return false
@@ -235,7 +233,7 @@ func (p *Program) feeds(i int, r *result) bool {
 	})
 }
 
-// sameBesidesFacts reports whether the input of an outcome is unchanged, except for the facts.
+// sameBesidesFacts reports whether the input of an outcome is unchanged except for the facts.
 func (o *Outcome) sameBesidesFacts(in *Input) bool {
 	if !maps.Equal(o.requested, in.Labels) {
 		return false

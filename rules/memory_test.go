@@ -19,8 +19,7 @@ import (
 	"github.com/assay-project/assay/test/bench"
 )
 
-// TestCacheAgreesWithEval lets the features of nodes change at random and compares what a cache that has seen it all says
-// with a fresh evaluation.
+// TestCacheAgreesWithEval changes the features of nodes at random and compares cached outcomes with those of a full evaluation.
 func TestCacheAgreesWithEval(t *testing.T) {
 	for _, size := range []int{10, 100} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -49,7 +48,7 @@ func nodeFeatures(t *testing.T, name string) *nfdv1alpha1.Features {
 	return &obj.Spec.Features
 }
 
-// change changes one to three things about a node.
+// change makes one to three changes to the features of a node.
 func change(random *rand.Rand, f *nfdv1alpha1.Features) {
 	for range 1 + random.IntN(3) {
 		switch random.IntN(4) {
@@ -67,7 +66,7 @@ func change(random *rand.Rand, f *nfdv1alpha1.Features) {
 			}
 		case 3:
 			name := pickKey(random, f.Attributes)
-			if name != "kernel.config" { // 4,000 elements, which nothing would be left to change of
+			if name != "kernel.config" { // has 4,000 elements; without this exception nearly all changes would be to it
 				f.Attributes[name] = nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"enabled": "true"}}
 			}
 		}
@@ -84,7 +83,8 @@ func pickKey[V any](random *rand.Rand, m map[string]V) string {
 	return keys[random.IntN(len(keys))]
 }
 
-// TestUnchangedOutcomeIsTheSame shows what lets a controller do nothing when nothing has changed.
+// TestUnchangedOutcomeIsTheSame checks that Eval returns the same pointer if nothing changed, so that a controller can skip its
+// work.
 func TestUnchangedOutcomeIsTheSame(t *testing.T) {
 	program, cache, in := benchProgram(t, 100), rules.NewCache(), facts.NewInterner()
 	first := cache.Eval(program, benchNode(t, "node-0", in), nil)
@@ -93,11 +93,11 @@ func TestUnchangedOutcomeIsTheSame(t *testing.T) {
 	}
 }
 
-// TestMemoryAgreesWithEvalNearTheBudget: what is remembered costs what it cost, and what one node had no budget left for says
-// nothing of another.
+// TestMemoryAgreesWithEvalNearTheBudget checks that a cached result costs as many steps as its evaluation, and that a rule for
+// which one node had no budget left is still evaluated on others.
 func TestMemoryAgreesWithEvalNearTheBudget(t *testing.T) {
-	// Each rule takes nearly all steps that a rule may take, and five of them those that a node has. The first one, and the last,
-	// are for some nodes alone.
+	// Each rule takes nearly all steps of a rule, and five rules nearly all steps of a node. Only some nodes evaluate the first and
+	// the last rule.
 	const size = 256
 	heavy := func(name, scope string) *nfdv1alpha1.NodeFeatureRule {
 		labels := map[string]string{}

@@ -12,13 +12,12 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// result is the result of one rule on one node. A result is immutable once it is in an Outcome, and may be shared by
-// nodes.
+// result is the result of one rule on one node. It is immutable once it is in an Outcome, and nodes may share it.
 type result struct {
 	matched bool
 	skipped string
 	err     error
-	partial error // of single instances
+	partial error // errors of single instances
 
 	outputs  []output
 	taints   []corev1.Taint
@@ -27,7 +26,7 @@ type result struct {
 	messages []Message
 	failed   *Failure
 	derived  []derivation
-	// vars are the variables that the rule sets, in their kinds; one that it removes is missing.
+	// vars are the variables that the rule sets, with their kinds; a variable that it removes has the kind Missing.
 	vars map[string]expr.Value
 
 	steps int // steps taken from the budget of its node
@@ -38,10 +37,10 @@ type output struct {
 	kind  Kind
 	op    outputOp
 	key   string // with its namespace
-	raw   string // as the author wrote it; used by back-references
+	raw   string // as the author wrote it, for back-references
 	value string
 	how   string
-	// told is the value that back-references see instead of the value: NFD shows them a reference, not its value.
+	// told is the value that back-references see instead: NFD passes them the reference, not its value.
 	told string
 }
 
@@ -58,16 +57,15 @@ type outputOp uint8
 const (
 	opSet outputOp = iota
 	opDelete
-	opAppend       // to a comma-separated list
-	opAppendUnique // to a comma-separated list, without duplicates
-	// opVoid removes the key of earlier rules and sets no value: the value of this rule cannot be written.
+	opAppend       // adds to a comma-separated list
+	opAppendUnique // adds to a comma-separated list unless it is there
+	// opVoid removes the key of earlier rules and sets no value, because this rule's value cannot be written.
 	opVoid
-	// opLate sets the value that rule.matched has under the name in value after all rules have run, as NFD does, so
-	// that it may come from a later rule.
+	// opLate sets the value of the rule.matched name in value after all rules have run, as NFD does: a later rule may set it.
 	opLate
 )
 
-// claim records which rule gave a key its value.
+// claim records which rule set the value of a key.
 type claim struct {
 	key      string // empty: unclaimed
 	rule     *rule  // nil: a NodeFeature
@@ -82,12 +80,12 @@ func (c claim) ref() Ref {
 	return c.rule.ref
 }
 
-// keyspace is one of the maps of outputs.
+// keyspace holds one of the maps of outputs.
 type keyspace struct {
 	values map[string]string
 	claims []claim
-	// at finds a claim by its key. It is built for the first key that two rules write: usually there is none, and a
-	// second map costs as much as the first.
+	// at finds a claim by its key. It is built when the first key is written by two rules: this is rare, and the map would double
+	// the cost.
 	at map[string]int
 }
 
@@ -117,7 +115,7 @@ func (k *keyspace) place(key string) int {
 	return k.at[key]
 }
 
-// find returns the claim on a key. Unlike held it changes nothing, so that it is safe for concurrent use.
+// find returns the claim on a key. Unlike held, it changes nothing and is safe for concurrent use.
 func (k *keyspace) find(key string) (claim, bool) {
 	i := slices.IndexFunc(k.claims, func(c claim) bool { return c.key == key && key != "" })
 	if i < 0 {
@@ -134,7 +132,7 @@ func (k *keyspace) set(value string, c claim) {
 	k.claims[k.place(c.key)], k.values[c.key] = c, value
 }
 
-// add sets a key that is not taken.
+// add sets a key that has no claim yet.
 func (k *keyspace) add(value string, c claim) {
 	if k.values == nil {
 		k.values = map[string]string{}
@@ -203,7 +201,7 @@ func (o *Outcome) merge() merged {
 	return m.merged
 }
 
-// request adds the labels that NodeFeatures request directly. Rules win over them.
+// request adds the labels that NodeFeatures request directly. Labels of rules win over them.
 func (m *merger) request(o *Outcome) {
 	policy := &o.program.opt.Keys
 	for _, name := range sortedKeys(o.requested) {
@@ -248,7 +246,7 @@ func withRef(list []Rejection, ref Ref) []Rejection {
 	return out
 }
 
-// apply applies one output, unless a rule of higher priority holds the key. On equal priority, the later output wins.
+// apply applies one output, unless a rule of higher priority has set the key. On equal priority, the later output wins.
 func (m *merger) apply(out *output, r *rule) {
 	space := m.spaces[out.kind]
 	mine := claim{out.key, r, out.how, r.set.priority}
@@ -292,7 +290,7 @@ func (m *merger) apply(out *output, r *rule) {
 	}
 }
 
-// overflow reports, once per rule, that a list is full.
+// overflow reports, once per rule, that a comma-separated list is full.
 func (m *merger) overflow(out *output, r *rule) {
 	no := r.set.conceal(Rejection{
 		Ref: r.ref, Kind: out.kind, Key: out.raw, Reason: fmt.Sprintf("the list would be longer than %d bytes", keys.MaxAnnotationValue),
@@ -302,7 +300,7 @@ func (m *merger) overflow(out *output, r *rule) {
 	}
 }
 
-// appendItem adds an item to a comma-separated list, and reports whether it fits: only annotations are lists.
+// appendItem adds an item to a comma-separated list and reports whether it fits. Only annotations can be lists.
 func appendItem(list, item string, unique bool) (_ string, fits bool) {
 	if list == "" {
 		return item, true
@@ -320,7 +318,7 @@ func appendItem(list, item string, unique bool) (_ string, fits bool) {
 	return list + "," + item, true
 }
 
-// taint adds a taint; one with the same key and effect is a claim on the same thing.
+// taint adds a taint. Taints with the same key and effect replace each other.
 func (m *merger) taint(t corev1.Taint, r *rule) {
 	key := t.Key + ":" + string(t.Effect)
 	m.apply(&output{kind: KindTaint, key: key, value: t.Value, how: "taints"}, r)
@@ -332,7 +330,7 @@ func (m *merger) taint(t corev1.Taint, r *rule) {
 	m.taints = append(m.taints, t)
 }
 
-// resolve returns a late output with its value, or without one if no valid value exists.
+// resolve returns a late output with its value, or without a value if there is no valid one.
 func (m *merger) resolve(late *output, r *rule) *output {
 	out := *late
 	value, ok := m.last.values[late.value]
@@ -351,19 +349,19 @@ func (m *merger) resolve(late *output, r *rule) *output {
 	return &out
 }
 
-// matchedState holds the content of rule.matched while the rules of one node are evaluated.
+// matchedState holds the content of rule.matched during the evaluation of one node.
 type matchedState struct {
 	values     map[string]string
 	priorities map[string]int32
 	exists     bool
-	// kinds are the values that are lists or maps, in the kind that expressions see.
+	// kinds holds the lists and maps among the values, as expressions see them.
 	kinds map[string]expr.Value
-	// only are the names that rules look up; nil: all are kept.
+	// only holds the names that rules look up; nil keeps all.
 	only map[string]bool
 }
 
-// add makes the outputs of a rule visible to later rules. A key that a rule of higher priority holds keeps its value,
-// as on the node. It reports whether anything has changed.
+// add makes the outputs of a rule visible to later rules and reports whether anything changed. A key set by a rule of higher
+// priority keeps its value, as on the node.
 func (s *matchedState) add(r *rule, res *result) bool {
 	if res.err != nil || res.skipped != "" {
 		return false
@@ -399,7 +397,7 @@ func (s *matchedState) add(r *rule, res *result) bool {
 	return changed
 }
 
-// keepKind keeps the kind of a variable that is a list or a map: expressions cannot iterate over its text form.
+// keepKind keeps the kind of a list or map variable: expressions cannot iterate over its string form.
 func (s *matchedState) keepKind(out *output, res *result) {
 	if v := res.vars[out.raw]; out.kind == KindVar && (v.Kind() == expr.ListKind || v.Kind() == expr.MapKind) {
 		if s.kinds == nil {

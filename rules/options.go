@@ -17,72 +17,74 @@ type Facts = facts.Facts
 
 // Options are the cluster-wide settings for compiling and evaluating rules. The zero value is the default.
 type Options struct {
-	// Strict follows NFD where Assay differs from it on purpose: braces are literal, a template line without = is an
-	// error, back-references see unresolved @ values.
+	// Strict follows NFD where Assay deliberately differs: braces are literal, a template line without = is an error, and
+	// back-references see unresolved @ values.
 	Strict bool
 	// Keys defines which names may be written.
 	Keys keys.Policy
-	// DefaultScope applies to objects that set neither scope nor nodeSelector; built-in ones are exempt.
+	// DefaultScope applies to objects that set neither scope nor nodeSelector, except for built-in ones.
 	DefaultScope string
-	// DefaultNodeScope is the scope of nodes that do not carry the label assay.dev/scope.
+	// DefaultNodeScope is the scope of nodes without the label assay.dev/scope.
 	DefaultNodeScope string
-	// FeatureSources selects, by namespace/name, the NodeFeatures that rules of objects without featureSources read;
-	// built-in ones are exempt. Nil: all.
+	// FeatureSources selects, by namespace/name, the NodeFeatures that rules without featureSources read, except for built-in
+	// rules. Nil selects all.
 	FeatureSources *regexp.Regexp
-	// IgnoreFail reduces the action fail to a report.
+	// IgnoreFail makes the action fail report only.
 	IgnoreFail bool
-	// Mask defines which values must not leave the facts, strict or not; see Masking.
+	// Mask defines which values rules must not read, even if Strict is set; see Masking.
 	Mask Masking
-	// BuiltIn marks rules that the administrator installed with the controller: their priority is not bounded, and the
-	// default scope does not apply to them.
+	// BuiltIn marks rules that the administrator installed with the controller. Their priority is not limited, and the default
+	// scope does not apply to them.
 	BuiltIn bool
-	// Bases are the templates that the rules of the object came from, by their index; "" for its own. May be shorter.
+	// Bases are the templates that rules of the object came from, by rule index; "" for its own rules. It may be shorter than the
+	// list of rules.
 	Bases []string
-	// Room is the maximum compiled size in bytes, if it is below that of every object; 0: MaxSize.
+	// Room is the maximum compiled size in bytes if it is less than MaxSize; 0 means MaxSize.
 	Room int
-	// Custom marks rules of the worker's configuration, which produce labels and vars only.
+	// Custom marks rules of the worker's configuration, which produce only labels and vars.
 	Custom bool
 }
 
 // Report is the result of Compile for one object.
 type Report struct {
-	// Errors are errors, in the order of the fields. Rules with errors are left out of the RuleSet.
+	// Errors are in the order of the fields. Rules with errors are omitted from the RuleSet.
 	Errors field.ErrorList
-	// Warnings report legal input that is probably not intended, in the order of the fields.
+	// Warnings are about valid input that is probably not intended, in the order of the fields.
 	Warnings []Warning
-	// Over reports whether the compiled object exceeds its maximum size. It is then compiled up to the rule that
-	// exceeds it, and an error reports this.
+	// Over reports whether the object exceeds its maximum compiled size. The rules before the one that exceeds it are compiled, and
+	// an error reports the limit.
 	Over bool
 }
 
-// maxWarnings is the maximum number of warnings about one object: a template of 64 KiB in a rule of 64 alternatives has 400,000.
+// maxWarnings is the maximum number of warnings about one object: a template of 64 KiB in a rule with 64 alternatives could have
+// 400,000.
 const maxWarnings = 1000
 
-// Undeclared reports whether an error is about an undeclared name. In a template that is not an error: the rules that
-// are based on it may declare the name.
+// Undeclared reports whether an error is about an undeclared name. In a template this is not an error: rules based on the template
+// may declare the name.
 func Undeclared(err *field.Error) bool { return strings.Contains(err.Detail, "unknown name") }
 
-// Warning reports legal input that is probably not intended.
+// Warning is about valid input that is probably not intended.
 type Warning struct {
 	// Path of the field, such as spec.rules[2].labels[foo].
 	Path string
 	// Message describes the problem and what to write instead.
 	Message string
-	// Rank orders warnings if only some can be shown: a lower rank is worse.
+	// Rank orders warnings if only some can be shown. A lower rank is more severe.
 	Rank int
-	// Defect marks input that NFD would drop silently at run time: strict admission rejects it.
+	// Defect marks input that NFD drops silently at run time. Strict admission rejects it.
 	Defect bool
 }
 
-// The ranks of warnings, worst first.
+// The ranks of warnings, most severe first.
 const (
-	// RankDangerous is for warnings about input that may take a cluster down.
+	// RankDangerous is for input that may take a cluster down.
 	RankDangerous = 5
-	// RankDefect is for warnings about input that is dropped at run time.
+	// RankDefect is for input that is dropped at run time.
 	RankDefect = 10
-	// RankSuspicious is for warnings about input that almost certainly has an unintended meaning.
+	// RankSuspicious is for input that almost certainly does not mean what its author intended.
 	RankSuspicious = 20
-	// RankUnlikely is for warnings about input that may well be correct, and about style.
+	// RankUnlikely is for input that may well be correct, and for style.
 	RankUnlikely = 30
 )
 

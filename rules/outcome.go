@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Ref names a rule for messages.
+// Ref identifies a rule in messages.
 type Ref struct {
-	// Object is the name of the NodeFeatureRule, empty for labels that a NodeFeature requests directly.
+	// Object is the name of the NodeFeatureRule. It is empty for labels that a NodeFeature requests directly.
 	Object string `json:"object"`
-	// Rule is the name of the rule in it.
+	// Rule is the name of the rule in the object.
 	Rule string `json:"rule"`
 	// Index is its index in the object's list.
 	Index int `json:"-"`
@@ -44,19 +44,19 @@ const (
 type Rejection struct {
 	Ref
 	Kind Kind `json:"kind"`
-	// Key as the author wrote it.
+	// Key is the key as the author wrote it.
 	Key string `json:"key"`
 	// Reason explains why, and what to write instead.
 	Reason string `json:"reason"`
-	// Missing marks an output whose value refers to something that this node lacks. That is not an error.
+	// Missing marks an output whose value refers to something that the node does not have. This is not an error.
 	Missing bool `json:"missing,omitempty"`
 }
 
-// Conflict is a key that two rules give different values.
+// Conflict reports that two rules set different values for a key.
 type Conflict struct {
 	Kind Kind   `json:"kind"`
 	Key  string `json:"key"`
-	// Kept is the rule whose value is written, Lost the one whose value is not.
+	// Kept is the rule whose value is written, Lost the other one.
 	Kept Ref `json:"kept"`
 	Lost Ref `json:"lost"`
 }
@@ -87,11 +87,11 @@ type RuleOutcome struct {
 	Ref
 	// Matched is set if the rule's outputs were produced.
 	Matched bool
-	// Skipped is the reason why the rule was not evaluated on this node, if it was not.
+	// Skipped is the reason why the rule was skipped on this node, or "".
 	Skipped string
-	// Err is the reason why the rule could not be evaluated. It is terse if the rule is sensitive.
+	// Err is the error of the evaluation. It has no details if the rule is sensitive.
 	Err error
-	// Partial is the reason why single instances could not be evaluated; they do not match.
+	// Partial holds the errors of single instances, which then do not match.
 	Partial error
 	// Sensitive rules do not show their conditions and actions.
 	Sensitive bool
@@ -100,7 +100,7 @@ type RuleOutcome struct {
 // Origin identifies the rule that a written key came from.
 type Origin struct {
 	Ref
-	// How the value was produced: "labels", "labelsTemplate", "actions[0]", "NodeFeature".
+	// How describes where the value is set: "labels", "labelsTemplate", "actions[0]", "NodeFeature".
 	How string `json:"how"`
 }
 
@@ -121,7 +121,7 @@ type Outcome struct {
 	merged    *lazy             // shared by outcomes with the same results
 }
 
-// lazy merges results on first use: most outcomes equal the previous one, whose merged outputs they share.
+// lazy merges results on first use: most outcomes equal the previous one and share its merged outputs.
 type lazy struct {
 	once sync.Once
 	merged
@@ -133,7 +133,7 @@ func newOutcome(p *Program, in *Input) *Outcome {
 	}
 }
 
-// merged is the merged outputs of all rules.
+// merged holds the merged outputs of all rules.
 type merged struct {
 	spaces    map[Kind]*keyspace
 	taints    []corev1.Taint
@@ -156,13 +156,13 @@ func (o *Outcome) Vars() map[string]string { return o.get().spaces[KindVar].valu
 // Taints returns the taints to create, in the order of the rules.
 func (o *Outcome) Taints() []corev1.Taint { return o.get().taints }
 
-// Rejected returns the rejected outputs, in the order of the rules.
+// Rejected returns the rejected outputs in rule order.
 func (o *Outcome) Rejected() []Rejection { return o.get().rejected }
 
 // Conflicts returns the conflicts between rules, by kind and key.
 func (o *Outcome) Conflicts() []Conflict { return o.get().conflicts }
 
-// Origin returns where a written key came from.
+// Origin returns where the value of a written key came from.
 func (o *Outcome) Origin(kind Kind, key string) (Origin, bool) {
 	space := o.get().spaces[kind]
 	if space == nil {
@@ -172,7 +172,7 @@ func (o *Outcome) Origin(kind Kind, key string) (Origin, bool) {
 	return Origin{Ref: c.ref(), How: c.how}, ok
 }
 
-// Rules returns the result of each rule, in the order of their evaluation.
+// Rules returns the result of each rule in evaluation order.
 func (o *Outcome) Rules() []RuleOutcome {
 	out := make([]RuleOutcome, len(o.results))
 	for i, r := range o.results {
@@ -184,7 +184,7 @@ func (o *Outcome) Rules() []RuleOutcome {
 	return out
 }
 
-// Matched calls f with the name of each object in which at least one rule matched.
+// Matched calls f with the name of each object of which at least one rule matched.
 func (o *Outcome) Matched(f func(object string)) {
 	last := -1
 	for i, r := range o.results {

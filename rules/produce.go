@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
-// produce produces the outputs of a rule that matches. On an error the rule has none.
+// produce produces the outputs of a matching rule. On an error the rule has no outputs.
 func (e *evaluation) produce(r *rule) error {
 	if r.loop == nil {
 		return e.produceOnce(r)
@@ -27,7 +27,7 @@ func (e *evaluation) produce(r *rule) error {
 			return err
 		}
 		matched = true
-		if !e.Spend(stepsPerOutput * (r.assignments() + len(r.taints))) { // literal ones have no other cost
+		if !e.Spend(stepsPerOutput * (r.assignments() + len(r.taints))) { // the only cost of literal outputs
 			return expr.ErrBudget
 		}
 		return e.produceOnce(r)
@@ -38,7 +38,7 @@ func (e *evaluation) produce(r *rule) error {
 	return err
 }
 
-// produceOnce produces the outputs once: variables first, since the others may refer to them.
+// produceOnce produces the outputs once: variables first, since other outputs may refer to them.
 func (e *evaluation) produceOnce(r *rule) error {
 	if err := e.expandTemplate(r, r.varsTemplate, "varsTemplate", e.setVar); err != nil {
 		return err
@@ -66,8 +66,8 @@ func (e *evaluation) produceOnce(r *rule) error {
 	return e.act(r)
 }
 
-// missing records an output that is left out because it refers to something that this node lacks, and reports whether
-// the error is of that kind.
+// missing records an output that is left out because it refers to something that the node does not have, and reports whether err is
+// such an error.
 func (e *evaluation) missing(kind Kind, key string, err error) bool {
 	var fault *expr.Error
 	if !errors.As(err, &fault) || !fault.Missing {
@@ -81,8 +81,7 @@ func (e *evaluation) missing(kind Kind, key string, err error) bool {
 	return true
 }
 
-// reject records an output that is left out. It may not append to the rule's own list, which is shared. Rejections
-// beyond MaxRejected are not recorded.
+// reject records an output that is left out, up to MaxRejected. It copies the rule's list of literal rejections, which is shared.
 func (e *evaluation) reject(r Rejection) {
 	if len(e.result.rejected) == len(e.rule.rejected) {
 		e.result.rejected = slices.Clip(e.result.rejected)
@@ -118,8 +117,8 @@ func (e *evaluation) orMissing(kind Kind, key string, err error) error {
 	return fmt.Errorf("%s %q: %w", kind, key, err)
 }
 
-// setVariable sets a variable for the rest of the rule, for later rules of the object, and for back-references. Other
-// objects see its text form.
+// setVariable sets a variable for the rest of the rule, for later rules of the object, and for back-references. Other objects read
+// its string form.
 func (e *evaluation) setVariable(name string, value expr.Value, text, how string) {
 	if e.local == nil {
 		e.local = map[string]expr.Value{}
@@ -128,7 +127,7 @@ func (e *evaluation) setVariable(name string, value expr.Value, text, how string
 	e.result.outputs = append(e.result.outputs, output{kind: KindVar, key: name, raw: name, value: text, how: how})
 }
 
-// unsetVariable removes a variable, for the rest of the rule and for later rules of the object.
+// unsetVariable removes a variable for the rest of the rule and for later rules of the object.
 func (e *evaluation) unsetVariable(name string) {
 	if e.local == nil {
 		e.local = map[string]expr.Value{}
@@ -179,8 +178,8 @@ func (e *evaluation) assign(a *assignment) error {
 	return nil
 }
 
-// late produces an output whose value is @rule.matched.NAME. NFD resolves such values after all rules have run; until
-// then other rules see the current value of NAME, if it has one. It reports whether there is such an output.
+// late produces an output whose value is @rule.matched.NAME. NFD resolves such values after all rules have run; until then other
+// rules see the current value of NAME. It reports whether err is such a case.
 func (e *evaluation) late(a *assignment, name, now string, err error) bool {
 	var fault *expr.Error
 	if err != nil && !(errors.As(err, &fault) && fault.Missing) {
@@ -203,8 +202,8 @@ func (e *evaluation) late(a *assignment, name, now string, err error) bool {
 	return true
 }
 
-// void removes a key of earlier rules without a value of its own, as NFD does if a value cannot be resolved or
-// written. A value in braces that refers to something missing is only skipped.
+// void removes a key of earlier rules without setting a value, as NFD does if a value cannot be resolved or written. A value in
+// braces that refers to something missing is only skipped.
 func (e *evaluation) void(kind Kind, name, how string) {
 	if verdict := checkName(e.rule.keys, kind, name); verdict.OK() {
 		e.result.outputs = append(e.result.outputs, output{kind: kind, op: opVoid, key: verdict.Key, raw: name, how: how})
@@ -226,7 +225,7 @@ func (e *evaluation) write(kind Kind, name, value, how string) {
 	e.result.outputs = append(e.result.outputs, output{kind: kind, key: verdict.Key, raw: name, value: value, how: how})
 }
 
-// shown returns a reason that may be shown: the reason of a sensitive rule could repeat a value.
+// shown returns a reason that is safe to show: the reason of a sensitive rule could contain a value.
 func (e *evaluation) shown(reason string) string {
 	if e.rule.set.sensitive {
 		return "no rule may write it"
@@ -289,7 +288,7 @@ func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, tak
 	return nil
 }
 
-// templateRuns returns the elements that a template is expanded for. A rule with only conditions has one run without
+// templateRuns returns the lists of elements for which a template is expanded. A rule with only conditions has one run without
 // elements.
 func (e *evaluation) templateRuns(r *rule) [][]match.FeatureElements {
 	if len(e.runs) == 0 && len(r.conditions) > 0 {
@@ -298,8 +297,8 @@ func (e *evaluation) templateRuns(r *rule) [][]match.FeatureElements {
 	return e.runs
 }
 
-// unmasked returns the input of a template: an error if an element that matched is masked, and instances without
-// their masked attributes, since instances match as a whole.
+// unmasked returns the input of a template. It fails if an element that matched is masked. Instances match as a whole, so their
+// masked attributes are removed instead.
 func (e *evaluation) unmasked(data []match.FeatureElements) ([]match.FeatureElements, error) {
 	mask := &e.program.opt.Mask
 	if !mask.applies(e.rule.set.sensitive) {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// The phases in the order of their evaluation.
+// The phases in evaluation order.
 const (
 	phaseEarly = iota
 	phasePreprocess
@@ -30,46 +30,45 @@ type RuleSet struct {
 	scope     string          // "": every node
 	sources   *publishers     // nil: every NodeFeature
 	rules     []*rule
-	readsVars bool // some of its rules read variables of other rules
+	readsVars bool // a rule reads variables of another rule
 	hash      string
 	size      int
 	index     int // index in the program; set by Link on a copy
 }
 
-// Len returns the number of rules in the set, without invalid ones.
+// Len returns the number of valid rules in the set.
 func (s *RuleSet) Len() int { return len(s.rules) }
 
-// Hash identifies the source of the set.
+// Hash returns a hash of the source of the set.
 func (s *RuleSet) Hash() string { return s.hash }
 
-// Size returns the size of the set in bytes: an estimate that is the same everywhere, see package size.
+// Size returns the estimated size of the set in bytes, which is the same on every machine; see package size.
 func (s *RuleSet) Size() int { return s.size }
 
 // Priority orders sets of one phase: higher first.
 func (s *RuleSet) Priority() int32 { return s.priority }
 
-// Program is a set of compiled objects in the order of their evaluation. It is immutable and safe for concurrent use.
+// Program holds compiled objects in evaluation order. It is immutable and safe for concurrent use.
 type Program struct {
 	opt   Options
 	sets  []*RuleSet
 	rules []*rule
 
-	// reads are the names of the features that rules read; readers are the rules that read each.
+	// reads are the names of the features that rules read; readers holds, for each, the rules that read it.
 	reads   []string
 	readers map[string][]int
-	// derived are features that early and preprocess rules create; they differ from node to node.
+	// derived holds the features that early and preprocess rules create; they differ between nodes.
 	derived map[string]bool
 	// perNode is set if outcomes depend on the node itself, not only on its features.
 	perNode bool
-	// chained are the rules that read outputs of earlier rules; matched are the names they look up, unless
-	// allMatched.
+	// chained are the rules that read outputs of earlier rules; matched are the names that they look up, unless allMatched is set.
 	chained    []int
 	matched    map[string]bool
 	allMatched bool
 }
 
-// Link orders sets into a program: by phase, then by priority (higher first), then by name. Of two sets with the same
-// name, the one that is not built-in comes first.
+// Link orders sets into a program: by phase, then by priority (higher first), then by name. If a built-in set has the same name as
+// another one, it comes second.
 func Link(opt Options, sets ...*RuleSet) *Program {
 	p := &Program{opt: opt, readers: map[string][]int{}, derived: map[string]bool{}, matched: map[string]bool{}}
 	for _, s := range sets {
@@ -117,7 +116,7 @@ func (p *Program) include(s *RuleSet, r *rule) {
 	}
 }
 
-// Rules returns the names of the rules in the order of their evaluation.
+// Rules returns the names of the rules in evaluation order.
 func (p *Program) Rules() []Ref {
 	out := make([]Ref, len(p.rules))
 	for i, r := range p.rules {

@@ -16,9 +16,9 @@ func (s *RuleSet) ID() string {
 	return s.Name
 }
 
-// Fingerprints returns, by ID, a hash of the inputs of each object other than the facts of a node: its source, the
-// settings, and the same of the objects whose outputs it reads. Objects with templates or actions may set any name,
-// so all objects that read outputs depend on them.
+// Fingerprints returns, by ID, a hash of all inputs of each object except the facts of a node: its source, the settings, and the
+// inputs of the objects whose outputs it reads. Objects with templates or actions may set any name, so all objects that read
+// outputs depend on them.
 func (p *Program) Fingerprints(settings string) map[string]string {
 	out := make(map[string]string, len(p.sets))
 	sources := p.sources()
@@ -51,12 +51,12 @@ func reachable(from int, next func(int) []int) []int {
 	return out
 }
 
-// sources are the indices of the objects with outputs that others may read.
+// sources holds the indices of objects with outputs that others may read.
 type sources struct {
-	all     []int            // set labels or variables
-	open    []int            // those of all that may set any name
-	names   map[string][]int // set this label or variable
-	derived map[string][]int // derive this feature
+	all     []int            // objects that set labels or variables
+	open    []int            // objects that may set any name
+	names   map[string][]int // objects that set a label or variable
+	derived map[string][]int // objects that derive a feature
 }
 
 func (p *Program) sources() *sources {
@@ -91,7 +91,7 @@ func (p *Program) sources() *sources {
 	return out
 }
 
-// of returns the indices of the objects whose outputs a set reads. The set itself may be among them.
+// of returns the indices of the objects whose outputs a set reads, which may include the set itself.
 func (s *sources) of(set *RuleSet) (out []int) {
 	for _, r := range set.rules {
 		for _, feature := range r.reads {
@@ -110,10 +110,10 @@ func (s *sources) of(set *RuleSet) (out []int) {
 	return out
 }
 
-// Sets returns the objects in the order of their evaluation.
+// Sets returns the objects in evaluation order.
 func (p *Program) Sets() []*RuleSet { return p.sets }
 
-// MayGive reports whether the set can write a key on any node, as far as known without facts.
+// MayGive reports whether the set may write a key on some node.
 func (s *RuleSet) MayGive(kind Kind, key string) bool {
 	for _, r := range s.rules {
 		if len(r.actions) > 0 || kind == KindLabel && r.labelsTemplate != nil || kind == KindTaint && len(r.taints) > 0 {
@@ -130,8 +130,8 @@ func (s *RuleSet) MayGive(kind Kind, key string) bool {
 	return false
 }
 
-// Giver returns the object that a key's value comes from; nil if a NodeFeature requests the label, or no object sets
-// the key.
+// Giver returns the object that set the value of a key. The set is nil if a NodeFeature requests the label; ok is false if nothing
+// sets the key.
 func (o *Outcome) Giver(kind Kind, key string) (set *RuleSet, ok bool) {
 	space := o.get().spaces[kind]
 	if space == nil {
@@ -156,14 +156,14 @@ func (o *Outcome) Deleters(kind Kind, key string) (out []*RuleSet) {
 	return out
 }
 
-// Given is a key that an object writes on a node; without a Set, a NodeFeature requests it.
+// Given is a key that an object writes on a node. Set is nil if a NodeFeature requests the label.
 type Given struct {
 	Set  *RuleSet
 	Kind Kind
 	Key  string
 }
 
-// AllGiven returns the keys that outcomes write on Nodes. Outcomes that share their results count once.
+// AllGiven returns the keys that outcomes write on Nodes. Outcomes that share results count once.
 func AllGiven(outcomes iter.Seq[*Outcome]) iter.Seq[Given] {
 	return func(yield func(Given) bool) {
 		seen := map[*lazy]bool{}

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// someDevices are the facts of a node with two devices and a flag.
+// someDevices returns the facts of a node with two devices and a flag.
 func someDevices() *facts.Facts {
 	return facts.FromMap(map[string]facts.Feature{
 		"pci.device": {Instances: facts.NewInstances([]map[string]string{{"vendor": "10de"}, {"vendor": "8086"}})},
@@ -21,7 +21,7 @@ func someDevices() *facts.Facts {
 	}, nil)
 }
 
-// TestLabelsOfWhatRulesReadOfOneAnother shows what a rule sees of its own matchers, and of the rules before it.
+// TestLabelsOfWhatRulesReadOfOneAnother checks what a rule can read of its own matchers and of earlier rules.
 func TestLabelsOfWhatRulesReadOfOneAnother(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules string
@@ -68,7 +68,7 @@ func TestLabelsOfWhatRulesReadOfOneAnother(t *testing.T) {
 	}
 }
 
-// TestEveryConflictNamesItsOwnLoser has three objects that want the same keys: each conflict is about the claim on its own key.
+// TestEveryConflictNamesItsOwnLoser has three objects that set the same keys: each conflict must name the objects of its own key.
 func TestEveryConflictNamesItsOwnLoser(t *testing.T) {
 	object := func(name, priority, values string) *rules.RuleSet {
 		return compile(t, "metadata: {name: "+name+"}\nspec: {priority: "+priority+", rules: [{name: r, labels: "+values+"}]}", rules.Options{})
@@ -91,7 +91,7 @@ func TestEveryConflictNamesItsOwnLoser(t *testing.T) {
 	}
 }
 
-// TestDerivesFromWhatIsThere takes elements away that a feature has, and from features that no one published.
+// TestDerivesFromWhatIsThere removes existing elements, and elements of features that were not published.
 func TestDerivesFromWhatIsThere(t *testing.T) {
 	set := compile(t, `
 metadata: {name: o}
@@ -117,7 +117,7 @@ spec:
 	}
 }
 
-// TestRequirementsReadWhatRulesProduced evaluates one with and without the labels that rules have given.
+// TestRequirementsReadWhatRulesProduced evaluates a requirement with and without labels set by rules.
 func TestRequirementsReadWhatRulesProduced(t *testing.T) {
 	var terms nfdv1alpha1.FeatureMatcher
 	if err := yaml.UnmarshalStrict([]byte(`[{feature: rule.matched, matchExpressions: {gpu: {op: In, value: ["yes"]}}}]`), &terms); err != nil {
@@ -139,7 +139,7 @@ func TestRequirementsReadWhatRulesProduced(t *testing.T) {
 	}
 }
 
-// TestRulesOfWorkersAreSilentAboutWhatTheyLack: a warning names outputs that a worker ignores, and only those.
+// TestRulesOfWorkersAreSilentAboutWhatTheyLack checks that a warning lists exactly the outputs that a worker ignores.
 func TestRulesOfWorkersAreSilentAboutWhatTheyLack(t *testing.T) {
 	for text, want := range map[string]int{
 		`{labels: {a: "1"}}`:                        0,
@@ -157,7 +157,7 @@ func TestRulesOfWorkersAreSilentAboutWhatTheyLack(t *testing.T) {
 	}
 }
 
-// TestTextsOutsideOfRules: assay expr shows what a string gives on a node, with and without its features.
+// TestTextsOutsideOfRules evaluates strings with expressions on a node, with and without its features, as assay expr does.
 func TestTextsOutsideOfRules(t *testing.T) {
 	env := rules.TextEnv(rules.Input{Facts: someDevices()}, map[string]string{"rack": "7"}, rules.Options{})
 	if list, ok := env.Feature("pci.device"); !ok || list.Len() != 2 {

@@ -11,15 +11,15 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// Requirement is a compiled set of matchers and conditions without outputs: the requirements of a pod on its node, or
-// the common properties of the nodes of a group. It is immutable and safe for concurrent use.
+// Requirement is a compiled set of matchers and conditions without outputs: the requirements of a pod on its node, or the common
+// properties of the nodes of a group. It is immutable and safe for concurrent use.
 type Requirement struct {
-	program *Program // a program without rules: evaluations read their options from it
+	program *Program // has no rules; evaluations read its options
 	rule    *rule
 	size    int
 }
 
-// CompileRequirement compiles a requirement on nodes. With errors in the report the Requirement is nil.
+// CompileRequirement compiles a requirement on nodes. It returns nil if it adds errors to the report.
 func CompileRequirement(path *field.Path, terms nfdv1alpha1.FeatureMatcher, alternatives []nfdv1alpha1.MatchAnyElem,
 	conditions []nfdv1alpha1.Condition, opt Options) (*Requirement, *Report) {
 	report := &Report{}
@@ -45,24 +45,24 @@ func CompileRequirement(path *field.Path, terms nfdv1alpha1.FeatureMatcher, alte
 	return &Requirement{program: &Program{opt: opt}, rule: r, size: c.size.Used()}, report
 }
 
-// Size returns the size of the requirement in bytes: an estimate that is the same everywhere, see package size.
+// Size returns the estimated size of the requirement in bytes, which is the same on every machine; see package size.
 func (q *Requirement) Size() int { return q.size }
 
 // Reads returns the names of the features that the requirement reads, sorted.
 func (q *Requirement) Reads() []string { return q.rule.reads }
 
-// RequirementWork is the maximum work of a requirement on one node, a fraction of match.MaxWork: every user who may
-// create a pod can have it evaluated on all kinds of nodes at once, while other pods wait.
+// RequirementWork is the maximum work of a requirement on one node, a fraction of match.MaxWork: a user who may create pods can
+// have a requirement evaluated on all kinds of nodes while other pods wait.
 const RequirementWork = 1 << 22
 
-// lookedForRequirement is the work that a requirement starts with, so that RequirementWork is left.
+// lookedForRequirement is the initial work of a requirement, which leaves RequirementWork of match.MaxWork.
 const lookedForRequirement match.Work = match.MaxWork - RequirementWork
 
-// PerNode reports whether the result depends on the node's name or metadata, in addition to its features.
+// PerNode reports whether the result depends on the node's name or metadata as well as on its features.
 func (q *Requirement) PerNode() bool { return q.rule.readsNode }
 
-// Eval reports whether a node meets the requirement. Matched holds outputs of rules for the node, which the
-// requirement reads as rule.matched; it may be nil.
+// Eval reports whether a node meets the requirement. Matched holds the outputs of rules for the node, which the requirement reads
+// as rule.matched. It may be nil.
 func (q *Requirement) Eval(in Input, matched map[string]string) (bool, error) {
 	e := q.evaluation(in, matched)
 	return e.matches(q.rule, e.src)
@@ -71,14 +71,14 @@ func (q *Requirement) Eval(in Input, matched map[string]string) (bool, error) {
 // workPerStep is the cost of a step of an expression in units of match.Work.
 const workPerStep = 32
 
-// EvalCosting is Eval, and also returns the cost in units of match.Work, a few nanoseconds each.
+// EvalCosting is like Eval and also returns the cost in units of match.Work, a few nanoseconds each.
 func (q *Requirement) EvalCosting(in Input, matched map[string]string) (ok bool, cost int, err error) {
 	e := q.evaluation(in, matched)
 	ok, err = e.matches(q.rule, e.src)
 	return ok, int(e.looked-lookedForRequirement) + workPerStep*(RuleBudget-e.ruleBudget), err
 }
 
-// Why describes the first part of the requirement that the node does not meet, or returns "" if it meets all.
+// Why describes the first part of the requirement that the node does not meet. It returns "" if the node meets all parts.
 func (q *Requirement) Why(in Input, matched map[string]string) string {
 	e := q.evaluation(in, matched)
 	ok, err := e.matches(q.rule, e.src)
@@ -101,7 +101,7 @@ func (q *Requirement) evaluation(in Input, matched map[string]string) *evaluatio
 	return e
 }
 
-// whyNot describes the first part of a rule that does not match, in a fixed order.
+// whyNot describes the first part of a rule that does not match. The order of the parts is fixed.
 func (e *evaluation) whyNot(r *rule) string {
 	src := e.sourceFor(r.set)
 	if r.features != nil {

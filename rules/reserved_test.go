@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// waysToWrite are all ways in which a rule can write a key on a node: %[1]s is the key, %[2]s the same in a pointer.
+// waysToWrite are all the ways in which a rule can write a key: %[1]s is the key, %[2]s the key as part of a JSON pointer.
 var waysToWrite = []string{
 	`labels: {%[1]s: x}`,
 	`annotations: {%[1]s: x}`,
@@ -35,7 +35,7 @@ var waysToWrite = []string{
 	`loop: "{@c.d}", labels: {"{item.key}": x}`,
 }
 
-// written evaluates one way to write a key, and returns the keys that come out. A rule that is rejected writes nothing.
+// written evaluates one way to write a key and returns the keys that are written. A rejected rule writes none.
 func written(t *testing.T, way, key string) []string {
 	t.Helper()
 	pointer := strings.ReplaceAll(key, "/", "~1")
@@ -62,8 +62,7 @@ func written(t *testing.T, way, key string) []string {
 	return out
 }
 
-// TestReservedKeysCannotBeSetInAnyWay tries each way there is for each of the reserved keys, and that NodeFeatures ask for
-// them as labels.
+// TestReservedKeysCannotBeSetInAnyWay tries to write each reserved key in every way, and to request it as a label of a NodeFeature.
 func TestReservedKeysCannotBeSetInAnyWay(t *testing.T) {
 	data, err := os.ReadFile("keys/testdata/reserved.txt")
 	if err != nil {

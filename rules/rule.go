@@ -15,7 +15,7 @@ import (
 type rule struct {
 	ref  Ref
 	set  *RuleSet
-	id   *rule // identifies the compiled rule in every program that it is linked into
+	id   *rule // identifies the compiled rule in all programs that link it
 	keys *keys.Policy
 
 	features   *match.Matcher   // nil: no matchFeatures
@@ -28,20 +28,20 @@ type rule struct {
 	taints                               []taint
 	actions                              []*action.Action
 
-	// rejected are literal outputs that no rule may write: found once, reported on every node that matches.
+	// rejected are literal outputs that no rule may write. They are found once and reported on every node that matches.
 	rejected []Rejection
-	// fixed is the result on every node that matches, if it is the same for all of them.
+	// fixed is the result on every matching node, if it is the same on all of them.
 	fixed *result
 
-	// reads are the features that the result depends on, by name; derives those that the actions create.
+	// reads are the names of the features that the result depends on; derives are those that the actions create.
 	reads, derives []string
 	readsMatched   bool     // reads outputs of earlier rules
-	matchedNames   []string // the names of those outputs, unless allMatched
+	matchedNames   []string // names of those outputs, unless allMatched is set
 	allMatched     bool
 	readsVars      bool // reads variables of its object
 	readsNode      bool // reads the node's name or metadata
 	readsElements  bool // reads the elements that its matchers matched
-	pure           bool // depends only on reads
+	pure           bool // depends only on the features in reads
 }
 
 // assignments returns the number of outputs of a rule, without those of templates and actions.
@@ -53,19 +53,18 @@ func (r *rule) assignments() int {
 type assignment struct {
 	kind       Kind
 	key, value *expr.Text
-	// raw is a literal key as written, full the key with its namespace.
+	// raw is a literal key as written; full is the key with its namespace.
 	raw, full string
-	// checked is set if key and value are literal and may be written; literal is then the value.
+	// checked is set if key and value are literal and valid; literal is then the value.
 	checked bool
 	literal string
-	// void is set if the value may not be written on any node; full is the key that nothing is written to.
+	// void is set if the value is invalid on every node; the assignment then only removes the key full of earlier rules.
 	void bool
-	// reference is a value in NFD's notation, late the NAME of an @rule.matched.NAME, which a later rule may still
-	// set.
+	// reference is a value in NFD's notation. late is the NAME of @rule.matched.NAME, which a later rule may still set.
 	reference, late string
 }
 
-// output returns the output of an assignment that is checked or void, which is the same on every node.
+// output returns the output of an assignment that is checked or void and is therefore the same on every node.
 func (a *assignment) output() output {
 	if a.void {
 		return output{kind: a.kind, op: opVoid, key: a.full, raw: a.raw, how: howOf[a.kind]}
@@ -79,7 +78,7 @@ type taint struct {
 	effect     corev1.TaintEffect
 }
 
-// wantsElements reports whether the rule needs the elements that matched, and not only the fact that they did.
+// wantsElements reports whether the rule needs the elements that matched, and not only whether they matched.
 func (r *rule) wantsElements() bool {
 	return r.varsTemplate != nil || r.labelsTemplate != nil || r.readsElements
 }

@@ -11,7 +11,7 @@ type publishers struct {
 	pattern *regexp.Regexp // matches namespace/name
 }
 
-// choose returns the facts of the selected publishers, merged in the same order as all facts.
+// choose returns the merged facts of the selected publishers, in the same order as all facts.
 func (p *publishers) choose(e *evaluation) facts.Source {
 	var chosen []*facts.Facts
 	for _, publisher := range e.in.Publishers {

@@ -10,17 +10,17 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// Budgets of compiled size, in bytes as package size estimates them. Each part of an object has a limit of its own,
-// and an object that reaches all of them would take gigabytes.
+// Limits on the compiled size in bytes, as estimated by package size. Each part of an object has its own limit, but an object that
+// reaches all of them would take gigabytes.
 const (
-	// MaxSize is the maximum compiled size of an object: 1,000 patterns, 40,000 values or 5,000 labels. An ordinary rule takes
-	// 3 kB, so that the 256 rules of an object use a fifth of it.
+	// MaxSize is the maximum compiled size of an object: 1,000 patterns, 40,000 values or 5,000 labels. An ordinary rule takes 3
+	// kB, so 256 of them use a fifth.
 	MaxSize = 4 << 20
 	// MaxClusterSize is the maximum compiled size of all objects of a cluster together: 5,000 ordinary rules. The controller, the
-	// webhook and the extender each keep them, the webhook with 256 MiB for everything.
+	// webhook and the extender each keep them in memory; the webhook's limit is 256 MiB.
 	MaxClusterSize = 16 << 20
-	// MaxRequirementSize is the maximum compiled size of everything that one pod, NodeFeatureRequest or policy requires and prefers:
-	// 100 patterns or 3,000 values. Every user who may create a pod can have as much compiled as often as the pod changes.
+	// MaxRequirementSize is the maximum compiled size of everything that one pod, NodeFeatureRequest or policy requires and
+	// prefers: 100 patterns or 3,000 values. Any user who may create pods causes this much work with each change.
 	MaxRequirementSize = 512 << 10
 )
 
@@ -32,7 +32,7 @@ const (
 	matchValueBytes = 96
 )
 
-// ruleSize returns the size of a rule, without its regular expressions and templates: equal ones are kept once.
+// ruleSize returns the size of a rule without its regular expressions and templates, because equal ones are kept only once.
 func ruleSize(in *nfdv1alpha1.Rule) int {
 	n := ruleBytes + matcherSize(in.MatchFeatures)
 	for i := range in.MatchAny {
@@ -96,7 +96,7 @@ func expressionSize(e *nfdv1alpha1.MatchExpression) int {
 	return n
 }
 
-// tooLarge returns the error of the first rule that exceeds an object's budget. Earlier rules stay.
+// tooLarge returns the error of the first rule that exceeds an object's limit. Earlier rules are kept.
 func tooLarge(path *field.Path, limit int) *field.Error {
 	return field.Forbidden(path, fmt.Sprintf("up to here the object takes more than %d bytes of memory when it is compiled; "+
 		"split it, or use fewer values and simpler patterns", limit))

@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/test/bench"
 )
 
-// repeated returns a spec of n rules, each of which holds body with %d replaced by the number of the rule.
+// repeated returns a spec of n rules with the given body, in which %d is the number of the rule.
 func repeated(n int, body string) string {
 	var all []string
 	for i := range n {
@@ -23,7 +23,7 @@ func repeated(n int, body string) string {
 	return "{rules: [" + strings.Join(all, ",\n") + "]}"
 }
 
-// largeSpecs are within all limits of their parts, and take from ten megabytes to gigabytes if their sum is not bounded.
+// largeSpecs are within all limits of their parts, but take between 10 MB and gigabytes without a limit on their sum.
 var largeSpecs = map[string]string{
 	"Patterns":           repeated(60, "matchFeatures: [{feature: a.b, matchName: {op: InRegexp, value: ["+numbered(200, "'(a{20}){20}.%d-#'")+"]}}]"),
 	"CharacterClasses":   repeated(60, `matchFeatures: [{feature: a.b, matchName: {op: InRegexp, value: [`+numbered(200, `'[\pL\pN]%d-#'`)+`]}}]`),
@@ -40,7 +40,7 @@ var largeSpecs = map[string]string{
 	"PatternsTemplates":  repeated(8, "matchFeatures: [{feature: a.b}], labelsTemplate: '"+numbered(1500, `{{regexMatch "(a{30}){30}%d#" "x"}}`)+"'"),
 }
 
-// numbered repeats an item with # replaced by its number.
+// numbered returns n copies of an item, with # replaced by the number of the copy.
 func numbered(n int, item string) string {
 	all := make([]string, n)
 	for i := range all {
@@ -49,11 +49,11 @@ func numbered(n int, item string) string {
 	return strings.Join(all, ",")
 }
 
-// underRace is set where the race detector runs. It allocates more than the program.
+// underRace is set if the race detector is enabled, which allocates additional memory.
 var underRace bool
 
-// TestLargeObjectsAreCutOff compiles objects that are far too large: what is kept and what compiling takes is bounded, and the
-// author reads where the object is cut off.
+// TestLargeObjectsAreCutOff compiles objects that are far too large: the memory of the result and of the compilation is bounded,
+// and an error reports the first rule that is left out.
 func TestLargeObjectsAreCutOff(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates memory of its own")
@@ -88,7 +88,7 @@ func TestLargeObjectsAreCutOff(t *testing.T) {
 	}
 }
 
-// memory returns how many bytes are in use, and how many were allocated so far.
+// memory returns the number of bytes in use, and of those allocated so far.
 func memory() (live, allocated int) {
 	runtime.GC()
 	var m runtime.MemStats

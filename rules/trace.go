@@ -24,7 +24,7 @@ type RuleTrace struct {
 	// MatchFeatures and MatchAny explain the result of each term.
 	MatchFeatures []TermTrace
 	MatchAny      [][]TermTrace
-	// Conditions explain the result of each condition. Empty for sensitive rules.
+	// Conditions explain the result of each condition. It is empty for sensitive rules.
 	Conditions []ConditionTrace
 	// Why describes the first requirement of the rule that the node does not meet.
 	Why string
@@ -42,8 +42,8 @@ type TracedOutput struct {
 	How   string `json:"how"`
 }
 
-// Trace evaluates all rules for one node and explains the result of each, in order. The results equal those of Eval,
-// which is faster.
+// Trace evaluates all rules for one node and explains each result, in evaluation order. The results equal those of Eval, which is
+// faster.
 func (p *Program) Trace(in Input) []RuleTrace {
 	o := p.Eval(in)
 	outcomes := o.Rules()
@@ -86,7 +86,7 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 	for _, out := range res.outputs {
 		switch out.op {
 		case opVoid:
-			continue // it is in Rejected
+			continue // listed in Rejected
 		case opLate:
 			out.value = cmp.Or(out.told, "@rule.matched."+out.value)
 		}
@@ -101,5 +101,5 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 // follow adds the outputs of a rule, without evaluating it.
 func (e *evaluation) follow(r *rule, res *result) {
 	e.show(r, res)
-	_ = e.derive(res.derived) // the rule succeeded before
+	_ = e.derive(res.derived) // cannot fail: the rule succeeded before
 }

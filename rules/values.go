@@ -34,7 +34,7 @@ func featureOf(f *facts.Feature) (expr.Value, bool) {
 	}
 }
 
-// matchedOf returns the elements of a feature that matchers matched, in the shapes of featureOf.
+// matchedOf returns the elements of a feature that matchers matched, in the same form as featureOf.
 func matchedOf(matched []match.FeatureElements, feature string) (expr.Value, bool) {
 	var list expr.Values
 	attributes := expr.Texts{}

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Withholding defines which outputs the settings of the controller keep from the nodes. The zero value withholds
+// Withholding holds the settings of the controller that prevent outputs from being written to nodes. The zero value withholds
 // nothing.
 type Withholding struct {
-	// All is noPublish: nothing is written on nodes.
+	// All corresponds to the setting noPublish: nothing is written to nodes.
 	All bool
-	// Taints are disabled unless enableTaints is set; the others are restrictions.
+	// Taints are withheld unless enableTaints is set. The others are restrictions.
 	Taints, Labels, Annotations, ExtendedResources bool
 }
 
-// Withheld is a kind of outputs of an object that is not written.
+// Withheld describes a kind of outputs of an object that is not written.
 type Withheld struct {
-	// Reason is the reason of the condition Withheld.
+	// Reason is the reason of the Withheld condition.
 	Reason string
-	// Rule is the first rule with such outputs, Field the field with them, such as taints or actions[1], and More the
-	// number of other rules with some.
+	// Rule is the first rule with such outputs, Field their field, such as taints or actions[1], and More the number of other rules
+	// with such outputs.
 	Rule  Ref
 	Field string
 	More  int
-	// Why names the setting.
+	// Why is the setting that withholds the outputs.
 	Why string
 
 	outputs string
@@ -39,7 +39,7 @@ func (w Withheld) String() string {
 	return fmt.Sprintf("%s of %s are not written: %s", w.outputs, which, w.Why)
 }
 
-// The reasons of the condition Withheld. Users alert on them: do not change them.
+// The reasons of the Withheld condition. Users alert on them: do not change them.
 const (
 	reasonPublishing  = "PublishingDisabled"
 	reasonTaints      = "TaintsDisabled"
@@ -48,10 +48,10 @@ const (
 	reasonResources   = "ExtendedResourcesDisabled"
 )
 
-// withholdings are the settings that withhold outputs, in the order in which they are reported.
+// withholdings are the settings that withhold outputs, in the order of their conditions.
 var withholdings = []struct {
 	reason, outputs string
-	roots           []string // as in the paths of actions
+	roots           []string // first elements of the paths of actions
 	setting         func(*Withholding) *bool
 	why             string
 }{
@@ -67,7 +67,7 @@ var withholdings = []struct {
 		"extended resources are disabled; unset disableExtendedResources in the controller's configuration"},
 }
 
-// Of returns which outputs of compiled rules are withheld, at most one entry for each setting. The set may be nil.
+// Of returns which outputs of compiled rules are withheld, at most one entry per setting. The set may be nil.
 func (w Withholding) Of(set *RuleSet) (out []Withheld) {
 	if set == nil {
 		return nil
@@ -94,7 +94,7 @@ func (w Withholding) Of(set *RuleSet) (out []Withheld) {
 	return out
 }
 
-// Withholds returns why an output of this kind is not written on nodes, or "" if it is.
+// Withholds returns why an output of this kind is not written to nodes, or "" if it is.
 func (w Withholding) Withholds(kind Kind) string {
 	root := map[Kind]string{KindTaint: "taints", KindLabel: "labels", KindAnnotation: "annotations", KindResource: "extendedResources"}[kind]
 	for _, x := range withholdings {
@@ -105,7 +105,7 @@ func (w Withholding) Withholds(kind Kind) string {
 	return ""
 }
 
-// Read adds the setting of a condition Withheld to the Withholding.
+// Read adds the setting that a Withheld condition reports.
 func (w *Withholding) Read(reason, message string) {
 	for _, x := range withholdings {
 		if reason == x.reason || strings.Contains(message, x.why) {

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Wildcard is the name of a rule that is not evaluated itself and only gives defaults to other rules.
+// Wildcard is the name of a rule that is not evaluated itself but gives defaults to other rules.
 const Wildcard = "*"
 
 // part is one rule of one document.
 type part struct{ doc, rule int }
 
-// planned is one rule of the result: the parts that provide its fields, highest precedence first.
+// planned is one rule of the result: the rules that provide its fields, in order of precedence.
 type planned struct{ parts []part }
 
 // plan describes the result of an assembly.
 type plan struct {
 	order     []int     // the documents, highest precedence first
-	rules     []planned // in the order in which they run
+	rules     []planned // in evaluation order
 	wildcards []part    // highest precedence first
 }
 
@@ -32,12 +32,12 @@ func (g *graph[D]) plan(roots []int) (*plan, error) {
 	return p, nil
 }
 
-// arrange decides which rules combine, and their order.
+// arrange decides which rules combine, and in which order they run.
 //
-// It visits the rules in the order of precedence, each document's from first to last. A wildcard adds its fields to
-// every rule found so far. A rule adds its fields to the one of its name found in an earlier document, and moves it
-// to its own document. Two rules of one name in one document stay two, as in NFD: the n-th of a document combines
-// with the n-th of another. Rules without a name combine with nothing.
+// It visits the documents in order of precedence and the rules of each from first to last. A wildcard adds its fields to all rules
+// found so far. A rule adds its fields to the rule with its name from an earlier document, and moves that rule to its own document.
+// Two rules with one name in a document remain two rules, as in NFD: the n-th one combines with the n-th one of another document.
+// Rules without a name are not combined.
 func (g *graph[D]) arrange(order, roots []int) (rules []planned, wildcards []part) {
 	type key struct {
 		name string
@@ -45,7 +45,7 @@ func (g *graph[D]) arrange(order, roots []int) (rules []planned, wildcards []par
 	}
 	var (
 		found  []planned
-		place  []part // position of each found rule
+		place  []part // position of each rule found so far
 		byName = map[key]int{}
 		allow  = g.reachable(order, roots)
 	)
@@ -75,7 +75,7 @@ func (g *graph[D]) arrange(order, roots []int) (rules []planned, wildcards []par
 			place[f] = part{rank, i}
 		}
 	}
-	// The lowest precedence comes first: a base's rules run before those that build on them.
+	// The lowest precedence comes first, so that the rules of a base run before those that depend on it.
 	at := make([]int, len(found))
 	for i := range at {
 		at[i] = i
@@ -93,8 +93,8 @@ func (g *graph[D]) arrange(order, roots []int) (rules []planned, wildcards []par
 	return rules, wildcards
 }
 
-// reachable returns a function that reports whether a rule of that name of the document at that rank of order is
-// inherited: whether there is a path from a root to the document on which no document excludes the rule.
+// reachable returns a function that reports whether a rule with the given name is inherited from the document at the given rank of
+// order: whether there is a path from a root to the document on which no document excludes the rule.
 func (g *graph[D]) reachable(order, roots []int) func(rank int, name string) bool {
 	if !g.excludes(order) {
 		return func(int, string) bool { return true }
@@ -111,7 +111,7 @@ func (g *graph[D]) reachable(order, roots []int) func(rank int, name string) boo
 			for _, r := range roots {
 				ok[rankOf[r]] = true
 			}
-			for from, doc := range order { // a document comes after everything that is based on it
+			for from, doc := range order { // a document comes after all documents that are based on it
 				for _, e := range g.docs[doc].bases {
 					if ok[from] && !excluded(e.ref.Exclude, name) {
 						ok[rankOf[e.to]] = true
@@ -135,7 +135,7 @@ func (g *graph[D]) excludes(order []int) bool {
 	return false
 }
 
-// sources returns the names of the documents that a rule comes from, highest precedence first, each once.
+// sources returns the names of the documents that a rule comes from, highest precedence first, without duplicates.
 func (g *graph[D]) sources(p planned) []string {
 	var out []string
 	for _, part := range p.parts {

@@ -1,15 +1,13 @@
-// Package compose assembles rules with the templates that they are based on.
+// Package compose assembles rules with the templates on which they are based.
 //
-// One algorithm has two implementations of its interface to documents. Assemble works on typed specs, for the
-// controller and the webhook; AssembleYAML works on YAML nodes and keeps their comments, for the command line. Both
-// load the documents, order them and decide which rules combine with the same code (gather, linearize, arrange); they
-// differ only in how the fields of one rule are copied.
+// There is one algorithm with two representations of documents. Assemble works on typed specs, for the controller and the webhook.
+// AssembleYAML works on YAML nodes and keeps comments, for the command line. Both use the same code to load and order the documents
+// and to decide which rules combine (gather, linearize, arrange); they differ in how the fields of a rule are copied.
 //
-// The order of precedence is that of Python's classes (the C3 linearization, "A Monotonic Superclass Linearization
-// for Dylan", 1996): a document, then its bases in the order written, each before its own bases, a shared base after
-// all documents that need it. Of each field, the document of the highest precedence that has it wins; maps combine
-// key by key. Rules run in the opposite order, so that a base's variables exist first and the outputs of the main
-// document win.
+// The order of precedence is the method resolution order of Python (C3 linearization, "A Monotonic Superclass Linearization for
+// Dylan", 1996): a document, then its bases in the order written, each before its own bases, and a shared base after all documents
+// that are based on it. The value of a field comes from the document with the highest precedence that sets it; maps are merged by
+// key. Rules run in the opposite order, so that the variables of a base exist first and the outputs of the main document win.
 //
 // The package does not read files, talk to a cluster or log. All functions are safe for concurrent use.
 package compose
@@ -18,37 +16,34 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// Limits of one assembly. They are generous for users and small for machines: a rule set is assembled whenever one of
-// its templates changes.
+// Limits on one assembly. Rules are assembled again whenever one of their templates changes.
 const (
 	// MaxDepth is the maximum length of a chain of bases.
 	MaxDepth = 8
-	// MaxDocuments is the maximum number of documents, the main one included.
+	// MaxDocuments is the maximum number of documents, including the main one.
 	MaxDocuments = 32
-	// MaxRules is the maximum number of rules of all documents together, before any combine. An object has 256 at
-	// most.
+	// MaxRules is the maximum number of rules of all documents together, before they are combined. One object has at most 256.
 	MaxRules = 4096
-	// MaxWildcards is the maximum number of wildcards of all documents together, one per document: each is tried on
-	// every rule.
+	// MaxWildcards is the maximum number of wildcards of all documents together, one per document. Each wildcard is tried on every
+	// rule.
 	MaxWildcards = MaxDocuments
-	// MaxExcludes is the maximum number of patterns that all documents exclude together: each is tried on every name.
+	// MaxExcludes is the maximum number of exclude patterns of all documents together. Each pattern is tried on every name.
 	MaxExcludes = 256
-	// MaxResult is the maximum size of the result in bytes, as canonical JSON. An object in the cluster cannot be
-	// much larger (etcd accepts 1.5 MiB, managed fields and status included).
+	// MaxResult is the maximum size of the result in bytes, as canonical JSON. An object in the cluster cannot be much larger: etcd
+	// accepts 1.5 MiB including managed fields and status.
 	MaxResult = 512 << 10
 )
 
 // Document is a spec with a name.
 type Document struct {
 	Name string
-	// Template is set for a NodeFeatureRuleTemplate, which others can be based on; a NodeFeatureRule of the same name
-	// is a different document.
+	// Template is set for a NodeFeatureRuleTemplate. A NodeFeatureRule with the same name is a different document.
 	Template bool
-	// Spec is read only.
+	// Spec must not be modified.
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec
 }
 
-// ID names the document in errors and sources: the bare name of a template, NodeFeatureRule/NAME otherwise.
+// ID returns the name of the document in errors and sources: the name of a template, NodeFeatureRule/NAME otherwise.
 func (d Document) ID() string {
 	if d.Template {
 		return d.Name
@@ -58,22 +53,21 @@ func (d Document) ID() string {
 
 // Assembled is the result of assembling a document and its bases.
 type Assembled struct {
-	// Spec has no basedOn. It shares memory with the specs that it was made from: treat all of them as read-only.
+	// Spec has no basedOn. It shares memory with the specs from which it was assembled: treat all of them as read-only.
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec
-	// Rules holds the source of each rule of Spec, by position.
+	// Rules holds the source of each rule of Spec, by index.
 	Rules []Source
-	// Main is the ID of the main document, Bases are those of all others, highest precedence first.
+	// Main is the ID of the main document. Bases are the IDs of all other documents, highest precedence first.
 	Main  string
 	Bases []string
-	// Hash is the tree digest of the result: tree:sha256:HEX. Equal results have equal hashes. It covers the
-	// wildcards that are no longer in Spec, because a pinned template must not change its effect on the rules that
-	// are based on it.
+	// Hash is the tree digest of the result: tree:sha256:HEX. It includes the wildcards, which are not in Spec, because they affect
+	// the rules that are based on a pinned template.
 	Hash string
 }
 
 // Source identifies where one rule came from.
 type Source struct {
-	// Rule is its name.
+	// Rule is the name of the rule.
 	Rule string
 	// From are the IDs of the documents that provided fields, highest precedence first.
 	From []string
@@ -92,8 +86,8 @@ func (a *Assembled) Origins() []nfdv1alpha1.RuleOrigin {
 	return out
 }
 
-// RuleBases returns for each rule of Spec, by position, the template that it came from; "" for those that the main
-// document has written itself, even in part.
+// RuleBases returns, for each rule of Spec by index, the template that it came from, or "" if the main document sets any of its
+// fields.
 func (a *Assembled) RuleBases() []string {
 	out := make([]string, len(a.Rules))
 	for i, s := range a.Rules {
@@ -104,16 +98,16 @@ func (a *Assembled) RuleBases() []string {
 	return out
 }
 
-// Lookup returns the spec of the template of that name, or nil if there is none.
+// Lookup returns the spec of a template, or nil if the template does not exist.
 type Lookup func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error)
 
-// Assemble combines main with its bases. The error, if any, is a *MissingError, *CycleError, *OrderError,
-// *DigestError, *LimitError or *ValueError, several of them in an Errors, or the error that get returned.
+// Assemble combines main with its bases. The error is a *MissingError, *CycleError, *OrderError, *DigestError, *LimitError or
+// *ValueError, an Errors of several of these, or an error that get returned.
 func Assemble(main Document, get Lookup) (*Assembled, error) {
 	return AssembleLayers([]Document{main}, get)
 }
 
-// AssembleOver is Assemble with a template below the document and all of its bases; an empty name means none.
+// AssembleOver is like Assemble, with a template below the document and all of its bases. An empty name means no template.
 func AssembleOver(main Document, template string, get Lookup) (*Assembled, error) {
 	if template == "" {
 		return Assemble(main, get)
@@ -128,9 +122,9 @@ func AssembleOver(main Document, template string, get Lookup) (*Assembled, error
 	return AssembleLayers([]Document{main, {Name: template, Template: true, Spec: spec}}, get)
 }
 
-// AssembleLayers is Assemble with more documents below the first one, each with bases of its own: for example the
-// template that a cluster applies to every rule. The first is the main document. A layer comes after all documents
-// above it, so that it never contradicts the order of bases that users wrote.
+// AssembleLayers is like Assemble, with additional documents below the first one, each with its own bases: for example the template
+// that a cluster applies to every rule. The first layer is the main document. A layer comes after all documents above it, so that
+// it never contradicts the order of bases in a document.
 func AssembleLayers(layers []Document, get Lookup) (*Assembled, error) {
 	t := &typed{get: get}
 	g, roots, err := gather(layers, t)
@@ -166,7 +160,7 @@ func (t *typed) load(_ Document, r Ref) (Document, bool, error) {
 	return Document{Name: r.Locator, Template: true, Spec: spec}, spec != nil, err
 }
 
-// assemble combines the documents under roots and checks every pin.
+// assemble combines the documents under roots and checks all pinned digests.
 func (t *typed) assemble(g *graph[Document], roots []int) (*Assembled, error) {
 	out, order, err := t.combine(g, roots)
 	if err != nil {
@@ -176,7 +170,7 @@ func (t *typed) assemble(g *graph[Document], roots []int) (*Assembled, error) {
 		if !tree {
 			return Digest(g.docs[doc].doc.Spec), true, nil
 		}
-		sub, _, err := t.combine(g, []int{doc}) // its own pins are checked like all others
+		sub, _, err := t.combine(g, []int{doc}) // its own pins are checked separately
 		if err != nil {
 			return "", false, err
 		}
@@ -184,7 +178,7 @@ func (t *typed) assemble(g *graph[Document], roots []int) (*Assembled, error) {
 	})
 }
 
-// combine combines the documents under roots. It returns their order as well.
+// combine combines the documents under roots, and also returns their order.
 func (t *typed) combine(g *graph[Document], roots []int) (*Assembled, []int, error) {
 	p, err := g.plan(roots)
 	if err != nil {

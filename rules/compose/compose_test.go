@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// assemblyCase is one line of the tables in testdata: documents as trees, m being the main one, and what they come to.
+// assemblyCase is one line of the tables in testdata: documents as trees, of which m is the main one, and the expected result.
 type assemblyCase struct {
 	ID, Name string
 	Docs     map[string]json.RawMessage
@@ -46,7 +46,7 @@ func assemblyCases(t *testing.T) map[string]assemblyCase {
 	return out
 }
 
-// yamlDocs is a world of documents in which every reference is the name of one.
+// yamlDocs holds documents that refer to each other by name.
 type yamlDocs map[string]*YAML
 
 func (w yamlDocs) load(_ *YAML, r Ref) (*YAML, error) { return w[r.Locator], nil }
@@ -89,7 +89,7 @@ func TestAssembleYAMLCases(t *testing.T) {
 	}
 }
 
-// The typed face gives what the YAML face gives, by digest, for every case that can be written in the cluster.
+// Typed specs and YAML must give the same digest for every case that is valid in the cluster.
 func TestAssembleAgreesWithYAML(t *testing.T) {
 	for name, c := range assemblyCases(t) {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestAssembleLimits(t *testing.T) {
 		m.Rules[0].Labels["k"] = strings.Repeat("v", result-len(Canonical(m)))
 		return map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"m": m}
 	}
-	// A base that is known already brings its own bases with it.
+	// A base that was loaded before comes with its own bases.
 	diamond := chain(MaxDepth)
 	diamond["b1"] = basedOn("tail")
 	diamond["tail"] = basedOn()
@@ -296,8 +296,7 @@ func TestAssembleLimits(t *testing.T) {
 	}
 }
 
-// Every field of the API is inherited by a document that has none: a field that is added to the API and forgotten here
-// fails this test.
+// A document without a field must inherit it. The test fails for a new API field that the merge does not handle.
 func TestAssembleInheritsEveryField(t *testing.T) {
 	const full = `
 description: d
@@ -397,7 +396,7 @@ func TestAssembleNamesSources(t *testing.T) {
 }
 
 func TestAssembleLayersNeverContradict(t *testing.T) {
-	// The default template is based on what main names before it: as a last base of main that would be a contradiction.
+	// The default template is based on a template that main also names. As a last base of main, this would be a contradiction.
 	specs := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"common": {Rules: []nfdv1alpha1.Rule{rule("c", "from", "common")}}, "default": basedOn("common")}
 	specs["default"].Rules = []nfdv1alpha1.Rule{rule("c", "from", "default", "by", "default")}
 	main := basedOn("common")

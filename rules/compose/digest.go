@@ -15,11 +15,11 @@ import (
 
 // The two kinds of digests that a base can be pinned to.
 const (
-	ownPrefix  = "sha256:"      // of the base's own spec
+	ownPrefix  = "sha256:"      // of the spec of the base itself
 	treePrefix = "tree:sha256:" // of the base assembled with its own bases
 )
 
-// Digest returns the digest of a spec by itself, sha256:HEX, independent of its bases.
+// Digest returns the digest of a spec without its bases, sha256:HEX.
 func Digest(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
 	return digest(Canonical(spec))
 }
@@ -29,8 +29,7 @@ func digest(canonical []byte) string {
 	return ownPrefix + hex.EncodeToString(sum[:])
 }
 
-// treeDigest returns the digest of an assembled spec, with the wildcards after its rules, and checks its maximum
-// size.
+// treeDigest returns the digest of an assembled spec, followed by the wildcards, and checks its maximum size.
 func treeDigest(spec *nfdv1alpha1.NodeFeatureRuleSpec) (string, error) {
 	text := Canonical(spec)
 	if len(text) > MaxResult {
@@ -39,8 +38,8 @@ func treeDigest(spec *nfdv1alpha1.NodeFeatureRuleSpec) (string, error) {
 	return "tree:" + digest(text), nil
 }
 
-// checkDigests compares the documents in order with the digests that others pin them to. get returns the digest of a
-// document, own or of its tree; ok is false if the document is not available.
+// checkDigests compares the documents with the digests in the references to them. get returns the digest of a document, of its own
+// spec or of its tree; ok is false if the document is not available.
 func (g *graph[D]) checkDigests(order []int, get func(doc int, tree bool) (digest string, ok bool, err error)) error {
 	type asked struct {
 		doc  int
@@ -73,9 +72,9 @@ func (g *graph[D]) checkDigests(order []int, get func(doc int, tree bool) (diges
 	return problems.orNil()
 }
 
-// Canonical returns the canonical JSON of a spec: names sorted, no white space, only required escapes, and no field
-// that is absent or empty, since the API server and files write an absent field in several ways. A pointer field is
-// kept even if its value is empty: priority 0 is not absent, and matchExpressions {} matches anything.
+// Canonical returns the canonical JSON of a spec: sorted names, no white space, only required escapes, and no absent or empty
+// fields, since an absent field can be written in several ways. A pointer field is kept even if its value is empty: priority 0
+// differs from no priority, and matchExpressions {} matches anything.
 func Canonical(spec *nfdv1alpha1.NodeFeatureRuleSpec) []byte {
 	var c canonical
 	c.value(reflect.ValueOf(spec).Elem())
@@ -165,7 +164,7 @@ func (c *canonical) mapping(v reflect.Value) {
 	c.out = append(c.out, '}')
 }
 
-// text writes a string. It uses encoding/json only if there is something to escape.
+// text writes a string. It uses encoding/json only if the string needs escapes.
 func (c *canonical) text(s string) {
 	for i := range len(s) {
 		if b := s[i]; b < ' ' || b == '"' || b == '\\' || b >= 0x7f {
@@ -178,10 +177,10 @@ func (c *canonical) text(s string) {
 	c.out = append(c.out, '"')
 }
 
-// raw writes a value of unknown shape, whose keys encoding/json sorts. Numbers are not changed.
+// raw writes a value of unknown type. encoding/json sorts its keys. Numbers are kept as written.
 func (c *canonical) raw(j nfdv1alpha1.JSON) {
 	v, err := j.Decode()
-	if err != nil { // decoded from JSON or created by a program: still one text
+	if err != nil { // cannot happen after decoding JSON
 		v = string(j.Raw)
 	}
 	c.any(v)
@@ -193,18 +192,18 @@ func (c *canonical) any(v any) {
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		b.Reset()
-		b.WriteString("null") // every type of a spec can be encoded
+		b.WriteString("null") // all types of a spec can be encoded
 	}
 	c.out = append(c.out, bytes.TrimRight(b.Bytes(), "\n")...)
 }
 
-// fieldName is a field of a struct and its name in JSON.
+// fieldName is a field of a struct and its JSON name.
 type fieldName struct {
 	index int
 	name  string
 }
 
-var fieldNames sync.Map // reflect.Type -> []fieldName, sorted by name; as many entries as the API has structs
+var fieldNames sync.Map // reflect.Type -> []fieldName, sorted by name; one entry for each struct of the API
 
 func fieldsOf(t reflect.Type) []fieldName {
 	if known, ok := fieldNames.Load(t); ok {

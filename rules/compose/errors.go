@@ -8,7 +8,7 @@ import (
 // MissingError reports that a base does not exist.
 type MissingError struct {
 	Base string // the requested base
-	From string // the document that requested it; empty: it is below all of them
+	From string // the document that refers to it; empty if it is below all documents
 }
 
 func (e *MissingError) Error() string {
@@ -28,7 +28,7 @@ type CycleError struct {
 
 func (e *CycleError) Error() string { return "cycle: " + strings.Join(e.Path, " -> ") }
 
-// OrderError reports that documents require contradictory orders of some bases.
+// OrderError reports that documents require contradictory orders of bases.
 type OrderError struct {
 	Bases []string // sorted
 }
@@ -57,11 +57,11 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("too many %s: %d, at most %d are allowed", e.What, e.Got, e.Limit)
 }
 
-// ValueError reports that documents cannot be combined because of the value of a field.
+// ValueError reports that documents cannot be combined because of a field's value.
 type ValueError struct {
 	Path     string // such as nodeSelector.matchLabels
 	Problem  string
-	Document string // the document that holds it
+	Document string // the document with the value
 }
 
 func (e *ValueError) Error() string { return e.Problem + " at " + e.Path }
@@ -71,7 +71,7 @@ func typeConflict(path, document string) error {
 	return &ValueError{Path: path, Problem: "type conflict", Document: document}
 }
 
-// Errors are several errors at once.
+// Errors is a list of errors.
 type Errors []error
 
 func (e Errors) Error() string {
@@ -85,7 +85,7 @@ func (e Errors) Error() string {
 // Unwrap returns the errors, for errors.As and errors.Is.
 func (e Errors) Unwrap() []error { return e }
 
-// orNil returns nil for none, the error itself for one.
+// orNil returns nil if there are no errors, and the error itself if there is one.
 func (e Errors) orNil() error {
 	switch len(e) {
 	case 0:

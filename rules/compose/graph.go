@@ -9,7 +9,7 @@ import (
 // RefKind is the way in which a base is referenced.
 type RefKind string
 
-// The kinds of references. In the cluster there are only names.
+// The kinds of references. Objects in the cluster can only refer to names.
 const (
 	ByName    RefKind = "name"    // a NodeFeatureRuleTemplate: {name: X}
 	ByFile    RefKind = "file"    // {file: X}
@@ -25,11 +25,11 @@ type Ref struct {
 	Exclude []string
 }
 
-// face is the interface of the algorithm to one representation of documents.
+// face is the interface between the algorithm and a representation of documents.
 type face[D any] interface {
 	id(D) string
 	bases(D) ([]Ref, error)
-	rules(D) []string // their names, in order
+	rules(D) []string // names of the rules, in order
 	load(from D, r Ref) (doc D, found bool, err error)
 }
 
@@ -47,7 +47,7 @@ type vertex[D any] struct {
 	rules []string
 	bases []edge
 	done  bool // its bases have been gathered
-	depth int  // length of the longest chain of bases under it
+	depth int  // length of the longest chain of bases below it
 }
 
 // edge is a reference from one document to its base.
@@ -56,8 +56,8 @@ type edge struct {
 	ref Ref
 }
 
-// gather loads roots and all their bases. It returns the positions of the roots as well. All missing bases are
-// reported at once; every other error ends it.
+// gather loads roots and all their bases. It also returns the positions of the roots. It reports all missing bases at once and
+// stops at any other error.
 func gather[D any](roots []D, f face[D]) (*graph[D], []int, error) {
 	g := &graph[D]{index: map[string]int{}, face: f}
 	var at []int
@@ -80,7 +80,7 @@ func gather[D any](roots []D, f face[D]) (*graph[D], []int, error) {
 	return g, at, g.bounded()
 }
 
-// bounded rejects documents that are small each, but take long together.
+// bounded rejects assemblies that exceed a limit on the sum of their documents.
 func (g *graph[D]) bounded() error {
 	rules, wildcards, excludes := 0, 0, 0
 	for _, d := range g.docs {
@@ -113,7 +113,7 @@ func (g *graph[D]) add(doc D) int {
 	return i
 }
 
-// visit gathers the bases of document i. path leads to it from the root, without it.
+// visit gathers the bases of document i. path is the path from the root to the document, exclusive.
 func (g *graph[D]) visit(i int, path []int) (missing Errors, err error) {
 	if at := slices.Index(path, i); at >= 0 {
 		return nil, &CycleError{Path: g.ids(append(slices.Clone(path[at:]), i))}
@@ -187,7 +187,7 @@ func (g *graph[D]) linearize(roots []int) ([]int, error) {
 	return out, nil
 }
 
-// c3 returns document i and everything under it in C3 order.
+// c3 returns document i and all documents below it in C3 order.
 func (g *graph[D]) c3(i int, memo map[int][]int) ([]int, error) {
 	if order, ok := memo[i]; ok {
 		return order, nil
@@ -214,8 +214,8 @@ func (g *graph[D]) c3(i int, memo map[int][]int) ([]int, error) {
 	return memo[i], nil
 }
 
-// mergeOrders merges lists such that each one's order is kept. It takes the first head that is in no other list's tail. If
-// there is none, it returns the heads.
+// mergeOrders merges lists, keeping the order of each. It takes the first head that is not in the tail of another list. If there is
+// no such head, it returns the heads.
 func mergeOrders(lists [][]int) (merged, stuck []int) {
 	lists = slices.Clone(lists)
 	for {

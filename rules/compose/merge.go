@@ -12,8 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/version"
 )
 
-// fillSpec adds to dst the fields of a document of lower precedence, except rules and basedOn. It does not change
-// what src points to.
+// fillSpec adds to dst the fields of a document of lower precedence, except for rules and basedOn. It does not modify src.
 func fillSpec(dst, src *nfdv1alpha1.NodeFeatureRuleSpec, document string) error {
 	fill(&dst.Description, src.Description)
 	fill(&dst.Phase, src.Phase)
@@ -29,7 +28,7 @@ func fillSpec(dst, src *nfdv1alpha1.NodeFeatureRuleSpec, document string) error 
 	return fillVersion(&dst.MinimumVersion, src.MinimumVersion, document)
 }
 
-// fillVersion keeps the higher version: the documents that need it are part of the result.
+// fillVersion keeps the higher version, since the result contains fields of all documents.
 func fillVersion(dst **string, src *string, document string) error {
 	if src == nil {
 		return nil
@@ -58,8 +57,7 @@ func higherVersion(this, that, document string) (bool, error) {
 	return b.Compare(a) > 0, nil
 }
 
-// fillRule adds to dst the fields of a rule of lower precedence, except its name. It does not change what src points
-// to.
+// fillRule adds to dst the fields of a rule of lower precedence, except for its name. It does not modify src.
 func fillRule(dst, src *nfdv1alpha1.Rule) {
 	fillMap(&dst.Labels, src.Labels)
 	fillMap(&dst.Annotations, src.Annotations)
@@ -75,7 +73,7 @@ func fillRule(dst, src *nfdv1alpha1.Rule) {
 	if dst.Expressions == "" {
 		dst.Expressions = src.Expressions
 	}
-	// All or nothing: added terms would silently change the nodes that a rule matches.
+	// Lists are inherited as a whole: additional terms would silently change which nodes a rule matches.
 	fillList((*[]nfdv1alpha1.FeatureMatcherTerm)(&dst.MatchFeatures), src.MatchFeatures)
 	fillList(&dst.MatchAny, src.MatchAny)
 	fillList(&dst.Conditions, src.Conditions)
@@ -85,7 +83,7 @@ func fillRule(dst, src *nfdv1alpha1.Rule) {
 	}
 }
 
-// emptyLoop reports whether a loop is an empty list, which is how an absent one may be written.
+// emptyLoop reports whether a loop is an empty list, which means that there is no loop.
 func emptyLoop(loop *nfdv1alpha1.JSON) bool {
 	return loop == nil || loop.IsZero() || string(loop.Raw) == "[]" || string(loop.Raw) == `""`
 }
@@ -137,7 +135,7 @@ func fillSelector(dst **metav1.LabelSelector, src *metav1.LabelSelector) {
 	*dst = &merged
 }
 
-// fillTaints combines taints by key and effect, which identify a taint of a node.
+// fillTaints combines taints by key and effect, which identify a taint on a node.
 func fillTaints(dst *[]corev1.Taint, src []corev1.Taint) {
 	if len(src) == 0 {
 		return

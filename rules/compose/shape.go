@@ -24,15 +24,15 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", e.Document, e.Line, e.Column, e.Path, e.Problem)
 }
 
-// CheckFields returns an error for each field of the document's spec that does not exist. The API server would drop a
-// misspelled field, and a matcher that is dropped matches more.
+// CheckFields returns an error for each unknown field of the document's spec. The API server would drop a misspelled field, and a
+// rule without a matcher matches more nodes.
 func (d *YAML) CheckFields() error {
 	w := shapeWalker{origin: func(*yaml.Node) string { return d.ID }}
 	w.walk(d.Spec, specType, "spec")
 	return w.problems.orNil()
 }
 
-// checkShape returns an error for each field that does not exist or holds something of the wrong type.
+// checkShape returns an error for each field that is unknown or has a value of the wrong type.
 func checkShape(spec *yaml.Node, origin func(*yaml.Node) string) Errors {
 	w := shapeWalker{origin: origin, types: true}
 	w.walk(spec, specType, "spec")
@@ -41,7 +41,7 @@ func checkShape(spec *yaml.Node, origin func(*yaml.Node) string) Errors {
 
 var specType = reflect.TypeFor[nfdv1alpha1.NodeFeatureRuleSpec]()
 
-// notInCluster are fields that files may have beyond the API's.
+// notInCluster are fields that files may have in addition to those of the API.
 var notInCluster = map[reflect.Type][]string{
 	reflect.TypeFor[nfdv1alpha1.TemplateSource](): {"file"},
 }
@@ -49,7 +49,7 @@ var notInCluster = map[reflect.Type][]string{
 // shapeWalker compares a tree with a Go type by its JSON names.
 type shapeWalker struct {
 	origin   func(*yaml.Node) string
-	types    bool // report wrong types as well as unknown fields
+	types    bool // whether to report wrong types as well as unknown fields
 	problems Errors
 }
 

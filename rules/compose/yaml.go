@@ -12,30 +12,30 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Limits of one YAML text.
+// Limits on one YAML text.
 const (
-	// MaxText is the maximum size of a document in bytes. No handwritten rule is larger.
+	// MaxText is the maximum size of a document in bytes. No handwritten document is larger.
 	MaxText = 4 << 20
-	// MaxNodes is the maximum number of nodes of a document once its aliases are expanded. Nine lines of YAML with
-	// aliases of aliases expand to a billion.
+	// MaxNodes is the maximum number of nodes of a document after its aliases are expanded. Nine lines with aliases of aliases
+	// expand to a billion nodes.
 	MaxNodes = 1 << 18
 	// MaxNesting is the maximum depth of nested nodes.
 	MaxNesting = 100
 )
 
-// YAML is a document as its author wrote it: a NodeFeatureRule, a NodeFeatureRuleTemplate, or the bare spec of one.
+// YAML is a document as written: a NodeFeatureRule, a NodeFeatureRuleTemplate, or the spec of one without an object.
 type YAML struct {
-	// ID distinguishes it from other documents: an absolute path, a URL, cluster:NAME.
+	// ID identifies the document: an absolute path, a URL, cluster:NAME.
 	ID string
-	// Root is the whole document, with aliases expanded and comments.
+	// Root is the whole document, including comments, with aliases expanded.
 	Root *yaml.Node
-	// Spec is the mapping that holds the rules.
+	// Spec is the mapping that contains the rules.
 	Spec *yaml.Node
 
-	absent bool // a template that stays in the cluster
+	absent bool // set for a template that stays in the cluster
 }
 
-// ParseYAML reads one document. Its fields are not checked yet, see CheckFields.
+// ParseYAML parses one document. It does not check fields; see CheckFields.
 func ParseYAML(id string, text []byte) (*YAML, error) {
 	roots, err := ParseTrees(id, text)
 	if err != nil {
@@ -51,8 +51,8 @@ func ParseYAML(id string, text []byte) (*YAML, error) {
 	return nil, fmt.Errorf("%s:%d: a second document begins here, expected one per file", id, roots[1].Content[0].Line)
 }
 
-// ParseTrees parses every document of a YAML or JSON text, within the limits of this package, with aliases expanded.
-// All errors of the text are returned as one. The nodes are document nodes, and have their positions in the text.
+// ParseTrees parses all documents of a YAML or JSON text and expands aliases, within the limits of this package. It returns all
+// errors as one. The nodes are document nodes with positions in the text.
 func ParseTrees(id string, text []byte) ([]*yaml.Node, error) {
 	t := yamltree.Parse(text, yamltree.Options{Bytes: MaxText, Nodes: MaxNodes, Depth: MaxNesting, AtAnchors: true})
 	if err := t.Err(id); err != nil {
@@ -65,8 +65,8 @@ func ParseTrees(id string, text []byte) ([]*yaml.Node, error) {
 	return t.Documents, problems.orNil()
 }
 
-// lostMarks rejects values behind a lone exclamation mark: YAML reads "! eq" as plain eq, and writing the tree again
-// would negate a condition.
+// lostMarks rejects values after a separate exclamation mark: YAML reads "! eq" as plain eq, so that writing the tree would remove
+// the negation of a condition.
 func lostMarks(id string, t *yamltree.Text, n *yaml.Node) (problems Errors) {
 	if mark := t.LostMark(n); mark != "" {
 		problems = append(problems, fmt.Errorf("%s:%s: YAML drops the exclamation mark of %q, and the opposite is meant; put it in quotes",
@@ -81,7 +81,7 @@ func lostMarks(id string, t *yamltree.Text, n *yaml.Node) (problems Errors) {
 // findSpec sets d.Spec.
 func (d *YAML) findSpec() error {
 	top := d.Root.Content[0]
-	if yamltree.IsNull(top) { // only comments
+	if yamltree.IsNull(top) { // the document contains only comments
 		*top = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", HeadComment: top.HeadComment, FootComment: top.FootComment}
 	}
 	if top.Kind != yaml.MappingNode {
@@ -113,7 +113,7 @@ func (d *YAML) findSpec() error {
 	return nil
 }
 
-// Bases returns the bases that the document lists: a string, a list of strings, or a list of objects.
+// Bases returns the bases in basedOn: a string, a list of strings, or a list of objects.
 func (d *YAML) Bases() ([]Ref, error) {
 	at, _ := lookup(d.Spec, "basedOn")
 	if at < 0 {
@@ -179,7 +179,7 @@ func parseRef(n *yaml.Node) (Ref, error) {
 	return ref, nil
 }
 
-// Typed decodes a spec. The references to its bases are kept, whatever kind of locator they are.
+// Typed decodes a spec. It keeps references to bases of any kind.
 func Typed(spec *yaml.Node) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 	bare := *spec
 	bare.Content = slices.Clone(spec.Content)
@@ -201,7 +201,7 @@ func Typed(spec *yaml.Node) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 	return &out, nil
 }
 
-// lookup returns the position of key in a mapping, and its value; -1 if it does not exist.
+// lookup returns the position and the value of a key in a mapping, or -1 if the key does not exist.
 func lookup(mapping *yaml.Node, key string) (int, *yaml.Node) {
 	at := yamltree.Index(mapping, key)
 	if at < 0 {

@@ -104,7 +104,7 @@ spec:
 func TestAssembleYAMLKeepsNames(t *testing.T) {
 	tests := map[string]struct {
 		docs map[string]string
-		want string // of the spec, as JSON; or
+		want string // expected spec as JSON; or
 		err  string
 	}{
 		"a name after the files stays": {
@@ -143,7 +143,7 @@ func TestAssembleYAMLKeepsNames(t *testing.T) {
 	}
 }
 
-// Embedding what can be embedded, and then the rest, gives what embedding all at once gives.
+// Assembling in two steps must give the same result as in one.
 func TestAssembleYAMLInTwoSteps(t *testing.T) {
 	docs := yamlDocs{
 		"f": mustParse(t, "f", "{kind: NodeFeatureRuleTemplate, spec: {basedOn: [{name: c, exclude: [x]}], rules: [{name: '*', labels: {f: '1'}}, {name: s, labels: {f: '1'}}]}}"),
@@ -324,7 +324,7 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-// Whatever two documents are, both faces agree or both refuse, and no input makes either fail badly.
+// For any two documents, the typed and the YAML implementation must agree or both return an error, and must not panic.
 func FuzzAssemble(f *testing.F) {
 	f.Add([]byte(commentedMain), []byte(commentedBase))
 	f.Add([]byte(`{"basedOn": "site", "rules": [{"name": "a"}, {"name": "*", "labels": {"x": "1"}}]}`), []byte(`{"rules": [{"name": "a", "taints": [{"key": "k", "effect": "NoSchedule"}]}]}`))

@@ -8,18 +8,18 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// policy defines how a field that two documents have is combined. merge.go does the same for typed specs, and a test
-// compares the two.
+// policy defines how a field that occurs in two documents is combined. merge.go does the same for typed specs; a test compares
+// both.
 type policy int
 
 const (
-	byKind       policy = iota // a scalar stays, maps combine key by key, items of the other list are appended
+	byKind       policy = iota // keep scalars, merge maps by key, append list items
 	dropped                    // not inherited, or handled elsewhere
-	atomic                     // stays unless it is empty, whatever its type
-	emptyIsUnset               // a scalar that stays unless it is ""
-	anyTrue                    // true if any document sets it
-	higher                     // the higher version
-	keyedTaints                // a list whose items combine by key and effect
+	atomic                     // kept unless it is empty, whatever its type
+	emptyIsUnset               // a scalar, kept unless it is ""
+	anyTrue                    // true if it is true in any document
+	higher                     // the higher of both versions
+	keyedTaints                // a list whose items are merged by key and effect
 )
 
 var specPolicies = map[string]policy{
@@ -46,7 +46,7 @@ var rulePolicies = map[string]policy{
 
 var taintPolicies = map[string]policy{"value": emptyIsUnset}
 
-// rivals are pairs of fields of a rule of which only one may exist: a rule that has one does not inherit the other.
+// rivals are pairs of fields of a rule that exclude each other: a rule with one of them does not inherit the other.
 var rivals = map[string]string{
 	"labelsTemplate": "labelsTemplateFrom", "labelsTemplateFrom": "labelsTemplate",
 	"varsTemplate": "varsTemplateFrom", "varsTemplateFrom": "varsTemplate",
@@ -69,18 +69,18 @@ func (m *merger) clone(n *yaml.Node, document string) *yaml.Node {
 	return &out
 }
 
-// fill adds to the mapping dst the fields of src that it lacks.
+// fill adds to the mapping dst the fields of src that do not exist in dst.
 func (m *merger) fill(dst, src *yaml.Node, path string, policies map[string]policy) error {
 	for i := 0; i < len(src.Content); i += 2 {
 		key, value := src.Content[i], src.Content[i+1]
 		if yamltree.IsNull(value) {
-			continue // the API server drops null, so the field is absent
+			continue // the API server drops null
 		}
 		how := policies[key.Value]
 		at, have := lookup(dst, key.Value)
 		switch {
 		case how == dropped && key.Value != "rules":
-			if key.Value == "name" && at >= 0 { // the rules were combined because their names are equal
+			if key.Value == "name" && at >= 0 { // names are equal, since the rules were combined by name
 				fillComments(dst.Content[at], key)
 				fillComments(have, value)
 			}
@@ -112,7 +112,7 @@ func (m *merger) fill(dst, src *yaml.Node, path string, policies map[string]poli
 	return nil
 }
 
-// combine combines the field at a position of dst with the same field of another document.
+// combine combines the field at a position of dst with the field of another document.
 func (m *merger) combine(dst *yaml.Node, at int, src *yaml.Node, path string, how policy) error {
 	have := dst.Content[at+1]
 	if have.Kind != src.Kind && dst.Content[at].Value != "loop" { // a loop is a list or an expression
@@ -157,7 +157,7 @@ func (m *merger) byKind(have, src *yaml.Node, path string) error {
 	return nil
 }
 
-// taints combines lists of taints by key and effect, which identify a taint of a node.
+// taints combines lists of taints by key and effect, which identify a taint on a node.
 func (m *merger) taints(have, src *yaml.Node, path string) error {
 	if have.Kind != yaml.SequenceNode {
 		return typeConflict(path, m.document)
@@ -188,7 +188,7 @@ func taintID(n *yaml.Node) [2]string {
 	return id
 }
 
-// hasRival reports whether a rule has the field that excludes the named one.
+// hasRival reports whether a rule has a field that excludes the named field.
 func hasRival(dst *yaml.Node, policies map[string]policy, field string) bool {
 	if policies[rivals[field]] == byKind {
 		return false // not a field of a rule
@@ -205,7 +205,7 @@ func insertionPoint(mapping *yaml.Node) int {
 	return len(mapping.Content)
 }
 
-// dropNulls removes the fields that are null, which the API server would remove.
+// dropNulls removes the fields that are null, as the API server does.
 func dropNulls(mapping *yaml.Node) {
 	for i := len(mapping.Content) - 2; i >= 0; i -= 2 {
 		if yamltree.IsNull(mapping.Content[i+1]) {

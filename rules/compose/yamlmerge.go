@@ -13,11 +13,11 @@ import (
 
 // AssembledYAML is the result of assembling a document and its bases.
 type AssembledYAML struct {
-	// Root is the main document with the assembled spec in it.
+	// Root is the main document with the assembled spec.
 	Root *yaml.Node
-	// Spec is that spec. Its basedOn lists the templates that stay in the cluster, and is absent otherwise.
+	// Spec is the assembled spec. It has a basedOn only for templates that stay in the cluster.
 	Spec *yaml.Node
-	// Rules, Bases and Hash are those of Assembled.
+	// Rules, Bases and Hash are the same as in Assembled.
 	Rules []Source
 	Bases []string
 	Hash  string
@@ -25,26 +25,26 @@ type AssembledYAML struct {
 	origin map[*yaml.Node]string
 }
 
-// Origin returns the ID of the source document of a node of Spec; the node's line and column refer to that document.
+// Origin returns the ID of the document that a node of Spec comes from. The line and column of the node refer to that document.
 func (a *AssembledYAML) Origin(n *yaml.Node) string { return a.origin[n] }
 
-// LoadYAML returns the document that a reference in another one names, or nil if it does not exist.
+// LoadYAML returns the document that a reference in another document names, or nil if it does not exist.
 type LoadYAML func(from *YAML, r Ref) (*YAML, error)
 
 // YAMLOptions configure an assembly.
 type YAMLOptions struct {
-	// KeepNames keeps references to templates in the cluster: the result is based on them. This is only possible if
-	// they come after all other documents.
+	// KeepNames keeps references to templates in the cluster: the result is based on these templates. This is only possible if they
+	// come after all other documents.
 	KeepNames bool
-	// KeepWildcards keeps the rules that give defaults, for a result that others will be based on.
+	// KeepWildcards keeps wildcard rules, for a result that other documents will be based on.
 	KeepWildcards bool
-	// Into is the document that the result is written to; nil means the first one. It differs from the first if
-	// another document overrides what users wrote.
+	// Into is the document into which the result is written. Nil means the first document. It differs if another document overrides
+	// the user's.
 	Into *YAML
 }
 
-// AssembleYAML combines the first document with its bases and with the layers below it, as AssembleLayers does.
-// Comments are kept; if two documents comment the same field, the comment of the higher precedence stays.
+// AssembleYAML combines the first document with its bases and with the layers below it, as AssembleLayers does. It keeps comments.
+// If two documents have a comment on the same field, the one with the higher precedence wins.
 func AssembleYAML(layers []*YAML, load LoadYAML, opt YAMLOptions) (*AssembledYAML, error) {
 	f := &untyped{get: load, opt: opt, origin: map[*yaml.Node]string{}}
 	g, roots, err := gather(layers, f)
@@ -108,7 +108,7 @@ func (f *untyped) load(from *YAML, r Ref) (*YAML, bool, error) {
 
 const clusterPrefix = "cluster:"
 
-// Template returns the name of the referenced template in the cluster, if the reference is to one.
+// Template returns the name of the template in the cluster that is referenced, if any.
 func (r Ref) Template() (string, bool) {
 	if r.Kind == ByName {
 		return r.Locator, true
@@ -191,7 +191,7 @@ func (f *untyped) combine(g *graph[*YAML], roots []int) (*AssembledYAML, []int, 
 	if err := out.check(); err != nil {
 		return nil, nil, err
 	}
-	if f.opt.KeepWildcards { // first, where they apply to no rule a second time
+	if f.opt.KeepWildcards { // first, so that they are not applied to rules twice
 		rules = append(wildcards, rules...)
 	}
 	setRules(spec, rules)
@@ -203,7 +203,7 @@ func (f *untyped) combine(g *graph[*YAML], roots []int) (*AssembledYAML, []int, 
 	return out, order, nil
 }
 
-// check rejects a spec that the API would reject, and sets the hash.
+// check rejects a spec that the API server would reject, and sets the hash.
 func (a *AssembledYAML) check() error {
 	if problems := checkShape(a.Spec, a.Origin); len(problems) > 0 {
 		return problems.orNil()
@@ -216,7 +216,7 @@ func (a *AssembledYAML) check() error {
 	return err
 }
 
-// replace copies the path from root to old, and replaces old by another node.
+// replace replaces old by another node. It copies the path from root to old.
 func replace(root, old, with *yaml.Node) *yaml.Node {
 	if root == old {
 		return with
@@ -254,14 +254,14 @@ func (m *merger) rule(g *graph[*YAML], p planned) (*yaml.Node, error) {
 	return out, nil
 }
 
-// setRules sets the rules of spec. A spec without the field rules stays without.
+// setRules sets the rules of spec, unless spec has no field rules and there are no rules.
 func setRules(spec *yaml.Node, rules []*yaml.Node) {
 	at, list := lookup(spec, "rules")
 	if at < 0 {
 		return
 	}
 	if list.Kind != yaml.SequenceNode {
-		return // checkShape reports this
+		return // checkShape reports the error
 	}
 	list.Content = rules
 	list.Style &^= yaml.FlowStyle
@@ -270,7 +270,7 @@ func setRules(spec *yaml.Node, rules []*yaml.Node) {
 	}
 }
 
-// setBases makes spec based on refs, or on nothing.
+// setBases sets the bases of spec, or removes basedOn if there are none.
 func setBases(spec *yaml.Node, refs []Ref) {
 	at, _ := lookup(spec, "basedOn")
 	if len(refs) == 0 {
@@ -308,9 +308,9 @@ func textNode(s string) *yaml.Node {
 	return n
 }
 
-// splitKept separates documents that are loaded from templates that stay in the cluster, and returns references to
-// the latter that mean the same from the main document. They can only stay if they come last: fields in the main
-// document take precedence over those of its bases.
+// splitKept separates documents that are loaded from templates that stay in the cluster, and returns references to the latter from
+// the main document. They can only stay if they come last, since fields in the main document take precedence over those of its
+// bases.
 func splitKept(g *graph[*YAML], order, roots []int) (present []int, kept []Ref, err error) {
 	var absent []int
 	for _, doc := range order {
@@ -327,7 +327,7 @@ func splitKept(g *graph[*YAML], order, roots []int) (present []int, kept []Ref, 
 	if len(absent) == 0 {
 		return present, nil, nil
 	}
-	ways := map[int][]string{} // document -> sets of patterns that are excluded on some path to it, each joined and sorted
+	ways := map[int][]string{} // document -> sets of patterns that are excluded on a path to it, each sorted and joined
 	for _, r := range roots {
 		ways[r] = []string{""}
 	}
@@ -359,7 +359,7 @@ func splitKept(g *graph[*YAML], order, roots []int) (present []int, kept []Ref, 
 	return present, kept, nil
 }
 
-// union returns the sorted patterns of way, which are separated by line breaks, and of more.
+// union returns the sorted patterns in way, which is separated by line breaks, and in more.
 func union(way string, more []string) []string {
 	set := slices.Clone(more)
 	if way != "" {

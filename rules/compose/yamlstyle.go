@@ -8,9 +8,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// unflow converts maps and lists in braces and brackets to blocks if they contain comments: the encoder writes them
-// in a form that YAML parsers reject. It reports whether there is a comment in n or below it. The comment after a
-// closing brace moves above: to owner, the key of n, or to n itself.
+// unflow converts maps and lists in braces and brackets to blocks if they contain comments, because the encoder would write them in
+// a form that YAML parsers reject. It reports whether n contains a comment. A comment after a closing brace moves to owner, which
+// is the key of n or n itself.
 func unflow(n, owner *yaml.Node) bool {
 	inside := false
 	for i, c := range n.Content {
@@ -31,7 +31,7 @@ func joinComments(list ...string) string {
 	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), "\n")
 }
 
-// fillDocumentComments adds to the document dst the comments around fields of src that it lacks.
+// fillDocumentComments adds to the document dst the comments around fields of src, where dst has none.
 func fillDocumentComments(dst, src *yaml.Node) {
 	if dst.Kind != src.Kind {
 		return
@@ -48,7 +48,7 @@ func fillDocumentComments(dst, src *yaml.Node) {
 	}
 }
 
-// fillComments adds to dst the comments of src that it lacks.
+// fillComments adds to dst the comments of src, where dst has none.
 func fillComments(dst, src *yaml.Node) {
 	dst.HeadComment = cmp.Or(dst.HeadComment, src.HeadComment)
 	dst.LineComment = cmp.Or(dst.LineComment, src.LineComment)

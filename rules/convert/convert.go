@@ -14,15 +14,15 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Note is information for the user who converts a rule.
+// Note is a message for the user who converts rules.
 type Note struct {
 	// Line is the line in the source, 0 if unknown.
 	Line int
-	// Where names the rule, and the part of it.
+	// Where is the rule and the part of it.
 	Where string
 	// Message describes what was done, or why nothing was done.
 	Message string
-	// Lost is set if something has no equivalent: the result does less than the source, or applies to more nodes.
+	// Lost is set if something has no equivalent, so that the result does less than the source or applies to more nodes.
 	Lost bool
 }
 
@@ -58,7 +58,7 @@ func text(s string) *yaml.Node {
 	return n
 }
 
-// quoted returns a string that is easily misread without quotes.
+// quoted returns a node for a string that would be misread without quotes.
 func quoted(s string) *yaml.Node {
 	n := text(s)
 	if n.Style&yaml.LiteralStyle == 0 {
@@ -79,7 +79,7 @@ func sequence(items ...*yaml.Node) *yaml.Node {
 	return &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: items}
 }
 
-// flow writes a small node on one line.
+// flow writes a small node in flow style, on one line.
 func flow(n *yaml.Node) *yaml.Node {
 	n.Style |= yaml.FlowStyle
 	return n

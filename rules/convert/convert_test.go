@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected results")
 
-// longForm converts a bare list and gives it back as one document.
+// longForm converts a list of rules and returns it as one document.
 func longForm(id string, source []byte) ([]*yaml.Node, []Note, error) {
 	roots, err := compose.ParseTrees(id, source)
 	if err != nil {
@@ -28,7 +28,7 @@ func longForm(id string, source []byte) ([]*yaml.Node, []Note, error) {
 	return roots, LongForm(roots[0].Content[0]), nil
 }
 
-// Each source in testdata, converted, is the file beside it: the objects, then the notes as comments.
+// The converted form of each source in testdata must equal the file next to it: the objects, followed by the notes as comments.
 func TestConvert(t *testing.T) {
 	kinds := map[string]func(string, []byte) ([]*yaml.Node, []Note, error){
 		"ironic": Ironic, "matchon": Custom, "openshift": Custom, "longform": longForm,
@@ -63,7 +63,7 @@ func TestConvert(t *testing.T) {
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
-			// What came out goes in unchanged: there is nothing left to convert.
+			// Converting the result again must not change it.
 			if kind != "longform" {
 				again, notes, err := Custom("again", []byte(render(t, objects, nil)))
 				if err != nil {
@@ -110,7 +110,7 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
-// A rule that is wrong is reported and leaves the others alone.
+// A rule with errors is reported and does not affect the others.
 func TestCustomRulesKeepsGoodRules(t *testing.T) {
 	const source = `
 - {name: good, labels: {a: b}, matchFeatures: [{feature: cpu.cpuid, matchExpressions: [AVX]}]}
@@ -175,7 +175,7 @@ func FuzzConvert(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for _, o := range objects { // whatever comes out can be written down
+			for _, o := range objects { // every result can be written
 				if _, err := yaml.Marshal(o); err != nil {
 					t.Error(err)
 				}

@@ -11,10 +11,10 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Custom converts the custom rules of NFD's worker, in any of their notations, to NodeFeatureRules. It reads a bare
-// list of rules, a worker's configuration file, a ConfigMap that holds one, a NodeFeatureDiscovery object of
-// OpenShift's NFD operator, and NodeFeatureRules with short forms in them. Other settings in these files belong to
-// the configuration of the worker or of the controller; the notes list them.
+// Custom converts the custom rules of NFD's worker, in any notation, to NodeFeatureRules. It accepts a list of rules, a worker's
+// configuration file, a ConfigMap that contains one, a NodeFeatureDiscovery object of OpenShift's NFD operator, and
+// NodeFeatureRules in short form. The notes list other settings in these files, which belong to the configuration of the worker or
+// the controller.
 func Custom(id string, source []byte) ([]*yaml.Node, []Note, error) {
 	roots, err := compose.ParseTrees(id, source)
 	if err != nil {
@@ -73,10 +73,10 @@ func (c *custom) document(top *yaml.Node) error {
 	}
 }
 
-// openShiftGroup is the group in which OpenShift's NFD operator serves NFD's kinds.
+// openShiftGroup is the API group of NFD's kinds in OpenShift's NFD operator.
 const openShiftGroup = "nfd.openshift.io/"
 
-// group renames the group of OpenShift's operator.
+// group replaces the API group of OpenShift's operator.
 func (c *custom) group(top *yaml.Node) {
 	if at := yamltree.Index(top, "apiVersion"); at >= 0 && strings.HasPrefix(top.Content[at+1].Value, openShiftGroup) {
 		c.add(top.Content[at+1], "renamed %s to %s", top.Content[at+1].Value, nfdVersion)
@@ -84,7 +84,7 @@ func (c *custom) group(top *yaml.Node) {
 	}
 }
 
-// object converts an object that already has the right kind.
+// object converts an object that is a NodeFeatureRule already.
 func (c *custom) object(top *yaml.Node) error {
 	notes, err := expandRules(child(child(top, "spec"), "rules"))
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *custom) operator(spec *yaml.Node, name string) error {
 	return nil
 }
 
-// config reads configuration from a string inside other YAML.
+// config converts configuration in a string inside other YAML.
 func (c *custom) config(conf *yaml.Node, name string) error {
 	roots, err := compose.ParseTrees(fmt.Sprintf("%s:%d", c.id, conf.Line), []byte(conf.Value))
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *custom) config(conf *yaml.Node, name string) error {
 	return nil
 }
 
-// worker reads the custom rules of a worker's configuration.
+// worker converts the custom rules of a worker's configuration.
 func (c *custom) worker(conf *yaml.Node, name string) error {
 	sources := child(conf, "sources")
 	for _, holder := range []*yaml.Node{sources, conf} { // some files omit "sources:"

@@ -14,10 +14,10 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Ironic converts inspection rules of OpenStack Ironic, a YAML or JSON list (or the response of its API), to one
-// NodeFeatureRule each: priority, phase, scope and sensitive are fields of the object here. The names of the objects
-// keep the order of the list, which is the order of equal priorities. Input without an equivalent is noted and left
-// out; the notes about a sensitive rule contain no values.
+// Ironic converts inspection rules of OpenStack Ironic to one NodeFeatureRule each, since priority, phase, scope and sensitive are
+// fields of the object. The source is a YAML or JSON list, or the response of Ironic's API. Ironic evaluates rules of equal
+// priority in list order; the names of the objects keep this order. Input without an equivalent is left out, with a note. Notes
+// about a sensitive rule contain no values.
 func Ironic(id string, source []byte) ([]*yaml.Node, []Note, error) {
 	roots, err := compose.ParseTrees(id, source)
 	if err != nil {
@@ -108,7 +108,7 @@ func newIronic(rule *yaml.Node, number int, produced map[string]bool) *ironic {
 	return c
 }
 
-// readOnly are fields that Ironic's API reports and that users do not write.
+// readOnly are fields in responses of Ironic's API that users do not write.
 var readOnly = []string{"uuid", "created_at", "updated_at", "built_in", "links"}
 
 // convert returns the object, or nil if no part of the rule has an equivalent.
@@ -175,8 +175,8 @@ func objectName(prefix, free string) string {
 	return strings.TrimRight(name, "-")
 }
 
-// conditionArgs are the operators and the names of their arguments, in the order of the list form. eq, lt and gt take all
-// arguments as one.
+// conditionArgs maps operators to the names of their arguments, in the order of the list form. eq, lt and gt take all arguments as
+// one list.
 var conditionArgs = map[string][]string{
 	"eq": nil, "lt": nil, "gt": nil,
 	"is-true": {"value"}, "is-false": {"value"}, "is-none": {"value"}, "is-empty": {"value"},
@@ -238,7 +238,7 @@ func (c *ironic) conditions() (*yaml.Node, error) {
 	return out, nil
 }
 
-// namedArgs returns arguments as a map from their names.
+// namedArgs returns arguments as a map by name.
 func namedArgs(args *yaml.Node, names []string, op string) (*yaml.Node, error) {
 	switch {
 	case args == nil:
@@ -248,7 +248,7 @@ func namedArgs(args *yaml.Node, names []string, op string) (*yaml.Node, error) {
 	case args.Kind != yaml.SequenceNode:
 		args = sequence(args)
 	}
-	if names == nil { // eq, lt, gt: all of them, or one list of all
+	if names == nil { // eq, lt, gt: the arguments, or one list of them
 		values := args
 		if len(args.Content) == 1 && args.Content[0].Kind == yaml.SequenceNode {
 			values = args.Content[0]

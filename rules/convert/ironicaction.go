@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// actionArgs are Ironic's actions and the names of their arguments, in the order of the list form.
+// actionArgs maps Ironic's actions to the names of their arguments, in the order of the list form.
 var actionArgs = map[string][]string{
 	"fail":                  {"msg"},
 	"log":                   {"msg", "level"},
@@ -60,8 +60,8 @@ func (c *ironic) actions() (*yaml.Node, error) {
 	return out, nil
 }
 
-// carry returns an action that copies plugin data of an earlier rule, which this one extends; nil if there is none. A
-// variable belongs to its object, plugin data to the node.
+// carry returns an action that copies plugin data of an earlier rule that this rule extends, or nil if there is none. Plugin data
+// belongs to the node, but a variable belongs to its object.
 func (c *ironic) carry(op string, args *yaml.Node) *yaml.Node {
 	name := variableName(value(args, "path"))
 	if op != "extend-plugin-data" || c.vars[name] || !c.before[name] {
@@ -72,7 +72,7 @@ func (c *ironic) carry(op string, args *yaml.Node) *yaml.Node {
 		mapping(text("name"), text(name), text("value"), quoted("{"+e.set(name)+"}")))
 }
 
-// unknownKeys notes keys that Ironic does not know or that have no equivalent.
+// unknownKeys adds notes on keys that are unknown or have no equivalent.
 func (c *ironic) unknownKeys(m *yaml.Node, what string, known ...string) {
 	for i := 0; m.Kind == yaml.MappingNode && i < len(m.Content); i += 2 {
 		if key := m.Content[i]; !slices.Contains(known, key.Value) {
@@ -81,7 +81,7 @@ func (c *ironic) unknownKeys(m *yaml.Node, what string, known ...string) {
 	}
 }
 
-// show describes an action by what it changes; its values may be secret.
+// show describes an action by the name of what it changes. Values may be secret.
 func (c *ironic) show(op string, args *yaml.Node) string {
 	if path := value(args, "path"); path != "" {
 		return op + " " + path
@@ -92,7 +92,7 @@ func (c *ironic) show(op string, args *yaml.Node) string {
 	return op
 }
 
-// action converts one action, or returns why it cannot.
+// action converts one action, or returns the reason why it has no equivalent.
 func (c *ironic) action(op string, args, action *yaml.Node) (out *yaml.Node, problem string) {
 	e := expressions{ironic: c}
 	into := mapping()
@@ -154,10 +154,10 @@ func variableName(path string) string {
 	return strings.ReplaceAll(strings.Trim(path, "/"), "/", ".")
 }
 
-// labelAttributes are attributes of Ironic's nodes that describe a node and are useful as labels.
+// labelAttributes are attributes of Ironic's nodes that are useful as labels.
 var labelAttributes = []string{"driver", "resource_class", "conductor_group"}
 
-// attributePath returns the path of an attribute of an Ironic node here: in labels or annotations.
+// attributePath returns the path in labels or annotations that corresponds to an attribute of an Ironic node.
 func attributePath(path string) (to, none string) {
 	parts := strings.SplitN(strings.Trim(strings.ReplaceAll(path, ".", "/"), "/"), "/", 2)
 	rest := ""
@@ -182,5 +182,5 @@ func attributePath(path string) (to, none string) {
 	return "", "this attribute of an Ironic node has no equivalent"
 }
 
-// labelName returns the name of a label for a path or a trait; expressions in it stay.
+// labelName returns the name of a label for a path or a trait. It keeps expressions.
 func labelName(name string) string { return strings.ReplaceAll(name, "/", ".") }

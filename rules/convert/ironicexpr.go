@@ -11,13 +11,13 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// expressions converts Python's format fields in all strings of a tree.
+// expressions converts Python's format fields in the strings of a tree.
 type expressions struct {
 	*ironic
 	problems []string
 }
 
-// tree returns a copy with its strings converted.
+// tree returns a copy of a tree with its strings converted.
 func (e *expressions) tree(n *yaml.Node) *yaml.Node {
 	out := *n
 	out.Content = nil
@@ -64,7 +64,7 @@ func (e *expressions) text(n *yaml.Node) string {
 	return out.String()
 }
 
-// repetition matches the repetition operator of regular expressions, which does not name a field.
+// repetition matches a repetition in a regular expression, which is not a format field.
 var repetition = regexp.MustCompile(`^\{[0-9]+(,[0-9]*)?\}$`)
 
 func (e *expressions) problem(format string, args ...any) {
@@ -78,13 +78,13 @@ func (e *expressions) hide(s string) string {
 	return s
 }
 
-// field converts the text between braces: a name, .attributes and [keys], and a format.
+// field converts the text between braces: a name, .attributes and [keys], and an optional format.
 func (e *expressions) field(n *yaml.Node, field string) string {
 	name, spec := field, ""
 	if at := strings.IndexByte(field, ':'); at >= 0 {
 		name, spec = field[:at], field[at:]
 	}
-	name, _, _ = strings.Cut(name, "!") // !s and !r do not change the result
+	name, _, _ = strings.Cut(name, "!") // !s and !r do not affect the result
 	path := steps(name)
 	if strings.Count(name, "[") > strings.Count(name, "]") {
 		e.add(n, "{%s} lacks a ]; read as {%s]}", name, name)
@@ -106,7 +106,7 @@ func steps(name string) []string {
 
 const noEquivalent = "no equivalent"
 
-// reference converts a path to its equivalent for Ironic's rules.
+// reference converts a path in Ironic's rules.
 func (e *expressions) reference(n *yaml.Node, path []string) (to, none string) {
 	if len(path) == 0 {
 		return "", "it is empty"
@@ -135,8 +135,8 @@ func (e *expressions) reference(n *yaml.Node, path []string) (to, none string) {
 
 var bareName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
-// variable returns a reference to a variable that this rule or an earlier one set: to all of the path or, if only its
-// beginning is set, to the rest below that.
+// variable returns a reference to a variable that this rule or an earlier one sets. If only a prefix of the path is a variable, the
+// reference is to an element of it.
 func (e *expressions) variable(n *yaml.Node, path []string) string {
 	for i := len(path); i > 0; i-- {
 		if name := strings.Join(path[:i], "."); e.vars[name] || e.produced[name] {
@@ -159,7 +159,7 @@ func (e *expressions) set(name string) string {
 	return fmt.Sprintf("@%q", "rule.matched."+name)
 }
 
-// keysOf formats steps as [0] and ["key"]: behind a reference, .key would be a part of its name.
+// keysOf formats steps as [0] and ["key"]. After a reference, .key would be part of its name.
 func keysOf(path []string) string {
 	var out strings.Builder
 	for _, step := range path {
@@ -206,10 +206,10 @@ func (e *expressions) inventory(path []string) (to, none string) {
 	return "", noEquivalent
 }
 
-// deviceAttributes maps Ironic's names of attributes to those of network.device.
+// deviceAttributes maps Ironic's attribute names to those of network.device.
 var deviceAttributes = map[string]string{"name": "name", "speed_mbps": "speed"}
 
-// devices returns a reference to network interfaces, to one, or to an attribute of one.
+// devices returns a reference to all network interfaces, to one of them, or to an attribute of one.
 func devices(path []string) (to, none string) {
 	to = "@network.device"
 	if len(path) > 0 {

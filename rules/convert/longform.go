@@ -11,9 +11,9 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// LongForm rewrites the short forms of matchers in a list of rules, which NFD allows in the worker's configuration
-// only and its guide uses everywhere, to the form of the API. The notes list the changes. It does not change input
-// that it does not understand: the check of the result reports it with a better message.
+// LongForm rewrites the short forms of matchers in a list of rules to the form of the API. NFD allows the short forms only in the
+// worker's configuration, although its guide uses them everywhere. The notes list the changes. LongForm does not change input that
+// it does not understand: the review of the result reports it with a better message.
 //
 //	matchExpressions: [AVX, "X=1"]      matchExpressions: {AVX: {op: Exists}, X: {op: In, value: ["1"]}}
 //	key: text, 1, true or null          {op: In, value: [text]}, and so on; null is Exists
@@ -68,7 +68,7 @@ func longTerms(terms *yaml.Node, n *notes) {
 	}
 }
 
-// keyedTerm returns the terms of a map from features to expressions, nil if it is not such a map.
+// keyedTerm returns the terms of a map from features to expressions, or nil if term is not such a map.
 func keyedTerm(term *yaml.Node) []*yaml.Node {
 	if term.Kind != yaml.MappingNode || len(term.Content) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func keyedTerm(term *yaml.Node) []*yaml.Node {
 	var out []*yaml.Node
 	for i := 0; i < len(term.Content); i += 2 {
 		key, expressions := term.Content[i], term.Content[i+1]
-		if !strings.Contains(key.Value, ".") { // every feature has a domain, no field has a dot
+		if !strings.Contains(key.Value, ".") { // feature names contain a dot, field names do not
 			return nil
 		}
 		long := mapping(text("feature"), text(key.Value))
@@ -118,7 +118,7 @@ func longSet(expressions *yaml.Node, n *notes) *yaml.Node {
 
 func notScalar(n *yaml.Node) bool { return n.Kind != yaml.ScalarNode }
 
-// exists returns the expression that an element exists, or equals a value.
+// exists returns an expression that tests whether an element exists or equals a value.
 func exists(equals bool, value string) *yaml.Node {
 	if equals {
 		return in(quoted(value))
@@ -142,7 +142,7 @@ func longExpression(e *yaml.Node, n *notes) *yaml.Node {
 		surprise(e, n)
 		long = in(quoted(scalarText(e)))
 	case e.Kind == yaml.SequenceNode && slices.ContainsFunc(e.Content, func(v *yaml.Node) bool { return v.Kind != yaml.ScalarNode }):
-		return e // not a list of values
+		return e // neither a value nor a list of values
 	case e.Kind == yaml.SequenceNode && slices.ContainsFunc(e.Content, notScalar):
 		return e
 	case e.Kind == yaml.SequenceNode:
@@ -156,7 +156,7 @@ func longExpression(e *yaml.Node, n *notes) *yaml.Node {
 	return long
 }
 
-// longOperator rewrites the values of an expression that names its operator.
+// longOperator rewrites the values of an expression with an operator.
 func longOperator(e *yaml.Node, n *notes) *yaml.Node {
 	if at := yamltree.Index(e, "values"); at >= 0 && yamltree.Index(e, "value") < 0 && yamltree.Index(e, "op") >= 0 {
 		n.add(e.Content[at], "renamed values: to value:")
@@ -193,15 +193,14 @@ func texts(list *yaml.Node, n *notes) []*yaml.Node {
 	return out
 }
 
-// surprise notes a number whose YAML value differs from its apparent value.
+// surprise adds a note on a number whose YAML value differs from its text.
 func surprise(v *yaml.Node, n *notes) {
 	if read := scalarText(v); v.ShortTag() == "!!int" && read != v.Value {
 		n.add(v, "%s without quotes is the number %s; quote it to keep it a string", v.Value, read)
 	}
 }
 
-// scalarText returns the string that NFD uses for a scalar: whole numbers in decimal, other numbers as short as
-// possible.
+// scalarText returns the string that NFD uses for a scalar: whole numbers in decimal, other numbers in the shortest form.
 func scalarText(n *yaml.Node) string {
 	switch n.ShortTag() {
 	case "!!int":
@@ -220,7 +219,7 @@ func scalarText(n *yaml.Node) string {
 	return n.Value
 }
 
-// commented gives a new node the position and the comments of an old one.
+// commented copies the position and the comments of an old node to a new one.
 func commented(n, old *yaml.Node) *yaml.Node {
 	n.Line, n.Column = old.Line, old.Column
 	n.HeadComment, n.LineComment, n.FootComment = old.HeadComment, old.LineComment, old.FootComment
@@ -229,11 +228,11 @@ func commented(n, old *yaml.Node) *yaml.Node {
 
 var upperHex = regexp.MustCompile(`^[0-9A-Fa-f]{2,4}$`)
 
-// hexAttributes are the attributes whose values the kernel writes as hexadecimal digits in lower case.
+// hexAttributes are attributes whose values the kernel writes as lower-case hexadecimal digits.
 var hexAttributes = []string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device"}
 
-// LowerHex rewrites the IDs of PCI and USB devices in a list of rules in long form to lower case, which is how they
-// are discovered: an ID with capitals matches no device.
+// LowerHex rewrites the IDs of PCI and USB devices in a list of rules in long form to lower case: IDs with capital letters match no
+// device.
 func LowerHex(rules *yaml.Node) []Note {
 	var n notes
 	var visit func(node *yaml.Node)

@@ -14,8 +14,8 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// MatchOn rewrites the rules of a list that use matchOn, NFD's first syntax for custom rules, to matchFeatures. Other
-// rules stay unchanged. It reports all errors at once; rules with errors stay unchanged.
+// MatchOn rewrites the rules of a list that use matchOn, the first syntax of NFD's custom rules, to matchFeatures. It reports all
+// errors at once and does not change rules with errors.
 func MatchOn(rules *yaml.Node) ([]Note, error) {
 	if rules == nil || rules.Kind != yaml.SequenceNode {
 		return nil, nil
@@ -41,7 +41,7 @@ func MatchOn(rules *yaml.Node) ([]Note, error) {
 // customPrefix is the prefix of a label without a namespace.
 const customPrefix = "custom-"
 
-// matchOnRule converts one rule: any of its matchers, all parts of a matcher.
+// matchOnRule converts one rule. The rule matches if any of its matchers matches; a matcher matches if all its parts match.
 func matchOnRule(rule *yaml.Node) (*yaml.Node, error) {
 	name, label := value(rule, "name"), "true"
 	for i := 0; i < len(rule.Content); i += 2 {
@@ -139,7 +139,7 @@ func term(feature string, expressions ...*yaml.Node) *yaml.Node {
 	return mapping(text("feature"), text(feature), text("matchExpressions"), mapping(expressions...))
 }
 
-// all matches if every name exists.
+// all returns a term that matches if all names exist.
 func all(feature string, names []string) *yaml.Node {
 	var expressions []*yaml.Node
 	for i, name := range names {
@@ -150,8 +150,8 @@ func all(feature string, names []string) *yaml.Node {
 	return term(feature, expressions...)
 }
 
-// kconfig matches if every option is built in or a module, or has the given value. An option that is named twice
-// needs two terms: a map has each key once.
+// kconfig returns terms that match if each option is built in or a module, or has the given value. An option with two values needs
+// two terms, because the keys of a map are unique.
 func kconfig(options []string) []*yaml.Node {
 	var terms []*yaml.Node
 	for _, o := range options {
@@ -170,7 +170,7 @@ func kconfig(options []string) []*yaml.Node {
 	return terms
 }
 
-// device matches one device that has one of the values for each attribute.
+// device returns a term that matches if one device has one of the values for each attribute.
 func device(feature string, input *yaml.Node, attributes ...string) ([]*yaml.Node, error) {
 	if input.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("expected lists of %s", strings.Join(attributes, ", "))
@@ -200,7 +200,7 @@ func device(feature string, input *yaml.Node, attributes ...string) ([]*yaml.Nod
 	return []*yaml.Node{term(feature, expressions...)}, nil
 }
 
-// textList reads a non-empty list of scalars.
+// textList returns a non-empty list of scalars as strings.
 func textList(n *yaml.Node) ([]string, error) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
 		return nil, errors.New("expected a list with at least one item")
@@ -215,14 +215,14 @@ func textList(n *yaml.Node) ([]string, error) {
 	return out, nil
 }
 
-// customFields are the fields that rules of the worker's configuration have.
+// customFields are the fields of rules in the worker's configuration.
 var customFields = []string{"name", "labels", "labelsTemplate", "vars", "varsTemplate", "matchFeatures", "matchAny"}
 
-// ignoredFields are fields that only the controller can honor.
+// ignoredFields are fields that only the controller supports.
 var ignoredFields = []string{"annotations", "taints", "extendedResources"}
 
-// CustomRules reads the custom rules of a worker's configuration, a YAML or JSON list, in any of NFD's notations.
-// Invalid rules are left out and reported in the error, all at once; the others are returned anyway.
+// CustomRules converts the custom rules of a worker's configuration, a YAML or JSON list in any of NFD's notations. It returns the
+// valid rules, and all errors of the others as one error.
 func CustomRules(id string, source []byte) ([]nfdv1alpha1.Rule, []Note, error) {
 	roots, err := compose.ParseTrees(id, source)
 	if err != nil || len(roots) == 0 {
@@ -240,7 +240,7 @@ func CustomRules(id string, source []byte) ([]nfdv1alpha1.Rule, []Note, error) {
 	var out []nfdv1alpha1.Rule
 	for _, n := range list.Content {
 		if yamltree.Index(n, "matchOn") >= 0 {
-			continue // reported already
+			continue // already reported
 		}
 		rule, ignored, err := customRule(n)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-project/assay/test/bench"
 )
 
-// benchNode reads the features of one of the synthetic servers.
+// benchNode returns the features of one of the synthetic servers.
 func benchNode(t testing.TB, name string) []byte {
 	t.Helper()
 	var object struct {
@@ -61,11 +61,11 @@ func BenchmarkDecode(b *testing.B) {
 	})
 }
 
-// fleetSize is the fleet that the memory of bars is promised for.
+// fleetSize is the number of nodes of the fleet.
 const fleetSize = 15_000
 
-// BenchmarkFleetMemory prints what a node of a fleet of servers of one kind takes, with names, serial numbers and virtual
-// network cards of its own.
+// BenchmarkFleetMemory reports the memory per node of a fleet of servers of one kind, which differ in name, serial number and
+// virtual network cards.
 func BenchmarkFleetMemory(b *testing.B) {
 	raw := string(benchNode(b, "node-0"))
 	for name, virtual := range map[string]bool{"WithoutVirtualNICs": false, "With60VirtualNICs": true} {

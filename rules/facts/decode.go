@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxBytes is the maximum size of a request that the API server accepts.
+	// maxBytes is the maximum size of requests to the API server.
 	maxBytes = 3 << 20
-	// maxElements is the maximum number of names and attributes in one object: more than fit into the 1.5 MiB that
-	// etcd stores. It keeps the memory of a malicious object in proportion to its size.
+	// maxElements is the maximum number of names and attributes in one object: more than fit into the 1.5 MiB that etcd accepts. It
+	// limits the memory of malicious objects.
 	maxElements = 1 << 18
-	// maxFeatures is the maximum number of features of one object; NFD's worker publishes about thirty.
+	// maxFeatures is the maximum number of features of one object. NFD's worker publishes about thirty.
 	maxFeatures = 1 << 14
 )
 
-// The errors of Decode for objects that are too large.
+// Errors of Decode for objects that are too large.
 var (
 	errTooLarge    = fmt.Errorf("features take more than %d bytes", maxBytes)
 	errElements    = fmt.Errorf("features have more than %d elements", maxElements)
@@ -29,12 +29,11 @@ var (
 	errNotAnObject = errors.New("a flag's value must be an object")
 )
 
-// Decode decodes the JSON of spec.features, as New does for the parsed form. Sets whose text was seen before, on any
-// node, cost a search for their end and a hash instead of a parse.
+// Decode decodes the JSON of spec.features to the result of New. For a set whose JSON text was decoded before, for any node, Decode
+// only searches its end and hashes it.
 //
-// It reads what encoding/json reads into the type of the API, except that names are case-sensitive, as in the API
-// server, and that text that is not UTF-8 is rejected instead of repaired. If a name occurs twice, the later one
-// wins. Errors include the offset.
+// It accepts the input that encoding/json accepts for the API type, with two exceptions: names are case-sensitive, as in the API
+// server, and invalid UTF-8 is rejected, not replaced. If a name occurs twice, the last one wins. Errors contain the offset.
 func Decode(raw []byte, in *Interner) (*Facts, error) {
 	if len(raw) > maxBytes {
 		return nil, errTooLarge
@@ -42,7 +41,7 @@ func Decode(raw []byte, in *Interner) (*Facts, error) {
 	if !utf8.Valid(raw) {
 		return nil, errNotUTF8
 	}
-	// raw does not change while Decode runs, and values that are kept are copied: nothing aliases it afterwards.
+	// This is safe because raw does not change while Decode runs, and values that are kept are copied.
 	d := decoder{scanner: scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}, in: in}
 	if err := d.features(); err != nil {
 		return nil, fmt.Errorf("decode features: %w", err)
@@ -57,7 +56,7 @@ type decoder struct {
 	elements int
 }
 
-// named is one set, under the name that it has in the document.
+// named is one set with its name in the document.
 type named struct {
 	name string
 	Feature
@@ -104,7 +103,7 @@ func (d *decoder) add(name string, f Feature, err error) error {
 // noTexts replaces the tables of a nil Interner.
 var noTexts Interner
 
-// known returns the Interner, or one that is never written to.
+// known returns the Interner, or an empty one that is never written to if it is nil.
 func (in *Interner) known() *Interner {
 	if in == nil {
 		return &noTexts
@@ -112,7 +111,7 @@ func (in *Interner) known() *Interner {
 	return in
 }
 
-// set reads one set, from the table of known texts or with parse.
+// set reads one set: from the table of known texts, or with parse.
 func set[T any](d *decoder, texts *table[digest, T], parse func(*decoder) (*T, error)) (*T, error) {
 	start := d.pos
 	text, err := d.skip()
@@ -149,7 +148,7 @@ func (d *decoder) count() error {
 	return nil
 }
 
-// elementsOf reads the member elements of a set, which occurs once in every document of a known program.
+// elementsOf reads the member elements of a set. All known programs write it once per document.
 func (d *decoder) elementsOf(read func() error) error {
 	return d.object(func(member string) error {
 		if member != "elements" {
@@ -232,7 +231,7 @@ func (d *decoder) attributeMap(add func(name, value string)) error {
 	})
 }
 
-// build makes the Facts. Documents list features by type, each type sorted.
+// build creates the Facts. Documents list features by type, and those of each type sorted by name.
 func (d *decoder) build() *Facts {
 	slices.SortStableFunc(d.list, func(a, b named) int {
 		if a.name < b.name {
@@ -259,7 +258,7 @@ func (d *decoder) build() *Facts {
 	return &Facts{names: d.in.internNames(list), features: slices.Clip(features)}
 }
 
-// override replaces the sets that o has.
+// override replaces the sets of f by those of o, where o has them.
 func (f *Feature) override(o Feature) {
 	if o.Flags != nil {
 		f.Flags = o.Flags
@@ -276,7 +275,7 @@ type pair struct{ name, value string }
 
 type pairs []pair
 
-// split sorts by name and separates names from values; of duplicates the last remains.
+// split sorts by name and separates names from values. Of duplicates, the last one wins.
 func (p pairs) split() (sorted, values []string) {
 	byName := func(a, b pair) int {
 		switch {

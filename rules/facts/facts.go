@@ -1,5 +1,4 @@
-// Package facts stores the features of a node in a form that takes little memory for thousands of nodes and is fast
-// to query.
+// Package facts stores the features of nodes compactly and with fast lookups, for thousands of nodes.
 package facts
 
 import (
@@ -9,32 +8,31 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// Facts are the features of a node: immutable, safe for concurrent use. A nil *Facts has none.
+// Facts are the features of a node. They are immutable and safe for concurrent use. A nil *Facts has no features.
 type Facts struct {
-	// names are shared by all nodes that have the same features, independent of their content.
+	// shared by all nodes with the same feature names
 	names    *names
-	features []*Feature // by position of the name
+	features []*Feature // by index of the name
 }
 
-// Source provides the features of a node. It returns nil for a feature that the node lacks; names are compared
-// exactly.
+// Source provides the features of a node. Feature returns nil if the node does not have the feature; names are case-sensitive.
 type Source interface {
 	Feature(name string) *Feature
 }
 
-// Feature is the content of one feature of a node. It may have more than one type at once; a nil pointer means that
-// it lacks that type, which differs from being empty.
+// Feature is the content of one feature of a node. It may have several types at once. A nil pointer means that the feature does not
+// have this type, which differs from an empty set.
 type Feature struct {
 	Flags      *Flags
 	Attributes *Attributes
 	Instances  *Instances
 }
 
-// FeatureID identifies the content of a feature: two features of one Interner have equal IDs if and only if they are
-// equal. It is a key for caches and keeps no feature in memory.
+// FeatureID identifies the content of a feature: two features of one Interner have equal IDs if and only if they are equal. Caches
+// use it as a key that does not keep the feature in memory.
 type FeatureID [3]uint64
 
-// ID returns the ID of the feature; that of nil is zero.
+// ID returns the ID of the feature. The ID of nil is zero.
 func (f *Feature) ID() FeatureID {
 	if f == nil {
 		return FeatureID{}
@@ -42,8 +40,8 @@ func (f *Feature) ID() FeatureID {
 	return FeatureID{f.Flags.ID(), f.Attributes.ID(), f.Instances.ID()}
 }
 
-// New converts the features of a NodeFeature to Facts, sharing sets with others made with the same Interner (nil:
-// none). The synthetic feature rule.matched is dropped from all publishers: a back-reference must not be forged.
+// New converts the features of a NodeFeature to Facts. It shares sets with other Facts of the same Interner; a nil Interner shares
+// none. It drops the synthetic feature rule.matched, so that publishers cannot forge back-references.
 func New(features *nfdv1alpha1.Features, in *Interner) *Facts {
 	b := builder{}
 	if features == nil {
@@ -65,7 +63,7 @@ func New(features *nfdv1alpha1.Features, in *Interner) *Facts {
 	return b.build(in)
 }
 
-// FromMap creates Facts from features by name; rule.matched is dropped as in New.
+// FromMap creates Facts from features by name. It drops rule.matched, as New does.
 func FromMap(features map[string]Feature, in *Interner) *Facts {
 	b := builder{}
 	for name, f := range features {
@@ -74,8 +72,7 @@ func FromMap(features map[string]Feature, in *Interner) *Facts {
 	return b.build(in)
 }
 
-// Same reports whether both have the same content, if they were made with one Interner. It compares pointers, which
-// is fast.
+// Same reports whether both have the same content, if they were created with the same Interner. It only compares pointers.
 func (f *Facts) Same(other *Facts) bool {
 	if f == nil || other == nil {
 		return f == other
@@ -95,7 +92,7 @@ func (f *Facts) Feature(name string) *Feature {
 	return f.features[i]
 }
 
-// Names returns the names of the features, sorted. The slice is shared: do not modify it.
+// Names returns the sorted names of the features. The slice is shared: do not modify it.
 func (f *Facts) Names() []string {
 	if f == nil {
 		return nil
@@ -103,7 +100,7 @@ func (f *Facts) Names() []string {
 	return f.names.list
 }
 
-// Features returns the facts in the form of the API, for printing. The result shares nothing with f.
+// Features returns the facts in the form of the API. The result shares no memory with f.
 func (f *Facts) Features() *nfdv1alpha1.Features {
 	out := &nfdv1alpha1.Features{
 		Flags:      map[string]nfdv1alpha1.FlagFeatureSet{},

@@ -101,8 +101,8 @@ func TestDecodeLikeEncodingJSON(t *testing.T) {
 	}
 }
 
-// compareWithEncodingJSON reads a string twice with one Interner, since the second time takes another way, and compares with
-// encoding/json.
+// compareWithEncodingJSON decodes a string twice with one Interner, because the second time uses the table of known texts, and
+// compares the results with those of encoding/json.
 func compareWithEncodingJSON(t *testing.T, text string) {
 	t.Helper()
 	var want nfdv1alpha1.Features
@@ -154,7 +154,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestSurvivesHostileShapes decodes what would take memory out of proportion in a careless representation.
+// TestSurvivesHostileShapes decodes input that would take disproportionate memory in a naive representation.
 func TestSurvivesHostileShapes(t *testing.T) {
 	instances := func(n int, one func(i int) string) string {
 		list := make([]string, n)
@@ -200,7 +200,7 @@ func TestSurvivesHostileShapes(t *testing.T) {
 	}
 }
 
-// numbered joins n members of a JSON object.
+// numbered returns a JSON object of n members.
 func numbered(n int, one func(i int) string) string {
 	list := make([]string, n)
 	for i := range list {
@@ -238,7 +238,7 @@ func TestForgetsWhatIsNoLongerUsed(t *testing.T) {
 		}
 	}
 	runtime.GC()
-	// Two more rounds let each table reach its next sweep.
+	// With two more rounds, each table reaches its next sweep.
 	for i := range 8 * firstSweep {
 		decode(t, fmt.Sprintf(`{"attributes":{"system.name":{"elements":{"nodename":"other-%d"}}}}`, i), in)
 		if i%firstSweep == 0 {
@@ -350,7 +350,7 @@ func TestNothingIsEmpty(t *testing.T) {
 	}
 }
 
-// TestFindsAllNames checks the index at sizes around its boundaries.
+// TestFindsAllNames checks the index at sizes around its limits.
 func TestFindsAllNames(t *testing.T) {
 	for _, n := range []int{0, 1, smallSet, smallSet + 1, 100, 5000} {
 		m := map[string]string{}
@@ -370,7 +370,7 @@ func TestFindsAllNames(t *testing.T) {
 	}
 }
 
-// sameSets reports whether two Facts hold the same features, by identity.
+// sameSets reports whether two Facts share the same features.
 func sameSets(a, b *Facts) bool {
 	if a.names != b.names {
 		return false
@@ -423,7 +423,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestInstancesEndWhereTheyEnd is about the rows at the ends of a list, and about lists that are not there.
+// TestInstancesEndWhereTheyEnd checks rows at the ends of lists, and nil lists.
 func TestInstancesEndWhereTheyEnd(t *testing.T) {
 	s := NewInstances([]map[string]string{{"a": "0"}, {"a": "1"}})
 	for row, want := range map[int]string{-1: "", 0: "0", 1: "1", 2: ""} {
@@ -439,7 +439,7 @@ func TestInstancesEndWhereTheyEnd(t *testing.T) {
 	}
 }
 
-// TestEqualMeansAllOfIt: a hash may collide, so that lists which are shared are compared, all of them.
+// TestEqualMeansAllOfIt checks that lists with equal hashes are compared completely, because hashes can collide.
 func TestEqualMeansAllOfIt(t *testing.T) {
 	of := func(rows ...map[string]string) *Instances { return NewInstances(rows) }
 	s := of(map[string]string{"a": "1", "b": "2"}, map[string]string{"a": "3"})

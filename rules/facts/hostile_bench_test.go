@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkDecodeHostile prints what objects cost that are as large as the API server takes them.
+// BenchmarkDecodeHostile reports the cost of objects of the maximum size that the API server accepts.
 func BenchmarkDecodeHostile(b *testing.B) {
 	list := func(n int, one string) string {
 		parts := make([]string, n)

@@ -6,36 +6,35 @@ import (
 	"slices"
 )
 
-// narrowValues is the maximum number of distinct values in a narrow column: a byte less the zero that means "this
-// instance lacks the attribute".
+// narrowValues is the maximum number of distinct values in a narrow column: the values of a byte except for zero, which means that
+// the instance does not have the attribute.
 const narrowValues = 255
 
-// sparseShare is the share of instances (one in sparseShare) below which a column lists the instances that have the
-// attribute instead of keeping a cell for each. Without it, n instances with one distinct attribute each would take
-// n² cells.
+// sparseShare is the fraction of instances (one in sparseShare) below which a column stores a list of the instances that have the
+// attribute instead of one cell per instance. Otherwise n instances with one distinct attribute each would need n² cells.
 const sparseShare = 4
 
-// Instances is an immutable list of things of one kind, each with attributes of its own; safe for concurrent use. A nil
-// *Instances is empty.
+// Instances is an immutable list of instances, each with its own attributes. It is safe for concurrent use. A nil *Instances is
+// empty.
 //
-// It is stored by column, each with a dictionary of its values: eighty PCI devices have eight classes, so that an
-// expression on the class is evaluated eight times and not eighty.
+// It is stored by column, each with a dictionary of its values: eighty PCI devices have eight classes, so an expression on the
+// class is evaluated eight times, not eighty times.
 type Instances struct {
 	id      uint64
 	rows    int
 	names   *names
-	columns []Column // by position of the name
+	columns []Column // by index of the name
 }
 
 // Column holds one attribute of all instances.
 type Column struct {
-	values []string // the dictionary, in the order of first use
-	rows   []uint32 // which instances have the attribute, ascending; nil if there is a cell for each
-	narrow []uint8  // cells: position in the dictionary plus one, 0 if the instance lacks the attribute
-	wide   []uint32 // the same, for a dictionary that is too large for bytes
+	values []string // the distinct values, in the order of first use
+	rows   []uint32 // indices of the instances with the attribute, ascending; nil if there is one cell per instance
+	narrow []uint8  // cells: index of the value plus one, or 0 if the instance does not have the attribute
+	wide   []uint32 // cells of a column with more values
 }
 
-// NewInstances creates a list from maps, which it does not keep.
+// NewInstances creates a list from maps. It does not keep the maps.
 func NewInstances(list []map[string]string) *Instances {
 	return instancesFromMaps(list, nil)
 }
@@ -82,13 +81,13 @@ func (s *Instances) Instance(i int) map[string]string {
 	return m
 }
 
-// Row refers to one instance without copying it. It is a plain value; the zero Row is not an instance.
+// Row refers to one instance without copying it. The zero Row is not an instance.
 type Row struct {
 	all   *Instances
 	index int
 }
 
-// Row returns the i-th instance without copying it.
+// Row returns a reference to the i-th instance.
 func (s *Instances) Row(i int) Row { return Row{s, i} }
 
 // List returns the list that the row belongs to.
@@ -100,10 +99,10 @@ func (r Row) Index() int { return r.index }
 // Exists reports whether the row is an instance.
 func (r Row) Exists() bool { return r.all != nil }
 
-// Get returns an attribute.
+// Get returns the value of an attribute.
 func (r Row) Get(attribute string) (string, bool) { return r.all.Get(r.index, attribute) }
 
-// GetKey is Get for a prepared name.
+// GetKey is like Get, for a prepared name.
 func (r Row) GetKey(k Key) (string, bool) {
 	if r.all == nil {
 		return "", false
@@ -126,7 +125,7 @@ func (r Row) Names() []string {
 	return out
 }
 
-// Map returns a copy; nil if there is no instance.
+// Map returns a copy of the attributes, or nil if there is no instance.
 func (r Row) Map() map[string]string {
 	if r.all == nil {
 		return nil
@@ -134,7 +133,8 @@ func (r Row) Map() map[string]string {
 	return r.all.Instance(r.index)
 }
 
-// Without returns a list in which no instance has the attributes that drop reports, or the list itself if none has any.
+// Without returns a list in which instances do not have the attributes that drop selects, or the list itself if no instance has
+// any.
 func (s *Instances) Without(drop func(attribute string) bool) *Instances {
 	if !slices.ContainsFunc(s.Names(), drop) {
 		return s
@@ -146,9 +146,9 @@ func (s *Instances) Without(drop func(attribute string) bool) *Instances {
 	return NewInstances(list)
 }
 
-// Select returns copies of the instances whose bit is set in keep, in order; a nil keep selects all. Its cost is
-// proportional to the number of cells of the list, which is less than that of reading the instances one by one if
-// they have few attributes in common.
+// Select returns copies of the instances whose bit in keep is set, in order. A nil keep selects all instances. The cost is
+// proportional to the number of cells. For instances with few common attributes, this is faster than reading the instances one by
+// one.
 func (s *Instances) Select(keep []uint64) []map[string]string {
 	if s.Len() == 0 {
 		return nil
@@ -178,7 +178,7 @@ func (s *Instances) Select(keep []uint64) []map[string]string {
 	return out
 }
 
-// Names returns the names of all attributes that occur, sorted. The slice is shared: do not modify it.
+// Names returns the sorted names of all attributes. The slice is shared: do not modify it.
 func (s *Instances) Names() []string {
 	if s == nil {
 		return nil
@@ -198,10 +198,10 @@ func (s *Instances) Column(k Key) *Column {
 	return &s.columns[p]
 }
 
-// ColumnAt returns the column of the i-th name.
+// ColumnAt returns the column of the i-th attribute name.
 func (s *Instances) ColumnAt(i int) *Column { return &s.columns[i] }
 
-// ID returns a number that is unique to the list. Equal lists of one Interner have equal numbers; nil has 0.
+// ID returns a number that is unique to the list. Equal lists of one Interner have equal IDs; the ID of nil is 0.
 func (s *Instances) ID() uint64 {
 	if s == nil {
 		return 0
@@ -209,10 +209,10 @@ func (s *Instances) ID() uint64 {
 	return s.id
 }
 
-// Values returns the distinct values, in the order of their first use. The slice is shared: do not modify it.
+// Values returns the distinct values in the order of first use. The slice is shared: do not modify it.
 func (c *Column) Values() []string { return c.values }
 
-// Mark sets in rows the bit of each instance whose value is marked in values (both are bit sets: bit i of word i/64).
+// Mark sets the bit in rows of each instance whose value has its bit set in values. Bit i of a set is bit i%64 of word i/64.
 func (c *Column) Mark(values, rows []uint64) {
 	switch {
 	case c.rows != nil:
@@ -237,7 +237,7 @@ func (c *Column) Mark(values, rows []uint64) {
 	}
 }
 
-// Cells iterates over the positions in Values and the instances that have them.
+// Cells iterates over pairs of an index into Values and an instance with this value.
 func (c *Column) Cells() func(yield func(value, row int) bool) {
 	return func(yield func(value, row int) bool) {
 		n := max(len(c.narrow), len(c.wide))
@@ -285,7 +285,7 @@ type instancesBuilder struct {
 	names   []string
 	columns []columnBuilder
 	byName  map[string]int
-	guess   int // the column after the last one: rows mostly have their attributes in one order
+	guess   int // the column after the last one: most rows have their attributes in the same order
 }
 
 type columnBuilder struct {
@@ -293,13 +293,13 @@ type columnBuilder struct {
 	values []string
 }
 
-// next begins an instance.
+// next starts a new instance.
 func (b *instancesBuilder) next() {
 	b.rows++
 	b.guess = 0
 }
 
-// add sets an attribute of the current instance; a second value replaces the first.
+// add sets an attribute of the current instance. A second value replaces the first one.
 func (b *instancesBuilder) add(name, value string) {
 	p := b.column(name)
 	b.guess = p + 1
@@ -329,7 +329,7 @@ func (b *instancesBuilder) column(name string) int {
 	return p
 }
 
-// build makes the list.
+// build creates the list.
 func (b *instancesBuilder) build(in *Interner) *Instances {
 	order := make([]int, len(b.names))
 	for i := range order {

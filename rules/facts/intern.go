@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// firstSweep is the size at which a table is first searched for dead entries.
+	// firstSweep is the number of entries at which a table is first searched for collected values.
 	firstSweep = 256
 
-	// maxKnownTexts is the maximum number of JSON texts in the table. One set can be written in any number of ways
-	// (blanks, escapes, order), so that unlike the tables of sets this one is not bounded by the sets in use. It is
-	// enough for 100,000 nodes with two unique sets each, and takes at most about 15 MB.
+	// maxKnownTexts is the maximum number of JSON texts in the table. One set can be written in any number of ways (spaces,
+	// escapes, order), so the number of sets in use does not limit the number of texts. The limit allows for two unique sets on
+	// each of 100,000 nodes and takes at most about 15 MB.
 	maxKnownTexts = 1 << 18
 )
 
-// Interner deduplicates sets: of the sets made with one Interner, two pointers are equal if and only if their content
-// is equal. A fleet of servers has tens of different CPUs, kernels and PCI layouts; each is stored once.
+// Interner deduplicates sets: pointers to two sets of one Interner are equal if and only if their content is equal. A fleet of
+// servers has tens of different CPUs, kernels and PCI layouts; each is stored once.
 //
-// It holds sets by weak pointers, so that its memory is bounded by the sets in use: unused sets are collected, and
-// removed at a table's next sweep. It is safe for concurrent use. A nil *Interner shares nothing.
+// It holds sets by weak pointers: unused sets are garbage collected, and their entries are removed at a table's next sweep. It is
+// safe for concurrent use. A nil *Interner shares nothing.
 type Interner struct {
 	names      table[uint64, names]
 	flags      table[uint64, Flags]
@@ -29,7 +29,7 @@ type Interner struct {
 	instances  table[uint64, Instances]
 	features   table[FeatureID, Feature]
 
-	// The same sets by the JSON text they were read from.
+	// The same sets by the JSON text from which they were decoded.
 	flagTexts      table[digest, Flags]
 	attributeTexts table[digest, Attributes]
 	instanceTexts  table[digest, Instances]
@@ -46,7 +46,7 @@ func NewInterner() *Interner {
 	return in
 }
 
-// Feature returns the shared Feature with these sets, which are compared by pointer.
+// Feature returns the shared Feature with these sets. Sets are compared by pointer.
 func (in *Interner) Feature(f Feature) *Feature {
 	if in == nil {
 		return &f
@@ -55,11 +55,11 @@ func (in *Interner) Feature(f Feature) *Feature {
 	if known := in.features.get(id); known != nil {
 		return known
 	}
-	// The key consists of numbers, not of pointers, so that the table keeps no set alive; numbers are never reused.
+	// The key consists of IDs, not pointers, so that the table keeps no set alive. IDs are never reused.
 	return in.features.intern(id, func(*Feature) bool { return true }, nil, func() *Feature { return &f })
 }
 
-// Flags returns the set that equals f and was seen first.
+// Flags returns the first set that is equal to f.
 func (in *Interner) Flags(f *Flags) *Flags {
 	if in == nil || f == nil {
 		return f
@@ -67,7 +67,7 @@ func (in *Interner) Flags(f *Flags) *Flags {
 	return newFlags(f.names.list, in)
 }
 
-// Attributes returns the set that equals a and was seen first.
+// Attributes returns the first set that is equal to a.
 func (in *Interner) Attributes(a *Attributes) *Attributes {
 	if in == nil || a == nil {
 		return a
@@ -75,7 +75,7 @@ func (in *Interner) Attributes(a *Attributes) *Attributes {
 	return newAttributes(a.names.list, a.values, in)
 }
 
-// Instances returns the list that equals s and was seen first.
+// Instances returns the first list that is equal to s.
 func (in *Interner) Instances(s *Instances) *Instances {
 	if in == nil || s == nil {
 		return s
@@ -120,38 +120,38 @@ func (in *Interner) internInstances(s *Instances) *Instances {
 	return in.instances.intern(s.hash(), s.equal, nextHash, create)
 }
 
-// digest identifies a JSON text. Two hashes of 64 bits with secret seeds: two texts have equal digests with a
-// probability of 2⁻¹²⁸, and a client that does not know the seeds cannot search for such a pair.
+// digest identifies a JSON text. It consists of two 64-bit hashes with secret seeds: two texts have equal digests with a
+// probability of 2⁻¹²⁸, and a client that does not know the seeds cannot search for collisions.
 type digest [2]uint64
 
 func (in *Interner) digest(text string) digest {
 	return digest{maphash.String(in.seeds[0], text), maphash.String(in.seeds[1], text)}
 }
 
-// table finds values by key without keeping them alive.
+// table maps keys to values without keeping the values alive.
 type table[K comparable, T any] struct {
 	mu      sync.RWMutex
 	entries map[K]weak.Pointer[T]
 	sweepAt int
-	limit   int // 0: unlimited
+	limit   int // 0 means unlimited
 }
 
-// get returns the value that put or intern stored under a key, or nil.
+// get returns the value of a key, or nil.
 func (t *table[K, T]) get(key K) *T {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.entries[key].Value()
 }
 
-// put stores under a key.
+// put sets the value of a key.
 func (t *table[K, T]) put(key K, v *T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.store(key, v)
 }
 
-// intern returns the value stored under a key if it is the same, otherwise the result of create. If another value has
-// the key, next returns the key to try.
+// intern returns the value of a key if same accepts it, otherwise it stores and returns the result of create. If the key has
+// another value, next returns the next key to try.
 func (t *table[K, T]) intern(key K, same func(*T) bool, next func(K) K, create func() *T) *T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +169,7 @@ func (t *table[K, T]) intern(key K, same func(*T) bool, next func(K) K, create f
 	}
 }
 
-// store needs the lock.
+// store sets the value of a key. The caller must hold the lock.
 func (t *table[K, T]) store(key K, v *T) {
 	if t.entries == nil {
 		t.entries, t.sweepAt = map[K]weak.Pointer[T]{}, firstSweep
@@ -180,8 +180,8 @@ func (t *table[K, T]) store(key K, v *T) {
 	t.entries[key] = weak.Make(v)
 }
 
-// sweep removes entries that were collected. Tables double between sweeps, so that a sweep costs each insertion
-// little.
+// sweep removes entries whose value was collected. Tables double in size between sweeps, so that the amortized cost of an insertion
+// is small.
 func (t *table[K, T]) sweep() {
 	for key, p := range t.entries {
 		if p.Value() == nil {
@@ -189,8 +189,7 @@ func (t *table[K, T]) sweep() {
 		}
 	}
 	if t.limit > 0 && len(t.entries) >= t.limit {
-		// Everything is in use. The order of maps is random, so random entries are removed; each costs a parse to
-		// restore.
+		// All entries are in use. Remove random entries, in map order; restoring one costs a parse.
 		for key := range t.entries {
 			if len(t.entries) <= t.limit/2 {
 				break

@@ -9,24 +9,24 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// The features that come from the Node object. The controller adds them to those that workers publish.
+// Features that come from the Node object. The controller adds them to those that workers publish.
 const (
-	// NodeFeature holds the attributes that many nodes share.
+	// NodeFeature holds attributes that are equal on many nodes.
 	NodeFeature = "kubernetes.node"
-	// ProviderFeature holds the ID that the cloud provider gave the machine. It is apart from NodeFeature because it
-	// differs on every node, and features that are equal on many nodes are stored and evaluated once.
+	// ProviderFeature holds the ID that the cloud provider assigned to the machine. It is separate from NodeFeature because it
+	// differs on every node, and equal features are stored and evaluated once.
 	ProviderFeature = "kubernetes.provider"
 	// DeclaredFeature holds the features that the kubelet declares (KEP-5328).
 	DeclaredFeature = "kubernetes.declaredfeature"
 )
 
-// IsKubernetes reports whether the feature of this lowercase name comes from the Node object.
+// IsKubernetes reports whether the feature with this lower-case name comes from the Node object.
 func IsKubernetes(feature string) bool {
 	return feature == NodeFeature || feature == ProviderFeature || feature == DeclaredFeature
 }
 
-// FromNode returns the facts of a Node object; in may be nil. It reads only what NodeParts returns, so a cache may drop the rest.
-// The machine, system and boot IDs are identities and are left out. The Node is not modified.
+// FromNode returns the facts of a Node object; in may be nil. It reads only the parts that NodeParts returns, so that a cache may
+// drop the rest. It omits the machine, system and boot IDs because they identify the machine. It does not modify the Node.
 func FromNode(node *corev1.Node, in *Interner) *Facts {
 	return New(NodeFeatures(node), in)
 }
@@ -43,7 +43,7 @@ func SameNode(a, b *corev1.Node) bool {
 		slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures)
 }
 
-// public returns info without identities and fast-changing values.
+// public returns info without IDs and values that change often.
 func public(info *corev1.NodeSystemInfo) corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{
 		KernelVersion: info.KernelVersion, OSImage: info.OSImage, ContainerRuntimeVersion: info.ContainerRuntimeVersion,
@@ -51,8 +51,8 @@ func public(info *corev1.NodeSystemInfo) corev1.NodeSystemInfo {
 	}
 }
 
-// NodeFeatures returns the features of a Node object. The values are the Node's, except that the name and version of the
-// container runtime, one field there, become two attributes.
+// NodeFeatures returns the features of a Node object. It splits the container runtime version into two attributes, its name and its
+// version.
 func NodeFeatures(node *corev1.Node) *nfdv1alpha1.Features {
 	info := &node.Status.NodeInfo
 	runtime, version, _ := strings.Cut(info.ContainerRuntimeVersion, "://")
@@ -82,7 +82,7 @@ func NodeFeatures(node *corev1.Node) *nfdv1alpha1.Features {
 	return f
 }
 
-// present drops empty values, such as those of a Node whose kubelet has not started yet.
+// present removes empty values. A Node has empty values before its kubelet has started.
 func present(elements map[string]string) map[string]string {
 	for name, value := range elements {
 		if value == "" {

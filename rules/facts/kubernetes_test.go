@@ -60,7 +60,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestNodesOfOneKindShareTheirFacts guards the reason why the provider is a feature of its own.
+// TestNodesOfOneKindShareTheirFacts checks that nodes which differ only in their provider ID share the other features.
 func TestNodesOfOneKindShareTheirFacts(t *testing.T) {
 	in := facts.NewInterner()
 	var sets []*facts.Attributes
@@ -74,7 +74,7 @@ func TestNodesOfOneKindShareTheirFacts(t *testing.T) {
 	}
 }
 
-// TestACacheMayKeepThePartAlone guards what caches rely on: the part says all that the Node does, and a change is noticed.
+// TestACacheMayKeepThePartAlone checks that the facts of a Node depend only on the parts that caches keep.
 func TestACacheMayKeepThePartAlone(t *testing.T) {
 	full := func() *corev1.Node {
 		n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "kind://k/n1", Unschedulable: true}}

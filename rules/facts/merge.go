@@ -1,8 +1,7 @@
 package facts
 
-// Merge merges what several publishers report for one node: flags are united, attributes are replaced element by
-// element (the later in the list wins), instances are appended, including duplicates. Sets that only one of them has
-// are shared, not copied.
+// Merge merges the facts of several publishers of one node: it unites flags, replaces attributes one by one (later facts in the
+// list win), and appends instances, including duplicates. Sets that only one of the facts has are shared, not copied.
 func Merge(in *Interner, list ...*Facts) *Facts {
 	if len(list) == 1 && list[0] != nil {
 		return list[0]
@@ -73,7 +72,7 @@ func mergeInstances(in *Interner, list []*Instances) *Instances {
 	return instancesFromMaps(all, in)
 }
 
-// first returns the first of a list, or nil.
+// first returns the first element of a list, or nil.
 func first[T any](list []*T) *T {
 	if len(list) == 0 {
 		return nil

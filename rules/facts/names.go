@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// smallSet is the maximum number of names that are searched one by one: up to this size a scan costs no more than
-	// a hash, and most features (memory.numa, kernel.selinux …) are that small, so that they need no index.
+	// smallSet is the maximum size of sets that are searched without an index: a scan of such a set is as fast as a hash, and most
+	// features (memory.numa, kernel.selinux …) are that small.
 	smallSet = 8
 
-	// An index entry packs the position of a name plus one into its lower bits and a part of the name's hash into the
-	// upper ones, so that a missing name is nearly always recognized without comparing text.
+	// An index entry stores the position of a name plus one in its lower bits and a part of the name's hash in the upper bits. Most
+	// missing names are therefore recognized without comparing strings.
 	positionBits = 20
 	positionMask = 1<<positionBits - 1
 )
 
-// seed makes the order of hash tables unpredictable to a publisher who chooses the names.
+// seed makes the order of hash tables unpredictable to publishers that choose names.
 var seed = maphash.MakeSeed()
 
-// Key is a name prepared for fast look-ups: a caller that looks up one name in many sets hashes it once.
+// Key is a name prepared for fast lookups: a caller that looks up one name in many sets hashes it once.
 type Key struct {
-	hash uint32 // first, so that different keys mostly differ in the first word that is compared
+	hash uint32 // first, so that comparisons of different keys usually end after one word
 	name string
 }
 
@@ -35,15 +35,15 @@ func MakeKey(name string) Key {
 // String returns the name.
 func (k Key) String() string { return k.name }
 
-// names is an immutable, sorted set of names with look-ups in constant time. Sets of attributes that differ only in their
-// values share it.
+// names is an immutable, sorted set of names with lookups in constant time. Sets of attributes that differ only in their values
+// share it.
 type names struct {
 	id    uint64
 	list  []string
-	index []uint32 // open addressing, a power of two long; nil for small sets
+	index []uint32 // open addressing, with a power of two as size; nil for small sets
 }
 
-// newNames copies a sorted list without duplicates.
+// newNames copies a sorted list without duplicates to a set.
 func newNames(sorted []string) *names {
 	n := &names{id: nextID(), list: pack(sorted)}
 	if len(sorted) <= smallSet || len(sorted) >= positionMask {
@@ -85,7 +85,7 @@ func (n *names) find(k Key) (int, bool) {
 	}
 }
 
-// lookup is find for a name that is looked up only once.
+// lookup is like find, for a name that is looked up only once.
 func (n *names) lookup(name string) (int, bool) {
 	if n.index == nil {
 		return n.search(name)
@@ -106,8 +106,8 @@ func (n *names) search(name string) (int, bool) {
 	return 0, false
 }
 
-// pack copies strings into one block of memory, so that a set is two allocations instead of thousands and does not
-// keep its source document alive.
+// pack copies strings into one block of memory: a set needs two allocations instead of thousands and does not keep its source
+// document alive.
 func pack(list []string) []string {
 	if len(list) == 0 {
 		return nil
@@ -129,7 +129,7 @@ func pack(list []string) []string {
 	return out
 }
 
-// hashStrings hashes a list so that different lists of strings have different inputs.
+// hashStrings hashes a list such that different lists have different inputs.
 func hashStrings(h *maphash.Hash, list []string) {
 	hashInt(h, len(list))
 	for _, s := range list {

@@ -1,30 +1,30 @@
 package facts
 
-// Overlay is a Source that replaces some features of another one: the derived features of early rules, and
-// rule.matched, which grows while rules are evaluated. It is not safe for concurrent use.
+// Overlay is a Source that replaces features of another Source: the derived features of early rules, and rule.matched, which grows
+// while rules are evaluated. It is not safe for concurrent use.
 type Overlay struct {
 	base Source
-	// list is short, and compared by hash: faster than a map, and nearly free while it is empty.
+	// A short list is faster than a map, and costs almost nothing while it is empty.
 	list []replaced
 }
 
-// replaced is a feature that replaces that of the base.
+// replaced is a feature that replaces one of the base.
 type replaced struct {
 	key  Key
 	f    *Feature
 	make func() *Feature // nil once f is set
 }
 
-// NewOverlay returns an overlay that replaces nothing yet; base may be nil.
+// NewOverlay returns an overlay without features of its own. base may be nil.
 func NewOverlay(base Source) *Overlay { return &Overlay{base: base} }
 
-// Set replaces a feature; nil hides it.
+// Set replaces a feature. Nil hides it.
 func (o *Overlay) Set(name string, f *Feature) {
 	o.replace(replaced{key: MakeKey(name), f: f})
 }
 
-// SetFunc replaces a feature by the result of make, which is called on the first read: back-references are set after
-// each rule and read by few.
+// SetFunc replaces a feature by the result of make, which is called on the first read: back-references change after each rule, and
+// few rules read them.
 func (o *Overlay) SetFunc(name string, make func() *Feature) {
 	o.replace(replaced{key: MakeKey(name), make: make})
 }
@@ -37,7 +37,7 @@ func (o *Overlay) replace(r replaced) {
 	o.list = append(o.list, r)
 }
 
-// find returns the position of a feature that is replaced, or -1.
+// find returns the index of a replaced feature, or -1.
 func (o *Overlay) find(k Key) int {
 	for i := range o.list {
 		if o.list[i].key == k {
@@ -57,14 +57,14 @@ func (o *Overlay) lookup(k Key) *Feature {
 	}
 	r := &o.list[i]
 	if r.make != nil {
-		f := r.make() // may itself replace features, and move the list
+		f := r.make() // make may itself replace features and so move the list
 		o.replace(replaced{key: k, f: f})
 		return f
 	}
 	return r.f
 }
 
-// Lookup is src.Feature for a prepared name; a nil src has no features.
+// Lookup is like src.Feature, for a prepared name. A nil src has no features.
 func Lookup(src Source, k Key) *Feature {
 	switch s := src.(type) {
 	case *Facts:

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is the maximum nesting depth. Features are five levels deep; deeper values are in unknown members.
+// maxDepth is the maximum nesting depth. Features have five levels; only unknown members can be deeper.
 const maxDepth = 32
 
-// scanner reads JSON (RFC 8259) without building a tree. The strings that it returns alias the text.
+// scanner parses JSON (RFC 8259) without building a tree. The strings that it returns refer to the memory of the text.
 type scanner struct {
 	text string
 	pos  int
@@ -24,7 +24,7 @@ var (
 	errDepth = fmt.Errorf("nested more than %d levels deep", maxDepth)
 )
 
-// unexpected reports the text found instead of the expected one.
+// unexpected returns an error with the expected and the actual text.
 func (s *scanner) unexpected(want string) error {
 	if s.pos >= len(s.text) {
 		return errEnd
@@ -62,7 +62,7 @@ func (s *scanner) null() bool {
 	return false
 }
 
-// object calls member for each member of an object, which must read its value; null is an object without members.
+// object calls member for each member of an object. member must read the value. null is an object without members.
 func (s *scanner) object(member func(name string) error) error {
 	if s.null() {
 		return nil
@@ -80,7 +80,7 @@ func (s *scanner) object(member func(name string) error) error {
 	})
 }
 
-// array calls element for each element of an array, which must read it; null is an empty array.
+// array calls element for each element of an array. element must read it. null is an empty array.
 func (s *scanner) array(element func() error) error {
 	if s.null() {
 		return nil
@@ -135,10 +135,10 @@ func (s *scanner) string() (string, error) {
 	return "", errEnd
 }
 
-// escapes maps the characters that follow a backslash to their meaning.
+// escapes maps characters after a backslash to their values.
 var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escaped continues a string that begins at start and has its first backslash at i.
+// escaped parses the rest of a string that begins at start and has its first backslash at i.
 func (s *scanner) escaped(start, i int) (string, error) {
 	var b strings.Builder
 	b.WriteString(s.text[start:i])
@@ -180,8 +180,8 @@ func (s *scanner) escaped(start, i int) (string, error) {
 	return "", errEnd
 }
 
-// unescape decodes \uXXXX, or a surrogate pair of them, and returns its length (0: malformed). Half a pair becomes
-// U+FFFD, as in encoding/json.
+// unescape decodes \uXXXX, or a surrogate pair, and returns its length, or 0 if it is malformed. It returns U+FFFD for half a pair,
+// as encoding/json does.
 func unescape(text string) (rune, int) {
 	const length = len(`\u0000`)
 	r, ok := hex(text)
@@ -207,8 +207,8 @@ func hex(text string) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// skip skips a value and returns it. It only finds the end and checks nothing else: values that were seen before need
-// no check, and the others are parsed.
+// skip skips a value and returns it. It only searches the end: values seen before need no check, and other values are parsed
+// afterwards.
 func (s *scanner) skip() (string, error) {
 	switch s.peek() {
 	case '{', '[':
@@ -237,7 +237,7 @@ func (s *scanner) skipNested() (string, error) {
 	for i := s.pos; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			// Written out because most of the time is spent here: names and values are short.
+			// This is inlined because most of the time is spent here: names and values are short.
 			for i++; i < len(text) && text[i] != '"'; i++ {
 				if text[i] == '\\' {
 					i++
@@ -259,7 +259,7 @@ func (s *scanner) skipNested() (string, error) {
 	return "", errEnd
 }
 
-// stringEnd returns the position after a string whose first character is at i, or -1.
+// stringEnd returns the position after the string whose first character is at i, or -1.
 func stringEnd(text string, i int) int {
 	for ; i < len(text); i++ {
 		switch text[i] {
@@ -272,7 +272,7 @@ func stringEnd(text string, i int) int {
 	return -1
 }
 
-// ignore skips an unknown member, which must be valid JSON anyway.
+// ignore skips an unknown member. The member must be valid JSON.
 func (s *scanner) ignore() error {
 	start := s.pos
 	span, err := s.skip()
@@ -285,7 +285,7 @@ func (s *scanner) ignore() error {
 	return nil
 }
 
-// end checks that nothing follows.
+// end checks that there is no further text.
 func (s *scanner) end() error {
 	if s.space(); s.pos < len(s.text) {
 		return s.unexpected("the end")

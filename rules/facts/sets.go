@@ -7,30 +7,29 @@ import (
 	"sync/atomic"
 )
 
-// lastID numbers sets. Numbers are never reused, so that a number in a cache can outlive its set without ever meaning
-// another one.
+// lastID is the last ID of a set. IDs are never reused, so that an ID in a cache may outlive its set.
 var lastID atomic.Uint64
 
 func nextID() uint64 { return lastID.Add(1) }
 
-// Flags is an immutable set of names, safe for concurrent use. A nil *Flags is empty.
+// Flags is an immutable set of names. It is safe for concurrent use. A nil *Flags is empty.
 type Flags struct {
 	id    uint64
 	names *names
 }
 
-// NewFlags creates a set of the given names, in any order; duplicates count once.
+// NewFlags creates a set of the given names, in any order and with duplicates.
 func NewFlags(list ...string) *Flags {
 	return newFlags(sortedSet(slices.Clone(list)), nil)
 }
 
-// newFlags creates a set of a sorted list without duplicates; the list is not kept.
+// newFlags creates a set from a sorted list without duplicates. It does not keep the list.
 func newFlags(sorted []string, in *Interner) *Flags {
 	n := in.internNames(sorted)
 	return in.internFlags(n)
 }
 
-// Has reports whether the set holds a name.
+// Has reports whether the set contains a name.
 func (f *Flags) Has(name string) bool {
 	if f == nil {
 		return false
@@ -39,7 +38,7 @@ func (f *Flags) Has(name string) bool {
 	return ok
 }
 
-// HasKey is Has for a prepared name.
+// HasKey is like Has, for a prepared name.
 func (f *Flags) HasKey(k Key) bool {
 	if f == nil {
 		return false
@@ -48,7 +47,7 @@ func (f *Flags) HasKey(k Key) bool {
 	return ok
 }
 
-// Names returns the names, sorted. The slice is shared: do not modify it.
+// Names returns the sorted names. The slice is shared: do not modify it.
 func (f *Flags) Names() []string {
 	if f == nil {
 		return nil
@@ -59,7 +58,7 @@ func (f *Flags) Names() []string {
 // Len returns the number of names in the set.
 func (f *Flags) Len() int { return len(f.Names()) }
 
-// ID returns a number that is unique to the set. Equal sets of one Interner have equal numbers; nil has 0.
+// ID returns a number that is unique to the set. Equal sets of one Interner have equal IDs; the ID of nil is 0.
 func (f *Flags) ID() uint64 {
 	if f == nil {
 		return 0
@@ -67,14 +66,14 @@ func (f *Flags) ID() uint64 {
 	return f.id
 }
 
-// Attributes is an immutable set of names with one value each, safe for concurrent use. A nil *Attributes is empty.
+// Attributes is an immutable set of names with a value each. It is safe for concurrent use. A nil *Attributes is empty.
 type Attributes struct {
 	id     uint64
 	names  *names
-	values []string // by position of the name
+	values []string // by index of the name
 }
 
-// NewAttributes creates a set from a map, which it does not keep.
+// NewAttributes creates a set from a map. It does not keep the map.
 func NewAttributes(m map[string]string) *Attributes {
 	return attributesFromMap(m, nil)
 }
@@ -88,7 +87,7 @@ func attributesFromMap(m map[string]string, in *Interner) *Attributes {
 	return newAttributes(list, values, in)
 }
 
-// newAttributes creates a set of a sorted list without duplicates and the list of their values; neither is kept.
+// newAttributes creates a set from a sorted list without duplicates and the list of values. It keeps neither list.
 func newAttributes(sorted, values []string, in *Interner) *Attributes {
 	return in.internAttributes(in.internNames(sorted), values)
 }
@@ -105,7 +104,7 @@ func (a *Attributes) Get(name string) (string, bool) {
 	return a.values[i], true
 }
 
-// GetKey is Get for a prepared name.
+// GetKey is like Get, for a prepared name.
 func (a *Attributes) GetKey(k Key) (string, bool) {
 	if a == nil {
 		return "", false
@@ -117,7 +116,7 @@ func (a *Attributes) GetKey(k Key) (string, bool) {
 	return a.values[i], true
 }
 
-// Names returns the names, sorted. The slice is shared: do not modify it.
+// Names returns the sorted names. The slice is shared: do not modify it.
 func (a *Attributes) Names() []string {
 	if a == nil {
 		return nil
@@ -131,7 +130,7 @@ func (a *Attributes) Value(i int) string { return a.values[i] }
 // Len returns the number of names in the set.
 func (a *Attributes) Len() int { return len(a.Names()) }
 
-// Map returns a copy as a map.
+// Map returns a copy of the set as a map.
 func (a *Attributes) Map() map[string]string {
 	m := make(map[string]string, a.Len())
 	for i, name := range a.Names() {
@@ -140,7 +139,7 @@ func (a *Attributes) Map() map[string]string {
 	return m
 }
 
-// ID returns a number that is unique to the set. Equal sets of one Interner have equal numbers; nil has 0.
+// ID returns a number that is unique to the set. Equal sets of one Interner have equal IDs; the ID of nil is 0.
 func (a *Attributes) ID() uint64 {
 	if a == nil {
 		return 0
@@ -148,7 +147,7 @@ func (a *Attributes) ID() uint64 {
 	return a.id
 }
 
-// attributesHash returns the hash of the content that internAttributes compares.
+// attributesHash returns a hash of the content.
 func attributesHash(n *names, values []string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -157,7 +156,7 @@ func attributesHash(n *names, values []string) uint64 {
 	return h.Sum64()
 }
 
-// sortedSet sorts a list and removes duplicates, in place. Documents that the API server wrote are sorted already.
+// sortedSet sorts a list and removes duplicates, in place. Lists from the API server are usually sorted.
 func sortedSet(list []string) []string {
 	if !slices.IsSorted(list) {
 		slices.Sort(list)

@@ -13,8 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// MaxAnnotationValue is the maximum length in bytes of an annotation's value, as in NFD. A Node's annotations share
-// 256 KiB.
+// MaxAnnotationValue is the maximum length in bytes of an annotation value, as in NFD.
 const MaxAnnotationValue = 1024
 
 // Label checks a label and its value.
@@ -102,7 +101,7 @@ func (p *Policy) ResourceName(name string) Verdict {
 	return featureNamespace(v, Resource)
 }
 
-// Taint checks a whole taint: key, value and effect.
+// Taint checks the key, value and effect of a taint.
 func (p *Policy) Taint(t corev1.Taint) Verdict {
 	v := p.TaintKey(t.Key)
 	if !v.OK() {
@@ -118,8 +117,8 @@ func (p *Policy) Taint(t corev1.Taint) Verdict {
 	return refuse(v.Key, BadValue, fmt.Sprintf("the taint effect %q is unknown", t.Effect), adviseEffect(t.Effect))
 }
 
-// TaintKey checks the key of a taint whose value is not known yet. A taint never gets the default namespace: the
-// toleration of a pod has to spell out the key, and so does the rule.
+// TaintKey checks the key of a taint whose value is not known yet. A taint never gets the default namespace, because pods tolerate
+// it by its full key.
 func (p *Policy) TaintKey(key string) Verdict {
 	if namespace, base := Split(key); namespace == "" {
 		return refuse(key, BadName, fmt.Sprintf("the taint key %q has no namespace", key), adviseNamespace(base))
@@ -131,7 +130,7 @@ func (p *Policy) TaintKey(key string) Verdict {
 	return featureNamespace(v, Taint)
 }
 
-// name qualifies a name and runs the checks that all kinds share.
+// name adds the default namespace to a name and runs the checks that are common to all kinds.
 func (p *Policy) name(kind Kind, name string) Verdict {
 	key := name
 	if kind != Taint {
@@ -147,7 +146,7 @@ func (p *Policy) name(kind Kind, name string) Verdict {
 	return Verdict{Key: key}
 }
 
-// featureNamespace allows, under kubernetes.io, the feature namespace and those below it.
+// featureNamespace allows, under kubernetes.io, the feature namespace and its subdomains.
 func featureNamespace(v Verdict, kind Kind) Verdict {
 	namespace, base := Split(v.Key)
 	if reserved(namespace) && !within(namespace, nfdv1alpha1.FeatureLabelNamespace) {
@@ -170,7 +169,7 @@ func (p *Policy) deniedBy(namespace string) string {
 	return ""
 }
 
-// covers reports whether an entry, exact or with a leading * for a suffix, covers the namespace.
+// covers reports whether an entry, which is exact or a suffix after a leading *, matches the namespace.
 func covers(entry, namespace string) bool {
 	if suffix, ok := strings.CutPrefix(entry, "*"); ok {
 		return strings.HasSuffix(namespace, suffix)
@@ -178,10 +177,10 @@ func covers(entry, namespace string) bool {
 	return entry == namespace
 }
 
-// reserved reports whether a namespace belongs to Kubernetes. As in NFD, k8s.io is not among them.
+// reserved reports whether a namespace belongs to Kubernetes. As in NFD, this does not include k8s.io.
 func reserved(namespace string) bool { return within(namespace, "kubernetes.io") }
 
-// within reports whether a namespace is root or below it.
+// within reports whether a namespace equals root or is a subdomain of it.
 func within(namespace, root string) bool {
 	rest, ok := strings.CutSuffix(namespace, root)
 	return ok && (rest == "" || rest[len(rest)-1] == '.')
@@ -214,5 +213,5 @@ func adviseEffect(effect corev1.TaintEffect) string {
 	return "write NoSchedule, PreferNoSchedule or NoExecute"
 }
 
-// maxShown is the maximum number of bytes of a name in an error: more than any valid name has.
+// maxShown is the maximum number of bytes of a name in an error, more than the length of any valid name.
 const maxShown = 80

@@ -189,7 +189,7 @@ func TestTaint(t *testing.T) {
 	}
 }
 
-// Keys by which Kubernetes places pods, trusts nodes and ends their lives. No rule may set one, whatever the policy.
+// Keys that Kubernetes uses to schedule and evict pods and to authorize nodes. No rule may set them, whatever the policy.
 var reserved = func() []string {
 	data, err := os.ReadFile("testdata/reserved.txt")
 	if err != nil {
@@ -239,7 +239,7 @@ func TestQualifyAllPrefersTheSpelledOutKey(t *testing.T) {
 	}
 }
 
-// FuzzAgreesWithAPIServer compares the hand-written checks with the API server's own.
+// FuzzAgreesWithAPIServer compares the checks with those of the API server.
 func FuzzAgreesWithAPIServer(f *testing.F) {
 	for _, s := range append([]string{"", "a", "a/b", "a.b/c", "-a", "a-", "a.-b/c", "a..b/c", ".a/b", "a./b", "a_b", "A/b", "é", "a/b/c"}, reserved...) {
 		f.Add(s)
@@ -270,7 +270,7 @@ func BenchmarkLabel(b *testing.B) {
 	}
 }
 
-// TestLongNamesAreShortened: messages hold 80 bytes of a name, and never a part of a character.
+// TestLongNamesAreShortened checks that messages contain at most 80 bytes of a name and never part of a character.
 func TestLongNamesAreShortened(t *testing.T) {
 	for name, want := range map[string]string{
 		strings.Repeat("!", 80):        strings.Repeat("!", 80),

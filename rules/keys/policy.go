@@ -1,8 +1,7 @@
 // Package keys checks which labels, annotations, taints and extended resources a rule may write.
 //
-// The checks run twice: when a rule is compiled, for literal names and values, and when it is evaluated, for those
-// that a template or an expression computed. A Policy is used for both, so that evaluation never rejects a literal
-// that admission has accepted.
+// The checks run twice: on literal names and values when a rule is compiled, and on names and values computed by templates and
+// expressions when it is evaluated. Both use a Policy, so that evaluation never rejects a literal that admission accepted.
 package keys
 
 import (
@@ -12,30 +11,28 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// Policy defines which names and values may be written. The zero value is NFD's default policy with Assay's
-// corrections. A Policy is read-only once in use, and then safe for concurrent use.
+// Policy defines which names and values may be written. The zero value is NFD's default policy with Assay's corrections. A Policy
+// must not be modified once in use, and is then safe for concurrent use.
 type Policy struct {
-	// ExtraNamespaces are namespaces that labels may use although they are below kubernetes.io or denied (NFD's
-	// -extra-label-ns). Exact names; a protected key stays protected.
+	// ExtraNamespaces are namespaces that labels may use although they are below kubernetes.io or denied (NFD's -extra-label-ns).
+	// Names are exact. Protected keys stay protected.
 	ExtraNamespaces []string
-	// DenyNamespaces are namespaces that labels may not use (NFD's -deny-label-ns): exact names, or a leading * for a
-	// suffix, so that "*.vendor.com" denies a.vendor.com and not vendor.com. The two default namespaces cannot be
-	// denied, unless Strict.
+	// DenyNamespaces are namespaces that labels may not use (NFD's -deny-label-ns): exact names, or suffixes after a leading *:
+	// "*.vendor.com" denies a.vendor.com but not vendor.com. The two default namespaces can be denied only if Strict is set.
 	DenyNamespaces []string
-	// LabelWhiteList, if set, must match a part of a label's name, the part after the slash.
+	// LabelWhiteList, if set, must match in the part of a label's name after the slash.
 	LabelWhiteList *regexp.Regexp
-	// DisableAutoPrefix keeps names without a namespace unchanged (NFD's feature gate of that name). Taints never get
-	// a namespace, and extended resources always need one.
+	// DisableAutoPrefix keeps names without a namespace unchanged, as NFD's feature gate with this name does. Taints never get a
+	// namespace, and extended resources always need one.
 	DisableAutoPrefix bool
-	// Protected adds to the keys that no rule may set: exact keys, namespaces, or a leading * for a suffix of the
-	// namespace.
+	// Protected adds to the keys that no rule may set: exact keys, namespaces, or suffixes of namespaces after a leading *.
 	Protected []string
-	// Strict follows NFD where Assay corrects it: denied default namespaces, and quantities that are negative or
-	// fractional. Values that the API server always rejects, and protected keys, are rejected anyway.
+	// Strict follows NFD where Assay differs: default namespaces can be denied, and quantities can be negative or fractional.
+	// Values that the API server always rejects, and protected keys, are still rejected.
 	Strict bool
 }
 
-// Kind is the kind of output that a key belongs to.
+// Kind is the kind of output to which a key belongs.
 type Kind uint8
 
 // The four kinds of outputs on a Node.
@@ -48,29 +45,29 @@ const (
 
 var kindNames = [...]string{"label", "annotation", "extended resource", "taint"}
 
-// String returns the kind in words.
+// String returns the name of the kind in messages.
 func (k Kind) String() string { return kindNames[k] }
 
-// Cause identifies the check that rejected a key. It is a value of metric labels.
+// Cause identifies the check that rejected a key. It is a value of a metric label.
 type Cause string
 
 // The causes of a rejection.
 const (
-	BadName        Cause = "name"      // not a name that the API server accepts
-	BadValue       Cause = "value"     // not a value that the API server accepts
+	BadName        Cause = "name"      // the API server does not accept the name
+	BadValue       Cause = "value"     // the API server does not accept the value
 	BadNamespace   Cause = "namespace" // a namespace that rules may not use by default
 	Denied         Cause = "denied"    // a namespace that the administrator denied
-	NotWhiteListed Cause = "whitelist" // not matched by the white list
-	ProtectedKey   Cause = "protected" // a key that controls Kubernetes itself
+	NotWhiteListed Cause = "whitelist" // does not match the white list
+	ProtectedKey   Cause = "protected" // the key controls Kubernetes itself
 )
 
-// Verdict is the result of a check. It is a plain value; the zero Verdict has no key.
+// Verdict is the result of a check.
 type Verdict struct {
-	// Key is the name with its namespace: what to write on the Node.
+	// Key is the name with its namespace, to write on the Node.
 	Key string
 	// Cause is empty if the key may be written.
 	Cause Cause
-	// Reason explains why it may not be written.
+	// Reason explains why the key may not be written.
 	Reason string
 	// Instead suggests what to write instead; it may be empty.
 	Instead string
@@ -79,7 +76,7 @@ type Verdict struct {
 // OK reports whether the key may be written.
 func (v Verdict) OK() bool { return v.Cause == "" }
 
-// Message returns the reason and the advice in one sentence, for an error, a condition or a warning.
+// Message returns the reason and the advice in one sentence.
 func (v Verdict) Message() string {
 	if v.Instead == "" {
 		return v.Reason
@@ -91,8 +88,7 @@ func refuse(key string, cause Cause, reason, instead string) Verdict {
 	return Verdict{Key: key, Cause: cause, Reason: reason, Instead: instead}
 }
 
-// Qualify returns name with the default namespace if it has none. It does not validate, and allocates only to add the
-// namespace.
+// Qualify returns name with the default namespace if it has no namespace. It does not validate the name.
 func (p *Policy) Qualify(name string) string {
 	if p.DisableAutoPrefix || strings.IndexByte(name, '/') >= 0 {
 		return name
@@ -100,7 +96,7 @@ func (p *Policy) Qualify(name string) string {
 	return nfdv1alpha1.FeatureLabelNamespace + "/" + name
 }
 
-// Split returns the namespace of a key and the name after it. The namespace is empty if there is none.
+// Split returns the namespace of a key and the name after it. The namespace is empty if the key has none.
 func Split(key string) (namespace, name string) {
 	if i := strings.IndexByte(key, '/'); i >= 0 {
 		return key[:i], key[i+1:]
@@ -108,8 +104,8 @@ func Split(key string) (namespace, name string) {
 	return "", key
 }
 
-// QualifyAll returns values with every name qualified. If a map holds both spellings of a key, the one written with
-// the namespace wins, as in NFD. The result is a new map; nil for an empty one.
+// QualifyAll returns a copy of values in which every name has a namespace, or nil if values is empty. If values contains both
+// spellings of a key, the one with the namespace wins, as in NFD.
 func (p *Policy) QualifyAll(values map[string]string) map[string]string {
 	if len(values) == 0 {
 		return nil

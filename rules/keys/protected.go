@@ -7,13 +7,12 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// protectedNamespaces are the namespaces in which no rule may write, whatever the policy allows: Kubernetes uses
-// these keys to schedule and evict pods and to authorize nodes. See
-// https://kubernetes.io/docs/reference/labels-annotations-taints/ and, for node-restriction, the NodeRestriction
-// admission plugin.
+// protectedNamespaces are namespaces that rules may not use, whatever the policy allows: Kubernetes uses their keys to schedule and
+// evict pods and to authorize nodes. See https://kubernetes.io/docs/reference/labels-annotations-taints/ and, for node-restriction,
+// the NodeRestriction admission plugin.
 var protectedNamespaces = []struct {
 	namespace string
-	below     bool // namespaces below it as well
+	below     bool // also protects the subdomains
 	why       string
 }{
 	{"node-role.kubernetes.io", true, "it says which nodes run the control plane"},
@@ -37,7 +36,7 @@ var protectedNamespaces = []struct {
 	{assayv1alpha1.GroupName, true, "Assay writes it itself"},
 }
 
-// protectedKeys are single keys of namespaces that are otherwise open, or may be opened with ExtraNamespaces.
+// protectedKeys are protected keys in namespaces that are otherwise allowed, or may be allowed with ExtraNamespaces.
 var protectedKeys = map[string]string{
 	"kubernetes.io/hostname":                           "pods and volumes are bound to nodes by it",
 	"kubernetes.io/os":                                 "it is the kubelet's",
@@ -52,14 +51,14 @@ var protectedKeys = map[string]string{
 	"kubectl.kubernetes.io/last-applied-configuration": "kubectl computes changes from it",
 }
 
-// protectedBareKeys control Kubernetes without having a namespace; they matter if names get none (DisableAutoPrefix).
+// protectedBareKeys are protected keys without a namespace. They matter if DisableAutoPrefix is set.
 var protectedBareKeys = map[string]string{
 	"ToBeDeletedByClusterAutoscaler":       "the autoscaler removes nodes by it",
 	"DeletionCandidateOfClusterAutoscaler": "the autoscaler removes nodes by it",
 	"CriticalAddonsOnly":                   "it marks parts of the control plane",
 }
 
-// protectedBy returns why a key is protected; empty if it is not.
+// protectedBy returns why a key is protected, or "" if it is not.
 func (p *Policy) protectedBy(key string) string {
 	namespace, _ := Split(key)
 	if why := protectedAlways(namespace, key); why != "" {
@@ -73,13 +72,13 @@ func (p *Policy) protectedBy(key string) string {
 	return ""
 }
 
-// protectedAlways returns why a key is protected under every policy; empty if it is not.
+// protectedAlways returns why a key is protected under every policy, or "" if it is not.
 func protectedAlways(namespace, key string) string {
 	switch {
 	case namespace == "":
 		return protectedBareKeys[key]
 	case namespace == nfdv1alpha1.FeatureLabelNamespace:
-		return "" // most keys are here, and no check below applies
+		return "" // applies to most keys
 	case !reserved(namespace) && !within(namespace, assayv1alpha1.GroupName):
 		return "" // namespaces of vendors
 	}
@@ -95,8 +94,8 @@ func protectedAlways(namespace, key string) string {
 	return ""
 }
 
-// native reports whether a name without a namespace is a resource that Kubernetes accounts for itself. NFD would add
-// the default namespace, which the author never means.
+// native reports whether a name without a namespace is a resource that Kubernetes itself accounts for. NFD would add the default
+// namespace, which is never intended.
 func native(name string) bool {
 	switch name {
 	case "cpu", "memory", "storage", "ephemeral-storage", "pods", "services", "secrets", "configmaps",

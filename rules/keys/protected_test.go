@@ -10,8 +10,8 @@ import (
 	"github.com/assay-project/assay/api/policies"
 )
 
-// protectedAlways looks at no key outside of Kubernetes' and Assay's own namespaces, nor at those of the default one. This
-// test fails if the lists name something there.
+// protectedAlways does not check the lists for keys outside of the namespaces of Kubernetes and Assay, or in the default namespace.
+// This test fails if the lists contain such a key.
 func TestListsOfProtectedKeysAreLookedAt(t *testing.T) {
 	looked := func(namespace string) bool {
 		return namespace != nfdv1alpha1.FeatureLabelNamespace && (reserved(namespace) || within(namespace, assayv1alpha1.GroupName))
@@ -28,7 +28,8 @@ func TestListsOfProtectedKeysAreLookedAt(t *testing.T) {
 	}
 }
 
-// TestThePolicyProtectsTheSameKeys: whoever has the controller's token must not be able to write what rules cannot.
+// TestThePolicyProtectsTheSameKeys checks the ValidatingAdmissionPolicy: a client with the controller's token must not be able to
+// write keys that rules cannot write.
 func TestThePolicyProtectsTheSameKeys(t *testing.T) {
 	_, text, _ := strings.Cut(string(policies.All(policies.Names{})["recorded-writes.yaml"]), "k.matches('")
 	text, _, found := strings.Cut(text, "')")

@@ -13,27 +13,26 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// Maximum lengths in bytes that the API server accepts (apimachinery's validation of qualified names and label
-// values).
+// Maximum lengths in bytes, from apimachinery's validation of qualified names and label values.
 const (
 	maxNamespace  = 253
 	maxName       = 63
 	maxLabelValue = 63
 )
 
-// MaxQuantity is the largest quantity of an extended resource that the API server accepts: it checks in thousandths,
-// in 64 bits, whether the quantity is whole.
+// MaxQuantity is the maximum quantity of an extended resource. The API server checks in thousandths, as a 64-bit integer, whether a
+// quantity is whole.
 const MaxQuantity = math.MaxInt64 / 1000
 
-// faultOfKey returns what is wrong with a qualified name; empty if it is valid. It is written by hand because the
-// check runs for every computed label of every node, and apimachinery's costs two regexps.
+// faultOfKey returns the reason why a qualified name is invalid, or "" if it is valid. It runs for every computed label of every
+// node, and apimachinery's validation needs two regular expressions.
 func faultOfKey(key string) string {
 	name := key
 	for i := range len(key) {
 		if key[i] != '/' {
 			continue
 		}
-		if namespace := key[:i]; namespace != nfdv1alpha1.FeatureLabelNamespace { // nearly all keys have this one, which is valid
+		if namespace := key[:i]; namespace != nfdv1alpha1.FeatureLabelNamespace { // most keys have this namespace, which is valid
 			if fault := faultOfNamespace(namespace); fault != "" {
 				return fault
 			}
@@ -70,8 +69,8 @@ func faultOfNamespace(namespace string) string {
 	return ""
 }
 
-// faultOfWord checks the characters of a name or of a label's value: alphanumeric at both ends, and between them '-',
-// '_' or '.' as well.
+// faultOfWord checks the characters of a name or label value: alphanumeric at both ends, and alphanumeric, '-', '_' or '.' in
+// between.
 func faultOfWord(word string) string {
 	for i := range len(word) {
 		c := word[i]
@@ -88,7 +87,7 @@ func faultOfWord(word string) string {
 	return ""
 }
 
-// describe names the character at byte i in a way that shows invisible ones.
+// describe describes the character at byte i so that invisible characters can be recognized.
 func describe(s string, i int) string {
 	if s[i] < 0x80 {
 		return strconv.QuoteRune(rune(s[i]))
@@ -113,8 +112,8 @@ func (p *Policy) checkLabelValue(v *Verdict, value string) {
 		"write up to 63 letters, digits, '-', '_' and '.'")
 }
 
-// checkQuantity rejects quantities that the API server rejects, with one exception: under Strict, negative and
-// fractional quantities pass as they do in NFD, and the API server rejects them.
+// checkQuantity rejects quantities that the API server rejects, with one exception: if Strict is set, it accepts negative and
+// fractional quantities, as NFD does.
 func (p *Policy) checkQuantity(v *Verdict, text string) {
 	const advice = "write a whole number such as 4, 2k or 1Gi"
 	q, err := parseQuantity(text)
@@ -135,11 +134,10 @@ func (p *Policy) checkQuantity(v *Verdict, text string) {
 	}
 }
 
-// whole reports whether a quantity has no fraction at all: MilliValue rounds up anything finer than a thousandth.
+// whole reports whether a quantity is an integer: MilliValue rounds up anything finer than a thousandth.
 func whole(q resource.Quantity) bool { return q.CmpInt64(q.Value()) == 0 }
 
-// Limits for the input of the quantity parser, which computes with arbitrary precision: 1e999999999 takes it an
-// unbounded time.
+// Limits on the input of the quantity parser, which uses arbitrary precision: parsing 1e999999999 would take too long.
 const (
 	maxQuantityText   = 64
 	maxExponentDigits = 2

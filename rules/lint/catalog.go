@@ -7,20 +7,20 @@ import (
 	"github.com/assay-project/assay/rules/suggest"
 )
 
-// knownFeature describes a feature that Assay's own sources publish.
+// knownFeature describes a feature that Assay's sources publish.
 type knownFeature struct {
 	flags, attributes, instances bool
 	// elements are the names of flags, attributes, or attributes of instances.
 	elements []string
-	// prefixes are the prefixes of other names.
+	// prefixes are prefixes of other element names.
 	prefixes []string
-	// valued are those elements of a feature with flags that are attributes.
+	// valued lists the attributes of a feature that also has flags.
 	valued []string
-	// open features hold other names as well, such as every option of a kernel.
+	// open is set if there are other element names as well, such as the options of a kernel.
 	open bool
 }
 
-// catalog holds the features of the sources. A test compares it with what the sources publish.
+// catalog holds the features of Assay's sources. A test compares it with what the sources publish.
 var catalog = map[string]knownFeature{
 	"cpu.cpuid":  {flags: true, attributes: true, open: true, elements: cpuFlags, valued: []string{"AVX10_VERSION"}},
 	"cpu.model":  {attributes: true, elements: []string{"architecture", "family", "hypervisor", "id", "microcode", "name", "stepping", "vendor_id"}},
@@ -89,8 +89,8 @@ var catalog = map[string]knownFeature{
 	"rule.matched":   {attributes: true, open: true},
 }
 
-// ownDomains are those that only Assay publishes. Other publishers use local, custom and fake freely, and may use
-// names such as gpu and rdma.
+// ownDomains are domains that only Assay publishes. Other publishers use local, custom and fake freely, and may use names such as
+// gpu and rdma.
 var ownDomains = map[string]bool{
 	"cpu": true, "kernel": true, "memory": true, "network": true, "pci": true, "usb": true, "storage": true, "system": true,
 }
@@ -105,7 +105,7 @@ var featureNames = func() []string {
 	return names
 }()
 
-// Known reports whether Assay's own sources may publish the feature. The name is lower case.
+// Known reports whether Assay's sources may publish the feature. The name must be in lower case.
 func Known(feature string) bool {
 	_, ok := catalog[feature]
 	return ok
@@ -121,7 +121,7 @@ func featuresOf(domain string) []string {
 	return out
 }
 
-// pciBaseClasses are the first two digits of every class that the PCI code and ID assignment specification defines.
+// pciBaseClasses are the first two digits of all classes in the PCI code and ID assignment specification.
 var pciBaseClasses = map[string]struct{}{
 	"00": {}, "01": {}, "02": {}, "03": {}, "04": {}, "05": {}, "06": {}, "07": {}, "08": {}, "09": {}, "0a": {}, "0b": {},
 	"0c": {}, "0d": {}, "0e": {}, "0f": {}, "10": {}, "11": {}, "12": {}, "13": {}, "40": {}, "ff": {},
@@ -130,7 +130,7 @@ var pciBaseClasses = map[string]struct{}{
 // maxTypo is the maximum number of letters by which a suggested name may differ.
 const maxTypo = 2
 
-// nearest returns the name that s was probably meant to be, or "". Of several equally near ones it returns the first.
+// nearest returns the name that is most similar to s, or "" if none is similar.
 func nearest(s string, names []string) string {
 	best, bestDistance := "", maxTypo+1
 	for _, name := range names {
@@ -138,7 +138,7 @@ func nearest(s string, names []string) string {
 			return name
 		}
 		if digits(name) != digits(s) {
-			continue // versions of one thing are near each other, but not typos
+			continue // names of different versions are similar but not typos
 		}
 		if d := suggest.Distance(s, name, bestDistance); d < bestDistance && d*4 <= len(name) {
 			best, bestDistance = name, d
@@ -147,14 +147,14 @@ func nearest(s string, names []string) string {
 	return best
 }
 
-// sameButTypo reports whether the difference between a name and a known one is so small that it must be a typo.
+// sameButTypo reports whether a name differs so little from a known one that it must be a typo.
 func sameButTypo(s, known string) bool {
 	return squash(s) == squash(known) || len(known) >= 6 && suggest.Distance(s, known, 2) == 1
 }
 
 var separators = strings.NewReplacer("-", "", "_", "", ".", "", "/", "")
 
-// squash removes differences in case, separators and the plural.
+// squash removes differences in case, separators and plural.
 func squash(s string) string {
 	s = strings.ToLower(separators.Replace(s))
 	return strings.TrimSuffix(s, "s")

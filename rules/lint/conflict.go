@@ -18,9 +18,9 @@ type writes struct {
 	value string
 }
 
-// conflicts warns about two rules of the object that give one key different values and may match the same node. Rules
-// that require different values of one element (different devices, different vendors) are alternatives. So are a rule
-// without matchers, which sets the default, and one that requires more than the other, which is the exception.
+// conflicts warns about two rules of the object that set different values for one key and may match the same node. There are no
+// warnings about alternatives, rules that require different values of one element (different devices, different vendors), and about
+// defaults, rules without matchers or with a subset of the matchers of the other rule.
 func (l *linter) conflicts() {
 	for _, kind := range []struct {
 		field string
@@ -50,8 +50,7 @@ func (l *linter) conflicts() {
 	}
 }
 
-// alternatives reports whether two rules are probably meant for different nodes, or one as the exception of the
-// other.
+// alternatives reports whether two rules are probably intended for different nodes, or one as an exception to the other.
 func alternatives(a, b *nfdv1alpha1.Rule) bool {
 	if !hasMatcher(a) || !hasMatcher(b) || len(a.Conditions) > 0 || len(b.Conditions) > 0 {
 		return true
@@ -64,15 +63,15 @@ func alternatives(a, b *nfdv1alpha1.Rule) bool {
 			continue
 		}
 		if x != y {
-			return true // the same element with different values: probably alternatives
+			return true // the same element with different values
 		}
 		shared++
 	}
-	// The same tests and more: the exception.
+	// One rule has all tests of the other and more: it is the exception.
 	return (shared == len(ta) || shared == len(tb)) && len(ta) != len(tb)
 }
 
-// tests returns the tests of a rule, by feature and element.
+// tests returns the tests of a rule by feature and element.
 func tests(r *nfdv1alpha1.Rule) map[string]string {
 	out := map[string]string{}
 	add := func(key string, e *nfdv1alpha1.MatchExpression) {

@@ -1,7 +1,7 @@
 package lint
 
-// cpuFlags are the names of processor capabilities that github.com/klauspost/cpuid/v2 and arm64's hwcaps know, to
-// find typos. Names that are not near any of these cause no warning: new processors add names every year.
+// cpuFlags are the names of CPU features in github.com/klauspost/cpuid/v2 and of arm64's hwcaps, to find typos. Names that are not
+// similar to any of these cause no warning, because new processors add names every year.
 var cpuFlags = []string{
 	"ADX", "AES", "AESARM", "AESNI", "AMD3DNOW", "AMD3DNOWEXT", "AMXBF16", "AMXCOMPLEX", "AMXFP16", "AMXFP8", "AMXINT8",
 	"AMXTF32", "AMXTILE", "AMXTRANSPOSE", "APX_F", "ARMCPUID", "ASIMD", "ASIMDDP", "ASIMDFHM", "ASIMDHP", "ASIMDRDM",

@@ -1,7 +1,7 @@
-// Package lint reports rules that are legal but certainly not intended. It needs no cluster.
+// Package lint reports rules that are valid but certainly not intended. It does not need a cluster.
 //
-// False warnings teach users to ignore all warnings. So lint reports nothing that a working rule could contain. It
-// reports an unknown name only if a known one is near, or if only Assay publishes features in its domain.
+// False warnings teach users to ignore all warnings, so lint does not warn about anything that a working rule could contain. It
+// warns about an unknown name only if a known name is similar, or if only Assay publishes features in its domain.
 package lint
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// IDs returns names for PCI and USB IDs; all IDs are lower-case hexadecimal.
+// IDs returns names of PCI and USB IDs. IDs are lower-case hexadecimal numbers.
 type IDs interface {
 	PCIVendor(vendor string) (string, bool)
 	PCIDevice(vendor, device string) (string, bool)
@@ -27,16 +27,16 @@ type IDs interface {
 	USBDevice(vendor, device string) (string, bool)
 }
 
-// Options configure the warnings. The zero value is useful.
+// Options configure the warnings. The zero value is the default.
 type Options struct {
-	// Template marks rules that others build on, which may add what is missing.
+	// Template marks the rules of a template. Rules that are based on it may add what is missing.
 	Template bool
 	// Group marks the rules of a NodeFeatureGroup, which have no outputs.
 	Group bool
-	// IDs adds names to the IDs in warnings; nil leaves them out, and some errors are not found.
+	// IDs adds names to the IDs in warnings. With nil, there are no names and fewer warnings.
 	IDs IDs
-	// Tolerations are those of the worker's pods: a NoExecute taint that they do not cover evicts the worker itself.
-	// Nil: unknown; an empty list: none.
+	// Tolerations are those of the worker's pods, which a NoExecute taint could evict. Nil means unknown, an empty list means no
+	// tolerations.
 	Tolerations []corev1.Toleration
 }
 
@@ -51,7 +51,7 @@ func (l *linter) warn(path *field.Path, rank int, format string, args ...any) {
 	l.out = append(l.out, rules.Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
-// Spec returns the warnings about the rules: the same ones in the same order each time.
+// Spec returns the warnings about rules. The order of the warnings is fixed.
 func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []rules.Warning {
 	l := &linter{Options: o, spec: spec}
 	l.selector()
@@ -62,18 +62,18 @@ func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []rules.Warning {
 	return l.out
 }
 
-// Matchers returns the warnings about matchFeatures and matchAny alone, such as those of a NodeFeatureRequest; path
-// is the path of their parent.
+// Matchers returns the warnings about matchFeatures and matchAny alone, for example of a NodeFeatureRequest. path is the path of
+// their parent.
 func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []rules.Warning {
 	l := &linter{Options: o, spec: &nfdv1alpha1.NodeFeatureRuleSpec{}}
 	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
 	return l.out
 }
 
-// FeatureRef is a field in which a rule names a feature.
+// FeatureRef is a reference to a feature in a rule.
 type FeatureRef struct{ Feature, Path string }
 
-// Features lists the features that the matchers of the rules read: each once, with its first path.
+// Features returns the features that the matchers of the rules read, without duplicates, each with its first path.
 func Features(spec *nfdv1alpha1.NodeFeatureRuleSpec) []FeatureRef {
 	var out []FeatureRef
 	seen := map[string]bool{}
@@ -88,7 +88,7 @@ func Features(spec *nfdv1alpha1.NodeFeatureRuleSpec) []FeatureRef {
 	return out
 }
 
-// RuleFeatures lists the features that the matchers of one rule read. The rule is at path.
+// RuleFeatures returns the features that the matchers of one rule read. path is the path of the rule.
 func RuleFeatures(path *field.Path, r *nfdv1alpha1.Rule) []FeatureRef {
 	var out []FeatureRef
 	seen := map[string]bool{nfdv1alpha1.RuleMatchedFeature: true}
@@ -113,8 +113,7 @@ func eachTerm(path *field.Path, r *nfdv1alpha1.Rule, f func(*field.Path, *nfdv1a
 	}
 }
 
-// selector warns about a selector on labels that rules write: the selector does not see such labels, so that it
-// selects nothing.
+// selector warns about a nodeSelector on labels that rules write: it is evaluated without these labels and selects no nodes.
 func (l *linter) selector() {
 	s := l.spec.NodeSelector
 	if s == nil {
@@ -149,11 +148,10 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 	}
 }
 
-// wholeName matches look-ups of a feature by its whole name, such as index . "kernel.version".
+// wholeName matches lookups of a feature by its whole name, such as index . "kernel.version".
 var wholeName = regexp.MustCompile(`\bindex\s+[.$]\s+"([a-z]+\.[a-z]+)"`)
 
-// templateData warns about a look-up of a feature in one step: the data of a template has a domain, and the feature
-// below it.
+// templateData warns about a lookup of a feature by its whole name: template data contains domains, which contain features.
 func (l *linter) templateData(path *field.Path, source string) {
 	for _, m := range wholeName.FindAllStringSubmatch(source, -1) {
 		if Known(m[1]) {
@@ -169,14 +167,14 @@ func hasMatcher(r *nfdv1alpha1.Rule) bool {
 	}
 	for _, e := range r.MatchAny {
 		if len(e.MatchFeatures) == 0 {
-			return false // an empty alternative holds everywhere
+			return false // an empty alternative always holds
 		}
 	}
 	return len(r.MatchAny) > 0
 }
 
-// everyNode warns about a rule that gives every node the same outputs, which hold no information. Outputs that are
-// computed differ between nodes and cause no warning.
+// everyNode warns about a rule that sets the same literal outputs on all nodes, which carry no information. Computed outputs differ
+// between nodes and cause no warning.
 func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
 	if hasMatcher(r) || l.Template || r.Name == "*" || len(l.spec.BasedOn) > 0 || l.spec.NodeSelector != nil || l.spec.Scope != nil {
 		return
@@ -193,7 +191,7 @@ func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
 	}
 }
 
-// noOutput warns about a rule that produces nothing, not even variables that other rules could match.
+// noOutput warns about a rule without outputs and without variables that other rules could match.
 func (l *linter) noOutput(path *field.Path, r *nfdv1alpha1.Rule) {
 	if l.Template || l.Group || r.Name == "*" || len(l.spec.BasedOn) > 0 {
 		return
@@ -215,7 +213,7 @@ func static(values map[string]string) bool {
 	return true
 }
 
-// taints warns about taints that evict the worker, which must run to remove them again.
+// taints warns about taints that evict the worker, which must run for the taint to be removed.
 func (l *linter) taints(path *field.Path, r *nfdv1alpha1.Rule) {
 	for i := range r.Taints {
 		t := &r.Taints[i]

@@ -94,7 +94,7 @@ func TestATemplateMayLeaveMatchersToOthers(t *testing.T) {
 	}
 }
 
-// What is new or somebody else's is none of our business.
+// Lint must not warn about names that are new or that other publishers use.
 func TestUnknownNamesThatAreNearNothingAreLeftAlone(t *testing.T) {
 	for name, term := range map[string]string{
 		"NewFlag":       `{feature: cpu.cpuid, matchExpressions: {AVX10_2: {op: Exists}, SVE3: {op: Exists}, FOO: {op: Exists}}}`,
@@ -128,7 +128,8 @@ func TestFeaturesAreListedOnce(t *testing.T) {
 	}
 }
 
-// Whatever the worker publishes of a whole machine is in the catalog, names and values: a rule that asks for it draws no warning.
+// The catalog must contain all names and values that the worker publishes for a whole machine, so that rules on them cause no
+// warnings.
 func TestWhatMachinesPublishIsKnown(t *testing.T) {
 	files, err := filepath.Glob("../../test/hosts/*/nodefeature.yaml")
 	if err != nil || len(files) == 0 {
@@ -184,7 +185,7 @@ func TestWhatMachinesPublishIsKnown(t *testing.T) {
 	}
 }
 
-// What rules of real clusters ask for in vain.
+// Matchers from rules in real clusters that can never match.
 func TestWhatSourcesNeverPublish(t *testing.T) {
 	for name, tc := range map[string]struct{ term, want string }{
 		"NetworkAttribute": {`{feature: network.device, matchExpressions: {vendor: {op: In, value: ["8086"]}}}`, "network.device has no vendor; it has mtu, name"},

@@ -18,7 +18,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	l.feature(path.Child("feature"), name)
 	f, known := catalog[name]
 	if t.MatchExpressions == nil && t.MatchName == nil {
-		// The API server drops fields that it does not know, so the author may have written more.
+		// The API server drops unknown fields, so the author may have written more.
 		l.warn(path, rules.RankSuspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
 	}
 	if t.MatchName != nil && known && !f.flags && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
@@ -30,7 +30,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	exprs := *t.MatchExpressions
 	if len(exprs) == 0 && t.MatchName == nil && !f.instances && r.LabelsTemplate == "" && r.VarsTemplate == "" &&
 		r.LabelsTemplateFrom == nil && r.VarsTemplateFrom == nil {
-		// The API server drops an expression that is null; the rest matches everything.
+		// The API server drops expressions that are null; without them, the term matches everything.
 		l.warn(path.Child("matchExpressions"), rules.RankSuspicious, "is empty and matches any %s; is an expression missing?", t.Feature)
 	}
 	for _, key := range slices.Sorted(maps.Keys(exprs)) {
@@ -46,7 +46,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	}
 }
 
-// feature warns about a feature without a publisher.
+// feature warns about a feature that no source publishes.
 func (l *linter) feature(path *field.Path, name string) {
 	if Known(name) {
 		return
@@ -64,14 +64,14 @@ func (l *linter) feature(path *field.Path, name string) {
 	case ownDomains[domain]:
 		l.warn(path, rules.RankSuspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
 	default:
-		// network-sriov.capable is a label that the source network sets, not a feature.
+		// network-sriov.capable is a label of the source network, not a feature.
 		if source, _, dashed := strings.Cut(domain, "-"); dashed && ownDomains[source] {
 			l.warn(path, rules.RankSuspicious, "%s is the name of a label; the features of %s are %s", name, source, strings.Join(featuresOf(source), ", "))
 		}
 	}
 }
 
-// element warns about an element that the feature cannot have, or that is near one that it has.
+// element warns about an element that the feature cannot have, or that is similar to one that it has.
 func (l *linter) element(path *field.Path, name string, f knownFeature, key string) {
 	if slices.Contains(f.elements, key) || hasAnyPrefix(key, f.prefixes) {
 		return
@@ -86,7 +86,7 @@ func (l *linter) element(path *field.Path, name string, f knownFeature, key stri
 	}
 }
 
-// expression warns about an expression that can never hold, given the values that the kernel writes.
+// expression warns about an expression that never holds for the values that the kernel writes.
 func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.MatchExpression) {
 	op := rules.MatchOperatorOf(e.Op)
 	truth := e.Op == nfdv1alpha1.MatchIsTrue || e.Op == nfdv1alpha1.MatchIsFalse
@@ -109,7 +109,7 @@ func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.M
 	}
 }
 
-// reference warns about a dynamic value that misses its element.
+// reference warns about a dynamic value without an element.
 func (l *linter) reference(path *field.Path, value string) {
 	ref, ok := strings.CutPrefix(value, "@")
 	if !ok {
@@ -118,7 +118,7 @@ func (l *linter) reference(path *field.Path, value string) {
 	domain, rest, _ := strings.Cut(ref, ".")
 	feature, element, ok := strings.Cut(rest, ".")
 	if !ok {
-		return // Compile reports this
+		return // Compile reports the error
 	}
 	name := domain + "." + feature
 	if f, ok := catalog[strings.ToLower(name)]; ok {
@@ -235,7 +235,7 @@ func vendors(all nfdv1alpha1.MatchExpressionSet) []string {
 	return nil
 }
 
-// commonClass reports whether the ID is a class that rules commonly match; IDs of devices may look like rarer ones.
+// commonClass reports whether the ID is a class that rules often match. Device IDs may look like other classes.
 func commonClass(v string) bool {
 	switch v {
 	case "0100", "0104", "0106", "0107", "0108", "0200", "0207", "0280", "0300", "0302", "0380", "0b40", "1200":

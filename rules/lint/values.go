@@ -12,10 +12,10 @@ import (
 
 var (
 	boolean = []string{"false", "true"}
-	digit   = []string{"0", "1"} // as the kernel writes a flag in sysfs
+	digit   = []string{"0", "1"} // values of boolean files in sysfs
 )
 
-// closed are elements with few values, by feature and element.
+// closed maps elements with a fixed set of values, by feature and element, to the values.
 var closed = map[string]map[string][]string{
 	"cpu.cstate":                  {"enabled": boolean},
 	"cpu.pstate":                  {"turbo": boolean},
@@ -34,20 +34,19 @@ var closed = map[string]map[string][]string{
 	"system.tpm":                  {"present": boolean},
 }
 
-// everywhere are elements that all nodes have, either as true or as false.
+// everywhere lists elements that exist on all nodes with the value true or false.
 var everywhere = map[string]string{
 	"memory.numa": "is_numa", "memory.swap": "enabled", "kernel.selinux": "enabled", "kernel.secureboot": "enabled",
 	"kernel.iommu": "enabled", "system.tpm": "present",
 }
 
-// vendors of processors by what CPUID reports; cpu.model has the name that NFD gives them.
+// Names of CPU vendors by their CPUID string; cpu.model uses NFD's names.
 var cpuVendors = map[string]string{
 	"genuineintel": "Intel", "authenticamd": "AMD", "hygongenuine": "Hygon", "centaurhauls": "VIA", "intel": "Intel", "amd": "AMD",
 	"hygon": "Hygon", "arm": "ARM",
 }
 
-// values warns about values that an element never has, and about tests for the existence of an element that always
-// exists.
+// values warns about values that an element never has, and about tests for the existence of an element that always exists.
 func (l *linter) values(path *field.Path, name, key string, e *nfdv1alpha1.MatchExpression) {
 	if everywhere[name] == key && e.Op == nfdv1alpha1.MatchExists {
 		l.warn(path, rules.RankSuspicious, "%s is false where it is not true, and exists on either; write op: IsTrue", key)

@@ -18,7 +18,7 @@ import (
 // Published is the content of one NodeFeature.
 type Published = rules.Published
 
-// wire is a NodeFeature, a List of them, bare features, or a spec.
+// wire is the JSON of a NodeFeature, a List of them, features without an object, or a spec.
 type wire struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -39,8 +39,8 @@ type wire struct {
 	Instances  json.RawMessage   `json:"instances"`
 }
 
-// Features reads NodeFeatures from YAML or JSON, or features without an object around them: a map with flags,
-// attributes and instances. Objects of other kinds are skipped; input without features is an error.
+// Features reads NodeFeatures from YAML or JSON, or features without an object: a map with flags, attributes and instances. It
+// skips objects of other kinds. Input without features is an error.
 func Features(name string, data []byte, in *facts.Interner) ([]Published, error) {
 	out, err := FeaturesJSON(data, in)
 	if err != nil {
@@ -66,8 +66,8 @@ func Features(name string, data []byte, in *facts.Interner) ([]Published, error)
 	return out, nil
 }
 
-// FeaturesJSON is Features for JSON, which is parsed about twenty times faster than YAML. It returns nil for anything
-// else: for YAML, and for JSON without features.
+// FeaturesJSON is like Features, for JSON, which is parsed about twenty times faster than YAML. It returns nil for other input: for
+// YAML, and for JSON without features.
 func FeaturesJSON(data []byte, in *facts.Interner) ([]Published, error) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' || !json.Valid(data) {
 		return nil, nil
@@ -121,13 +121,13 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	return []Published{p}, nil
 }
 
-// Publish returns the content of a NodeFeature, or of a document of bare features.
+// Publish returns the content of a NodeFeature, or of a document with features without an object.
 func Publish(d *Document, in *facts.Interner) ([]Published, error) {
 	list, err := published(yamltree.JSON(d.Root), in)
 	if err == nil {
 		return list, nil
 	}
-	// The decoder reports offsets in generated JSON; the walk over the type knows the position in the file.
+	// The decoder reports offsets in generated JSON; checking the types here gives positions in the file.
 	var problems []Problem
 	if d.Kind == KindFeature {
 		problems = d.Decode(&nfdv1alpha1.NodeFeature{})
@@ -142,7 +142,7 @@ func Publish(d *Document, in *facts.Interner) ([]Published, error) {
 	return nil, err
 }
 
-// bare holds features without an object around them.
+// bare holds features without an object.
 type bare struct {
 	nfdv1alpha1.Features `json:",inline"`
 
@@ -151,13 +151,13 @@ type bare struct {
 	Labels  map[string]string            `json:"labels"`
 }
 
-// DecodeNode decodes a document that is a Node.
+// DecodeNode decodes a Node.
 func DecodeNode(d *Document) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	return node, DecodeObject(d, node)
 }
 
-// DecodeObject decodes an object of a kind of Kubernetes. Unlike Decode it ignores unknown fields.
+// DecodeObject decodes an object of a Kubernetes kind. Unlike Decode, it ignores unknown fields.
 func DecodeObject(d *Document, out any) error {
 	if err := json.Unmarshal(yamltree.JSON(d.Root), out); err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
@@ -165,7 +165,7 @@ func DecodeObject(d *Document, out any) error {
 	return nil
 }
 
-// Node reads the labels and annotations of a Node, as `kubectl get node NAME -o yaml` prints it.
+// Node decodes a Node in the output of `kubectl get node NAME -o yaml`.
 func Node(name string, data []byte) (*corev1.Node, error) {
 	f := Parse(name, data)
 	if len(f.Problems) > 0 {

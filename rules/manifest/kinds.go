@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// The kinds that Assay knows.
+// The kinds that Assay supports.
 const (
 	KindRule     = "NodeFeatureRule"
 	KindTemplate = "NodeFeatureRuleTemplate"
@@ -40,10 +40,10 @@ var kinds = map[string]struct {
 	KindPolicy:   {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureSchedulingPolicy]()},
 }
 
-// openShiftGroup is the group in which OpenShift's NFD operator serves NFD's kinds.
+// openShiftGroup is the API group of NFD's kinds in OpenShift's NFD operator.
 const openShiftGroup = "nfd.openshift.io/"
 
-// Kinds returns the names of the kinds that Assay knows, sorted.
+// Kinds returns the sorted names of the supported kinds.
 func Kinds() []string {
 	var out []string
 	for kind := range kinds {
@@ -53,7 +53,7 @@ func Kinds() []string {
 	return out
 }
 
-// Known reports whether the document is of a kind that Assay knows, or a likely misspelling of one.
+// Known reports whether the kind of the document is supported, or is a likely misspelling of a supported kind.
 func (d *Document) Known() bool {
 	if _, ok := kinds[d.Kind]; ok {
 		return true
@@ -61,7 +61,7 @@ func (d *Document) Known() bool {
 	return d.Kind != "" && (d.APIVersion == nfdVersion || d.APIVersion == assayVersion)
 }
 
-// CheckType checks apiVersion, kind and metadata, which every object needs.
+// CheckType checks apiVersion, kind and metadata, which every object must have.
 func (d *Document) CheckType() []Problem {
 	w := &walker{doc: d}
 	kind, ok := kinds[d.Kind]

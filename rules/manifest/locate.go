@@ -10,8 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Locate returns the position of a field by its path, such as spec.rules[0].labels[x], or that of the nearest field
-// around it.
+// Locate returns the position of a field by its path, such as spec.rules[0].labels[x]. If the field does not exist, it returns the
+// position of its closest ancestor.
 func (d *Document) Locate(path string) Position {
 	chain := d.follow(path)
 	last := chain[len(chain)-1]
@@ -21,8 +21,8 @@ func (d *Document) Locate(path string) Position {
 	return yamltree.At(last)
 }
 
-// Suspect reports whether a field is, is within, or directly holds something that Decode has reported: other problems
-// of the field probably follow from that.
+// Suspect reports whether Decode has reported a problem in a field, in one that contains it, or in a direct child: other problems
+// of the field are then probably consequences.
 func (d *Document) Suspect(path string) bool {
 	chain := d.follow(path)
 	for _, n := range chain {
@@ -42,8 +42,8 @@ func (d *Document) Suspect(path string) bool {
 	return false
 }
 
-// Problem creates a Problem from a compiler's message about a field. If the message names a position in a string, the
-// Problem points there.
+// Problem creates a Problem from a compiler's message about a field. If the message contains a position in a string, this becomes
+// the position of the Problem.
 func (d *Document) Problem(severity Severity, code, path, message string) Problem {
 	chain := d.follow(path)
 	last := chain[len(chain)-1]
@@ -57,8 +57,8 @@ func (d *Document) Problem(severity Severity, code, path, message string) Proble
 	return p
 }
 
-// follow returns the nodes on the path to a field, from the root on, as far as they exist. For a field that is a map
-// or a list it returns the key, which is where readers look.
+// follow returns the nodes on the path from the root to a field, as far as they exist. For a map or a list it returns the key,
+// which is where readers expect the problem.
 func (d *Document) follow(path string) []*yaml.Node {
 	chain := []*yaml.Node{d.Root}
 	way, found := yamltree.Follow(d.Root, strings.TrimPrefix(path, d.prefix))
@@ -79,7 +79,7 @@ var (
 	atColumn = regexp.MustCompile(`\bcolumn (\d+): `)
 )
 
-// within moves a problem to the position in a string that its message names.
+// within changes the position of a problem to the position in a string that its message contains.
 func (d *Document) within(p *Problem, n *yaml.Node) {
 	literal := n.Style&yaml.LiteralStyle != 0
 	if m := atLine.FindStringSubmatchIndex(p.Message); m != nil {
@@ -103,14 +103,14 @@ func (d *Document) within(p *Problem, n *yaml.Node) {
 		column++
 		source = strings.TrimLeft(source, `"'`)
 	}
-	if !strings.HasPrefix(source, n.Value) { // it continues in the next line, or something is escaped
+	if !strings.HasPrefix(source, n.Value) { // the string continues in the next line or contains escapes
 		return
 	}
 	p.Column += column - 1
 	p.Message = p.Message[:m[0]] + p.Message[m[1]:]
 }
 
-// blockIndent returns the indentation of the lines of a block scalar.
+// blockIndent returns the indentation of a block scalar.
 func (d *Document) blockIndent(n *yaml.Node) int {
 	for i := n.Line + 1; i <= d.file.text.Lines(); i++ {
 		if line := d.file.Line(i); strings.TrimSpace(line) != "" {

@@ -1,7 +1,7 @@
 // Package manifest parses objects from YAML and records the position of each of their fields.
 //
-// It does not stop at the first error: all errors of a text are collected as Problems, each with its line and column,
-// so that an author can fix all of them at once.
+// Parsing does not stop at the first error: all errors of a file are collected as Problems with line and column, so that the author
+// can fix all of them at once.
 package manifest
 
 import (
@@ -14,28 +14,27 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Position is a line and column of a text.
+// Position is a line and column of a file.
 type Position = yamltree.Position
 
 // Severity is the severity of a Problem.
 type Severity string
 
-// The severities: an error for input that Assay rejects, a warning for input that it accepts and that is probably not
-// intended.
+// The severities: errors for input that Assay rejects, warnings for valid input that is probably not intended.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 )
 
-// Problem is an error or a warning about a text.
+// Problem is an error or a warning about a file.
 type Problem struct {
 	Position
 	Severity Severity
-	// Code names the kind of problem, for tools that filter: syntax, duplicate-key, unknown-field, type, …
+	// Code identifies the kind of problem, for tools that filter: syntax, duplicate-key, unknown-field, type, …
 	Code string
-	// Path of the field, such as spec.rules[0].labels[x]; empty for a problem of the whole text.
+	// Path is the path of the field, such as spec.rules[0].labels[x]. It is empty for problems of the whole file.
 	Path string
-	// Object is the kind and name that the field belongs to.
+	// Object is the kind and name of the object.
 	Object string
 	// Message describes the problem and what to write instead.
 	Message string
@@ -56,42 +55,42 @@ func Sort(list []Problem) {
 	})
 }
 
-// File is the text of one file, split into documents.
+// File is the content of one file, split into documents.
 type File struct {
 	// Name is the name of the file in messages.
 	Name string
-	// Documents are those that could be parsed, in order. The items of a List are documents of their own.
+	// Documents are the documents that could be parsed, in order. Each item of a List is a document.
 	Documents []*Document
-	// Problems that prevent documents from being parsed.
+	// Problems are the reasons why documents could not be parsed.
 	Problems []Problem
 
 	text yamltree.Text
 }
 
-// Text returns the text of the file without a byte order mark, and with \n as its line breaks.
+// Text returns the content of the file without a byte order mark, and with \n as line breaks.
 func (f *File) Text() []byte { return f.text.Bytes() }
 
-// Line returns a line of the file, counted from 1; empty if it does not exist.
+// Line returns a line of the file, counted from 1, or "" if it does not exist.
 func (f *File) Line(n int) string { return f.text.Line(n) }
 
 // Document is one object of a File.
 type Document struct {
-	// APIVersion and Kind as written; empty for a document without a type, such as a bare list of rules.
+	// APIVersion and Kind are as written. They are empty for a document without a type, such as a list of rules.
 	APIVersion, Kind string
 	// Name is metadata.name.
 	Name string
-	// Root is the object's node. Aliases in it are expanded.
+	// Root is the node of the object, with aliases expanded.
 	Root *yaml.Node
 
 	file   *File
-	prefix string              // of paths, in a List
-	bad    map[*yaml.Node]bool // nodes that do not have the shape of their type
+	prefix string              // of paths, if the document is an item of a List
+	bad    map[*yaml.Node]bool // nodes of the wrong type
 }
 
-// File returns the file that the document is in.
+// File returns the file that contains the document.
 func (d *Document) File() *File { return d.file }
 
-// Title returns the kind and the name, for messages.
+// Title returns the kind and the name for messages.
 func (d *Document) Title() string {
 	switch {
 	case d.Kind == "":
@@ -102,10 +101,10 @@ func (d *Document) Title() string {
 	return d.Kind + "/" + d.Name
 }
 
-// Position returns the position where the document begins.
+// Position returns the start of the document.
 func (d *Document) Position() Position { return yamltree.At(d.Root) }
 
-// newDocument returns an object of a file, with its apiVersion, kind and name.
+// newDocument returns a document with its apiVersion, kind and name.
 func newDocument(f *File, root *yaml.Node, prefix string) *Document {
 	return &Document{
 		Root: root, file: f, prefix: prefix, bad: map[*yaml.Node]bool{},
@@ -113,7 +112,7 @@ func newDocument(f *File, root *yaml.Node, prefix string) *Document {
 	}
 }
 
-// Child returns the value of a field of the document's object, nil if it lacks the field.
+// Child returns the value of a field of the object, or nil if the field does not exist.
 func (d *Document) Child(names ...string) *yaml.Node {
 	n := d.Root
 	for _, name := range names {
@@ -122,7 +121,7 @@ func (d *Document) Child(names ...string) *yaml.Node {
 	return n
 }
 
-// Field returns the value of a field of a mapping, nil if n lacks the field or is not a mapping.
+// Field returns the value of a field of a mapping, or nil if the field does not exist or n is not a mapping.
 func Field(n *yaml.Node, name string) *yaml.Node { return yamltree.Field(n, name) }
 
 func text(n *yaml.Node) string {

@@ -9,15 +9,15 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Limits of one file.
+// Limits on one file.
 const (
-	// MaxText is the maximum size of a file in bytes. An API server accepts objects of 1.5 MiB; a file may hold
+	// MaxText is the maximum size of a file in bytes. The API server accepts objects of up to 1.5 MiB, and a file may contain
 	// several.
 	MaxText = 16 << 20
-	// MaxDocuments is the maximum number of documents in a file, a List counted as one: a chart with everything
-	// enabled renders a hundred.
+	// MaxDocuments is the maximum number of documents in a file, counting a List as one. A chart with all features enabled has
+	// about a hundred.
 	MaxDocuments = 10_000
-	// MaxNodes is the maximum number of nodes of a file once its aliases are expanded.
+	// MaxNodes is the maximum number of nodes of a file after its aliases are expanded.
 	MaxNodes = 1 << 20
 	// MaxNesting is the maximum depth of nested nodes.
 	MaxNesting = 100
@@ -25,7 +25,7 @@ const (
 
 var limits = yamltree.Options{Bytes: MaxText, Nodes: MaxNodes, Depth: MaxNesting, Documents: MaxDocuments}
 
-// Parse parses every document of a text. It always returns a File; errors are in its Problems.
+// Parse parses all documents of a file. It always returns a File; errors are in its Problems.
 func Parse(name string, data []byte) *File {
 	f := &File{Name: name, text: *yamltree.Parse(data, limits)}
 	for _, p := range f.text.Problems {
@@ -48,7 +48,7 @@ func FromJSON(raw []byte) (*Document, error) {
 	return newDocument(&File{}, root, ""), nil
 }
 
-// document adds one object, or those in a List.
+// document adds one object, or the items of a List.
 func (f *File) document(n *yaml.Node, prefix string) {
 	d := newDocument(f, n, prefix)
 	items := Field(n, "items")

@@ -14,11 +14,11 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Decode decodes into out, a pointer to the type of the document's kind, and returns every field that is unknown or
-// of the wrong type. Such fields are left out, so that the others can be checked anyway.
+// Decode decodes into out, a pointer to the type of the document's kind, and returns a problem for each field that is unknown or of
+// the wrong type. It omits these fields, so that the others can still be checked.
 func (d *Document) Decode(out any) []Problem { return d.DecodeNode(d.Root, "", out) }
 
-// DecodeNode is Decode for a part of the document, with its path.
+// DecodeNode is like Decode, for a part of the document with the given path.
 func (d *Document) DecodeNode(n *yaml.Node, path string, out any) []Problem {
 	w := &walker{doc: d}
 	clean := w.walk(n, reflect.TypeOf(out).Elem(), path)
@@ -47,17 +47,17 @@ func (w *walker) problem(n *yaml.Node, s Severity, code, path, format string, ar
 	})
 }
 
-// wrong records an error and marks the node, so that consequences of it are not reported too.
+// wrong records an error and marks the node, so that consequences of the error are not reported.
 func (w *walker) wrong(n *yaml.Node, code, path, format string, args ...any) *yaml.Node {
 	w.problem(n, Error, code, path, format, args...)
 	w.doc.bad[n] = true
 	return nil
 }
 
-// Announcement begins the end of a message about input that assay lint can rewrite.
+// Announcement begins the last part of messages about input that assay lint can rewrite.
 const Announcement = "; assay lint --fix "
 
-// fixable ends messages about short forms.
+// fixable is the last part of messages about short forms.
 const fixable = Announcement + "writes it out"
 
 var (
@@ -70,7 +70,7 @@ var (
 	unmarshaler    = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// walk returns the tree without parts that do not have the type's shape, nil if nothing is left of it.
+// walk returns the tree without the parts of the wrong type, or nil if nothing is left.
 func (w *walker) walk(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -106,7 +106,7 @@ func (w *walker) walk(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	return n
 }
 
-// opaque only reports what YAML itself misreads.
+// opaque reports only values that YAML misreads.
 func (w *walker) opaque(n *yaml.Node, path string) *yaml.Node {
 	for i, c := range n.Content {
 		if why := w.tagged(c); why != "" {
@@ -130,7 +130,7 @@ func (w *walker) null(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	return n
 }
 
-// braces returns the start of a line up to the brace that closes the first one.
+// braces returns the start of a line, up to the brace that closes the first one.
 func braces(line string) string {
 	open := 0
 	for i, r := range line {
@@ -175,7 +175,7 @@ func (w *walker) list(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	out.Content = make([]*yaml.Node, len(n.Content))
 	for i, item := range n.Content {
 		out.Content[i] = w.walk(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
-		if out.Content[i] == nil { // keep the positions of the others
+		if out.Content[i] == nil { // keeps the indexes of the other items
 			out.Content[i] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 		}
 	}
@@ -237,18 +237,18 @@ func (w *walker) object(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	return &out
 }
 
-// plain reports whether a value is a scalar or a list of scalars, which can be converted to a longer form.
+// plain reports whether a value is a scalar or a list of scalars, which can be converted to the long form.
 func plain(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode ||
 		n.Kind == yaml.SequenceNode && !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Kind != yaml.ScalarNode })
 }
 
-// valueOf returns the value that belongs to a key of a mapping.
+// valueOf returns the value of a key in a mapping.
 func valueOf(mapping, key *yaml.Node) *yaml.Node {
 	return mapping.Content[slices.Index(mapping.Content, key)+1]
 }
 
-// unknown reports a field that a type does not have: the API server would drop it, and a matcher that is dropped matches more.
+// unknown reports an unknown field. The API server would drop it, and a rule without a matcher matches more nodes.
 func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string, path string) {
 	hint := yamltree.DidYouMean(key.Value, names)
 	switch {
@@ -270,7 +270,7 @@ func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string,
 		hint = "; it belongs into an entry of matchFeatures"
 	}
 	w.wrong(key, "unknown-field", path, "unknown field %q%s", key.Value, hint)
-	if t == termType || t == expressionType { // the rest of it would have another meaning
+	if t == termType || t == expressionType { // without the unknown field, it would have another meaning
 		w.doc.bad[parent] = true
 	}
 }

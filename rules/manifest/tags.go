@@ -9,8 +9,8 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// tagged returns why a value that begins with an exclamation mark has another meaning than it seems. YAML reads !eq
-// as a tag on an empty string, and "! eq" as plain eq: the condition would be negated silently.
+// tagged returns the reason why a value that begins with an exclamation mark is misread. YAML reads !eq as a tag on an empty
+// string, and "! eq" as plain eq, which would silently remove a negation.
 func (w *walker) tagged(n *yaml.Node) string {
 	if n.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(n.Tag, "!!") {
 		word := n.Tag
@@ -48,5 +48,5 @@ func didYouMeanField(name string, n *yaml.Node) string {
 	return ""
 }
 
-// Nearest returns the known name that is closest to a misspelled one; empty if there is none.
+// Nearest returns the known name that is most similar to a misspelled one, or "" if none is similar.
 func Nearest(name string, known []string) string { return yamltree.Nearest(name, known) }

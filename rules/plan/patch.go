@@ -30,10 +30,9 @@ type patchSpec struct {
 	Taints []corev1.Taint `json:"taints"`
 }
 
-// Patch returns the JSON merge patch for the subresource status of the Node that changes labels, annotations,
-// extended resources and the record of all three in one write: a crash leaves no keys without an owner. It holds the
-// resourceVersion that the plan was computed from, so that it cannot undo later writes of other clients. Nil: nothing
-// to do.
+// Patch returns the JSON merge patch for the status subresource of the Node. It changes labels, annotations, extended resources and
+// the records of all three in one write, so that a crash leaves no keys without an owner. It includes the resourceVersion from
+// which the plan was computed, so that it cannot overwrite later writes of other clients. It returns nil if there is nothing to do.
 func (p *Plan) Patch() []byte {
 	out := patch{Metadata: patchMetadata{Annotations: p.recordAfter(), Labels: map[string]*string{}}}
 	amounts := map[string]*string{}
@@ -65,9 +64,8 @@ func (p *Plan) Patch() []byte {
 	return out.marshal()
 }
 
-// TaintPatch returns the JSON merge patch for the Node itself that changes taints and their record, for the given
-// resourceVersion. Taints are one atomic list in the Node's spec, which the subresource status does not change. Nil: nothing
-// to do.
+// TaintPatch returns the JSON merge patch for the Node that changes taints and their record, for the given resourceVersion. Taints
+// are one atomic list in the Node's spec, which the status subresource does not change. It returns nil if there is nothing to do.
 func (p *Plan) TaintPatch(resourceVersion string) []byte {
 	record := map[string]*string{}
 	p.recordInto(record, p.policy.Record.Taints(), p.taintRecordAfter())
@@ -88,13 +86,12 @@ func (p *Plan) TaintPatch(resourceVersion string) []byte {
 func (p patch) marshal() []byte {
 	data, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // strings and taints always marshal
+		panic(err) // strings and taints can always be encoded
 	}
 	return data
 }
 
-// String formats the plan for display: one line per step, + for keys that are added, - for keys that are removed, ~
-// for keys that change.
+// String formats the plan for display, with one line per step: + for added keys, - for removed keys, ~ for changed keys.
 func (p *Plan) String() string {
 	var b strings.Builder
 	for _, s := range p.Steps {

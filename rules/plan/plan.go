@@ -21,7 +21,7 @@ type State struct {
 	Allocatable         corev1.ResourceList
 }
 
-// StateOf returns the state of a Node, which is not copied.
+// StateOf returns the state of a Node. It does not copy the Node.
 func StateOf(node *corev1.Node) State {
 	return State{
 		ResourceVersion: node.ResourceVersion,
@@ -31,38 +31,37 @@ func StateOf(node *corev1.Node) State {
 	}
 }
 
-// Desired is the desired state of a Node, with full names.
+// Desired is the desired state of a Node. Names include the namespace.
 type Desired struct {
 	Labels, Annotations, ExtendedResources map[string]string
 	Taints                                 []corev1.Taint
-	// Failed names the rule that prevents all other writes to the Node. It is written to an annotation of Assay's
-	// own, which no rule can write and no record needs to list.
+	// Failed names the rule that prevents all other writes to the Node. It is written to one of Assay's own annotations, which
+	// rules cannot write and records do not list.
 	Failed string
-	// Generation changes with the features of the node; it is written to an annotation like Failed. Empty: the
-	// annotation stays unchanged; NoGeneration: it is removed.
+	// Generation changes with the features of the node. It is written to an annotation like Failed. An empty string keeps the
+	// annotation, NoGeneration removes it.
 	Generation string
 }
 
-// NoGeneration is the generation that removes the annotation.
+// NoGeneration is the Generation that removes the annotation.
 const NoGeneration = "none"
 
 // Policy defines what a plan may change.
 type Policy struct {
 	// Record defines how ownership is recorded.
 	Record Record
-	// KeepForeign keeps keys that another client has written, although a rule sets them. By default they are taken
-	// over.
+	// KeepForeign keeps keys that another client has written, even if a rule sets them. By default the plan takes them over.
 	KeepForeign bool
-	// Taints allows taints. Without it none is created, and existing ones of rules are removed.
+	// Taints allows taints. Otherwise the plan creates none, and removes existing taints of rules.
 	Taints bool
-	// Keys defines which keys are protected. Nil: those that always are.
+	// Keys defines the protected keys. Nil means the keys that are always protected.
 	Keys *keys.Policy
 }
 
-// Kind is the part of a Node that a change is about.
+// Kind is the part of a Node that a step changes.
 type Kind string
 
-// The kinds of changes, in the order in which they are shown.
+// The kinds of changes, in display order.
 const (
 	Label      Kind = "label"
 	Annotation Kind = "annotation"
@@ -70,47 +69,47 @@ const (
 	Taint      Kind = "taint"
 )
 
-// Op is the operation of a step on a key.
+// Op is the operation of a step.
 type Op string
 
 // The operations.
 const (
-	Add    Op = "add"    // it did not exist
-	Change Op = "change" // it had another value
-	Remove Op = "remove" // no rule sets it any longer
-	Adopt  Op = "adopt"  // it already has the desired value, and is owned from now on
-	Forget Op = "forget" // it was owned, another client has removed it, and no rule sets it any longer
+	Add    Op = "add"    // the key did not exist
+	Change Op = "change" // the key had another value
+	Remove Op = "remove" // no rule sets the key anymore
+	Adopt  Op = "adopt"  // the key already has the desired value, and becomes owned
+	Forget Op = "forget" // the key was owned, but another client has removed it and no rule sets it anymore
 )
 
 // Step is one change of a Plan.
 type Step struct {
 	Kind     Kind
 	Op       Op
-	Key      string // of a taint: key:effect
+	Key      string // for taints: key:effect
 	Old, New string
-	// Foreign is set if another client had written the key.
+	// Foreign is set if another client has written the key.
 	Foreign bool
-	// Mark is set if the key is an annotation of Assay itself, which no rule sets.
+	// Mark is set if the key is one of Assay's own annotations.
 	Mark bool
 
 	ownedBefore, ownedAfter bool
-	grows                   bool // of a resource: the new amount is the larger one
+	grows                   bool // for a resource: the new amount is larger
 	taint                   corev1.Taint
 }
 
 // Recorded reports whether the record on the Node lists the key as owned.
 func (s Step) Recorded() bool { return s.ownedBefore }
 
-// Plan is the smallest change that gives a Node the desired state. It is immutable.
+// Plan is the smallest change that brings a Node to the desired state. It is immutable.
 type Plan struct {
 	// Steps are sorted by kind and key.
 	Steps []Step
-	// Left are keys that are desired and that keep the value of another client, sorted.
+	// Left are desired keys that keep the value of another client, sorted.
 	Left []Step
 
 	state  State
 	policy Policy
-	owned  map[Kind]map[string]bool // after the plan
+	owned  map[Kind]map[string]bool // owned keys after the plan is applied
 }
 
 // Compute returns the plan for a Node.
@@ -136,13 +135,13 @@ func Compute(state State, want Desired, policy Policy) *Plan {
 // Empty reports whether there is nothing to do.
 func (p *Plan) Empty() bool { return len(p.Steps) == 0 }
 
-// Takes reports whether the step removes something that pods may rely on. An increased amount does not: a kubelet
-// resets the resources it does not know to 0 when it starts, and a fleet waits for them after an upgrade.
+// Takes reports whether the step removes something that pods may rely on. A larger amount of a resource does not count: a kubelet
+// resets unknown resources to 0 when it starts, and after an upgrade the whole fleet waits for them.
 func (s Step) Takes() bool {
 	return !s.Mark && (s.Op == Remove || s.Op == Change && s.ownedBefore && !s.grows)
 }
 
-// Without returns the plan without the steps that drop selects: their keys and owners stay unchanged.
+// Without returns the plan without the steps that drop selects. Their keys keep their values and owners.
 func (p *Plan) Without(drop func(Step) bool) *Plan {
 	var kept, dropped []Step
 	for _, s := range p.Steps {
@@ -181,7 +180,7 @@ func (p *Plan) own(kind Kind, key string, owned bool) {
 	}
 }
 
-// mark plans an annotation of Assay's own, which exists exactly while its value is not empty.
+// mark plans one of Assay's own annotations, which exists if and only if its value is not empty.
 func (p *Plan) mark(annotation, value string) {
 	old, present := p.state.Annotations[annotation]
 	s := Step{Kind: Annotation, Key: annotation, Old: old, New: value, Mark: true}
@@ -240,8 +239,8 @@ func (p *Plan) compare(kind Kind, annotation string, have, want map[string]strin
 	}
 }
 
-// resources returns the capacity and the allocatable amount of each extended resource in one string, since both must
-// be as desired.
+// resources returns the capacity and the allocatable amount of each extended resource as one string, because both must have the
+// desired value.
 func resources(state State) map[string]string {
 	out := make(map[string]string, len(state.Capacity))
 	for name, capacity := range state.Capacity {
@@ -269,7 +268,7 @@ func (p *Plan) grows(key, amount string) bool {
 
 func equalText(a, b string) bool { return a == b }
 
-// equalQuantity compares amounts, not their spelling: 1k is 1000.
+// equalQuantity reports whether two quantities are equal even if they are written differently, such as 1k and 1000.
 func equalQuantity(a, b string) bool {
 	qa, err := resource.ParseQuantity(a)
 	if err != nil {

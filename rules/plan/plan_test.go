@@ -36,7 +36,7 @@ func TestCompute(t *testing.T) {
 		state       plan.State
 		want        plan.Desired
 		policy      plan.Policy
-		shown       []string // the plan as a diff
+		shown       []string // the plan in its display form
 		patch       string
 		taintsPatch string
 		takes       bool
@@ -217,7 +217,7 @@ func TestCompute(t *testing.T) {
 	}
 }
 
-// apply carries a plan out as the API server does.
+// apply applies a plan as the API server does.
 func apply(t *testing.T, s plan.State, p *plan.Plan) plan.State {
 	t.Helper()
 	out := plan.State{Labels: maps.Clone(s.Labels), Annotations: maps.Clone(s.Annotations), Taints: s.Taints,
@@ -265,7 +265,7 @@ func mergeAmounts(into corev1.ResourceList, patch map[string]*string) {
 	}
 }
 
-// TestEveryPlan checks on random Nodes what every plan has to hold.
+// TestEveryPlan checks the properties of all plans on random Nodes.
 func TestEveryPlan(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	some := func(prefix string, values ...string) map[string]string {
@@ -366,7 +366,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// TestRemovesEveryTaintThatIsNotWanted has nine taints of which one stays: in whatever order they are read, eight go.
+// TestRemovesEveryTaintThatIsNotWanted has nine taints, of which one is desired: the others must be removed, whatever their order.
 func TestRemovesEveryTaintThatIsNotWanted(t *testing.T) {
 	var state plan.State
 	var record []string

@@ -9,26 +9,26 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// Record defines how the owned keys of a Node are recorded: in annotations, in NFD's form, so that either can take
-// over from the other. The zero Record is the default one.
+// Record defines how the owned keys of a Node are recorded: in annotations in NFD's format, so that NFD and Assay can take over
+// from each other. The zero Record is the default.
 type Record struct {
-	// Instance separates several controllers in one cluster. It is a prefix of the annotations' namespace.
+	// Instance distinguishes several controllers in one cluster. It is a prefix of the namespace of the annotations.
 	Instance string
-	// Bare keeps names without a namespace unchanged (NFD's feature gate DisableAutoPrefix). A record that was
-	// written without it is still understood.
+	// Bare keeps names without a namespace unchanged (NFD's feature gate DisableAutoPrefix). Records that were written without it
+	// can still be parsed.
 	Bare bool
 }
 
-// Labels returns the annotation that lists the owned labels.
+// Labels returns the name of the annotation that lists the owned labels.
 func (r Record) Labels() string { return r.annotation(nfdv1alpha1.FeatureLabelsAnnotation) }
 
-// Annotations returns the annotation that lists the owned annotations.
+// Annotations returns the name of the annotation that lists the owned annotations.
 func (r Record) Annotations() string { return r.annotation(nfdv1alpha1.FeatureAnnotationsAnnotation) }
 
-// Resources returns the annotation that lists the owned extended resources.
+// Resources returns the name of the annotation that lists the owned extended resources.
 func (r Record) Resources() string { return r.annotation(nfdv1alpha1.ExtendedResourcesAnnotation) }
 
-// Taints returns the annotation that lists the owned taints. NFD uses the same one for all instances.
+// Taints returns the name of the annotation that lists the owned taints. As in NFD, it is the same for all instances.
 func (r Record) Taints() string { return nfdv1alpha1.TaintsAnnotation }
 
 func (r Record) annotation(name string) string {
@@ -38,9 +38,9 @@ func (r Record) annotation(name string) string {
 	return r.Instance + "." + name
 }
 
-// mayOwn reports whether a key in the record can be owned. The record is an annotation, and a kubelet may edit those
-// of its own Node: without this check a node could have its control-plane taint or its isolating labels removed by
-// listing them, which it is not allowed to do itself.
+// mayOwn reports whether a key in the record can be owned. A kubelet may edit the annotations of its own Node, including the
+// record: without this check it could list control-plane taints or isolating labels there to have them removed, which it is not
+// allowed to do itself.
 func (p Policy) mayOwn(kind Kind, key string) bool {
 	policy := keys.Policy{DisableAutoPrefix: true}
 	if p.Keys != nil {
@@ -60,7 +60,7 @@ func (p Policy) mayOwn(kind Kind, key string) bool {
 // defaultPrefix is omitted from names in the record.
 const defaultPrefix = nfdv1alpha1.FeatureLabelNamespace + "/"
 
-// Parse returns the full names of a recorded list.
+// Parse returns the full names in a record.
 func (r Record) Parse(list string) []string {
 	var out []string
 	for _, name := range strings.Split(list, ",") {
@@ -76,7 +76,7 @@ func (r Record) Parse(list string) []string {
 	return out
 }
 
-// Format formats full names for the record: sorted, comma-separated, without the default namespace.
+// Format formats full names as a record: sorted, comma-separated, without the default namespace.
 func (r Record) Format(names []string) string {
 	short := make([]string, len(names))
 	for i, name := range names {
@@ -86,8 +86,8 @@ func (r Record) Format(names []string) string {
 	return strings.Join(slices.Compact(short), ",")
 }
 
-// short removes the default namespace from a name if Parse restores it. A record may hold names that are not valid
-// keys, such as the namespace alone: they stay unchanged.
+// short removes the default namespace from a name if Parse restores it. A record may contain invalid keys, such as a namespace
+// without a name; short keeps these unchanged.
 func (r Record) short(name string) string {
 	rest, ok := strings.CutPrefix(name, defaultPrefix)
 	if r.Bare || !ok || rest == "" || rest != strings.TrimSpace(rest) || strings.Contains(rest, "/") {
@@ -96,8 +96,8 @@ func (r Record) short(name string) string {
 	return rest
 }
 
-// resolve adds the namespace to a name of the record if only the name with the namespace is on the Node: the record
-// was written before names could be bare.
+// resolve adds the default namespace to a name in the record if only the name with the namespace is on the Node: the record was
+// then written before Bare was set.
 func (r Record) resolve(name string, have map[string]string) string {
 	if !r.Bare || strings.Contains(name, "/") {
 		return name
@@ -109,8 +109,8 @@ func (r Record) resolve(name string, have map[string]string) string {
 	return name
 }
 
-// recordAfter returns the changes of the annotations of the record: nil to remove one. Those that are correct are
-// left out. Taints have a patch of their own, and so has their record.
+// recordAfter returns the changes to the record annotations; nil removes an annotation. The record of taints is not included,
+// because taints have their own patch.
 func (p *Plan) recordAfter() map[string]*string {
 	out := map[string]*string{}
 	p.recordInto(out, p.policy.Record.Labels(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[Label]))))

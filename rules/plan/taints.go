@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// taintKey identifies a taint: a Node has at most one for each key and effect.
+// taintKey identifies a taint: a Node has at most one taint per key and effect.
 func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
 // compareTaints plans the taints. The record lists key=value:effect, as in NFD.
@@ -64,8 +64,7 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 	}
 }
 
-// taintsAfter returns all taints of the Node after the plan is applied, in their current order, with new ones at the
-// end.
+// taintsAfter returns all taints of the Node after the plan is applied: existing ones in their order, then new ones.
 func (p *Plan) taintsAfter() []corev1.Taint {
 	steps := map[string]Step{}
 	for _, s := range p.Steps {
@@ -92,7 +91,7 @@ func (p *Plan) taintsAfter() []corev1.Taint {
 	return out
 }
 
-// FormatTaint formats a taint as in the record and in kubectl: key=value:effect, or key:effect without a value.
+// FormatTaint formats a taint as in the record and in kubectl: key=value:effect, or key:effect if there is no value.
 func FormatTaint(t corev1.Taint) string {
 	if t.Value == "" {
 		return taintKey(t)
@@ -100,8 +99,8 @@ func FormatTaint(t corev1.Taint) string {
 	return t.Key + "=" + t.Value + ":" + string(t.Effect)
 }
 
-// ParseTaints parses a recorded list of taints. Invalid entries are skipped: a user has edited the record, and
-// guessing would remove a taint that is not owned.
+// ParseTaints parses the record of taints. It skips invalid entries: a user has edited the record, and a wrong guess could remove a
+// taint that is not owned.
 func ParseTaints(list string) []corev1.Taint {
 	var out []corev1.Taint
 	for _, item := range strings.Split(list, ",") {

@@ -12,8 +12,8 @@ import (
 	"github.com/assay-project/assay/rules/podadmission"
 )
 
-// TestLabelsKnowEveryField sets every field of a rule and of its object, one at a time, beside a label that is equivalent to its matchers.
-// Each either leaves the label what it is, or takes that meaning from it. A field that is added to the API needs a line here.
+// TestLabelsKnowEveryField sets each field of a rule and of its object, next to a label that is equivalent to the rule's matchers.
+// With some fields the label is still equivalent, with others it is not. A new API field needs a line in this table.
 func TestLabelsKnowEveryField(t *testing.T) {
 	yes, pattern, name, number := true, "ns/.*", "name", int32(5)
 	early := nfdv1alpha1.PhaseEarly
@@ -23,7 +23,7 @@ func TestLabelsKnowEveryField(t *testing.T) {
 	raw := nfdv1alpha1.JSON{Raw: []byte(`[1]`)}
 	type field struct {
 		value any
-		keeps bool // the label still stands for the matchers
+		keeps bool // the label is still equivalent to the matchers
 	}
 	ruleFields := map[string]field{
 		"Name":               {"another", true},
@@ -34,13 +34,13 @@ func TestLabelsKnowEveryField(t *testing.T) {
 		"VarsTemplate":       {"a=b", true},
 		"Taints":             {[]corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}, true},
 		"ExtendedResources":  {map[string]string{"example.com/a": "1"}, true},
-		"MatchFeatures":      {terms, true}, // the label stands for other matchers then
+		"MatchFeatures":      {terms, true}, // the label is equivalent to the new matchers
 		"MatchAny":           {[]nfdv1alpha1.MatchAnyElem{{MatchFeatures: terms}}, true},
 		"Conditions":         {[]nfdv1alpha1.Condition{{Op: "is-true", Args: nfdv1alpha1.JSON{Raw: []byte(`{"value": "{@kernel.config.X}"}`)}}}, true},
 		"Actions":            {[]nfdv1alpha1.Action{{Op: "log", Args: nfdv1alpha1.JSON{Raw: []byte(`{"msg": "x"}`)}}}, false},
 		"Loop":               {&raw, false},
 		"Expressions":        {nfdv1alpha1.ExpressionMode("Strict"), true},
-		"LabelsTemplateFrom": {from, true}, // resolved before
+		"LabelsTemplateFrom": {from, true}, // resolved earlier
 		"VarsTemplateFrom":   {from, true},
 	}
 	specFields := map[string]field{
@@ -51,10 +51,10 @@ func TestLabelsKnowEveryField(t *testing.T) {
 		"Scope":          {&name, false},
 		"Sensitive":      {&yes, false},
 		"FeatureSources": {&pattern, false},
-		"MinimumVersion": {&name, true}, // checked before
+		"MinimumVersion": {&name, true}, // checked earlier
 		"BasedOn":        {[]nfdv1alpha1.Base{{Name: "x"}}, false},
 		"RulesFrom":      {[]nfdv1alpha1.RulesSource{{}}, false},
-		"Rules":          {nil, true}, // the fields above
+		"Rules":          {nil, true}, // tested by the fields above
 	}
 	check := func(kind reflect.Type, fields map[string]field, target func(*nfdv1alpha1.NodeFeatureRuleSpec) reflect.Value) {
 		for i := range kind.NumField() {

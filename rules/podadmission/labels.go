@@ -15,27 +15,26 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Labels maps requirements that are equivalent to labels of a Node, by their keys.
+// Labels maps requirements to equivalent node labels.
 type Labels map[requirements.Key][]corev1.NodeSelectorRequirement
 
-// Rules holds the active rules of one object: a spec with all references resolved, and its compiled form.
+// Rules holds the active rules of one object: the spec with all references resolved, and its compiled form.
 type Rules struct {
 	Set  *rules.RuleSet
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec
 }
 
-// LabelsOf returns, among all rules of a cluster, those that write a label on exactly the nodes that meet their
-// matchers. A requirement with the same matchers is then equivalent to the label, which every scheduler and
-// autoscaler supports and evaluates before it samples nodes.
+// LabelsOf returns the labels that rules write on exactly the nodes that match the rules' matchers. A requirement with the same
+// matchers is equivalent to such a label, which all schedulers and autoscalers support and which they evaluate before they sample
+// nodes.
 //
-// A rule counts only if nothing else affects the label: it applies to all nodes, sees all features as they were
-// published, has no loop and no actions, reads no outputs of other rules (it sees those of earlier rules, a
-// requirement sees all of them), its label is literal, and no other rule seems to write the same one. An object with
-// errors does not count, nor does a sensitive one, whose conditions must not be revealed. If this is not certain, the
-// requirement is left to the extender.
+// A rule is used only if nothing else affects its label: it applies to all nodes, reads all features as published, has no loop and
+// no actions, does not read outputs of rules (it reads those of earlier rules, but a requirement reads those of all rules), its
+// label is literal, and no other rule seems to write the same label. Objects with errors and sensitive objects, whose conditions
+// must not be revealed, are not used. In case of doubt, the extender evaluates the requirement.
 func LabelsOf(list []Rules, opt rules.Options) Labels {
 	writers := map[string]int{}
-	var computed strings.Builder // strings that may compute names of labels
+	var computed strings.Builder // strings that may compute label names
 	for i := range list {
 		for j := range list[i].Spec.Rules {
 			r := &list[i].Spec.Rules[j]
@@ -75,8 +74,8 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 	return out
 }
 
-// decidesElsewhere reports whether an action affects the labels of other rules: it changes the features that rules
-// see, but not those that requirements see, or prevents all changes to labels of a node.
+// decidesElsewhere reports whether an action affects the labels of other rules: it changes features that rules read but
+// requirements do not, or prevents all changes to the labels of a node.
 func decidesElsewhere(a nfdv1alpha1.Action) bool {
 	return slices.ContainsFunc(actionKinds, func(k rules.ActionKind) bool {
 		return k.Name == strings.TrimSpace(a.Op) && (k.Stops || k.Derives)
@@ -92,7 +91,7 @@ func universal(s *nfdv1alpha1.NodeFeatureRuleSpec, opt rules.Options) bool {
 		(s.Sensitive == nil || !*s.Sensitive)
 }
 
-// label returns the term that selects the nodes on which a rule writes a label.
+// label returns the node selector term for the nodes on which a rule writes a label.
 func label(r *nfdv1alpha1.Rule, name, value string, opt rules.Options) (corev1.NodeSelectorRequirement, bool) {
 	var none corev1.NodeSelectorRequirement
 	if len(r.MatchFeatures)+len(r.MatchAny)+len(r.Conditions) == 0 || r.Loop != nil || len(r.Actions) > 0 {
@@ -107,14 +106,13 @@ func label(r *nfdv1alpha1.Rule, name, value string, opt rules.Options) (corev1.N
 	return corev1.NodeSelectorRequirement{Key: name, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}, true
 }
 
-// alone reports whether a rule's matchers mean the same in a requirement: they read no outputs of rules, neither
-// rule.matched nor variables, which a requirement does not have.
+// alone reports whether a rule's matchers have the same meaning in a requirement: they read neither rule.matched nor variables.
 func alone(r *nfdv1alpha1.Rule, opt rules.Options) bool {
 	req, report := rules.CompileRequirement(field.NewPath("rule"), r.MatchFeatures, r.MatchAny, r.Conditions, opt)
 	return req != nil && len(report.Warnings) == 0 && !req.ReadsMatched()
 }
 
-// texts returns all strings of a rule that may compute names of labels.
+// texts returns all strings of a rule that may compute label names.
 func texts(r *nfdv1alpha1.Rule) string {
 	out := r.LabelsTemplate + "\n"
 	for name := range r.Labels {

@@ -1,4 +1,4 @@
-// Package podadmission computes how admission changes a pod that requires features.
+// Package podadmission computes the changes that admission makes to pods that require features.
 package podadmission
 
 import (
@@ -14,21 +14,21 @@ import (
 
 // Settings are the administrator's settings.
 type Settings struct {
-	// Marker adds the marker resources if the extender must be called: for an extender attached to the default
-	// scheduler, so that it is not called for other pods, nor for calls that cannot change the result. It is off by
-	// default, since it changes the resources of pods, and by default no extender is attached to that scheduler.
+	// Marker adds marker resources if the extender must be called. They prevent an extender of the default scheduler from being
+	// called for other pods and for calls that cannot change the result. The default is false, because markers change the resources
+	// of pods, and the default scheduler has no extender unless the administrator adds it.
 	Marker bool
 }
 
 // Input is the input of Decide.
 type Input struct {
 	Pod *corev1.Pod
-	// Namespace are the labels of the pod's namespace.
+	// Namespace holds the labels of the pod's namespace.
 	Namespace map[string]string
-	// Ask holds all requirements, Policies are the policies that select the pod, by name.
+	// Requirements holds all requirements. Policies are the policies that select the pod, sorted by name.
 	Requirements *requirements.Requirements
 	Policies     []*requirements.Policy
-	// Labels maps requirements to equivalent labels; may be nil.
+	// Labels maps requirements to equivalent labels. It may be nil.
 	Labels   Labels
 	Settings Settings
 }
@@ -40,8 +40,7 @@ type Patch struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Decide returns the changes to the pod. It is empty for a pod without requirements, and for one that was changed
-// before: the result of Decide needs no further change.
+// Decide returns the changes to the pod. There are none for a pod without requirements and for a pod that already has the changes.
 func Decide(in Input) []Patch {
 	if in.Requirements.Empty() {
 		return nil
@@ -52,7 +51,7 @@ func Decide(in Input) []Patch {
 		out = append(out, annotate(pod, assayv1alpha1.RequirementHashAnnotation, hash))
 	}
 	if pod.Spec.NodeName != "" {
-		return out // scheduled by hand; its features are watched anyway
+		return out // the pod is bound to a node already, but its features are still watched
 	}
 	terms, marks := in.translate()
 	if p, ok := affinity(pod, terms); ok {
@@ -70,8 +69,7 @@ func Decide(in Input) []Patch {
 	return out
 }
 
-// translate returns the requirements as terms of node affinity, and the marks for the rest, which only the extender
-// can evaluate.
+// translate returns the requirements as node affinity terms, and marker resources for those that only the extender can evaluate.
 func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, marks []corev1.ResourceName) {
 	filter := in.Requirements.StaleAfter > 0
 	for _, r := range in.Requirements.Required {
@@ -88,8 +86,7 @@ func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, marks []co
 	return terms, marks
 }
 
-// scheduler returns the scheduler of the pod: that of the first policy that sets one, otherwise that of the
-// namespace.
+// scheduler returns the scheduler of the pod: that of the first policy that sets one, otherwise the scheduler of the namespace.
 func (in *Input) scheduler() string {
 	for _, p := range in.Policies {
 		if p.SchedulerName != "" {
@@ -99,9 +96,8 @@ func (in *Input) scheduler() string {
 	return in.Namespace[assayv1alpha1.SchedulerLabel]
 }
 
-// affinity adds requirements to each alternative of the pod's required node affinity: alternatives are ORed, so that
-// one without them would allow other nodes. An alternative without any requirement selects no node, and stays
-// unchanged.
+// affinity adds terms to each alternative of the pod's required node affinity: alternatives are ORed, so one without the terms
+// would allow other nodes. An empty alternative selects no node and stays unchanged.
 func affinity(pod *corev1.Pod, terms []corev1.NodeSelectorRequirement) (Patch, bool) {
 	if len(terms) == 0 {
 		return Patch{}, false
@@ -139,11 +135,10 @@ func same(a, b corev1.NodeSelectorRequirement) bool {
 	return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
 }
 
-// markAmount is the amount of a marker resource that a pod requests: zero. A scheduler calls an extender that manages
-// a resource for pods that name it, with any amount; all components that count resources (the fit of kube-scheduler,
-// simulations of autoscalers, quotas, kubelets) ignore amounts of zero, so that components that do not know the mark
-// can place a marked pod. It is also cheaper: for each node, kube-scheduler checks the name of every resource with a
-// nonzero amount by a regular expression.
+// markAmount is the amount of a marker resource that a pod requests. A scheduler calls an extender with managed resources for pods
+// that request any amount of such a resource, even zero. Components that count resources (kube-scheduler's fit, autoscalers,
+// quotas, kubelets) ignore amounts of zero, so that components which do not know the marker can still place the pod. Zero is also
+// cheaper: kube-scheduler matches the name of every resource with a nonzero amount against a regular expression for each node.
 const markAmount = "0"
 
 // mark adds marker resources to the first container.
@@ -161,7 +156,7 @@ func mark(pod *corev1.Pod, marks []corev1.ResourceName) []Patch {
 	}
 	amount := resource.MustParse(markAmount)
 	want := have.DeepCopy()
-	// A resource outside of kubernetes.io cannot be overcommitted: request and limit are equal.
+	// Resources outside of kubernetes.io cannot be overcommitted: request and limit must be equal.
 	for _, list := range []*corev1.ResourceList{&want.Limits, &want.Requests} {
 		if *list == nil {
 			*list = corev1.ResourceList{}
@@ -180,7 +175,7 @@ func annotate(pod *corev1.Pod, key, value string) Patch {
 	return Patch{"add", "/metadata/annotations/" + escape(key), value}
 }
 
-// escape escapes a key for a JSON pointer (RFC 6901).
+// escape escapes a key for use in a JSON pointer (RFC 6901).
 func escape(key string) string {
 	out := make([]byte, 0, len(key)+2)
 	for i := range len(key) {
@@ -196,7 +191,8 @@ func escape(key string) string {
 	return string(out)
 }
 
-// Warning returns the warning about a workload that no node satisfies; empty if one does, or if there are no nodes.
+// Warning returns a warning about a workload whose requirements no node meets. It returns "" if a node meets them or if there are
+// no nodes.
 func Warning(matching, nodes int, nearest, lacks string) string {
 	switch {
 	case matching > 0 || nodes == 0:

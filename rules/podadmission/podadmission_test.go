@@ -22,7 +22,7 @@ import (
 
 const amx = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]"
 
-// object is a NodeFeatureRule of YAML, as it is in force.
+// object returns the active rules of a NodeFeatureRule in YAML.
 func object(t *testing.T, text string) podadmission.Rules {
 	t.Helper()
 	var out nfdv1alpha1.NodeFeatureRule
@@ -50,7 +50,7 @@ spec: {rules: [{name: amx, labels: {amx: "true"}, matchFeatures: [{feature: cpu.
 
 const label = "feature.node.kubernetes.io/amx"
 
-// apply applies the decision, and checks that deciding again changes nothing.
+// apply applies the decision, and checks that a second decision changes nothing.
 func apply(t *testing.T, in podadmission.Input) *corev1.Pod {
 	t.Helper()
 	patch := podadmission.Decide(in)
@@ -241,7 +241,8 @@ func TestLabelsOfCountsOnlyWhatIsExact(t *testing.T) {
 	}
 }
 
-// A rule sees what the rules before it have produced, a requirement what all of them have: the same words, and another meaning.
+// A rule reads the outputs of earlier rules, but a requirement reads the outputs of all rules, so that the same matchers have a
+// different meaning.
 func TestLabelsOfLeavesOutWhatReadsTheProductsOfRules(t *testing.T) {
 	for name, matchers := range map[string]string{
 		"rule.matched":            `matchFeatures: [{feature: rule.matched, matchExpressions: {fast: {op: Exists}}}]`,

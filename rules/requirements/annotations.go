@@ -12,22 +12,22 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// MaxAnnotation is the maximum size in bytes of an annotation that requires or prefers features: an eighth of the
-// maximum for all annotations of an object, and far more than a handwritten one.
+// MaxAnnotation is the maximum size in bytes of an annotation that requires or prefers features: an eighth of the maximum of all
+// annotations of an object.
 const MaxAnnotation = 32 << 10
 
-// HasAny reports whether a pod's own metadata requires or prefers features. Admission and caches select pods by it.
+// HasAny reports whether a pod's own annotations or labels require or prefer features. Admission and caches use it to select pods.
 func HasAny(labels, annotations map[string]string) bool {
 	return labels[assayv1alpha1.FeatureRequestLabel] != "" ||
 		annotations[assayv1alpha1.RequiredFeaturesAnnotation] != "" ||
 		annotations[assayv1alpha1.PreferredFeaturesAnnotation] != ""
 }
 
-// AnnotationKeys are the annotations by which a pod requires and prefers features.
+// AnnotationKeys are the annotations with which a pod requires and prefers features.
 var AnnotationKeys = []string{assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.PreferredFeaturesAnnotation}
 
-// ReadAnnotations returns the requirement and the preferences in the annotations of a pod, with the errors of those that cannot be
-// read. Path is that of the metadata. The requirement, and the list of preferences, have the path that AnnotationPath returns.
+// ReadAnnotations returns the requirement and the preferences in the annotations of a pod, and the errors of annotations that
+// cannot be decoded. path is the path of the metadata. The paths of errors begin with the result of AnnotationPath.
 func ReadAnnotations(annotations map[string]string, path *field.Path) (*Spec, field.ErrorList) {
 	spec, errs := &Spec{}, field.ErrorList{}
 	read := func(key string, into any, want string) {
@@ -51,8 +51,8 @@ func AnnotationPath(path *field.Path, key string) *field.Path {
 	return path.Child("annotations").Key(key)
 }
 
-// Annotations compiles the requirement and preferences in the annotations of a pod; nil if there are none. Path is
-// that of the metadata.
+// Annotations compiles the requirement and the preferences in the annotations of a pod. It returns nil if there are none. path is
+// the path of the metadata.
 func Annotations(annotations map[string]string, path *field.Path, opt rules.Options) (*Requirements, *rules.Report) {
 	spec, errs := ReadAnnotations(annotations, path)
 	if len(errs) > 0 {
@@ -78,7 +78,7 @@ func CompileAnnotations(spec *Spec, path *field.Path, opt rules.Options) (*Requi
 	return reqs, report
 }
 
-// decode decodes YAML strictly: a misspelled field is an error, and not ignored.
+// decode decodes YAML strictly: misspelled fields are errors.
 func decode(text string, into any, want string) error {
 	if len(text) > MaxAnnotation {
 		return fmt.Errorf("it has %d bytes; at most %d are read: put it into a NodeFeatureRequest", len(text), MaxAnnotation)
@@ -89,14 +89,13 @@ func decode(text string, into any, want string) error {
 	return nil
 }
 
-// mismatch matches the message of encoding/json for a value of the wrong type. If it knows the field, it names the
-// field's Go struct too.
+// mismatch matches the error of encoding/json for a value of the wrong type, which may include the Go struct of the field.
 var mismatch = regexp.MustCompile(`cannot unmarshal (\w+) into Go (?:struct field \w+\.(\S+)|value) of type \S+`)
 
-// types maps the types of JSON to the words of YAML.
+// types maps JSON types to YAML types.
 var types = map[string]string{"array": "a list", "object": "a map", "string": "a string", "number": "a number", "bool": "true or false"}
 
-// plain removes details of the decoders from their error messages.
+// plain removes Go details from error messages of the decoders.
 func plain(message string) string {
 	for _, noise := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "json: ", "yaml: "} {
 		message = strings.ReplaceAll(message, noise, "")

@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// TestDocumentedExamplesCompile compiles the YAML of docs/scheduling.md.
+// TestDocumentedExamplesCompile compiles the YAML in docs/scheduling.md.
 func TestDocumentedExamplesCompile(t *testing.T) {
 	text, err := os.ReadFile("../../docs/scheduling.md")
 	if err != nil {
@@ -23,7 +23,7 @@ func TestDocumentedExamplesCompile(t *testing.T) {
 	}
 	found := map[string]int{}
 	for _, block := range strings.Split(string(text), "```yaml")[1:] {
-		_, block, _ = strings.Cut(block, "\n") // behind it is the name of the file
+		_, block, _ = strings.Cut(block, "\n") // the name of the file follows
 		block, _, _ = strings.Cut(block, "```")
 		var kind metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(block), &kind); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// FuzzAnnotations feeds strings to both annotations. Each error has a place in the annotation that holds it; what is understood
-// is evaluated without an error of the engine's own, says what is missing if it does not hold, and asks for the same a second time.
+// FuzzAnnotations uses random strings as annotations. Each error must have a position in its annotation. Valid requirements must
+// evaluate without internal errors, return a reason if they do not hold, and give the same result a second time.
 func FuzzAnnotations(f *testing.F) {
 	for _, seed := range []struct{ required, preferred string }{
 		{"matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: Exists}}}]", ""},

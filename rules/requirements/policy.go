@@ -11,17 +11,17 @@ import (
 
 // Policy is a compiled NodeFeatureSchedulingPolicy. It is immutable and safe for concurrent use.
 type Policy struct {
-	// Name of the object.
+	// Name is the name of the object.
 	Name string
-	// Ask holds the requirements and preferences of its pods.
+	// Requirements holds the requirements and preferences of the pods.
 	Requirements *Requirements
-	// SchedulerName is set on pods with the default scheduler; empty: none.
+	// SchedulerName is the scheduler for pods that have the default scheduler. Empty means unchanged.
 	SchedulerName string
 
 	namespaces, pods labels.Selector
 }
 
-// CompilePolicy compiles a policy; it is nil if there are errors.
+// CompilePolicy compiles a policy. It returns nil if there are errors.
 func CompilePolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy, opt rules.Options) (*Policy, *rules.Report) {
 	path := field.NewPath("spec")
 	reqs, report := Compile(&obj.Spec.NodeFeatureRequestSpec, path, "policy "+obj.Name, opt)
@@ -54,8 +54,8 @@ func selector(in *metav1.LabelSelector, path *field.Path, report *rules.Report) 
 	return out
 }
 
-// Selects reports whether the policy applies to a pod. The namespace must be labeled for scheduling, in addition to
-// the policy's own selectors: the owner of a namespace decides whether Assay may affect scheduling in it.
+// Selects reports whether the policy applies to a pod. In addition to the policy's own selectors, the namespace must be labeled for
+// scheduling: the owner of a namespace decides whether Assay may affect scheduling in it.
 func (p *Policy) Selects(pod, namespace map[string]string) bool {
 	return namespace[assayv1alpha1.SchedulingLabel] == assayv1alpha1.SchedulingLabelEnabled &&
 		p.namespaces.Matches(labels.Set(namespace)) && p.pods.Matches(labels.Set(pod))

@@ -1,7 +1,7 @@
 // Package requirements compiles the requirements and preferences of pods on their nodes.
 //
-// A pod has up to three sources of requirements, all of which must hold: its own annotations, a NodeFeatureRequest
-// that it names, and the NodeFeatureSchedulingPolicies that select it.
+// A pod has up to three sources of requirements, and must meet all of them: its own annotations, a NodeFeatureRequest that it
+// refers to, and the NodeFeatureSchedulingPolicies that select it.
 package requirements
 
 import (
@@ -17,12 +17,11 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Limits on the requirements of one pod or object. The limits of each requirement are those of package rules.
+// Limits on the requirements of one pod or object. Limits on each requirement are in package rules.
 const (
-	// MaxPreferred is the maximum number of preferences of one object: each is evaluated on every node of the cluster
-	// when it is first seen.
+	// MaxPreferred is the maximum number of preferences of one object. Each one is evaluated on all nodes when it is first used.
 	MaxPreferred = 32
-	// MaxWeight is the largest weight of a preference, as in node affinity.
+	// MaxWeight is the maximum weight of a preference, as in node affinity.
 	MaxWeight = 100
 )
 
@@ -36,30 +35,31 @@ type Key [sha256.Size]byte
 type Requirement struct {
 	*rules.Requirement
 	Key Key
-	// Origin identifies the source in messages: an annotation, a request, a policy.
+	// Origin describes the source for messages: an annotation, a request or a policy.
 	Origin string
 }
 
-// Preference is a requirement that a node should meet, and its weight.
+// Preference is a preferred requirement and its weight.
 type Preference struct {
 	*Requirement
 	Weight int32
 }
 
-// Requirements holds all requirements and preferences on a node. It is immutable and safe for concurrent use; nil has none.
+// Requirements holds all requirements and preferences of a pod. It is immutable and safe for concurrent use. A nil *Requirements has
+// none.
 type Requirements struct {
-	// Required must all hold.
+	// Required are the requirements that a node must meet.
 	Required []*Requirement
-	// Preferred should hold.
+	// Preferred are the preferences that a node should meet.
 	Preferred []Preference
-	// StaleAfter is the age in seconds at which features become unknown; 0: never. StaleOrigin is the source of this
+	// StaleAfter is the age in seconds after which features count as unknown; 0 means never. StaleOrigin is the source of this
 	// setting.
 	StaleAfter  int64
 	StaleOrigin string
 }
 
-// Compile compiles the requirements and preferences of one object. Paths in the report begin with path. The result is
-// nil if there are errors.
+// Compile compiles the requirements and preferences of one object. Paths in the report begin with path. It returns nil if there are
+// errors.
 func Compile(spec *Spec, path *field.Path, origin string, opt rules.Options) (*Requirements, *rules.Report) {
 	reqs, report := &Requirements{}, &rules.Report{}
 	if spec.Required != nil {
@@ -89,12 +89,12 @@ func compilePreferred(reqs *Requirements, list []assayv1alpha1.Preference, path 
 			reqs.Preferred = append(reqs.Preferred, Preference{Requirement: r, Weight: list[i].Weight})
 		}
 		if report.Over {
-			return // later ones exceed the budget too
+			return // later preferences would exceed the budget too
 		}
 	}
 }
 
-// compile compiles a requirement within the rest of the budget.
+// compile compiles a requirement within the remaining budget.
 func compile(reqs *Requirements, in *assayv1alpha1.Requirement, path *field.Path, origin string, opt rules.Options, report *rules.Report) *Requirement {
 	if len(in.MatchFeatures) == 0 && len(in.MatchAny) == 0 && len(in.Conditions) == 0 {
 		report.Errors = append(report.Errors, field.Required(path,
@@ -112,17 +112,18 @@ func compile(reqs *Requirements, in *assayv1alpha1.Requirement, path *field.Path
 	return &Requirement{Requirement: r, Key: KeyOf(in), Origin: origin}
 }
 
-// KeyOf returns the identity of a requirement: the hash of its JSON, in which maps are sorted.
+// KeyOf returns the key of a requirement: the hash of its JSON with sorted maps.
 func KeyOf(in *assayv1alpha1.Requirement) Key {
 	data, err := json.Marshal(in)
 	if err != nil {
-		// Only invalid raw JSON can fail, and decoders reject that.
+		// Encoding fails only for invalid raw JSON, which decoders reject.
 		data = fmt.Appendf(nil, "%#v", in)
 	}
 	return sha256.Sum256(data)
 }
 
-// Join combines several asks; nil if all are empty. Equal requirements count once.
+// Join combines the requirements and preferences of several sources, without duplicate requirements. It returns nil if there are
+// none.
 func Join(all ...*Requirements) *Requirements {
 	var out *Requirements
 	for _, a := range all {
@@ -150,7 +151,7 @@ func (a *Requirements) Empty() bool {
 	return a == nil || len(a.Required) == 0 && len(a.Preferred) == 0 && a.StaleAfter == 0
 }
 
-// Size returns the size of the compiled requirements in bytes; see package rules/lang/size.
+// Size returns the estimated size of the compiled requirements in bytes; see package rules/lang/size.
 func (a *Requirements) Size() int {
 	n := 0
 	if a == nil {
@@ -165,8 +166,8 @@ func (a *Requirements) Size() int {
 	return n
 }
 
-// Hash identifies the requirements, independent of their order and origin. A pod keeps it from its creation. Empty if
-// nothing is required.
+// Hash identifies the requirements, independent of their order and origin. A pod keeps the hash from its creation. Hash returns ""
+// if there are no requirements.
 func (a *Requirements) Hash() string {
 	if a == nil || len(a.Required) == 0 {
 		return ""

@@ -57,7 +57,7 @@ func TestMistakesInAnnotationsHavePaths(t *testing.T) {
 	}
 }
 
-// bomb is YAML that unfolds to 10⁹ items.
+// bomb returns YAML with aliases that expand to 10⁹ items.
 func bomb() string {
 	out := "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
 	for i := 1; i < 10; i++ {

@@ -11,8 +11,8 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// Read decodes a document of one of Assay's kinds as far as its fields have the right type, and returns the errors of
-// the others. The object is nil for other kinds.
+// Read decodes a document of a supported kind, without the fields of the wrong type, and returns the problems of these fields. The
+// object is nil for other kinds.
 func Read(d *manifest.Document) (object any, shape []manifest.Problem) {
 	switch d.Kind {
 	case manifest.KindRule:
@@ -33,7 +33,7 @@ func Read(d *manifest.Document) (object any, shape []manifest.Problem) {
 	return object, d.Decode(object)
 }
 
-// Problems returns findings with their positions in a document.
+// Problems converts findings to problems with positions in a document.
 func Problems(d *manifest.Document, found Findings) []manifest.Problem {
 	var out []manifest.Problem
 	for _, e := range found.Errors {
@@ -54,7 +54,7 @@ func Problems(d *manifest.Document, found Findings) []manifest.Problem {
 	return out
 }
 
-// code returns the kind of an error for tools.
+// code returns the code of a problem for an error.
 func code(e *field.Error) string {
 	switch e.Type {
 	case field.ErrorTypeRequired:
@@ -69,8 +69,8 @@ func code(e *field.Error) string {
 	return "invalid"
 }
 
-// Document reviews a document: the fields of the wrong type, and all others as Review does. Findings that follow from a field of
-// the wrong type are left out. The object is nil for kinds that are not Assay's.
+// Document reviews a document: it checks the types of the fields, and all else as Review does. It omits findings that are
+// consequences of a wrong type. The object is nil for other kinds.
 func Document(d *manifest.Document, known Known) (object any, shape []manifest.Problem, found Findings) {
 	object, shape = Read(d)
 	if object == nil {
@@ -92,9 +92,8 @@ func without[T any](list []T, drop func(T) bool) []T {
 	return out
 }
 
-// JSON reviews an object that cannot be decoded to its type, such as one with a string for a list. Errors in the type
-// of fields are among the Errors, before those of the review. The object, of the type of kind, holds the other
-// fields.
+// JSON reviews an object that may have fields of the wrong type, such as a string instead of a list. Errors on the types of fields
+// come first. The object has the type of the kind and contains the other fields.
 func JSON(kind string, raw []byte, known Known) (object any, found Findings, err error) {
 	d, err := manifest.FromJSON(raw)
 	if err != nil {
@@ -104,7 +103,7 @@ func JSON(kind string, raw []byte, known Known) (object any, found Findings, err
 	object, shape, found := Document(d, known)
 	var errs field.ErrorList
 	for _, p := range shape {
-		if p.Severity == manifest.Error && p.Code != "unknown-field" { // the API server drops those
+		if p.Severity == manifest.Error && p.Code != "unknown-field" { // the API server drops unknown fields
 			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: p.Path, BadValue: field.OmitValueType{}, Detail: p.Message})
 		}
 	}
@@ -112,8 +111,8 @@ func JSON(kind string, raw []byte, known Known) (object any, found Findings, err
 	return object, found, nil
 }
 
-// Spec returns the rules of an object with rules, those of a group as Review sees them, and the path of the list; nil for other
-// kinds and for a nil pointer.
+// Spec returns the rules of an object, those of a group converted as in Review, and the path of the list. It returns nil for kinds
+// without rules and for a nil pointer.
 func Spec(object any) *nfdv1alpha1.NodeFeatureRuleSpec {
 	if v := reflect.ValueOf(object); !v.IsValid() || v.IsNil() {
 		return nil

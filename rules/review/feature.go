@@ -15,27 +15,25 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Limits of one NodeFeature. Real nodes stay far below them: a large host has about 10,000 kernel options and a few
-// thousand virtual functions. Above them an object costs every reader more than it is worth.
+// Limits on one NodeFeature. A large host has about 10,000 kernel options and a few thousand virtual functions.
 const (
-	// maxFeatureBytes is the maximum size of the spec in bytes. etcd accepts 1.5 MiB, of which metadata needs a part.
+	// maxFeatureBytes is the maximum size of the spec in bytes. etcd accepts 1.5 MiB, which includes metadata.
 	maxFeatureBytes = 1 << 20
 	// maxFeatures is the maximum number of features of one type.
 	maxFeatures = 512
-	// maxElements is the maximum number of names in one set of flags or attributes.
+	// maxElements is the maximum number of names in a set of flags or attributes.
 	maxElements = 16384
-	// maxInstances is the maximum number of instances in one list.
+	// maxInstances is the maximum number of instances in a list.
 	maxInstances = 8192
-	// maxInstanceAttributes is the maximum number of attributes of one instance.
+	// maxInstanceAttributes is the maximum number of attributes of an instance.
 	maxInstanceAttributes = 128
-	// maxFeatureLabels is the maximum number of labels that may be requested. Labels of a node are sent to every watcher of it.
+	// maxFeatureLabels is the maximum number of labels. All labels of a node are sent to all watchers of the node.
 	maxFeatureLabels = 512
-	// maxNameLen is the maximum length of the name of a feature or element. Names of files and devices have at most
-	// 255 bytes.
-	maxNameLen = 317 // a label key: 253 of the namespace, a slash, 63 of the name
-	// maxElementLen is the maximum length of a value: a page, which is the maximum in sysfs.
+	// maxNameLen is the maximum length of the name of a feature or element. Names of files and devices have at most 255 bytes.
+	maxNameLen = 317 // a label key: a namespace of 253 bytes, a slash, and a name of 63 bytes
+	// maxElementLen is the maximum length of a value: a page, which is the maximum for files in sysfs.
 	maxElementLen = 4096
-	// maxNameErrors is the maximum number of invalid names that are reported for one object.
+	// maxNameErrors is the maximum number of invalid names that are reported per object.
 	maxNameErrors = 20
 )
 
@@ -56,7 +54,7 @@ func (k *Known) feature(object *nfdv1alpha1.NodeFeature) Findings {
 	return f
 }
 
-// names warns about features that rules cannot read by their name.
+// names warns about features whose names rules cannot read.
 func (k *Known) names(f *Findings, path *field.Path, features []string) {
 	for _, name := range features {
 		switch {
@@ -81,10 +79,10 @@ func (k *Known) labels(f *Findings, path *field.Path, labels map[string]string) 
 	}
 }
 
-// entryBytes is the number of bytes of JSON around one entry of a map: quotes, colon and comma.
+// entryBytes is the number of additional bytes of an entry of a map in JSON: quotes, colon and comma.
 const entryBytes = 6
 
-// bytes returns the size of a spec as JSON, without escapes.
+// bytes returns the size of a spec as JSON, not counting escapes.
 func bytes(spec *nfdv1alpha1.NodeFeatureSpec) int {
 	n := 0
 	count := func(values map[string]string) {
@@ -109,22 +107,22 @@ func bytes(spec *nfdv1alpha1.NodeFeatureSpec) int {
 	return n
 }
 
-// contents collects the errors in published features.
+// contents collects the errors of published features.
 type contents struct {
 	errs  field.ErrorList
-	names int // invalid names so far
+	names int // number of invalid names so far
 }
 
 func (c *contents) add(e ...*field.Error) { c.errs = append(c.errs, e...) }
 
-// check checks the whole object in sorted order, so that the same object gives the same errors.
+// check checks the object in sorted order, so that the order of errors is fixed.
 func (c *contents) check(object *nfdv1alpha1.NodeFeature) {
 	spec := field.NewPath("spec")
 	if size := bytes(&object.Spec); size > maxFeatureBytes {
 		c.add(field.TooLong(spec, "", maxFeatureBytes))
 		c.errs[len(c.errs)-1].Detail = fmt.Sprintf(
 			"%d bytes are more than the %d that one NodeFeature may have; publish in several objects, or less", size, maxFeatureBytes)
-		return // the rest would be as long
+		return // further errors would be as long
 	}
 	f, path := &object.Spec.Features, spec.Child("features")
 	c.count(path.Child("flags"), len(f.Flags), maxFeatures, "features")
@@ -159,7 +157,7 @@ func (c *contents) check(object *nfdv1alpha1.NodeFeature) {
 	c.labels(spec.Child("labels"), object.Spec.Labels)
 }
 
-// feature checks the name of a feature and returns the path of its elements.
+// feature checks the name of a feature and returns the path for its elements.
 func (c *contents) feature(path *field.Path, name string) *field.Path {
 	if strings.EqualFold(name, nfdv1alpha1.RuleMatchedFeature) {
 		c.add(field.Forbidden(path.Key(name), "holds the outputs of rules and cannot be published; choose another name"))
@@ -178,7 +176,7 @@ func (c *contents) attributes(path *field.Path, elements map[string]string) {
 	}
 }
 
-// name checks a name of a feature, an element or an attribute. Names are shown in templates, labels and terminals.
+// name checks the name of a feature, an element or an attribute. Names are written to templates, labels and terminals.
 func (c *contents) name(path *field.Path, name string) {
 	switch {
 	case name == "":
@@ -198,7 +196,7 @@ func (c *contents) limited(e *field.Error) {
 	}
 }
 
-// count checks a number against its limit and reports whether it is within it.
+// count checks a number against its limit and reports whether it is within the limit.
 func (c *contents) count(path *field.Path, n, limit int, what string) bool {
 	if n <= limit {
 		return true
@@ -209,8 +207,7 @@ func (c *contents) count(path *field.Path, n, limit int, what string) bool {
 	return false
 }
 
-// labels checks the labels that are requested without a rule. An invalid one is left out later without affecting the
-// others, as in NFD, so that only their number is checked here.
+// labels checks the number of labels. Invalid labels are left out later without affecting the others, as in NFD.
 func (c *contents) labels(path *field.Path, labels map[string]string) {
 	c.count(path, len(labels), maxFeatureLabels, "labels")
 	for _, key := range sortedKeys(labels) {

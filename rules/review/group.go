@@ -9,14 +9,14 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 )
 
-// group reviews the rules of a group as rules that produce variables only.
+// group reviews the rules of a group as rules that only set variables.
 func (k *Known) group(object *nfdv1alpha1.NodeFeatureGroup) Findings {
 	f := Findings{}
 	spec := GroupRules(object)
 	opt := k.options()
 	opt.Group = true
 	k.spec(&f, compose.Document{Name: object.Name, Spec: spec}, spec, nil, true, opt)
-	errs := make(field.ErrorList, len(f.Errors)) // compiled rules may share this list
+	errs := make(field.ErrorList, len(f.Errors)) // compiled rules may share f.Errors
 	for i, e := range f.Errors {
 		same := *e
 		same.Field = groupPath(e.Field)
@@ -37,7 +37,7 @@ func groupPath(path string) string {
 	return path
 }
 
-// GroupRules returns the rules of a group as those of a NodeFeatureRule.
+// GroupRules converts the rules of a group to those of a NodeFeatureRule.
 func GroupRules(object *nfdv1alpha1.NodeFeatureGroup) *nfdv1alpha1.NodeFeatureRuleSpec {
 	spec := &nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{}}
 	for _, rule := range object.Spec.Rules {

@@ -10,16 +10,15 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// paths translates paths of an assembled spec to those of the object that its author wrote. The zero value changes
-// nothing.
+// paths translates paths of an assembled spec to paths of the object. The zero value changes nothing.
 type paths struct {
 	whole []nfdv1alpha1.Rule
-	own   []int    // of each assembled rule, its index in the object; -1: it is inherited
-	bases []string // of each assembled rule, the template that it is from
+	own   []int    // for each assembled rule, its index in the object, or -1 if it is inherited
+	bases []string // for each assembled rule, the template that it is from
 }
 
-// newPaths returns the translation from an assembled spec to the spec of the object. The n-th rule of a name is the n-th of that
-// name in the object, unless it came from a template.
+// newPaths returns the translation from an assembled spec to the spec of the object. Unless it comes from a template, the n-th rule
+// with a name is the n-th rule with this name in the object.
 func newPaths(object, whole []nfdv1alpha1.Rule, bases []string) *paths {
 	type key struct {
 		name string
@@ -49,7 +48,7 @@ func newPaths(object, whole []nfdv1alpha1.Rule, bases []string) *paths {
 
 var rulePath = regexp.MustCompile(`^spec\.rules\[(\d+)\](.*)$`)
 
-// split returns the index of the rule that a path is in, and the rest of the path.
+// split returns the index of the rule in a path, and the rest of the path.
 func split(path string) (rule int, rest string, ok bool) {
 	m := rulePath.FindStringSubmatch(path)
 	if m == nil {
@@ -59,7 +58,7 @@ func split(path string) (rule int, rest string, ok bool) {
 	return n, m[2], err == nil
 }
 
-// translate returns the path in the object, false if it is in an inherited rule.
+// translate returns the path in the object, or false if the rule is inherited.
 func (p *paths) translate(path string) (string, bool) {
 	n, rest, ok := split(path)
 	if p == nil || !ok {
@@ -71,7 +70,8 @@ func (p *paths) translate(path string) (string, bool) {
 	return fmt.Sprintf("spec.rules[%d]%s", p.own[n], rest), true
 }
 
-// inherited returns an error in a rule of a template with the names of both in place of the index, which is not in the object.
+// inherited returns an error in an inherited rule. It names the template and the rule instead of the index, which does not exist in
+// the object.
 func (p *paths) inherited(e *field.Error) *field.Error {
 	n, rest, ok := split(e.Field)
 	if !ok || n >= len(p.bases) || p.bases[n] == "" {
@@ -82,7 +82,7 @@ func (p *paths) inherited(e *field.Error) *field.Error {
 	return &out
 }
 
-// places returns where the rules of the object are in the assembled spec.
+// places maps the indexes of rules in the object to those in the assembled spec.
 func (p *paths) places() map[int]int {
 	if p == nil {
 		return nil

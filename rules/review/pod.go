@@ -13,25 +13,25 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Pods is the metadata of the pods that an object is or creates.
+// Pods holds the pod metadata of an object: of a pod, or of the pod template of a workload.
 type Pods struct {
 	Labels, Annotations map[string]string
 	// Path is the path of the metadata in the object.
 	Path *field.Path
-	// Single is set if the object is a pod itself. Errors in its annotations are warnings: a controller that created
-	// the pod would only create it again.
+	// Single is set if the object is a pod. Errors in its annotations are warnings, because a controller would create the rejected
+	// pod again and again.
 	Single bool
-	// Misplaced are annotations of requirements in the metadata of the object itself, where they have no effect on its pods.
+	// Misplaced are annotations in the metadata of a workload, where they have no effect on its pods.
 	Misplaced []string
 }
 
-// podKind holds the version in which a kind is served and the path of the metadata of its pods.
+// podKind holds the version of a kind and the path of its pod metadata.
 type podKind struct {
 	apiVersion string
 	path       []string
 }
 
-// podKinds lists the kinds that are or create pods.
+// podKinds lists pods and the kinds that create pods.
 var podKinds = map[string]podKind{
 	"Pod":                   {"v1", []string{"metadata"}},
 	"PodTemplate":           {"v1", []string{"template", "metadata"}},
@@ -44,7 +44,7 @@ var podKinds = map[string]podKind{
 	"CronJob":               {"batch/v1", []string{"spec", "jobTemplate", "spec", "template", "metadata"}},
 }
 
-// PodsOf returns the metadata of the pods of an object in JSON; nil for kinds that create no pods.
+// PodsOf returns the pod metadata of an object in JSON, or nil for kinds that do not create pods.
 func PodsOf(kind string, object []byte) (*Pods, error) {
 	k, ok := podKinds[kind]
 	if !ok {
@@ -73,8 +73,8 @@ func (k podKind) pods(kind string) *Pods {
 	return &Pods{Path: field.NewPath(k.path[0], k.path[1:]...), Single: kind == "Pod"}
 }
 
-// ReadPods returns the metadata of the pods of a document; nil if it creates no pods, or neither its pods nor the
-// document itself have an annotation that requires or prefers features.
+// ReadPods returns the pod metadata of a document, or nil if it does not create pods, or if neither the pods nor the document
+// itself require or prefer features.
 func ReadPods(d *manifest.Document) *Pods {
 	k, ok := podKinds[d.Kind]
 	if !ok || d.APIVersion != k.apiVersion {
@@ -101,7 +101,7 @@ func ReadPods(d *manifest.Document) *Pods {
 	return out
 }
 
-// pods reviews the annotations by which pods require or prefer features.
+// pods reviews the annotations with which pods require or prefer features.
 func (k *Known) pods(p *Pods) Findings {
 	f := Findings{}
 	spec, errs := requirements.ReadAnnotations(p.Annotations, p.Path)

@@ -43,7 +43,7 @@ func TestBrokenAnnotationsOfWorkloadsHavePaths(t *testing.T) {
 				paths = append(paths, "warning at "+w.Path)
 			}
 			want := "error at " + path
-			if kind == "Pod" { // which is not rejected
+			if kind == "Pod" { // a pod is not rejected
 				want = "warning at " + path
 			}
 			want += ".annotations[assay.dev/required-features].matchFeatures[0].matchExpressions[AVX].op"
@@ -60,7 +60,7 @@ func TestBrokenAnnotationsOfWorkloadsHavePaths(t *testing.T) {
 	}
 }
 
-// Pods do not inherit the annotations of the object that makes them.
+// Pods do not inherit the annotations of the workload that creates them.
 func TestAnnotationsOfTheWorkloadItselfAreWarnedOf(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, annotations: {assay.dev/required-features: "matchFeatures: []"}}}`: {

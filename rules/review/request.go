@@ -29,7 +29,7 @@ func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findin
 	return f
 }
 
-// requirements adds the warnings about a requirement and preferences at these paths.
+// requirements adds the warnings about a requirement and preferences at the given paths.
 func (k *Known) requirements(f *Findings, spec *assayv1alpha1.NodeFeatureRequestSpec, required, preferred *field.Path) {
 	if spec.Required != nil {
 		k.requirement(f, required, spec.Required)

@@ -1,8 +1,7 @@
 // Package review checks objects of Assay's kinds.
 //
-// All programs use it: the webhook responds with its findings, the command line prints them with positions, and the
-// controller writes them to conditions. A review is a pure function of the object and Known; checks that need
-// something that Known lacks are skipped.
+// The webhook returns the findings, the command line prints them with positions, and the controller writes them to conditions. A
+// review depends only on the object and on Known. Checks that need information that Known does not have are skipped.
 package review
 
 import (
@@ -20,53 +19,52 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Known is the input of a review in addition to the object. The zero value has no information about a cluster.
+// Known holds everything that a review depends on in addition to the object. The zero value has no information about a cluster.
 type Known struct {
-	// Rules are the settings of the controller that rules are compiled under.
+	// Rules are the controller's settings for compiling rules.
 	Rules rules.Options
-	// Strict turns defects that NFD drops at run time into errors.
+	// Strict reports defects, which NFD drops at run time, as errors.
 	Strict bool
 	// Withholding defines which outputs the controller does not write.
 	Withholding rules.Withholding
-	// Templates returns the templates that rules are based on; nil: none are known, and rules with bases are checked
-	// without them.
+	// Templates returns the templates on which rules are based. If it is nil, rules are checked without their bases.
 	Templates compose.Lookup
-	// AllTemplates is set if Templates knows every template of the cluster, so that one it does not return is
-	// missing.
+	// AllTemplates is set if Templates knows all templates of the cluster. A template that it does not return is then missing.
 	AllTemplates bool
-	// DefaultTemplate is the template that every NodeFeatureRule is based on; empty: none.
+	// DefaultTemplate is the template on which every NodeFeatureRule is based. Empty means none.
 	DefaultTemplate string
-	// Published reports whether a node of the cluster publishes a feature, by its name in lower case; known is false
-	// while this is unknown. Nil: unknown.
+	// Published reports whether a node of the cluster publishes a feature, by its lower-case name. known is false if this is not
+	// known yet. Nil means unknown.
 	Published func(feature string) (published, known bool)
-	// IDs returns the names of PCI and USB IDs; nil: unknown.
+	// IDs returns the names of PCI and USB IDs. Nil means unknown.
 	IDs lint.IDs
-	// Tolerations are those of the worker's pods; nil: unknown, an empty list: none.
+	// Tolerations are those of the worker's pods. Nil means unknown, an empty list means no tolerations.
 	Tolerations []corev1.Toleration
 }
 
-// Findings are the errors and warnings of one object. They are the same ones in the same order each time.
+// Findings are the errors and warnings of one object, in a fixed order.
 type Findings struct {
 	Errors   field.ErrorList
 	Warnings []rules.Warning
-	// Inherited are errors in rules that the object inherits from its bases: the author of the base must correct them. The
-	// Warnings mention them too.
+	// Inherited are errors in rules that the object inherits from its bases. The author of the base must fix them. Warnings
+	// contains them too.
 	Inherited field.ErrorList
-	// Whole is the spec with its bases as far as they are known, Set its compiled rules without those that have errors. Both are nil
-	// for kinds without rules.
+	// Whole is the spec with the known bases. Set contains its compiled rules without those that have errors. Both are nil for
+	// kinds without rules.
 	Whole *nfdv1alpha1.NodeFeatureRuleSpec
 	Set   *rules.RuleSet
-	// Complete is set if everything that the object refers to is in Whole.
+	// Complete is set if Whole contains everything that the object refers to.
 	Complete bool
-	// Over is set if the rules exceed the room of Known.Rules, see rules.Report.
+	// Over is set if the rules exceed Known.Rules.Room; see rules.Report.
 	Over bool
-	// Requirements are the compiled ones of a request, a policy or a pod; nil if there are none, or errors.
+	// Requirements are the compiled requirements of a request, a policy or a pod. They are nil if there are none, or if there are
+	// errors.
 	Requirements *requirements.Requirements
 
-	places map[int]int // index of a rule in the object -> index in the Set; nil: the same
+	places map[int]int // index of a rule in the object -> index in Set; nil: the indexes are equal
 }
 
-// Place returns the index in the Set of a rule of the object, -1 if it is not in the Set.
+// Place returns the index in Set of a rule of the object, or -1 if the rule is not in Set.
 func (f *Findings) Place(i int) int {
 	if f.places == nil {
 		return i
@@ -82,7 +80,7 @@ func (f *Findings) Warn(path string, rank int, format string, args ...any) {
 	f.Warnings = append(f.Warnings, rules.Warning{Path: path, Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
-// Review checks an object: a pointer to one of Assay's kinds, or the metadata of Pods. It does not change its arguments.
+// Review reviews an object: a pointer to a supported kind, or Pods. It does not modify its arguments.
 func Review(object any, known Known) Findings {
 	switch o := object.(type) {
 	case *nfdv1alpha1.NodeFeatureRule:
@@ -100,10 +98,10 @@ func Review(object any, known Known) Findings {
 	case *Pods:
 		return known.pods(o)
 	}
-	panic(fmt.Sprintf("review of a %T", object)) // a programming error, which no object can cause
+	panic(fmt.Sprintf("review of a %T", object)) // programming error
 }
 
-// Text returns an error without its path and without the value, which is in the source.
+// Text returns an error without its path and its value, which are in the source.
 func Text(e *field.Error) string {
 	switch {
 	case e.Type == field.ErrorTypeDuplicate, e.Detail == "":
@@ -114,12 +112,12 @@ func Text(e *field.Error) string {
 	return e.ErrorBody()
 }
 
-// options returns the settings of warnings about rules.
+// options returns the options for warnings about rules.
 func (k *Known) options() lint.Options {
 	return lint.Options{IDs: k.IDs, Tolerations: k.Tolerations}
 }
 
-// unpublished warns about features that no node of the cluster publishes, if their names are otherwise valid.
+// unpublished warns about features with valid names that no node of the cluster publishes.
 func (k *Known) unpublished(f *Findings, refs []lint.FeatureRef) {
 	if k.Published == nil {
 		return
@@ -140,7 +138,7 @@ func (k *Known) unpublished(f *Findings, refs []lint.FeatureRef) {
 	}
 }
 
-// report adds the findings of a compiler.
+// report adds the errors and warnings of a compiler.
 func (f *Findings) report(r *rules.Report, known *Known) {
 	f.Errors = append(f.Errors, r.Errors...)
 	for _, w := range r.Warnings {
@@ -148,7 +146,7 @@ func (f *Findings) report(r *rules.Report, known *Known) {
 	}
 }
 
-// compiled adds a warning of a compiler. Under strict admission a defect is an error.
+// compiled adds a warning of a compiler. Under strict admission, defects are errors.
 func (f *Findings) compiled(w rules.Warning, known *Known) {
 	if w.Defect && known.Strict {
 		f.Errors = append(f.Errors, &field.Error{

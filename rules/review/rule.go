@@ -23,8 +23,7 @@ func (k *Known) template(object *assayv1alpha1.NodeFeatureRuleTemplate) Findings
 	return k.object(compose.Document{Name: object.Name, Template: true, Spec: &object.Spec}, "", opt)
 }
 
-// object reviews an object with rules together with its bases. Below is the template that all such objects are based
-// on.
+// object reviews an object with rules, together with its bases. below is the template on which all such objects are based.
 func (k *Known) object(d compose.Document, below string, opt lint.Options) Findings {
 	f := Findings{}
 	whole, p, complete := k.assemble(&f, d, below)
@@ -35,8 +34,8 @@ func (k *Known) object(d compose.Document, below string, opt lint.Options) Findi
 	return f
 }
 
-// Assembled reviews an object with rules whose references the caller has resolved: whole is its spec with everything that it
-// refers to, bases are the templates that the rules of whole are from; nil: it has none.
+// Assembled reviews an object with rules whose references the caller has resolved: whole is its spec with everything that it refers
+// to; bases are the templates from which the rules of whole come, or nil if there are none.
 func Assembled(d compose.Document, whole *nfdv1alpha1.NodeFeatureRuleSpec, bases []string, known Known) Findings {
 	f := Findings{}
 	var p *paths
@@ -50,7 +49,7 @@ func Assembled(d compose.Document, whole *nfdv1alpha1.NodeFeatureRuleSpec, bases
 	return f
 }
 
-// spec compiles the assembled spec and adds the findings about the object itself.
+// spec compiles the assembled spec and adds the findings on the object itself.
 func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFeatureRuleSpec, p *paths, complete bool, opt lint.Options) {
 	set, report := rules.CompileSpec(d.Name, whole, k.Rules)
 	f.Whole, f.Set, f.Complete, f.places, f.Over = whole, set, complete, p.places(), report.Over
@@ -65,7 +64,7 @@ func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFea
 			f.Inherited = append(f.Inherited, inherited)
 			f.Warn("spec.basedOn", rules.RankDefect, "inherited error: %s: %s", inherited.Field, Text(e))
 		case (d.Template || !complete) && rules.Undeclared(e):
-			// A base, or what is based on this, may declare it.
+			// A base, or an object that is based on this one, may declare the name.
 			f.Warn(path, rules.RankUnlikely, "%s", e.Detail)
 		default:
 			same := *e
@@ -74,13 +73,13 @@ func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFea
 		}
 	}
 	for _, w := range report.Warnings {
-		if path, own := p.translate(w.Path); own { // the author of a base gets its warnings
+		if path, own := p.translate(w.Path); own { // warnings about a base are shown to its author
 			w.Path = path
 			f.compiled(w, k)
 		}
 	}
 	if report.Over {
-		return // the rules are too large to be used: do not spend more on them
+		return // the rules are too large to be used: skip further checks
 	}
 	k.uniqueNames(f, d)
 	f.Warnings = append(f.Warnings, lint.Spec(d.Spec, opt)...)
@@ -88,8 +87,8 @@ func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFea
 	k.unpublished(f, lint.Features(d.Spec))
 }
 
-// uniqueNames rejects two rules of one name where rules combine by their name. Elsewhere they are legal, as in NFD, and
-// Compile warns.
+// uniqueNames rejects two rules with the same name if rules are combined by name. Otherwise they are valid, as in NFD, and Compile
+// warns about them.
 func (k *Known) uniqueNames(f *Findings, d compose.Document) {
 	if !d.Template && len(d.Spec.BasedOn) == 0 {
 		return
@@ -117,9 +116,9 @@ func (k *Known) withheld(f *Findings, p *paths) {
 	}
 }
 
-// assemble returns the spec with its bases and the translation of its paths; nil and not complete if not all bases
-// are known. A base that is missing or does not match its pin causes a warning, since objects may be applied in any
-// order; a cycle is an error.
+// assemble returns the spec with its bases, and the translation of paths. It returns nil and not complete if a base is unknown. A
+// base that does not exist or does not match its digest causes a warning, because objects may be applied in any order; a cycle is
+// an error.
 func (k *Known) assemble(f *Findings, d compose.Document, below string) (whole *nfdv1alpha1.NodeFeatureRuleSpec, p *paths, complete bool) {
 	if len(d.Spec.BasedOn) == 0 && below == "" {
 		return d.Spec, nil, len(d.Spec.RulesFrom) == 0
@@ -128,7 +127,7 @@ func (k *Known) assemble(f *Findings, d compose.Document, below string) (whole *
 		return nil, nil, false
 	}
 	lookup := k.Templates
-	if d.Template { // a cycle may close with the object itself
+	if d.Template { // the object itself may be part of a cycle
 		lookup = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 			if name == d.Name {
 				return d.Spec, nil

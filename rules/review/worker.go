@@ -13,8 +13,8 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// WorkerKeys are the keys of the worker's configuration, by section. A test of the worker compares them with the keys
-// that it reads.
+// WorkerKeys lists the keys of the worker's configuration by section. A test of the worker compares them with the keys that the
+// worker reads.
 var WorkerKeys = map[string][]string{
 	"": {"core", "sources"},
 	"core": {
@@ -24,7 +24,7 @@ var WorkerKeys = map[string][]string{
 	"sources": {"cpu", "kernel", "pci", "usb", "local", "fake", "custom", "gpu", "memory", "network", "rdma", "storage", "system"},
 }
 
-// IsWorkerConfig reports whether a document is the worker's configuration, or a list of its custom rules.
+// IsWorkerConfig reports whether a document is a worker's configuration or a list of custom rules.
 func IsWorkerConfig(d *manifest.Document) bool {
 	if d.Kind != "" || d.APIVersion != "" {
 		return false
@@ -32,7 +32,7 @@ func IsWorkerConfig(d *manifest.Document) bool {
 	return d.Root.Kind == yaml.SequenceNode || d.Child("core") != nil || d.Child("sources") != nil
 }
 
-// WorkerConfig reviews a configuration of the worker. Its problems have positions in the document.
+// WorkerConfig reviews a worker's configuration and returns problems with positions in the document.
 func WorkerConfig(d *manifest.Document, known Known) []manifest.Problem {
 	if d.Root.Kind == yaml.SequenceNode {
 		return custom(d, d.Root, "", known)
@@ -68,7 +68,7 @@ func unknownKeys(d *manifest.Document, n *yaml.Node, section string) []manifest.
 	return out
 }
 
-// custom reviews the worker's own rules, in any of NFD's notations.
+// custom reviews the worker's custom rules, in any of NFD's notations.
 func custom(d *manifest.Document, list *yaml.Node, path string, known Known) []manifest.Problem {
 	if list.Kind != yaml.SequenceNode {
 		return []manifest.Problem{d.Problem(manifest.Error, "type", path, "expected a list of rules")}
@@ -76,7 +76,7 @@ func custom(d *manifest.Document, list *yaml.Node, path string, known Known) []m
 	var problems []manifest.Problem
 	copied := clone(list)
 	copied.Content = nil
-	var places []int // of the remaining rules, in the document
+	var places []int // index in the document of each remaining rule
 	for i, rule := range list.Content {
 		one := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{clone(rule)}}
 		if _, err := convert.MatchOn(one); err != nil {
@@ -109,7 +109,7 @@ func custom(d *manifest.Document, list *yaml.Node, path string, known Known) []m
 	return append(problems, Problems(d, found)...)
 }
 
-// lineInText matches the position in a message of a converter; the problem has a position of its own.
+// lineInText matches the line number in a converter's message, which is redundant.
 var lineInText = regexp.MustCompile(`^line \d+: `)
 
 func clone(n *yaml.Node) *yaml.Node {

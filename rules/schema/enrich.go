@@ -10,8 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/lint"
 )
 
-// enrich adds to the schema of an object constraints that its CustomResourceDefinition does not express. Its fields
-// identify the type of object.
+// enrich adds constraints to the schema of an object that the CustomResourceDefinition does not express. It recognizes the type of
+// the object by its fields.
 func enrich(fields, schema object) {
 	has := func(names ...string) bool {
 		return !slices.ContainsFunc(names, func(name string) bool { return fields[name] == nil })
@@ -37,7 +37,7 @@ func enrich(fields, schema object) {
 	}
 }
 
-// ruleExample is the snippet that an editor offers for a new rule.
+// ruleExample is the snippet that editors offer for a new rule.
 var ruleExample = object{
 	"name":   "NVIDIA GPU",
 	"labels": object{"example.com/gpu": "true"},
@@ -53,8 +53,7 @@ func setDefault(fields object, name string, value any) {
 	}
 }
 
-// term offers the names of features, and of the elements of each. Other names stay valid: any publisher may add
-// features.
+// term adds suggestions for the names of features and of their elements. Other names stay valid, since publishers may add features.
 func term(fields, schema object) {
 	feature := fields["feature"].(object) //nolint:forcetypeassert // converted by convert
 	feature["anyOf"] = []any{object{"enum": lint.FeatureNames()}, object{"type": "string"}}
@@ -142,7 +141,8 @@ func actionOf(fields, schema object) {
 	schema["allOf"] = cases
 }
 
-// argumentsOf offers the arguments of an operator or action. Their values are left to the review: arguments may also be a list.
+// argumentsOf adds suggestions for the arguments of an operator or action. It does not restrict the values, because the arguments
+// may also be a list.
 func argumentsOf(spellings []string, params []rules.Parameter) object {
 	properties := object{}
 	for _, p := range params {

@@ -1,8 +1,8 @@
 // Package schema generates JSON Schemas of Assay's kinds for editors.
 //
-// The schemas come from the CustomResourceDefinitions. Constraints that those cannot express are added from the lists
-// that the rule engine itself uses: operators and their numbers of values, actions and their arguments, features and
-// their elements. The dialect is draft 7, which yaml-language-server and catalogs of CRDs read.
+// The schemas are generated from the CustomResourceDefinitions. Constraints that these cannot express are added from the lists of
+// the rule engine: operators and their numbers of values, actions and their arguments, features and their elements. The dialect is
+// draft 7, which yaml-language-server and CRD catalogs support.
 package schema
 
 import (
@@ -24,7 +24,7 @@ const dialect = "http://json-schema.org/draft-07/schema#"
 // object is a schema as it is marshaled.
 type object = map[string]any
 
-// definition is the part of a CustomResourceDefinition that is read here.
+// definition holds the fields of a CustomResourceDefinition that this package needs.
 type definition struct {
 	Spec struct {
 		Group string `json:"group"`
@@ -48,19 +48,19 @@ var worker []byte
 //go:embed controller.yaml
 var controller []byte
 
-// The configurations that have a schema in addition to the kinds of objects.
+// The configuration files that have a schema.
 const (
 	WorkerConfiguration     = "WorkerConfiguration"
 	ControllerConfiguration = "ControllerConfiguration"
 )
 
-// Kinds returns the kinds of objects and the configurations that have a schema, sorted.
+// Kinds returns the sorted names of the kinds and configuration files that have a schema.
 func Kinds() ([]string, error) {
 	all, err := definitions()
 	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(all)), WorkerConfiguration, ControllerConfiguration))), err
 }
 
-// Of returns the JSON Schema of a kind, indented. The kind may be given in lower case or in the plural.
+// Of returns the JSON Schema of a kind, indented. The kind may be in lower case or plural.
 func Of(kind string) ([]byte, error) {
 	for name, data := range map[string][]byte{WorkerConfiguration: worker, ControllerConfiguration: controller} {
 		if strings.EqualFold(kind, name) {
@@ -83,7 +83,7 @@ func Of(kind string) ([]byte, error) {
 	return nil, fmt.Errorf("unknown kind %q: use one of %s", kind, strings.Join(kinds, ", "))
 }
 
-// configuration returns a schema that is written as YAML.
+// configuration converts a schema from YAML.
 func configuration(data []byte) ([]byte, error) {
 	var out object
 	if err := yaml.Unmarshal(data, &out); err != nil {
@@ -105,7 +105,7 @@ func definitions() (map[string]*definition, error) {
 	return out, nil
 }
 
-// schema returns the whole schema of a kind.
+// schema returns the complete schema of a kind.
 func (d *definition) schema() object {
 	version := d.Spec.Versions[0]
 	out := convert(version.Schema.OpenAPIV3Schema)
@@ -119,7 +119,7 @@ func (d *definition) schema() object {
 	return out
 }
 
-// metadata allows all of ObjectMeta and completes the common fields.
+// metadata allows all fields of ObjectMeta and describes the common ones.
 func metadata(namespaced bool) object {
 	strings := object{"type": "object", "additionalProperties": object{"type": "string"}}
 	var namespace any = false // not allowed
@@ -137,14 +137,14 @@ func metadata(namespaced bool) object {
 	}
 }
 
-// copied are the keywords that OpenAPI's schemas share with JSON Schema.
+// copied lists the keywords that OpenAPI schemas and JSON Schema share.
 var copied = []string{
 	"description", "type", "enum", "default", "format", "pattern", "minimum", "maximum", "minLength", "maxLength",
 	"minItems", "maxItems", "minProperties", "maxProperties", "required", "uniqueItems",
 }
 
-// convert converts a structural schema to a JSON Schema. Like the API server under strict validation it rejects
-// unknown fields, unless the field preserves them.
+// convert converts a structural schema to a JSON Schema. Like the API server with strict validation, the schema rejects unknown
+// fields, unless the field preserves them.
 func convert(in object) object {
 	out := object{}
 	for _, key := range copied {

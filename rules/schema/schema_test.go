@@ -58,7 +58,7 @@ func documents(t *testing.T, kind string, patterns ...string) map[string]any {
 				var value any
 				data, err := yaml.YAMLToJSON([]byte(text))
 				if err != nil {
-					continue // some files are not YAML on purpose
+					continue // some files are invalid YAML on purpose
 				}
 				if value, err = jsonschema.UnmarshalJSON(bytes.NewReader(data)); err != nil {
 					t.Fatal(file, err)
@@ -129,7 +129,7 @@ func ruleObject(t *testing.T, rule string) any {
 	return value
 }
 
-// Editors show descriptions on hover: a field without one is a field that nobody explained.
+// Editors show the description of a field on hover, so every field must have one.
 func TestEveryFieldIsDescribed(t *testing.T) {
 	kinds, err := schema.Kinds()
 	if err != nil {
@@ -169,8 +169,8 @@ func TestNamesTheKindsForAnUnknownOne(t *testing.T) {
 
 var update = flag.Bool("update", false, "write testdata/rejected.txt")
 
-// testdata/rejected.txt lists the objects with errors that the schema rejects. What it lacks needs the review: names, values,
-// expressions, templates.
+// testdata/rejected.txt lists the objects that the schema rejects. Only the review can find errors in names, values, expressions
+// and templates.
 func TestRejectsObjectsThatUsersGetWrong(t *testing.T) {
 	const golden = "testdata/rejected.txt"
 	var rejected []string
@@ -198,7 +198,7 @@ func TestRejectsObjectsThatUsersGetWrong(t *testing.T) {
 	}
 }
 
-// The definitions are generated from the types: a field without `make generate` is in no definition, hence in no schema.
+// The CRDs are generated from the types. This test fails if a new field is missing because `make generate` was not run.
 func TestSchemaHasEveryField(t *testing.T) {
 	data, err := schema.Of("NodeFeatureRule")
 	if err != nil {

@@ -3,12 +3,12 @@ package suggest
 
 import "strings"
 
-// maxLength is the maximum length of a name that is compared. Longer input is not a typo of any name, and the cost of
-// a comparison grows with the square of the length.
+// maxLength is the maximum length of a name that is compared. Longer input is not a typo, and the cost of a comparison is quadratic
+// in the length.
 const maxLength = 128
 
-// Distance returns the number of letters that must be changed, added, removed or swapped with the next one to get
-// from a to b, or limit if there are as many or more.
+// Distance returns the number of letters that must be changed, added, removed or swapped with the next one to get from a to b, or
+// limit if it is at least limit.
 func Distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit || len(a) > maxLength || len(b) > maxLength {
 		return limit
@@ -34,8 +34,8 @@ func Distance(a, b string, limit int) int {
 	return min(last[len(b)], limit)
 }
 
-// Nearest returns the known name with the smallest distance below limit; the first of several. It returns "" if none
-// is that close.
+// Nearest returns the known name with the smallest distance to name, if it is below limit, and "" otherwise. Of several, it returns
+// the first.
 func Nearest(name string, known []string, limit int) string {
 	best := ""
 	for _, k := range known {
@@ -46,7 +46,7 @@ func Nearest(name string, known []string, limit int) string {
 	return best
 }
 
-// NearestFold is Nearest for names that are not case-sensitive.
+// NearestFold is like Nearest but ignores case.
 func NearestFold(name string, known []string, limit int) string {
 	best := ""
 	lower := strings.ToLower(name)

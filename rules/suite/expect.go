@@ -9,20 +9,20 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Expectation is the expected result, as in outcome.yaml. In a table a key with the value null must be absent.
+// Expectation is the expected outcome, as in outcome.yaml. In a table, null means that the key must not exist.
 type Expectation struct {
 	Labels            map[string]*string `json:"labels,omitempty"`
 	Annotations       map[string]*string `json:"annotations,omitempty"`
 	ExtendedResources map[string]*string `json:"extendedResources,omitempty"`
 	Vars              map[string]*string `json:"vars,omitempty"`
 	Taints            []corev1.Taint     `json:"taints,omitempty"`
-	// Matched are the rules that match, as OBJECT/RULE.
+	// Matched are the rules that must match, as OBJECT/RULE.
 	Matched []string `json:"matched,omitempty"`
-	// NotMatched are rules that must not match; for tables.
+	// NotMatched are rules that must not match. It is only used in tables.
 	NotMatched []string `json:"notMatched,omitempty"`
 	Skipped    []string `json:"skipped,omitempty"`
 	Rejected   []string `json:"rejected,omitempty"`
-	// Errors of the evaluation.
+	// Errors are errors of the evaluation.
 	Errors    []string `json:"errors,omitempty"`
 	Conflicts []string `json:"conflicts,omitempty"`
 	Events    []string `json:"events,omitempty"`
@@ -31,7 +31,7 @@ type Expectation struct {
 	Failed string `json:"failed,omitempty"`
 }
 
-// Expect returns the Expectation that an outcome meets exactly.
+// Expect returns the Expectation that describes an outcome exactly.
 func Expect(o *rules.Outcome) *Expectation {
 	e := &Expectation{
 		Labels: pointers(o.Labels()), Annotations: pointers(o.Annotations()), ExtendedResources: pointers(o.ExtendedResources()),
@@ -79,8 +79,7 @@ func pointers(m map[string]string) map[string]*string {
 	return out
 }
 
-// compare returns the differences, one per line. If whole is false, only the fields and keys that the expectation
-// names are compared.
+// compare returns the differences, one per line. If whole is false, it compares only the fields and keys in the expectation.
 func (e *Expectation) compare(got *Expectation, whole bool) []string {
 	var d diff
 	for _, m := range []struct {
@@ -112,7 +111,7 @@ func (e *Expectation) compare(got *Expectation, whole bool) []string {
 	return d
 }
 
-// diff collects lines: - is expected, + is the result.
+// diff collects lines that begin with - (expected) or + (actual).
 type diff []string
 
 func (d *diff) values(kind string, want, got map[string]*string, whole bool) {
@@ -150,7 +149,7 @@ func (d *diff) values(kind string, want, got map[string]*string, whole bool) {
 	}
 }
 
-// list compares lists without regard to order. With pieces, a line matches an expected string that it contains.
+// list compares lists regardless of their order. If pieces is set, an expected string only needs to be a substring.
 func (d *diff) list(kind string, want, got []string, whole, pieces bool) {
 	left := slices.Clone(got)
 	missed := false

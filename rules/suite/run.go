@@ -19,7 +19,7 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// Runner runs tests. It reads and compiles each file once for all tests. It is safe for concurrent use.
+// Runner runs tests. It reads and compiles each file once. It is safe for concurrent use.
 type Runner struct {
 	interner *facts.Interner
 	cache    *rules.Cache
@@ -28,14 +28,14 @@ type Runner struct {
 	features map[string]*once[[]manifest.Published]
 }
 
-// once is a value that the first caller computes.
+// once is a value that is computed on first use.
 type once[T any] struct {
 	sync.Once
 	value T
 	err   error
 }
 
-// program holds compiled rules, and the errors in them.
+// program holds compiled rules and their errors.
 type program struct {
 	*rules.Program
 	problems []problem
@@ -45,13 +45,13 @@ type program struct {
 type problem struct {
 	manifest.Problem
 	file string
-	full string // the object and the error as the API server prints it; empty for errors in the text
+	full string // the error with the object, as the API server prints it; empty for syntax errors
 }
 
 // String returns file:line:column: path: message, as assay lint does.
 func (p problem) String() string { return p.file + ":" + p.Problem.String() }
 
-// has reports whether the error, with or without its position, contains a string.
+// has reports whether the error contains a string, with or without its position.
 func (p problem) has(text string) bool {
 	return strings.Contains(p.String(), text) || strings.Contains(p.full, text)
 }
@@ -67,13 +67,13 @@ func NewRunner() *Runner {
 // Result is the result of a test.
 type Result struct {
 	Test *Test
-	// Failure is the reason of a failure, as a diff: - is expected, + is the result. Empty if the test passed.
+	// Failure describes why the test failed, as a diff: - is expected, + is actual. It is empty if the test passed.
 	Failure string
-	// Updated is set if the expectation was rewritten.
+	// Updated is set if the expectation was updated.
 	Updated bool
 }
 
-// Run runs one test. With update it writes the result as the expectation, if the test is a directory.
+// Run runs one test. If update is set and the test is a directory, it writes the result as the new expectation.
 func (r *Runner) Run(t *Test, update bool) Result {
 	update = update && t.golden != ""
 	if t.broken != nil && !update {
@@ -83,7 +83,7 @@ func (r *Runner) Run(t *Test, update bool) Result {
 	if err != nil {
 		return Result{Test: t, Failure: err.Error()}
 	}
-	if len(t.errors) == 0 && len(problems) > 0 { // the rest of the rules would match more than the author intended
+	if len(t.errors) == 0 && len(problems) > 0 { // rules without the invalid parts could match more nodes
 		return Result{Test: t, Failure: strings.Join(compareErrors(nil, problems), "\n")}
 	}
 	got := Expect(outcome)
@@ -112,8 +112,8 @@ func write(path string, e *Expectation) (bool, error) {
 	return true, os.WriteFile(path, data, 0o644)
 }
 
-// compareErrors compares the errors in rules with those that a test expects. If it expects none, it lists all of them: a rule that
-// was left out changes the outputs too.
+// compareErrors compares the errors in rules with the expected errors. If none are expected, it lists all errors, since a rule that
+// is left out also changes the outputs.
 func compareErrors(want []string, got []problem) []string {
 	var out []string
 	for _, w := range want {
@@ -193,7 +193,7 @@ func (r *Runner) program(paths []string, opt rules.Options, settings string) (*p
 	return o.value, o.err
 }
 
-// compile reads, reviews and compiles rules. A test may expect the errors of the review.
+// compile reads, reviews and compiles rules. Tests may expect the errors of the review.
 func compile(paths []string, opt rules.Options) (*program, error) {
 	files, err := ruleFiles(paths)
 	if err != nil {
@@ -237,8 +237,8 @@ func compile(paths []string, opt rules.Options) (*program, error) {
 	return p, nil
 }
 
-// review adds the errors of a document to the problems and returns its compiled rules. Missing bases are errors here:
-// the outcome of the test would lack them too.
+// review adds the errors of a document to the problems and returns its compiled rules. Missing bases are errors here, because the
+// outcome of the test would be incomplete.
 func (p *program) review(d *manifest.Document, known review.Known) *rules.RuleSet {
 	_, shape, found := review.Document(d, known)
 	p.note(d.File().Name, append(d.CheckType(), shape...), "")
@@ -263,7 +263,7 @@ func (p *program) note(file string, list []manifest.Problem, full string) {
 	}
 }
 
-// ruleFiles returns the YAML files that paths name, those of directories sorted.
+// ruleFiles returns the YAML files in paths. Files of a directory are sorted.
 func ruleFiles(paths []string) ([]string, error) {
 	var out []string
 	for _, path := range paths {

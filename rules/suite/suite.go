@@ -1,10 +1,9 @@
-// Package suite runs the tests that users write for their own rules.
+// Package suite runs users' tests of their own rules.
 //
-// There are two forms. A directory with a rule.yaml and an outcome.yaml is a test: its facts.yaml holds the
-// NodeFeatures of one node, outcome.yaml the complete expected outcome, options.yaml (optional) settings of the
-// controller; errors.txt holds substrings of the expected errors of the rules, one per line. This project's own
-// cases, rules/testdata/cases, have this form. A file *.test.yaml is a table of tests that name rules and features by
-// path and list only the expectations of interest; see Table.
+// There are two forms. A directory with rule.yaml and outcome.yaml is a test: facts.yaml contains the NodeFeatures of one node,
+// outcome.yaml the complete expected outcome, options.yaml (optional) the settings of the controller, and errors.txt (optional)
+// substrings of the expected errors in the rules, one per line. The cases of this project, rules/testdata/cases, have this form. A
+// file *.test.yaml is a table of tests that refer to rules and features by path and list only the relevant expectations; see Table.
 package suite
 
 import (
@@ -23,32 +22,32 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// Test is one test. It is immutable; tests may run in parallel.
+// Test is one test. It is immutable, and tests may run in parallel.
 type Test struct {
 	// Name identifies the test: the directory, or the file and the name in the table.
 	Name string
-	// File is the file that holds the expectation.
+	// File is the file with the expectation.
 	File string
 
 	rules    []string
 	features []string
-	facts    []byte // bare features of the test itself
+	facts    []byte // features in the test itself
 	settings Settings
 	expect   Expectation
-	errors   []string // substrings of the expected errors of the rules
+	errors   []string // substrings of the expected errors in the rules
 	whole    bool     // unexpected outputs fail the test
-	broken   error    // why the test cannot be run
-	golden   string   // the file that an update writes; empty for tables
+	broken   error    // the reason why the test cannot be run
+	golden   string   // the file that an update writes; empty for a table
 }
 
-// Settings are the settings of the controller that a test runs under.
+// Settings are the controller's settings in a test.
 type Settings struct {
 	Strict       bool   `json:"strict,omitempty"`
 	DefaultScope string `json:"defaultScope,omitempty"`
 	NodeScope    string `json:"nodeScope,omitempty"`
 	Mask         string `json:"mask,omitempty"`
 	IgnoreFail   bool   `json:"ignoreFail,omitempty"`
-	// FeatureSources is a regular expression on namespace/name of NodeFeatures, for rules without one.
+	// FeatureSources is a regular expression on namespace/name of NodeFeatures, for rules without featureSources.
 	FeatureSources string            `json:"featureSources,omitempty"`
 	Node           string            `json:"node,omitempty"`
 	NodeLabels     map[string]string `json:"nodeLabels,omitempty"`
@@ -70,9 +69,9 @@ func (s *Settings) options() (rules.Options, error) {
 	return opt, err
 }
 
-// Table is a file *.test.yaml. Paths are relative to the file.
+// Table is the content of a file *.test.yaml. Paths are relative to the file.
 type Table struct {
-	// Rules are files or directories of NodeFeatureRules.
+	// Rules are files or directories with NodeFeatureRules.
 	Rules []string `json:"rules"`
 	// Options apply to all tests.
 	Options Settings `json:"options,omitempty"`
@@ -82,28 +81,27 @@ type Table struct {
 // Entry is one test of a Table.
 type Entry struct {
 	Name string `json:"name"`
-	// Rules replace those of the table.
+	// Rules replaces the rules of the table.
 	Rules []string `json:"rules,omitempty"`
-	// Features are files of NodeFeatures or bare features; several are merged.
+	// Features are files with NodeFeatures or features without an object. Several files are merged.
 	Features []string `json:"features,omitempty"`
-	// Facts are bare features, merged with those of the files.
+	// Facts are features without an object. They are merged with those of the files.
 	Facts *nfdv1alpha1.Features `json:"facts,omitempty"`
-	// Node is the name of the node; that of the NodeFeature by default.
+	// Node is the name of the node. It defaults to the node of the NodeFeature.
 	Node       string            `json:"node,omitempty"`
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
-	// Expect is the expected result.
+	// Expect is the expected outcome.
 	Expect Expectation `json:"expect"`
 	// Exactly forbids all other outputs.
 	Exactly bool `json:"exactly,omitempty"`
-	// Errors are substrings of the expected errors of the rules.
+	// Errors are substrings of the expected errors in the rules.
 	Errors []string `json:"errors,omitempty"`
 }
 
 // maxTests is the maximum number of tests in one directory.
 const maxTests = 100_000
 
-// Find returns the tests in a directory and below, in the order of their paths. An error in a test makes that test
-// fail.
+// Find returns the tests below a directory, sorted by path. An invalid test is returned as a test that fails.
 func Find(dir string) ([]*Test, error) {
 	var out []*Test
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -147,7 +145,7 @@ func directory(dir string) *Test {
 	if err == nil {
 		t.errors = lines(string(data))
 	}
-	if report, err := os.ReadFile(filepath.Join(dir, "report.txt")); err == nil { // the form of this project's own cases
+	if report, err := os.ReadFile(filepath.Join(dir, "report.txt")); err == nil { // in the form of this project's cases
 		for _, line := range lines(string(report)) {
 			if text, ok := strings.CutPrefix(line, "error: "); ok {
 				t.errors = append(t.errors, text)
@@ -223,7 +221,7 @@ func lines(text string) []string {
 	return slices.DeleteFunc(out, func(s string) bool { return s == "" || strings.HasPrefix(s, "#") })
 }
 
-// decodeFile decodes a YAML file into out, and returns every error with its position. An absent file changes nothing.
+// decodeFile decodes a YAML file into out and returns all errors with their positions. It does nothing if the file does not exist.
 func decodeFile(path string, out any) error {
 	data, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,7 +9,7 @@ import (
 	"github.com/assay-project/assay/rules/suite"
 )
 
-// The project's own cases have the form that users' tests have, and pass.
+// The cases of this project have the same form as users' tests, and must pass.
 func TestRunsTheProjectsCases(t *testing.T) {
 	tests, err := suite.Find("../testdata/cases")
 	if err != nil || len(tests) == 0 {
@@ -87,7 +87,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// Errors in rules are those of assay lint, each with its position; of objects with bases too.
+// Errors in rules must be the same as those of assay lint, with positions, for objects with bases too.
 func TestErrorsInRulesAreThoseOfTheReview(t *testing.T) {
 	const based = `
 apiVersion: nfd.k8s-sigs.io/v1alpha1

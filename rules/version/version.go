@@ -1,4 +1,4 @@
-// Package version compares the version numbers that kernels, operating systems and drivers report about themselves.
+// Package version compares version numbers of kernels, operating systems and drivers.
 package version
 
 import (
@@ -7,21 +7,19 @@ import (
 	"strings"
 )
 
-// MaxNumbers is the maximum number of numbers in a version. Windows builds and driver packages have four,
-// calendar-like schemes up to six.
+// MaxNumbers is the maximum number of numbers in a version. Windows builds and driver packages have four, calendar versions up to
+// six.
 const MaxNumbers = 8
 
-// V is a version: its leading numbers, of which missing ones count as zero. Pre-release and build suffixes are
-// ignored, so that 5.14.0-362.el9 equals 5.14.0 and a kernel of a distribution compares like the kernel it was built
-// from. Values are comparable with == and the zero V is version 0.
+// V is a version: its leading numbers; missing numbers are zero. Pre-release and build suffixes are ignored, so that 5.14.0-362.el9
+// equals 5.14.0. Values can be compared with ==. The zero V is version 0.
 type V struct {
 	numbers [MaxNumbers]uint64
 }
 
-// Parse parses a version as in distributions: an optional v, then numbers joined by dots, then any text that does not
-// continue the numbers. It accepts all input of ParseStrict with the same result, and also suffixes of RPM based
-// distributions (5.14.0-362.el9.x86_64), a trailing + and up to MaxNumbers numbers. A wildcard (1.x, 1.*) is not a
-// version.
+// Parse parses versions as used in Linux distributions: an optional v, numbers separated by dots, and any suffix that does not
+// continue the numbers. It accepts all input of ParseStrict with the same result, and also the suffixes of RPM packages
+// (5.14.0-362.el9.x86_64), a trailing + and up to MaxNumbers numbers. A wildcard (1.x, 1.*) is not a version.
 func Parse(s string) (V, error) {
 	var v V
 	rest := strings.TrimPrefix(s, "v")
@@ -51,9 +49,8 @@ func Parse(s string) (V, error) {
 	}
 }
 
-// ParseStrict parses a version as NFD does: semantic versioning with one to three numbers, with leading zeros and a
-// leading v allowed: major[.minor[.patch]][-prerelease][+build]. See https://semver.org, items 9 and 10, for the
-// suffixes.
+// ParseStrict parses a version as NFD does: semantic versioning with one to three numbers, leading zeros and an optional v:
+// major[.minor[.patch]][-prerelease][+build]. For the suffixes, see https://semver.org, items 9 and 10.
 func ParseStrict(s string) (V, error) {
 	core, build, hasBuild := strings.Cut(strings.TrimPrefix(s, "v"), "+")
 	core, pre, hasPre := strings.Cut(core, "-")
@@ -83,7 +80,7 @@ func ParseStrict(s string) (V, error) {
 	return V{}, fmt.Errorf("version %q has more than three numbers", s)
 }
 
-// Compare returns -1, 0 or +1 as v is older than, equal to or newer than w.
+// Compare returns -1, 0 or +1 if v is older than, equal to or newer than w.
 func (v V) Compare(w V) int {
 	for i, n := range v.numbers {
 		switch {
@@ -121,7 +118,7 @@ func digits(s string) int {
 	return n
 }
 
-// wildcard reports whether s begins with a wildcard for a number.
+// wildcard reports whether s begins with a wildcard.
 func wildcard(s string) bool {
 	if s == "" || !strings.ContainsRune("xX*", rune(s[0])) {
 		return false
@@ -129,8 +126,8 @@ func wildcard(s string) bool {
 	return len(s) == 1 || s[1] == '.'
 }
 
-// identifiers reports whether s is a list of semantic version identifiers joined by dots; in pre-release ones, numbers must
-// not begin with a zero.
+// identifiers reports whether s is a list of semantic version identifiers separated by dots. Numbers in a pre-release must not
+// begin with a zero.
 func identifiers(s string, prerelease bool) bool {
 	for part := range strings.SplitSeq(s, ".") {
 		if part == "" || strings.ContainsFunc(part, notIdentifier) {

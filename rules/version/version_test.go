@@ -7,7 +7,7 @@ import (
 
 func TestParse(t *testing.T) {
 	tests := map[string]struct {
-		tolerant string // "" where the text is refused
+		tolerant string // "" if the input is rejected
 		strict   string
 	}{
 		"1":                        {"1.0.0", "1.0.0"},

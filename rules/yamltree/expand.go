@@ -12,9 +12,9 @@ type parser struct {
 	options Options
 	nodes   int
 
-	// State of the current document:
-	first int                 // lines before it
-	open  map[*yaml.Node]bool // nodes around the one that is expanded
+	// State of the current document.
+	first int                 // number of lines before it
+	open  map[*yaml.Node]bool // ancestors of the node that is being expanded
 }
 
 func (p *parser) problem(at Position, code, format string, args ...any) {
@@ -39,12 +39,12 @@ func (p *parser) chunk(c chunk) {
 	p.text.Documents = append(p.text.Documents, &root)
 }
 
-// line returns the line of a node in the text. YAML breaks lines at characters that editors do not, such as U+2028;
-// line therefore returns at most the last line.
+// line returns the line of a node in the file. YAML breaks lines at characters such as U+2028 where editors do not, so the result
+// is limited to the last line.
 func (p *parser) line(n *yaml.Node) int { return min(n.Line+p.first, len(p.text.lines)) }
 
-// expand copies a tree with every alias replaced by the value of its anchor, and with the lines of the whole text. It returns
-// nil if the tree cannot be expanded or is over a limit.
+// expand copies a tree, replaces each alias by the value of its anchor, and adjusts line numbers. It returns nil if the tree cannot
+// be expanded or exceeds a limit.
 func (p *parser) expand(n *yaml.Node, depth int) *yaml.Node {
 	at, alias := Position{p.line(n), n.Column}, n.Kind == yaml.AliasNode
 	for n.Kind == yaml.AliasNode {
@@ -87,7 +87,7 @@ func (p *parser) expand(n *yaml.Node, depth int) *yaml.Node {
 	return &out
 }
 
-// mapping expands a map, and merges the maps of <<. Of duplicate keys the first one stays.
+// mapping expands a map and merges the maps of <<. Of duplicate keys, the first one wins.
 func (p *parser) mapping(out, n *yaml.Node, depth int) *yaml.Node {
 	seen := map[string]*yaml.Node{}
 	var merged []*yaml.Node

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// JSON returns the JSON of a tree without aliases. Dates stay strings, as they are in Kubernetes.
+// JSON returns the JSON of a tree without aliases. Dates stay strings, as in Kubernetes.
 func JSON(n *yaml.Node) []byte { return appendJSON(nil, n) }
 
 func appendJSON(out []byte, n *yaml.Node) []byte {
@@ -60,7 +60,7 @@ func appendScalar(out []byte, n *yaml.Node) []byte {
 	case "!!float":
 		var f float64
 		if n.Decode(&f) == nil {
-			if number, err := json.Marshal(f); err == nil { // .inf and .nan have no JSON
+			if number, err := json.Marshal(f); err == nil { // JSON has no .inf and .nan
 				return append(out, number...)
 			}
 		}
@@ -68,14 +68,14 @@ func appendScalar(out []byte, n *yaml.Node) []byte {
 	return appendString(out, n.Value)
 }
 
-// appendString uses encoding/json only if there is something to escape.
+// appendString uses encoding/json only if the string needs escapes.
 func appendString(out []byte, s string) []byte {
 	for i := range len(s) {
 		if b := s[i]; b < ' ' || b == '"' || b == '\\' || b >= 0x7f {
 			var escaped bytes.Buffer
 			e := json.NewEncoder(&escaped)
 			e.SetEscapeHTML(false)
-			_ = e.Encode(s) // a string always has a JSON
+			_ = e.Encode(s) // encoding a string cannot fail
 			return append(out, bytes.TrimRight(escaped.Bytes(), "\n")...)
 		}
 	}
@@ -84,8 +84,7 @@ func appendString(out []byte, s string) []byte {
 	return append(out, '"')
 }
 
-// FromJSON returns the tree of a JSON value, without positions. Of duplicate keys the last one wins, as everywhere in
-// Kubernetes.
+// FromJSON returns the tree of a JSON value, without positions. Of duplicate keys, the last one wins, as in Kubernetes.
 func FromJSON(raw []byte, options Options) (*yaml.Node, error) {
 	r := jsonReader{json.NewDecoder(bytes.NewReader(raw)), options.Depth}
 	r.UseNumber()
@@ -132,7 +131,7 @@ func (r *jsonReader) node(depth int) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 }
 
-// Quoted returns a string in double quotes.
+// Quoted returns a node for a string in double quotes.
 func Quoted(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: yaml.DoubleQuotedStyle}
 }

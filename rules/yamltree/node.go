@@ -10,8 +10,7 @@ import (
 	"github.com/assay-project/assay/rules/suggest"
 )
 
-// Index returns the index of a key in the content of a mapping; -1 if the key does not exist or the node is not a
-// mapping.
+// Index returns the index of a key in the content of a mapping, or -1 if the key does not exist or n is not a mapping.
 func Index(n *yaml.Node, key string) int {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return -1
@@ -24,7 +23,7 @@ func Index(n *yaml.Node, key string) int {
 	return -1
 }
 
-// Field returns the value of a field of a mapping; nil if the field does not exist or the node is not a mapping.
+// Field returns the value of a field of a mapping, or nil if the field does not exist or n is not a mapping.
 func Field(n *yaml.Node, name string) *yaml.Node {
 	if at := Index(n, name); at >= 0 {
 		return n.Content[at+1]
@@ -32,7 +31,7 @@ func Field(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// Keys returns the keys of a mapping in their order.
+// Keys returns the keys of a mapping in order.
 func Keys(n *yaml.Node) []string {
 	var out []string
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
@@ -47,7 +46,7 @@ func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 // IsString reports whether a node is a string.
 func IsString(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" }
 
-// Type returns the type of a node: a map, list, null, boolean, number or text.
+// Type returns the type of a node for messages: a map, list, null, boolean, number or string.
 func Type(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -78,8 +77,7 @@ func Describe(n *yaml.Node) string {
 	}
 }
 
-// OldBoolean reports whether YAML 1.1, which kubectl and the API server use, reads a word without quotes as a
-// boolean.
+// OldBoolean reports whether YAML 1.1, which kubectl and the API server use, reads a plain word as a boolean.
 func OldBoolean(n *yaml.Node) bool {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
 		return false
@@ -91,7 +89,8 @@ func OldBoolean(n *yaml.Node) bool {
 	return false
 }
 
-// LostMark returns the value with an exclamation mark that YAML drops: it reads "! eq" as plain eq. It is empty for others.
+// LostMark returns the value with its exclamation mark if YAML drops the mark: YAML reads "! eq" as plain eq. Otherwise it returns
+// "".
 func (t *Text) LostMark(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode && n.Style == 0 && t.marks[At(n)] {
 		return "! " + n.Value
@@ -102,8 +101,8 @@ func (t *Text) LostMark(n *yaml.Node) string {
 // Step is a field of a mapping or, without a key, an item of a list.
 type Step struct{ Key, Value *yaml.Node }
 
-// Follow returns the path to a field by its name, such as spec.rules[0].labels[x], as far as it exists, and whether
-// all of it exists.
+// Follow returns the steps to a field by its path, such as spec.rules[0].labels[x], as far as they exist, and whether the field
+// exists.
 func Follow(root *yaml.Node, path string) (way []Step, found bool) {
 	for n := root; path != ""; {
 		step, rest := next(n, path)
@@ -116,7 +115,7 @@ func Follow(root *yaml.Node, path string) (way []Step, found bool) {
 	return way, true
 }
 
-// next goes one step along a path.
+// next follows one step of a path.
 func next(n *yaml.Node, path string) (step Step, rest string) {
 	path = strings.TrimPrefix(path, ".")
 	if index, ok := strings.CutPrefix(path, "["); ok && n.Kind == yaml.SequenceNode {
@@ -142,11 +141,11 @@ func next(n *yaml.Node, path string) (step Step, rest string) {
 	return Step{}, ""
 }
 
-// maxGuess is the number of edits from which on a misspelled name is treated as another word, whatever its length.
+// maxGuess is the number of edits at which a name is not a misspelling, whatever its length.
 const maxGuess = 3
 
-// Nearest returns the known name that is closest to a misspelled one: at most two edits, and not more than a third of
-// the name; or the name that it abbreviates. It is empty if there is none.
+// Nearest returns the known name that is most similar to a misspelled one, with at most two edits and not more than a third of the
+// name, or the name that it abbreviates. It returns "" if there is none.
 func Nearest(name string, known []string) string {
 	if best := suggest.NearestFold(name, known, min(maxGuess, len(name)/3+2)); best != "" {
 		return best
@@ -159,7 +158,7 @@ func Nearest(name string, known []string) string {
 	return ""
 }
 
-// DidYouMean returns the end of a message about an unknown name; empty if no known one is near.
+// DidYouMean returns the last part of a message about an unknown name, or "" if no known name is similar.
 func DidYouMean(name string, known []string) string {
 	if near := Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)

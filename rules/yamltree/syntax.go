@@ -13,14 +13,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxSearch is the maximum size in bytes of a document in which the position of a syntax error is searched: the
-// document is parsed once for each halving of its lines. In a larger one the parser's position is reported.
+// maxSearch is the maximum size in bytes of documents in which the position of a syntax error is searched by bisection, which
+// parses the document repeatedly. For larger documents, the position of the parser is reported.
 const maxSearch = 1 << 20
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax explains why a document is not YAML. The parser's own message is about tokens, and its line is that of the
-// enclosing block.
+// syntax explains a syntax error. The parser's own message is about tokens, and its line is the start of the enclosing block.
 func (p *parser) syntax(c chunk, err error) {
 	message := yamlLine.ReplaceAllString(err.Error(), "")
 	row, column := c.offender(err, message)
@@ -32,7 +31,7 @@ func (p *parser) syntax(c chunk, err error) {
 	p.problem(Position{c.first + row + 1, column + 1}, CodeSyntax, "%s", message)
 }
 
-// offender returns the row and column, counted from 0, that the parser rejects.
+// offender returns the row and column, counted from 0, of the character that the parser rejects.
 func (c chunk) offender(err error, message string) (row, column int) {
 	if len(c.text()) > maxSearch {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
@@ -41,14 +40,13 @@ func (c chunk) offender(err error, message string) (row, column int) {
 		row = min(max(row-1, 0), len(c.lines)-1)
 		return row, indentOf(c.lines[row])
 	}
-	// The parser reads from left to right: every prefix of the text that includes the rejected position has the same
-	// error.
+	// The parser reads from left to right: all prefixes of the document that include the rejected character give the same error.
 	known := commented(c.lines)
 	fails := func(rows int, rest string) bool { return commented(append(slices.Clip(c.lines[:rows]), rest)) == known }
 	last := len(c.lines) - 1
 	closers := func(int, string) string { return "" }
 	if inFlow(message) {
-		// Within brackets the end of the text is an error too, often the same one. So close them.
+		// Within brackets the end of the document is also an error, often the same one, so close the brackets.
 		last = c.consumed()
 		closers = func(row int, line string) string { return closing(c.unclosed(row, line)) }
 	}
@@ -61,8 +59,8 @@ func (c chunk) offender(err error, message string) (row, column int) {
 	return row, max(min(column, len(runes)-1), 0)
 }
 
-// commented returns the parser's error for lines that follow a comment line: without one the parser does not count
-// the first line, and reports another one.
+// commented returns the parser's error for lines after a comment line. Without a comment line, the parser does not count the first
+// line and reports a different error.
 func commented(lines []string) string {
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte("#\n"+strings.Join(lines, "\n")+"\n"), &n); err != nil {
@@ -76,11 +74,11 @@ func inFlow(message string) bool {
 	return strings.Contains(message, "',' or") || message == "did not find expected node content"
 }
 
-// consumed returns the row up to which the parser reads before it stops.
+// consumed returns the row at which the parser stops reading.
 func (c chunk) consumed() int {
 	r := &oneByte{text: c.text()}
 	var n yaml.Node
-	_ = yaml.NewDecoder(r).Decode(&n) // the error is known
+	_ = yaml.NewDecoder(r).Decode(&n) // the error is already known
 	return min(strings.Count(strings.TrimRight(string(r.text[:r.at]), " \t\n"), "\n"), len(c.lines)-1)
 }
 
@@ -99,14 +97,14 @@ func (r *oneByte) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// bracket is an opening bracket or brace, and its position.
+// bracket is an opening bracket or brace and its position.
 type bracket struct {
 	row, column int
 	opens       rune
 }
 
-// unclosed returns the brackets that are open at the end of a row, whose text is given, from the outermost one on. It
-// does not know which lines are block scalars, but is correct for common input.
+// unclosed returns the brackets that are open at the end of a row, outermost first; line is the content of the row. It does not
+// recognize block scalars, but works for common input.
 func (c chunk) unclosed(row int, line string) []bracket {
 	var all []bracket
 	closed := 0
@@ -126,10 +124,10 @@ func (c chunk) unclosed(row int, line string) []bracket {
 	return all
 }
 
-// brackets returns the brackets of one line that are not closed in it, and the number of brackets of earlier lines
-// that it closes.
+// brackets returns the brackets of one line that are not closed in the line, and the number of brackets from earlier lines that it
+// closes.
 func brackets(row int, runes []rune) (open []bracket, closed int) {
-	quote, before := rune(0), '\n' // before: the last character that is not a space
+	quote, before := rune(0), '\n' // before is the last character that is not a space
 	for column, r := range runes {
 		switch {
 		case quote != 0 && r == quote && (r == '\'' || runes[column-1] != '\\'):
@@ -155,7 +153,7 @@ func brackets(row int, runes []rune) (open []bracket, closed int) {
 // begins reports whether a value may begin after a character.
 func begins(before rune) bool { return strings.ContainsRune("\n:-,[{?", before) }
 
-// closing returns the text that closes brackets.
+// closing returns the characters that close brackets.
 func closing(open []bracket) string {
 	var b strings.Builder
 	for _, o := range slices.Backward(open) {
@@ -164,12 +162,11 @@ func closing(open []bracket) string {
 	return b.String()
 }
 
-// explain explains the parser's message at a position, and returns the position of the text that the author must
-// change.
+// explain explains the parser's message at a position, and returns the position that the author must change.
 func (c chunk) explain(row, column int, message string) (int, int, string) {
 	line := c.lines[row]
 	indent, before := indentOf(line), cut(line, column)
-	if len(before) > indent && !strings.Contains(before[indent:], " ") { // in the first word of the line
+	if len(before) > indent && !strings.Contains(before[indent:], " ") { // within the first word of the line
 		column = indent
 	}
 	if row, column, ok := c.openQuote(row); ok {
@@ -216,11 +213,11 @@ func cut(line string, characters int) string {
 
 const unclosedQuote = "the quote that begins here is not closed"
 
-// begun matches a line in which a string in double quotes begins and does not end.
+// begun matches a line with a double-quoted string that does not end in the line.
 var begun = regexp.MustCompile(`^[^"#]*(?:"[^"]*"[^"#]*)*(?:: |- |[\[{,] ?)("(?:[^"\\]|\\.)*)$`)
 
-// openQuote finds a quote shortly before a row that is not closed in its line: the string then ends with the next
-// quote, and the text after that is invalid.
+// openQuote searches for a quote shortly before a row that is not closed in its line: the string ends at the next quote, and the
+// text after that is invalid.
 func (c chunk) openQuote(row int) (int, int, bool) {
 	if !strings.Contains(c.lines[row], `"`) {
 		return 0, 0, false
@@ -237,8 +234,7 @@ func (c chunk) openQuote(row int) (int, int, bool) {
 	return 0, 0, false
 }
 
-// explainFlow explains an error within brackets or braces: if one of them is never closed, the parser stops lines
-// later.
+// explainFlow explains an error within brackets or braces: if one is not closed, the parser stops lines later.
 func (c chunk) explainFlow(row, column int, message string) (int, int, string) {
 	line := c.lines[row]
 	upTo := cut(line, column+1)
@@ -257,16 +253,16 @@ func (c chunk) explainFlow(row, column int, message string) (int, int, string) {
 	return row, column, "expected a value"
 }
 
-// blockLine matches what usually is outside of brackets.
+// blockLine matches lines that are usually outside of brackets.
 var blockLine = regexp.MustCompile(`^(- |[\w./-]+:( |$))`)
 
-// lookBack is the number of lines that the error may be before the one that the parser rejects.
+// lookBack is the maximum number of lines between an error and the line that the parser rejects.
 const lookBack = 3
 
-// unquoted matches values that begin with a character that YAML reserves.
+// unquoted matches values that begin with a reserved character.
 var unquoted = regexp.MustCompile("^\\s*(?:- +)*(?:[^\\s#'\"][^#'\"]*?: +|- +)([@`%{*&!][^\\s]*)")
 
-// suspect checks for what usually is wrong, first near a row and then anywhere.
+// suspect searches for common errors, first near a row and then in all lines.
 func suspect(lines []string, near int) (row, column int, why string) {
 	for _, check := range []func(string) (int, string){tab, helm, reserved} {
 		for i := near; i >= max(near-lookBack, 0); i-- {
@@ -309,7 +305,7 @@ func reserved(line string) (int, string) {
 	return utf8.RuneCountInString(line[:m[2]]), reservedReason(line[m[2]:m[3]], line[m[2]:])
 }
 
-// reservedReason says why a value needs quotes.
+// reservedReason returns the reason why a value needs quotes.
 func reservedReason(word, rest string) string {
 	switch word[0] {
 	case '@', '`', '%':
@@ -326,7 +322,7 @@ func reservedReason(word, rest string) string {
 
 const helmReason = "this looks like a Helm template; render it first: helm template … | assay lint -"
 
-// helmAction matches the beginning of an action of a template. Without a space, braces are rather a string expression.
+// helmAction matches the start of a Go template action. Without a space after the braces, it is more likely a string expression.
 var helmAction = regexp.MustCompile(`^\{\{(-| *[.$"]| +\w)`)
 
 // quotedAt reports whether a column is within quotes.

@@ -1,8 +1,7 @@
-// Package yamltree parses YAML into trees whose nodes know their positions.
+// Package yamltree parses YAML into trees of nodes with positions.
 //
-// Parsing does not stop at the first error: all errors of a file are collected as Problems, each with its line and
-// column, and documents without errors are parsed. Aliases and merged maps are expanded. The package is independent
-// of the kinds of documents.
+// Parsing does not stop at the first error: all errors of a file are collected as Problems with line and column, and documents
+// without errors are parsed. Aliases and merged maps are expanded. The package does not depend on the kinds of objects.
 package yamltree
 
 import (
@@ -17,8 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Position is a position in a file: the line and the character, both counted from 1. A column of 0 means the line as
-// a whole.
+// Position is a position in a file: line and character, both counted from 1. A column of 0 means the whole line.
 type Position struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
@@ -27,7 +25,7 @@ type Position struct {
 // String returns line:column.
 func (p Position) String() string { return fmt.Sprintf("%d:%d", p.Line, p.Column) }
 
-// Compare orders positions as in a file.
+// Compare compares positions by their order in a file.
 func (p Position) Compare(other Position) int {
 	return cmp.Or(cmp.Compare(p.Line, other.Line), cmp.Compare(p.Column, other.Column))
 }
@@ -43,43 +41,42 @@ const (
 	CodeEncoding     = "encoding"
 )
 
-// Problem is a reason why a document, or a part of it, cannot be parsed.
+// Problem is a reason why a document or a part of it cannot be parsed.
 type Problem struct {
 	Position
-	// Code is the kind of problem, for tools that filter.
+	// Code identifies the kind of problem, for tools that filter.
 	Code string
 	// Message describes the problem and what to write instead.
 	Message string
 }
 
-// Options bound the size of a file. A limit of 0 is none.
+// Options limit the size of a file. 0 means unlimited.
 type Options struct {
 	// Bytes is the maximum size.
 	Bytes int
-	// Nodes is the maximum number of nodes with aliases expanded: nine lines of aliases of aliases expand to a
-	// billion.
+	// Nodes is the maximum number of nodes after aliases are expanded: nine lines with aliases of aliases expand to a billion
+	// nodes.
 	Nodes int
-	// Depth is the maximum number of levels of nesting.
+	// Depth is the maximum nesting depth.
 	Depth int
-	// Documents is the maximum number of documents; those after it are not parsed.
+	// Documents is the maximum number of documents. Further documents are not parsed.
 	Documents int
-	// AtAnchors gives an expanded value the position of its anchor, where its text is, instead of that of the alias.
+	// AtAnchors sets the position of an expanded value to that of its anchor instead of its alias.
 	AtAnchors bool
 }
 
-// Text is a YAML or JSON text. It is immutable, except for its nodes, which belong to the caller.
+// Text is the parsed content of a YAML or JSON file. It is immutable except for its nodes, which belong to the caller.
 type Text struct {
-	// Documents are the document nodes that could be read, in their order, with comments and without aliases. Each has one
-	// child.
+	// Documents are the document nodes that could be parsed, in order, with comments and with aliases expanded. Each has one child.
 	Documents []*yaml.Node
-	// Problems are sorted by their position.
+	// Problems are sorted by position.
 	Problems []Problem
 
 	lines []string
-	marks map[Position]bool // lone exclamation marks
+	marks map[Position]bool // positions of separate exclamation marks
 }
 
-// Parse reads every document of a file. It always returns a Text.
+// Parse parses all documents of a file. It always returns a Text.
 func Parse(data []byte, options Options) *Text {
 	t := &Text{}
 	if problem := unreadable(data, options.Bytes); problem != nil {
@@ -103,7 +100,7 @@ func Parse(data []byte, options Options) *Text {
 	return t
 }
 
-// Err returns all problems of the text as one error, a line for each; nil if there are none. The name is that of the file.
+// Err returns all problems as one error with one line each, or nil if there are none. name is the name of the file.
 func (t *Text) Err(name string) error {
 	var all []error
 	for _, p := range t.Problems {
@@ -112,13 +109,13 @@ func (t *Text) Err(name string) error {
 	return errors.Join(all...)
 }
 
-// Bytes returns the text without a byte order mark, and with \n as its line breaks.
+// Bytes returns the content without a byte order mark, and with \n as line breaks.
 func (t *Text) Bytes() []byte { return []byte(strings.Join(t.lines, "\n")) }
 
 // Lines returns the number of lines.
 func (t *Text) Lines() int { return len(t.lines) }
 
-// Line returns a line of the text, counted from 1; empty if it does not exist.
+// Line returns a line, counted from 1, or "" if it does not exist.
 func (t *Text) Line(n int) string {
 	if n < 1 || n > len(t.lines) {
 		return ""
@@ -126,7 +123,7 @@ func (t *Text) Line(n int) string {
 	return t.lines[n-1]
 }
 
-// From returns the rest of a line from a position on.
+// From returns the rest of a line, starting at a position.
 func (t *Text) From(at Position) string {
 	line, column := t.Line(at.Line), at.Column
 	if column < 1 {
@@ -139,7 +136,7 @@ func (t *Text) From(at Position) string {
 	return line
 }
 
-// unreadable returns why bytes are not text.
+// unreadable returns the problem if data is not valid text.
 func unreadable(data []byte, limit int) *Problem {
 	at := func(offset int, code, format string, args ...any) *Problem {
 		before := data[:offset]
@@ -168,14 +165,14 @@ func unreadable(data []byte, limit int) *Problem {
 	return nil
 }
 
-// chunk is the text of one document.
+// chunk holds the lines of one document.
 type chunk struct {
 	lines []string
-	first int // the index of its first line in the text
+	first int // index of its first line in the file
 	last  bool
 }
 
-// text returns the text of a document, with a line break at its end if it has one.
+// text returns the content of a document. It ends in a line break if the document does.
 func (c chunk) text() []byte {
 	text := strings.Join(c.lines, "\n")
 	if !c.last {
@@ -184,8 +181,8 @@ func (c chunk) text() []byte {
 	return []byte(text)
 }
 
-// chunks splits a file at its separators, so that an error in one document does not hide the others. Comments and
-// directives before the separator belong to the document after it.
+// chunks splits a file at document separators, so that an error in one document does not hide errors in others. Comments and
+// directives before a separator belong to the next document.
 func chunks(lines []string) []chunk {
 	var out []chunk
 	start := 0
@@ -211,7 +208,7 @@ func chunks(lines []string) []chunk {
 	return out
 }
 
-// blank reports whether a document holds only comments.
+// blank reports whether a document contains only comments.
 func blank(lines []string) bool {
 	for _, line := range lines {
 		line = strings.TrimSpace(strings.TrimPrefix(line, "---"))
@@ -222,7 +219,7 @@ func blank(lines []string) bool {
 	return true
 }
 
-// preamble reports whether lines may precede the separator of a document.
+// preamble reports whether lines may come before the separator of a document.
 func preamble(lines []string) bool {
 	for _, line := range lines {
 		if strings.TrimSpace(line) != "" && line[0] != '#' && line[0] != '%' {
@@ -232,7 +229,7 @@ func preamble(lines []string) bool {
 	return true
 }
 
-// lostMarks finds the lone exclamation marks of a file: YAML reads "! eq" as plain eq.
+// lostMarks returns the positions of separate exclamation marks: YAML reads "! eq" as plain eq.
 func lostMarks(lines []string) map[Position]bool {
 	marks := map[Position]bool{}
 	for i, line := range lines {

@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// The parser underneath reports most of these at the start of the block in which they are, line 1 to 3.
+// For most of these errors the parser reports the start of the enclosing block, line 1 to 3.
 func TestSyntaxErrorsPointAtTheOffendingPlace(t *testing.T) {
 	const rule = "spec:\n  rules:\n  - name: a\n"
 	const unclosed = "the %s that begins here is not closed"
@@ -205,11 +205,10 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-// old matches what YAML 1.1, which sigs.k8s.io/yaml reads, takes for something else than YAML 1.2 does, and numbers whose
-// text is not kept.
+// old matches scalars that YAML 1.1 (sigs.k8s.io/yaml) reads differently from YAML 1.2, and numbers whose spelling is lost.
 var old = regexp.MustCompile(`^(?i:y|yes|on|n|no|off|[-+]?[0-9.].*|=|<<|[-+]?\.(inf|nan).*)$`)
 
-// comparable reports whether both versions of YAML agree about what a tree means, and JSON has it.
+// comparable reports whether YAML 1.1 and 1.2 give the same meaning to a tree and JSON can express it.
 func comparable(text *yamltree.Text, n *yaml.Node) bool {
 	decimal := n.Tag == "!!int" && regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15})$`).MatchString(n.Value)
 	if n.Kind == yaml.ScalarNode && n.Style == 0 && old.MatchString(n.Value) && !decimal || strings.HasPrefix(text.From(yamltree.At(n)), "!") {
@@ -223,7 +222,7 @@ func comparable(text *yamltree.Text, n *yaml.Node) bool {
 	return true
 }
 
-// Whatever the input is, positions lie within it; and what it holds is what Kubernetes reads.
+// For any input, positions must be within the input, and the result must equal what Kubernetes reads.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"a: &a [*a]\n---\n- {{ x }}\n", "a: !eq\nb: ! c\nd: |\n  {{ x\n<<: [a]\n", "x: &x {a: b, c: [1, true, null]}\ny: {<<: *x, a: \"d\"}\n",

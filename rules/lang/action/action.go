@@ -95,8 +95,8 @@ func (a *Action) Derives() string {
 	return a.arg("feature").Fixed("")
 }
 
-// Output returns the kind of output that the action writes on the node (labels, annotations, extendedResources or
-// taints) and its key if every node gets the same one. Both are empty for other actions.
+// Output returns the kind of output that the action writes to the node (labels, annotations, extendedResources or taints) and, if
+// it is the same on every node, the key. Both are empty for other actions.
 func (a *Action) Output() (root, key string) {
 	if !a.kind.attribute {
 		return "", ""
@@ -107,9 +107,9 @@ func (a *Action) Output() (root, key string) {
 	return string(a.target), key
 }
 
-// Run runs the action, once or for each item of its loop. An error with Missing set (see expr.Error) reports that an
-// argument names something that does not exist on the node; the other items of a loop were processed anyway. After
-// any other error the effects are incomplete and must not be used.
+// Run runs the action, once or for each item of its loop. If the error has Missing set (see expr.Error), an argument refers to
+// something that does not exist on the node; the other items of a loop were processed anyway. After any other error the effects are
+// incomplete and must not be used.
 func (a *Action) Run(env expr.Env, to Effects) error {
 	if a.loop == nil {
 		return a.once(env, to)
@@ -132,7 +132,7 @@ func (a *Action) Run(env expr.Env, to Effects) error {
 	return missing
 }
 
-// steps is the number of steps that an action costs in addition to its expressions.
+// steps is the cost of an action in steps, in addition to its expressions.
 const steps = 2
 
 func (a *Action) once(env expr.Env, to Effects) error {
@@ -172,8 +172,8 @@ func (a *Action) texts(env expr.Env, names ...string) ([]string, error) {
 	return out, nil
 }
 
-// message evaluates a message. If it names something that does not exist, message returns its source: a node must not
-// pass a check because the explanation of its failure is incomplete.
+// message evaluates a message. If the message refers to something that does not exist, it returns the source: a node must not pass
+// a check because the explanation of the failure is incomplete.
 func (a *Action) message(env expr.Env, name string) (string, error) {
 	v := a.arg(name)
 	text, err := v.Format(env)

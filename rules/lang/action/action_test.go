@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// machine is a node of the cases.
+// machine is the node of the cases.
 type machine struct {
 	features map[string]expr.Value
 	vars     map[string]expr.Value
@@ -53,7 +53,7 @@ func (m *machine) Element(f, element string) (expr.Value, bool) {
 	return expr.Value{}, false
 }
 
-// recorder writes down what actions do, a line each; variables and annotations it keeps.
+// recorder records what actions do, one line each, and keeps variables and annotations.
 type recorder struct {
 	*machine
 	lines       []string
@@ -140,10 +140,10 @@ func (r *recorder) DeleteInstanceAttribute(feature string, match map[string]stri
 
 func TestActions(t *testing.T) {
 	tests := map[string]struct {
-		phase   nfdv1alpha1.Phase // main if empty
+		phase   nfdv1alpha1.Phase // defaults to main
 		actions string            // YAML
 		want    []string
-		err     string // of the last action
+		err     string // error of the last action
 		missing bool
 	}{
 		"SetsLabel":                     {actions: `[{op: set-attribute, args: {path: /labels/driver, value: ipmi}}]`, want: []string{"label driver=ipmi"}},
@@ -340,7 +340,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// TestTextsAreNoLists: a list is rejected as the value of a label, also one that is known on the node only.
+// TestTextsAreNoLists checks that a list is rejected as the value of a label, even if its kind is known only on the node.
 func TestTextsAreNoLists(t *testing.T) {
 	for _, value := range []string{`[a]`, `["{node}"]`, `{a: b}`, `{a: "{node}"}`} {
 		var in nfdv1alpha1.Action

@@ -6,30 +6,29 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// Effects receives the effects of actions. A method returns an error for an effect that can never work, and the rule
-// fails. Outputs that the policy forbids are rejected and reported by the implementation. Removing something that
-// does not exist is not an error.
+// Effects receives the effects of actions. A method returns an error if the effect can never work; the rule then fails. Outputs
+// that the policy forbids are rejected and reported by the implementation. Removing something that does not exist is not an error.
 type Effects interface {
 	// Outputs on the node.
 
 	SetLabel(name, value string) error
 	DeleteLabel(name string) error
 	SetAnnotation(name, value string) error
-	// AppendAnnotation adds to a comma-separated list; if unique, only elements that the list lacks.
+	// AppendAnnotation adds to a comma-separated list. If unique is set, it does not add an element that the list contains.
 	AppendAnnotation(name, value string, unique bool) error
 	DeleteAnnotation(name string) error
 	SetResource(name, quantity string) error
 	DeleteResource(name string) error
 	// SetTaints replaces the taints of the rule.
 	SetTaints(list []corev1.Taint) error
-	// AddTaint adds a taint; if unique, only if the rule has none with the same key and effect.
+	// AddTaint adds a taint. If unique is set, it does not add a taint with the key and effect of another taint of the rule.
 	AddTaint(t corev1.Taint, unique bool) error
 
 	// Variables.
 
 	SetVar(name string, value expr.Value) error
-	// ExtendVar adds to a list; if unique, only elements that the list lacks. A variable that does not exist begins
-	// as an empty list; one that is not a list is an error.
+	// ExtendVar adds to a list. If unique is set, it does not add elements that the list contains. A variable that does not exist
+	// starts as an empty list; a variable that is not a list is an error.
 	ExtendVar(name string, value expr.Value, unique bool) error
 	UnsetVar(name string) error
 

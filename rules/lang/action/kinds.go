@@ -161,7 +161,7 @@ func unsetVar(a *Action, env expr.Env, to Effects) error {
 	return to.UnsetVar(texts[0])
 }
 
-// checkFeature rejects names that no matcher can find, and names that are reserved.
+// checkFeature rejects names that matchers cannot find, and reserved names.
 func checkFeature(a *Action, c *args.Compiler, path *field.Path) {
 	name := a.arg("feature").Fixed("")
 	domain, rest, _ := strings.Cut(name, ".")
@@ -199,7 +199,7 @@ func unsetFeature(a *Action, env expr.Env, to Effects) error {
 	return to.UnsetFeature(a.Derives(), texts[0])
 }
 
-// element evaluates strings, the first of which is a name.
+// element evaluates strings; the first one is a name.
 func (a *Action) element(env expr.Env, names ...string) ([]string, error) {
 	texts, err := a.texts(env, names...)
 	if err == nil && texts[0] == "" {
@@ -239,7 +239,7 @@ func deleteInstance(a *Action, env expr.Env, to Effects) error {
 	return to.DeleteInstanceAttribute(a.Derives(), match, texts[0])
 }
 
-// instance evaluates the attributes that select the instances, and strings, the first of which is a name.
+// instance evaluates the attributes that select the instances, and strings; the first string is a name.
 func (a *Action) instance(env expr.Env, names ...string) (map[string]string, []string, error) {
 	v, err := a.arg("match").Eval(env)
 	if err != nil {

@@ -26,11 +26,11 @@ const (
 
 const pathUsage = "/labels/KEY, /annotations/KEY, /extendedResources/NAME or /taints"
 
-// pathEscapes decodes the escapes of JSON pointers (RFC 6901), which the key of a path may use but does not need.
+// pathEscapes decodes the escapes of JSON pointers (RFC 6901). The key of a path may be escaped but need not be.
 var pathEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// parseTarget returns the target of an action: the first word of its path. It is empty for a path that begins with an
-// expression, which is parsed when its value is known.
+// parseTarget returns the target of an action, which is the first word of its path. It is empty for a path that begins with an
+// expression; such a path is parsed when its value is known.
 func parseTarget(c *args.Compiler, path *field.Path, op string, raw nfdv1alpha1.JSON) (target, bool) {
 	written, ok := peekPath(raw)
 	if !ok {
@@ -83,8 +83,7 @@ func (a *Action) at(env expr.Env) (*Action, error) {
 // maxShown is the maximum number of bytes of a computed path in a message.
 const maxShown = 80
 
-// peekPath returns the path argument before the arguments are compiled, since it determines which values they may
-// have.
+// peekPath returns the path argument before the arguments are compiled, because it determines their types.
 func peekPath(raw nfdv1alpha1.JSON) (string, bool) {
 	decoded, err := raw.Decode()
 	if err != nil {
@@ -122,8 +121,7 @@ func (t target) key(path string) string {
 	return pathEscapes.Replace(strings.TrimPrefix(path, "/"+string(t)+"/"))
 }
 
-// checkValue rejects values that the target cannot have, and resolves @domain.feature.element as the maps of a rule
-// do.
+// checkValue rejects invalid values for the target, and resolves @domain.feature.element as the maps of a rule do.
 func checkValue(a *Action, c *args.Compiler, path *field.Path) {
 	v := a.arg("value")
 	if a.target == "" {

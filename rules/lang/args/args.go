@@ -21,7 +21,7 @@ type Param struct {
 	Place expr.Place
 	// Optional arguments may be omitted.
 	Optional bool
-	// Fixed arguments are the same on every node: they hold no expressions.
+	// Fixed arguments are the same on every node; they cannot contain expressions.
 	Fixed bool
 	// Flag arguments are booleans, and fixed.
 	Flag bool
@@ -45,15 +45,15 @@ type Compiler struct {
 	Warnings []Warning
 }
 
-// Warning reports something that works and is probably not intended.
+// Warning reports something that works but is probably not intended.
 type Warning struct {
 	Path    *field.Path
 	Message string
-	// Style marks something that works as intended and should be written differently.
+	// Style marks something that works as intended but should be written differently.
 	Style bool
 }
 
-// WithItem returns a compiler for the inside of a loop.
+// WithItem returns a compiler for the body of a loop.
 func (c *Compiler) WithItem() *Compiler {
 	scope := expr.Scope{}
 	if c.Scope != nil {
@@ -82,8 +82,8 @@ func (c *Compiler) Warn(path *field.Path, format string, args ...any) {
 // Values are compiled arguments, in the order of their Params; nil for those omitted.
 type Values []*Value
 
-// Compile compiles the arguments of op: a map by name, or, with a warning, a list in the order of the params. An
-// argument with an error is nil in the result, which is then only of use to find more errors.
+// Compile compiles the arguments of op: a map by name, or, with a warning, a list in the order of the params. Arguments with errors
+// are nil in the result, which is then only useful to find more errors.
 func (c *Compiler) Compile(path *field.Path, op string, params []Param, raw nfdv1alpha1.JSON) Values {
 	decoded, err := raw.Decode()
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Compiler) Compile(path *field.Path, op string, params []Param, raw nfdv
 	return values
 }
 
-// positional names the arguments of a list.
+// positional converts a list of arguments to named arguments.
 func (c *Compiler) positional(path *field.Path, op string, params []Param, list []any) map[string]any {
 	c.Warnings = append(c.Warnings, Warning{Path: path, Style: true,
 		Message: fmt.Sprintf("name the arguments of %s: %s", op, usage(params))})
@@ -141,7 +141,7 @@ func (c *Compiler) positional(path *field.Path, op string, params []Param, list 
 	return named
 }
 
-// single returns the only element of a list if that element is a list.
+// single returns the element of a list that contains one element, which is a list.
 func single(list []any) ([]any, bool) {
 	if len(list) != 1 {
 		return nil, false
@@ -163,7 +163,7 @@ func (c *Compiler) unknown(path *field.Path, op string, params []Param, named ma
 	}
 }
 
-// usage lists the arguments, for messages.
+// usage lists the arguments for messages.
 func usage(params []Param) string {
 	if len(params) == 0 {
 		return "it takes none"

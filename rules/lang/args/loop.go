@@ -9,14 +9,13 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// Loop is a compiled loop: the items that a rule, condition or action is repeated for. It is immutable and safe for
-// concurrent use.
+// Loop is a compiled loop: the items for which a rule, condition or action is repeated. It is immutable and safe for concurrent
+// use.
 type Loop struct {
 	items *Value
 }
 
-// Loop compiles a loop: a list of anything, one map, or one {expression}. It returns nil without a loop and on an
-// error. Loops do not nest: a loop in the scope of another is rejected.
+// Loop compiles a loop: a list, a map, or one {expression}. It returns nil if there is no loop or an error. Loops cannot be nested.
 func (c *Compiler) Loop(path *field.Path, raw *nfdv1alpha1.JSON) *Loop {
 	if raw == nil || raw.IsZero() {
 		return nil
@@ -63,8 +62,8 @@ func loopOf(v *Value) *Loop {
 	return &Loop{items: v}
 }
 
-// Items returns the items of the loop on a node; a map is one item. The error is an *expr.Error with Missing set if
-// the list does not exist there.
+// Items returns the items of the loop on a node. A map is one item. If the list does not exist on the node, the error is an
+// *expr.Error with Missing set.
 func (l *Loop) Items(env expr.Env) (expr.List, error) {
 	v, err := l.items.Eval(env)
 	if err != nil {
@@ -83,8 +82,7 @@ func (l *Loop) Items(env expr.Env) (expr.List, error) {
 	return v.List(), nil
 }
 
-// Each calls visit with each item, until it returns an error. A loop over something that does not exist on the node has no
-// items.
+// Each calls visit for each item until visit returns an error. A loop over something that does not exist on the node has no items.
 func (l *Loop) Each(env expr.Env, visit func(item expr.Value) error) error {
 	items, err := l.Items(env)
 	if IsMissing(err) {
@@ -108,11 +106,11 @@ func (l *Loop) Texts(visit func(*expr.Text)) {
 	}
 }
 
-// Turn is an Env with the item of a loop. The loop changes it for each item.
+// Turn is an Env with the current item of a loop. The loop changes it for each item.
 type Turn struct {
 	expr.Env
 	Value expr.Value
 }
 
-// Item returns the item.
+// Item returns the current item.
 func (t *Turn) Item() expr.Value { return t.Value }

@@ -8,8 +8,8 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// Value is a compiled argument: a constant, a string with expressions, or a list or map that holds some. It is
-// immutable and safe for concurrent use. A nil *Value is an argument that was omitted.
+// Value is a compiled argument: a constant, a string with expressions, or a list or map of values. It is immutable and safe for
+// concurrent use. A nil *Value is an omitted argument.
 type Value struct {
 	constant expr.Value
 	text     *expr.Text
@@ -17,7 +17,7 @@ type Value struct {
 	dict     map[string]*Value
 }
 
-// fold replaces a list or a map of constants by one constant.
+// fold replaces a list or map of constants by one constant.
 func (v *Value) fold() *Value {
 	items := make(expr.Values, 0, len(v.list))
 	for _, item := range v.list {
@@ -44,12 +44,12 @@ func (v *Value) IsConstant() bool {
 	return v != nil && v.text == nil && v.list == nil && v.dict == nil
 }
 
-// IsScalar reports whether the value is neither a list nor a map, as far as that is known before it is evaluated.
+// IsScalar reports whether the value is neither a list nor a map, as far as is known before evaluation.
 func (v *Value) IsScalar() bool {
 	return v.list == nil && v.dict == nil && v.constant.List() == nil && v.constant.Map() == nil
 }
 
-// IsMap reports whether the value is a map with elements, or an expression that may return one.
+// IsMap reports whether the value is a map, or an expression that may return one.
 func (v *Value) IsMap() bool {
 	if v.text != nil {
 		return v.text.IsWhole()
@@ -107,7 +107,7 @@ func (v *Value) Eval(env expr.Env) (expr.Value, error) {
 		return expr.OfList(items), nil
 	case v.dict != nil:
 		elements := make(expr.Dict, len(v.dict))
-		for _, name := range slices.Sorted(maps.Keys(v.dict)) { // sorted: the first error determines the result of the rule
+		for _, name := range slices.Sorted(maps.Keys(v.dict)) { // sorted, because the first error determines the result of the rule
 			value, err := v.dict[name].Eval(env)
 			if err != nil {
 				return expr.Value{}, err
@@ -119,8 +119,8 @@ func (v *Value) Eval(env expr.Env) (expr.Value, error) {
 	return v.constant, nil
 }
 
-// EvalOrMissing is Eval, except that a value that does not exist on the node is Missing instead of an error; in a
-// list, this applies to the single element.
+// EvalOrMissing is like Eval, but returns Missing instead of an error for a value, or for an element of a list, that does not exist
+// on the node.
 func (v *Value) EvalOrMissing(env expr.Env) (expr.Value, error) {
 	if v.list == nil {
 		value, err := v.Eval(env)
@@ -139,15 +139,15 @@ func (v *Value) EvalOrMissing(env expr.Env) (expr.Value, error) {
 	return expr.OfList(items), nil
 }
 
-// Items are the elements of a list argument on a node. Each is evaluated when it is read.
+// Items holds the elements of a list argument on a node. Each element is evaluated when it is read.
 type Items struct {
 	env      expr.Env
 	compiled []*Value
 	found    expr.List
 }
 
-// Items returns the elements of a list. It reports false if the value does not exist on the node or is not a list. The error is
-// an *expr.Error.
+// Items returns the elements of a list. It returns false if the value does not exist on the node or is not a list. The error is an
+// *expr.Error.
 func (v *Value) Items(env expr.Env) (Items, bool, error) {
 	if v.list != nil {
 		return Items{env: env, compiled: v.list}, true, nil
@@ -164,7 +164,7 @@ func (l *Items) Len() int {
 	return len(l.compiled)
 }
 
-// At returns an element, Missing if it does not exist on the node.
+// At returns an element, or Missing if it does not exist on the node.
 func (l *Items) At(i int) (expr.Value, error) {
 	if l.found != nil {
 		return l.found.At(i), nil

@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
-// machine is the node that the cases speak of.
+// machine is the node that the cases are evaluated on.
 type machine struct {
 	features map[string]expr.Value
 	*expr.Budget

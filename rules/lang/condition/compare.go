@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/rules/version"
 )
 
-// relation is the comparison that must hold between adjacent values.
+// relation is the required order of adjacent values.
 type relation uint8
 
 const (
@@ -33,7 +33,7 @@ func (r relation) holds(order int) bool {
 	return order == 0
 }
 
-// prepareVersions rejects constants that are not versions, and two comparison modes at once.
+// prepareVersions rejects constants that are not valid versions, and the combination of two comparison modes.
 func prepareVersions(a args.Values, _ *size.Budget) (any, string, error) {
 	if a[argType].Fixed("") != "version" {
 		return nil, "", nil
@@ -80,7 +80,7 @@ func compareWith(r relation) func(*Condition, expr.Env) (bool, error) {
 
 var errTooFew = errors.New("values must be a list of at least two")
 
-// noList returns the reason why values has no elements: nil if it does not exist on the node.
+// noList returns the reason why values has no elements, or nil if values does not exist on the node.
 func (c *Condition) noList(env expr.Env, err error) error {
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (c *Condition) noList(env expr.Env, err error) error {
 	return errors.New("values is not a list")
 }
 
-// compare compares two values. A missing value is not equal to, less than or greater than any value.
+// compare compares two values. Every comparison with a missing value is false.
 func (c *Condition) compare(r relation, a, b expr.Value) (bool, error) {
 	if isNone(a) || isNone(b) {
 		return false, nil
@@ -124,8 +124,8 @@ func parseVersion(v expr.Value) (version.V, error) {
 	return version.Parse(text)
 }
 
-// same reports whether two values are equal. A string is converted to the kind of the other value: "4" equals 4,
-// "true" equals true. Two strings that both hold whole numbers are compared as numbers.
+// same reports whether two values are equal. A string is converted to the kind of the other value: "4" equals 4, "true" equals
+// true. Two strings are compared as numbers if both are whole numbers.
 func same(a, b expr.Value) bool {
 	switch {
 	case isNone(a) || isNone(b):
@@ -139,7 +139,7 @@ func same(a, b expr.Value) bool {
 	}
 	_, whole := a.Number()
 	_, whole2 := b.Number()
-	// Two strings with a decimal point are more often versions: 6.1 and 6.10 differ.
+	// Strings with a decimal point are usually versions: 6.1 and 6.10 differ.
 	if a.Kind() == expr.Int || b.Kind() == expr.Int || whole && whole2 {
 		if order, ok := compareNumbers(a, b); ok {
 			return order == 0
@@ -183,8 +183,7 @@ func isScalar(v expr.Value) bool {
 	return v.Kind() == expr.String || v.Kind() == expr.Int || v.Kind() == expr.Bool
 }
 
-// compare orders two values: as numbers if both are numbers, otherwise as strings if both are strings. A number and a
-// word have no order, and comparing them is an error.
+// compare compares two values, as numbers or as strings. Comparing a number with a word is an error.
 func compare(a, b expr.Value) (int, error) {
 	if order, ok := compareNumbers(a, b); ok {
 		return order, nil
@@ -204,7 +203,7 @@ func describe(v expr.Value) string {
 	return fmt.Sprintf("%s %q", v.Kind(), clip.Text(v.String(), maxDescribed))
 }
 
-// compareNumbers orders two values if both are numbers, whole or decimal.
+// compareNumbers compares two values if both are whole or decimal numbers.
 func compareNumbers(a, b expr.Value) (int, bool) {
 	x, okA := a.Number()
 	y, okB := b.Number()
@@ -219,10 +218,10 @@ func compareNumbers(a, b expr.Value) (int, bool) {
 	return r.Cmp(s), true
 }
 
-// maxDecimal is the maximum number of characters of a decimal number: twice those of the largest integer.
+// maxDecimal is the maximum number of characters of a decimal number: twice the length of the largest integer.
 const maxDecimal = 40
 
-// decimal parses a number with a decimal point. Exponents and fractions, which big.Rat parses too, are words here.
+// decimal parses a number with a decimal point. Exponents and fractions, which big.Rat also parses, are not numbers here.
 func decimal(v expr.Value) (*big.Rat, bool) {
 	text, ok := v.Text()
 	text = strings.TrimSpace(text)

@@ -26,7 +26,7 @@ type Condition struct {
 	multiple string
 }
 
-// How a loop combines the results of its items.
+// The ways in which a loop combines the results of its items.
 const (
 	anyTurn   = "any"
 	allTurns  = "all"
@@ -36,7 +36,7 @@ const (
 
 var multiples = []string{anyTurn, allTurns, firstTurn, lastTurn}
 
-// Compile compiles a condition. The compiler of its rule collects the errors; Compile returns nil if it adds one.
+// Compile compiles a condition. It adds errors to the compiler of the rule, and then returns nil.
 func Compile(c *args.Compiler, path *field.Path, in nfdv1alpha1.Condition) *Condition {
 	errors := len(c.Errors)
 	out := &Condition{written: in.Op, multiple: anyTurn}
@@ -79,7 +79,7 @@ func (c *Condition) setMultiple(ac *args.Compiler, path *field.Path, in nfdv1alp
 	}
 }
 
-// prepare does the work that depends on constant arguments only.
+// prepare does the work that depends only on constant arguments.
 func (c *Condition) prepare(ac *args.Compiler, path *field.Path) {
 	if c.operator.prepare == nil {
 		return
@@ -92,7 +92,7 @@ func (c *Condition) prepare(ac *args.Compiler, path *field.Path) {
 	c.prepared = prepared
 }
 
-// parseOp splits an operator into its name and its !. It returns "" for an unknown operator.
+// parseOp splits an operator into its name and an optional !. It returns "" for an unknown operator.
 func parseOp(c *args.Compiler, path *field.Path, written string) (name string, inverted bool) {
 	name, inverted = strings.CutPrefix(strings.TrimSpace(written), "!")
 	name = strings.TrimLeft(name, " ")
@@ -117,7 +117,7 @@ func parseOp(c *args.Compiler, path *field.Path, written string) (name string, i
 	return name, inverted
 }
 
-// foreignOps maps operators of other languages to the hint what to write instead.
+// foreignOps maps operators of other languages to hints.
 var foreignOps = map[string]string{
 	"ne": "!eq", "ge": "!lt", "le": "!gt", "in": "one-of", "notin": "!one-of", "inregexp": "contains",
 	"exists": "!is-none", "doesnotexist": "is-none", "=": "eq", "==": "eq", "<": "lt", ">": "gt", "<=": "!gt", ">=": "!lt",
@@ -140,9 +140,9 @@ func (c *Condition) Texts(visit func(*expr.Text)) {
 	}
 }
 
-// Eval reports whether the condition holds on a node. If an argument does not exist on the node, the operator is
-// false, unless it tests for existence. An error is anything else that cannot be decided, such as a comparison of a
-// word with a number.
+// Eval reports whether the condition holds on a node. If an argument does not exist on the node, the operator is false, unless it
+// tests for existence. Eval returns an error if the condition cannot be decided for another reason, such as a comparison of a word
+// with a number.
 func (c *Condition) Eval(env expr.Env) (bool, error) {
 	if c.loop == nil {
 		return c.once(env)
@@ -159,14 +159,14 @@ func (c *Condition) Eval(env expr.Env) (bool, error) {
 			return false, err
 		}
 		if ok != (c.multiple == allTurns) {
-			return ok, nil // "any" stops at the first item that holds, "all" at the first that does not
+			return ok, nil // "any" stops at the first item that holds, "all" at the first that does not hold
 		}
 	}
 	return c.multiple == allTurns, nil
 }
 
-// items returns the items that the condition is evaluated for. It returns nil if the list of the loop does not exist
-// on the node: then the condition does not hold.
+// items returns the items for which the condition is evaluated. It returns nil if the list of the loop does not exist on the node;
+// the condition is then false.
 func (c *Condition) items(env expr.Env) (expr.List, error) {
 	items, err := c.loop.Items(env)
 	if args.IsMissing(err) {

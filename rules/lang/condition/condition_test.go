@@ -119,7 +119,7 @@ func TestEval(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	tests := map[string]struct {
 		condition string
-		want      []string // fields and beginnings of messages
+		want      []string // fields, and prefixes of messages
 	}{
 		"EmptyOp":           {`{op: "", args: {value: 1}}`, []string{"conditions[0].op: empty op: quote it"}},
 		"BangAlone":         {`{op: "!", args: {value: 1}}`, []string{"conditions[0].op: empty op: quote it"}},

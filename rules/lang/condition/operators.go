@@ -16,7 +16,7 @@ type operator struct {
 	name   string
 	says   string // description for the reference
 	params []args.Param
-	// prepare does the work for constant arguments once, and names an invalid argument.
+	// prepare does the work for constant arguments once. It returns the name of an invalid argument.
 	prepare func(args.Values, *size.Budget) (prepared any, bad string, err error)
 	eval    func(c *Condition, env expr.Env) (bool, error)
 }
@@ -144,8 +144,8 @@ func isFalse(v expr.Value) bool {
 	return isWord(v, "false", "no", "0") || isFraction(v, true)
 }
 
-// isFraction reports whether the value is a number with a decimal point, and zero if zero is true or not zero if it is
-// false. YAML's 2.5 is the string "2.5" here.
+// isFraction reports whether the value is a number with a decimal point that is zero (if zero is true) or not zero (otherwise).
+// YAML's 2.5 is the string "2.5" here.
 func isFraction(v expr.Value, zero bool) bool {
 	text, _ := v.Text()
 	if v.Kind() != expr.String || !strings.Contains(text, ".") {
@@ -155,7 +155,7 @@ func isFraction(v expr.Value, zero bool) bool {
 	return ok && (r.Sign() == 0) == zero
 }
 
-// isWord reports whether the value is one of the words; case does not matter.
+// isWord reports whether the value is one of the words, ignoring case.
 func isWord(v expr.Value, words ...string) bool {
 	text, _ := v.Text()
 	for _, word := range words {
@@ -193,7 +193,7 @@ func parseSubnet(v expr.Value) (netip.Prefix, error) {
 	return subnet, nil
 }
 
-// inNet compares addresses without their zones: IPv4-mapped IPv6 addresses are IPv4.
+// inNet compares addresses without their zones. It treats IPv4-mapped IPv6 addresses as IPv4.
 func inNet(c *Condition, env expr.Env) (bool, error) {
 	address, err := c.args[argFirst].EvalOrMissing(env)
 	if err != nil || isNone(address) {
@@ -220,14 +220,14 @@ func inNet(c *Condition, env expr.Env) (bool, error) {
 	return subnet.Contains(addr.Unmap().WithZone("")), nil
 }
 
-// How a regular expression is applied.
+// The ways in which a regular expression is applied.
 const (
 	search = false
 	whole  = true
 )
 
-// maxRegex is the maximum length of a regular expression, since a search takes time in proportion to its length and
-// that of the value.
+// maxRegex is the maximum length of a regular expression. The time of a search is proportional to its length and to that of the
+// value.
 const maxRegex = 1 << 10
 
 func prepareRegex(anchored bool) func(args.Values, *size.Budget) (any, string, error) {
@@ -260,8 +260,8 @@ func compileRegex(v expr.Value, anchored bool, budget *size.Budget) (*regexp.Reg
 	return size.Compile(text, budget)
 }
 
-// bytesPerStep is the number of bytes of a value that a regular expression processes in about the time of one
-// operator of the expression language.
+// bytesPerStep is the number of bytes of a value that a regular expression processes in about the time of one operator of the
+// expression language.
 const bytesPerStep = 16
 
 func matchesRegex(anchored bool) func(*Condition, expr.Env) (bool, error) {

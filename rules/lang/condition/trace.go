@@ -9,7 +9,7 @@ import (
 type Trace struct {
 	Op       string `json:"op"`
 	Multiple string `json:"multiple,omitempty"` // set with a loop
-	Turns    []Turn `json:"turns"`              // one turn without a loop
+	Turns    []Turn `json:"turns"`              // one turn if there is no loop
 	OK       bool   `json:"ok"`
 	Error    string `json:"error,omitempty"`
 }
@@ -29,7 +29,7 @@ type Arg struct {
 	Error string     `json:"error,omitempty"`
 }
 
-// Trace evaluates the condition and explains the result, which is that of Eval.
+// Trace evaluates the condition and explains the result. The result equals that of Eval.
 func (c *Condition) Trace(env expr.Env) Trace {
 	t := Trace{Op: c.String()}
 	ok, err := c.Eval(env)

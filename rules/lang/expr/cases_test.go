@@ -39,7 +39,7 @@ func (m *machine) Element(feature, element string) (Value, bool) {
 	return Value{}, false
 }
 
-// newMachine returns the node that the cases about Kubernetes-like data speak of.
+// newMachine returns the node for the cases with data as in Kubernetes.
 func newMachine(name string) *machine {
 	return &machine{
 		node: Node{Name: name, Labels: map[string]string{"topology.kubernetes.io/zone": "eu-1"}},
@@ -72,7 +72,7 @@ func (m *machine) scope() *Scope {
 	return s
 }
 
-// lines decodes a file of one JSON object a line.
+// lines decodes a file with one JSON object per line.
 func lines[T any](t testing.TB, path string) []T {
 	t.Helper()
 	f, err := os.Open(path)

@@ -40,7 +40,7 @@ func (p *parser) expect(b byte) {
 	}
 }
 
-// maxQuote is the maximum number of bytes of a user's text in a message.
+// maxQuote is the maximum number of bytes of user input in a message.
 const maxQuote = 64
 
 func shown(s string) string { return clip.Text(s, maxQuote) }

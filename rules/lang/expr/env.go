@@ -2,8 +2,8 @@ package expr
 
 import "errors"
 
-// Env gives an evaluation access to a node. Methods return false for values that the node does not have. An Env is
-// used by one evaluation at a time.
+// Env gives an evaluation access to a node. Methods return false for values that do not exist on the node. An Env must not be used
+// by two evaluations at the same time.
 type Env interface {
 	// Node returns the node's name and metadata.
 	Node() Node
@@ -13,11 +13,11 @@ type Env interface {
 	Element(feature, element string) (Value, bool)
 	// Feature returns a whole feature: a map of attributes, a list of maps for instances, a list of names for flags.
 	Feature(feature string) (Value, bool)
-	// Matched returns what the rule's matchers matched of a feature, in the shapes of Feature.
+	// Matched returns the elements of a feature that the rule's matchers matched, in the same form as Feature.
 	Matched(feature string) (Value, bool)
-	// Item returns the element of the loop, Missing outside of one.
+	// Item returns the current item of the loop, or Missing outside of a loop.
 	Item() Value
-	// Spend takes steps from the evaluation's budget and reports whether enough were left.
+	// Spend takes steps from the evaluation's budget and reports whether enough steps were left.
 	Spend(steps int) bool
 }
 
@@ -27,16 +27,16 @@ type Node struct {
 	Labels, Annotations map[string]string
 }
 
-// Budget counts steps down. It stops an evaluation after a fixed amount of work, independent of time, so that the
-// same rules give the same result on every machine. The zero Budget is exhausted.
+// Budget counts down steps. It stops an evaluation after a fixed amount of work, not time, so that the same rules give the same
+// result on every machine. The zero Budget is exhausted.
 type Budget struct {
 	left int
 }
 
-// NewBudget returns a budget of a number of steps. One step is roughly the evaluation of one operator or function.
+// NewBudget returns a budget of the given number of steps. Evaluating one operator or function takes about one step.
 func NewBudget(steps int) *Budget { return &Budget{left: steps} }
 
-// Spend takes steps and reports whether enough were left.
+// Spend takes steps and reports whether enough steps were left.
 func (b *Budget) Spend(steps int) bool {
 	if steps > b.left {
 		b.left = 0
@@ -52,13 +52,12 @@ func (b *Budget) Left() int { return b.left }
 // ErrBudget is wrapped by the error of an evaluation that ran out of steps.
 var ErrBudget = errors.New("step budget exhausted")
 
-// Scope defines which names a string may use. The zero Scope has no variables, no node metadata, no item and no
-// matched elements. Compile neither changes nor keeps it.
+// Scope defines which names a string may use. The zero Scope has no variables, no node metadata, no item and no matched elements.
+// Compile does not modify or keep it.
 type Scope struct {
 	// Vars are the declared variables. Any other name is an error, unless Open is set.
 	Vars map[string]bool
-	// Open is set if a template may create variables that are not declared: unknown names are then variables that may
-	// be missing.
+	// Open is set if a template may create undeclared variables. Unknown names are then variables that may be missing.
 	Open bool
 	// Metadata is set if node.labels and node.annotations may be read.
 	Metadata bool

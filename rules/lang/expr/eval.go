@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxShift is the maximum number of bits that a number may be shifted: one more would reach the sign bit.
+// maxShift is the maximum number of bits by which a number may be shifted: one more would reach the sign bit.
 const maxShift = 62
 
 // evaluator evaluates nodes in an Env. Its methods return a nil *Error for success.
@@ -29,12 +29,12 @@ func (e evaluator) part(p *part) (Value, error) {
 	return v, nil
 }
 
-// spend takes steps from the budget. Constants are evaluated without a budget: the length of the string bounds them.
+// spend takes steps from the budget. Constants are evaluated without a budget, because the length of the string limits their cost.
 func (e evaluator) spend(steps int) bool {
 	return steps == 0 || e.env == nil || e.env.Spend(steps)
 }
 
-// appendValue appends a value in its format.
+// appendValue appends a formatted value.
 func (e evaluator) appendValue(dst []byte, p *part, v Value) ([]byte, error) {
 	if p.format != nil {
 		dst, message := p.format.append(dst, v)
@@ -80,7 +80,7 @@ func (e evaluator) eval(n *node) (Value, *Error) {
 	return e.lookup(n)
 }
 
-// lookup evaluates names whose value the node may lack.
+// lookup evaluates names whose value may not exist on the node.
 func (e evaluator) lookup(n *node) (Value, *Error) {
 	var v Value
 	ok := true
@@ -110,7 +110,7 @@ func (e evaluator) found(n *node, v Value, ok bool) (Value, *Error) {
 	return v, nil
 }
 
-// number returns the i-th number of a string, counted from 1; 0 is the last, -1 the one before it.
+// number returns the i-th number in a string, counted from 1; 0 is the last one and -1 the one before it.
 func (e evaluator) number(n *node, text string, i int64) (Value, *Error) {
 	digits, ok := numberIn(text, i)
 	if !ok {
@@ -197,7 +197,7 @@ func (e evaluator) binary(n *node) (Value, *Error) {
 
 const overflow = "the result does not fit into 64 bits"
 
-// arithmetic calculates with 64-bit integers; / and % round towards minus infinity.
+// arithmetic computes with 64-bit integers; / and % round towards minus infinity.
 func arithmetic(o op, x, y int64) (int64, string) {
 	switch o {
 	case opOr:
@@ -244,7 +244,7 @@ func arithmetic(o op, x, y int64) (int64, string) {
 	return remainder, ""
 }
 
-// badOperand returns the problem of a right operand that is invalid for every left one.
+// badOperand returns the problem of a right operand that is invalid for every left operand.
 func badOperand(o op, y Value) string {
 	number, ok := y.Number()
 	switch {
@@ -374,7 +374,7 @@ func (e evaluator) slice(n *node, x Value) (Value, *Error) {
 	return OfList(subList{x.list, int(from), int(to)}), nil
 }
 
-// bound evaluates a bound of a slice and clamps it; negative ones count from the end.
+// bound evaluates a bound of a slice and clamps it; negative bounds count from the end.
 func (e evaluator) bound(n *node, absent, length int64) (int64, *Error) {
 	if n == nil {
 		return absent, nil
@@ -389,7 +389,7 @@ func (e evaluator) bound(n *node, absent, length int64) (int64, *Error) {
 	return min(max(i, 0), length), nil
 }
 
-// sliceText returns the characters from index from up to index to, where 0 <= from <= to.
+// sliceText returns the characters from index from to index to, exclusive, where 0 <= from <= to.
 func sliceText(s string, from, to int64) string {
 	if utf8.RuneCountInString(s) == len(s) {
 		return s[min(from, int64(len(s))):min(to, int64(len(s)))]
@@ -429,7 +429,7 @@ func (e evaluator) spent(n *node) *Error {
 	return &Error{Column: e.column(n), Message: ErrBudget.Error(), cause: ErrBudget}
 }
 
-// column returns the column of a node in the string; 0 is the string itself, which is not an expression.
+// column returns the column of a node in the string, or 0 for the string itself.
 func (e evaluator) column(n *node) int {
 	if n == nil {
 		return 0

@@ -6,47 +6,44 @@ import (
 	"slices"
 )
 
-// Limits on user input. They bound the time and the memory that a string can cost.
+// Limits on user input. They limit the time and memory that a string can cost.
 const (
-	// MaxText is the maximum length of a string with expressions in bytes: four times the longest annotation that is
-	// written.
+	// MaxText is the maximum length in bytes of a string with expressions: four times the longest annotation that is written.
 	MaxText = 4 << 10
-	// MaxNodes is the maximum number of operators, functions, names and literals in an expression. Real ones have
-	// under twenty.
+	// MaxNodes is the maximum number of operators, functions, names and literals in an expression. Real expressions have fewer than
+	// twenty.
 	MaxNodes = 64
-	// MaxExpressions is the maximum number of expressions in a string. A label value, with its 63 characters, holds
-	// 16 at most.
+	// MaxExpressions is the maximum number of expressions in a string. A label value of 63 characters can contain at most 16.
 	MaxExpressions = 32
-	// MaxResult is the maximum length in bytes of a string made from expressions: the length of the longest
-	// annotation.
+	// MaxResult is the maximum length in bytes of the result of a string with expressions: the length of the longest annotation.
 	MaxResult = 1 << 10
-	// MaxItems is the maximum number of elements that split returns and loops iterate over: NICs, disks and devices
-	// of large servers fit.
+	// MaxItems is the maximum number of elements that split returns and that loops iterate over: enough for the NICs, disks and
+	// devices of large servers.
 	MaxItems = 256
-	// maxValue is the maximum length in bytes of a string within an expression, so that a chain of replacements, each
-	// of which multiplies, ends early.
+	// maxValue is the maximum length in bytes of a string within an expression. It stops chains of replacements, each of which
+	// multiplies the length.
 	maxValue = 16 << 10
-	// maxDepth is the maximum depth of nested parentheses, since the parser is recursive.
+	// maxDepth is the maximum depth of nested parentheses, because the parser is recursive.
 	maxDepth = 64
 )
 
-// Place is the use of a string, which determines what its braces mean.
+// Place is the use of a string. It determines the meaning of braces.
 type Place uint8
 
 const (
-	// Strict is a place where braces are never literal: keys and values of labels and taints, extended resources. Any
-	// brace that is neither part of an expression nor doubled is an error.
+	// Strict is for keys and values of labels and taints, and for extended resources: braces are never literal. A brace that is
+	// neither part of an expression nor doubled is an error.
 	Strict Place = iota
-	// Free is an annotation or a message. Braces without a valid expression are literal, with a warning if they look
-	// like one. An expression must hold a name, otherwise it is literal too: [a-z]{3} stays unchanged. Doubled braces
-	// mean single ones only in a string that holds an expression, possibly a doubled one.
+	// Free is for annotations and messages. Braces without a valid expression are literal, with a warning if they look like an
+	// expression. An expression without a name is literal too: [a-z]{3} stays unchanged. Doubled braces mean single ones only in a
+	// string that contains an expression, which may itself be doubled.
 	Free
-	// Var is the value of a variable: like Free, but a list or a map may be its value.
+	// Var is for the values of variables: like Free, but the value may be a list or a map.
 	Var
-	// Arg is an argument of a condition or action: like Strict for braces that look like an expression; other braces
-	// are literal.
+	// Arg is for arguments of conditions and actions: like Strict for braces that look like an expression; other braces are
+	// literal.
 	Arg
-	// Regex is a regular expression as an argument: like Free, and \p{…} and \x{…} stay unchanged.
+	// Regex is for regular expressions as arguments: like Free, and \p{…} and \x{…} stay unchanged.
 	Regex
 )
 
@@ -54,7 +51,7 @@ const (
 type Mode uint8
 
 const (
-	// Auto keeps braces that may be literal, with a warning.
+	// Auto keeps braces that may be literal and adds a warning.
 	Auto Mode = iota
 	// Always turns each such warning into an error (expressions: Strict).
 	Always
@@ -80,7 +77,7 @@ type Text struct {
 	source string
 	parts  []part // nil for a string without expressions
 	first  [3]part
-	whole  bool // exactly one expression, without a format
+	whole  bool // exactly one expression and no format
 	value  string
 }
 
@@ -92,9 +89,8 @@ type part struct {
 	steps   int
 }
 
-// Compile parses a string, resolves its names in the scope and evaluates constants. If a problem is not a warning,
-// the Text is nil. All independent problems are returned, in the order of their columns. A nil scope is an
-// empty one.
+// Compile parses a string, resolves its names in the scope and evaluates constants. It returns all independent problems, ordered by
+// column. The Text is nil unless all problems are warnings. A nil scope is an empty scope.
 func Compile(text string, place Place, mode Mode, scope *Scope) (*Text, []Problem) {
 	if mode == Disabled || !hasBrace(text, place) {
 		return Literal(text), nil
@@ -118,7 +114,7 @@ func (t *Text) Source() string { return t.source }
 // IsLiteral reports whether the string is the same on every node. Format then returns it without reading its Env.
 func (t *Text) IsLiteral() bool { return t.parts == nil }
 
-// IsWhole reports whether the string is exactly one expression, whose kind Eval keeps.
+// IsWhole reports whether the string is exactly one expression. Eval then returns a value of the expression's kind.
 func (t *Text) IsWhole() bool { return t.whole }
 
 // Names returns the variables that the string reads, sorted.
@@ -129,18 +125,18 @@ func (t *Text) Features() []string {
 	return t.collect(func(n *node) bool { return n.op == opElement || n.op == opFeature })
 }
 
-// ReadsNode reports whether the string reads the name of the node, anything derived from it, or its metadata, so that
-// it may differ between nodes with equal features.
+// ReadsNode reports whether the string reads the name or metadata of the node, or anything derived from the name, so that it may
+// differ between nodes with equal features.
 func (t *Text) ReadsNode() bool {
 	return t.reads(func(n *node) bool {
 		return n.op == opNode || n.op == opHost || n.op == opNumber || n.op == opLabels || n.op == opAnnotations
 	})
 }
 
-// ReadsMatched reports whether the string reads elements that the matchers of its rule matched.
+// ReadsMatched reports whether the string reads elements that the rule's matchers matched.
 func (t *Text) ReadsMatched() bool { return t.reads(func(n *node) bool { return n.op == opMatched }) }
 
-// collect returns the sorted names of the nodes that want selects.
+// collect returns the sorted names of the syntax tree nodes that want selects.
 func (t *Text) collect(want func(*node) bool) []string {
 	var names []string
 	t.walk(func(n *node) {
@@ -164,8 +160,8 @@ func (t *Text) walk(visit func(*node)) {
 	}
 }
 
-// Eval returns the value on a node. The value of a whole expression keeps its kind; everything else is a string. The
-// error is an *Error.
+// Eval returns the value on a node. The value of a whole expression keeps its kind; all other values are strings. The error is an
+// *Error.
 func (t *Text) Eval(env Env) (Value, error) {
 	if t.parts == nil {
 		return OfText(t.value), nil
@@ -190,12 +186,12 @@ func (t *Text) Format(env Env) (string, error) {
 	if t.parts == nil {
 		return t.value, nil
 	}
-	var buffer [128]byte // most results are label values, which are shorter
+	var buffer [128]byte // most results are label values, which are at most 63 bytes long
 	result, err := t.Append(buffer[:0], env)
 	return string(result), err
 }
 
-// Append appends the expanded string on a node. The error is an *Error; dst is then returned unchanged.
+// Append appends the expanded string on a node. The error is an *Error; Append then returns dst unchanged.
 func (t *Text) Append(dst []byte, env Env) ([]byte, error) {
 	if t.parts == nil {
 		return append(dst, t.value...), nil

@@ -9,7 +9,7 @@ import (
 const (
 	// maxFormat is the maximum length of a format in characters.
 	maxFormat = 8
-	// maxWidth is the maximum width of a formatted value: the length of a label value.
+	// maxWidth is the maximum width of a formatted value: the maximum length of a label value.
 	maxWidth = 63
 )
 
@@ -26,7 +26,7 @@ type format struct {
 	verb      byte
 }
 
-// parseFormat parses the format behind the colon and rejects combinations that can never be valid.
+// parseFormat parses the format after the colon and rejects combinations that can never be valid.
 func parseFormat(spec string) (*format, bool) {
 	if utf8.RuneCountInString(spec) > maxFormat {
 		return nil, false
@@ -65,7 +65,7 @@ func (f *format) parseAlign(spec string) string {
 	return spec
 }
 
-// sensible reports whether the parts fit together: commas need a decimal number, a precision needs a string.
+// sensible reports whether the parts can be combined: commas require a decimal number, a precision requires a string.
 func (f *format) sensible() bool {
 	if f.comma && f.verb != 'd' && f.verb != 0 {
 		return false
@@ -76,10 +76,10 @@ func (f *format) sensible() bool {
 	return f.precision < 0 || (f.verb == 's' || f.verb == 0) && !f.numeric()
 }
 
-// numeric reports whether a part requires a number.
+// numeric reports whether a part of the format requires a number.
 func (f *format) numeric() bool { return f.plus || f.prefix || f.zero || f.comma || f.align == '=' }
 
-// append appends the formatted value, or returns why it cannot be formatted.
+// append appends the formatted value, or returns the reason why it cannot be formatted.
 func (f *format) append(dst []byte, v Value) ([]byte, string) {
 	asText := f.verb == 's' || f.verb == 0 && !f.numeric() && (v.kind == String || v.kind == Bool)
 	if asText {
@@ -143,7 +143,7 @@ func (f *format) appendNumber(dst []byte, number int64) []byte {
 	return f.pad(dst, lead, digits, f.width-len(lead)-len(digits), '>')
 }
 
-// zeros fills a number with zeros, which commas group like other digits.
+// zeros pads a number with zeros. Commas group them like other digits.
 func (f *format) zeros(digits string, width int) string {
 	if !f.comma {
 		return strings.Repeat("0", max(0, width-len(digits))) + digits
@@ -156,7 +156,7 @@ func (f *format) zeros(digits string, width int) string {
 	}
 }
 
-// pad appends lead and text, with fill characters as the alignment requires.
+// pad appends lead and text, with fill characters as required by the alignment.
 func (f *format) pad(dst []byte, lead, text string, missing int, natural byte) []byte {
 	align := f.align
 	if align == 0 {
@@ -218,7 +218,7 @@ func cutByte(s string, b byte) (bool, string) {
 	return false, s
 }
 
-// cutNumber cuts a decimal number off the start of s, or returns absent.
+// cutNumber removes a decimal number from the start of s and returns it, or returns absent if there is none.
 func cutNumber(s string, absent int) (int, string) {
 	n := 0
 	for n < len(s) && isDigit(s[n]) {

@@ -13,13 +13,13 @@ type function struct {
 	says  string // description for the reference
 	args  int
 	kind  Kind // kind of its result
-	// onList and textArgs define its argument types; all other functions take a scalar and numbers.
+	// onList and textArgs define the argument types. All other functions take a scalar and numbers.
 	onList   bool
 	textArgs bool
 	run      func(e evaluator, n *node, x, y, z Value) (Value, *Error)
 }
 
-// functionList holds all functions. default is not run like the others, since it accepts a missing value.
+// functionList holds all functions. The function default has no run, since it accepts a missing value.
 var functionList = []*function{
 	{name: "block_number", usage: "n1.block_number(42)", says: "the number of the block of 42 that contains a number: 1 for 1 to 42, 2 for 43 to 84", args: 1, kind: Int, run: blockNumber},
 	{name: "block_offset", usage: "n1.block_offset(42)", says: "the position within that block, 1 to 42", args: 1, kind: Int, run: blockOffset},
@@ -53,7 +53,7 @@ type FunctionDoc struct {
 	Name, Usage, Says string
 }
 
-// Functions describes every function, in the order of their names.
+// Functions describes all functions, sorted by name.
 func Functions() []FunctionDoc {
 	docs := make([]FunctionDoc, len(functionList))
 	for i, f := range functionList {
@@ -62,7 +62,7 @@ func Functions() []FunctionDoc {
 	return docs
 }
 
-// check returns what is wrong with a call, as far as it is known before evaluation.
+// check returns the problem of a call, as far as it is known before evaluation.
 func (f *function) check(n *node) string {
 	if isCollection(n.x.kind) && !f.onList {
 		return n.x.kind.String() + " is not a string"
@@ -83,10 +83,10 @@ func (f *function) check(n *node) string {
 	return ""
 }
 
-// call evaluates a function and charges for the text it processes.
+// call evaluates a function and takes steps for the bytes that it processes.
 func (e evaluator) call(n *node) (Value, *Error) {
 	x, err := e.eval(n.x)
-	if n.call.run == nil { // default
+	if n.call.run == nil { // the function default
 		if err != nil && err.Missing {
 			return e.eval(n.y)
 		}
@@ -121,7 +121,7 @@ func (e evaluator) call(n *node) (Value, *Error) {
 // bytesPerStep is the number of bytes that a function processes in about the time of one operator.
 const bytesPerStep = 256
 
-// text returns the text of a scalar, up to the maximum that functions process.
+// text returns the string form of a scalar, up to the maximum length that functions process.
 func (e evaluator) text(n *node, v Value) (string, *Error) {
 	if v.kind == String && len(v.text) <= maxValue {
 		return v.text, nil
@@ -229,7 +229,7 @@ func num(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 	return e.number(n, text, i)
 }
 
-// block returns a number and the size of the blocks that it is counted in.
+// block returns a number and the size of the blocks in which it is counted.
 func (e evaluator) block(n *node, x, y Value) (number, size int64, err *Error) {
 	number, ok := x.Number()
 	if !ok {
@@ -263,7 +263,7 @@ func blockOffset(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 	return e.plusOne(n, remainder)
 }
 
-// plusOne adds one, for results that count from one.
+// plusOne adds one, for results that are counted from one.
 func (e evaluator) plusOne(n *node, number int64) (Value, *Error) {
 	sum, message := arithmetic(opAdd, number, 1)
 	if message != "" {
@@ -273,13 +273,12 @@ func (e evaluator) plusOne(n *node, number int64) (Value, *Error) {
 }
 
 const (
-	maxLabel    = 63 // Kubernetes: the length of a label value
-	labelDigits = 8  // hexadecimal digits of the hash that replaces a cut off end
+	maxLabel    = 63 // maximum length of a label value in Kubernetes
+	labelDigits = 8  // number of hexadecimal digits of the hash that replaces a truncated end
 )
 
-// label converts any string to a valid label value: each run of other characters becomes one -, the ends are letters
-// or digits, and a string that is too long ends in a hash of the whole, so that strings that differ only at the end
-// stay distinct.
+// label converts any string to a valid label value. Each run of invalid characters becomes one -, and the ends are letters or
+// digits. A string that is too long ends in a hash of the whole string, so that strings that differ only at the end stay distinct.
 func label(e evaluator, n *node, x, _, _ Value) (Value, *Error) {
 	text, err := e.text(n, x)
 	if err != nil {
@@ -330,8 +329,8 @@ func hash(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 	return OfInt(int64(mix(text) % uint64(below))), nil
 }
 
-// mix hashes a string: FNV-1a, whose low bits follow those of the input too closely for remainders, and then the
-// finalizer of MurmurHash3. It must never change, or nodes would move between shards.
+// mix hashes a string with FNV-1a and then the finalizer of MurmurHash3: the low bits of FNV-1a depend too much on those of the
+// input to be used for remainders. Do not change it, or nodes move between shards.
 func mix(text string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(text))

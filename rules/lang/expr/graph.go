@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// CycleError reports variables that are defined by one another.
+// CycleError reports variables that refer to each other in a cycle.
 type CycleError struct {
-	// Path names the variables; the last equals the first.
+	// Path names the variables; the last one equals the first one.
 	Path []string
 }
 
@@ -17,8 +17,8 @@ func (e *CycleError) Error() string {
 	return fmt.Sprintf("variables refer to one another: %s", strings.Join(e.Path, " → "))
 }
 
-// Order returns the names of variables so that each follows those it refers to, and otherwise in the order given.
-// References to other names are ignored. The error is a *CycleError.
+// Order sorts the names of variables so that each follows those it refers to, and otherwise keeps the given order. It ignores
+// references to other names. The error is a *CycleError.
 func Order(names []string, references func(name string) []string) ([]string, error) {
 	s := sorter{references: references, state: make(map[string]state, len(names)), order: make([]string, 0, len(names))}
 	for _, name := range names {
@@ -48,7 +48,7 @@ type sorter struct {
 	order      []string
 }
 
-// visit recurses at most once per name, and the API bounds the number of names.
+// visit recurses at most once per name, and the API limits the number of names.
 func (s *sorter) visit(name string) error {
 	switch s.state[name] {
 	case entered:

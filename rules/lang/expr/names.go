@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// maxNumber is the highest n that nN may have, the N-th number of a node name: n999.
+// maxNumber is the maximum N in nN, the N-th number of a node name: n999.
 const maxNumber = 999
 
-// reserved are the words that are not variables. vars.NAME reads a variable of the same name.
+// reserved are words that cannot be used as variables. vars.NAME reads a variable with such a name.
 var reserved = []string{"host", "item", "matched", "node", "nodename", "vars"}
 
-// domains are the first words of the features that Assay knows, to recognize a reference without its @.
+// domains are the domains of the features that Assay publishes. They are used to recognize a reference without its @.
 var domains = []string{"cpu", "custom", "kernel", "local", "memory", "network", "pci", "rule", "storage", "system", "usb"}
 
-// name parses a dotted name. A last word that a parenthesis follows is left for postfix: it is a function.
+// name parses a dotted name. If a parenthesis follows, the last word is a function and is left for postfix.
 func (p *parser) name() *node {
 	start := p.pos
 	end := p.dotted()
@@ -79,7 +79,7 @@ func (p *parser) resolve(start int, name string) *node {
 	return p.attrs(n, rest, start+len(word)+1)
 }
 
-// numberName returns which number of the node's name a word means: n0 is the last one.
+// numberName returns which number of the node's name a word refers to; n0 is the last one.
 func numberName(word string) (int64, bool) {
 	if len(word) < 2 || word[0] != 'n' {
 		return 0, false
@@ -88,7 +88,7 @@ func numberName(word string) (int64, bool) {
 	return int64(number), err == nil && number <= maxNumber
 }
 
-// nodeField parses node, node.name, node.labels or node.annotations, and what follows.
+// nodeField parses node, node.name, node.labels or node.annotations, and the elements after it.
 func (p *parser) nodeField(start int, path string) *node {
 	field, rest, _ := strings.Cut(path, ".")
 	pos := p.pos - len(path)
@@ -112,7 +112,7 @@ func (p *parser) nodeField(start int, path string) *node {
 	return p.attrs(n, rest, pos+len(field)+1)
 }
 
-// matched parses matched.domain.feature and an element of it.
+// matched parses matched.domain.feature and an optional element.
 func (p *parser) matched(start int, path string) *node {
 	p.named = true
 	n := p.node(opMatched, start, collection)
@@ -133,8 +133,7 @@ func (p *parser) matched(start int, path string) *node {
 	return p.attr(n, element, p.pos-len(element))
 }
 
-// dottedVar makes n a variable: the longest declared name that the dotted name begins with. The rest are elements of
-// it.
+// dottedVar makes n a variable: the longest declared name with which the dotted name begins. The rest are elements of the variable.
 func (p *parser) dottedVar(n *node, name string, end int) *node {
 	declared := name
 	for !p.scope.Vars[declared] {
@@ -183,7 +182,7 @@ func (p *parser) unknown(name string, end int) {
 	p.mistakes = append(p.mistakes, m)
 }
 
-// nameHint returns a hint which name was probably meant.
+// nameHint returns a hint that suggests a name.
 func (p *parser) nameHint(name string, end int) string {
 	before := strings.TrimRight(p.text[:end-len(name)], " ")
 	word, _, more := strings.Cut(name, ".")
@@ -203,7 +202,7 @@ func (p *parser) nameHint(name string, end int) string {
 	return hint(name, known)
 }
 
-// dashed returns the name that ends at end if names could contain a -, or "" if it has none.
+// dashed returns the name that ends at end if - were allowed in names, or "" if there is no - in it.
 func (p *parser) dashed(end int) string {
 	start := end
 	for start > 0 && (isWord(p.text[start-1]) || strings.IndexByte(".-@", p.text[start-1]) >= 0) {
@@ -243,7 +242,7 @@ func (p *parser) reference() *node {
 	return n
 }
 
-// path parses the words of a reference. Unlike those of names they may begin with a digit.
+// path parses the words of a reference. Unlike names, they may begin with a digit.
 func (p *parser) path() string {
 	start := p.pos
 	for {
@@ -267,8 +266,8 @@ type Ref struct {
 	Element string // may contain dots; empty for the whole feature
 }
 
-// ParseRef splits domain.feature.element at its first two dots, as NFD does for values that begin with @. The @ itself is not
-// part of the path; one is tolerated.
+// ParseRef splits domain.feature.element at the first two dots, as NFD does for values that begin with @. The path does not include
+// the @, but ParseRef accepts one.
 func ParseRef(path string) (Ref, error) {
 	path = strings.TrimPrefix(path, "@")
 	domain, rest, _ := strings.Cut(path, ".")
@@ -279,7 +278,7 @@ func ParseRef(path string) (Ref, error) {
 	return Ref{Feature: domain + "." + feature, Element: element}, nil
 }
 
-// String returns the reference as it is written.
+// String returns the reference in its source form.
 func (r Ref) String() string {
 	if r.Element == "" {
 		return "@" + r.Feature
@@ -287,7 +286,7 @@ func (r Ref) String() string {
 	return "@" + r.Feature + "." + r.Element
 }
 
-// Resolve returns the value of the reference on a node, as expressions do.
+// Resolve returns the value of the reference on a node.
 func (r Ref) Resolve(env Env) (Value, bool) {
 	if r.Element == "" {
 		return env.Feature(r.Feature)

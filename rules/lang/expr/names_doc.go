@@ -5,7 +5,7 @@ type NameDoc struct {
 	Name, Says string
 }
 
-// NameDocs describes every name that an expression may hold, except variables.
+// NameDocs describes every name that an expression may contain, except for variables.
 func NameDocs() []NameDoc {
 	return []NameDoc{
 		{"node", "the node's name; also `nodename` and `node.name`"},

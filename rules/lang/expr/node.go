@@ -8,12 +8,12 @@ type op uint8
 const (
 	opBad op = iota // a syntax error; never evaluated
 	opLiteral
-	opNode        // the node's name
-	opHost        // its name up to the first dot
-	opNumber      // its num-th number; 0 is the last
-	opLabels      // its labels
-	opAnnotations // its annotations
-	opVars        // the word vars, which needs a name
+	opNode        // the name of the node
+	opHost        // the name of the node up to the first dot
+	opNumber      // the num-th number in the name of the node; 0 is the last one
+	opLabels      // the labels of the node
+	opAnnotations // the annotations of the node
+	opVars        // the word vars, which must be followed by a name
 	opVar
 	opElement // @feature.element
 	opFeature // @feature
@@ -36,7 +36,7 @@ const (
 	opCall // x.function(y, z)
 )
 
-// binaryOps are the operators with two operands. A higher rank binds tighter.
+// binaryOps are the operators with two operands. An operator with a higher rank binds tighter.
 var binaryOps = [...]struct {
 	text string
 	op   op
@@ -60,11 +60,11 @@ var foreignOps = []string{"**", "//", "==", "!=", "<=", ">=", "&&", "||", "!", "
 // node is a node of the syntax tree.
 type node struct {
 	op      op
-	kind    Kind // the result's kind, as far as known
+	kind    Kind // kind of the result, as far as known
 	pos     int  // byte offset in the text
 	x, y, z *node
 	value   Value     // of opLiteral; the number of opNumber
-	name    string    // variable, feature, attribute
+	name    string    // name of a variable, feature or attribute
 	element string    // of opElement
 	call    *function // of opCall
 	missing *Error    // created at compile time, since missing features are common

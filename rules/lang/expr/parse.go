@@ -7,30 +7,29 @@ import (
 	"unicode/utf8"
 )
 
-// mistake is an error within one expression.
+// mistake is an error in one expression.
 type mistake struct {
 	pos           int // byte offset in the text
 	message, hint string
-	// lenient is set if text with this error may be literal where literal braces are allowed.
+	// lenient is set if the text is literal instead, in places where literal braces are allowed.
 	lenient bool
 }
 
-// parser parses one expression. It continues after an unknown name, so that all of them are reported, and stops at
-// every other error.
+// parser parses one expression. It continues after unknown names, to report all of them, and stops at any other error.
 type parser struct {
 	text  string
 	pos   int
 	scope *Scope
-	quiet bool // hints are not needed
+	quiet bool // skips hints
 
 	nodes, depth int
-	named        bool // the expression holds a name
+	named        bool // the expression contains a name
 	failed       bool
 	mistakes     []mistake
 	arena        []node
 }
 
-// parse reads an expression, its format and the closing brace.
+// parse parses an expression, its format and the closing brace.
 func (p *parser) parse() part {
 	parsed := part{node: p.binary(1)}
 	p.blanks()
@@ -72,10 +71,10 @@ func (p *parser) check(parsed *part) {
 	}
 }
 
-// format reads the format behind the colon.
+// format parses the format after the colon.
 func (p *parser) format() *format {
 	p.pos++
-	near := p.text[p.pos:min(len(p.text), p.pos+maxQuote)] // bounded: a search to the end for each brace of a long string adds up
+	near := p.text[p.pos:min(len(p.text), p.pos+maxQuote)] // limited, because searching to the end for each brace of a long string is quadratic
 	end := strings.IndexByte(near, '}')
 	if end < 0 {
 		p.syntax(p.pos+len(near), "missing }", "")
@@ -93,7 +92,7 @@ func (p *parser) format() *format {
 	return f
 }
 
-// binary reads operands and operators of at least the rank.
+// binary parses operands and operators of at least the given rank.
 func (p *parser) binary(rank int) *node {
 	if p.depth++; p.depth > maxDepth {
 		p.fail(p.pos, fmt.Sprintf("parentheses nested deeper than %d", maxDepth), "")
@@ -114,7 +113,7 @@ func (p *parser) binary(rank int) *node {
 	return x
 }
 
-// operator returns the binary operator that comes next, or rank 0.
+// operator returns the next binary operator, or rank 0 if there is none.
 func (p *parser) operator() (op, string, int) {
 	rest := p.text[p.pos:]
 	if rest == "" || rest[0] == '}' || rest[0] == ')' || rest[0] == ']' || rest[0] == ':' || rest[0] == ',' {
@@ -223,7 +222,7 @@ func (p *parser) primary() *node {
 	return p.node(opBad, p.pos, anyKind)
 }
 
-// integer parses a number. A leading zero is rejected, because many languages read it as octal.
+// integer parses a number. It rejects a leading zero, because many languages read such numbers as octal.
 func (p *parser) integer() *node {
 	start := p.pos
 	for isWord(p.peek()) {
@@ -248,7 +247,7 @@ func (p *parser) integer() *node {
 	return n
 }
 
-// quoted parses a string in quotes of either kind. There are no escapes: use the other kind of quote around it.
+// quoted parses a string in single or double quotes. There are no escapes: a string cannot contain the quotes around it.
 func (p *parser) quoted() string {
 	quote := p.text[p.pos]
 	end := strings.IndexByte(p.text[p.pos+1:], quote)
@@ -261,7 +260,7 @@ func (p *parser) quoted() string {
 	return text
 }
 
-// postfix parses what follows a value: indices, slices, elements and functions.
+// postfix parses indices, slices, elements and functions after a value.
 func (p *parser) postfix(x *node) *node {
 	for !p.failed {
 		switch p.peek() {
@@ -419,7 +418,7 @@ func (p *parser) node(o op, pos int, kind Kind) *node {
 	return &p.arena[len(p.arena)-1]
 }
 
-// missing creates the error of a value that does not exist. Its column is set once the expression is accepted.
+// missing returns the error for a value that does not exist. Its column is set when the expression is accepted.
 func (p *parser) missing(message string) *Error { return &Error{Message: message, Missing: true} }
 
 // unexpected reports the next token as unexpected.
@@ -441,7 +440,7 @@ func (p *parser) unexpected() {
 	p.syntax(start, "unexpected "+shown(word), "")
 }
 
-// syntax reports something that is not an expression, fail one that cannot work. Both stop the parser.
+// syntax reports text that is not an expression; fail reports an expression that cannot work. Both stop the parser.
 func (p *parser) syntax(pos int, message, hint string) {
 	p.stop(mistake{pos: pos, message: message, hint: hint, lenient: true})
 }
@@ -455,7 +454,7 @@ func (p *parser) stop(m mistake) {
 		return
 	}
 	p.failed = true
-	if len(p.mistakes) == 0 { // text after an unknown name is probably not an error of its own
+	if len(p.mistakes) == 0 { // after an unknown name, the error is probably a consequence of it
 		p.mistakes = append(p.mistakes, m)
 	}
 }

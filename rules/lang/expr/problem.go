@@ -8,13 +8,13 @@ import (
 
 // Problem is an error or warning of Compile.
 type Problem struct {
-	// Column is the position in characters: 1 is the first one of the string.
+	// Column is the position in characters, counted from 1.
 	Column int
 	// Message describes the problem.
 	Message string
 	// Hint suggests what to write instead. It may be empty.
 	Hint string
-	// Warning is set if the string can be used, with the braces in question as literal text.
+	// Warning is set if the string can still be used, with the braces as literal text.
 	Warning bool
 }
 
@@ -28,12 +28,12 @@ func (p Problem) Error() string {
 
 // Error is the reason why a string has no value on a node.
 type Error struct {
-	// Column is the position in characters: 1 is the first one of the string.
+	// Column is the position in characters, counted from 1.
 	Column int
 	// Message describes the reason.
 	Message string
-	// Missing is set if something that the string names does not exist on this node. That is not an error of the
-	// rule: the output that needs it is left out.
+	// Missing is set if the string refers to something that does not exist on this node. This is not an error of the rule; only the
+	// output that needs the value is left out.
 	Missing bool
 
 	cause error
@@ -45,11 +45,10 @@ func (e *Error) Error() string { return fmt.Sprintf("column %d: %s", e.Column, e
 // Unwrap returns ErrBudget if the budget was the reason.
 func (e *Error) Unwrap() error { return e.cause }
 
-// maxCaretLine is the maximum number of characters of a line that Caret shows, so that the caret fits in a narrow
-// terminal.
+// maxCaretLine is the maximum number of characters in a line that Caret returns, so that the caret fits into a narrow terminal.
 const maxCaretLine = 72
 
-// Caret returns the line of the text that holds the column, and below it a caret. Control characters are shown as
+// Caret returns the line of the text that contains the column, followed by a line with a caret. It replaces control characters by
 // blanks.
 func Caret(text string, column int) string {
 	runes := []rune(text)

@@ -11,7 +11,7 @@ import (
 // maxWarnings is the maximum number of warnings for one string.
 const maxWarnings = 8
 
-// maxProblems is the maximum number of errors of one string that are reported.
+// maxProblems is the maximum number of errors that are reported for one string.
 const maxProblems = 32
 
 // compiler splits a string into literal text and expressions.
@@ -24,15 +24,15 @@ type compiler struct {
 	literal     []byte // the literal text since the last expression
 	plain       int    // length of all literal text
 	expressions int
-	open        int  // doubled opening braces that are not yet closed
+	open        int  // doubled opening braces that are not closed yet
 	escaped     bool // a doubled brace was replaced by a single one
-	holds       bool // there is an expression, possibly a doubled one
+	holds       bool // the string contains an expression, possibly a doubled one
 	arena       []node
-	scratch     []node // nodes of expressions that are parsed only to test whether they are valid
+	scratch     []node // nodes of expressions that are parsed only to check whether they are valid
 	problems    []Problem
 }
 
-// hasBrace reports whether the string must be parsed. A lone closing brace matters only where it is an error.
+// hasBrace reports whether the string must be parsed. A single closing brace matters only in places where it is an error.
 func hasBrace(text string, place Place) bool {
 	if place == Strict {
 		return strings.ContainsAny(text, "{}")
@@ -89,7 +89,7 @@ func (c *compiler) finish(t *Text) {
 	}
 }
 
-// limits checks the limits that are known only at the end of the string.
+// limits checks the limits that depend on the whole string.
 func (c *compiler) limits() {
 	if c.expressions == 0 {
 		return
@@ -105,7 +105,7 @@ func (c *compiler) limits() {
 	}
 }
 
-// opening handles the { at pos and returns the position to continue at, -1 to stop.
+// opening handles the { at pos and returns the position at which to continue, or -1 to stop.
 func (c *compiler) opening(pos int) int {
 	rest := c.text[pos+1:]
 	switch {
@@ -132,11 +132,11 @@ func (c *compiler) opening(pos int) int {
 	return pos + 1
 }
 
-// shell skips ${…}, which is syntax of shells and of Flux.
+// shell skips ${…}, which is the syntax of shells and of Flux.
 func (c *compiler) shell(pos int) int {
 	end := strings.IndexByte(c.text[pos:], '}')
 	if end < 0 {
-		end = len(c.text) - pos - 1 // no expression can follow either
+		end = len(c.text) - pos - 1 // no expression can follow
 	}
 	c.literal = append(c.literal, c.text[pos:pos+end+1]...)
 	return pos + end + 1
@@ -157,7 +157,7 @@ func (c *compiler) closing(pos int) int {
 	return pos + 1
 }
 
-// expression handles the { at pos, which an expression may follow.
+// expression handles the { at pos, which may begin an expression.
 func (c *compiler) expression(pos int) int {
 	p := parser{text: c.text, pos: pos + 1, scope: c.scope, arena: c.arena, quiet: c.lenient() && len(c.problems) >= maxWarnings}
 	parsed := p.parse()
@@ -186,7 +186,7 @@ func (c *compiler) expression(pos int) int {
 	return pos + 1
 }
 
-// accept adds a valid expression, unless it is literal text anyway.
+// accept adds a valid expression, unless it is literal text.
 func (c *compiler) accept(pos int, p *parser, parsed part) int {
 	if c.lenient() && !p.named {
 		c.literal = append(c.literal, c.text[pos:p.pos]...)
@@ -195,7 +195,7 @@ func (c *compiler) accept(pos int, p *parser, parsed part) int {
 	c.holds = true
 	c.expressions++
 	if c.expressions > MaxExpressions {
-		return p.pos // counted for the message, not kept
+		return p.pos // counted for the error message but not kept
 	}
 	if whole := pos == 0 && p.pos == len(c.text) && parsed.format == nil; isCollection(parsed.node.kind) && !(whole && c.keepsKind()) {
 		c.problem(pos, parsed.node.kind.String()+" is not a string", "choose an element, or write .join(\",\")")
@@ -211,10 +211,10 @@ func (c *compiler) accept(pos int, p *parser, parsed part) int {
 	return p.pos
 }
 
-// keepsKind reports whether this place accepts a list or a map.
+// keepsKind reports whether the place accepts a list or a map.
 func (c *compiler) keepsKind() bool { return c.place == Var || c.place == Arg }
 
-// doubled reports whether a valid expression begins at pos, between doubled braces.
+// doubled reports whether a valid expression in doubled braces begins at pos.
 func (c *compiler) doubled(pos int) bool {
 	p := parser{text: c.text, pos: pos, scope: c.scope, quiet: true, arena: c.scratch[:0]}
 	p.parse()
@@ -254,11 +254,10 @@ func (c *compiler) warn(m mistake) {
 	})
 }
 
-// column returns the column of a byte of the text: 1 is that of the first character.
+// column returns the column of a byte of the text, counted from 1.
 func column(text string, pos int) int { return utf8.RuneCountInString(text[:pos]) + 1 }
 
-// opens reports whether an expression may begin at the start of s, which follows a brace. JSON, {}, { x } and {"x"} never
-// look like one.
+// opens reports whether s, the text after a brace, may begin an expression. JSON, {}, { x } and {"x"} do not.
 func opens(s string) bool {
 	return s != "" && (isLetter(s[0]) || isDigit(s[0]) || s[0] == '(' || s[0] == '-' || s[0] == '@')
 }
@@ -276,15 +275,15 @@ func regexClass(s string) bool {
 	return backslashes%2 == 1
 }
 
-// repetition reports whether s, which follows a brace, is the rest of a repetition of a regular expression: {1,2} or
-// {3,}. It is never an expression and needs no warning. {3} is literal too, since it holds no name.
+// repetition reports whether s, the text after a brace, is the rest of a repetition in a regular expression: {1,2} or {3,}. It is
+// never an expression and needs no warning. {3} is literal too, because it contains no name.
 func repetition(s string) bool {
 	digits := strings.TrimLeft(s, "0123456789")
 	most, comma := strings.CutPrefix(digits, ",")
 	return comma && len(digits) < len(s) && strings.HasPrefix(strings.TrimLeft(most, "0123456789"), "}")
 }
 
-// strayHint returns a hint what a brace that opens nothing was probably meant to be.
+// strayHint returns a hint for a brace that does not begin an expression.
 func strayHint(rest string) string {
 	switch {
 	case strings.HasPrefix(rest, " "):
@@ -295,8 +294,8 @@ func strayHint(rest string) string {
 	return "write {{ for a literal brace"
 }
 
-// TemplateHint returns a hint for a string that is probably a Go template, which the plain fields of a rule do not
-// expand. It is empty for any other string.
+// TemplateHint returns a hint for a string that looks like a Go template, which only the template fields expand, or "" for any
+// other string.
 func TemplateHint(text string) string {
 	_, rest, ok := strings.Cut(text, "{{")
 	if !ok {

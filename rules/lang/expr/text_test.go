@@ -15,7 +15,7 @@ func TestPlaces(t *testing.T) {
 		place   Place
 		mode    Mode
 		want    string
-		problem string // of the first problem; the text is refused unless warned
+		problem string // the first problem; the text is rejected unless warned is set
 		warned  bool
 	}{
 		"JSONStays":                     {text: `{"a":{"b":1}}`, place: Free, want: `{"a":{"b":1}}`},
@@ -82,7 +82,7 @@ func TestPlaces(t *testing.T) {
 func TestValues(t *testing.T) {
 	tests := map[string]struct {
 		text string
-		want string // as JSON, which tells kinds apart
+		want string // as JSON, to distinguish kinds
 	}{
 		"NumberStaysNumber":       {`{n1+1}`, `4`},
 		"FormatMakesText":         {`{n1:d}`, `"3"`},
@@ -351,7 +351,7 @@ func TestTextSaysWhatItReads(t *testing.T) {
 	}
 }
 
-// A long text that is no expression must not take time beyond its length.
+// The time to compile a long string without expressions must be proportional to its length.
 func BenchmarkCompileHostileText(b *testing.B) {
 	for name, piece := range map[string]string{"Shell": "${", "Format": "{n1:", "Doubled": "{{a", "Quote": "{n1['", "Name": "{a.b"} {
 		b.Run(name, func(b *testing.B) {

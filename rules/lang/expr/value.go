@@ -24,8 +24,8 @@ const (
 	ListKind
 	MapKind
 
-	anyKind    // the static type of an expression whose kind is known only at evaluation
-	collection // the static type of a whole feature, a list or a map
+	anyKind    // static type of an expression whose kind is known only at evaluation
+	collection // static type of a whole feature, which may be a list or a map
 )
 
 // String returns the name of the kind in messages.
@@ -33,8 +33,8 @@ func (k Kind) String() string {
 	return [...]string{"nothing", "a masked value", "a boolean", "a number", "a string", "a list", "a map", "a value", "a whole feature"}[k]
 }
 
-// Value is the value of an expression. It is small, is passed by value, and holds numbers and strings without
-// allocating. Lists and maps are shared and must not be changed once they are in a Value.
+// Value is the value of an expression. It is small and passed by value, and stores numbers and strings without allocating. Lists
+// and maps are shared and must not be modified once they are in a Value.
 type Value struct {
 	kind Kind
 	num  int64
@@ -53,7 +53,7 @@ type List interface {
 type Map interface {
 	Len() int
 	Get(key string) (Value, bool)
-	Keys() []string // sorted; shared, not to be modified
+	Keys() []string // sorted and shared: do not modify
 }
 
 // OfBool returns true or false.
@@ -70,7 +70,7 @@ func OfInt(n int64) Value { return Value{kind: Int, num: n} }
 // OfText returns a string.
 func OfText(s string) Value { return Value{kind: String, text: s} }
 
-// OfList returns a list, an empty one for nil.
+// OfList returns a list. Nil is an empty list.
 func OfList(l List) Value {
 	if l == nil {
 		l = Values(nil)
@@ -78,7 +78,7 @@ func OfList(l List) Value {
 	return Value{kind: ListKind, list: l}
 }
 
-// OfMap returns a map, an empty one for nil.
+// OfMap returns a map. Nil is an empty map.
 func OfMap(m Map) Value {
 	if m == nil {
 		m = Texts(nil)
@@ -86,11 +86,11 @@ func OfMap(m Map) Value {
 	return Value{kind: MapKind, dict: m}
 }
 
-// OfMasked returns a value that exists, and that no expression may use: every use of it is an error.
+// OfMasked returns a value that exists but that expressions cannot use: every use is an error.
 func OfMasked() Value { return Value{kind: Masked} }
 
-// FromJSON returns the value of decoded JSON (see nfdv1alpha1.JSON.Decode). null is Missing. A number that is not a
-// 64-bit integer becomes a string, since the language has no fractions.
+// FromJSON returns the value of decoded JSON (see nfdv1alpha1.JSON.Decode). null is Missing. A number that is not a 64-bit integer
+// becomes a string, because the language has no fractions.
 func FromJSON(v any) (Value, error) {
 	switch v := v.(type) {
 	case nil:
@@ -140,11 +140,11 @@ func FromJSON(v any) (Value, error) {
 // Kind returns the kind of the value.
 func (v Value) Kind() Kind { return v.kind }
 
-// Truth returns the value of a Bool, and false for everything else.
+// Truth returns the value of a Bool, and false for other kinds.
 func (v Value) Truth() bool { return v.kind == Bool && v.num != 0 }
 
-// Number returns the value as a number: an Int, or a string that holds a decimal 64-bit integer, blanks around it
-// allowed.
+// Number returns the value as a number. It accepts an Int, or a string that is a decimal 64-bit integer with optional blanks around
+// it.
 func (v Value) Number() (int64, bool) {
 	switch v.kind {
 	case Int:
@@ -152,7 +152,7 @@ func (v Value) Number() (int64, bool) {
 	case String:
 		text := strings.TrimSpace(v.text)
 		if !isInteger(text) {
-			return 0, false // most strings are not numbers, and the error would allocate
+			return 0, false // most strings are not numbers, and creating the error would allocate memory
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		return n, err == nil
@@ -173,7 +173,7 @@ func isInteger(s string) bool {
 	return s != ""
 }
 
-// Text returns the value as a string. Lists, maps and missing or masked values have none.
+// Text returns the value as a string. It returns false for lists, maps, and missing or masked values.
 func (v Value) Text() (string, bool) {
 	switch v.kind {
 	case String:
@@ -186,13 +186,13 @@ func (v Value) Text() (string, bool) {
 	return "", false
 }
 
-// List returns the elements of a list, nil for everything else.
+// List returns the elements of a list, or nil for other kinds.
 func (v Value) List() List { return v.list }
 
-// Map returns the elements of a map, nil for everything else.
+// Map returns the elements of a map, or nil for other kinds.
 func (v Value) Map() Map { return v.dict }
 
-// Len returns the number of characters of a scalar as a string, or the number of elements of a list or a map.
+// Len returns the number of characters of the string form of a scalar, or the number of elements of a list or map.
 func (v Value) Len() int {
 	switch v.kind {
 	case String:
@@ -206,7 +206,7 @@ func (v Value) Len() int {
 	return len(text)
 }
 
-// appendText appends a scalar as a string, and reports whether the value is one.
+// appendText appends the string form of a scalar and reports whether the value is a scalar.
 func (v Value) appendText(dst []byte) ([]byte, bool) {
 	switch v.kind {
 	case String:
@@ -219,7 +219,7 @@ func (v Value) appendText(dst []byte) ([]byte, bool) {
 	return dst, false
 }
 
-// String returns a scalar as a string, and lists and maps as JSON, for display.
+// String returns the string form of a scalar, and lists and maps as JSON, for display.
 func (v Value) String() string {
 	if text, ok := v.Text(); ok {
 		return text
@@ -227,7 +227,7 @@ func (v Value) String() string {
 	return string(v.appendJSON(nil))
 }
 
-// MarshalJSON keeps kinds apart: numbers are numbers, missing and masked values are null.
+// MarshalJSON returns a JSON value that shows the kind: numbers are numbers, missing and masked values are null.
 func (v Value) MarshalJSON() ([]byte, error) { return v.appendJSON(nil), nil }
 
 func (v Value) appendJSON(dst []byte) []byte {
@@ -261,18 +261,18 @@ func (v Value) appendJSON(dst []byte) []byte {
 	return append(dst, "null"...)
 }
 
-// appendQuoted appends a JSON string, without the escapes for JSON in HTML.
+// appendQuoted appends a JSON string without HTML escapes.
 func appendQuoted(dst []byte, s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		panic(err) // a string always encodes
+		panic(err) // encoding a string cannot fail
 	}
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
 
-// Values is a List of given values.
+// Values is a List of values.
 type Values []Value
 
 // Len returns the number of values.
@@ -290,7 +290,7 @@ func (l Names) Len() int { return len(l) }
 // At returns the i-th string.
 func (l Names) At(i int) Value { return OfText(l[i]) }
 
-// Dict is a Map of given values.
+// Dict is a Map of values.
 type Dict map[string]Value
 
 // Len returns the number of elements.

@@ -15,7 +15,7 @@ func benchFacts(t testing.TB, name string) *facts.Facts {
 	return facts.New(&node.Spec.Features, nil)
 }
 
-// benchMatchers compiles all lists of terms in a file of rules, those of matchAny too.
+// benchMatchers compiles all lists of terms in a file of rules, including those of matchAny.
 func benchMatchers(t testing.TB, name string) (matchers []*Matcher, terms [][]Term) {
 	t.Helper()
 	var list nfdv1alpha1.NodeFeatureRuleList
@@ -35,7 +35,7 @@ func benchMatchers(t testing.TB, name string) (matchers []*Matcher, terms [][]Te
 	return matchers, terms
 }
 
-// termsOf takes terms from the form of the API.
+// termsOf converts terms of the API.
 func termsOf(m nfdv1alpha1.FeatureMatcher) []Term {
 	var out []Term
 	for _, from := range m {
@@ -68,7 +68,7 @@ func compile(t testing.TB, terms []Term, opt Options) *Matcher {
 	return m
 }
 
-// BenchmarkEval evaluates one list of terms of each kind over a large server.
+// BenchmarkEval evaluates one list of terms of each kind on a large server.
 func BenchmarkEval(b *testing.B) {
 	node := benchFacts(b, "node-0")
 	set := func(feature string, expressions map[string]*Expr) []Term {

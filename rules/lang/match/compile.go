@@ -14,22 +14,21 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// Limits of a rule. They are those of the CRD, generous for real rules, and checked again here because the command
-// line and the worker's configuration do not pass the API server.
+// Limits of a rule. They are the limits of the CRD, checked again here because the command line and the worker's configuration do
+// not pass through the API server.
 const (
-	// MaxTerms is the maximum number of terms in a list: a rule about more than a handful of features is rare.
+	// MaxTerms is the maximum number of terms in a list. Rules rarely match more than five features.
 	MaxTerms = 64
 	// MaxExpressions is the maximum number of expressions in a term.
 	MaxExpressions = 64
-	// MaxValues is the maximum number of values of an expression: long lists of device IDs have a few hundred.
+	// MaxValues is the maximum number of values of an expression. Long lists of device IDs have a few hundred.
 	MaxValues = 256
-	// MaxTextLength is the maximum length in bytes of the name of a feature or element, of a value and of a pattern:
-	// longer than any name of a kernel or vendor.
+	// MaxTextLength is the maximum length in bytes of the name of a feature or element, of a value and of a pattern.
 	MaxTextLength = 1024
 )
 
-// Compile compiles a list of terms. It returns all errors at once, in the order of the terms and of the names in
-// them, and no Matcher if there is any.
+// Compile compiles a list of terms. It returns all errors at once, ordered by term and by name. If there are errors, the Matcher is
+// nil.
 func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.ErrorList) {
 	c := compiler{strict: opt.Strict, patterns: opt.Patterns, masked: opt.Masked}
 	if len(terms) > MaxTerms {
@@ -46,7 +45,7 @@ func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.Error
 	return m, nil
 }
 
-// index is path.Index for a path that may be nil.
+// index is like path.Index, for a path that may be nil.
 func index(path *field.Path, i int) *field.Path {
 	if path == nil {
 		return field.NewPath("").Index(i)
@@ -108,8 +107,8 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 	return out
 }
 
-// mask replaces an expression on a masked element by one that matches by presence only. Its arguments have been
-// checked before, so that a rule is valid or invalid independent of masking.
+// mask replaces an expression on a masked element by one that tests only whether the element exists. The arguments have already
+// been checked, so that masking does not affect whether a rule is valid.
 func (c *compiler) mask(path *field.Path, t *term, element string, e *expression) {
 	if c.masked == nil || t.key.String() == nfdv1alpha1.RuleMatchedFeature || !c.masked(element) {
 		return
@@ -182,10 +181,10 @@ func (c *compiler) count(path *field.Path, e *Expr, o *operator) {
 	}
 }
 
-// fine reports whether a string is valid. Nearly all are, and need no path.
+// fine reports whether a string is valid. Nearly all strings are, and their paths are not needed.
 func fine(s string) bool { return len(s) <= MaxTextLength && utf8.ValidString(s) }
 
-// text reports the error of a string that is not fine.
+// text reports the error of an invalid string.
 func (c *compiler) text(path *field.Path, s string) {
 	if len(s) > MaxTextLength {
 		c.add(field.TooLong(path, "", MaxTextLength))

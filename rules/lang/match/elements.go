@@ -2,8 +2,8 @@ package match
 
 import "slices"
 
-// Elements returns the names of the elements that the terms read in a feature, sorted. The second result is false if
-// any element may matter: for a term that checks names, or that matches any element.
+// Elements returns the sorted names of the elements of a feature that the terms read. The second result is false if any element may
+// matter: for a term that checks names or matches any element.
 func (m *Matcher) Elements(feature string) (names []string, closed bool) {
 	for i := range m.terms {
 		t := &m.terms[i]

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// EvalError reports that an expression could not be evaluated on a node's facts, such as a number compared with a
+// EvalError reports that an expression could not be evaluated on a node's facts, for example because it compares a number with a
 // word.
 type EvalError struct {
 	// Term is the position of the term in its list.
@@ -17,15 +17,15 @@ type EvalError struct {
 	Feature string
 	// Key is the name of the element or attribute; empty if the expression is a matchName.
 	Key string
-	// Instance is the position of the first instance concerned, or -1.
+	// Instance is the position of the first instance with this error, or -1.
 	Instance int
 	// Found is the value on the node.
 	Found string
-	// Err is the problem with it.
+	// Err is the reason.
 	Err error
 }
 
-// Error names the element, its value and the problem.
+// Error returns a message with the element, its value and the reason.
 func (e *EvalError) Error() string {
 	where := e.Feature
 	if e.Key != "" {

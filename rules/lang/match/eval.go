@@ -32,8 +32,8 @@ func (e *evaluation) eval(f *facts.Feature) (bool, error) {
 	return true, nil
 }
 
-// expressions evaluates the set of expressions. Flags and attributes of one name are one set of elements; instances
-// are another, and one of the two must hold.
+// expressions evaluates the set of expressions. The flags and attributes of a feature form one set of elements, each instance
+// another; one of these must satisfy all expressions.
 func (e *evaluation) expressions(f *facts.Feature) (bool, error) {
 	matched := false
 	if f.Flags != nil || f.Attributes != nil {
@@ -56,7 +56,7 @@ func (e *evaluation) expressions(f *facts.Feature) (bool, error) {
 func (e *evaluation) elementExpressions(f *facts.Feature) (bool, error) {
 	list := e.term.expressions
 	if len(list) == 0 && e.want && !e.strict {
-		// An empty set exists for templates that iterate over all elements.
+		// Rules use an empty set in templates that iterate over all elements.
 		e.everyElement(f)
 	}
 	mark := len(e.elements)
@@ -80,7 +80,7 @@ func (e *evaluation) elementExpressions(f *facts.Feature) (bool, error) {
 	return true, nil
 }
 
-// element evaluates an expression on the flag and on the attribute that it names.
+// element evaluates an expression on the flag and on the attribute with its name.
 func (e *evaluation) element(x *expression, f *facts.Feature) (flag, attribute bool, value string, err error) {
 	if f.Flags != nil {
 		flag = x.onFlag(f.Flags.HasKey(x.key))
@@ -97,8 +97,8 @@ func (e *evaluation) element(x *expression, f *facts.Feature) (flag, attribute b
 	return flag, attribute, value, nil
 }
 
-// satisfied combines the results for the flag and the attribute: one of them is enough, but DoesNotExist requires
-// both to be absent.
+// satisfied combines the results for the flag and the attribute: one of them is sufficient, but DoesNotExist requires that both are
+// absent.
 func satisfied(x *expression, f *facts.Feature, flag, attribute bool) bool {
 	if x.kind == absent {
 		return (flag || f.Flags == nil) && (attribute || f.Attributes == nil)
@@ -119,7 +119,7 @@ func (e *evaluation) everyElement(f *facts.Feature) {
 	})
 }
 
-// eachName calls do for all flags and attributes, sorted by name, with the flag first if a name has both.
+// eachName calls do for all flags and attributes, sorted by name. If a name is both, the flag comes first.
 func eachName(f *facts.Feature, do func(name string, isFlag bool, value string) error) error {
 	flags, attributes := f.Flags.Names(), f.Attributes.Names()
 	for i, j := 0, 0; i < len(flags) || j < len(attributes); {
@@ -138,7 +138,7 @@ func eachName(f *facts.Feature, do func(name string, isFlag bool, value string) 
 	return nil
 }
 
-// names evaluates matchName. The names of an instance are those of its attributes.
+// names evaluates matchName. The names of an instance are the names of its attributes.
 func (e *evaluation) names(f *facts.Feature) (bool, error) {
 	ok, err := e.elementNames(f)
 	if err != nil {
@@ -154,7 +154,7 @@ func (e *evaluation) names(f *facts.Feature) (bool, error) {
 	return ok, nil
 }
 
-// namesTest is a test that can check a sorted list of names faster than one by one, and never returns bad.
+// namesTest is a test that never returns bad and that can check a sorted list of names faster than one by one.
 type namesTest interface {
 	anyOf(sorted []string, work *Work) bool
 }
@@ -185,12 +185,11 @@ func (e *evaluation) elementNames(f *facts.Feature) (bool, error) {
 	return matched && err == nil, err
 }
 
-// stackWords is the number of words of a bit set that need no heap: enough for 256 instances, or the dictionary of a
-// narrow column.
+// stackWords is the number of words of a bit set on the stack: enough for 256 instances, or for the dictionary of a narrow column.
 const stackWords = 4
 
-// instanceExpressions evaluates the set on each instance; one instance must satisfy all of it. It works by column, on
-// sets of instances, and evaluates each expression once for each distinct value.
+// instanceExpressions evaluates the expressions on the instances; one instance must satisfy all of them. It works by column, on
+// sets of instances, and evaluates each expression once per distinct value.
 func (e *evaluation) instanceExpressions(s *facts.Instances) (bool, error) {
 	if s.Len() == 0 {
 		return false, nil
@@ -222,8 +221,8 @@ func (e *evaluation) instanceExpressions(s *facts.Instances) (bool, error) {
 	return true, nil
 }
 
-// column sets in hits the instances whose value passes; for DoesNotExist, those that have any value. Values that
-// cannot be tested are reported if an instance in left has them.
+// column sets the bits in hits of the instances whose value satisfies the expression; for DoesNotExist, of those that have any
+// value. It reports values that cannot be tested if an instance in left has them.
 func (e *evaluation) column(x *expression, c *facts.Column, left, hits bitset, stack []uint64) error {
 	values := c.Values()
 	marks := newBits(stack, len(values))
@@ -315,8 +314,8 @@ func (e *evaluation) collect(s *facts.Instances, rows bitset) {
 	}
 }
 
-// instanceProblem records an error for one instance. In strict mode it is an error of the rule; otherwise the
-// instance does not match. What NFD does depends on the order of a Go map.
+// instanceProblem records an error for one instance. In strict mode it is an error of the rule; otherwise the instance does not
+// match. NFD's result depends on the order of a Go map.
 func (e *evaluation) instanceProblem(x *expression, instance int, found string) error {
 	problem := e.problem(x, instance, found)
 	if e.strict {
@@ -333,7 +332,7 @@ func (e *evaluation) problem(x *expression, instance int, found string) *EvalErr
 // bitset is a set of small numbers.
 type bitset []uint64
 
-// newBits returns an empty set for n numbers, in stack if there is room.
+// newBits returns an empty set for n numbers. It uses stack if that is large enough.
 func newBits(stack []uint64, n int) bitset {
 	words := (n + 63) / 64
 	if words > len(stack) {
@@ -356,8 +355,7 @@ func (b bitset) fill(n int) {
 	}
 }
 
-// keep removes the numbers that are not in other (or those that are, if invert is true) and reports whether any are
-// left.
+// keep removes the numbers that are not in other (or those that are, if invert is true) and reports whether any remain.
 func (b bitset) keep(other bitset, invert bool) bool {
 	flip, left := uint64(0), uint64(0)
 	if invert {

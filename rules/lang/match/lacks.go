@@ -2,9 +2,9 @@ package match
 
 import "github.com/assay-project/assay/rules/facts"
 
-// Lacks returns the first requirement of a term that src does not meet, as the term writes it: "cpu.cpuid/AMXBF16",
-// "kernel.version/major Ge \"6\"". It is empty if all terms hold. Unlike Why, it repeats no values of src. The work
-// is bounded as in EvalWithin.
+// Lacks returns the first requirement of a term that src does not meet, as written in the term: "cpu.cpuid/AMXBF16",
+// "kernel.version/major Ge \"6\"". It returns "" if all terms hold. Unlike Why, it does not include values of src. The work is
+// limited as in EvalWithin.
 func (m *Matcher) Lacks(work *Work, src facts.Source) string {
 	for i := range m.terms {
 		if t := m.traceTerm(work, src, i); !t.Held {
@@ -21,7 +21,7 @@ func (t *TermTrace) lacks() string {
 		if x.Held {
 			continue
 		}
-		// A missing element explains more than a different value.
+		// A missing element explains more than a wrong value.
 		if !x.Exists {
 			return t.asks(x)
 		}
@@ -40,7 +40,7 @@ func (t *TermTrace) lacks() string {
 	return t.Feature + " with all that is asked of it in one instance"
 }
 
-// asks describes one expression: the element alone, if the expression only tests its existence.
+// asks describes one expression. If the expression only tests for existence, it returns only the element.
 func (t *TermTrace) asks(x *ExprTrace) string {
 	what := t.Feature + "/" + x.Key
 	if x.Op == "Exists" {
@@ -55,8 +55,8 @@ func (t *TermTrace) asks(x *ExprTrace) string {
 	return what
 }
 
-// Unmet returns the number of expressions that do not hold, and of terms that fail otherwise. Hints use it to find
-// the closest node.
+// Unmet returns the number of expressions that do not hold, plus the number of terms that fail for other reasons. It is used to
+// find the closest node for a hint.
 func (m *Matcher) Unmet(work *Work, src facts.Source) int {
 	n := 0
 	for i := range m.terms {

@@ -19,24 +19,24 @@ type Matcher struct {
 	warnings []Warning
 }
 
-// Term is the requirement on one feature.
+// Term is a requirement on one feature.
 type Term struct {
-	// Feature is the name of the feature; case does not matter. A feature that a node lacks never matches.
+	// Feature is the name of the feature; case does not matter. A term never holds on a node without the feature.
 	Feature string
 	// Expressions are keyed by the name of an element; all must hold.
 	Expressions map[string]*Expr
-	// HasExpressions distinguishes an empty set of expressions, which always holds, from no set, which checks
-	// nothing. A set with expressions implies it.
+	// HasExpressions distinguishes an empty set of expressions, which always holds, from no set, which checks nothing. It is
+	// implied by a nonempty set.
 	HasExpressions bool
-	// Name is evaluated on the names of the elements; it must hold for one of them. nil checks nothing.
+	// Name is evaluated on the names of the elements; it must hold for at least one. Nil checks nothing.
 	Name *Expr
 }
 
-// Expr is the requirement on one element.
+// Expr is a requirement on one element.
 type Expr struct {
 	// Op is the operator.
 	Op string
-	// Value holds its arguments.
+	// Value holds the arguments of the operator.
 	Value []string
 	// Type determines how the ordering operators compare: as integers (empty) or as versions ("version").
 	Type string
@@ -44,13 +44,13 @@ type Expr struct {
 
 // Options change how a Matcher evaluates.
 type Options struct {
-	// Strict follows NFD where Assay is more lenient: an expression that cannot be evaluated for one instance is an error
-	// of the whole rule, versions are semantic versions only, and an empty set of expressions gives no elements to templates.
+	// Strict follows NFD where Assay is more lenient: an expression that cannot be evaluated for one instance is an error of the
+	// whole rule, versions must be semantic versions, and an empty set of expressions passes no elements to templates.
 	Strict bool
-	// Patterns is shared by compilations that may repeat regular expressions; it may be nil.
+	// Patterns caches regular expressions across compilations. It may be nil.
 	Patterns *Patterns
-	// Masked reports whether the values of the elements of that name are secret: they can be matched by presence
-	// only, and no message repeats them. nil masks none. Outputs of rules (rule.matched) are never secret.
+	// Masked reports whether the values of elements with the given name are secret: only their existence can be matched, and
+	// messages do not contain them. Nil masks none. Outputs of rules (rule.matched) are never secret.
 	Masked func(element string) bool
 }
 
@@ -58,9 +58,9 @@ type Options struct {
 // not modify it.
 func (m *Matcher) Reads() []string { return m.reads }
 
-// Warning reports something that NFD allows and that cannot be what its author intended.
+// Warning reports something that NFD accepts but that cannot be intended.
 type Warning struct {
-	// Path is the field concerned.
+	// Path is the path of the field.
 	Path string
 	// Message describes the effect.
 	Message string
@@ -72,18 +72,18 @@ func (m *Matcher) Warnings() []Warning { return m.warnings }
 // Len returns the number of terms.
 func (m *Matcher) Len() int { return len(m.terms) }
 
-// Eval evaluates the terms in order, up to the first that does not hold. Without terms it holds. The elements that
-// satisfied them are collected if want is true.
+// Eval evaluates the terms in order, up to the first that does not hold. A Matcher without terms always holds. If want is true,
+// Eval collects the elements that satisfied the terms.
 //
-// The error is an *EvalError: an expression that cannot be evaluated on the node's facts. The rule must then be left
-// out, because neither result would be correct.
+// The error is an *EvalError: an expression cannot be evaluated on the node's facts. The caller must then skip the rule, because
+// neither result would be correct.
 func (m *Matcher) Eval(src facts.Source, want bool) (Result, error) {
 	var work Work
 	return m.EvalWithin(&work, src, want)
 }
 
-// EvalWithin is Eval with a bound on the total work of all evaluations that share the same Work. Unless elements are
-// wanted, or an evaluation fails, it allocates nothing.
+// EvalWithin is like Eval, with a limit on the total work of all evaluations that share the same Work. It does not allocate memory
+// unless elements are wanted or an evaluation fails.
 func (m *Matcher) EvalWithin(work *Work, src facts.Source, want bool) (Result, error) {
 	res := Result{OK: true, Failed: -1}
 	if want && len(m.terms) > 0 {
@@ -125,11 +125,11 @@ type term struct {
 
 // expression is a compiled Expr.
 type expression struct {
-	key  facts.Key // key of the element; unset for a matchName
+	key  facts.Key // key of the element; unset for matchName
 	spec *Expr
 	kind kind
 	test test // nil unless kind is onValue
-	// masked: the value is secret. An operator that compares it never holds.
+	// masked marks a secret value: an operator that compares it never holds.
 	masked bool
 }
 
@@ -140,20 +140,19 @@ const (
 	anything kind = iota // the empty operator
 	present              // Exists
 	absent               // DoesNotExist
-	onValue              // all others: the value; an element without a value does not match
+	onValue              // the value, for all other operators; an element without a value does not match
 )
 
-// test is the test of an operator on a value.
+// test tests a value for an operator.
 type test interface {
-	// check must not allocate. It adds its cost to the work, and may return any verdict once the work exceeds the
-	// bound.
+	// check must not allocate memory. It adds its cost to the work, and may return any verdict once the work exceeds the limit.
 	check(value string, work *Work) verdict
-	// problem returns why check returned bad for a value.
+	// problem returns the reason why check returned bad for a value.
 	problem(value string) error
 }
 
-// never is the test of all operators that compare a masked value. NotIn does not hold either: it reveals whether a
-// guess is right, as In does.
+// never is the test for operators that compare a masked value. It applies to NotIn as well, which would otherwise reveal whether a
+// guess is right.
 type never struct{}
 
 func (never) check(string, *Work) verdict { return no }
@@ -165,7 +164,7 @@ type verdict uint8
 const (
 	no verdict = iota
 	yes
-	bad // the test cannot be done on this value
+	bad // the value cannot be tested
 )
 
 // verdictOf converts a bool to yes or no.

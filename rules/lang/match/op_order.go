@@ -11,7 +11,7 @@ import (
 	"github.com/assay-project/assay/rules/version"
 )
 
-// relation defines which results of a comparison with a bound hold.
+// relation defines which results of a comparison with a bound satisfy an operator.
 type relation struct{ less, equal, greater bool }
 
 var (
@@ -99,8 +99,7 @@ var errNotInteger = errors.New("not an integer")
 
 func (t *integers) problem(string) error { return errNotInteger }
 
-// parseInteger parses the strings that strconv.Atoi parses on a 64-bit machine, without allocating an error: an
-// optional sign and decimal digits, within the range of int64.
+// parseInteger parses the strings that strconv.Atoi parses on a 64-bit machine, without allocating an error.
 func parseInteger(s string) (int64, bool) {
 	digits, negative := s, false
 	if s != "" && (s[0] == '-' || s[0] == '+') {
@@ -152,8 +151,7 @@ func compileVersions(c *compiler, path *field.Path, e *Expr, wanted []relation) 
 	return t
 }
 
-// maxVersionLength is the maximum length of a version. No version is that long, and a message that quotes it must be
-// short.
+// maxVersionLength is the maximum length of a version, so that a message can quote it.
 const maxVersionLength = 128
 
 var errNotVersion = errors.New("not a version")

@@ -13,11 +13,10 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// PatternBytes is the number of bytes that a pattern takes in a list of patterns, in addition to its regular
-// expression.
+// PatternBytes is the size in bytes of a pattern in a list of patterns, in addition to its regular expression.
 const PatternBytes = 128
 
-// inRegexp holds if any of its patterns matches somewhere in a value.
+// inRegexp holds if one of its patterns matches anywhere in a value.
 type inRegexp struct {
 	patterns []pattern
 }
@@ -46,7 +45,7 @@ func (t *inRegexp) check(value string, work *Work) verdict {
 
 func (t *inRegexp) problem(string) error { return nil }
 
-// anyOf checks only the part of the sorted names that can match an anchored pattern.
+// anyOf checks only those of the sorted names that can match an anchored pattern.
 func (t *inRegexp) anyOf(names []string, work *Work) bool {
 	for i := range t.patterns {
 		p := &t.patterns[i]
@@ -63,20 +62,19 @@ func (t *inRegexp) anyOf(names []string, work *Work) bool {
 	return false
 }
 
-// pattern is one way to satisfy a regular expression. Most real ones are words with or without anchors, for which
-// comparing strings is twenty times faster than running an automaton.
+// pattern is one alternative of a regular expression. Most real ones are words with or without anchors: comparing strings is then
+// twenty times faster than running an automaton.
 type pattern struct {
-	// prefix is the start of every value that matches. It is known if the pattern is anchored, and otherwise empty.
+	// prefix is the prefix of all values that match, or "" if the pattern is not anchored.
 	prefix string
-	// literal is compared as form defines. For an automaton, it must occur in the value, or the automaton need not
-	// run.
+	// literal is compared as defined by form. If form is automaton, a value that does not contain it cannot match.
 	literal string
 	form    form
 	re      *regexp.Regexp // nil unless form is automaton
 	perByte int            // cost of running it
 }
 
-// form is the kind of comparison of a pattern.
+// form is the way in which a pattern is compared.
 type form uint8
 
 const (
@@ -105,8 +103,8 @@ func (p *pattern) matches(value string, work *Work) bool {
 		work.take(workPerRun+p.perByte*len(value)) && p.re.MatchString(value)
 }
 
-// Patterns caches regular expressions while the rules of an object are compiled: catalogs of devices repeat a few of
-// them in every rule. It is not safe for concurrent use; a nil *Patterns caches nothing.
+// Patterns caches regular expressions while the rules of an object are compiled: catalogs of devices repeat the same few in every
+// rule. It is not safe for concurrent use; a nil *Patterns caches nothing.
 type Patterns struct {
 	// Size is the budget for compiled regular expressions; nil is unlimited.
 	Size *size.Budget
@@ -160,7 +158,7 @@ func compilePattern(text string, budget *size.Budget) ([]pattern, error) {
 	return []pattern{p}, nil
 }
 
-// notRegexp returns the position of a syntax error, without the whole of a long pattern.
+// notRegexp returns the syntax error and its position, without repeating a long pattern.
 func notRegexp(err error) error {
 	if e := (*syntax.Error)(nil); errors.As(err, &e) {
 		return fmt.Errorf("not a regular expression: %s at %s", e.Code, quote(e.Expr))
@@ -168,7 +166,7 @@ func notRegexp(err error) error {
 	return err
 }
 
-// literal is a string that must occur in the value, at its start or end if anchored there.
+// literal is a string that the value must contain, at its start or end if anchored.
 type literal struct {
 	text       string
 	start, end bool
@@ -190,18 +188,18 @@ func (l literal) pattern() pattern {
 }
 
 const (
-	// maxLiterals is the maximum number of literals that replace a pattern; with more, the automaton is as fast.
+	// maxLiterals is the maximum number of literals that replace a pattern. With more, an automaton is as fast.
 	maxLiterals = 16
-	// maxClass is the maximum number of runes of a class like [vV] that is expanded.
+	// maxClass is the maximum number of runes in a class such as [vV] that is expanded.
 	maxClass = 4
 )
 
-// literals expands a pattern that consists of words, anchors and alternatives of them.
+// literals expands a pattern that consists of words, anchors and alternatives of these.
 func literals(re *syntax.Regexp) ([]literal, bool) {
 	switch re.Op {
 	case syntax.OpLiteral:
 		if re.Flags&syntax.FoldCase != 0 || strings.ContainsRune(string(re.Rune), '\uFFFD') {
-			return nil, false // an automaton reads any byte that is not UTF-8 as U+FFFD
+			return nil, false // an automaton reads a byte that is not valid UTF-8 as U+FFFD
 		}
 		return []literal{{text: string(re.Rune)}}, true
 	case syntax.OpEmptyMatch:
@@ -264,7 +262,7 @@ func join(a, b []literal) ([]literal, bool) {
 	out := make([]literal, 0, len(a)*len(b))
 	for _, x := range a {
 		for _, y := range b {
-			// Text before ^ or after $ can never match unless it is empty: too rare to treat.
+			// Text before ^ or after $ can match only if it is empty. This is too rare to handle.
 			if y.start && x.text != "" || x.end && (y.text != "" || y.start) {
 				return nil, false
 			}
@@ -274,7 +272,7 @@ func join(a, b []literal) ([]literal, bool) {
 	return out, true
 }
 
-// trimLoose removes parts that may be empty from the ends of a pattern: .*gpu.* matches the same values as gpu.
+// trimLoose removes optional parts from the ends of a pattern: .*gpu.* matches the same values as gpu.
 func trimLoose(re *syntax.Regexp) *syntax.Regexp {
 	if re.Op != syntax.OpConcat {
 		return re
@@ -293,8 +291,7 @@ func trimLoose(re *syntax.Regexp) *syntax.Regexp {
 
 func loose(re *syntax.Regexp) bool { return re.Op == syntax.OpStar || re.Op == syntax.OpQuest }
 
-// required returns the text that begins every match (if the pattern is anchored) and the longest text that occurs in
-// every match.
+// required returns the prefix of every match (if the pattern is anchored) and the longest string that every match contains.
 func required(re *syntax.Regexp) (prefix, longest string) {
 	if re.Op != syntax.OpConcat {
 		return "", ""

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzPattern compares the literals and the search in sorted names with the automaton that they replace.
+// FuzzPattern compares literals and the search in sorted names with the automaton that they replace.
 func FuzzPattern(f *testing.F) {
 	for _, p := range append(somePatterns, "^^a", "a$$", "$^", "(^a|b$)c?", "^(a|b)?$", "[a-c]$", "a{2}", "(?:a|ab)(?:c|bcd)", "x*^a", "a$x*", "(?-s)a.", "\\Aab\\z", "a|$", "(?U)a.*", "\\Qa.b\\E", "[^\\x00-\\x{10FFFF}]", "\uFFFD") {
 		for _, v := range []string{"", "abc", "xab\n", "aab", "bc"} {

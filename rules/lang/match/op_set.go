@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// fewValues is the maximum number of values that are compared one by one; more are hashed.
+// fewValues is the maximum number of values that are compared one by one. Longer lists are hashed.
 const fewValues = 12
 
-// in holds if a value is in a set, or if it is not.
+// in holds if a value is in a set, or if it is not in the set.
 type in struct {
 	want   bool
 	list   []string // sorted
@@ -19,7 +19,7 @@ type in struct {
 func compileIn(_ *compiler, _ *field.Path, e *Expr) test    { return newIn(true, e.Value) }
 func compileNotIn(_ *compiler, _ *field.Path, e *Expr) test { return newIn(false, e.Value) }
 
-// The truth operators compare strings: "True" and "1" are neither true nor false.
+// The operators compare strings: "True" and "1" are neither true nor false.
 func compileIsTrue(*compiler, *field.Path, *Expr) test  { return newIn(true, []string{"true"}) }
 func compileIsFalse(*compiler, *field.Path, *Expr) test { return newIn(true, []string{"false"}) }
 
@@ -52,7 +52,7 @@ func (t *in) check(value string, work *Work) verdict {
 
 func (t *in) problem(string) error { return nil }
 
-// anyOf searches the names for the values instead of the values for the names: there are far fewer values.
+// anyOf searches the names for each value instead of the values for each name, because there are far fewer values.
 func (t *in) anyOf(names []string, work *Work) bool {
 	if !t.want {
 		for _, name := range names {

@@ -12,24 +12,24 @@ import (
 	"github.com/assay-project/assay/rules/suggest"
 )
 
-// operator defines an operator. Matchers, lint, the reference, the schema for editors and the enum of the CRD are
-// derived from it.
+// operator defines an operator. Matchers, lint, the reference, the schema for editors and the enum of the CRD are generated from
+// the list of operators.
 type operator struct {
 	op       nfdv1alpha1.MatchOp
 	kind     kind
 	says     string   // condition under which it holds, for the reference
 	aliases  []string // alternative names from other tools, in lower case
 	min, max int      // number of arguments
-	// bounds are the comparisons of an ordering operator, one for each of its arguments.
+	// bounds are the comparisons of an ordering operator, one for each argument.
 	bounds []relation
-	// patterns is set if the arguments are regular expressions, which take memory.
+	// patterns is set if the arguments are regular expressions.
 	patterns bool
-	// compile compiles the test, after the arguments were counted. It is nil if the operator reads no value or has
-	// bounds.
+	// compile compiles the test after the number of arguments has been checked. It is nil if the operator does not read values, or
+	// has bounds.
 	compile func(c *compiler, path *field.Path, e *Expr) test
 }
 
-// unbounded is the maximum of operators that take any number of arguments, which MaxValues limits.
+// unbounded is the maximum for operators with any number of arguments, which MaxValues limits.
 const unbounded = math.MaxInt
 
 // operators lists all operators in the order of the reference and the CRD. To add one, add its name to api/nfd/v1alpha1/matcher.go
@@ -66,19 +66,19 @@ func find(op string) *operator {
 	return nil
 }
 
-// Doc describes an operator to users of the language.
+// Doc describes an operator in the documentation.
 type Doc struct {
 	Op           nfdv1alpha1.MatchOp
 	Values, Says string
 	// Min and Max are the limits on the number of values.
 	Min, Max int
-	// Valued operators read the value of an element. Ordered ones compare it as a number or version.
+	// Valued operators read the value of an element. Ordered operators compare it as a number or version.
 	Valued, Ordered bool
-	// Patterns is set if its values are regular expressions.
+	// Patterns is set if the values are regular expressions.
 	Patterns bool
 }
 
-// Operators describes every operator that an object in the cluster may use.
+// Operators describes all operators that objects in the cluster may use.
 func Operators() []Doc {
 	docs := make([]Doc, 0, len(operators))
 	for i := range operators {
@@ -89,7 +89,7 @@ func Operators() []Doc {
 	return docs
 }
 
-// Operator describes one operator. The Op of the result is empty for an unknown operator.
+// Operator describes one operator. Op is empty for an unknown operator.
 func Operator(op nfdv1alpha1.MatchOp) Doc {
 	if o := find(string(op)); o != nil {
 		return o.doc()
@@ -104,7 +104,7 @@ func (o *operator) doc() Doc {
 	}
 }
 
-// count returns the number of arguments of an operator in words.
+// count describes the number of arguments of an operator.
 func (o *operator) count() string {
 	switch o.max {
 	case 0:
@@ -133,7 +133,7 @@ func unknownOperator(path *field.Path, op string) *field.Error {
 	return &field.Error{Type: field.ErrorTypeNotSupported, Field: path.String(), BadValue: short(op), Detail: detail}
 }
 
-// nearest returns the operator that is most similar to op, or "" if none is.
+// nearest returns the operator that is most similar to op, or "" if none is similar.
 func nearest(op string, all []string) string {
 	lower := strings.ToLower(op)
 	for i := range operators {

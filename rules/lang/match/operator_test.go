@@ -17,8 +17,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// TestOperators holds what each operator says about an attribute that has a value, about one that is missing, and about a
-// flag.
+// TestOperators tests each operator on an attribute with a value, on a missing attribute, and on a flag.
 func TestOperators(t *testing.T) {
 	const missing = "\x00missing"
 	tests := map[string]struct {
@@ -27,7 +26,7 @@ func TestOperators(t *testing.T) {
 		not     []string
 		errs    []string
 		onFlag  bool
-		errsNFD []string // errors under --nfd-strict, on top of errs
+		errsNFD []string // additional errors with --nfd-strict
 	}{
 		"AnythingHolds":     {expr: Expr{Op: ""}, holds: []string{"", "x", missing}, onFlag: true},
 		"InIsExact":         {expr: Expr{Op: "In", Value: []string{"a", "b"}}, holds: []string{"a", "b"}, not: []string{"A", "ab", "", missing}},
@@ -104,7 +103,7 @@ func TestCompileErrors(t *testing.T) {
 	at := "matchFeatures[0].matchExpressions[class]"
 	tests := map[string]struct {
 		terms []Term
-		want  []string // the beginning of each error, and what it must contain after " … "
+		want  []string // the prefix of each error, and after " … " a string that it must contain
 	}{
 		"NoFeature":            {[]Term{{}}, []string{"matchFeatures[0].feature: Required"}},
 		"BlankInFeature":       {[]Term{{Feature: "cpu.cpuid "}}, []string{"matchFeatures[0].feature: Invalid … blanks"}},
@@ -188,7 +187,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestLiteralsReplaceAutomata says which patterns need no automaton.
+// TestLiteralsReplaceAutomata lists patterns that need no automaton.
 func TestLiteralsReplaceAutomata(t *testing.T) {
 	tests := map[string][]pattern{
 		"abc":            {{form: contains, literal: "abc"}},
@@ -219,7 +218,7 @@ func TestLiteralsReplaceAutomata(t *testing.T) {
 	}
 }
 
-// underRace is set where the race detector runs.
+// underRace is set if the race detector is enabled.
 var underRace bool
 
 func TestEvalDoesNotAllocate(t *testing.T) {
@@ -242,7 +241,7 @@ func TestEvalDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// The names in the API and the list of operators are the same: each operator has a constant, and each constant is an operator.
+// Each operator must have a constant in the API, and each constant must be an operator.
 func TestOperatorsAreThoseOfTheAPI(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "..", "api", "nfd", "v1alpha1", "matcher.go"), nil, 0)
 	if err != nil {
@@ -269,7 +268,7 @@ func TestOperatorsAreThoseOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestShowsUpToEightValues: an error repeats values, but not so many that no one reads them.
+// TestShowsUpToEightValues checks that an error shows a limited number of values.
 func TestShowsUpToEightValues(t *testing.T) {
 	for n, want := range map[int]bool{8: false, 9: true} {
 		e := &Expr{Op: "Gt", Value: slices.Repeat([]string{"1"}, n)}
@@ -280,7 +279,7 @@ func TestShowsUpToEightValues(t *testing.T) {
 	}
 }
 
-// TestTraceNamesTheFirstNameThatCannotBeCompared: names are compared in their order.
+// TestTraceNamesTheFirstNameThatCannotBeCompared checks that names are compared in order.
 func TestTraceNamesTheFirstNameThatCannotBeCompared(t *testing.T) {
 	m := compile(t, []Term{{Feature: "a.b", Name: &Expr{Op: "Gt", Value: []string{"5"}}}}, Options{})
 	trace := m.Trace(facts.FromMap(map[string]facts.Feature{"a.b": {Flags: facts.NewFlags("first", "second")}}, nil))
@@ -289,7 +288,7 @@ func TestTraceNamesTheFirstNameThatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// TestWorkMayReachItsBound: only what goes beyond the bound is stopped.
+// TestWorkMayReachItsBound checks that an evaluation may use exactly the maximum work.
 func TestWorkMayReachItsBound(t *testing.T) {
 	at, beyond := Work(MaxWork), Work(MaxWork+1)
 	if at.exhausted() || !beyond.exhausted() {
@@ -297,7 +296,7 @@ func TestWorkMayReachItsBound(t *testing.T) {
 	}
 }
 
-// TestWhyIsAboutWhatDoesNotHold: where the expressions hold, the reason is the name that does not, and nothing about instances.
+// TestWhyIsAboutWhatDoesNotHold checks that the reason names matchName if the expressions hold, and does not mention instances.
 func TestWhyIsAboutWhatDoesNotHold(t *testing.T) {
 	m := compile(t, []Term{{
 		Feature:     "a.b",

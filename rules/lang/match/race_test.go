@@ -2,5 +2,5 @@
 
 package match
 
-// The race detector's own allocations count as a test's.
+// The race detector allocates memory itself.
 func init() { underRace = true }

@@ -18,8 +18,8 @@ import (
 	"github.com/assay-project/assay/rules/version"
 )
 
-// reference is a second implementation, as plain as the description: one element after the other, everything parsed where
-// it is used, no columns, no sets of bits, no literals.
+// reference is a second, simple implementation: it tests one element after the other and parses everything where it is used,
+// without columns, bit sets or literals.
 type reference struct {
 	strict bool
 }
@@ -244,7 +244,7 @@ func (r reference) expression(e *Expr, input string, exists, hasValue bool) (ok,
 	panic("operator " + e.Op)
 }
 
-// randomCases is how many random lists of terms are evaluated by both implementations.
+// randomCases is the number of random lists of terms that both implementations evaluate.
 const randomCases = 12_000
 
 func TestAgreesWithReference(t *testing.T) {
@@ -282,7 +282,7 @@ func TestAgreesWithReference(t *testing.T) {
 	}
 }
 
-// compareTrace checks that an explanation explains what happened.
+// compareTrace compares a trace with the result.
 func compareTrace(t *testing.T, m *Matcher, src facts.Source, got Result, err error) {
 	t.Helper()
 	first := -1
@@ -319,7 +319,7 @@ func dump(terms []Term) string {
 	return b.String()
 }
 
-// generator makes small worlds, in which terms often concern what is there.
+// generator generates small sets of facts, and terms that often refer to them.
 type generator struct{ *rand.Rand }
 
 var (

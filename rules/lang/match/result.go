@@ -8,17 +8,18 @@ type Result struct {
 	OK bool
 	// Failed is the position of the first term that does not hold; -1 if all do.
 	Failed int
-	// Matched holds one entry for each term, in order, if all hold and the elements were wanted.
+	// Matched holds one entry per term, in order, if all terms hold and the elements were wanted.
 	Matched []FeatureElements
-	// Errors are the evaluations that failed for single instances, which do not match.
+	// Errors are the errors for single instances. These instances do not match.
 	Errors []*EvalError
 }
 
 // FeatureElements are the elements of one feature that satisfied one term.
 type FeatureElements struct {
-	// Feature is the name as the author of the rule wrote it.
+	// Feature is the name as written in the rule.
 	Feature string
-	// Elements satisfied the term, in a fixed order, with duplicates where more than one expression names an element.
+	// Elements are the elements that satisfied the term, in a fixed order. An element occurs more than once if several expressions
+	// name it.
 	Elements []Element
 }
 
@@ -30,6 +31,6 @@ type Element struct {
 	Value string
 	// HasValue distinguishes an attribute from a flag.
 	HasValue bool
-	// Instance is the instance; it does not exist for flags and attributes.
+	// Instance is the instance. It does not exist for flags and attributes.
 	Instance facts.Row
 }

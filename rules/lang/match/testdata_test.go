@@ -16,14 +16,14 @@ import (
 
 var update = flag.Bool("update", false, "write what is, instead of comparing with what should be; read the diff")
 
-// outcome is the form of result.yaml.
+// outcome is the content of result.yaml.
 type outcome struct {
 	OK       bool      `json:"ok"`
 	Why      string    `json:"why,omitempty"`
 	Error    string    `json:"error,omitempty"`
 	Problems []string  `json:"problems,omitempty"`
 	Matched  []matched `json:"matched,omitempty"`
-	// Strict is the outcome under --nfd-strict, if it differs.
+	// Strict is the outcome with --nfd-strict, if it differs.
 	Strict *outcome `json:"strict,omitempty"`
 }
 
@@ -32,7 +32,7 @@ type matched struct {
 	Elements []map[string]any `json:"elements"`
 }
 
-// TestData evaluates terms.yaml over facts.yaml in each directory of testdata and compares with result.yaml.
+// TestData evaluates terms.yaml on facts.yaml in each directory of testdata and compares the result with result.yaml.
 func TestData(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join("testdata", "*", "terms.yaml"))
 	if err != nil || len(dirs) == 0 {

@@ -10,7 +10,7 @@ import (
 
 // TermTrace explains the result of one term.
 type TermTrace struct {
-	// Feature is the name as the author wrote it.
+	// Feature is the name as written in the rule.
 	Feature string `json:"feature"`
 	// Found is set if the node has the feature.
 	Found bool `json:"found"`
@@ -22,37 +22,37 @@ type TermTrace struct {
 	Expressions []ExprTrace `json:"matchExpressions,omitempty"`
 	// Name is the trace of matchName.
 	Name *ExprTrace `json:"matchName,omitempty"`
-	// Error is why the term could not be evaluated.
+	// Error is the error of the evaluation.
 	Error string `json:"error,omitempty"`
 }
 
 // ExprTrace explains the result of one expression.
 type ExprTrace struct {
-	// Key is the name of the element; empty for a matchName.
+	// Key is the name of the element. It is empty for matchName.
 	Key string `json:"key,omitempty"`
 	// Op, Value and Type are the expression.
 	Op    string   `json:"op"`
 	Value []string `json:"value,omitempty"`
 	Type  string   `json:"type,omitempty"`
-	// Found holds the values on the node: the value of an attribute, the distinct values of instances, or the names
-	// that match a matchName; at most maxFound of them. It is empty for a flag.
+	// Found holds up to maxFound values on the node: the value of an attribute, the distinct values of instances, or the names that
+	// match matchName. It is empty for a flag.
 	Found []string `json:"found,omitempty"`
 	// Masked is set if the value is secret: Found is empty, and operators that compare values never hold.
 	Masked bool `json:"masked,omitempty"`
-	// Exists is set if there is an element of that name, in any instance.
+	// Exists is set if an element with this name exists, in any instance.
 	Exists bool `json:"exists"`
-	// Held is set if the expression holds, for instances if it holds for any.
+	// Held is set if the expression holds. For instances, it is set if the expression holds for any of them.
 	Held bool `json:"held"`
-	// Instances is the number of instances, Holding the number of those for which the expression holds by itself.
+	// Instances is the number of instances. Holding is the number of instances for which this expression holds.
 	Instances int `json:"instances,omitempty"`
 	Holding   int `json:"holding,omitempty"`
-	// Error is why the expression could not be evaluated.
+	// Error is the error of the evaluation.
 	Error string `json:"error,omitempty"`
-	// Reason explains why it does not hold.
+	// Reason explains why the expression does not hold.
 	Reason string `json:"reason,omitempty"`
 }
 
-// maxFound is the maximum number of values in a trace: it is for display, and a kernel has thousands of options.
+// maxFound is the maximum number of values in a trace. Traces are for display, and a kernel has thousands of options.
 const maxFound = 8
 
 // Trace returns the facts found and the result for each term. The results equal those of Eval, which is faster.
@@ -64,11 +64,10 @@ func (m *Matcher) Trace(src facts.Source) []TermTrace {
 	return out
 }
 
-// Why explains why the first term that does not hold does not: "cpu.cpuid/AMXBF16 is missing". It is empty if all
-// hold.
+// Why explains why the first failing term does not hold: "cpu.cpuid/AMXBF16 is missing". It returns "" if all terms hold.
 func (m *Matcher) Why(src facts.Source) string { return m.WhyWithin(new(Work), src) }
 
-// WhyWithin is Why within the bound on work.
+// WhyWithin is like Why, with a limit on the work.
 func (m *Matcher) WhyWithin(work *Work, src facts.Source) string {
 	for i := range m.terms {
 		if t := m.traceTerm(work, src, i); !t.Held {
@@ -109,8 +108,7 @@ func (m *Matcher) traceTerm(work *Work, src facts.Source, i int) TermTrace {
 	return trace
 }
 
-// reason returns the most helpful explanation: an error, the missing feature, or the first expression that does not
-// hold by itself.
+// reason returns the most helpful explanation: an error, the missing feature, or the first expression that does not hold.
 func reason(work *Work, t *term, trace *TermTrace, f *facts.Feature) string {
 	switch {
 	case trace.Error != "":
@@ -142,7 +140,7 @@ func expressionsHold(work *Work, t *term, f *facts.Feature) bool {
 	return ok
 }
 
-// spread returns for how many instances each expression holds by itself.
+// spread returns the number of instances for which each expression holds.
 func spread(list []ExprTrace) string {
 	var parts []string
 	for _, x := range list {
@@ -163,7 +161,7 @@ func (x *ExprTrace) describe() string {
 	return s
 }
 
-// newTrace returns the trace of an expression without a result.
+// newTrace returns the trace of an expression before its evaluation.
 func newTrace(x *expression) ExprTrace {
 	return ExprTrace{Key: x.key.String(), Op: x.spec.Op, Value: x.spec.Value, Type: x.spec.Type, Masked: x.masked}
 }
@@ -196,7 +194,7 @@ func traceExpression(work *Work, t *term, x *expression, f *facts.Feature) ExprT
 	return trace
 }
 
-// traceInstances evaluates one expression by itself.
+// traceInstances evaluates one expression on all instances.
 func traceInstances(work *Work, t *term, x *expression, s *facts.Instances, trace *ExprTrace) {
 	trace.Instances = s.Len()
 	trace.Holding = s.Len()

@@ -1,8 +1,7 @@
 // Package size estimates the memory of compiled rules before they are compiled.
 //
-// The estimates count the author's input and are never measurements: the same object has the same size on every
-// machine and with every version of Go. They are upper bounds of the memory that stays in use, by up to a factor of
-// three.
+// The estimates depend only on the author's input, not on measurements: an object has the same size on every machine and with every
+// version of Go. They are upper bounds of the memory that stays in use, by a factor of up to three.
 package size
 
 import (
@@ -13,16 +12,16 @@ import (
 	"strings"
 )
 
-// Budget is the number of bytes that may still be compiled. It is not safe for concurrent use. A nil *Budget is unlimited.
+// Budget is the number of bytes that may still be used. It is not safe for concurrent use. A nil *Budget is unlimited.
 type Budget struct {
 	left, used int
 	over       bool
 }
 
-// NewBudget returns a budget of a number of bytes.
+// NewBudget returns a budget of the given number of bytes.
 func NewBudget(bytes int) *Budget { return &Budget{left: bytes} }
 
-// Take takes bytes from the budget and reports whether enough were left. If not, the budget is exhausted.
+// Take takes bytes from the budget and reports whether enough bytes were left. If not, the budget is exhausted.
 func (b *Budget) Take(bytes int) bool {
 	if b == nil {
 		return true
@@ -47,13 +46,12 @@ func (b *Budget) Used() int {
 	return b.used
 }
 
-// MaxProgram is the maximum number of instructions of a compiled regular expression: nested repetitions ((a{100}){10}) turn the
-// 1,024 bytes that a pattern may be long into megabytes, and the time of a search grows with them.
+// MaxProgram is the maximum number of instructions of a compiled regular expression: nested repetitions such as ((a{100}){10}) turn
+// the 1,024 bytes of a pattern into megabytes, and searches take time in proportion.
 const MaxProgram = 10_000
 
-// Sizes of the parts of a compiled regular expression, in bytes: the fixed part, an instruction in both forms that
-// package regexp keeps of an anchored one, and a bound of a character class. Measured with 15 shapes of patterns and
-// rounded up.
+// Sizes of the parts of a compiled regular expression in bytes: the fixed part, an instruction (package regexp keeps two forms of
+// an anchored expression), and a bound of a character class. They were measured with 15 kinds of patterns and rounded up.
 const (
 	regexpBytes      = 640
 	instructionBytes = 144
@@ -64,7 +62,7 @@ const (
 type Pattern struct {
 	// Tree is the syntax tree.
 	Tree *syntax.Regexp
-	// Steps is the number of instructions, before the compiler shares any.
+	// Steps is the number of instructions before the compiler merges equal ones.
 	Steps int
 
 	text  string
@@ -91,7 +89,7 @@ func (p *Pattern) Bytes() int {
 	return regexpBytes + len(p.text) + (p.Steps-p.runes)*instructionBytes + p.runes*runeBytes
 }
 
-// Compile compiles the pattern if the budget has enough left, and returns ErrOver otherwise.
+// Compile compiles the pattern if the budget allows it, and returns ErrOver otherwise.
 func (p *Pattern) Compile(b *Budget) (*regexp.Regexp, error) {
 	if !b.Take(p.Bytes()) {
 		return nil, ErrOver
@@ -108,11 +106,10 @@ func Compile(text string, b *Budget) (*regexp.Regexp, error) {
 	return p.Compile(b)
 }
 
-// ErrOver reports that the budget is exhausted. The object that the budget belongs to reports it as a whole.
+// ErrOver reports that the budget is exhausted. The compiler of the object reports the error.
 var ErrOver = errors.New("the object takes too much memory when it is compiled")
 
-// count returns the size of a program, up to a little over MaxProgram, and the number of bounds of character classes
-// in it.
+// count returns the number of instructions, up to slightly more than MaxProgram, and the number of bounds of character classes.
 func count(re *syntax.Regexp) (steps, runes int) {
 	steps = 1 + len(re.Rune)
 	if re.Op == syntax.OpCharClass {
@@ -132,15 +129,15 @@ func count(re *syntax.Regexp) (steps, runes int) {
 	return steps, runes
 }
 
-// Sizes of strings that may hold expressions, in bytes: the string itself with its result on each node, each
-// expression in it, and each byte between braces.
+// Sizes of strings that may contain expressions, in bytes: the string itself and its result on each node, each expression, and each
+// byte between braces.
 const (
 	textBytes       = 720
 	expressionBytes = 640
 	braceBytes      = 96
 )
 
-// Text returns the size of a key or value of an output that may hold expressions.
+// Text returns the size of a key or value of an output that may contain expressions.
 func Text(s string) int {
 	n := 2 * len(s)
 	first := strings.IndexByte(s, '{')

@@ -13,8 +13,8 @@ import (
 	"github.com/assay-project/assay/rules/lang/size"
 )
 
-// Compile compiles a template. The template is nil if one of the problems is not a warning. All problems are reported
-// at once, except syntax errors: the parser finds only the first.
+// Compile compiles a template. The template is nil unless all problems are warnings. All problems are reported at once, except for
+// syntax errors: the parser stops at the first one.
 func Compile(source string, opt Options) (*Template, []Problem) {
 	t := &Template{source: source, opt: opt, defs: map[string]*definition{}, regexps: map[string]*regexp.Regexp{}}
 	c := &compiler{t: t}
@@ -44,18 +44,18 @@ type compiler struct {
 	t        *Template
 	problems []Problem
 
-	scope []string // the visible variables; a name may occur more than once
-	slot  []int    // of each variable in scope
+	scope []string // visible variables; a name may occur more than once
+	slot  []int    // slot of each variable in scope
 	def   *definition
-	dot   position // the dot, as far as known
+	dot   position // position of the dot, as far as known
 	inner int      // number of enclosing blocks
-	main  bool     // whether this is the source outside of all definitions
+	main  bool     // set outside of all definitions
 	defs  map[string]bool
-	lines []int             // start of each line
+	lines []int             // offset of each line
 	paths map[[2]string]int // the index in t.paths by domain and name
 }
 
-// position is a place in the data: the root, a domain, or unknown.
+// position is a location in the data: the root, a domain, or unknown.
 type position struct {
 	known bool
 	path  []string
@@ -66,7 +66,7 @@ func (c *compiler) problem(at int, format string, args ...any) {
 	c.problems = append(c.problems, Problem{Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
 }
 
-// place returns the line and column of a byte of the source, as Template.place does, and computes the lines once.
+// place returns the line and column of a byte of the source. Unlike Template.place, it computes the lines only once.
 func (c *compiler) place(at int) (line, column int) {
 	if c.lines == nil {
 		c.lines = []int{0}
@@ -81,7 +81,7 @@ func (c *compiler) place(at int) (line, column int) {
 	return line, at - c.lines[line-1] + 1
 }
 
-// mainName is the parser's name of the source outside of all definitions; a define cannot use it by accident.
+// mainName is the parser's name of the source outside of all definitions. No define uses it by accident.
 const mainName = "·"
 
 // parserPlace matches the start of errors of the standard parser.
@@ -124,7 +124,7 @@ func (c *compiler) compile(trees map[string]*parse.Tree) {
 	for _, name := range names {
 		c.t.defs[name] = c.definition(trees[name], name == mainName)
 	}
-	if c.t.main = c.t.defs[mainName]; c.t.main == nil { // only definitions
+	if c.t.main = c.t.defs[mainName]; c.t.main == nil { // the source contains only definitions
 		c.t.main = &definition{slots: 1}
 	}
 	if tree := trees[mainName]; tree != nil {
@@ -143,7 +143,7 @@ func (c *compiler) definition(tree *parse.Tree, isMain bool) *definition {
 	return c.def
 }
 
-// within compiles the inside of a block, whose variables end with it.
+// within compiles the body of a block. Variables of the block end with it.
 func (c *compiler) within(dot position, list *parse.ListNode) block {
 	mark, outer := len(c.scope), c.dot
 	c.dot = dot
@@ -233,7 +233,7 @@ func (c *compiler) rangeStmt(n *parse.RangeNode) stmt {
 	return st
 }
 
-// pipe compiles a pipeline: each command is the last argument of the next one. Its variables are visible after it.
+// pipe compiles a pipeline: each command becomes the last argument of the next one. Its variables are visible after it.
 func (c *compiler) pipe(n *parse.PipeNode) expr {
 	var out expr
 	for _, cmd := range n.Cmds {
@@ -375,7 +375,7 @@ func (c *compiler) call(id *parse.IdentifierNode, nodes []parse.Node, final expr
 	return &callExpr{at: at, fn: fn, args: args}
 }
 
-// pattern compiles a literal regular expression together with the rule.
+// pattern compiles a literal regular expression when the rule is compiled.
 func (c *compiler) pattern(at int, arg expr) {
 	lit, ok := arg.(*constExpr)
 	if !ok || lit.v.kind != kindString {

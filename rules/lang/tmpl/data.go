@@ -7,13 +7,12 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// data is the input of a template: .<domain>.<feature> is the list of the elements that the matcher matched. It has
-// NFD's shape, with the keys as the author of the rule wrote them, and also in lower case, as feature names are
-// looked up and as NFD's documentation writes them in templates.
+// data is the input of a template: .<domain>.<feature> is the list of the elements that the matcher matched. Feature names can be
+// written as in the rule, as NFD allows, or in lower case, as in NFD's documentation.
 type data struct {
 	terms []match.FeatureElements
 	asIs  bool           // strings may hold line breaks, as in NFD
-	found []foundFeature // of lookups in this expansion
+	found []foundFeature // features found in this expansion
 	all   dict           // all data as maps, built on demand
 }
 
@@ -22,7 +21,7 @@ type foundFeature struct {
 	list         value
 }
 
-// split returns the domain and the name that a feature has in template data.
+// split returns the domain and the name of a feature in template data.
 func split(feature string) (domain, name string) {
 	if i := strings.IndexByte(feature, '.'); i >= 0 {
 		return feature[:i], feature[i+1:]
@@ -70,7 +69,7 @@ func (d *data) collect(is func(feature string) bool) (out []match.Element, found
 	return out, found
 }
 
-// tree returns the whole data as maps.
+// tree returns all data as maps.
 func (d *data) tree() dict {
 	if d.all != nil {
 		return d.all

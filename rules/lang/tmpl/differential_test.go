@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
-// standardData is sample in the shape that text/template needs.
+// standardData converts sample to the form that text/template needs.
 func standardData(terms []match.FeatureElements) map[string]map[string][]map[string]string {
 	out := map[string]map[string][]map[string]string{}
 	for _, term := range terms {
@@ -41,8 +41,8 @@ func standardData(terms []match.FeatureElements) map[string]map[string][]map[str
 	return out
 }
 
-// agree compares what a template gives here and with text/template. It returns false for a template that is rejected here
-// and works there: what text/template only finds out where it is reached is rejected when the rule is compiled.
+// agree compares the output of a template with that of text/template. It returns false for a template that is rejected only here:
+// some errors that text/template finds at run time are errors of compilation here.
 func agree(t *testing.T, source string) bool {
 	t.Helper()
 	compiled, problems := tmpl.Compile(source, tmpl.Options{})
@@ -70,7 +70,7 @@ func agree(t *testing.T, source string) bool {
 	return true
 }
 
-// labels reads output as NFD does, the line without = excepted.
+// labels parses output as NFD does, but accepts lines without =.
 func labels(out string) map[string]string {
 	var all map[string]string
 	for _, line := range strings.Split(out, "\n") {
@@ -121,7 +121,7 @@ func TestAgreesWithTextTemplate(t *testing.T) {
 	}
 }
 
-// TestRandomTemplatesAgreeWithTextTemplate builds templates from parts that both know.
+// TestRandomTemplatesAgreeWithTextTemplate builds random templates from parts that both implementations support.
 func TestRandomTemplatesAgreeWithTextTemplate(t *testing.T) {
 	const count = 20_000
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -212,8 +212,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// BenchmarkStandardLibrary is what BenchmarkExpandPCIDevices costs with text/template, parsed at each expansion as NFD
-// does; NFD builds the map of 208 functions as well.
+// BenchmarkStandardLibrary runs BenchmarkExpandPCIDevices with text/template and parses the template for each expansion, as NFD
+// does. NFD also builds the map of 208 functions each time.
 func BenchmarkStandardLibrary(b *testing.B) {
 	source, terms := pciDevices()
 	data := standardData(terms)

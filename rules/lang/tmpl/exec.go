@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// state is one expansion.
+// state is the state of one expansion.
 type state struct {
 	t     *Template
 	env   Env
 	data  data
 	out   []byte
-	vars  []value // the variables of the running templates, the innermost last
-	args  []value // the arguments of the running calls
+	vars  []value // variables of the running templates, innermost last
+	args  []value // arguments of the running calls
 	frame int     // start of the variables of the innermost template
 	calls int
 	steps int
@@ -22,7 +22,7 @@ type state struct {
 
 var states = sync.Pool{New: func() any { return new(state) }}
 
-// failure is an error of an expansion. It is raised with panic and recovered in Expand.
+// failure is an error of an expansion. It is passed by panic and recovered in Expand.
 type failure struct {
 	at  int
 	msg string
@@ -45,7 +45,7 @@ func (s *state) work(at, n int) {
 	}
 }
 
-// take counts the memory of a value that a function is about to create.
+// take counts the memory of a value before a function creates it.
 func (s *state) take(at, n int) {
 	if s.bytes += n; s.bytes > MaxBytes {
 		fail(at, "the functions of the template make more than %d bytes", MaxBytes)
@@ -60,7 +60,7 @@ func (s *state) checkOutput(at int) {
 	}
 }
 
-// signal is the way in which a statement ends.
+// signal defines how a statement ends.
 type signal uint8
 
 const (
@@ -129,7 +129,7 @@ type jumpStmt struct{ signal }
 
 func (n jumpStmt) exec(*state, value) signal { return n.signal }
 
-// ifStmt is an if or, if it sets the dot, a with.
+// ifStmt is an if statement or, if it sets the dot, a with statement.
 type ifStmt struct {
 	at          int
 	with        bool
@@ -149,7 +149,7 @@ func (n *ifStmt) exec(s *state, dot value) signal {
 	return n.then.exec(s, dot)
 }
 
-// rangeStmt runs its body for each item. The slots are those of its variables, -1 for none.
+// rangeStmt runs its body for each item. The slots are those of its variables, or -1.
 type rangeStmt struct {
 	at          int
 	pipe        expr
@@ -224,7 +224,7 @@ func (n *callStmt) exec(s *state, dot value) signal {
 	return goOn
 }
 
-// enter runs a template with variables of its own.
+// enter runs a template with its own variables.
 func (s *state) enter(def *definition, dot value) {
 	outer := s.frame
 	s.frame = len(s.vars)
@@ -267,7 +267,7 @@ func (e *setExpr) eval(s *state, dot value) value {
 	return v
 }
 
-// fieldExpr is base.a.b.c; a nil base is the dot.
+// fieldExpr is base.a.b.c. A nil base is the dot.
 type fieldExpr struct {
 	at   int
 	base expr
@@ -307,7 +307,7 @@ func field(at int, v value, name string) value {
 	return entry
 }
 
-// logicExpr is and or or: its value is the first argument that decides, or the last.
+// logicExpr is an and or an or: its value is the first argument that decides the result, or the last argument.
 type logicExpr struct {
 	or   bool
 	args []expr
@@ -349,8 +349,8 @@ func (e *callExpr) eval(s *state, dot value) value {
 	return v
 }
 
-// measure fails if the printed form of a value is longer than limit. A value may hold another more than once, so that
-// its printed form can be exponentially longer than the value: measure stops at the limit.
+// measure fails if the printed form of a value is longer than limit. A value may contain another value more than once, so its
+// printed form can be exponentially longer; measure stops at the limit.
 func (s *state) measure(at int, v value, limit int) int {
 	s.step(at)
 	n := 0

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// builtins are the functions of text/template, except and and or, which do not evaluate all their arguments.
+// builtins are the functions of text/template, except for and and or, which do not evaluate all their arguments.
 var builtins = []function{
 	{"len", 1, 1, -1, func(c *call) value {
 		n, ok := c.args[0].length()
@@ -56,7 +56,7 @@ func (c *call) printed() string {
 	return out
 }
 
-// natives returns values for package fmt, and fails if their printed form, repeated times, exceeds the limit.
+// natives returns values for package fmt. It fails if their printed form, repeated times times, exceeds the limit.
 func (c *call) natives(args []value, times int) []any {
 	out := make([]any, len(args))
 	for i, v := range args {
@@ -66,8 +66,8 @@ func (c *call) natives(args []value, times int) []any {
 	return out
 }
 
-// printf bounds the result before it is created: a width can be a million, and a verb can refer to the same argument
-// again.
+// printf checks the size of the result before creating it: a width can be a million, and several verbs can refer to the same
+// argument.
 func printf(c *call) value {
 	format := c.str(0)
 	widths, verbs := 0, 0
@@ -157,7 +157,7 @@ func slice(c *call) value {
 	return listOf(l.items[from:to:to])
 }
 
-// equal compares as eq of text/template does: lists and maps cannot be compared.
+// equal compares values as eq of text/template does: lists and maps cannot be compared.
 func (c *call) equal(a, b value) bool {
 	if a.kind == kindNil || b.kind == kindNil {
 		return a.kind == b.kind

@@ -68,7 +68,7 @@ var listFunctions = []function{
 	}},
 }
 
-// items returns a copy of the first argument, a list.
+// items returns a copy of the first argument, which must be a list.
 func (c *call) items() []value {
 	v := c.list(0)
 	n, _ := v.length()
@@ -79,7 +79,7 @@ func (c *call) items() []value {
 	return out
 }
 
-// end returns the first or, for -1, the last item of a list; nil if it is empty.
+// end returns the first or, if i is -1, the last item of a list, or nil if the list is empty.
 func (c *call) end(i int) value {
 	v := c.args[0]
 	if v.kind != kindList {
@@ -99,7 +99,7 @@ func (c *call) holds(list []value, v value) bool {
 	return slices.ContainsFunc(list, func(item value) bool { return c.same(item, v) })
 }
 
-// same compares deeply, as Go's reflect.DeepEqual does, and counts the steps.
+// same compares values deeply, as reflect.DeepEqual does, and counts the steps.
 func (c *call) same(a, b value) bool {
 	c.s.work(c.at, min(len(a.str), len(b.str)))
 	if a.isMap() && b.isMap() {
@@ -179,7 +179,7 @@ var dictFunctions = []function{
 	{"omit", 1, -1, -1, func(c *call) value { return c.choose(false) }},
 }
 
-// choose keeps or drops the entries of a map that the other arguments name.
+// choose keeps or drops the entries of a map with the keys in the other arguments.
 func (c *call) choose(named bool) value {
 	d := c.dict(0)
 	names := make(map[string]bool, len(c.args))

@@ -81,7 +81,7 @@ func toFloat(v value) float64 {
 	return 0
 }
 
-// fold combines all arguments, beginning with start.
+// fold combines all arguments, starting with start.
 func (c *call) fold(start int64, op func(a, b int64) int64) value {
 	for _, v := range c.args {
 		start = op(start, toInt(v))
@@ -109,7 +109,7 @@ func (c *call) divisor() int64 {
 	return n
 }
 
-// sequence returns the numbers from first towards end; inclusive includes end.
+// sequence returns the numbers from first towards end, including end if inclusive is set.
 func (c *call) sequence(first, end, step int64, inclusive bool) value {
 	if step == 0 || first > end != (step < 0) && first != end {
 		return listOf(nil)
@@ -133,7 +133,8 @@ func (c *call) sequence(first, end, step int64, inclusive bool) value {
 	return listOf(items)
 }
 
-// seq returns the numbers that the command seq prints: to the last, from a first, in steps.
+// seq returns the numbers that the command seq prints. Its arguments are the last number; the first and the last; or the first, the
+// step and the last.
 func seq(c *call) value {
 	first, last, step := int64(1), int64(0), int64(1)
 	switch len(c.args) {

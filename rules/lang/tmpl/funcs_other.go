@@ -30,8 +30,8 @@ var patternFunctions = []function{
 	{"regexQuoteMeta", 1, 1, -1, func(c *call) value { return text(regexp.QuoteMeta(c.str(0))) }},
 }
 
-// regexp returns the first argument as a pattern, compiled with the rule if it is literal. Matching the second
-// argument takes time in proportion to both, which is counted here.
+// regexp returns the first argument as a pattern. A literal pattern was compiled with the rule. The cost of matching the second
+// argument, in proportion to both lengths, is counted here.
 func (c *call) regexp() *regexp.Regexp {
 	p := c.str(0)
 	c.s.work(c.at, len(c.str(1))*(len(p)/8+1))
@@ -46,7 +46,7 @@ func (c *call) regexp() *regexp.Regexp {
 	return re
 }
 
-// limited bounds the number of matches, and counts them as memory.
+// limited limits the number of matches and counts their memory.
 func (c *call) limited(n int, s string) int {
 	most := len(s) + 1
 	if n >= 0 {
@@ -56,8 +56,8 @@ func (c *call) limited(n int, s string) int {
 	return n
 }
 
-// replaced replaces all matches. The result is bounded before it is created: each match is replaced by at most the
-// replacement with every $ in it expanded to the whole subject.
+// replaced replaces all matches. It checks the maximum size of the result before creating it: each match may be replaced by the
+// replacement with every $ expanded to the whole subject.
 func (c *call) replaced(replace func(s, with string) string) value {
 	s, with := c.str(1), c.str(2)
 	most := len(s) + (len(s)+1)*len(with)
@@ -151,7 +151,7 @@ var otherFunctions = []function{
 	}},
 }
 
-// kindName returns the kind of the Go value, as reflect names it.
+// kindName returns the kind of the Go value as in package reflect.
 func kindName(v value) string {
 	switch v.kind {
 	case kindNil:
@@ -169,8 +169,7 @@ func (c *call) env() Env {
 	return c.s.env
 }
 
-// nodeNumber returns the i-th number in the node's name, counted from 1; 0 is the last one. It equals n1 in
-// expressions.
+// nodeNumber returns the i-th number in the node's name, counted from 1; 0 is the last one. It equals nI in expressions.
 func (c *call) nodeNumber(i int) int64 {
 	name := c.env().NodeName()
 	var numbers []string
@@ -190,7 +189,7 @@ func (c *call) nodeNumber(i int) int64 {
 	return n
 }
 
-// semver parses a version. Templates use its Major, Minor, Patch, Prerelease and Metadata.
+// semver parses a version. Templates read its Major, Minor, Patch, Prerelease and Metadata.
 func semver(c *call) value {
 	s := c.str(0)
 	v, err := version.Parse(s)
@@ -272,8 +271,8 @@ func compare(v version.V, term string) (bool, error) {
 	return false, fmt.Errorf("%q is not an operator", op)
 }
 
-// next returns the first version beyond a range: ~1.2.3 and ~1.2 end before 1.3, ~1 before 2; ^1.2.3 ends before 2,
-// ^0.2.3 before 0.3.
+// next returns the first version after a range: ~1.2.3 and ~1.2 end before 1.3, ~1 before 2; ^1.2.3 ends before 2, ^0.2.3 before
+// 0.3.
 func next(numbers []string, caret bool) string {
 	at := min(len(numbers), 2) - 1
 	if caret {

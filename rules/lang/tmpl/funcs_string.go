@@ -142,7 +142,7 @@ func (c *call) joined(sep string, parts []string) value {
 	return text(strings.Join(parts, sep))
 }
 
-// shown returns the items of a list as strings, without nil items; anything else is a list of one.
+// shown returns the items of a list as strings, without nil items. Any other value is treated as a list with one item.
 func (c *call) shown(v value) []string {
 	if v.kind != kindList {
 		if v.kind == kindNil {

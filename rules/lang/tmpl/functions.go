@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// function is one function of the allow-list.
+// function is an allowed function.
 type function struct {
 	name     string
-	min, max int // number of arguments; a negative max is no limit
-	pattern  int // index of the argument that is a regular expression, -1 for none
+	min, max int // number of arguments; a negative max means no limit
+	pattern  int // index of the argument that is a regular expression, or -1
 	run      func(c *call) value
 }
 
-// functions is the allow-list: Go's built-in functions, those of Sprig that are deterministic and cheap, and the
-// names that templates share with expressions. leftOut lists functions of NFD's templates that are missing here.
+// functions holds all allowed functions: Go's built-in functions, the deterministic and cheap functions of Sprig, and the names
+// that templates share with expressions. leftOut lists functions of NFD's templates that are not allowed.
 var functions = table(builtins, stringFunctions, numberFunctions, listFunctions, dictFunctions, patternFunctions, otherFunctions)
 
 func table(groups ...[]function) map[string]*function {
@@ -34,7 +34,8 @@ func table(groups ...[]function) map[string]*function {
 	return out
 }
 
-// aliases are second names in Sprig. Its must… functions return the error that the plain ones swallow; here all do.
+// aliases are alternative names in Sprig. Sprig's must… functions return errors that the plain ones ignore; here all functions
+// return them.
 var aliases = map[string]string{
 	"tuple": "list", "push": "append", "biggest": "max",
 	"mustAppend": "append", "mustPush": "append", "mustPrepend": "prepend", "mustFirst": "first", "mustLast": "last",
@@ -51,7 +52,7 @@ func Functions() []string {
 	return names
 }
 
-// LeftOut explains why functions of NFD are missing here.
+// LeftOut describes a function of NFD's templates that is not available.
 type LeftOut struct {
 	Names []string
 	// Why is the reason.
@@ -111,8 +112,8 @@ var leftOut = []LeftOut{
 	{Names: []string{"call"}, Why: "there are no values that are functions", Instead: ""},
 }
 
-// LeftOutFunctions returns the functions of NFD's templates that are not available, with the reasons. The
-// documentation is generated from it.
+// LeftOutFunctions returns the functions of NFD's templates that are not available, and why. The documentation is generated from
+// it.
 func LeftOutFunctions() []LeftOut { return slices.Clone(leftOut) }
 
 // whyNot returns the reason why a function cannot be used.
@@ -160,7 +161,7 @@ func (c *call) fail(format string, args ...any) {
 	fail(c.at, "%s: %s", c.name, fmt.Sprintf(format, args...))
 }
 
-// str returns a string argument.
+// str returns an argument as a string.
 func (c *call) str(i int) string {
 	v := c.args[i]
 	if v.kind != kindString {
@@ -170,7 +171,7 @@ func (c *call) str(i int) string {
 	return v.str
 }
 
-// int returns an integer argument.
+// int returns an argument as an integer.
 func (c *call) int(i int) int {
 	v := c.args[i]
 	if v.kind != kindInt {
@@ -179,7 +180,7 @@ func (c *call) int(i int) int {
 	return int(v.int())
 }
 
-// list returns a list argument and counts its items as work.
+// list returns an argument as a list and counts its items as work.
 func (c *call) list(i int) value {
 	v := c.args[i]
 	if v.kind != kindList {
@@ -190,7 +191,7 @@ func (c *call) list(i int) value {
 	return v
 }
 
-// dict returns a map argument.
+// dict returns an argument as a map.
 func (c *call) dict(i int) value {
 	v := c.args[i]
 	if !v.isMap() {
@@ -204,14 +205,14 @@ func (c *call) dict(i int) value {
 // valueSize is the size in bytes of a value in a list.
 const valueSize = 48
 
-// make returns a list of n values to fill in.
+// make returns a list of n empty values.
 func (c *call) make(n int) []value {
 	c.s.work(c.at, n*bytesPerStep)
 	c.s.take(c.at, n*valueSize)
 	return make([]value, 0, n)
 }
 
-// texts returns a list of strings.
+// texts converts strings to a list.
 func (c *call) texts(list []string) value {
 	items := c.make(len(list))
 	for _, s := range list {

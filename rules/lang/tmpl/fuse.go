@@ -5,15 +5,15 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// lineStmt is a sequence of text and of fields of the dot, which nearly all bodies of ranges consist of. On an
-// instance or attribute it writes them at once; on anything else it runs the statements one by one.
+// lineStmt is a sequence of text and fields of the dot. Most bodies of ranges consist of one. It is optimized for instances and
+// attributes; for other values it runs the statements one by one.
 type lineStmt struct {
 	at    int
 	parts []part
 	slow  block
 }
 
-// part is text, or the name of a field if it is set.
+// part is text or, if name is set, a field.
 type part struct {
 	text  []byte
 	field string

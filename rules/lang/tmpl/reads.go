@@ -53,8 +53,7 @@ func (c *compiler) follow(pipe *parse.PipeNode) position {
 	return position{known: true, path: append(append([]string(nil), from.path...), path...)}
 }
 
-// indexes records the path that index . "domain" "feature" reads; names with a dash or a second dot require this
-// form.
+// indexes records the path that index . "domain" "feature" reads. This form is required for names with a dash or a second dot.
 func (c *compiler) indexes(at int, nodes []parse.Node) {
 	from := c.dot
 	switch n := nodes[0].(type) {
@@ -75,8 +74,8 @@ func (c *compiler) indexes(at int, nodes []parse.Node) {
 	c.reads(at, from, path)
 }
 
-// warnOfBareLines warns about lines that will be written without =, as far as the source shows. NFD drops a rule for
-// such a line; its older documentation calls it a label with the value true, which it is here.
+// warnOfBareLines warns about lines that are written without =, as far as the source shows. NFD drops a rule that writes such a
+// line; its older documentation describes it as a label with the value true, which is the behavior here.
 func (c *compiler) warnOfBareLines(root *parse.ListNode) {
 	w := bareLines{c: c}
 	w.list(root)
@@ -85,9 +84,9 @@ func (c *compiler) warnOfBareLines(root *parse.ListNode) {
 
 type bareLines struct {
 	c     *compiler
-	start int  // position of the line's first text
-	text  bool // the line holds text
-	open  bool // the line holds an =, or something that may write one
+	start int  // position of the first text of the line
+	text  bool // the line contains text
+	open  bool // the line contains =, or an action that may write one
 }
 
 func (w *bareLines) list(list *parse.ListNode) {

@@ -2,11 +2,10 @@ package tmpl
 
 import "strings"
 
-// tooDeep returns the position where blocks or parentheses nest deeper than MaxDepth. It runs before the parser,
-// which recurses and would use megabytes of stack on a few kilobytes of brackets. It leaves syntax errors to the
-// parser.
+// tooDeep returns the position where blocks or parentheses exceed MaxDepth. It runs before the parser, which is recursive and would
+// use megabytes of stack for a few kilobytes of parentheses. It does not report syntax errors.
 func tooDeep(source string) (at int, deep bool) {
-	var blocks []int // number of levels of each open block: an "else if" adds one
+	var blocks []int // number of levels of each open block; an "else if" adds one
 	depth := 0
 	for pos := 0; ; {
 		open := strings.Index(source[pos:], "{{")
@@ -37,8 +36,8 @@ func tooDeep(source string) (at int, deep bool) {
 	}
 }
 
-// scanAction scans one action after its opening braces. It returns its first two words, its end, and the maximum
-// depth of its parentheses.
+// scanAction scans one action after its opening braces. It returns the first two words, the end, and the maximum depth of
+// parentheses.
 func scanAction(source string, start int) (words []string, end, parens int) {
 	depth := 0
 	i := start
@@ -77,7 +76,7 @@ func scanAction(source string, start int) (words []string, end, parens int) {
 	return words, i, parens
 }
 
-// skipQuoted returns the position behind the quoted text that begins at i.
+// skipQuoted returns the position after the quoted text that begins at i.
 func skipQuoted(source string, i int) int {
 	quote := source[i]
 	for i++; i < len(source); i++ {

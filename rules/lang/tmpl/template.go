@@ -1,8 +1,8 @@
 // Package tmpl expands the templates of rules into labels and vars.
 //
-// It implements the language of Go's text/template with NFD's data and an allow-list of functions under Sprig's
-// names. It parses with the standard library's parser and evaluates the tree itself, so that it can count every step,
-// needs no reflection, and does not force the linker to keep every method of the program.
+// It implements the language of Go's text/template with NFD's data and a list of allowed functions, which have Sprig's names. It
+// parses with the standard library and evaluates the syntax tree itself: it can count every step, needs no reflection, and does not
+// prevent the linker from removing unused methods.
 package tmpl
 
 import (
@@ -19,7 +19,7 @@ import (
 
 // Options configure how templates are compiled.
 type Options struct {
-	// Strict follows NFD where Assay differs: a line of output without = is an error.
+	// Strict follows NFD where Assay differs: an output line without = is an error.
 	Strict bool
 	// Size is the budget for compiled regular expressions; nil is unlimited.
 	Size *size.Budget
@@ -27,9 +27,9 @@ type Options struct {
 
 // Env gives a template access to values in addition to its data.
 type Env interface {
-	// NodeName is the name of the node, for node and n.
+	// NodeName is the name of the node, which node and n read.
 	NodeName() string
-	// Var is a variable of an earlier rule, for var.
+	// Var returns a variable of an earlier rule, which var reads.
 	Var(name string) (value string, ok bool)
 }
 
@@ -39,25 +39,25 @@ type Template struct {
 	opt     Options
 	defs    map[string]*definition
 	main    *definition
-	regexps map[string]*regexp.Regexp // the literal patterns
+	regexps map[string]*regexp.Regexp // literal patterns
 	paths   []DataPath
 
 	readsNode, readsVars bool
 }
 
-// definition is one template of a source: the main one, or one made by define or block.
+// definition is one template of a source: the main one, or one defined with define or block.
 type definition struct {
 	body  block
-	slots int // number of variables, $ included
+	slots int // number of variables, including $
 }
 
 // Problem is an error or warning of Compile.
 type Problem struct {
-	// Line and Column of the source, counted from 1; columns are bytes.
+	// Line and Column are the position in the source, counted from 1. Columns count bytes.
 	Line, Column int
 	// Message describes the problem and what to write instead.
 	Message string
-	// Warning marks something that works, but probably not as intended.
+	// Warning marks something that works but is probably not intended.
 	Warning bool
 }
 
@@ -79,12 +79,12 @@ func (e *ExpandError) Error() string {
 
 // DataPath is a feature that a template reads.
 type DataPath struct {
-	// Domain and Name are the two parts as the template spells them, .Domain.Name.
+	// Domain and Name are the parts of .Domain.Name as spelled in the template.
 	Domain, Name string
 	// Line and Column are the position of the first read.
 	Line, Column int
-	// Conditional is set if the template reads it only inside of an if, a with, a range or a define, so that it may
-	// work without it.
+	// Conditional is set if all reads are inside of an if, with, range or define, so that the template may work without the
+	// feature.
 	Conditional bool
 }
 
@@ -96,8 +96,8 @@ func (p DataPath) Feature() string {
 	return p.Domain + "." + p.Name
 }
 
-// DataPaths returns the features that the template reads, as far as the source shows, in the order of the source. The
-// result is shared: do not modify it.
+// DataPaths returns the features that the template reads, as far as the source shows, in source order. The result is shared: do not
+// modify it.
 func (t *Template) DataPaths() []DataPath { return t.paths }
 
 // ReadsNode reports whether the template reads the node's name, so that it may differ between nodes with equal
@@ -110,18 +110,18 @@ func (t *Template) ReadsVars() bool { return t.readsVars }
 // Source returns the source of the template.
 func (t *Template) Source() string { return t.source }
 
-// Expand runs the template on the elements that a matcher matched and returns the labels or vars that it wrote, one
-// on a line as key=value; a line without = is true. A nil env has no node and no vars. The error, if any, is an
+// Expand runs the template on the elements that a matcher matched and returns the labels or vars that it wrote. Each output line is
+// key=value; the value of a line without = is true. With a nil env there is no node name and there are no vars. The error is an
 // *ExpandError.
 func (t *Template) Expand(matched []match.FeatureElements, env Env) (map[string]string, error) {
 	return t.ExpandWithin(&Spent{}, matched, env)
 }
 
-// Spent is the cost of expansions so far; it starts at zero.
+// Spent is the cost of expansions so far. It starts at zero.
 type Spent struct{ steps, bytes int }
 
-// ExpandWithin is Expand with bounds on the sum of all expansions that share the same Spent: a rule that loops must
-// not get a new budget for each item.
+// ExpandWithin is like Expand, with limits on the total cost of all expansions that share a Spent: a loop must not get a new budget
+// for each item.
 func (t *Template) ExpandWithin(spent *Spent, matched []match.FeatureElements, env Env) (_ map[string]string, err error) {
 	s := states.Get().(*state)
 	s.t, s.env, s.steps, s.bytes = t, env, spent.steps, spent.bytes
@@ -153,15 +153,15 @@ func (s *state) release() {
 	states.Put(s)
 }
 
-// fewLabels is the initial capacity for labels: most templates write few, from many devices of few kinds.
+// fewLabels is the initial capacity for labels. Most templates write few labels.
 const fewLabels = 16
 
-// lines parses the output of a template. A later line wins over an earlier one with the same key.
+// lines parses the output of a template. If lines have the same key, the last one wins.
 func (t *Template) lines(out []byte) (map[string]string, error) {
 	if len(bytes.TrimSpace(out)) == 0 {
 		return nil, nil
 	}
-	rest := string(out) // one copy that all keys and values share
+	rest := string(out) // one string that all keys and values share
 	values := make(map[string]string, min(strings.Count(rest, "\n")+1, fewLabels))
 	for rest != "" {
 		var line string
@@ -177,7 +177,7 @@ func (t *Template) lines(out []byte) (map[string]string, error) {
 			value = "true"
 		}
 		if old, ok := values[key]; ok && old == value {
-			continue // devices of one kind write the same line repeatedly
+			continue // a repeated line, as for devices of one kind
 		}
 		values[key] = value
 		if len(values) > MaxLabels {

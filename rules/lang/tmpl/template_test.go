@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/tmpl"
 )
 
-// sample is what a rule with four terms might have matched.
+// sample is the result of a rule with four terms.
 func sample() []match.FeatureElements {
 	return []match.FeatureElements{
 		{Feature: "cpu.cpuid", Elements: []match.Element{{Name: "AVX"}, {Name: "AVX2"}, {Name: "SSE4.2"}}},
@@ -75,7 +75,7 @@ func TestExpand(t *testing.T) {
 			if compiled == nil {
 				t.Fatalf("does not compile: %v", problems)
 			}
-			for range 2 { // what an expansion leaves behind must not show in the next one
+			for range 2 { // an expansion must not affect the next one
 				got, err := compiled.Expand(sample(), env{})
 				if tc.fails == "" && err != nil || tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)) {
 					t.Fatalf("got error %v, want %q", err, tc.fails)
@@ -189,9 +189,9 @@ func TestDataPaths(t *testing.T) {
 	}
 }
 
-// TestBombs holds templates that cost NFD seconds and gigabytes. Each is rejected or fails within a bound of memory.
+// TestBombs runs templates that take seconds and gigabytes in NFD. Each must be rejected or fail within a memory limit.
 func TestBombs(t *testing.T) {
-	const bound = 4 << 20 // compiling and expanding together; 64 KiB of source alone parse to over 1 MiB
+	const bound = 4 << 20 // for compiling and expanding; parsing 64 KiB of source takes more than 1 MiB
 	double := `{{ $x := "aaaaaaaaaaaaaaaa" }}` + strings.Repeat(`{{ $x = print $x $x }}`, 40)
 	share := `{{ $x := list 1 }}` + strings.Repeat(`{{ $x = list $x $x }}`, 40)
 	bombs := map[string]string{
@@ -283,7 +283,7 @@ func instance(attributes map[string]string) facts.Row {
 	return facts.NewInstances([]map[string]string{attributes}).Row(0)
 }
 
-// pciDevices is the common shape: a line for each of 80 devices of a few kinds.
+// pciDevices returns a typical template, with one line for each of 80 devices of a few kinds.
 func pciDevices() (source string, data []match.FeatureElements) {
 	devices := make([]map[string]string, 80)
 	for i := range devices {

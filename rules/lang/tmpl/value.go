@@ -24,16 +24,15 @@ const (
 	kindData    // the root of a template's data
 )
 
-// value is the value of an expression of a template. It is passed by value; lists and dictionaries never change once
-// created.
+// value is the value of an expression in a template. It is passed by value. Lists and dictionaries are immutable once created.
 type value struct {
 	kind kind
-	num  uint64 // for kindBool, kindInt and kindFloat; a mark for kindDict and kindElement
+	num  uint64 // for kindBool, kindInt and kindFloat; a flag for kindDict and kindElement
 	str  string // for kindString
 	ref  any    // *list, dict, *match.Element or *data
 }
 
-// list is a list of values, or of elements without a copy of each.
+// list is a list of values, or of elements that are not copied.
 type list struct {
 	items    []value
 	elements []match.Element
@@ -55,18 +54,18 @@ func text(s string) value        { return value{kind: kindString, str: s} }
 func listOf(items []value) value { return value{kind: kindList, ref: &list{items: items}} }
 func dictOf(d dict) value        { return value{kind: kindDict, ref: d} }
 
-// domainOf returns a map from the names of features to their elements.
+// domainOf returns a map from feature names to elements.
 func domainOf(d dict) value { return value{kind: kindDict, num: isDomain, ref: d} }
 
 const (
-	// isDomain marks the maps that hold lists of elements.
+	// isDomain marks maps of lists of elements.
 	isDomain = 1
-	// isAsIs marks elements whose strings may hold line breaks.
+	// isAsIs marks elements whose strings may contain line breaks.
 	isAsIs = 1
 )
 
-// oneLine replaces line breaks in a string of a node. Publishers may put line breaks into features, and each line
-// that a template writes is a label: "1\nexample.com/trusted=true" instead of a serial number would add one.
+// oneLine replaces line breaks in a string from a node. Each line that a template writes is a label, so a publisher could add one
+// with a serial number such as "1\nexample.com/trusted=true".
 func oneLine(s string) string {
 	if strings.IndexByte(s, '\n') < 0 {
 		return s
@@ -74,7 +73,7 @@ func oneLine(s string) string {
 	return strings.ReplaceAll(s, "\n", " ")
 }
 
-// of returns a string of an element.
+// of returns a string of an element as a value.
 func (v value) of(s string) value {
 	if v.num == isAsIs {
 		return text(s)
@@ -136,7 +135,7 @@ func (v value) length() (int, bool) {
 	return 0, false
 }
 
-// item returns the item of a list at i, which is in range.
+// item returns the item of a list at i, which must be in range.
 func (v value) item(i int) value {
 	l := v.ref.(*list)
 	if l.elements != nil {
@@ -149,10 +148,10 @@ func (v value) item(i int) value {
 	return l.items[i]
 }
 
-// isMap reports whether a value has entries.
+// isMap reports whether a value is a map.
 func (v value) isMap() bool { return v.kind == kindDict || v.kind == kindElement || v.kind == kindData }
 
-// entry returns the entry of a map under a key.
+// entry returns the value of a key in a map.
 func (v value) entry(key string) (value, bool) {
 	switch v.kind {
 	case kindElement:
@@ -176,7 +175,7 @@ func (v value) entry(key string) (value, bool) {
 	return out, ok
 }
 
-// shown returns a key as templates see it: keys of elements are strings of a node too.
+// shown returns a key as templates see it: keys of elements come from a node too.
 func (v value) shown(key string) string {
 	if v.kind == kindElement {
 		return v.of(key).str
@@ -210,7 +209,7 @@ func elementKeys(e *match.Element) []string {
 	return flagKeys
 }
 
-// missing returns the result of index for a key that a map lacks: the zero value of the map's element type.
+// missing returns the result of index for a key that does not exist: the zero value of the map's element type.
 func (v value) missing() value {
 	switch v.kind {
 	case kindElement:
