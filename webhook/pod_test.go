@@ -209,12 +209,19 @@ func TestPodsAndWorkloadsOnARealAPIServer(t *testing.T) {
 			t.Errorf("got %v, want a refusal at %s", err, want)
 		}
 	}
+	misplaced := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: selector, Template: template("")}}
+	misplaced.Annotations = map[string]string{assayv1alpha1.RequiredFeaturesAnnotation: fmt.Sprintf(needs, "AMX")}
 	rare := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: selector, Template: template(fmt.Sprintf(needs, "FP64"))}}
-	if err := api.Create(t.Context(), rare, dryRun); err != nil {
-		t.Fatal(err)
-	}
-	if want := "0 of 2 nodes satisfy this now; closest: amx lacks cpu.cpuid/FP64"; !strings.Contains(strings.Join(warnings.texts, "\n"), want) {
-		t.Errorf("the warnings are %q, want %q", warnings.texts, want)
+	for want, object := range map[string]client.Object{
+		"0 of 2 nodes satisfy this now; closest: amx lacks cpu.cpuid/FP64":                                                     rare,
+		"metadata.annotations[assay.dev/required-features]: has no effect here: move it to spec.template.metadata.annotations": misplaced,
+	} {
+		if err := api.Create(t.Context(), object, dryRun); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(strings.Join(warnings.texts, "\n"), want) {
+			t.Errorf("the warnings are %q, want %q", warnings.texts, want)
+		}
 	}
 }
 

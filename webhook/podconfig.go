@@ -13,10 +13,15 @@ import (
 // SchedulingConfigurationName is the name of the webhook configurations for pods and workloads.
 const SchedulingConfigurationName = "assay-scheduling"
 
+// annotatedIn is a CEL expression that is true if the metadata at a path have an annotation that asks for features.
+func annotatedIn(metadata string) string {
+	return fmt.Sprintf("has(%[1]s.annotations) && (%[2]q in %[1]s.annotations || %[3]q in %[1]s.annotations)",
+		metadata, assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.PreferredFeaturesAnnotation)
+}
+
 // asksIn is a CEL expression that is true if the metadata at a path ask for features by annotations or label.
 func asksIn(metadata string) string {
-	return fmt.Sprintf("has(%[1]s.annotations) && (%[2]q in %[1]s.annotations || %[3]q in %[1]s.annotations) || has(%[1]s.labels) && %[4]q in %[1]s.labels",
-		metadata, assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.PreferredFeaturesAnnotation, assayv1alpha1.FeatureRequestLabel)
+	return fmt.Sprintf("%s || has(%[2]s.labels) && %[3]q in %[2]s.labels", annotatedIn(metadata), metadata, assayv1alpha1.FeatureRequestLabel)
 }
 
 // SchedulingConfigurations returns what tells the API server to ask about pods and workloads that ask for features. Pods
@@ -57,10 +62,13 @@ func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.
 	}
 }
 
-// condition is true of workloads whose pod template asks for features.
+// condition is true of workloads whose pod template asks for features, and of those whose own metadata do, which has no effect and
+// draws a warning.
 func condition(template string) admissionregistrationv1.MatchCondition {
 	meta := template + ".metadata"
-	return admissionregistrationv1.MatchCondition{Name: "asks", Expression: fmt.Sprintf("has(%s) && (%s)", meta, asksIn(meta))}
+	return admissionregistrationv1.MatchCondition{
+		Name: "asks", Expression: fmt.Sprintf("has(%s) && (%s) || %s", meta, asksIn(meta), annotatedIn("object.metadata")),
+	}
 }
 
 // podHook has pods changed when they are created.

@@ -15,11 +15,12 @@ import (
 
 // reviewObject reviews an object of a kind, and of an update what is new in it. Empty returns a new object of the kind.
 func (o *Options) reviewObject(empty func() any) reviewer {
+	between := &phases{}
 	return func(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 		if len(req.Object.Raw) == 0 || string(req.Object.Raw) == "null" {
 			return &verdict{}, nil
 		}
-		object, found, err := o.read(req.Kind.Kind, req.Object.Raw, empty())
+		object, found, err := o.inPhases(ctx, between, req, empty)
 		if err != nil {
 			return nil, fmt.Errorf("decode the %s: %w", req.Kind.Kind, err)
 		}
@@ -35,6 +36,20 @@ func (o *Options) reviewObject(empty func() any) reviewer {
 		}
 		return v, nil
 	}
+}
+
+// inPhases returns the object of a request and its review, which mutating admission leaves for validating admission.
+func (o *Options) inPhases(ctx context.Context, between *phases, req *admissionv1.AdmissionRequest, empty func() any) (any, review.Findings, error) {
+	if !early(ctx) {
+		if rule, found, ok := between.take(req.Object.Raw); ok {
+			return rule, found, nil
+		}
+	}
+	object, found, err := o.read(req.Kind.Kind, req.Object.Raw, empty())
+	if rule, ok := object.(*nfdv1alpha1.NodeFeatureRule); ok && err == nil && early(ctx) && len(found.Errors) == 0 {
+		between.put(req.Object.Raw, &rule.Spec, found)
+	}
+	return object, found, err
 }
 
 // read decodes an object and reviews it. Of an object whose fields have the wrong type, those that have the right one.

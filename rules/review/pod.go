@@ -51,6 +51,11 @@ func PodsOf(kind string, object []byte) (*Pods, error) {
 		return nil, nil
 	}
 	out := k.pods(kind)
+	var own metav1.PartialObjectMetadata
+	if err := json.Unmarshal(object, &own); err != nil {
+		return nil, fmt.Errorf("read metadata: %w", err)
+	}
+	out.misplaced(func(key string) bool { return own.Annotations[key] != "" })
 	raw := json.RawMessage(object)
 	for _, part := range k.path {
 		var level map[string]json.RawMessage
@@ -88,17 +93,21 @@ func ReadPods(d *manifest.Document) *Pods {
 			out.Annotations[key] = n.Value
 		}
 	}
-	if own := manifest.Field(d.Child("metadata"), "annotations"); !out.Single {
-		for _, key := range requirements.AnnotationKeys {
-			if manifest.Field(own, key) != nil {
-				out.Misplaced = append(out.Misplaced, key)
-			}
-		}
-	}
+	own := manifest.Field(d.Child("metadata"), "annotations")
+	out.misplaced(func(key string) bool { n := manifest.Field(own, key); return n != nil && n.Value != "" })
 	if len(out.Annotations)+len(out.Misplaced) == 0 {
 		return nil
 	}
 	return out
+}
+
+// misplaced sets Misplaced, given which annotations the object itself has.
+func (p *Pods) misplaced(has func(key string) bool) {
+	for _, key := range requirements.AnnotationKeys {
+		if !p.Single && has(key) {
+			p.Misplaced = append(p.Misplaced, key)
+		}
+	}
 }
 
 // pods reviews the annotations with which pods require or prefer features.

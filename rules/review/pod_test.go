@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/rules/manifest"
@@ -70,16 +71,30 @@ func TestAnnotationsOfTheWorkloadItselfAreWarnedOf(t *testing.T) {
 		`{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {assay.dev/required-features:
   "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: Exists}}}]"}}}`: nil,
 	} {
-		var got []string
+		var got, admitted []string
 		for _, d := range manifest.Parse("a.yaml", []byte(text)).Documents {
 			if pods := review.ReadPods(d); pods != nil {
 				for _, p := range review.Problems(d, review.Review(pods, review.Known{})) {
 					got = append(got, p.Path+": "+p.Message)
 				}
 			}
+			data, err := yaml.YAMLToJSON([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods, err := review.PodsOf(d.Kind, data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range review.Review(pods, review.Known{}).Warnings {
+				admitted = append(admitted, w.Path+": "+w.Message)
+			}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", text, diff)
+			t.Errorf("lint of %s (-want +got):\n%s", text, diff)
+		}
+		if diff := cmp.Diff(want, admitted); diff != "" {
+			t.Errorf("admission of %s (-want +got):\n%s", text, diff)
 		}
 	}
 }

@@ -1,0 +1,98 @@
+package webhook
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/review"
+)
+
+// The limits of what a review in mutating admission leaves for the one in validating admission.
+const (
+	// maxPassed is the maximum number of reviews that are kept: the API server asks again within milliseconds.
+	maxPassed = 4
+	// maxPassedBytes is the maximum size of an object in bytes whose review is kept. Compiled rules take several times as much memory.
+	maxPassedBytes = 64 << 10
+	// passedFor is how long a review is kept. Templates and features of the cluster that change in between are not in it.
+	passedFor = earlyTimeoutSeconds * time.Second
+)
+
+// phases hands the review of a NodeFeatureRule in mutating admission to validating admission, where the API server sends the same
+// spec again. Each is used once. It is safe for concurrent use.
+type phases struct {
+	mu   sync.Mutex
+	kept []passed // in the order of their arrival
+}
+
+type passed struct {
+	key   [sha256.Size]byte
+	spec  nfdv1alpha1.NodeFeatureRuleSpec
+	found review.Findings
+	until time.Time
+}
+
+// head is an object of which only the metadata are decoded.
+type head struct {
+	nfdv1alpha1.NodeFeatureRule
+	Spec json.RawMessage `json:"spec"`
+}
+
+// key identifies what the review of a NodeFeatureRule depends on; false for objects whose review is not kept.
+func (h *head) key(raw []byte) (key [sha256.Size]byte, ok bool) {
+	if len(raw) > maxPassedBytes || utiljson.Unmarshal(raw, h) != nil || h.Name == "" {
+		return key, false
+	}
+	return sha256.Sum256(append([]byte(h.Name+"\x00"), h.Spec...)), true
+}
+
+// put keeps a review.
+func (p *phases) put(raw []byte, spec *nfdv1alpha1.NodeFeatureRuleSpec, found review.Findings) {
+	key, ok := new(head).key(raw)
+	if !ok {
+		return
+	}
+	found.Warnings = slices.Clip(found.Warnings) // a review of an update appends to them
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expire()
+	p.kept = append(p.kept, passed{key, *spec, found, time.Now().Add(passedFor)})
+	if len(p.kept) > maxPassed {
+		p.kept = slices.Delete(p.kept, 0, 1)
+	}
+}
+
+// expire forgets reviews that are too old.
+func (p *phases) expire() {
+	now := time.Now()
+	p.kept = slices.DeleteFunc(p.kept, func(x passed) bool { return now.After(x.until) })
+}
+
+// take returns the object and its review, if there is one, and forgets it.
+func (p *phases) take(raw []byte) (*nfdv1alpha1.NodeFeatureRule, review.Findings, bool) {
+	p.mu.Lock()
+	none := len(p.kept) == 0
+	p.mu.Unlock()
+	var h head
+	key, ok := h.key(raw)
+	if none || !ok {
+		return nil, review.Findings{}, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expire()
+	i := slices.IndexFunc(p.kept, func(x passed) bool { return x.key == key })
+	if i < 0 {
+		return nil, review.Findings{}, false
+	}
+	x := p.kept[i]
+	p.kept = slices.Delete(p.kept, i, i+1)
+	object := &h.NodeFeatureRule
+	object.Spec = x.spec
+	return object, x.found, true
+}
