@@ -19,8 +19,9 @@ const (
 	maxPassed = 4
 	// maxPassedBytes is the maximum size of an object in bytes whose review is kept. Compiled rules take several times as much memory.
 	maxPassedBytes = 64 << 10
-	// passedFor is how long a review is kept. Templates and features of the cluster that change in between are not in it.
-	passedFor = earlyTimeoutSeconds * time.Second
+	// passedFor is how long a review is kept: as long as an API server waits for other webhooks in between. What changes in the
+	// cluster during this time, such as a template, is in the review of the controller.
+	passedFor = defaultDeadline
 )
 
 // phases hands the review of a NodeFeatureRule in mutating admission to validating admission, where the API server sends the same
