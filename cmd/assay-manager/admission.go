@@ -21,26 +21,28 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// admission is the running webhook with what it needs: its certificate, and caches of what it looks up. Replicas are equal;
-// none leads.
+// admission is the running webhook with its certificate and the caches for its lookups. All replicas are active; there is no
+// leader.
 type admission struct {
 	server   *webhook.Server
 	keeper   keeper
 	cache    cache.Cache
-	knows    func() error // why what is looked up is not known yet
+	knows    func() error // nil once the caches for lookups are synced
 	draining atomic.Bool
 }
 
-// cacheWait is the maximum time for which a probe waits for unsynced caches. A kubelet gives up after a second and then reports no reason.
+// cacheWait is the maximum time for which a probe waits for unsynced caches. A kubelet times out after a second and then reports no
+// reason.
 const cacheWait = 500 * time.Millisecond
 
-// runAdmission serves until the context ends, and then until requests under way are answered.
+// runAdmission serves until the context ends, and then until requests in progress are answered.
 func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options) error {
 	config, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err
 	}
-	// Not a matter of readiness: what the webhook knows of nodes makes warnings, and no webhook at all makes none.
+	// The webhook is ready without these caches: what it knows about nodes only affects warnings, and while no replica is ready
+	// there are no reviews at all.
 	log := ctrl.Log.WithName("webhook")
 	log.Info("Starting webhook", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile,
 		"address", options.Addr, "strict", options.Known.Strict)
@@ -87,7 +89,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	return a.run(ctx, mgr, f.shutdownDelay, log)
 }
 
-// run keeps everything running until the context ends or a part of it fails. What the server needs outlives it.
+// run runs all parts until the context ends or one of them fails. The server's dependencies are stopped after the server.
 func (a *admission) run(ctx context.Context, mgr ctrl.Manager, delay time.Duration, log logr.Logger) error {
 	group, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	needed, release := context.WithCancel(failed)
@@ -116,7 +118,7 @@ func (a *admission) run(ctx context.Context, mgr ctrl.Manager, delay time.Durati
 	return group.Wait()
 }
 
-// ready says why this replica should not be asked.
+// ready returns the reason why this replica should not receive requests.
 func (a *admission) ready(r *http.Request) error {
 	if a.draining.Load() {
 		return errors.New("the replica is shutting down")
@@ -124,7 +126,7 @@ func (a *admission) ready(r *http.Request) error {
 	return a.answers(r.Context())
 }
 
-// answers says why this replica could not answer a review.
+// answers returns the reason why this replica cannot answer reviews.
 func (a *admission) answers(ctx context.Context) error {
 	if err := a.keeper.Ready(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// admissionMetrics count what the webhook is asked and answers. The labels have some tens of values together.
+// admissionMetrics are the metrics of admission requests and responses. Together the labels have a few dozen values.
 type admissionMetrics struct {
 	reviews *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -25,14 +25,14 @@ func newAdmissionMetrics(k keeper) *admissionMetrics {
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "assay_webhook_review_seconds",
 			Help:    "Time from the headers of a request to its answer.",
-			Buckets: prometheus.ExponentialBuckets(0.000_25, 2, 14), // a small rule takes 0.3 ms, and the API server gives up after 2 s
+			Buckets: prometheus.ExponentialBuckets(0.000_25, 2, 14), // a small rule takes 0.3 ms, and the API server times out after 2 s
 		}, []string{"resource"}),
 	}
 	ctrlmetrics.Registry.MustRegister(append(certificateMetrics(k), m.reviews, m.seconds)...)
 	return m
 }
 
-// certificateMetrics tell until when a server's certificate is good.
+// certificateMetrics registers the metric for the expiry of a server certificate.
 func certificateMetrics(certificate interface{ Status() (certs.Status, bool) }) []prometheus.Collector {
 	status := func() (notAfter time.Time) {
 		s, _ := certificate.Status()
@@ -60,7 +60,7 @@ func certificateMetrics(certificate interface{ Status() (certs.Status, bool) }) 
 	}
 }
 
-// attach has the webhook count its reviews.
+// attach configures the webhook to count its reviews.
 func (m *admissionMetrics) attach(o *webhook.Options) {
 	o.Observe = func(resource, verdict string, took time.Duration) {
 		m.reviews.WithLabelValues(resource, verdict).Inc()

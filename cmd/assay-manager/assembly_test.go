@@ -31,7 +31,7 @@ func apply[T client.Object](t *testing.T, k client.Client, object T, text string
 	return object
 }
 
-// Whatever a variable comes from that the controller would see, a pod may ask for it.
+// Pods may require any variable that the controller computes, wherever the rule comes from.
 func TestExtenderPutsRulesTogetherAsTheControllerDoes(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{})
 	k := testkit.Client(t, c.User)
@@ -68,7 +68,7 @@ func TestExtenderPutsRulesTogetherAsTheControllerDoes(t *testing.T) {
 	if has("from-the-past") == nil {
 		t.Error("nobody has kept that")
 	}
-	// A controller has kept what an object came to whose base is gone, as long as it is.
+	// The controller has stored the assembled spec of a rule whose base was deleted.
 	past := &assembly.Kept{UID: lost.UID, Spec: &nfdv1alpha1.NodeFeatureRuleSpec{
 		Rules: []nfdv1alpha1.Rule{{Name: "p", Vars: map[string]string{"from-the-past": "1"}}},
 	}}
@@ -76,7 +76,7 @@ func TestExtenderPutsRulesTogetherAsTheControllerDoes(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: assembly.SharedKeptName}, BinaryData: map[string][]byte{"lost": past.Pack()},
 	})
 	testkit.Eventually(t, "the past is remembered", func(context.Context) error { return has("from-the-past") })
-	// And a base that goes now takes nothing along.
+	// Deleting the base now must have no effect.
 	if err := k.Delete(t.Context(), site); err != nil {
 		t.Fatal(err)
 	}

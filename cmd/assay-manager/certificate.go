@@ -23,14 +23,15 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// serviceGrace is the time that the webhook configurations wait for the Service to lead to a replica. After that they are filled
-// anyway: a network policy may keep the replica itself from its Service, but not the API server.
+// serviceGrace is the maximum time to wait until the Service routes to a replica before the CA is written to the webhook
+// configurations. It is written after this time in any case, because a network policy may block the replica's own connections to
+// the Service but not those of the API server.
 const serviceGrace = time.Minute
 
-// reachTimeout bounds one attempt to be reached: a certificate must be looked after meanwhile.
+// reachTimeout is the timeout of one connection attempt. Certificate maintenance continues between attempts.
 const reachTimeout = 5 * time.Second
 
-// certificateFlags say where the serving certificate comes from, and which configurations publish its CA.
+// certificateFlags define the serving certificate and the webhook configurations that contain its CA.
 type certificateFlags struct {
 	certDir              string
 	secret, service, url string
@@ -64,7 +65,7 @@ func (f *certificateFlags) check() error {
 	return nil
 }
 
-// keeper is the part of package certs that is needed here.
+// keeper is the part of package certs that the webhook needs.
 type keeper interface {
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Status() (certs.Status, bool)
@@ -72,7 +73,7 @@ type keeper interface {
 	Run(context.Context) error
 }
 
-// newKeeper returns what keeps the certificate valid. Answers says whether this replica could answer a review by now.
+// newKeeper returns the keeper of the certificate. answers reports whether this replica can answer reviews.
 func (f *certificateFlags) newKeeper(namespace string, scheduling bool, client kubernetes.Interface, log logr.Logger, answers func(context.Context) error) (keeper, error) {
 	report := func(err error) {
 		log.Error(err, "Failed to renew or publish the serving certificate; retrying")
@@ -90,17 +91,17 @@ func (f *certificateFlags) newKeeper(namespace string, scheduling bool, client k
 	o := certs.Options{
 		Secrets: client.CoreV1().Secrets(namespace), Name: f.secret,
 		Life: f.life, AuthorityLife: cmp.Or(f.authorityLife, 4*f.life),
-		Settle:  min(certs.DefaultSettle, f.life/4), // an authority that lives for seconds cannot wait for a minute
+		Settle:  min(certs.DefaultSettle, f.life/4), // scaled down for a CA with a lifetime of seconds
 		Publish: p.publish, Report: report,
 	}
 	o.DNSNames, o.IPs = f.names(namespace)
 	return certs.NewSelfSigned(o)
 }
 
-// names are what the API server may call the webhook.
+// names returns the DNS names and IP addresses under which the API server may call the webhook.
 func (f *certificateFlags) names(namespace string) (dns []string, ips []net.IP) {
 	if f.url != "" {
-		u, _ := url.Parse(f.url) // checked
+		u, _ := url.Parse(f.url) // validated before
 		if ip := net.ParseIP(u.Hostname()); ip != nil {
 			return nil, []net.IP{ip}
 		}
@@ -110,7 +111,7 @@ func (f *certificateFlags) names(namespace string) (dns []string, ips []net.IP) 
 	return []string{name, f.service + "." + namespace, name + ".cluster.local"}, nil
 }
 
-// publisher fills the webhook configurations once the API server could use it.
+// publisher writes the CA to the webhook configurations once the API server can use it.
 type publisher struct {
 	flags     *certificateFlags
 	namespace string
@@ -119,11 +120,11 @@ type publisher struct {
 	answers   func(context.Context) error
 	log       logr.Logger
 
-	since     time.Time // since when the replica answers
+	since     time.Time // time since which the replica answers
 	installed bool
 }
 
-// publish is called in every pass of the keeper, one after the other.
+// publish runs in every pass of the keeper. Passes do not overlap.
 func (p *publisher) publish(ctx context.Context, bundle []byte) error {
 	if !p.installed {
 		if err := p.reachable(ctx, bundle); err != nil {
@@ -142,8 +143,8 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-// reachable asks this replica itself, and then on the way that the API server takes: between a replica that answers and a
-// Service that leads to it there are seconds, in which applying a rule would fail.
+// reachable connects to this replica directly, and then through the Service as the API server does: it takes seconds until a
+// Service routes to a ready replica, and in this time applying a rule would fail.
 func (p *publisher) reachable(ctx context.Context, bundle []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -163,7 +164,7 @@ func (p *publisher) reachable(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-// throughService asks for health under the webhook's public address.
+// throughService requests the health endpoint at the webhook's public address.
 func (p *publisher) throughService(ctx context.Context, bundle []byte) error {
 	base := p.flags.url
 	if base == "" {
@@ -180,7 +181,7 @@ func (p *publisher) throughService(ctx context.Context, bundle []byte) error {
 	}
 	resp, err := transport.RoundTrip(req)
 	if alert := tls.AlertError(0); errors.As(err, &alert) {
-		return nil // it answers, and wants a client certificate that only the API server has
+		return nil // reachable: it requires a client certificate that only the API server has
 	}
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/internal/config/managerconfig"
 )
 
-// parse runs the controller's command line up to the point where it would talk to a cluster.
+// parse runs the controller's command line up to the connection to the cluster.
 func parse(t *testing.T, file string, args ...string) (*controllerFlags, []string, *cobra.Command) {
 	t.Helper()
 	f := &controllerFlags{}
@@ -32,7 +32,7 @@ func parse(t *testing.T, file string, args ...string) (*controllerFlags, []strin
 	return f, retiredWarnings(cmd), cmd
 }
 
-// nfdConfig has every key that NFD's master knows.
+// nfdConfig contains all keys of nfd-master's configuration.
 const nfdConfig = `
 noPublish: true
 extraLabelNs: [added.kubernetes.io, "other.example.com"]
@@ -94,7 +94,7 @@ func TestDefaultsAreThoseOfNFD(t *testing.T) {
 	}
 }
 
-// A pace for taints that evict pods is set by one key; the others have defaults.
+// One key sets the rate of evictions by taints; the others have defaults.
 func TestEvictionsHaveNoBoundsUnlessTold(t *testing.T) {
 	for file, want := range map[string]budget.Evictions{
 		"":                                {Share: 0.05, OneZone: true},
@@ -117,7 +117,7 @@ func TestEvictionsHaveNoBoundsUnlessTold(t *testing.T) {
 	}
 }
 
-// The chart's probes and monitors name these ports.
+// The chart's probes and monitors refer to these ports.
 func TestPortsOfHealthAndMetrics(t *testing.T) {
 	f, _, _ := parse(t, "")
 	if f.port != 8080 || f.metricsPort != 8081 {

@@ -43,8 +43,8 @@ func newController() *cobra.Command {
 	return cmd
 }
 
-// run runs the controllers with the current configuration until the context ends. When the configuration changes, it restarts them
-// with the new one. It keeps the last valid configuration if the new one is invalid; an invalid one at the start is an error.
+// run runs the controllers until the context ends, and restarts them when the configuration changes. It keeps the last valid
+// configuration if the new one is invalid. An invalid configuration at the start is an error.
 func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
 	s, warnings, err := f.load()
 	if err != nil {
@@ -76,18 +76,18 @@ func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
 	}
 }
 
-// pruneNodes is what NFD's master does with the flag -prune: Nodes alone, under this controller's name and settings.
+// pruneNodes implements nfd-master's flag -prune: it prunes only Nodes, with the name and settings of this controller.
 func (f *controllerFlags) pruneNodes(ctx context.Context, out io.Writer) error {
 	return (&pruneFlags{ruleFlags: f.ruleFlags, kubeconfig: f.kubeconfig, namespace: f.namespace, nodesOnly: true}).run(ctx, out)
 }
 
-// loaded is a configuration that was read and is good.
+// loaded is a valid configuration.
 type loaded struct {
 	settings *managerconfig.Settings
 	warnings []string
 }
 
-// configPoll is how often the configuration file is read. A kubelet takes up to a minute to renew a mounted ConfigMap.
+// configPoll is the interval at which the configuration file is read. A kubelet takes up to a minute to update a mounted ConfigMap.
 const configPoll = 2 * time.Second
 
 // nextConfig waits for a valid configuration that differs from the current one.
@@ -129,7 +129,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	if err != nil {
 		return err
 	}
-	again := true // after a change of the configuration, with the same names
+	again := true // the controller names are registered again after a change of the configuration
 	sets := featuresets.New(f.namespace)
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                  scheme,
@@ -143,7 +143,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 		LeaseDuration:           &s.LeaderElection.LeaseDuration,
 		RenewDeadline:           &s.LeaderElection.RenewDeadline,
 		RetryPeriod:             &s.LeaderElection.RetryPeriod,
-		// Nothing writes any more once the manager has stopped, so the next one need not wait for the lease to run out.
+		// Nothing is written after the manager has stopped, so the next one need not wait until the Lease expires.
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
@@ -165,7 +165,7 @@ func address(port int) string {
 	return fmt.Sprintf(":%d", port)
 }
 
-// ownNamespace is the namespace of the pod, or the chart's default.
+// ownNamespace returns the namespace of the pod, or the chart's default.
 func ownNamespace() string {
 	const file = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 	if data, err := os.ReadFile(file); err == nil {

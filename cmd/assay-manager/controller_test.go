@@ -28,7 +28,7 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// replica is a controller in a process of its own.
+// replica is a controller in its own process.
 type replica struct {
 	*exec.Cmd
 	health string
@@ -53,7 +53,7 @@ func (b *safeBuffer) String() string {
 	return b.text.String()
 }
 
-// startController starts a controller, and waits until it is ready.
+// startController starts a controller and waits until it is ready.
 func startController(t *testing.T, c *cluster.Cluster, namespace string, args ...string) *replica {
 	t.Helper()
 	program, err := os.Executable()
@@ -92,7 +92,7 @@ func startController(t *testing.T, c *cluster.Cluster, namespace string, args ..
 	}
 }
 
-// end ends the process by a signal, and returns how it ended.
+// end sends a signal to the process and returns its exit status.
 func (r *replica) end(signal os.Signal) error {
 	_ = r.Process.Signal(signal)
 	err := <-r.ended
@@ -100,7 +100,7 @@ func (r *replica) end(signal os.Signal) error {
 	return err
 }
 
-// labelled waits until a label of a Node has a value; "" for none.
+// labelled waits until a label of a Node has a value; "" means that the label does not exist.
 func labelled(t *testing.T, k client.Client, node, label, value string) *corev1.Node {
 	t.Helper()
 	n := &corev1.Node{}
@@ -138,7 +138,7 @@ func TestASecondReplicaTakesOverWithoutAFlap(t *testing.T) {
 			args := []string{"-enable-leader-election", "-options", "leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 500ms}"}
 			first := startController(t, c, namespace, args...)
 			before := labelled(t, k, node.Name, "vendor.io/a", "1")
-			second := startController(t, c, namespace, args...) // ready, although it does not lead
+			second := startController(t, c, namespace, args...) // ready, although it is not the leader
 			if strings.Contains(second.log.String(), "node written") {
 				t.Error("the standby has written")
 			}
@@ -174,7 +174,7 @@ func TestASecondReplicaTakesOverWithoutAFlap(t *testing.T) {
 	}
 }
 
-// TestInstancesOfOneNamespaceDoNotWaitForEachOther runs two: each holds a Lease of its own.
+// TestInstancesOfOneNamespaceDoNotWaitForEachOther runs two instances, which must each hold their own Lease.
 func TestInstancesOfOneNamespaceDoNotWaitForEachOther(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
@@ -218,7 +218,7 @@ func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
 		}
 		lease.Spec.HolderIdentity = &other
 		lease.Spec.LeaseDurationSeconds = ptr.To(int32(3600))
-		return k.Update(ctx, lease) // fails if the holder was quicker
+		return k.Update(ctx, lease) // fails if the holder has renewed it
 	})
 	select {
 	case err := <-r.ended:

@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/internal/config/managerconfig"
 )
 
-// controllerFlags are the flags of the controller. Flags that NFD has use NFD's names.
+// controllerFlags are the flags of the controller. Flags that also exist in NFD have the same names.
 type controllerFlags struct {
 	processFlags
 	ruleFlags
@@ -55,7 +55,7 @@ func toDuration(at func(*managerconfig.Settings) *time.Duration) func(*managerco
 	}
 }
 
-// retired are flags that NFD's master has or had, and the reason why they have no effect here. Existing manifests still pass them.
+// retired maps flags of current and past NFD versions that have no effect here to the reason. Existing manifests still use them.
 var retired = map[string]string{
 	"enable-nodefeature-api":  "NodeFeatures are the only way from workers to the controller",
 	"featurerules-controller": "rules are always evaluated",
@@ -89,7 +89,7 @@ func retire(flags *pflag.FlagSet) {
 	}
 }
 
-// retiredWarnings returns a warning for each retired flag that was given, with the reason why it has no effect.
+// retiredWarnings returns a warning with the reason for each retired flag that is set.
 func retiredWarnings(cmd *cobra.Command) (warnings []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if why, ok := retired[f.Name]; ok {

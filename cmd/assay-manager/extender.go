@@ -40,8 +40,8 @@ import (
 	"github.com/assay-project/assay/internal/watchhealth"
 )
 
-// extenderFlags are the flags of the extender. Those that it shares with the controller must have the same values, or pods
-// are placed by other labels than Nodes bear.
+// extenderFlags are the flags of the extender. Flags that it shares with the controller must have the same values, otherwise the
+// extender schedules pods with labels that differ from those on Nodes.
 type extenderFlags struct {
 	ruleFlags
 	kubeconfig, namespace                string
@@ -104,7 +104,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                 scheme,
 		Cache:                  extenderCache(f.namespace, budget, sets),
-		Metrics:                metricsserver.Options{BindAddress: "0"}, // served with the rest, to those who may ask
+		Metrics:                metricsserver.Options{BindAddress: "0"}, // served by the extender's server, with authorization
 		HealthProbeBindAddress: "0",
 	})
 	if err != nil {
@@ -133,7 +133,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 		return err
 	}
 	for _, run := range []func(context.Context) error{
-		func(ctx context.Context) error { // not before: the server says that it is unready meanwhile
+		func(ctx context.Context) error { // not earlier: until then, the server reports that it is not ready
 			if err := nodes.Watch(ctx, mgr.GetCache()); err != nil {
 				return err
 			}
@@ -158,7 +158,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// extenderCache says what the extender keeps of the objects it watches.
+// extenderCache configures which parts of objects the extender caches.
 func extenderCache(namespace string, budget *nodefeature.Budget, sets *featuresets.Store) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
@@ -176,7 +176,7 @@ func extenderCache(namespace string, budget *nodefeature.Budget, sets *featurese
 	}
 }
 
-// serving turns flags into the options of the server, and returns the certificate that it serves with, nil for none.
+// serving converts the flags to server options, and returns the serving certificate, or nil if there is none.
 func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Mounted, error) {
 	o := extender.Options{
 		Addr: f.address, Allowed: f.allowed, ShutdownDelay: f.shutdownDelay,
@@ -228,7 +228,7 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 	return o, mounted, mgr.Add(manager.RunnableFunc(mounted.Run))
 }
 
-// measure adds what monitoring asks for.
+// measure adds the metrics.
 func (f *extenderFlags) measure(o *extender.Options, view *index.Index, budget *nodefeature.Budget, certificate *certs.Mounted) {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "assay_extender_request_duration_seconds",

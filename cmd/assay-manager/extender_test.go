@@ -29,7 +29,7 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// extenderRole is all that the extender may do: it writes nothing, and reads Pods only when somebody asks for an explanation.
+// extenderRole returns the permissions of the extender: it writes nothing, and reads Pods only to answer requests for explanations.
 func extenderRole(name string) *rbacv1.ClusterRole {
 	watch := []string{"list", "watch"}
 	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
@@ -44,8 +44,8 @@ func extenderRole(name string) *rbacv1.ClusterRole {
 	}}
 }
 
-// What everybody needs who puts rules together: to see whether the definition of rules is Assay's, and, in Assay's own
-// namespace, to read what they refer to.
+// Permissions of all components that assemble rules: to check whether the CRD is Assay's, and to read referenced objects in Assay's
+// own namespace.
 var (
 	definitionRule = rbacv1.PolicyRule{
 		APIGroups: []string{schema.Kind.Group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"},
@@ -56,25 +56,26 @@ var (
 	}
 )
 
-// leasesRule is what --publisher-leases needs besides, in Assay's own namespace.
+// leasesRule is the additional permission for --publisher-leases, in Assay's own namespace.
 var leasesRule = rbacv1.PolicyRule{
 	APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"},
 }
 
-// asking is an extender in a process of its own, with the rights that it needs and no more.
+// asking is an extender in its own process, with exactly the permissions that it needs.
 type asking struct {
 	cluster       *cluster.Cluster
 	name, address string
-	ended         bool // by the test
+	ended         bool // stopped by the test
 }
 
-// startExtender starts an extender, and waits until it is ready. Through is the address of the API server, if not its own.
+// startExtender starts an extender and waits until it is ready. through is the address of the API server, or "" for its own
+// address.
 func startExtender(t *testing.T, c *cluster.Cluster, through string, env []string, args ...string) *asking {
 	t.Helper()
 	return startExtenderIn(t, c, testkit.Namespace(t, testkit.Client(t, c.User)), through, env, args...)
 }
 
-// startExtenderIn starts an extender whose own namespace is a certain one.
+// startExtenderIn is like startExtender, with the given own namespace.
 func startExtenderIn(t *testing.T, c *cluster.Cluster, namespace, through string, env []string, args ...string) *asking {
 	t.Helper()
 	e := &asking{cluster: c, name: "extender-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), address: testkit.FreeAddress(t)}
@@ -128,7 +129,7 @@ func startExtenderIn(t *testing.T, c *cluster.Cluster, namespace, through string
 	return e
 }
 
-// redirected copies a kubeconfig with another address of the server.
+// redirected copies a kubeconfig and changes the address of the server.
 func redirected(t *testing.T, kubeconfig, from, to string) string {
 	t.Helper()
 	data, err := os.ReadFile(kubeconfig)
@@ -146,14 +147,14 @@ func redirected(t *testing.T, kubeconfig, from, to string) string {
 	return path
 }
 
-// filter asks which of the nodes have what an annotation of a pod requires.
+// filter returns which of the nodes meet the requirement in a pod's annotation.
 func (e *asking) filter(required string, names ...string) (got extenderv1.ExtenderFilterResult, err error) {
 	return e.ask(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Annotations: map[string]string{
 		assayv1alpha1.RequiredFeaturesAnnotation: required,
 	}}}, names...)
 }
 
-// ask asks which of the nodes a pod may run on.
+// ask returns which of the nodes the pod may run on.
 func (e *asking) ask(pod *corev1.Pod, names ...string) (got extenderv1.ExtenderFilterResult, err error) {
 	question, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &names})
 	if err != nil {
@@ -183,7 +184,7 @@ func TestExtenderAnswersWithTheRightsItNeeds(t *testing.T) {
 	}
 }
 
-// Publishers that keep a Lease say by it how old their features are; a policy says from when on that is too old.
+// With Leases, publishers report the age of their features; a policy defines the maximum age.
 func TestExtenderRejectsFeaturesWhoseLeaseIsOld(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
@@ -235,7 +236,7 @@ func TestExtenderRejectsFeaturesWhoseLeaseIsOld(t *testing.T) {
 	becomes("without a Lease the Node counts", "")
 }
 
-// A replica that is told to end is unready at once and goes on answering: until every scheduler knows, some still ask it.
+// A replica that is shutting down is not ready, but continues to answer until all schedulers have noticed.
 func TestExtenderThatEndsAnswersForAWhile(t *testing.T) {
 	c := testkit.Cluster(t)
 	testkit.Node(t, testkit.Client(t, c.User), "ending-node")
@@ -258,7 +259,7 @@ func TestExtenderThatEndsAnswersForAWhile(t *testing.T) {
 	}
 }
 
-// While the controller keeps the labels of a node whose worker is being replaced, the extender keeps what pods may ask for.
+// While the controller keeps the labels of a node whose worker is being replaced, the extender must keep the node's features.
 func TestExtenderKnowsFeaturesAsLongAsLabelsStay(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
@@ -284,14 +285,14 @@ func TestExtenderKnowsFeaturesAsLongAsLabelsStay(t *testing.T) {
 			if err := k.Delete(t.Context(), feature); err != nil {
 				t.Fatal(err)
 			}
-			testkit.Create(t, k, flagsOf(own, "witness", "later")) // what it has heard of, comes after the deletion
+			testkit.Create(t, k, flagsOf(own, "witness", "later")) // when this object is known, the deletion is known too
 			has("later", "witness", 1)
 			has("sealed", "replaced", want)
 		})
 	}
 }
 
-// A flag that asks who somebody is must not be taken and then ignored.
+// A flag for client authentication must not be accepted and then ignored.
 func TestExtenderRefusesFlagsThatCannotWork(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, test := range map[string]struct {

@@ -31,10 +31,10 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// rendered is what the chart renders with the extender behind a Service; a test of the chart keeps it current.
+// rendered is the output of the chart with the extender behind a Service. A test of the chart keeps it up to date.
 const rendered = "../../hack/chart/testdata/service/rendered.yaml"
 
-// fromChart reads an object of that rendering.
+// fromChart returns an object in the rendered chart.
 func fromChart[T any](t *testing.T, kind, name string) *T {
 	t.Helper()
 	data, err := os.ReadFile(rendered)
@@ -56,8 +56,8 @@ func fromChart[T any](t *testing.T, kind, name string) *T {
 	return nil
 }
 
-// documentedCertificates runs the commands by which an administrator without cert-manager makes certificates, and lays what
-// they make out as the Secrets are mounted. It returns the directories of the server and of the client.
+// documentedCertificates runs the documented commands that create certificates without cert-manager, and writes the results as
+// mounted Secrets. It returns the directories of the server and of the client.
 func documentedCertificates(t *testing.T) (server, client string) {
 	t.Helper()
 	if _, err := exec.LookPath("openssl"); err != nil {
@@ -72,7 +72,7 @@ func documentedCertificates(t *testing.T) (server, client string) {
 		t.Fatal("docs/scheduling.md shows no commands that make certificates")
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", string(script[1])) // #nosec G204 -- from a page of this project
+	cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", string(script[1])) // #nosec G204 -- from the documentation of this project
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -90,11 +90,10 @@ func documentedCertificates(t *testing.T) (server, client string) {
 	return filepath.Join(dir, "server"), filepath.Join(dir, "client")
 }
 
-// serviceName is the name under which the documented certificate is served.
+// serviceName is the DNS name in the documented certificate.
 const serviceName = "assay-extender.assay-system.svc"
 
-// behindService is an extender in a process of its own, as the chart runs it behind its Service: with the arguments and the
-// rights that it renders.
+// behindService is an extender in its own process, with the arguments and permissions in the rendered chart.
 type behindService struct {
 	address string
 	roots   *x509.CertPool
@@ -144,7 +143,7 @@ func startBehindService(t *testing.T, c *cluster.Cluster, certificates string) *
 	err = c.Run(t.Context(), cluster.Program{
 		Name: name, Path: program, Env: []string{asManager + "=1"}, Args: append(args, "--kubeconfig="+user.Kubeconfig, "--namespace="+namespace),
 		Ready: func(ctx context.Context) error {
-			_, _, err := e.get(ctx, "/readyz", "") // the kubelet shows no certificate either
+			_, _, err := e.get(ctx, "/readyz", "") // the kubelet does not present a certificate either
 			return err
 		},
 	})
@@ -162,7 +161,7 @@ func startBehindService(t *testing.T, c *cluster.Cluster, certificates string) *
 	return e
 }
 
-// get reads a path, with a bearer token if there is one.
+// get sends a GET request, with a bearer token if token is not empty.
 func (e *behindService) get(ctx context.Context, path, token string) (status int, text string, err error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: e.roots, ServerName: serviceName, MinVersion: tls.VersionTLS13}}
 	defer transport.CloseIdleConnections()
@@ -185,9 +184,8 @@ func (e *behindService) get(ctx context.Context, path, token string) (status int
 	return resp.StatusCode, string(body), err
 }
 
-// TestExtenderBehindItsService runs the extender and kube-scheduler as the chart configures them for one another, with
-// certificates that were made as the documentation says: a pod reaches the node that has what it asks for, and is told when none
-// has.
+// TestExtenderBehindItsService runs the extender and kube-scheduler as configured by the chart, with the documented certificates: a
+// pod is scheduled to the node that meets its requirements, and gets an event if no node does.
 func TestExtenderBehindItsService(t *testing.T) {
 	c := testkit.Cluster(t)
 	serverDir, clientDir := documentedCertificates(t)
@@ -197,9 +195,9 @@ func TestExtenderBehindItsService(t *testing.T) {
 	config := fromChart[corev1.ConfigMap](t, "ConfigMap", "assay-scheduler").Data["config.yaml"]
 	for from, to := range map[string]string{
 		"https://" + serviceName + ":8443": "https://" + e.address,
-		"tlsConfig:\n":                     "tlsConfig:\n      serverName: " + serviceName + "\n", // in a cluster, that of the URL
+		"tlsConfig:\n":                     "tlsConfig:\n      serverName: " + serviceName + "\n", // in a cluster, the host of the URL
 		"/client/":                         clientDir + "/",
-		"leaderElect: true":                "leaderElect: false", // in a namespace that does not exist here
+		"leaderElect: true":                "leaderElect: false", // the Lease's namespace does not exist here
 	} {
 		if !strings.Contains(config, from) {
 			t.Fatalf("the scheduler's configuration has no %s:\n%s", from, config)
@@ -240,7 +238,7 @@ func TestExtenderBehindItsService(t *testing.T) {
 	t.Run("Tokens", func(t *testing.T) { e.tokens(t, c) })
 }
 
-// tokens asks for the metrics with bearer tokens, of whom the values name and of somebody else.
+// tokens requests the metrics with bearer tokens: with that of the user in the values, and with another one.
 func (e *behindService) tokens(t *testing.T, c *cluster.Cluster) {
 	k := testkit.Client(t, c.User)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}}
@@ -255,7 +253,7 @@ func (e *behindService) tokens(t *testing.T, c *cluster.Cluster) {
 		if got != want {
 			t.Errorf("%s: got %d, want %d (%v)", name, got, want, err)
 		}
-		// The documented certificate is good for five years.
+		// The documented certificate is valid for five years.
 		if days := "assay_certificate_expiry_days 182"; got == http.StatusOK && !strings.Contains(text, days) {
 			t.Errorf("the metrics do not say %s…:\n%s", days, text)
 		}
@@ -265,7 +263,7 @@ func (e *behindService) tokens(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// flagsOf is a NodeFeature whose node has one flag of its CPU.
+// flagsOf returns a NodeFeature whose node has one CPU flag.
 func flagsOf(namespace, node, flag string) *nfdv1alpha1.NodeFeature {
 	return &nfdv1alpha1.NodeFeature{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node}},
@@ -276,7 +274,7 @@ func flagsOf(namespace, node, flag string) *nfdv1alpha1.NodeFeature {
 	}
 }
 
-// podFor is a pod for the second scheduler that asks for a flag. Nobody runs it, so it ends at once when it is deleted.
+// podFor returns a pod for the second scheduler that requires a CPU flag. No kubelet runs it, so it has no grace period.
 func podFor(namespace, name, flag string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{
@@ -284,7 +282,7 @@ func podFor(namespace, name, flag string) *corev1.Pod {
 		}},
 		Spec: corev1.PodSpec{
 			SchedulerName: "assay", TerminationGracePeriodSeconds: ptr.To[int64](0),
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, // there is no kubelet that makes the node ready
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, // no kubelet makes the node ready
 			Containers:  []corev1.Container{{Name: "c", Image: "example.com/c"}},
 		},
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// processFlags are the flags that every subcommand has.
+// processFlags are the flags of all subcommands.
 type processFlags struct {
 	kubeconfig, namespace string
 	port, metricsPort     int
@@ -34,15 +34,16 @@ func (f *processFlags) register(flags *pflag.FlagSet) {
 		"directory of tls.crt and tls.key for --metrics-secure; empty: a self-signed certificate")
 }
 
-// ruleFlags are the flags that affect the meaning of rules. All commands that compile rules have them, and an installation must
-// pass the same values to all: the webhook must not accept rules that the controller rejects. Flags that NFD has use NFD's names.
+// ruleFlags are the flags that affect the meaning of rules. All commands that compile rules have them and must have the same values
+// in one installation: the webhook must not accept rules that the controller rejects. Flags that also exist in NFD have the same
+// names.
 type ruleFlags struct {
 	strict               bool
 	instance             string
 	configFile, override string
 	pciIDs, usbIDs       string
 
-	// overrides are the flags that win over the configuration file, in the order in which they were given.
+	// overrides are the flags that override the configuration file, in the order of the command line.
 	overrides []func(*managerconfig.Settings) error
 }
 
@@ -82,26 +83,26 @@ func (f *ruleFlags) register(flags *pflag.FlagSet) {
 	f.setting(flags, "feature-gates", "NAME=true or NAME=false, separated by commas", setGates)
 }
 
-// setting registers a flag that wins over the configuration file.
+// setting registers a flag that overrides the configuration file.
 func (f *ruleFlags) setting(flags *pflag.FlagSet, name, usage string, set func(*managerconfig.Settings, string) error) {
 	flags.Func(name, usage, func(text string) error {
 		f.overrides = append(f.overrides, func(s *managerconfig.Settings) error { return set(s, text) })
-		return set(managerconfig.Default(), text) // report errors when flags are parsed, as for any other flag
+		return set(managerconfig.Default(), text) // return errors while flags are parsed, like other flags
 	})
 }
 
-// toggle is setting for a flag that may be given without a value.
+// toggle is like setting, for a flag whose value is optional.
 func (f *ruleFlags) toggle(flags *pflag.FlagSet, name, usage string, set func(*managerconfig.Settings, string) error) {
 	f.setting(flags, name, usage, set)
 	flags.Lookup(name).NoOptDefVal = "true"
 }
 
-// load reads the configuration file, and lays the flags over it.
+// load reads the configuration file and applies the flags.
 func (f *ruleFlags) load() (*managerconfig.Settings, []string, error) {
 	return managerconfig.Load(f.configFile, f.override, f.overrides)
 }
 
-// options are the options that rules are compiled under, from the configuration file and the flags.
+// options returns the options for compiling rules, from the configuration file and the flags.
 func (f *ruleFlags) options() (rules.Options, error) {
 	s, _, err := f.load()
 	if err != nil {
@@ -110,7 +111,7 @@ func (f *ruleFlags) options() (rules.Options, error) {
 	return s.RuleOptions(f.strict), nil
 }
 
-// likeController returns the configuration of the controller of a namespace, which applies to all commands that evaluate rules.
+// likeController returns the configuration of the controller in a namespace, which applies to all commands that evaluate rules.
 func (f *ruleFlags) likeController(s *managerconfig.Settings, namespace string) controller.Config {
 	return s.Controllers(namespace, f.instance, f.strict)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// TestLintFromClusterGivesTheWebhooksAnswer starts a webhook whose flags and configuration differ from the defaults, and lints
-// and creates objects with errors: lint --from-cluster must report what the API server answers.
+// TestLintFromClusterGivesTheWebhooksAnswer starts a webhook with flags and a configuration that differ from the defaults, lints
+// invalid objects and creates them: lint --from-cluster must report the same as the API server.
 func TestLintFromClusterGivesTheWebhooksAnswer(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)

@@ -24,7 +24,7 @@ import (
 	"github.com/assay-project/assay/internal/watchhealth"
 )
 
-// freezer forwards connections to a server. Frozen, it keeps them, accepts new ones, and forwards nothing.
+// freezer forwards connections to a server. While frozen, it keeps connections open and accepts new ones, but forwards nothing.
 type freezer struct {
 	address string
 	gate    sync.RWMutex
@@ -76,7 +76,7 @@ func (f *freezer) pump(to, from net.Conn) {
 	}
 }
 
-// quickPings have a dead connection found in two seconds rather than in fifteen, so that the test need not wait.
+// quickPings reduces the time to detect a dead connection from 15 to 2 seconds.
 var quickPings = []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS=1", "HTTP2_PING_TIMEOUT_SECONDS=1"}
 
 func TestExtenderRefusesToAnswerWhileItsWatchesAreFrozen(t *testing.T) {
@@ -171,7 +171,8 @@ func (c *requestCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// TestSilentWatchGoesOnWhereItStopped has each watch taken for frozen that is silent for a moment, which all are; one of less than a second would be listed anew.
+// TestSilentWatchGoesOnWhereItStopped reopens all watches after a very short silence. A watch that was open for less than a second
+// would cause a new list.
 func TestSilentWatchGoesOnWhereItStopped(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)

@@ -25,8 +25,8 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// interrupter forwards requests to an API server. Armed, it calls a function at the next PATCH whose path ends in a certain way:
-// before it is forwarded, and then it is not; or after it was answered, and then nobody hears of the answer.
+// interrupter forwards requests to an API server. When armed, it calls a function at the next PATCH with a given path suffix:
+// either before the PATCH, which is then not forwarded, or after it, and the response is then not returned.
 type interrupter struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -64,7 +64,7 @@ func interrupting(t *testing.T, c *cluster.Cluster) *interrupter {
 	return i
 }
 
-// arm has the function called, once.
+// arm registers the function for one call.
 func (i *interrupter) arm(path string, after bool, call func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -81,7 +81,8 @@ func (i *interrupter) fire(r *http.Request) (call func(), after bool) {
 	return call, i.after
 }
 
-// TestAKilledControllerLeavesNothingHalfDone kills it around each of the two writes that a pass over a Node takes.
+// TestAKilledControllerLeavesNothingHalfDone kills the controller before and after each of the two writes of a reconciliation of a
+// Node.
 func TestAKilledControllerLeavesNothingHalfDone(t *testing.T) {
 	for name, test := range map[string]struct {
 		path  string
@@ -97,7 +98,7 @@ func TestAKilledControllerLeavesNothingHalfDone(t *testing.T) {
 			k := testkit.Client(t, c.User)
 			namespace := testkit.Namespace(t, k)
 			testkit.Node(t, k, "n1")
-			// Of a Node without one a new controller cannot know whether it is the rule that has gone, and holds the labels.
+			// Without a NodeFeature, a new controller could not know that the rule was deleted, and would hold the labels.
 			testkit.Create(t, k, &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: "n1", Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n1"},
 			}})

@@ -13,7 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// logging is what flags say about the log.
+// logging holds the flags for logs.
 type logging struct {
 	format string
 	level  int
@@ -24,7 +24,7 @@ func (l *logging) register(flags *pflag.FlagSet) {
 	flags.IntVar(&l.level, "v", 0, "verbosity of the log: 0 for events, 1 adds each write and messages of libraries, 4 everything")
 }
 
-// use makes everything in the process log by one handler: Assay, controller-runtime, and client-go by klog.
+// use configures all loggers of the process to use one handler: those of Assay and controller-runtime, and klog for client-go.
 func (l *logging) use(w io.Writer) {
 	handler := quiet{l.handler(w)}
 	ctrl.SetLogger(logr.FromSlogHandler(handler))
@@ -39,11 +39,11 @@ func (l *logging) handler(w io.Writer) slog.Handler {
 	return slog.NewTextHandler(w, opt)
 }
 
-// quiet logs at level 1 what controller-runtime logs at level 0: each source, controller and server that it starts.
+// quiet changes the level of messages of controller-runtime from 0 to 1: it logs each source, controller and server that it starts.
 type quiet struct{ slog.Handler }
 
-// library is the prefix of the functions of controller-runtime, relay that of those that log for others: warnings of the API
-// server, and what is logged by its global logger.
+// library is the prefix of functions in controller-runtime. relay is the prefix of functions that log on behalf of others: warnings
+// of the API server, and the global logger.
 const (
 	library = "sigs.k8s.io/controller-runtime/"
 	relay   = library + "pkg/log."

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// TestEveryLineIsJSON: with --log-format=json klog writes no text of its own.
+// TestEveryLineIsJSON checks that with --log-format=json klog also writes JSON.
 func TestEveryLineIsJSON(t *testing.T) {
 	var b bytes.Buffer
 	(&logging{format: "json"}).use(&b)
@@ -34,12 +34,12 @@ func TestEveryLineIsJSON(t *testing.T) {
 	}
 }
 
-// TestLibrariesStartQuietly: what controller-runtime starts is logged with -v=1 only.
+// TestLibrariesStartQuietly checks that messages of controller-runtime about its start are logged only with -v=1.
 func TestLibrariesStartQuietly(t *testing.T) {
 	for level, want := range []bool{false, true} {
 		var b bytes.Buffer
 		handler := quiet{(&logging{level: level}).handler(&b)}
-		library := func(level slog.Level, message string) { // logs from within controller-runtime
+		library := func(level slog.Level, message string) { // logs with the source position of controller-runtime
 			r := slog.NewRecord(time.Now(), level, message, reflect.ValueOf(manager.New).Pointer()+1)
 			if err := handler.Handle(t.Context(), r); err != nil {
 				t.Fatal(err)

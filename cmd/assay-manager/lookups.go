@@ -24,8 +24,8 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// lookUp connects the webhook's lookups during reviews to caches that the manager fills, and returns a check of whether these
-// caches are synced. The webhook evaluates rules as the controller does.
+// lookUp connects the lookups of the webhook to caches of the manager, and returns a function that checks whether these caches are
+// synced. The webhook evaluates rules as the controller does.
 func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.Options) (ready func() error, err error) {
 	c := mgr.GetCache()
 	o.Known.Templates, o.Known.AllTemplates = templates(c), true
@@ -59,10 +59,10 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 	return ready, errors.Join(known.Watch(ctx, c), mgr.Add(known))
 }
 
-// always is ready.
+// always reports that a part is always ready.
 func always() error { return nil }
 
-// admissionCache says what the webhook keeps of the objects it watches.
+// admissionCache configures which parts of objects the webhook caches.
 func admissionCache(namespace string, budget *nodefeature.Budget, sets *featuresets.Store) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
@@ -79,11 +79,11 @@ func admissionCache(namespace string, budget *nodefeature.Budget, sets *features
 	}
 }
 
-// templates finds what rules are based on.
+// templates returns a lookup of templates in the cache.
 func templates(c client.Reader) compose.Lookup {
 	return func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 		var t assayv1alpha1.NodeFeatureRuleTemplate
-		err := c.Get(context.Background(), client.ObjectKey{Name: name}, &t, client.UnsafeDisableDeepCopy) // from memory
+		err := c.Get(context.Background(), client.ObjectKey{Name: name}, &t, client.UnsafeDisableDeepCopy) // from the cache
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -91,8 +91,8 @@ func templates(c client.Reader) compose.Lookup {
 	}
 }
 
-// labelPrefixes finds which labels a namespace may ask for. A namespace that is not known yet, which only a new one can be,
-// restricts nothing: users who create namespaces set its annotations anyway.
+// labelPrefixes returns a function that returns the label prefixes that a namespace may request. A namespace that is not in the
+// cache is new and has no restrictions, because users who create namespaces can set the annotations themselves.
 func labelPrefixes(c client.Reader) func(string) ([]string, bool) {
 	return func(name string) ([]string, bool) {
 		namespace := inputs.Namespace()
@@ -103,7 +103,7 @@ func labelPrefixes(c client.Reader) func(string) ([]string, bool) {
 	}
 }
 
-// nodes are the nodes of the cluster as the webhook wants to know them.
+// nodes adapts the nodes of the cluster to the webhook.
 type nodes struct{ *preview.Nodes }
 
 // Preview implements webhook.Cluster.

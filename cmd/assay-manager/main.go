@@ -1,5 +1,5 @@
-// Command assay-manager is the part of Assay that runs in the control plane: controller, webhook and extender, each a
-// subcommand, so that one image serves all and each runs with its own permissions.
+// Command assay-manager runs the control plane of Assay. Controller, webhook and extender are subcommands of one image with
+// separate permissions.
 package main
 
 import (
@@ -37,8 +37,8 @@ func newCommand() *cobra.Command {
 	return cmd
 }
 
-// longFlags gives flags of NFD's form, -enable-taints, the two dashes that this parser wants: charts and manifests that were
-// written for NFD pass them so.
+// longFlags adds a second dash to flags of NFD's form, -enable-taints: this parser requires two dashes, and charts and manifests
+// for NFD use one.
 func longFlags(args []string) []string {
 	out := make([]string, len(args))
 	for i, arg := range args {

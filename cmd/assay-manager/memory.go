@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// memoryPercent is the share of its cgroup's memory that the program takes before it collects garbage more often than it has to. The rest
-// is for what the runtime does not count: stacks of the system, and pages of the program's file.
+// memoryPercent is the percentage of the memory limit at which garbage collection becomes more frequent. The rest is for memory
+// that the runtime does not count: stacks of system threads and pages of the executable.
 const memoryPercent = 80
 
-// limitMemory makes the garbage collector respect the memory limit of the container, unless the environment says otherwise. It never
-// takes more than half of the CPU for that: the runtime rather exceeds the limit.
+// limitMemory sets the soft memory limit of the Go runtime from the memory limit of the container, unless the environment sets it.
+// Garbage collection uses at most half of the CPU; beyond that, the runtime exceeds the soft limit.
 func limitMemory() {
 	if limit := cgroupLimit("/"); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit / 100 * memoryPercent)
 	}
 }
 
-// cgroupLimit returns the memory limit of this process in bytes; 0: there is none. A container sees its own cgroup at the root; a
-// process of the host reads where its own is. Limits of cgroups above are not read: Kubernetes limits containers.
+// cgroupLimit returns the memory limit of the process in bytes, or 0 if there is none. A container sees its cgroup at the root, a
+// process on the host in a subdirectory. Parent cgroups are ignored, because Kubernetes sets limits on containers.
 func cgroupLimit(root string) int64 {
 	var own string
 	if data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")); err == nil {
@@ -39,7 +39,7 @@ func cgroupLimit(root string) int64 {
 		filepath.Join(mounted, "memory", own, "memory.limit_in_bytes"), filepath.Join(mounted, "memory/memory.limit_in_bytes"),
 	} {
 		if data, err := os.ReadFile(file); err == nil {
-			// "max" is not a number. Version 1 writes a number larger than any memory for "no limit".
+			// "max" is not a number. Version 1 represents no limit by a number that is larger than any memory.
 			limit, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 			if err != nil || limit > 1<<50 {
 				return 0

@@ -13,8 +13,8 @@ import (
 	"github.com/assay-project/assay/internal/metricsaccess"
 )
 
-// metrics returns the options of the server of /metrics. With --metrics-secure it serves TLS 1.3, and only to clients that the
-// API server permits.
+// metrics returns the options of the /metrics server. With --metrics-secure it uses TLS 1.3 and requires that the API server
+// authorizes the client.
 func (f *processFlags) metrics() (metricsserver.Options, error) {
 	o := metricsserver.Options{BindAddress: address(f.metricsPort)}
 	if !f.metricsSecure {
@@ -24,7 +24,7 @@ func (f *processFlags) metrics() (metricsserver.Options, error) {
 		return o, nil
 	}
 	if f.metricsCertDir != "" {
-		// The server would replace a missing file with a certificate of its own, and its clients would report that one.
+		// If a file is missing, the server would create a self-signed certificate, and clients would report that certificate.
 		for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
 			if _, err := os.Stat(filepath.Join(f.metricsCertDir, name)); err != nil {
 				return o, fmt.Errorf("--metrics-cert-dir: %w", err)

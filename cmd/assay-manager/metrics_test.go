@@ -20,8 +20,8 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// TestSecureMetricsNeedATokenAndARight reads the metrics of a webhook that has the rights that the chart renders, as clients with
-// and without the right that the chart renders for them.
+// TestSecureMetricsNeedATokenAndARight reads the metrics of a webhook with the permissions in the rendered chart, as clients with
+// and without the permission that the chart renders for them.
 func TestSecureMetricsNeedATokenAndARight(t *testing.T) {
 	c := testkit.Cluster(t)
 	p := startWebhook(t, c, "--metrics-secure")
@@ -51,7 +51,7 @@ func TestSecureMetricsNeedATokenAndARight(t *testing.T) {
 		{"a token with the right", permitted, "200 "},
 	}
 
-	// Before the program may review tokens, it says where to look, and nothing else.
+	// As long as the program may not review tokens, the response only refers to the log.
 	testkit.Eventually(t, "metrics are served", func(ctx context.Context) error {
 		if got := readMetrics(ctx, "https://"+p.metrics, permitted); !strings.HasPrefix(got, "503 cannot review the bearer token") {
 			return fmt.Errorf("without the right to review: got %s", got)
@@ -79,7 +79,7 @@ func TestSecureMetricsNeedATokenAndARight(t *testing.T) {
 	}
 }
 
-// readMetrics returns the status and the text of an answer, or the error.
+// readMetrics returns the status and the body of a response, or the error.
 func readMetrics(ctx context.Context, url, token string) string {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}} // #nosec G402 -- self-signed
 	defer transport.CloseIdleConnections()

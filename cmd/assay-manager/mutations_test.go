@@ -19,19 +19,20 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// mutationsVar holds the number of objects that TestMutatedObjectsGetOneVerdict tries. Its long form is 2000.
+// mutationsVar is the environment variable for the number of objects in TestMutatedObjectsGetOneVerdict. The long form of the test
+// uses 2000.
 const mutationsVar = "ASSAY_MUTATIONS"
 
-// defaultMutations is the number of objects that every run tries.
+// defaultMutations is the default number of objects.
 const defaultMutations = 100
 
-// verdictsDiffer lists what lint rejects and the API server accepts, by the text of lint's error, with the reason.
+// verdictsDiffer lists errors of lint for objects that the API server accepts, and the reason.
 var verdictsDiffer = map[string]string{
 	"an expression without anything in it": "the API server drops null, so that the webhook never sees the expression that the author wrote",
 }
 
-// TestMutatedObjectsGetOneVerdict changes valid objects at random, the same way in each run, and lints and creates them: lint must
-// reject exactly those that an API server with the webhook rejects.
+// TestMutatedObjectsGetOneVerdict changes valid objects at random, with a fixed seed, lints them and creates them: lint must reject
+// exactly the objects that an API server with the webhook rejects.
 func TestMutatedObjectsGetOneVerdict(t *testing.T) {
 	c := testkit.Cluster(t)
 	n := defaultMutations
@@ -62,7 +63,7 @@ func TestMutatedObjectsGetOneVerdict(t *testing.T) {
 	t.Logf("of %d objects the API server rejects %d, and lint differs about %d", n, rejected, differ)
 }
 
-// excused reports whether an object is accepted that lint rejects for known reasons alone.
+// excused reports whether an object is accepted that lint rejects only for known reasons.
 func excused(a answer, report *lintReport) bool {
 	return a.created && !slices.ContainsFunc(report.errors(), func(f finding) bool {
 		for text := range verdictsDiffer {
@@ -74,7 +75,7 @@ func excused(a answer, report *lintReport) bool {
 	})
 }
 
-// mutants writes n objects into the directory, each a valid object with one to three changes.
+// mutants writes n objects to the directory, each a valid object with one to three changes.
 func mutants(t *testing.T, dir string, n int) []string {
 	t.Helper()
 	var objects []map[string]any
@@ -114,7 +115,7 @@ func mutants(t *testing.T, dir string, n int) []string {
 	return out
 }
 
-// toJSON returns the object with the types that a decoder of JSON gives its values.
+// toJSON returns the object with the value types of decoded JSON.
 func toJSON(t *testing.T, object map[string]any) (out map[string]any) {
 	t.Helper()
 	data, err := json.Marshal(object)
@@ -169,7 +170,7 @@ func (m mutator) change(at any) {
 	}
 }
 
-// descend decides whether to change something inside a value and not the value. Most changes are deep.
+// descend decides whether to change an element of a value or the value itself. Most changes are deep.
 func (m mutator) descend(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -199,7 +200,7 @@ func (m mutator) misspell(s string) string {
 	return strings.ToLower(s)
 }
 
-// replace returns something else in place of a value.
+// replace returns another value.
 func (m mutator) replace(v any) any {
 	if s, ok := v.(string); ok && m.IntN(2) == 0 {
 		return m.misspell(s)

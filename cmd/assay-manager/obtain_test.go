@@ -28,8 +28,8 @@ import (
 // installed is the namespace of the kustomize base.
 const installed = "assay-system"
 
-// gains is what a token may be worth more than its reads and writes of Assay's kinds, as the page on security lists it. Each is
-// tried, and nothing is stored.
+// gains are privileges that a token may give in addition to reading and writing Assay's kinds, as listed in docs/security.md. The
+// test tries each with a dry run.
 var gains = []struct {
 	name string
 	try  func(context.Context, *rest.Config) error
@@ -110,8 +110,8 @@ var (
 	tryOutPatch = metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 )
 
-// TestWhatATokenCanObtain tries, with the token of each ServiceAccount of the kustomize base and under its policies, what would give
-// more rights, and compares the table in docs/security.md.
+// TestWhatATokenCanObtain uses the token of each ServiceAccount of the kustomize base, with the policies, to try to gain more
+// privileges, and compares the results with the table in docs/security.md.
 func TestWhatATokenCanObtain(t *testing.T) {
 	c := testkit.Cluster(t)
 	install(t, c)
@@ -163,7 +163,7 @@ func TestWhatATokenCanObtain(t *testing.T) {
 	}
 }
 
-// install creates what of the kustomize base gives rights or takes them, and what the webhook fills.
+// install creates the objects of the kustomize base that grant or restrict privileges, and those that the webhook updates.
 func install(t *testing.T, c interface {
 	KubectlInput(ctx context.Context, input string, args ...string) (string, error)
 }) {

@@ -25,7 +25,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// number returns the number that an environment variable holds, for the long form of a test.
+// number returns the number in an environment variable, or otherwise if it is not set.
 func number(name string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
 		return n
@@ -33,7 +33,7 @@ func number(name string, otherwise int) int {
 	return otherwise
 }
 
-// manyNodes makes nodes whose workers have published one attribute each.
+// manyNodes creates nodes with one published attribute each.
 func manyNodes(t *testing.T, k client.Client, namespace string, nodes int) {
 	t.Helper()
 	for i := range nodes {
@@ -47,8 +47,8 @@ func manyNodes(t *testing.T, k client.Client, namespace string, nodes int) {
 	}
 }
 
-// edition is the n-th spec of a rule that is edited again and again: one label changes its value, one comes and goes, and so do those of
-// a template, which have other names on each node.
+// edition returns the n-th version of the spec of a rule: one label changes its value, one is added and removed, and so are labels
+// of a template, which have different names on each node.
 func edition(n int) nfdv1alpha1.NodeFeatureRuleSpec {
 	labels := map[string]string{"vendor.io/edition": strconv.Itoa(n), "vendor.io/fixed": "1"}
 	template := `{{range .test.attr}}vendor.io/odd-{{.Value}}=1{{end}}`
@@ -62,7 +62,7 @@ func edition(n int) nfdv1alpha1.NodeFeatureRuleSpec {
 	}}}
 }
 
-// wanted are the labels that an edition gives a node.
+// wanted returns the labels of a node for a version of the rule.
 func wanted(n int, node string) map[string]string {
 	out := map[string]string{"vendor.io/edition": strconv.Itoa(n), "vendor.io/fixed": "1", "vendor.io/stays": "1"}
 	if n%2 == 0 {
@@ -73,7 +73,7 @@ func wanted(n int, node string) map[string]string {
 	return out
 }
 
-// write writes an edition, over conflicts.
+// write writes a version of the rule and retries on conflicts.
 func write(ctx context.Context, k client.Client, rule *nfdv1alpha1.NodeFeatureRule, n int) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := k.Get(ctx, client.ObjectKeyFromObject(rule), rule); err != nil {
@@ -84,7 +84,7 @@ func write(ctx context.Context, k client.Client, rule *nfdv1alpha1.NodeFeatureRu
 	})
 }
 
-// edit writes an edition.
+// edit writes a version of the rule.
 func edit(t *testing.T, k client.Client, rule *nfdv1alpha1.NodeFeatureRule, n int) {
 	t.Helper()
 	if err := write(t.Context(), k, rule, n); err != nil {
@@ -92,7 +92,7 @@ func edit(t *testing.T, k client.Client, rule *nfdv1alpha1.NodeFeatureRule, n in
 	}
 }
 
-// converged waits until all nodes have exactly the labels that want returns, and that the record of each says so.
+// converged waits until all nodes have exactly the labels that want returns, and the record of each lists them.
 func converged(t *testing.T, k client.Client, what string, want func(node string) map[string]string) {
 	t.Helper()
 	start := time.Now()
@@ -132,7 +132,7 @@ func has(n *corev1.Node, want map[string]string) error {
 	return nil
 }
 
-// TestARuleEditNextToARestartActsAtOnce edits and deletes rules while no controller runs, while one is killed, and while the
+// TestARuleEditNextToARestartActsAtOnce edits and deletes rules while no controller is running, while one is killed, and while the
 // leader is frozen, on more nodes than the budget of removals allows.
 func TestARuleEditNextToARestartActsAtOnce(t *testing.T) {
 	c := testkit.Cluster(t)
@@ -163,7 +163,7 @@ func TestARuleEditNextToARestartActsAtOnce(t *testing.T) {
 		return nil
 	})
 	_ = r.end(syscall.SIGKILL)
-	edit(t, k, rule, 2) // back to what some nodes still have
+	edit(t, k, rule, 2) // restores labels that some nodes still have
 	r = startController(t, c, namespace)
 	converged(t, k, "an edit that is taken back around a kill", of(2))
 	_ = r.end(syscall.SIGTERM)
@@ -178,7 +178,7 @@ func TestARuleEditNextToARestartActsAtOnce(t *testing.T) {
 	}
 	edit(t, k, rule, 5)
 	converged(t, k, "an edit while the leader is frozen", of(5))
-	_ = leader.Process.Signal(syscall.SIGCONT) // it notices that it does not lead any more
+	_ = leader.Process.Signal(syscall.SIGCONT) // it notices that it is no longer the leader
 	edit(t, k, rule, 6)
 	converged(t, k, "an edit after it was woken", of(6))
 
@@ -193,7 +193,7 @@ func TestARuleEditNextToARestartActsAtOnce(t *testing.T) {
 	})
 }
 
-// labelWatch notes what must not happen to the labels of nodes while a rule is edited.
+// labelWatch detects invalid changes of labels while a rule is edited.
 type labelWatch struct {
 	mu     sync.Mutex
 	faults []string
@@ -201,7 +201,7 @@ type labelWatch struct {
 	events int
 }
 
-// note compares what a Node has with what it had: no edition takes away the fixed labels, and none is followed by an older one.
+// note compares the labels of a Node with the previous ones: the fixed labels must stay, and no version may follow a later one.
 func (l *labelWatch) note(n *corev1.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -226,8 +226,8 @@ func (l *labelWatch) note(n *corev1.Node) {
 	}
 }
 
-// TestKillsDuringEditsLoseNoLabel kills the controller again and again while a rule is edited all the time, with every label of every node
-// watched. $ASSAY_TEST_KILLS is the number of kills.
+// TestKillsDuringEditsLoseNoLabel kills the controller repeatedly while a rule is edited, and watches all labels of all nodes.
+// $ASSAY_TEST_KILLS is the number of kills.
 func TestKillsDuringEditsLoseNoLabel(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)

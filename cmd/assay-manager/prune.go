@@ -27,7 +27,7 @@ type pruneFlags struct {
 func (f *pruneFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
-	f.ruleFlags.register(flags) // what the controller's are: they say how the record on a Node is read
+	f.ruleFlags.register(flags) // the controller's flags define how the record on a Node is read
 	flags.BoolVar(&f.keepFeatures, "keep-features", false, "do not delete the workers' NodeFeatures")
 	flags.StringSliceVar(&f.leases, "leases", nil, "Leases in --namespace to delete: those of the controller and of a second scheduler (default: that of the controller)")
 }

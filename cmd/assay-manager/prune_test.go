@@ -27,7 +27,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// written makes a Node as the controller leaves one, beside what others have written.
+// written creates a Node with keys of the controller and of other clients.
 func written(t *testing.T, c client.Client, name string) {
 	t.Helper()
 	node := testkit.Node(t, c, name)
@@ -52,7 +52,7 @@ func written(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// prune runs the command with flags as somebody types them.
+// runPrune runs the command with flags from a command line.
 func runPrune(t *testing.T, out io.Writer, args ...string) {
 	t.Helper()
 	f, flags := &pruneFlags{}, pflag.NewFlagSet("prune", pflag.ContinueOnError)
@@ -65,7 +65,7 @@ func runPrune(t *testing.T, out io.Writer, args ...string) {
 	}
 }
 
-// TestPruneReadsTheRecordAsTheController is about names without a namespace, which mean another key if none is added.
+// TestPruneReadsTheRecordAsTheController checks names without a namespace, whose meaning depends on a flag.
 func TestPruneReadsTheRecordAsTheController(t *testing.T) {
 	cluster := testkit.Cluster(t)
 	c := testkit.Client(t, cluster.User)
@@ -111,7 +111,7 @@ func TestPruneLeavesWhatOthersWrote(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second run has nothing to do
 		runPrune(t, &out, "--kubeconfig="+cluster.Kubeconfig, "--namespace="+namespace, "--leases="+leaseName+",never-was")
 	}
 	want := "removed what was written on 2 nodes\nremoved 1 NodeFeatures\nremoved what was written on 0 nodes\nremoved 0 NodeFeatures\n"
@@ -134,7 +134,7 @@ func TestPruneLeavesWhatOthersWrote(t *testing.T) {
 	}
 }
 
-// TestFlagOfNFDPrunesNodesAlone is about what NFD's chart runs when it is uninstalled: the master with -prune.
+// TestFlagOfNFDPrunesNodesAlone checks nfd-master's flag -prune, which NFD's chart uses when it is uninstalled.
 func TestFlagOfNFDPrunesNodesAlone(t *testing.T) {
 	cluster := testkit.Cluster(t)
 	c := testkit.Client(t, cluster.User)
@@ -171,7 +171,7 @@ func checkPruned(t *testing.T, c client.Client, name string) {
 	if diff := cmp.Diff(map[string]string{"feature.node.kubernetes.io/foreign": "1"}, node.Labels); diff != "" {
 		t.Errorf("%s: labels (-want +got):\n%s", name, diff)
 	}
-	delete(node.Annotations, "node.alpha.kubernetes.io/ttl") // Kubernetes' own
+	delete(node.Annotations, "node.alpha.kubernetes.io/ttl") // Kubernetes adds it
 	if diff := cmp.Diff(map[string]string{"example.com/foreign": "1"}, node.Annotations); diff != "" {
 		t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
 	}

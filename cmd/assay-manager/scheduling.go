@@ -21,7 +21,7 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// schedulingFlags are the webhook's flags for pods and workloads that ask for features.
+// schedulingFlags are the webhook's flags for pods and workloads that require features.
 type schedulingFlags struct {
 	scheduling, marker bool
 }
@@ -31,8 +31,8 @@ func (f *schedulingFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.marker, "scheduling-marker", false, "add marker resources to pods that the extender must evaluate, for an extender of the default scheduler")
 }
 
-// review gives the webhook what it looks up about pods and nodes, and returns what says whether it knows what pods ask for. Same
-// is how the controller is configured.
+// review adds the lookups for pods and nodes to the webhook, and returns a function that checks whether requirements are synced.
+// same is the configuration of the controller.
 func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assembled *compile.Rules, nodes *inputs.Nodes, o *webhook.Options) (ready func() error, err error) {
 	if !f.scheduling {
 		return always, nil
@@ -44,19 +44,19 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 		Requirements: known, Index: view, Labels: exact.labels, Settings: podadmission.Settings{Marker: f.marker},
 		Namespace: func(name string) map[string]string {
 			ns := inputs.Namespace()
-			if err := mgr.GetCache().Get(context.Background(), client.ObjectKey{Name: name}, ns); err != nil { // from memory
+			if err := mgr.GetCache().Get(context.Background(), client.ObjectKey{Name: name}, ns); err != nil { // from the cache
 				return nil
 			}
 			return ns.Labels
 		},
 	}
 	if same.Disable.Labels || same.DryRun || same.Policy.KeepForeign {
-		o.Scheduling.Labels = func() podadmission.Labels { return nil } // a rule that matches does not imply that its label is on the node
+		o.Scheduling.Labels = func() podadmission.Labels { return nil } // that a rule matches does not imply that the node has the label
 	}
 	var asked atomic.Bool
 	ready = func() error {
 		if !asked.Load() {
-			return errors.New("NodeFeatureRequests and policies are not synced yet") // a pod would be admitted as if it required nothing
+			return errors.New("NodeFeatureRequests and policies are not synced yet") // otherwise a pod with requirements would be admitted without them
 		}
 		return nil
 	}
@@ -72,7 +72,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 	}))
 }
 
-// labelCache knows which requirements are the same as a label, until rules change.
+// labelCache caches the requirements that are equivalent to a label until rules change.
 type labelCache struct {
 	registry *assembly.Registry
 	known    atomic.Pointer[knownLabels]
@@ -86,7 +86,7 @@ type knownLabels struct {
 func (l *labelCache) labels() podadmission.Labels {
 	linked := l.registry.Program()
 	if linked == nil {
-		return nil // of half of the rules, a label might seem to be written by one alone
+		return nil // a label could seem to be written by only one rule
 	}
 	if known := l.known.Load(); known != nil && known.generation == linked.Generation {
 		return known.labels

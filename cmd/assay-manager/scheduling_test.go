@@ -21,14 +21,14 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// schedulingRole is what --scheduling needs besides what the webhook needs anyway, as the chart renders it.
+// schedulingRole returns the additional permissions for --scheduling, as rendered by the chart.
 func schedulingRole(t *testing.T) *rbacv1.ClusterRole {
 	t.Helper()
 	const name = "assay-webhook-scheduling"
 	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: fromChart[rbacv1.ClusterRole](t, "ClusterRole", name).Rules}
 }
 
-// withScheduling creates what a webhook with --scheduling needs in a cluster besides what each webhook needs.
+// withScheduling creates the additional objects for --scheduling.
 func withScheduling(t *testing.T, k client.Client) {
 	t.Helper()
 	role := schedulingRole(t)

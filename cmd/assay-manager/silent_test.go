@@ -22,7 +22,7 @@ import (
 )
 
 // TestSilentConnectionsCostNoReview holds 1,000 connections that send nothing, or a byte now and then, while rules are applied. The
-// API server shares their address and lets rules pass for which it gets no review, so that one that is lost shows.
+// API server has the same source address. It accepts rules if it gets no review, so that the test notices a lost review.
 func TestSilentConnectionsCostNoReview(t *testing.T) {
 	c := testkit.Cluster(t)
 	p := startWebhook(t, c, "--failure-policy=Ignore")
@@ -36,7 +36,7 @@ func TestSilentConnectionsCostNoReview(t *testing.T) {
 				silent(t, p.serve, attack, &open)
 				select {
 				case <-t.Context().Done():
-				case <-time.After(3 * time.Second): // what comes back at once is a flood, and not silent
+				case <-time.After(3 * time.Second): // new connections could close at once if the server rejects them
 				}
 			}
 		}()
@@ -77,7 +77,7 @@ func TestSilentConnectionsCostNoReview(t *testing.T) {
 	t.Logf("the webhook takes %.0f MiB", resident/(1<<20))
 }
 
-// silent opens a connection, begins a request and goes on with a byte now and then until the server has had enough.
+// silent opens a connection, starts a request and sends a byte now and then until the server closes the connection.
 func silent(t *testing.T, address, begin string, open *atomic.Int64) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

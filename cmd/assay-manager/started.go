@@ -13,14 +13,14 @@ import (
 	"github.com/assay-project/assay/internal/config/managerconfig"
 )
 
-// logStart logs which build starts, and how it is configured.
+// logStart logs the version and the configuration.
 func (f *controllerFlags) logStart(log logr.Logger, s *managerconfig.Settings) {
 	log.Info("Starting controller", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile,
 		"leaderElection", f.leaderElection, "enableTaints", s.EnableTaints, "allowOverwrite", s.Restrictions.AllowOverwrite,
 		"noPublish", s.NoPublish, "maskSecrets", s.MaskSecrets, "builtInRules", s.BuiltInRules)
 }
 
-// synced logs what the caches hold once they are filled. It implements manager.Runnable, on every replica.
+// synced logs the content of the caches when they are synced. It implements manager.Runnable and runs on every replica.
 type synced struct {
 	reader client.Reader
 	log    logr.Logger

@@ -19,18 +19,18 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// The memory limits of the chart.
+// The memory limits in the chart.
 const (
 	controllerLimit = 512 << 20
 	webhookLimit    = 256 << 20
 	extenderLimit   = 512 << 20
 )
 
-// webhookGoal is the GOMEMLIMIT of webhooks in tests: they collect garbage instead of growing, so that their peak shows what they
-// need. Half of the container's limit is this and the 45 MiB of the program's file that are in memory, with a little to spare.
+// webhookGoal is the GOMEMLIMIT of webhooks in tests: they collect garbage instead of growing, so that the peak shows what they
+// need. Together with 45 MiB of the executable in memory it is slightly less than half of the container's limit.
 const webhookGoal = "64MiB"
 
-// remains asserts that the process with an argument has never taken half of its memory limit.
+// remains checks that the process with an argument never used half of its memory limit.
 func remains(t *testing.T, program, argument string, limit int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -59,7 +59,7 @@ func remains(t *testing.T, program, argument string, limit int) {
 	t.Errorf("the %s has ended", program)
 }
 
-// patterns is a list of different regular expressions, no two of which share a text.
+// patterns returns a list of different regular expressions without common substrings.
 func patterns(of string, n, length int) string {
 	var b strings.Builder
 	for i := range n {
@@ -68,7 +68,7 @@ func patterns(of string, n, length int) string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// everywhere does something for each number at once, as many clients would.
+// everywhere calls do for each number concurrently.
 func everywhere(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	numbers := make(chan int)
@@ -86,14 +86,14 @@ func everywhere(n int, do func(i int)) {
 	wg.Wait()
 }
 
-// One pod's patterns took the extender 3 MB, and 1,200 of them all of its memory.
+// The patterns of one pod used to take 3 MB in the extender, and those of 1,200 pods all of its memory.
 func TestPodsDoNotExhaustTheExtender(t *testing.T) {
 	c := testkit.Cluster(t)
 	testkit.Node(t, testkit.Client(t, c.User), "n1")
 	e := startExtender(t, c, "", nil)
 	var bad sync.Map
 	everywhere(400, func(i int) {
-		n := []int{144, 70}[i%2] // more than a pod may ask for, and less
+		n := []int{144, 70}[i%2] // more than the limit for a pod, and less
 		_, err := e.filter(fmt.Sprintf("matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: InRegexp, value: [%s]}}}]",
 			patterns(fmt.Sprint("p", i), n, 16)), "n1")
 		if err != nil {
@@ -111,7 +111,8 @@ func TestPodsDoNotExhaustTheExtender(t *testing.T) {
 	remains(t, "extender", "--address="+e.address, extenderLimit)
 }
 
-// Five objects took the controller 1,170 MB and the webhook 853 MB, and the webhook let through what it did not finish.
+// Five objects used to take 1,170 MB in the controller and 853 MB in the webhook, and rules were accepted without a complete
+// review.
 func TestRulesDoNotExhaustControllerAndWebhook(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
@@ -125,7 +126,7 @@ func TestRulesDoNotExhaustControllerAndWebhook(t *testing.T) {
 		}
 		return o
 	}
-	ruleWith(t, k, "an-ordinary", "vendor.io/ordinary") // the oldest, and of one second the first by name; the others take all of the room
+	ruleWith(t, k, "an-ordinary", "vendor.io/ordinary") // the oldest, or the first by name if created in the same second; the others fill the limit
 	for i := range 5 {
 		testkit.Create(t, k, large(i)) // no webhook is registered yet
 	}
@@ -162,7 +163,8 @@ func renamed(o *nfdv1alpha1.NodeFeatureRule, name string) *nfdv1alpha1.NodeFeatu
 	return o
 }
 
-// 120 NodeFeatures of 0.8 MB took 120 MB in each of the programs, for a Node that does not exist. Half of them exceed the budget six times.
+// 120 NodeFeatures of 0.8 MB used to take 120 MB in each program, for a Node that does not exist. Half of them exceed the budget
+// six times.
 func TestNodeFeaturesDoNotExhaustAnyProgram(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
@@ -188,7 +190,7 @@ func TestNodeFeaturesDoNotExhaustAnyProgram(t *testing.T) {
 	}
 	testkit.Create(t, k, ordinary)
 	everywhere(30, func(i int) { testkit.Create(t, k, large(i)) })
-	controller := startController(t, c, namespace) // these are listed, and the others watched
+	controller := startController(t, c, namespace) // these objects are listed, the later ones are watched
 	e := startExtender(t, c, "", nil)
 	everywhere(30, func(i int) { testkit.Create(t, k, large(30+i)) })
 	p := startWebhook(t, c)

@@ -32,8 +32,8 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// wordedDifferently lists the objects about which the API server and lint say different things, with the reason. Both must accept
-// them or both reject them even so.
+// wordedDifferently lists the objects for which the messages of the API server and lint differ, with the reason. Both must still
+// accept or both reject the object.
 var wordedDifferently = map[string]string{
 	"w09-field-typo":     "the API server's decoder rejects unknown fields before any webhook; lint proposes the right name",
 	"w10-wrong-group":    "the API server has no such kind and answers 404",
@@ -58,20 +58,20 @@ var withoutConditions = map[string]string{
 	"Pod":         "its review is in no condition",
 }
 
-// TestThreeWaysSayTheSame creates objects with errors that users make through an API server with the webhook, lints them, and
-// creates them without the webhook to read the conditions that the controller writes. All three must report the same errors and
-// warnings. The cases are one error per file in testdata/wrong, and the cases of the webhook.
+// TestThreeWaysSayTheSame creates invalid objects in an API server with the webhook, lints them, and creates them without the
+// webhook to read the conditions that the controller writes. All three must report the same errors and warnings. The cases are in
+// testdata/wrong, with one error per file, and the cases of the webhook.
 func TestThreeWaysSayTheSame(t *testing.T) {
 	c := testkit.Cluster(t)
 	files := wrongFiles(t)
 	linted := lintFiles(t, wrongDirs)
 	k := testkit.Client(t, c.User)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}} // which some cases are in
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}} // the namespace of some cases
 	if err := k.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	api := newCreator(t, c)
-	t.Run("Conditions", func(t *testing.T) { // before the webhook: an API server calls one for a while after its configuration is gone
+	t.Run("Conditions", func(t *testing.T) { // before the webhook is installed, because an API server still calls a webhook for a while after its configuration is deleted
 		var stored []string
 		for _, file := range files {
 			answer := api.create(t, file, "fieldValidation=Strict")
@@ -104,7 +104,7 @@ func TestThreeWaysSayTheSame(t *testing.T) {
 	}
 }
 
-// wrongDirs hold objects with errors that users make.
+// wrongDirs are the directories with invalid objects.
 var wrongDirs = []string{"testdata/wrong", "../../webhook/testdata/wrong"}
 
 func wrongFiles(t *testing.T) (files []string) {
@@ -121,14 +121,14 @@ func wrongFiles(t *testing.T) (files []string) {
 
 func base(file string) string { return strings.TrimSuffix(filepath.Base(file), ".yaml") }
 
-// finding is one of those that assay lint -o json prints.
+// finding is a finding in the output of assay lint -o json.
 type finding struct{ File, Severity, Path, Message string }
 
-// lintReport holds the findings of assay lint about a file.
+// lintReport holds the findings of assay lint for a file.
 type lintReport struct {
 	name     string
 	findings []finding
-	object   *unstructured.Unstructured // as an API server stored it
+	object   *unstructured.Unstructured // as stored by the API server
 }
 
 func (r *lintReport) of(severity string) (out []finding) {
@@ -143,7 +143,7 @@ func (r *lintReport) of(severity string) (out []finding) {
 func (r *lintReport) errors() []finding   { return r.of("error") }
 func (r *lintReport) warnings() []finding { return r.of("warning") }
 
-// lintFiles builds assay and returns what assay lint reports of each file in the directories.
+// lintFiles builds assay and returns the findings of assay lint for each file in the directories.
 func lintFiles(t *testing.T, dirs []string, flags ...string) map[string]*lintReport {
 	t.Helper()
 	assay := filepath.Join(t.TempDir(), "assay")
@@ -171,7 +171,7 @@ func lintFiles(t *testing.T, dirs []string, flags ...string) map[string]*lintRep
 	return out
 }
 
-// creator sends files to an API server as they are, so that its decoder reads them and not the client's.
+// creator sends files to an API server unchanged, so that its decoder, not the client's, reads them.
 type creator struct {
 	http *http.Client
 	host string
@@ -187,7 +187,7 @@ func newCreator(t *testing.T, c *cluster.Cluster) *creator {
 	return &creator{h, config.Host}
 }
 
-// answer is that of an API server to a create.
+// answer is the response of the API server to a create request.
 type answer struct {
 	metav1.Status
 	created  bool
@@ -205,7 +205,7 @@ var (
 	}
 )
 
-// create creates the object in a file, in the namespace default if it is in one.
+// create creates the object in a file. Namespaced objects are created in the namespace default.
 func (c *creator) create(t *testing.T, file, query string) answer {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -257,7 +257,7 @@ func (c *creator) create(t *testing.T, file, query string) answer {
 	return out
 }
 
-// answerSays checks that the API server's answer has the errors and warnings of lint, and no others.
+// answerSays checks that the response of the API server contains exactly the errors and warnings of lint.
 func answerSays(t *testing.T, a answer, report *lintReport) {
 	t.Helper()
 	if lintIsStricter[report.name] != "" {
@@ -295,10 +295,10 @@ func answerSays(t *testing.T, a answer, report *lintReport) {
 	}
 }
 
-// sameWarnings compares warnings. The webhook shortens long ones, of which the beginning of the message counts.
+// sameWarnings compares warnings. The webhook shortens long ones; then only the beginning is compared.
 func sameWarnings(t *testing.T, got []string, report *lintReport) {
 	t.Helper()
-	const shown = 120 // characters of a message that a shortened warning has at least
+	const shown = 120 // minimum number of characters of a shortened message
 	want := report.warnings()
 	for _, w := range got {
 		i := slices.IndexFunc(want, func(f finding) bool {
@@ -318,8 +318,8 @@ func sameWarnings(t *testing.T, got []string, report *lintReport) {
 
 var more = regexp.MustCompile(`; and (\d+) more$`)
 
-// conditionsSay checks that the conditions of a stored object have the findings of lint: all errors, or the first warning and the
-// number of the others. An Event reports errors too.
+// conditionsSay checks that the conditions of a stored object contain the findings of lint: all errors, or the first warning and
+// the number of others. Errors are also reported in an Event.
 func conditionsSay(t *testing.T, k client.Client, report *lintReport) {
 	t.Helper()
 	if lintIsStricter[report.name] != "" || withoutConditions[report.object.GetKind()] != "" {
@@ -353,8 +353,8 @@ func conditionsSay(t *testing.T, k client.Client, report *lintReport) {
 	})
 }
 
-// announced returns an error if no warning Event about an object has the message of its condition. The API server takes at
-// most 1,024 bytes of it.
+// announced returns an error if no warning Event of an object has the message of its condition. The API server accepts at most
+// 1,024 bytes.
 func announced(ctx context.Context, k client.Client, object *unstructured.Unstructured, message string) error {
 	var events corev1.EventList
 	if err := k.List(ctx, &events); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/internal/verify"
 )
 
-// verifyInterval is the time between two checks of the cluster.
+// verifyInterval is the interval between checks of the cluster.
 const verifyInterval = time.Second
 
 // verifyFlags are the flags of verify.
@@ -29,7 +29,7 @@ func (f *verifyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of the check")
-	f.ruleFlags.register(flags) // what the controller's are: they say what it writes, and how it keeps its record
+	f.ruleFlags.register(flags) // the controller's flags define what it writes and how it records it
 }
 
 func newVerify() *cobra.Command {
@@ -50,7 +50,7 @@ func newVerify() *cobra.Command {
 	return cmd
 }
 
-// run waits until all is well, and returns how many nodes there are. The error says what is missing at the end.
+// run waits until all checks pass, and returns the number of nodes. The error describes the failed check.
 func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	settings, _, err := f.load()
 	if err != nil {

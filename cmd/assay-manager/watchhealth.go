@@ -18,15 +18,15 @@ import (
 	"github.com/assay-project/assay/internal/watchhealth"
 )
 
-// pingSettings are environment variables that configure how client-go detects connections that are dead but not closed, with the
-// values that apply unless the user has set them: an idle connection is pinged after 10 seconds instead of 30, and closed after
-// 5 more without an answer. A ping is not an API request.
+// pingSettings are environment variables that configure how client-go detects dead connections, and their defaults here: an idle
+// connection is pinged after 10 seconds instead of 30, and closed after 5 more seconds without a response. A ping is not an API
+// request.
 var pingSettings = map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "10", "HTTP2_PING_TIMEOUT_SECONDS": "5"}
 
-// The times that client-go dials with by default.
+// The default timeouts of client-go.
 const dialTimeout, keepAlive = 30 * time.Second, 30 * time.Second
 
-// watches are those of the manager that runs in this process at the moment.
+// watches are the watches of the manager that is currently running.
 var (
 	watches     atomic.Pointer[watchhealth.Monitor]
 	watchStalls = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -46,11 +46,11 @@ var (
 
 func init() { ctrlmetrics.Registry.MustRegister(watchStalls, watchClosed) }
 
-// monitor detects stalled watches of all clients that are created from the configuration after this call, and opens them again,
-// until the context ends. A patience of 0 means the default.
+// monitor detects and reopens stalled watches of all clients that are created from the configuration after this call, until the
+// context ends. A patience of 0 means the default.
 func monitor(ctx context.Context, config *rest.Config, patience time.Duration, log logr.Logger) *watchhealth.Monitor {
 	for name, value := range pingSettings {
-		_ = os.Setenv(name, cmp.Or(os.Getenv(name), value)) // fails for bad names only
+		_ = os.Setenv(name, cmp.Or(os.Getenv(name), value)) // fails only for invalid names
 	}
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext)
 	config.Dial = dialer.DialContext
@@ -67,7 +67,7 @@ func monitor(ctx context.Context, config *rest.Config, patience time.Duration, l
 	return m
 }
 
-// both is fine if both checks are; nil checks are.
+// both returns a check that passes if both checks pass. Nil checks always pass.
 func both(a, b func() error) func() error {
 	if a == nil {
 		return b
@@ -80,7 +80,7 @@ func both(a, b func() error) func() error {
 	}
 }
 
-// healthCheck makes a check of the manager's health server.
+// healthCheck converts a check for the manager's health server.
 func healthCheck(check func() error) func(*http.Request) error {
 	return func(*http.Request) error { return check() }
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// defaultShutdownDelay is the time for which a replica still serves requests after SIGTERM: kube-proxy and API servers need a
-// moment to receive the removal of the endpoint.
+// defaultShutdownDelay is the time for which a replica serves requests after SIGTERM, because kube-proxy and API servers need a
+// moment to notice the removal of the endpoint.
 const defaultShutdownDelay = 5 * time.Second
 
-// webhookGCPercent configures the garbage collector unless the environment does: a review leaves two megabytes of
-// garbage on top of little that stays. Collecting half as often makes it a sixth cheaper.
+// webhookGCPercent is the GOGC value unless the environment sets it. A review creates two megabytes of garbage while little memory
+// is in use; collecting it half as often reduces CPU time by a sixth.
 const webhookGCPercent = 200
 
 // webhookFlags are the flags of the webhook.
@@ -80,7 +80,7 @@ func newWebhook() *cobra.Command {
 	return cmd
 }
 
-// options are those of the webhook that flags alone decide.
+// options returns the options of the webhook that depend only on flags.
 func (f *webhookFlags) options() (o webhook.Options, err error) {
 	o.Addr, o.Known.Strict = fmt.Sprintf(":%d", f.webhookPort), f.strictAdmission
 	settings, _, err := f.load()
@@ -96,7 +96,7 @@ func (f *webhookFlags) options() (o webhook.Options, err error) {
 		return o, fmt.Errorf("--worker-tolerations: %w", err)
 	}
 	if o.Known.Tolerations == nil {
-		o.Known.Tolerations = []corev1.Toleration{} // none, which is known
+		o.Known.Tolerations = []corev1.Toleration{} // known to be empty
 	}
 	if f.clientCA != "" {
 		data, err := os.ReadFile(f.clientCA)
@@ -114,7 +114,7 @@ func (f *webhookFlags) options() (o webhook.Options, err error) {
 	return o, f.check()
 }
 
-// user is the name that the API server gives a ServiceAccount.
+// user returns the user name of a ServiceAccount.
 func (f *webhookFlags) user(account string) string {
 	if !strings.Contains(account, "/") {
 		account = f.namespace + "/" + account

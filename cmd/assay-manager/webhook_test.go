@@ -44,7 +44,7 @@ import (
 
 var update = flag.Bool("update", false, "write what kubectl prints into docs/admission.md; read the diff")
 
-// asManager makes the test's own binary be the manager: what is tested is a process with its signals and its exit code.
+// asManager is set to run the test binary as the manager: the test covers a process with its signals and exit code.
 const asManager = "ASSAY_TEST_AS_MANAGER"
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ type process struct {
 	metrics       string
 }
 
-// startWebhook starts a webhook and waits until the API server asks it.
+// startWebhook starts a webhook and waits until the API server calls it.
 func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 	t.Helper()
 	p := &process{cluster: c, name: "webhook-" + strings.ToLower(t.Name()), health: testkit.FreeAddress(t), serve: testkit.FreeAddress(t), metrics: testkit.FreeAddress(t)}
@@ -80,7 +80,7 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 	}
 	t.Cleanup(func() {
 		if err := c.Terminate(context.WithoutCancel(t.Context()), p.name); err != nil && !t.Failed() {
-			t.Log(err) // a test may have ended it
+			t.Log(err) // a test may have stopped it
 		}
 	})
 	err = c.Run(t.Context(), cluster.Program{
@@ -107,7 +107,7 @@ func startWebhook(t *testing.T, c *cluster.Cluster, args ...string) *process {
 	return p
 }
 
-// webhookUser returns a user who may do what the page on admission says that the webhook needs, and no more.
+// webhookUser returns a user with the permissions that the documentation lists for the webhook, and no others.
 func webhookUser(t *testing.T, c *cluster.Cluster, namespace string) *cluster.User {
 	t.Helper()
 	user, err := c.NewUser("webhook-" + namespace)
@@ -160,12 +160,12 @@ func object(t testing.TB, spec string) *nfdv1alpha1.NodeFeatureRule {
 const (
 	// burstSize is the number of rules that burst applies.
 	burstSize = 200
-	// inFlight is the number of them that wait for an answer at the same time. More would measure whether the machine answers them
-	// within the API server's timeout for a webhook.
+	// inFlight is the number of concurrent requests. More would test whether this machine can answer them within the API server's
+	// timeout.
 	inFlight = 16
 )
 
-// burst applies rules, half of them invalid, and reports wrong answers.
+// burst applies rules, half of them invalid, and reports wrong responses.
 func burst(t *testing.T, k client.Client) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -188,7 +188,7 @@ func burst(t *testing.T, k client.Client) {
 	wg.Wait()
 }
 
-// Certificate and authority are replaced several times while clients apply rules.
+// The certificate and CA are replaced several times while clients apply rules.
 func TestRotationLosesNoRequest(t *testing.T) {
 	c := testkit.Cluster(t)
 	p := startWebhook(t, c, "--cert-life=4s", "--ca-life=8s")
@@ -227,7 +227,7 @@ func TestRotationLosesNoRequest(t *testing.T) {
 	}
 }
 
-// A replica that is told to end is unready at once, and answers until nobody can ask it any more.
+// A replica that is shutting down is not ready, but continues to answer until no more requests arrive.
 func TestEndingLosesNoRequest(t *testing.T) {
 	c := testkit.Cluster(t)
 	p := startWebhook(t, c, "--shutdown-delay=8s")
@@ -254,8 +254,8 @@ func TestEndingLosesNoRequest(t *testing.T) {
 	}
 }
 
-// An object with as many rules as the definition allows is reviewed, in an update too, where the API server compares old and new first;
-// and nobody is asked about labels and annotations.
+// An object with the maximum number of rules is reviewed, also in an update, where the API server first compares both versions.
+// Changes to labels and annotations are not sent to the webhook.
 func TestTheLargestObjectIsReviewed(t *testing.T) {
 	c := testkit.Cluster(t)
 	p := startWebhook(t, c)
@@ -284,7 +284,7 @@ func TestTheLargestObjectIsReviewed(t *testing.T) {
 	}
 }
 
-// reviews are the counts of reviews of rules.
+// reviews returns the metrics with the number of reviews of rules.
 func reviews(t *testing.T, p *process) string {
 	t.Helper()
 	metrics, err := testkit.Get(t.Context(), "http://"+p.metrics+"/metrics")
@@ -300,7 +300,7 @@ func reviews(t *testing.T, p *process) string {
 	return strings.Join(out, "")
 }
 
-// Without an answer rules pass by default, so that a webhook that is down is in nobody's way.
+// By default, the API server accepts rules without a response, so that an unavailable webhook does not block clients.
 func TestWithoutAnAnswerRulesPassByDefault(t *testing.T) {
 	c := testkit.Cluster(t)
 	p := startWebhook(t, c, "--failure-policy=Ignore")
@@ -313,7 +313,7 @@ func TestWithoutAnAnswerRulesPassByDefault(t *testing.T) {
 	}
 }
 
-// What an installation creates it also owns and removes; the webhook writes nothing there but what it fills, and creates nothing.
+// The installation creates, owns and removes the configurations; the webhook only updates them, and creates nothing.
 func TestTheWebhookFillsWhatTheInstallationCreates(t *testing.T) {
 	c := testkit.Cluster(t)
 	p := startWebhook(t, c)
@@ -342,7 +342,7 @@ func TestTheWebhookFillsWhatTheInstallationCreates(t *testing.T) {
 	}
 }
 
-// A certificate that nobody renews makes the replica unready while there is still time, and a new file makes it ready again.
+// A certificate that is not renewed makes the replica unready before it expires, and a new file makes it ready again.
 func TestAMountedCertificateIsReplaced(t *testing.T) {
 	c := testkit.Cluster(t)
 	dir := t.TempDir()
@@ -378,7 +378,7 @@ func TestAMountedCertificateIsReplaced(t *testing.T) {
 	}
 }
 
-// writeCertificate writes a certificate for an hour of which some is left.
+// writeCertificate writes a certificate with a lifetime of one hour, of which left remains.
 func writeCertificate(t *testing.T, dir string, left time.Duration) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -404,7 +404,7 @@ func writeCertificate(t *testing.T, dir string, left time.Duration) {
 	}
 }
 
-// The page shows what kubectl prints.
+// The documentation must show what kubectl prints.
 func TestDocumentation(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
@@ -433,7 +433,7 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// published is what the worker of a node without anything special publishes.
+// published returns the NodeFeature of a node without special hardware.
 func published(node string) *nfdv1alpha1.NodeFeature {
 	f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
 		Name: node, Namespace: "default", Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node},
@@ -450,7 +450,7 @@ func published(node string) *nfdv1alpha1.NodeFeature {
 	return f
 }
 
-// kubectl runs kubectl in the directory of a page's files, and shows all that it prints.
+// kubectl returns a function that runs kubectl in the directory with the files of a page, and returns its output.
 func kubectl(t *testing.T, c *cluster.Cluster) func(string, []string, io.Writer) error {
 	return func(dir string, args []string, out io.Writer) error {
 		cmd := exec.CommandContext(t.Context(), c.Program(kube.Kubectl), append([]string{"--kubeconfig=" + c.Kubeconfig, "--cache-dir=" + filepath.Join(dir, ".cache")}, args...)...)
@@ -462,7 +462,7 @@ func kubectl(t *testing.T, c *cluster.Cluster) func(string, []string, io.Writer)
 			fmt.Fprintln(out, strings.TrimRight(line, " \n"))
 		}
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-			return nil // a refusal, which has been printed
+			return nil // a rejection, which kubectl has printed
 		}
 		return err
 	}

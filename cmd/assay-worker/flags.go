@@ -19,7 +19,7 @@ import (
 
 const defaultPort = 8080
 
-// options are what the command line says.
+// options holds the parsed command line.
 type options struct {
 	worker.Options
 	logLevel    slog.LevelVar
@@ -28,7 +28,7 @@ type options struct {
 	warnings    []string
 }
 
-// parseFlags reads the command line. NFD's flags mean what they mean there, with one dash or two.
+// parseFlags parses the command line. Flags of NFD have the same meaning, with one dash or two.
 func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	opt := &options{}
 	opt.LogLevel = &opt.logLevel
@@ -90,7 +90,7 @@ func (opt *options) check(rest []string) error {
 	return nil
 }
 
-// logger logs to w. The level can still change: the configuration may set it.
+// logger returns a logger that writes to w. The configuration may change its level later.
 func (opt *options) logger(w io.Writer) *slog.Logger {
 	h := &slog.HandlerOptions{Level: &opt.logLevel}
 	if opt.logFormat == "json" {
@@ -103,8 +103,8 @@ func (opt *options) warn(format string, args ...any) {
 	opt.warnings = append(opt.warnings, fmt.Sprintf(format, args...))
 }
 
-// compatibility adds the flags that NFD has or had and that do nothing here, or mean something under another name. A
-// manifest that still has them must not keep the worker from starting.
+// compatibility adds flags of current and past NFD versions that have no effect here or have another name, so that the worker
+// starts with existing manifests.
 func (opt *options) compatibility(fs *flag.FlagSet) {
 	o := &opt.Override
 	old := "deprecated flag of NFD"
@@ -165,7 +165,7 @@ func (opt *options) compatibility(fs *flag.FlagSet) {
 	}
 }
 
-// verbosity maps klog's levels to ours.
+// verbosity converts klog's levels to the levels of slog.
 func (opt *options) verbosity(s string) error {
 	n, err := strconv.Atoi(s)
 	if err == nil && n > 0 {
@@ -189,7 +189,7 @@ func listFlag(fs *flag.FlagSet, name, usage string, dst **[]string) {
 	})
 }
 
-// splitList splits at commas; an empty text is an empty list.
+// splitList splits at commas. An empty string is an empty list.
 func splitList(s string) []string {
 	list := []string{}
 	for item := range strings.SplitSeq(s, ",") {

@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// logged is the log of a worker.
+// logged holds the log of a worker.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -40,7 +40,7 @@ func start(t *testing.T, args ...string) *logged {
 	ctx, cancel := context.WithCancel(context.Background())
 	code := make(chan int, 1)
 	log := &logged{}
-	// The sandbox would be that of all tests.
+	// A sandbox would apply to the process of all tests.
 	go func() {
 		code <- run(ctx, append(args, "-port=0", "-host-paths=native", "-sandbox=off"), io.Discard, log)
 	}()
@@ -53,7 +53,7 @@ func start(t *testing.T, args ...string) *logged {
 	return log
 }
 
-// eventually waits until the NodeFeature of a node holds, and returns it.
+// eventually waits until holds accepts the NodeFeature of a node, and returns it.
 func eventually(t *testing.T, c client.Client, namespace, node, what string, holds func(*nfdv1alpha1.NodeFeature) bool) *nfdv1alpha1.NodeFeature {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {

@@ -1,4 +1,4 @@
-// Command assay-worker discovers the features of the host it runs on, and publishes them as a NodeFeature.
+// Command assay-worker discovers the features of the host and publishes them as a NodeFeature.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 func main() {
 	memory.Tune()
-	memory.ForgetCode() // that of the packages' initialisation
+	memory.ForgetCode() // the code of package initialization
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -32,14 +32,14 @@ const (
 	exitUsage   = 2
 )
 
-// run is the program without its process.
+// run runs the program with the given arguments and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	opt, err := parseFlags(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil:
-		return exitUsage // the flag package has said why
+		return exitUsage // the flag package has printed the error
 	case opt.showVersion:
 		_, _ = fmt.Fprintln(stdout, "assay-worker version", build.String())
 		return exitOK
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	w, err := worker.New(opt.Options, log)
 	if err == nil {
-		memory.ForgetCode() // that of reading flags and configuration
+		memory.ForgetCode() // the code that reads flags and configuration
 		err = w.Run(ctx, stdout)
 	}
 	if err != nil {

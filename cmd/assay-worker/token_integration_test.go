@@ -30,7 +30,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// pod is a worker's pod on a node: an object of the cluster, with a token that is bound to it.
+// pod is a worker's pod on a node: an object in the cluster and a token that is bound to it.
 type pod struct {
 	*corev1.Pod
 	daemonSet  *appsv1.DaemonSet
@@ -38,8 +38,7 @@ type pod struct {
 	kubeconfig string
 }
 
-// newPod makes a pod of a DaemonSet on a node, and a ServiceAccount that may do what the rules say in the namespace and
-// nothing else.
+// newPod creates a pod of a DaemonSet on a node, and a ServiceAccount that is only allowed the given rules in the namespace.
 func newPod(t *testing.T, c client.Client, config *rest.Config, namespace, node string, rules ...rbacv1.PolicyRule) pod {
 	t.Helper()
 	const account = "worker"
@@ -61,7 +60,7 @@ func newPod(t *testing.T, c client.Client, config *rest.Config, namespace, node 
 		Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
 	}}
-	// The real controller of DaemonSets must leave the pod alone: it is neither its controller nor has it the labels.
+	// The real DaemonSet controller must ignore the pod: the pod has neither a controller reference nor the labels.
 	p.daemonSet.Spec.Template.Spec.NodeName = ""
 	p.daemonSet.Spec.Template.Spec.NodeSelector = map[string]string{"no": "node"}
 	testkit.Create(t, c, p.daemonSet)
@@ -79,7 +78,7 @@ func newPod(t *testing.T, c client.Client, config *rest.Config, namespace, node 
 	return p
 }
 
-// writeKubeconfig writes one with a token in a file, as a pod has it.
+// writeKubeconfig writes a kubeconfig with a token file, as in a pod.
 func writeKubeconfig(t *testing.T, config *rest.Config, server, token string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,7 +106,7 @@ func mayPods(verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: verbs}
 }
 
-// TestBoundTokenIsAllAWorkerNeeds starts workers without a node's name, whose ServiceAccounts may not look at Nodes.
+// TestBoundTokenIsAllAWorkerNeeds starts workers without a node name, whose ServiceAccounts may not read Nodes.
 func TestBoundTokenIsAllAWorkerNeeds(t *testing.T) {
 	user := testkit.Cluster(t)
 	c := testkit.Client(t, user.User)
@@ -164,8 +163,8 @@ func TestBoundTokenIsAllAWorkerNeeds(t *testing.T) {
 	}
 }
 
-// TestWatchThatIsTooOldIsOpenedAnew interrupts the watch, lets the server forget the version that was seen last, and deletes
-// the object meanwhile. A proxy between them makes the requests what they are after a long interruption.
+// TestWatchThatIsTooOldIsOpenedAnew interrupts the watch, lets the last seen resourceVersion expire, and deletes the object in the
+// meantime. A proxy changes the requests to those after a long interruption.
 func TestWatchThatIsTooOldIsOpenedAnew(t *testing.T) {
 	user := testkit.Cluster(t)
 	c := testkit.Client(t, user.User)
@@ -193,13 +192,13 @@ clusters: [{name: x, cluster: {server: %q}}]}`, proxy.URL))
 	}
 }
 
-// ageing is a proxy before the API server.
+// ageing is a proxy in front of the API server.
 type ageing struct {
 	*httptest.Server
-	watching chan struct{} // has one when a watch is open
-	refuse   atomic.Bool   // answer nothing
-	age      atomic.Bool   // continue watches from the first version of all
-	gone     atomic.Bool   // the server has said 410
+	watching chan struct{} // receives a value when a watch is open
+	refuse   atomic.Bool   // reject requests
+	age      atomic.Bool   // continue watches from the oldest resourceVersion
+	gone     atomic.Bool   // the server has responded with 410
 
 	mu      sync.Mutex
 	cancels []context.CancelFunc
@@ -244,7 +243,7 @@ func newAgeing(t *testing.T, config *rest.Config) *ageing {
 	return a
 }
 
-// cut ends all watches.
+// cut closes all watches.
 func (a *ageing) cut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -253,7 +252,7 @@ func (a *ageing) cut() {
 	}
 }
 
-// listening notices what the server says of an old version: as the answer, or as an event of the watch.
+// listening detects the status 410 for an old resourceVersion, in a response or in an event of the watch.
 type listening struct {
 	http.ResponseWriter
 	gone *atomic.Bool
@@ -278,7 +277,7 @@ func (l *listening) Write(p []byte) (int, error) {
 
 func (l *listening) Flush() { l.ResponseWriter.(http.Flusher).Flush() }
 
-// TestTokenOfTheRealServerSaysWhoItIsBoundTo guards the names of the claims.
+// TestTokenOfTheRealServerSaysWhoItIsBoundTo checks the names of the claims in a token of a real API server.
 func TestTokenOfTheRealServerSaysWhoItIsBoundTo(t *testing.T) {
 	user := testkit.Cluster(t)
 	c := testkit.Client(t, user.User)

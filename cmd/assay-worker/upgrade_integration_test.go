@@ -18,8 +18,8 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// TestTakesOverAnObjectWithGranularManagedFields publishes over an object that was stored while the definition had no atomic
-// maps, as NFD's has none: a field for each of thousands of elements, and the same again as who owns it.
+// TestTakesOverAnObjectWithGranularManagedFields publishes over an object that was stored with NFD's CRD, which has no atomic maps:
+// managedFields then contains each of thousands of elements.
 func TestTakesOverAnObjectWithGranularManagedFields(t *testing.T) {
 	user := testkit.PrivateCluster(t, cluster.Options{})
 	c := testkit.Client(t, user.User)
@@ -45,7 +45,7 @@ func TestTakesOverAnObjectWithGranularManagedFields(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "worker.conf")
 	writeFile(t, config, "{}\n")
 	args := []string{"-oneshot", "-kubeconfig", user.Kubeconfig, "-namespace", namespace, "-node-name", node.Name, "-config", config, "-host-paths=native"}
-	for range 2 { // the second writes nothing
+	for range 2 { // the second time it writes nothing
 		if code := run(t.Context(), args, io.Discard, io.Discard); code != exitOK {
 			t.Fatalf("exit code = %d", code)
 		}
@@ -76,7 +76,7 @@ func nodeFeatureOf(namespace, node string) *nfdv1alpha1.NodeFeature {
 	return nf
 }
 
-// makeGranular takes from the definition what makes maps atomic.
+// makeGranular removes the atomic maps from the CRD.
 func makeGranular(t *testing.T, c client.Client) {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
@@ -106,7 +106,7 @@ func makeGranular(t *testing.T, c client.Client) {
 	}
 }
 
-// awaitManagedFields waits until the server tracks fields by the definition that it was given last.
+// awaitManagedFields waits until the API server tracks managed fields according to the current CRD.
 func awaitManagedFields(t *testing.T, c client.Client, namespace string, granular bool) {
 	t.Helper()
 	tries := 0

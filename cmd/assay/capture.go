@@ -86,7 +86,7 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// cleaner replaces what identifies a machine.
+// cleaner replaces values that identify a machine.
 type cleaner struct {
 	node, as string
 	keep     map[string]bool
@@ -100,10 +100,11 @@ var (
 	uuid    = regexp.MustCompile(`^(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 )
 
-// kernelOptions are the same for everybody who has the kernel, and some are named like drivers of serial lines.
+// kernelOptions is not cleaned: the options are the same on all machines with this kernel, and some have names like drivers of
+// serial ports.
 const kernelOptions = "kernel.config"
 
-// replacement is what stands for a value that was taken out. It is a legal label value.
+// replacement replaces a removed value. It is a valid label value.
 const replacement = "removed"
 
 func (c *cleaner) value(key, value string) string {

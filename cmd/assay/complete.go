@@ -10,12 +10,12 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 )
 
-// completionTimeout bounds what a shell waits for after Tab.
+// completionTimeout is the maximum time that completion takes.
 const completionTimeout = 2 * time.Second
 
 type completion = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
 
-// completeNames completes the first argument with the names of a kind of objects in the cluster.
+// completeNames completes the first argument with the names of objects in the cluster.
 func completeNames(f *cluster.Flags, resource string) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -25,7 +25,7 @@ func completeNames(f *cluster.Flags, resource string) completion {
 	}
 }
 
-// completeFeatures completes with the features that some nodes of the cluster have.
+// completeFeatures completes with the names of features in the cluster.
 func completeFeatures(f *cluster.Flags) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return fromCluster(f, func(ctx context.Context, c *cluster.Client) ([]string, error) {
@@ -57,7 +57,7 @@ func completeKeys(f *cluster.Flags) completion {
 	}
 }
 
-// fromCluster asks the cluster. A cluster that does not answer completes nothing: a shell is no place for messages.
+// fromCluster reads completions from the cluster. On an error there are no completions, because a shell cannot show messages.
 func fromCluster(f *cluster.Flags, ask func(context.Context, *cluster.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()

@@ -48,7 +48,7 @@ cluster or the files could not be read.`,
 	return cmd
 }
 
-// change is something that happens on some nodes.
+// change is a change on one or more nodes.
 type change struct {
 	Op    string   `json:"op"` // add, remove, change
 	Kind  string   `json:"kind"`
@@ -95,7 +95,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	return printChangeList(cmd, list, len(names), f.output)
 }
 
-// apply returns the rules of the cluster with those of the files in their places.
+// apply returns the rules of the cluster, with those in the files added or replaced.
 func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1alpha1.NodeFeatureRule, error) {
 	next := slices.Clone(w.rules)
 	for _, name := range f.remove {
@@ -121,7 +121,7 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 			}
 			found = true
 			var object nfdv1alpha1.NodeFeatureRule
-			d.Decode(&object) // what is wrong with it was reported
+			d.Decode(&object) // already reported
 			if d.Kind == manifest.KindTemplate {
 				w.templates[object.Name] = &object.Spec
 				continue
@@ -136,7 +136,7 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 	return next, nil
 }
 
-// rejected prints the errors in files that the cluster would reject. Nothing would change by applying these.
+// rejected prints the errors in files that the cluster would reject. Applying these files would change nothing.
 func rejected(cmd *cobra.Command, w *world, files []*manifest.File) error {
 	known := review.Known{Rules: w.opt, DefaultTemplate: w.below, AllTemplates: true}
 	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
@@ -152,7 +152,7 @@ func rejected(cmd *cobra.Command, w *world, files []*manifest.File) error {
 	return errFound
 }
 
-// desired is what an outcome wants on its node; nothing new if a rule has failed it.
+// desired returns the desired state of a node from an outcome.
 func desired(o *rules.Outcome, taints bool) plan.Desired {
 	d := plan.Desired{Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources()}
 	if taints {
@@ -161,7 +161,7 @@ func desired(o *rules.Outcome, taints bool) plan.Desired {
 	return d
 }
 
-// between returns what differs between two outcomes of a node. A failed node keeps what it has.
+// between returns the differences between two outcomes of a node. If a rule has failed, the node keeps its current state.
 func between(before, after *rules.Outcome, taints bool) []plan.Step {
 	if after.Failed != nil {
 		if before.Failed != nil {
@@ -206,7 +206,7 @@ func flatDesired(d plan.Desired) map[flatKey]string {
 	return out
 }
 
-// gatherChanges puts together what happens on several nodes.
+// gatherChanges groups equal changes of several nodes.
 func collectChanges(names []string, steps [][]plan.Step) []*change {
 	type id struct{ op, kind, key, old, now string }
 	all := map[id]*change{}
@@ -270,7 +270,7 @@ func printChangeText(w io.Writer, list []*change, nodes int) {
 	fmt.Fprintf(w, "%s on %d of %s\n", plural(len(list), "change"), len(touched), plural(nodes, "node"))
 }
 
-// maxNamed is how many nodes are named.
+// maxNamed is the maximum number of nodes in the output of one change.
 const maxNamed = 6
 
 func someNodes(names []string, all int) string {

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 )
 
-// newDocs writes the reference of the command line. It is for the build, so it is not listed.
+// newDocs returns the hidden command that writes the reference of the command line.
 func newDocs() *cobra.Command {
 	cmd := &cobra.Command{Use: "docs", Hidden: true, Short: "Write the reference of the command line"}
 	cmd.AddCommand(
@@ -32,7 +32,7 @@ func newDocs() *cobra.Command {
 	return cmd
 }
 
-// eachVerb calls f for every command that users see, depth first.
+// eachVerb calls f for every visible command, depth first.
 func eachVerb(cmd *cobra.Command, f func(*cobra.Command)) {
 	for _, c := range cmd.Commands() {
 		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
@@ -109,7 +109,7 @@ func clusterFlags() *pflag.FlagSet {
 	return set
 }
 
-// shared reports whether a flag is described once for all verbs.
+// shared reports whether a flag is documented once for all commands.
 func shared(f *pflag.Flag) bool {
 	for _, set := range []*pflag.FlagSet{settingFlags(), clusterFlags()} {
 		if s := set.Lookup(f.Name); s != nil && s.Usage == f.Usage {
@@ -151,7 +151,7 @@ func unindent(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// writeMan writes assay.1 and assay-VERB.1 into a directory.
+// writeMan writes the man pages assay.1 and assay-VERB.1 into a directory.
 func writeMan(dir string, root *cobra.Command) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -29,7 +29,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 	}
 }
 
-// The parser of flags refuses an example that names a flag which does not exist, or too many arguments.
+// The flag parser must accept all examples.
 func TestExamplesParse(t *testing.T) {
 	eachVerb(newCommand("assay"), func(c *cobra.Command) {
 		if c.Runnable() && !c.HasSubCommands() && c.Example == "" {
@@ -58,7 +58,7 @@ func TestExamplesParse(t *testing.T) {
 	}
 }
 
-// split cuts a command line into words as a shell does, up to a redirection.
+// split splits a command line into words as a shell does, up to a redirection.
 func split(line string) []string {
 	var words []string
 	for i, part := range strings.Split(line, "'") {

@@ -77,7 +77,7 @@ func printExamination(w io.Writer, format string, list []doctor.Finding) error {
 	return nil
 }
 
-// printCheckup prints a line for each finding, and below it what to do.
+// printCheckup prints one line per finding, followed by the fix.
 func printCheckup(w io.Writer, list []doctor.Finding) {
 	s := styleOf(w)
 	for _, f := range list {

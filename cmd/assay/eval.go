@@ -75,7 +75,7 @@ the node (the other rules are evaluated and printed).`,
 }
 
 func (f *evalFlags) run(cmd *cobra.Command) error {
-	if f.nodes != "" && len(f.features) > 0 { // several nodes of files
+	if f.nodes != "" && len(f.features) > 0 { // the files may contain several nodes
 		f.from, f.features = append(f.from, f.features...), nil
 	}
 	var err error
@@ -105,7 +105,7 @@ func (f *evalFlags) run(cmd *cobra.Command) error {
 		traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: opt.Mask})
 }
 
-// printEvaluation evaluates rules for a node and prints what they come to. The error says whether all went well.
+// printEvaluation evaluates rules for a node and prints the result. It returns an error if a rule failed.
 func printEvaluation(cmd *cobra.Command, set *ruleFiles, in rules.Input, opt rules.Options, format string, how traceOptions) error {
 	return printProgram(cmd, rules.Link(opt, set.sets...), in, format, how)
 }
@@ -127,7 +127,7 @@ func printProgram(cmd *cobra.Command, program *rules.Program, in rules.Input, fo
 	return nil
 }
 
-// input reads what is known of the node.
+// input reads the features of the node.
 func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, error) {
 	if f.local {
 		name, report := discoverHost(cmd.Context(), f.node)

@@ -54,7 +54,7 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 	return f.onNodes(cmd, w, program, names)
 }
 
-// onNodes prints a line for each node, or a list of results.
+// onNodes prints one line per node, or a list of results.
 func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program, names []string) error {
 	cache := rules.NewCache()
 	outcomes := make([]*rules.Outcome, len(names))
@@ -95,7 +95,7 @@ func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program
 	return nil
 }
 
-// printResults prints a list. JSON of a fleet is made by all CPUs: it takes longer than the evaluation.
+// printResults prints a list. It encodes JSON in parallel, because for a large cluster this takes longer than the evaluation.
 func printResults(w io.Writer, format string, list []*result) error {
 	if format != "json" {
 		return printObject(w, format, list)
@@ -105,7 +105,7 @@ func printResults(w io.Writer, format string, list []*result) error {
 		e := json.NewEncoder(&texts[i])
 		e.SetEscapeHTML(false)
 		e.SetIndent("  ", "  ")
-		_ = e.Encode(list[i]) // texts only: it always encodes
+		_ = e.Encode(list[i]) // strings can always be encoded
 	})
 	out := bufio.NewWriter(w)
 	for i := range texts {
@@ -120,7 +120,7 @@ func printResults(w io.Writer, format string, list []*result) error {
 	return out.Flush()
 }
 
-// ours counts the keys that rules gave.
+// ours returns the number of keys that rules set.
 func ours(o *rules.Outcome, kind rules.Kind, values map[string]string) int {
 	n := 0
 	for key := range values {

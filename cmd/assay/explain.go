@@ -81,13 +81,13 @@ type explanation struct {
 	traces  []rules.RuleTrace
 }
 
-// given is a key that rules give a node.
+// given is a key that rules set on a node.
 type given struct {
 	kind       rules.Kind
 	key, value string
 }
 
-// find returns what rules give under a name, with or without its namespace.
+// find returns the keys with a name that rules set. The name may omit the default namespace.
 func (e *explanation) find(name string) []given {
 	full := e.world.opt.Keys.Qualify(name)
 	var out []given
@@ -147,14 +147,14 @@ func (e *explanation) key(ctx context.Context, name string) error {
 	return e.absent(name)
 }
 
-// present says whether the Node has the key as it should be.
+// present reports whether the Node has the key with the expected value.
 func (e *explanation) present(g given) {
 	if why := written.Differs(e.node, e.withholding, g.kind, g.key, g.value); why != "" {
 		fmt.Fprintln(e.w, "  "+e.s.warn(printable(why)))
 	}
 }
 
-// askers are the NodeFeatures that ask for a label.
+// askers returns the NodeFeatures that request a label.
 func (e *explanation) askers(key string) []string {
 	var out []string
 	for _, p := range e.world.published[e.outcome.Node] {
@@ -167,7 +167,7 @@ func (e *explanation) askers(key string) []string {
 	return out
 }
 
-// absent says why a key is not there: the rules that could give it, the nearest first.
+// absent explains why a key is not set: it lists the rules that could set it, closest first.
 func (e *explanation) absent(name string) error {
 	fmt.Fprintf(e.w, "%s has no %s.\n", e.outcome.Node, printable(name))
 	var able []*rules.RuleTrace
@@ -213,14 +213,14 @@ func (e *explanation) names(t *rules.RuleTrace, name string) bool {
 	return slices.ContainsFunc(rule.Actions, func(a nfdv1alpha1.Action) bool { return strings.Contains(string(a.Args.Raw), "/"+short) })
 }
 
-// sameShape reports whether a key with expressions may come to a key: what stands before and after them is there.
+// sameShape reports whether a key with expressions can result in key: the literal text before and after the expressions must match.
 func sameShape(pattern, key string) bool {
 	before, _, _ := strings.Cut(pattern, "{")
 	after := pattern[strings.LastIndexByte(pattern, '}')+1:]
 	return strings.HasPrefix(key, before) && strings.HasSuffix(key, after)
 }
 
-// spec finds the rule as it was written. Rules that came from a base are found by their name.
+// spec returns the source of a rule. Rules from a base are found by name.
 func (e *explanation) spec(ref rules.Ref) *nfdv1alpha1.Rule {
 	for i := range e.world.rules {
 		if e.world.rules[i].Name != ref.Object {

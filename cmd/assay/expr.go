@@ -20,7 +20,7 @@ type exprFlags struct {
 	functions                     bool
 }
 
-// places are what a text can be used for.
+// places maps the values of --as to places.
 var places = map[string]expr.Place{
 	"label": expr.Strict, "annotation": expr.Free, "var": expr.Var, "arg": expr.Arg, "regex": expr.Regex,
 }

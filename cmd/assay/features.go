@@ -82,7 +82,7 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 	return rows.list(cmd.OutOrStdout(), f.noHeaders)
 }
 
-// histogram is the most frequent values with the number of their nodes.
+// histogram returns the most frequent values with the number of nodes of each.
 func (f *featuresFlags) histogram(t *featurecount.Count) string {
 	values := sortedKeys(t.Values)
 	slices.SortStableFunc(values, func(a, b string) int { return cmp.Compare(t.Values[b], t.Values[a]) })

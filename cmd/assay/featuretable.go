@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// lineWidth is where lines of elements are wrapped.
+	// lineWidth is the width at which lines with elements are wrapped.
 	lineWidth = 110
-	// maxShown is how many elements of one feature are shown: a kernel has thousands of options.
+	// maxShown is the maximum number of elements of a feature that are shown: a kernel has thousands of options.
 	maxShown = 48
 )
 
-// featureTable prints features for people: a line for each set, and for each device.
+// featureTable prints features as a table, with one line per set and per device.
 type featureTable struct {
 	w   io.Writer
 	s   style
@@ -57,7 +57,7 @@ func (t *featureTable) title(name, count string) {
 	fmt.Fprintf(t.w, "%s  %s\n", t.s.bold(printable(name)), t.s.faint(count))
 }
 
-// words prints a set as wrapped lines.
+// words prints a set of words as wrapped lines.
 func (t *featureTable) words(name, count string, words []string) {
 	t.title(name, count)
 	more := 0
@@ -86,7 +86,7 @@ func (t *featureTable) instances(name string, list []nfdv1alpha1.InstanceFeature
 		count int
 	}
 	var rows []row
-	for _, e := range list { // equal devices on one line
+	for _, e := range list { // print equal devices on one line
 		text := instanceText(e.Attributes)
 		if i := slices.IndexFunc(rows, func(r row) bool { return r.text == text }); i >= 0 {
 			rows[i].count++
@@ -111,7 +111,7 @@ func (t *featureTable) instances(name string, list []nfdv1alpha1.InstanceFeature
 	}
 }
 
-// label names a device by the ids databases.
+// label returns the name of a device from the databases of PCI and USB IDs.
 func (t *featureTable) label(feature string, a map[string]string) string {
 	names := &t.ids
 	var vendor, device, class string
@@ -127,7 +127,7 @@ func (t *featureTable) label(feature string, a map[string]string) string {
 	return strings.Join(slices.DeleteFunc([]string{class, vendor, device}, func(s string) bool { return s == "" }), ", ")
 }
 
-// instanceText is an instance on one line: what tells it from others comes first.
+// instanceText formats an instance on one line. The attributes that distinguish it from others come first.
 func instanceText(a map[string]string) string {
 	first := []string{"name", "class", "vendor", "device"}
 	var out []string

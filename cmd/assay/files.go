@@ -35,11 +35,11 @@ func readFeatures(files []string, stdin io.Reader, in *facts.Interner) ([]manife
 	return list, nil
 }
 
-// unnamed is what a node is called whose name nobody has said.
+// unnamed is the default name of a node.
 const unnamed = "node"
 
-// chooseNode picks what is published about a node. Without a name there must be no choice. If nothing is about the named
-// node, everything is taken to be: that is how one asks what the features would mean elsewhere.
+// chooseNode selects what is published about a node. The name may be empty only if there is a single node. If nothing is published
+// about the named node, chooseNode returns everything, so that users can evaluate features as if they were on another node.
 func chooseNode(name string, list []manifest.Published) (string, []manifest.Published, error) {
 	about := map[string]bool{}
 	var mine []manifest.Published
@@ -64,15 +64,15 @@ func chooseNode(name string, list []manifest.Published) (string, []manifest.Publ
 	return unnamed, list, nil
 }
 
-// ruleFiles are rules that were read from files.
+// ruleFiles holds rules that were read from files.
 type ruleFiles struct {
 	sets     []*rules.RuleSet
 	files    []*manifest.File
 	findings []report.Finding
 }
 
-// loadRules reads and compiles rules. Rules with errors are not evaluated: what is left of them would match more than was
-// written. It prints the errors then.
+// loadRules reads and compiles rules. It does not evaluate rules with errors, because without the invalid parts they could match
+// more nodes; it prints the errors.
 func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFiles, error) {
 	paths, err := input.Paths(names)
 	if err != nil {
@@ -106,7 +106,7 @@ func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFile
 	return out, nil
 }
 
-// print shows what is wrong with the rules: mistakes as lint does, warnings on a line each.
+// print prints the problems of the rules: errors as in lint, warnings on one line each.
 func (r *ruleFiles) print(w io.Writer, quiet bool) {
 	byName := map[string]*manifest.File{}
 	for _, f := range r.files {

@@ -9,7 +9,7 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// printFinding prints what is wrong at which place, and the place.
+// printFinding prints a finding, its position and the line in the file.
 func printFinding(w io.Writer, s style, f *manifest.File, finding report.Finding, excerpt bool) {
 	at := fmt.Sprintf("%s:%d", finding.File, finding.Line)
 	if finding.Column > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// fixFiles rewrites what is safe to rewrite in rules. All other bytes of the files stay as they are.
+// fixFiles rewrites deprecated forms in rules where this is safe. It does not change other bytes of the files.
 func fixFiles(cmd *cobra.Command, paths []string) error {
 	for _, path := range paths {
 		if path == "-" {
@@ -27,7 +27,7 @@ func fixFiles(cmd *cobra.Command, paths []string) error {
 		}
 		data, err := input.Read(path, nil)
 		if err != nil {
-			continue // reported with the findings
+			continue // already reported
 		}
 		fixed, notes := fix.Text(path, data, problemsOf(path))
 		if fixed == nil {
@@ -43,7 +43,7 @@ func fixFiles(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// problemsOf returns a function that lints a string as the file of that name.
+// problemsOf returns a function that lints data as the content of the named file.
 func problemsOf(name string) func([]byte) []manifest.Problem {
 	return func(text []byte) []manifest.Problem {
 		file := manifest.Parse(name, text)
@@ -55,8 +55,8 @@ func problemsOf(name string) func([]byte) []manifest.Problem {
 	}
 }
 
-// dropAnnouncements takes the announcement of a fix out of the findings that --fix would leave: a review of one object cannot
-// tell whether the text around it can be rewritten.
+// dropAnnouncements removes the hint about --fix from findings that --fix cannot fix: a review of one object does not know whether
+// the text around it can be rewritten.
 func dropAnnouncements(files []*manifest.File, list []report.Finding) {
 	left := map[string]func() func(manifest.Problem) bool{}
 	for _, f := range files {
@@ -80,7 +80,7 @@ func dropAnnouncements(files []*manifest.File, list []report.Finding) {
 	}
 }
 
-// replaceFile puts new content in the place of a file, all of it or nothing.
+// replaceFile replaces a file atomically.
 func replaceFile(path string, data []byte) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

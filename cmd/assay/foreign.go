@@ -11,13 +11,13 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// foreign is a key of a Node that no rule gives it.
+// foreign is a key of a Node that no rule sets.
 type foreign struct {
 	given
-	managers []string // the clients that set it, by managedFields; none if these do not say
+	managers []string // the clients that set it according to managedFields
 }
 
-// foreign returns what the Node has under a name, with or without its namespace.
+// foreign returns the keys of the Node with a name, with or without its namespace.
 func (e *explanation) foreign(name string) []foreign {
 	if e.node == nil {
 		return nil
@@ -50,7 +50,7 @@ func (e *explanation) foreign(name string) []foreign {
 	return out
 }
 
-// printForeign prints what is on the Node although no rule gives it: what another client has set, and what the controller keeps.
+// printForeign prints keys of the Node that no rule sets: those that another client has set, and those that the controller keeps.
 func (e *explanation) printForeign(ctx context.Context, list []foreign) {
 	for _, f := range list {
 		if instance, ok := e.world.owner(e.node, f.kind, f.key); ok {

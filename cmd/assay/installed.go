@@ -19,7 +19,7 @@ import (
 const (
 	// webhookSelector selects the Deployments of the webhook.
 	webhookSelector = "app.kubernetes.io/part-of=assay,app.kubernetes.io/component=webhook"
-	// configKey is the key of the configuration file in its ConfigMap.
+	// configKey is the key of the configuration file in the ConfigMap.
 	configKey = "nfd-master.conf"
 )
 
@@ -35,7 +35,7 @@ type configFile struct {
 	Restrictions            struct{ DisableLabels, DisableExtendedResources, DisableAnnotations bool }
 }
 
-// installed holds the settings of a webhook: its flags, and its configuration file where no flag is given.
+// installed holds the settings of a webhook: its flags, and its configuration file for settings without a flag.
 type installed struct {
 	policyFlags
 	strictAdmission, nodeWarnings bool
@@ -47,8 +47,8 @@ type installed struct {
 	flags                         *pflag.FlagSet
 }
 
-// readInstalled returns the settings of the webhook of a cluster, of a namespace if one is given; nil if there is none. Flags
-// that the user gave win.
+// readInstalled returns the settings of the webhook in a cluster, or nil if there is none. An empty namespace means all namespaces.
+// Flags of the user override these settings.
 func readInstalled(ctx context.Context, c *cluster.Client, namespace string, given *pflag.FlagSet) (*installed, error) {
 	list, err := c.Deployments(ctx, namespace, webhookSelector)
 	if err != nil || len(list) == 0 {
@@ -72,10 +72,10 @@ func readInstalled(ctx context.Context, c *cluster.Client, namespace string, giv
 		}
 		same.Changed = true
 		if list, ok := same.Value.(pflag.SliceValue); ok {
-			_ = list.Replace(f.Value.(pflag.SliceValue).GetSlice()) // a list of strings takes any
+			_ = list.Replace(f.Value.(pflag.SliceValue).GetSlice()) // a list of strings accepts any value
 			return
 		}
-		_ = same.Value.Set(f.Value.String()) // which was valid for the same flag
+		_ = same.Value.Set(f.Value.String()) // valid, since both flags have the same type
 	})
 	file := &configFile{}
 	for _, v := range d.Spec.Template.Spec.Volumes {
@@ -109,7 +109,7 @@ func (s *installed) register() {
 	s.flags.StringToStringVar(&s.gates, "feature-gates", nil, "")
 }
 
-// read takes over from the configuration file what no flag says.
+// read applies the settings of the configuration file that no flag sets.
 func (s *installed) read(file *configFile) {
 	text := func(flag string, to *string, from string) {
 		if !s.flags.Changed(flag) && from != "" {
@@ -148,7 +148,7 @@ func (s *installed) read(file *configFile) {
 	}
 }
 
-// known fills in what the webhook knows because of its settings.
+// known sets the fields of known that depend on the webhook's settings.
 func (s *installed) known(known *review.Known) (err error) {
 	if known.Rules, err = s.policyFlags.options(); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (s *installed) known(known *review.Known) (err error) {
 	return yaml.Unmarshal([]byte(s.tolerations), &known.Tolerations)
 }
 
-// publishedIn returns whether nodes of a cluster have a feature, as the webhook knows it.
+// publishedIn returns a function that reports whether a node of the cluster publishes a feature, as in the webhook.
 func publishedIn(ctx context.Context, c *cluster.Client, opt rules.Options) (func(string) (published, known bool), error) {
 	list, err := c.Features(ctx, "")
 	if err != nil {
@@ -190,7 +190,7 @@ func publishedIn(ctx context.Context, c *cluster.Client, opt rules.Options) (fun
 	}
 	return func(feature string) (bool, bool) {
 		if len(features) == 0 {
-			return false, false // workers may just start
+			return false, false // the workers may not have published yet
 		}
 		return features[feature] || derived[feature] || facts.IsKubernetes(feature), true
 	}, nil

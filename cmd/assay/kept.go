@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// owner returns the instance of the controller that has written a key, by the annotations in which it records its keys on the Node.
+// owner returns the instance of the controller that owns a key according to the record in the Node's annotations.
 func (w *world) owner(node *corev1.Node, kind rules.Kind, key string) (instance string, ok bool) {
 	if kind == rules.KindTaint {
 		return "", slices.ContainsFunc(plan.ParseTaints(node.Annotations[nfdv1alpha1.TaintsAnnotation]), func(t corev1.Taint) bool {
@@ -41,14 +41,14 @@ func (w *world) owner(node *corev1.Node, kind rules.Kind, key string) (instance 
 	return "", false
 }
 
-// printKept prints of a key that no rule gives now, and that a controller has written, which rule gave it and why it may still be there.
+// printKept prints which rule set a key that no rule sets now, and why the controller may have kept it.
 func (e *explanation) printKept(ctx context.Context, g given, instance string) {
 	fmt.Fprintf(e.w, "%s %s\n  written by Assay; no rule gives it now\n", g.kind, e.s.bold(printable(line(g.key, g.value))))
 	fmt.Fprintf(e.w, "  given by %s\n", printable(e.world.recorded(ctx, instance, g)))
 	fmt.Fprintf(e.w, "  %s\n", e.s.warn(printable(e.world.whyKept(ctx, e.outcome.Node, g))))
 }
 
-// recorded returns the objects that gave a key, as far as the controller's record of provenance says.
+// recorded returns the objects that set a key according to the controller's provenance record.
 func (w *world) recorded(ctx context.Context, instance string, g given) string {
 	name := assembly.KeptName(instance)
 	where := fmt.Sprintf("ConfigMap %s/%s", w.own, name)
@@ -70,7 +70,7 @@ func (w *world) recorded(ctx context.Context, instance string, g given) string {
 	return strings.Join(out, " or ")
 }
 
-// object describes an object of the record, and what has become of it.
+// object describes an object in the record and its current state.
 func (w *world) object(g record.Giver) string {
 	if g.ID == record.Requested {
 		return "spec.labels of a NodeFeature"
@@ -91,7 +91,7 @@ func (w *world) object(g record.Giver) string {
 	return text + ", which was deleted"
 }
 
-// whyKept returns why the controller has not removed a key, as far as the cluster says.
+// whyKept returns the reason why the controller has not removed a key, as far as the cluster reports it.
 func (w *world) whyKept(ctx context.Context, node string, g given) string {
 	if c, ok := w.kept.(*cluster.Client); ok {
 		if text := c.RemovalHeld(ctx, node, string(g.kind)+" "+g.key+" "); text != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// A key that the controller keeps although no rule gives it is not the work of another client.
+// A key that the controller keeps although no rule sets it must not be attributed to another client.
 func TestExplainNamesTheRuleOfAKeptKey(t *testing.T) {
 	r := &record.Record{Whole: true}
 	r.Add(record.Giver{ID: "uid-1", Name: "gpu"}, record.KeyOf(rules.KindLabel, "example.com/gpu"))

@@ -134,7 +134,7 @@ func newLibraryTest() *cobra.Command {
 	return cmd
 }
 
-// library runs the tests of the embedded files from a temporary directory.
+// library runs the tests of the embedded files in a temporary directory.
 func (f *testFlags) library(cmd *cobra.Command, ids []string) error {
 	if _, err := library.Get(ids...); err != nil {
 		return err

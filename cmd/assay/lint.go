@@ -112,7 +112,7 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// read fills in what the webhook of a cluster knows.
+// read sets the fields of known that the webhook of a cluster knows.
 func (f *lintFlags) read(cmd *cobra.Command, known *review.Known) error {
 	ctx := cmd.Context()
 	c, err := f.connect.Connect()
@@ -160,7 +160,7 @@ func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []rep
 	return nil
 }
 
-// printFindings prints findings with the lines they are about, and their number.
+// printFindings prints findings with their lines in the files, and the number of findings.
 func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 	s := styleOf(w)
 	byName := map[string]*manifest.File{}

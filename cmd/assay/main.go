@@ -1,5 +1,5 @@
-// Command assay is for the person who writes rules, the one who wonders about a node, and the CI job. It uses the packages
-// that run in the cluster, so its answers are the cluster's. Installed as kubectl-assay it is `kubectl assay`.
+// Command assay checks, tests and explains rules and shows the features of nodes. It uses the same packages as the components in
+// the cluster, so that its results are the same. Installed as kubectl-assay, it is a kubectl plugin.
 package main
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// The exit codes, which scripts and CI jobs may rely on.
+// The exit codes. Scripts and CI jobs may rely on them.
 const (
-	exitFound = 1 // negative result: errors were found, a test failed, a rule could not be evaluated
-	exitUsage = 2 // the command could not run: an invalid flag or argument, an unreadable file, no cluster
+	exitFound = 1 // errors were found, a test failed, or a rule could not be evaluated
+	exitUsage = 2 // the command could not run: invalid flag or argument, unreadable file, no connection to the cluster
 )
 
 func main() { os.Exit(run(os.Args)) }
@@ -35,7 +35,7 @@ func run(args []string) int {
 	return exitCode(cmd.ExecuteContext(ctx))
 }
 
-// programName is how users call the program: kubectl looks for plugins by their file's name.
+// programName returns the name with which users call the program. kubectl finds plugins by their file name.
 func programName(file string) string {
 	if strings.HasPrefix(filepath.Base(file), "kubectl-") {
 		return "kubectl assay"
@@ -43,10 +43,10 @@ func programName(file string) string {
 	return "assay"
 }
 
-// foundError ends a command whose answer is no. It was printed already.
+// foundError is the error of a command with a negative result, which is already printed.
 type foundError struct{ error }
 
-// errFound is a foundError that says no more than was said.
+// errFound is a foundError without a message.
 var errFound = foundError{}
 
 func exitCode(err error) int {
@@ -64,7 +64,7 @@ func exitCode(err error) int {
 	return exitUsage
 }
 
-// newCommand lists the verbs.
+// newCommand returns the root command with all subcommands.
 func newCommand(name string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "assay",
@@ -110,7 +110,7 @@ func add(root *cobra.Command, group string, list ...*cobra.Command) {
 	}
 }
 
-// explainVerbs makes an unknown verb or sub-verb an error with a suggestion; without any, the help is printed.
+// explainVerbs returns an error with a suggestion for an unknown subcommand. Without a subcommand, it prints the help.
 func explainVerbs(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		explainVerbs(c)
@@ -145,7 +145,7 @@ func unknownVerb(cmd *cobra.Command, verb string) error {
 	return fmt.Errorf("unknown command %q for %s%s", verb, cmd.CommandPath(), hint)
 }
 
-// explainArguments makes errors about the number of arguments say what is wanted.
+// explainArguments adds the expected arguments to errors about the number of arguments.
 func explainArguments(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		explainArguments(c)

@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// newTemplate gives the template commands a cluster to look templates up in, and a compiler to check with.
+// newTemplate returns the template commands with access to the cluster's templates and to the compiler.
 func newTemplate() *cobra.Command {
 	f := &cluster.Flags{}
 	cmd := template.NewCommand(template.Deps{
@@ -29,7 +29,7 @@ func newTemplate() *cobra.Command {
 	return cmd
 }
 
-// checkAssembled returns the findings about an assembled rule.
+// checkAssembled returns the problems of an assembled rule.
 func checkAssembled(object *nfdv1alpha1.NodeFeatureRule) []template.Problem {
 	found := review.Review(object, review.Known{})
 	var out []template.Problem

@@ -7,5 +7,5 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// nodeOf is what rules are given of a Node: its labels and annotations, but for those that Assay has written itself.
+// nodeOf returns what rules may read of a Node: its labels and annotations, except for those that Assay has written.
 func nodeOf(node *corev1.Node) rules.Node { return nodefeature.Gather{}.Node(node) }

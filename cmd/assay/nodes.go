@@ -19,10 +19,10 @@ type nodesFlags struct {
 	noHeaders bool
 }
 
-// usualColumns are what people ask first.
+// usualColumns are the default columns.
 var usualColumns = []string{"cpu.model.vendor_id", "cpu.topology.socket_count", "system.osrelease.ID", "kernel.version.full"}
 
-// moreColumns are those of -o wide.
+// moreColumns are the additional columns of -o wide.
 var moreColumns = []string{"cpu.model.family", "cpu.model.id", "memory.numa.node_count", "pci.device", "network.device", "storage.block"}
 
 func newNodes() *cobra.Command {

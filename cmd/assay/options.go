@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newOptions lists the flags that many verbs share, as kubectl options does.
+// newOptions returns the command that lists the shared flags, as kubectl options does.
 func newOptions() *cobra.Command {
 	return &cobra.Command{
 		Use:     "options",
@@ -24,7 +24,7 @@ func newOptions() *cobra.Command {
 	}
 }
 
-// groupFlags leaves the flags that many verbs share out of the help of each, as kubectl does.
+// groupFlags hides shared flags in the help of each command, as kubectl does.
 func groupFlags(root *cobra.Command) {
 	cobra.AddTemplateFunc("ownFlags", func(c *cobra.Command) string { return ownFlags(c).FlagUsages() })
 	cobra.AddTemplateFunc("sharesFlags", sharesFlags)
@@ -35,7 +35,7 @@ Use "{{.Root.DisplayName}} options" for a list of the flags that choose a cluste
 {{end}}`)
 }
 
-// ownFlags returns the flags of a verb without those that many share.
+// ownFlags returns the flags of a command without the shared flags.
 func ownFlags(c *cobra.Command) *pflag.FlagSet {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// outputFlag adds -o with the formats that a command has; the first is the default. Where JSON can be printed, kubectl's JSONPath
-// templates are taken too.
+// outputFlag adds -o with the formats of a command. The first format is the default. If JSON is among them, kubectl's JSONPath
+// templates are also accepted.
 func outputFlag(cmd *cobra.Command, to *string, formats ...string) {
 	usage := "format: " + strings.Join(formats, ", ")
 	if isObjectFormats(formats) {
@@ -39,7 +39,7 @@ func outputFlag(cmd *cobra.Command, to *string, formats ...string) {
 	}
 }
 
-// isObjectFormats reports whether a command prints the same value in all formats of objects.
+// isObjectFormats reports whether all formats of a command print the same object.
 func isObjectFormats(formats []string) bool {
 	return slices.Contains(formats, "json") && slices.Contains(formats, "yaml")
 }
@@ -86,7 +86,7 @@ func jsonPath(format string) (*printers.JSONPathPrinter, error) {
 	return p, nil
 }
 
-// printed makes any value an object that kubectl's printers take.
+// printed wraps a value as an object for kubectl's printers.
 type printed struct{ value any }
 
 // MarshalJSON implements json.Marshaler.
@@ -95,10 +95,10 @@ func (p *printed) MarshalJSON() ([]byte, error) { return json.Marshal(p.value) }
 // GetObjectKind implements runtime.Object.
 func (p *printed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject implements runtime.Object. What is printed is not changed.
+// DeepCopyObject implements runtime.Object. It returns the object itself, since printers do not modify it.
 func (p *printed) DeepCopyObject() runtime.Object { return p }
 
-// printObject prints a value as JSON or YAML, or by a JSONPath template.
+// printObject prints a value as JSON or YAML or with a JSONPath template.
 func printObject(w io.Writer, format string, v any) error {
 	if strings.HasPrefix(format, "jsonpath") {
 		p, err := jsonPath(format)
@@ -125,10 +125,10 @@ func printObject(w io.Writer, format string, v any) error {
 	return err
 }
 
-// style colours words on a terminal, and leaves them alone anywhere else.
+// style colors words if the output is a terminal.
 type style struct{ on bool }
 
-// styleOf decides by what is known of the output. NO_COLOR (https://no-color.org) and TERM=dumb turn colours off.
+// styleOf returns the style for an output. NO_COLOR (https://no-color.org) and TERM=dumb disable colors.
 func styleOf(w io.Writer) style {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
@@ -151,7 +151,7 @@ func (s style) warn(text string) string  { return s.paint("33", text) }
 func (s style) faint(text string) string { return s.paint("2", text) }
 func (s style) bold(text string) string  { return s.paint("1", text) }
 
-// printable replaces what would move the cursor of a terminal: features come from devices, and devices from anywhere.
+// printable replaces control characters, which could move the cursor of a terminal: features may come from untrusted devices.
 func printable(s string) string {
 	if !strings.ContainsFunc(s, control) {
 		return s
@@ -168,7 +168,7 @@ func control(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x200b && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// table prints rows in columns that are as wide as they need to be. The last column is not padded.
+// table prints rows in aligned columns. The last column is not padded.
 type table struct{ rows [][]string }
 
 func (t *table) add(cells ...string) {
@@ -200,7 +200,7 @@ func (t *table) print(w io.Writer, indent string) {
 	}
 }
 
-// list prints rows, of which the first is the header, as kubectl get does.
+// list prints rows in the style of kubectl get. The first row is the header.
 func (t *table) list(w io.Writer, noHeaders bool) error {
 	out := &metav1.Table{}
 	for i, row := range t.rows {
@@ -223,7 +223,8 @@ func headersFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "no-headers", false, "do not print the header of a table")
 }
 
-// objectName returns the name in NAME or TYPE/NAME, as kubectl takes them. The first kind is the usual name of the type.
+// objectName returns the name from NAME or TYPE/NAME, as in kubectl. kinds are the accepted types; the first one is used in
+// messages.
 func objectName(arg string, kinds ...string) (string, error) {
 	kind, name, ok := strings.Cut(arg, "/")
 	if !ok {
@@ -236,7 +237,7 @@ func objectName(arg string, kinds ...string) (string, error) {
 	return name, nil
 }
 
-// The names of types in TYPE/NAME.
+// Names of types in TYPE/NAME.
 var (
 	nodeKinds = []string{"node", "nodes", "no"}
 	ruleKinds = []string{"nodefeaturerule", "nodefeaturerules", "nfr"}
@@ -254,7 +255,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return out
 }
 
-// plural writes a number with its noun.
+// plural formats a number with its noun.
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

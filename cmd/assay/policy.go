@@ -10,8 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// policyFlags are the settings of the controller that affect the results of rules. They have the controller's names, so that
-// users can copy them from its manifest.
+// policyFlags are the settings of the controller that affect the results of rules. They have the same names as the controller's
+// flags, so that users can copy them from its manifest.
 type policyFlags struct {
 	strict, disableAutoPrefix, allowFail, taints bool
 	labelWhitelist                               string

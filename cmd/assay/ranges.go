@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxRange bounds how many names a range stands for: more nodes than Kubernetes has.
+// maxRange is the maximum number of names in a range: more than the number of nodes that Kubernetes supports.
 const maxRange = 20_000
 
-// splitOutside splits at commas that are not within brackets.
+// splitOutside splits at commas outside of brackets.
 func splitOutside(s string) []string {
 	var out []string
 	depth, start := 0, 0
@@ -28,7 +28,7 @@ func splitOutside(s string) []string {
 	return append(out, s[start:])
 }
 
-// expandRange returns the names that a pattern such as n[1-20], rack[01-12] or n[1,3,7-9] stands for.
+// expandRange returns the names in a pattern such as n[1-20], rack[01-12] or n[1,3,7-9].
 func expandRange(s string) ([]string, error) {
 	open := strings.IndexByte(s, '[')
 	if open < 0 {

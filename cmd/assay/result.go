@@ -6,7 +6,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// result is the outcome of an evaluation as JSON. Members that are empty are absent.
+// result is the JSON of an outcome. Empty fields are omitted.
 type result struct {
 	Node              string            `json:"node"`
 	Labels            map[string]string `json:"labels,omitempty"`
@@ -26,8 +26,8 @@ type ruleResult struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// newResult turns an outcome into what is printed. Nothing is written on a node that a rule has failed, so its outputs are
-// left out. Variables of sensitive rules are nobody's business.
+// newResult converts an outcome to a result. It omits the outputs if a rule has failed, since nothing is then written to the node,
+// and the variables of sensitive rules.
 func newResult(o *rules.Outcome, taints bool) *result {
 	r := &result{Node: o.Node, Events: o.Events(), Failed: o.Failed, Vars: map[string]string{}}
 	if o.Failed == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// listedRule is an object with where it comes from.
+// listedRule is a rule object and its source.
 type listedRule struct {
 	nfdv1alpha1.NodeFeatureRule
 	builtIn bool
@@ -90,7 +90,7 @@ func newRulesGet() *cobra.Command {
 	return cmd
 }
 
-// read returns all rules, in the order of their evaluation.
+// read returns all rules in evaluation order.
 func (f *rulesFlags) read(cmd *cobra.Command) ([]listedRule, error) {
 	w, err := f.load(cmd.Context(), want{rules: true})
 	if err != nil {
@@ -116,7 +116,7 @@ func (f *rulesFlags) read(cmd *cobra.Command) ([]listedRule, error) {
 	return out, nil
 }
 
-// listed returns the rules of a world in the order of their evaluation.
+// listed returns the rules of a world in evaluation order.
 func (w *world) listed() []listedRule {
 	var out []listedRule
 	for _, r := range w.rules {
@@ -274,7 +274,7 @@ func (f *rulesFlags) get(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("there are no rules %s", name)
 }
 
-// shown is an object as anybody may see it: conditions and actions are null in sensitive rules.
+// shown returns an object without sensitive parts: in sensitive rules, conditions and actions are null.
 func shown(r *listedRule) (any, error) {
 	r.ManagedFields = nil
 	delete(r.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
@@ -293,7 +293,7 @@ func shown(r *listedRule) (any, error) {
 	list, _ := spec["rules"].([]any)
 	for _, item := range list {
 		rule, _ := item.(map[string]any)
-		for key, value := range rule { // fields that NFD's types always write
+		for key, value := range rule { // remove fields that NFD's types always write
 			if value == nil || value == "" {
 				delete(rule, key)
 			}

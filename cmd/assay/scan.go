@@ -24,7 +24,7 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// featuresDir is where administrators write features of a node, as the worker reads it.
+// featuresDir is the directory for features from administrators, which the worker reads.
 const featuresDir = "etc/kubernetes/node-feature-discovery/features.d"
 
 type scanFlags struct {
@@ -91,7 +91,7 @@ func (f *scanFlags) run(cmd *cobra.Command, patterns []string) error {
 	return nil
 }
 
-// host is the machine to look at.
+// host returns the host to scan.
 func (f *scanFlags) host(stdin io.Reader) (host.Host, error) {
 	if f.archive == "" {
 		return host.Real(host.Paths{Root: f.root, NodeName: f.node}), nil
@@ -110,7 +110,7 @@ func (f *scanFlags) host(stdin io.Reader) (host.Host, error) {
 	return h, nil
 }
 
-// discoverHost finds out what this machine is.
+// discoverHost discovers the features of this host.
 func discoverHost(ctx context.Context, node string) (string, *discovery.Report) {
 	h := host.Real(host.Paths{NodeName: node})
 	return h.System.NodeName(), discovery.Run(ctx, h, hostSources())
@@ -120,7 +120,7 @@ func hostSources() []discovery.Source {
 	return append(builtin.Sources(builtin.DefaultConfig()), local.New(local.Config{Directory: featuresDir}))
 }
 
-// problems tells what could not be found out. What needs a privilege that a user does not have is said once.
+// problems prints the problems of the discovery. It prints a missing privilege only once.
 func (f *scanFlags) problems(w io.Writer, report *discovery.Report) {
 	denied := 0
 	for _, p := range report.Problems {
@@ -161,7 +161,7 @@ func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Featur
 	case "nodefeature":
 		return printObject(w, "yaml", object)
 	case "table":
-	default: // formats of objects
+	default: // the formats of objects
 		return printObject(w, f.output, struct {
 			Node     string                `json:"node"`
 			Features *nfdv1alpha1.Features `json:"features"`
@@ -175,7 +175,7 @@ func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Featur
 	return nil
 }
 
-// selectFeatures returns the features whose names a pattern matches; all without patterns.
+// selectFeatures returns the features whose names match a pattern, or all features if there are no patterns.
 func selectFeatures(in *nfdv1alpha1.Features, patterns []string) *nfdv1alpha1.Features {
 	if len(patterns) == 0 {
 		return in
@@ -211,7 +211,7 @@ func selectFeatures(in *nfdv1alpha1.Features, patterns []string) *nfdv1alpha1.Fe
 
 func empty(f *nfdv1alpha1.Features) bool { return len(f.Flags)+len(f.Attributes)+len(f.Instances) == 0 }
 
-// follow shows what changes, until the user has seen enough.
+// follow prints changes until the command is interrupted.
 func (f *scanFlags) follow(cmd *cobra.Command, runner *discovery.Runner, before *nfdv1alpha1.Features, patterns []string) error {
 	w := cmd.OutOrStdout()
 	fmt.Fprintln(cmd.ErrOrStderr(), "watching; Ctrl-C ends it")

@@ -18,10 +18,10 @@ import (
 //go:embed schedulerconfig/*.tmpl
 var schedulerConfigs embed.FS
 
-// installations are the ways to run a scheduler, in the order of how much we like them.
+// installations are the supported ways to run the scheduler, the recommended one first.
 var installations = []string{"second", "kubeadm", "k3s", "rke2", "talos"}
 
-// schedulerConfigFlags are the flags of assay scheduler-config. Its exported fields are what the templates see.
+// schedulerConfigFlags are the flags of assay scheduler-config. The templates use the exported fields and methods.
 type schedulerConfigFlags struct {
 	For       string
 	URL       string
@@ -29,7 +29,7 @@ type schedulerConfigFlags struct {
 	Marker    bool
 	Weight    int
 
-	CA, Cert, Key string // files on the control plane
+	CA, Cert, Key string // paths of files on the control plane
 }
 
 func newSchedulerConfig() *cobra.Command {
@@ -71,7 +71,7 @@ requirements into node affinity where it can.`,
 	return cmd
 }
 
-// render fills in the template of the installation.
+// render executes the template of the installation.
 func (f *schedulerConfigFlags) render() (string, error) {
 	if !slices.Contains(installations, f.For) {
 		return "", fmt.Errorf("no kind of installation: pass --for %s", strings.Join(installations, "|"))
@@ -110,13 +110,13 @@ func (f *schedulerConfigFlags) render() (string, error) {
 	return out.String(), err
 }
 
-// TLS says whether the extender is reached over TLS.
+// TLS reports whether the scheduler connects to the extender with TLS.
 func (f *schedulerConfigFlags) TLS() bool { return strings.HasPrefix(f.URL, "https:") }
 
-// Own says whether the scheduler is the cluster's own.
+// Own reports whether the scheduler is the cluster's default scheduler.
 func (f *schedulerConfigFlags) Own() bool { return f.For != "second" }
 
-// Kubeconfig is the file by which the scheduler reaches the API server; empty: it is told otherwise.
+// Kubeconfig returns the path of the scheduler's kubeconfig, or "" if the scheduler does not need one.
 func (f *schedulerConfigFlags) Kubeconfig() string {
 	switch f.For {
 	case "kubeadm":
@@ -129,15 +129,15 @@ func (f *schedulerConfigFlags) Kubeconfig() string {
 	return ""
 }
 
-// question is one entry of the scheduler's extenders.
+// question is one extender in the scheduler's configuration.
 type question struct {
 	*schedulerConfigFlags
 	Filter, Score bool
-	Mark          string // the resource of the pods that it is asked for; empty: all pods
+	Mark          string // the resource of the pods for which the extender is called; empty: all pods
 }
 
-// Questions are what the scheduler asks. With marks these are two, since most pods that require something prefer nothing, and each
-// question costs the scheduler half a millisecond.
+// Questions returns the extenders in the scheduler's configuration. With markers there are two, one for filtering and one for
+// prioritizing: most pods with requirements have no preferences, and each call takes half a millisecond.
 func (f *schedulerConfigFlags) Questions() []question {
 	if !f.Marker {
 		return []question{{f, true, true, ""}}

@@ -11,8 +11,8 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
 
-// schedulerConfiguration has the fields of a KubeSchedulerConfiguration (k8s.io/kube-scheduler/config/v1) that are used. The
-// package itself would bring component-base along.
+// schedulerConfiguration has the fields of KubeSchedulerConfiguration (k8s.io/kube-scheduler/config/v1) that the test needs. The
+// package itself would add a dependency on component-base.
 type schedulerConfiguration struct {
 	APIVersion       string            `json:"apiVersion"`
 	Kind             string            `json:"kind"`
@@ -76,7 +76,7 @@ func TestSchedulerConfigsAreWhatSchedulersRead(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(body), &config); err != nil {
 				t.Fatalf("%v\n%s", err, body)
 			}
-			verbs := map[string]string{} // by the mark of the pods that they are for
+			verbs := map[string]string{} // by marker resource
 			for _, e := range config.Extenders {
 				mark := ""
 				for _, r := range e.ManagedResources {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestStories runs the tasks of users, which need no cluster.
+// TestStories runs the user tasks that need no cluster.
 func TestStories(t *testing.T) {
 	hosts, err := filepath.Abs("../../test/hosts")
 	if err != nil {
@@ -35,7 +35,7 @@ func TestStories(t *testing.T) {
 			e.Setenv("CASES", filepath.Join(hosts, "..", "..", "rules", "testdata", "cases"))
 			e.Setenv("KUBECONFIG", filepath.Join(e.WorkDir, "kubeconfig"))
 			e.Setenv("HOME", e.WorkDir)
-			// What an archive of text cannot hold.
+			// Bytes that a txtar archive cannot contain.
 			return os.WriteFile(filepath.Join(e.WorkDir, "binary.yaml"), []byte("a: \x00\x01"), 0o600)
 		},
 	})

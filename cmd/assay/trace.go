@@ -11,25 +11,25 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// traceOptions say what of a trace is shown.
+// traceOptions define which parts of a trace are shown.
 type traceOptions struct {
-	matched bool // only rules that match
+	matched bool // show only rules that match
 	taints  bool
-	all     bool // labels that no rule gave, too
+	all     bool // also show labels that no rule set
 	mask    rules.Masking
-	// withholding is what the controller does not write, as far as the cluster says.
+	// withholding is what the controller does not write, as far as the cluster reports it.
 	withholding rules.Withholding
 }
 
-// tracer prints an evaluation for people.
+// tracer prints an evaluation.
 type tracer struct {
 	traceOptions
 	w    io.Writer
 	s    style
-	told map[rules.Ref]bool // rules that were shown, with what they did not get
+	told map[rules.Ref]bool // rules that were already printed with their unmet requirements
 }
 
-// printTrace prints what became of each rule, and what all of them come to.
+// printTrace prints the result of each rule, and the outcome.
 func printTrace(w io.Writer, traces []rules.RuleTrace, o *rules.Outcome, opt traceOptions) {
 	t := &tracer{traceOptions: opt, w: w, s: styleOf(w), told: map[rules.Ref]bool{}}
 	left := 0
@@ -116,7 +116,7 @@ func (t *tracer) line(mark, text string) {
 	fmt.Fprintf(t.w, "         %s %s\n", mark, text)
 }
 
-// outcome prints what is written on the node.
+// outcome prints the outputs that are written to the node.
 func (t *tracer) outcome(o *rules.Outcome) {
 	fmt.Fprintf(t.w, "\n%s\n", t.s.bold("On node "+printable(o.Node)+":"))
 	if o.Failed != nil {
@@ -186,7 +186,7 @@ func (t *tracer) origin(o *rules.Outcome, kind rules.Kind, key string) string {
 	return "from " + origin.Ref.String() + from(origin.Ref)
 }
 
-// asides are what is not written, and what is said besides.
+// asides prints outputs that are not written, and messages.
 func (t *tracer) asides(o *rules.Outcome) {
 	for _, no := range o.Rejected() {
 		if t.told[no.Ref] {

@@ -79,7 +79,7 @@ func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
 	return server.Serve(cmd.Context(), listener)
 }
 
-// openBrowser opens an address with the desktop's program for it.
+// openBrowser opens an address in the default browser.
 func openBrowser(ctx context.Context, url string) error {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
@@ -88,7 +88,7 @@ func openBrowser(ctx context.Context, url string) error {
 	return exec.CommandContext(ctx, program, url).Start()
 }
 
-// snapshot reads what the pages show.
+// snapshot reads the data for the pages.
 func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	w, err := f.readAll(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	}
 	for _, r := range w.listed() {
 		plain := r
-		plain.ObjectMeta = metav1.ObjectMeta{Name: r.Name, Labels: r.Labels, Annotations: r.Annotations} // as a user writes it
+		plain.ObjectMeta = metav1.ObjectMeta{Name: r.Name, Labels: r.Labels, Annotations: r.Annotations} // without the fields that the API server sets
 		plain.Status = nfdv1alpha1.NodeFeatureRuleStatus{}
 		object, err := shown(&plain)
 		if err != nil {
@@ -141,7 +141,7 @@ func (f *uiFlags) readAll(ctx context.Context) (*world, error) {
 	return w, nil
 }
 
-// withoutNull removes fields without a value, which NFD's types always write.
+// withoutNull removes empty fields, which NFD's types always write.
 func withoutNull(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -160,7 +160,7 @@ func withoutNull(v any) any {
 	return v
 }
 
-// known is what reviews of rules depend on. Only a cluster is known as a whole.
+// known returns the input for reviews of rules. Only for a cluster is it complete.
 func (w *world) known(f *uiFlags) review.Known {
 	out := review.Known{
 		Rules: w.opt, Withholding: w.withholding(), DefaultTemplate: w.below, IDs: &ids.Lazy{},

@@ -9,7 +9,7 @@ import (
 	"github.com/assay-project/assay/internal/build"
 )
 
-// versionInfo is what a program can say of its own making, for a report of a bug.
+// versionInfo describes the build of the program, for bug reports.
 type versionInfo struct {
 	Version   string `json:"version"`
 	Commit    string `json:"commit"`

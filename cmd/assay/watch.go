@@ -14,10 +14,10 @@ import (
 	"github.com/assay-project/assay/discovery/watch"
 )
 
-// pollInterval is how often everything is looked at besides events: not all that changes is announced.
+// pollInterval is the interval at which all sources run, because not all changes cause events.
 const pollInterval = 15 * time.Second
 
-// watchHost calls changed with the sources to run again, none for all, whenever something happens, until ctx is done.
+// watchHost watches the host until ctx is done. It calls changed with the sources to run again; nil means all sources.
 func watchHost(ctx context.Context, w io.Writer, changed func(context.Context, []string)) error {
 	h, problems := watch.Open([]watch.Target{{Path: "/" + featuresDir, Source: local.Name}})
 	for _, p := range problems {
@@ -48,7 +48,7 @@ func watchHost(ctx context.Context, w io.Writer, changed func(context.Context, [
 	}
 }
 
-// printChanges prints a line for each element that came, went or changed.
+// printChanges prints one line per element that was added, removed or changed.
 func printChanges(w io.Writer, before, after *nfdv1alpha1.Features) {
 	old, now := flatten(before), flatten(after)
 	at := time.Now().Format(time.TimeOnly)
@@ -76,7 +76,7 @@ func line(key, value string) string {
 	return key + "=" + value
 }
 
-// flatten gives each flag, attribute and instance a name of its own.
+// flatten returns the values of all flags, attributes and instances by unique names.
 func flatten(f *nfdv1alpha1.Features) map[string]string {
 	out := map[string]string{}
 	for name, set := range f.Flags {

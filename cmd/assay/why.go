@@ -48,13 +48,13 @@ with --publisher-leases does.`,
 		},
 	}
 	f.register(cmd)
-	_ = cmd.Flags().MarkHidden("from") // pods are looked up in a cluster
+	_ = cmd.Flags().MarkHidden("from") // pods exist only in a cluster
 	cmd.Flags().StringVar(&f.node, "node", "", "node to show in detail: each requirement and whether it is met")
 	outputFlag(cmd, &f.output, "text", "wide", "json", "yaml")
 	return cmd
 }
 
-// podName returns the name of a pod, with or without its namespace, from pod NAME or pod/NAME.
+// podName returns the namespace and name of a pod from the arguments pod NAME or pod/NAME.
 func podName(args []string) (string, error) {
 	if len(args) == 1 {
 		if kind, name, ok := strings.Cut(args[0], "/"); ok && slices.Contains(podKinds, kind) {
@@ -107,7 +107,7 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-// decider makes of the cluster what the extender knows of it.
+// decider creates the extender's decider from the objects of the cluster.
 func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Decider, error) {
 	w, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
 	if err != nil {
@@ -197,7 +197,7 @@ func printAsked(w io.Writer, list []index.Finding) {
 	t.print(w, "  ")
 }
 
-// printPerNode says of each node what it lacks first.
+// printPerNode prints the first unmet requirement of each node.
 func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod) {
 	reqs, problem := d.Requirements.Of(pod.Namespace, pod.Labels, pod.Annotations)
 	if reqs == nil || problem != "" {
@@ -221,7 +221,7 @@ func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod) {
 	t.print(w, "")
 }
 
-// names writes some of n names.
+// names formats the first names of a list of n.
 func names(sample []string, n int) string {
 	text := strings.Join(sample, ", ")
 	if more := n - len(sample); more > 0 {

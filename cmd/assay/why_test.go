@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeAPI answers GETs of paths with objects; lists that it does not know are empty.
+// fakeAPI serves objects by path. Lists at other paths are empty.
 func fakeAPI(t *testing.T, objects map[string]any) (kubeconfig string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func fakeNode(name string) object { return object{"metadata": object{"name": nam
 
 const nfdAPI, assayAPI = "/apis/nfd.k8s-sigs.io/v1alpha1/", "/apis/assay.dev/v1alpha1/"
 
-// fakeCluster has three nodes with AVX, of which b has AMX too.
+// fakeCluster returns three nodes with AVX, of which b also has AMX.
 func fakeCluster() map[string]any {
 	needs := func(flag string) object {
 		return object{"assay.dev/required-features": "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {" + flag + ": {op: Exists}}}]"}
@@ -77,7 +77,7 @@ func fakeCluster() map[string]any {
 	}
 }
 
-// runCommand runs the program and returns what it prints.
+// runCommand runs the program and returns its output and exit code.
 func runCommand(t *testing.T, kubeconfig string, args ...string) (out string, code int) {
 	t.Helper()
 	var b strings.Builder

@@ -21,7 +21,7 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// worldFlags say where a command looks: at a cluster, or at files that were taken from one.
+// worldFlags select the input of a command: a cluster, or files from a cluster.
 type worldFlags struct {
 	cluster.Flags
 	policyFlags
@@ -37,9 +37,9 @@ func (f *worldFlags) register(cmd *cobra.Command) {
 		"read files instead of a cluster: Nodes, NodeFeatures, NodeFeatureRules and the objects that these refer to, as kubectl get -o yaml prints them")
 }
 
-// world is what a cluster holds: all that outcomes depend on.
+// world holds everything in a cluster that outcomes depend on.
 type world struct {
-	where     string // the cluster or the files, for people
+	where     string // the cluster or the files, for messages
 	opt       rules.Options
 	own       string
 	interner  *facts.Interner
@@ -48,18 +48,18 @@ type world struct {
 	rules     []nfdv1alpha1.NodeFeatureRule
 	builtIn   []nfdv1alpha1.NodeFeatureRule
 	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
-	below     string // the template below all rules
-	kept      store  // what rules refer to in the own namespace
+	below     string // the default template of all rules
+	kept      store  // Secrets and ConfigMaps in Assay's own namespace
 }
 
-// want says what of the world a command needs, so that it does not read a fleet to look at one node.
+// want selects the parts of the world that a command needs, so that it does not read all nodes to show one.
 type want struct {
-	node                   string // empty: all
-	selector               string // of Nodes
+	node                   string // empty: all nodes
+	selector               string // label selector of Nodes
 	nodes, features, rules bool
 }
 
-// empty returns a world of which only the settings are known.
+// empty returns a world with settings only.
 func (f *worldFlags) empty() (*world, error) {
 	opt, err := f.options()
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *world) readFiles(names []string, want want) error {
 	}
 	type content struct {
 		file      *manifest.File
-		published []manifest.Published // of a file with features only
+		published []manifest.Published // of files with features only
 		err       error
 	}
 	all := make([]content, len(paths))
@@ -131,7 +131,7 @@ func (w *world) readFiles(names []string, want want) error {
 			return fmt.Errorf("%s:%s", c.file.Name, c.file.Problems[0])
 		}
 		for _, d := range c.file.Documents {
-			if d.Kind == "" { // bare features
+			if d.Kind == "" { // features without an object
 				if list, err := manifest.Publish(d, w.interner); err == nil {
 					w.publish(c.file.Name, list)
 				}
@@ -155,7 +155,7 @@ func (w *world) readFiles(names []string, want want) error {
 	return nil
 }
 
-// publish adds features of a file. Those that name no node are of one that is named like the file.
+// publish adds features from a file. Features without a node are assigned to a node with the name of the file.
 func (w *world) publish(file string, list []manifest.Published) {
 	for _, p := range list {
 		if p.Node == "" {
@@ -259,13 +259,13 @@ func noSuchNode(ctx context.Context, c *cluster.Client, name string) error {
 	return fmt.Errorf("there is no node %s", name)
 }
 
-// names returns the nodes, sorted: those that exist, and those that something is published about.
+// names returns the sorted names of all nodes: those with a Node object and those with published features.
 func (w *world) names() []string {
 	all := map[string]bool{}
 	for name := range w.nodes {
 		all[name] = true
 	}
-	if len(w.nodes) == 0 { // files without Nodes
+	if len(w.nodes) == 0 { // there are files without Nodes
 		for name := range w.published {
 			all[name] = true
 		}
@@ -273,7 +273,7 @@ func (w *world) names() []string {
 	return sortedKeys(all)
 }
 
-// input is everything that rules are given of a node.
+// input returns the input of rules for a node.
 func (w *world) input(name string) rules.Input {
 	node, known := rules.Node{Name: name}, (*facts.Facts)(nil)
 	if object := w.nodes[name]; object != nil {
@@ -292,7 +292,7 @@ func note(cmd *cobra.Command, err error) {
 	}
 }
 
-// chooseNodes returns the nodes of an expression: names, ranges such as n[1-20], with commas between them.
+// chooseNodes returns the nodes in a comma-separated list of names and ranges such as n[1-20].
 func chooseNodes(expression string, all []string) ([]string, error) {
 	var out []string
 	for _, part := range splitOutside(expression) {

@@ -21,8 +21,8 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// program puts rules together with what they refer to, as the controller does. Rules that are wrong are left out, as in the
-// cluster; the error names them, for a note.
+// program compiles rules with everything they refer to, as the controller does. It leaves out rules with errors, as the controller
+// does, and returns an error that names them.
 func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule) (*rules.Program, error) {
 	assembler := assembly.New(assembly.Options{
 		Rules: w.opt, Namespace: w.own, DefaultTemplate: w.below, Version: build.Version(),
@@ -31,7 +31,7 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 	var errs []error
 	room := rules.MaxClusterSize
 	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b nfdv1alpha1.NodeFeatureRule) int { // as assembly.Sum
+	slices.SortFunc(list, func(a, b nfdv1alpha1.NodeFeatureRule) int { // the order of assembly.Sum
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range list {
@@ -62,7 +62,7 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 	return rules.Link(w.opt, sets...), errors.Join(errs...)
 }
 
-// withholding is what the controller says that it does not write, in the conditions of the rules.
+// withholding returns what the controller does not write, as reported in the conditions of rules.
 func (w *world) withholding() (out rules.Withholding) {
 	for i := range w.rules {
 		if c := meta.FindStatusCondition(w.rules[i].Status.Conditions, nfdv1alpha1.ConditionWithheld); c != nil && c.Status == metav1.ConditionTrue {
@@ -80,7 +80,7 @@ func (w *world) Template(_ context.Context, name string) (*nfdv1alpha1.NodeFeatu
 	return nil, absent("nodefeatureruletemplates", name)
 }
 
-// store is where Secrets and ConfigMaps are: a cluster, or files.
+// store reads Secrets and ConfigMaps from a cluster or from files.
 type store interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
@@ -95,7 +95,7 @@ func (w *world) Secret(ctx context.Context, name string) (*corev1.Secret, error)
 	return out, err
 }
 
-// ConfigMap implements assembly.Source. Whoever may not read what the controller keeps has to do without.
+// ConfigMap implements assembly.Source. It returns no object if the user may not read it.
 func (w *world) ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	out, err := w.kept.ConfigMap(ctx, w.own, name)
 	if cluster.IsNotFound(err) || err != nil && name == assembly.SharedKeptName {
@@ -108,7 +108,7 @@ func absent(resource, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
 }
 
-// filed are the Secrets and ConfigMaps of files, by namespace and name.
+// filed holds the Secrets and ConfigMaps in files, by namespace and name.
 type filed struct {
 	secrets    map[string]*corev1.Secret
 	configMaps map[string]*corev1.ConfigMap
@@ -119,7 +119,7 @@ func (f *filed) addSecret(d *manifest.Document) error {
 	if err := manifest.DecodeObject(d, s); err != nil {
 		return err
 	}
-	for key, text := range s.StringData { // as people write them; the API server does the same
+	for key, text := range s.StringData { // the API server converts stringData in the same way
 		s.Data[key] = []byte(text)
 	}
 	f.secrets[s.Namespace+"/"+s.Name] = s

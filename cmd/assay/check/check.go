@@ -1,4 +1,4 @@
-// Package check reviews the documents of files, with their positions.
+// Package check reviews the documents in files and reports problems with positions.
 package check
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// Checker reviews documents that belong together: a rule finds the templates it is based on among them, in files beside them, and
-// among the templates of Known. It is safe for concurrent use.
+// Checker reviews documents that belong together: it looks up the templates of a rule among the documents, in files next to them,
+// and among the templates of Known. It is safe for concurrent use.
 type Checker struct {
 	known     review.Known
 	templates map[string]*manifest.Document
-	// Schema validates documents by their definitions too, as an API server does after the review found no error.
+	// Schema also validates documents against the CRDs, as the API server does, if the review has found no error.
 	Schema bool
-	// Sealed keeps bases from being read from files: the documents are not the user's own files.
+	// Sealed prevents bases from being read from files. It is for documents that are not the user's own files.
 	Sealed bool
 }
 
-// New returns a Checker that finds templates among the documents of files.
+// New returns a Checker that looks up templates among the documents in files.
 func New(known review.Known, files ...*manifest.File) *Checker {
 	c := &Checker{known: known, templates: map[string]*manifest.Document{}}
 	for _, f := range files {
@@ -39,7 +39,7 @@ func New(known review.Known, files ...*manifest.File) *Checker {
 	return c
 }
 
-// File returns all findings of a file, in the order of its lines.
+// File returns all findings of a file, ordered by line.
 func (c *Checker) File(f *manifest.File) []report.Finding {
 	problems := append([]manifest.Problem(nil), f.Problems...)
 	for _, d := range f.Documents {
@@ -55,8 +55,8 @@ func (c *Checker) File(f *manifest.File) []report.Finding {
 	return out
 }
 
-// Document returns all findings of a document and the review of its object. Other objects have none, except those whose
-// pods require or prefer features by annotations.
+// Document returns all findings of a document and the review of its object. Objects of other kinds have no findings, unless their
+// pods require or prefer features with annotations.
 func (c *Checker) Document(d *manifest.Document) (problems []manifest.Problem, found review.Findings) {
 	if review.IsWorkerConfig(d) {
 		return review.WorkerConfig(d, c.known), found
@@ -79,7 +79,7 @@ func (c *Checker) Document(d *manifest.Document) (problems []manifest.Problem, f
 	return problems, found
 }
 
-// Compile reviews a document with rules and returns the compiled rules of the object together with its bases.
+// Compile reviews a document with rules and returns the compiled rules of the object, including those of its bases.
 func (c *Checker) Compile(d *manifest.Document) ([]manifest.Problem, *rules.RuleSet) {
 	problems, found := c.Document(d)
 	return problems, found.Set
@@ -94,7 +94,7 @@ func hasErrors(list []manifest.Problem) bool {
 	return false
 }
 
-// twice reports objects of the same name in one file: the later one replaces the other.
+// twice reports objects in one file that have the same name: the last one would replace the others.
 func twice(f *manifest.File) []manifest.Problem {
 	type key struct{ kind, namespace, name string }
 	seen := map[key]*manifest.Document{}
@@ -117,7 +117,7 @@ func twice(f *manifest.File) []manifest.Problem {
 	return out
 }
 
-// lookup finds templates among the documents, among those that are known, and in files beside the document.
+// lookup looks up templates among the documents, among the known templates, and in files next to the document.
 func (c *Checker) lookup(dir string) compose.Lookup {
 	return func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 		bare := strings.TrimPrefix(name, "cluster:")

@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// schemaProblems returns the errors with which the API server rejects a document whose review found none.
+// schemaProblems returns the errors of the API server for a document whose review found no errors.
 func schemaProblems(d *manifest.Document) []manifest.Problem {
 	var object map[string]any
 	if err := utiljson.Unmarshal(yamltree.JSON(d.Root), &object); err != nil {
@@ -22,7 +22,7 @@ func schemaProblems(d *manifest.Document) []manifest.Problem {
 	for _, e := range schemacheck.Create(object) {
 		p := d.Problem(manifest.Error, "schema", e.Field, review.Text(e))
 		if e.Type == field.ErrorTypeInvalid && strings.Contains(e.Detail, "in body should") {
-			p.Message = strings.TrimPrefix(e.Detail, e.Field+" in body ") // the path is there already
+			p.Message = strings.TrimPrefix(e.Detail, e.Field+" in body ") // the path is already in the problem
 		}
 		out = append(out, p)
 	}

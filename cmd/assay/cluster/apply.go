@@ -13,28 +13,29 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fieldManager owns the fields of what ApplyRule writes, and is the value of the label of these objects.
+// fieldManager is the field manager of ApplyRule, and the value of the managed-by label of the applied objects.
 const fieldManager = "assay-library"
 
 const (
-	// managedByLabel says which tool manages an object.
+	// managedByLabel is the label for the tool that manages an object.
 	managedByLabel = "app.kubernetes.io/managed-by"
-	// ownerLabel names who applied a rule of the library, if not a user of the command.
+	// ownerLabel is the label for the client that applied a rule of the library. Rules applied by users of the command do not have
+	// it.
 	ownerLabel = "assay.dev/library-owner"
 )
 
 // ApplyOptions are the options of a server-side apply.
 type ApplyOptions struct {
-	// DryRun stores nothing.
+	// DryRun does not persist the object.
 	DryRun bool
 	// Force takes over fields of other field managers instead of reporting a conflict.
 	Force bool
-	// Owner is the value of the label that says who applied it; empty is a user of the command.
+	// Owner is the value of ownerLabel. It is empty for users of the command.
 	Owner string
 }
 
-// ApplyRule applies a NodeFeatureRule, given as YAML, by server-side apply, and labels it as an object of the library. Unknown
-// fields are errors.
+// ApplyRule applies a NodeFeatureRule in YAML with server-side apply and labels it as part of the library. Unknown fields are
+// errors.
 func (c *Client) ApplyRule(ctx context.Context, name string, text []byte, options ApplyOptions) error {
 	object := unstructured.Unstructured{}
 	if err := yaml.Unmarshal(text, &object.Object); err != nil {
@@ -49,7 +50,7 @@ func (c *Client) ApplyRule(ctx context.Context, name string, text []byte, option
 		labels[ownerLabel] = options.Owner
 	}
 	object.SetLabels(labels)
-	content, err := object.MarshalJSON() // which is YAML, too
+	content, err := object.MarshalJSON() // JSON is valid YAML
 	if err != nil {
 		return err
 	}
@@ -76,8 +77,8 @@ func (c *Client) ApplyRule(ctx context.Context, name string, text []byte, option
 	return fmt.Errorf("nodefeaturerule %s: %w", name, err)
 }
 
-// PruneRules deletes the NodeFeatureRules with the label of the library that have the owner, except those that are named, and
-// returns the names of the deleted ones, also with an error.
+// PruneRules deletes the NodeFeatureRules of the library with the given owner, except for those in keep. It returns the names of
+// the deleted rules, even if it also returns an error.
 func (c *Client) PruneRules(ctx context.Context, keep []string, options ApplyOptions) (deleted []string, err error) {
 	path := nfdPath("nodefeaturerules")
 	selector := managedByLabel + "=" + fieldManager + ",!" + ownerLabel

@@ -1,4 +1,4 @@
-// Package cluster reads what a command asks for from an API server, as kubectl would.
+// Package cluster reads objects from an API server with the flags of kubectl.
 package cluster
 
 import (
@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// dialTimeout is how long a cluster may take to answer at all. kubectl's half a minute is an age for a person.
+	// dialTimeout is the maximum time to connect to the API server. kubectl's 30 seconds are too long for interactive use.
 	dialTimeout = 4 * time.Second
-	// requestTimeout bounds one request.
+	// requestTimeout is the maximum time of one request.
 	requestTimeout = time.Minute
 )
 
-// Flags are kubectl's flags for choosing a cluster.
+// Flags are the flags of kubectl that select a cluster.
 type Flags struct {
 	Kubeconfig string
-	// AssayNamespace is that of Assay's own objects; empty: it is found in the cluster.
+	// AssayNamespace is the namespace of Assay's own objects. If it is empty, Installation searches for it.
 	AssayNamespace string
 
 	overrides clientcmd.ConfigOverrides
@@ -61,21 +61,20 @@ func (f *Flags) kubeconfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides)
 }
 
-// Namespace returns the namespace of an object that is named without one, as in kubectl: --namespace, that of the context, or
-// "default".
+// Namespace returns the default namespace of objects, as in kubectl: --namespace, the namespace of the context, or "default".
 func (f *Flags) Namespace() string {
 	namespace, _, err := f.kubeconfig().Namespace()
 	if err != nil {
-		return metav1.NamespaceDefault // Connect says what is wrong
+		return metav1.NamespaceDefault // Connect reports the error
 	}
 	return namespace
 }
 
-// DefaultNamespace is the namespace that the documentation installs Assay in.
+// DefaultNamespace is the namespace in which the documentation installs Assay.
 const DefaultNamespace = "assay-system"
 
-// Installation returns the namespace that Assay is installed in: --assay-namespace, or that of the only controller in the
-// cluster. Without one, or without the right to list Deployments, it is the default.
+// Installation returns the namespace in which Assay is installed: --assay-namespace, or the namespace of the only controller in the
+// cluster. If there is no or more than one controller, or Deployments cannot be listed, it returns the default.
 func (f *Flags) Installation(ctx context.Context, c *Client) string {
 	if f.AssayNamespace != "" {
 		return f.AssayNamespace
@@ -94,7 +93,7 @@ func (f *Flags) Installation(ctx context.Context, c *Client) string {
 	return found
 }
 
-// Connect returns a client. It does not talk to the API server yet.
+// Connect returns a client. It does not connect to the API server yet.
 func (f *Flags) Connect() (*Client, error) {
 	config, err := f.kubeconfig().ClientConfig()
 	if err != nil {
@@ -132,7 +131,7 @@ type Client struct {
 	base  *url.URL
 	http  *http.Client
 	agent string
-	date  atomic.Int64 // of the last answer, by the API server's clock
+	date  atomic.Int64 // time of the last response, by the API server's clock
 }
 
 // Server is the address of the API server.

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// within returns the path of a resource in a namespace, or in all with an empty one.
+// within returns the path of a resource in a namespace, or in all namespaces if namespace is empty.
 func within(api, namespace, resource string) string {
 	if namespace != "" {
 		api += "/namespaces/" + url.PathEscape(namespace)
@@ -23,12 +23,12 @@ func within(api, namespace, resource string) string {
 
 func selecting(selector string) url.Values { return url.Values{"labelSelector": {selector}} }
 
-// Deployments returns the Deployments that a label selector selects, of all namespaces with an empty one.
+// Deployments returns the Deployments that a label selector selects. An empty namespace means all namespaces.
 func (c *Client) Deployments(ctx context.Context, namespace, selector string) ([]appsv1.Deployment, error) {
 	return list[appsv1.Deployment](ctx, c, within("/apis/apps/v1", namespace, "deployments"), selecting(selector))
 }
 
-// DaemonSets returns the DaemonSets that a label selector selects, of all namespaces with an empty one.
+// DaemonSets returns the DaemonSets that a label selector selects. An empty namespace means all namespaces.
 func (c *Client) DaemonSets(ctx context.Context, namespace, selector string) ([]appsv1.DaemonSet, error) {
 	return list[appsv1.DaemonSet](ctx, c, within("/apis/apps/v1", namespace, "daemonsets"), selecting(selector))
 }
@@ -51,24 +51,24 @@ func (c *Client) Definition(ctx context.Context, name string) (map[string]any, e
 	return *out, err
 }
 
-// FeatureObjects returns the metadata of all NodeFeatures that name a node.
+// FeatureObjects returns the metadata of all NodeFeatures that refer to a node.
 func (c *Client) FeatureObjects(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	return c.metadata(ctx, nfdPath("nodefeatures"))
 }
 
-// AllPodsOf returns the Pods of a namespace that a selector of a workload selects.
+// AllPodsOf returns the Pods of a namespace that the selector of a workload selects.
 func (c *Client) AllPodsOf(ctx context.Context, namespace string, selector *metav1.LabelSelector) ([]corev1.Pod, error) {
 	return c.PodsOf(ctx, namespace, metav1.FormatLabelSelector(selector))
 }
 
-// Refusal is the answer of the API server to a request that it did not accept.
+// Refusal is the response of the API server to a rejected request.
 type Refusal struct {
 	Code    int
 	Message string
 }
 
-// DryRunRule sends a NodeFeatureRule as a dry run: admission reviews it, and it is not stored. It returns nil if the rule
-// would be stored. The error is about the connection.
+// DryRunRule creates a NodeFeatureRule as a dry run, with admission. It returns nil if the API server accepts the rule. The error
+// is non-nil only if there is no response.
 func (c *Client) DryRunRule(ctx context.Context, rule any) (*Refusal, error) {
 	data, err := json.Marshal(rule)
 	if err != nil {

@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// pageSize is how many objects one request returns: 500 NodeFeatures of large servers are 60 MB.
+	// pageSize is the maximum number of objects per request: 500 NodeFeatures of large servers take 60 MB.
 	pageSize = "500"
-	// maxBody bounds one answer.
+	// maxBody is the maximum size of a response in bytes.
 	maxBody = 256 << 20
 )
 
-// errNotFound is the answer that there is no such object.
+// errNotFound reports that an object does not exist.
 var errNotFound = errors.New("not found")
 
-// IsNotFound reports whether an object is not there.
+// IsNotFound reports whether an error means that an object does not exist.
 func IsNotFound(err error) bool { return errors.Is(err, errNotFound) }
 
 // Rules returns all NodeFeatureRules.
@@ -44,7 +44,7 @@ func (c *Client) Rule(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatur
 	return get[nfdv1alpha1.NodeFeatureRule](ctx, c, nfdPath("nodefeaturerules"), name)
 }
 
-// Groups returns all NodeFeatureGroups; none if the cluster does not know the kind, as under older versions of NFD.
+// Groups returns all NodeFeatureGroups. It returns none if the CRD does not exist, as in older versions of NFD.
 func (c *Client) Groups(ctx context.Context) ([]nfdv1alpha1.NodeFeatureGroup, error) {
 	out, err := list[nfdv1alpha1.NodeFeatureGroup](ctx, c, nfdPath("nodefeaturegroups"), nil)
 	if IsNotFound(err) {
@@ -53,7 +53,7 @@ func (c *Client) Groups(ctx context.Context) ([]nfdv1alpha1.NodeFeatureGroup, er
 	return out, err
 }
 
-// Templates returns all NodeFeatureRuleTemplates; none if the cluster does not know the kind, as under NFD.
+// Templates returns all NodeFeatureRuleTemplates. It returns none if the CRD does not exist, as with NFD.
 func (c *Client) Templates(ctx context.Context) ([]assayv1alpha1.NodeFeatureRuleTemplate, error) {
 	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/nodefeatureruletemplates"
 	out, err := list[assayv1alpha1.NodeFeatureRuleTemplate](ctx, c, path, nil)
@@ -63,7 +63,7 @@ func (c *Client) Templates(ctx context.Context) ([]assayv1alpha1.NodeFeatureRule
 	return out, err
 }
 
-// Template returns one NodeFeatureRuleTemplate, nil if there is none.
+// Template returns one NodeFeatureRuleTemplate, or nil if it does not exist.
 func (c *Client) Template(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error) {
 	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/nodefeatureruletemplates"
 	out, err := get[assayv1alpha1.NodeFeatureRuleTemplate](ctx, c, path, name)
@@ -73,7 +73,7 @@ func (c *Client) Template(ctx context.Context, name string) (*assayv1alpha1.Node
 	return out, err
 }
 
-// Features returns the NodeFeatures of one node, or of all with an empty name.
+// Features returns the NodeFeatures of one node, or of all nodes if node is empty.
 func (c *Client) Features(ctx context.Context, node string) ([]nodefeature.NodeFeature, error) {
 	query := url.Values{}
 	if node != "" {
@@ -87,7 +87,7 @@ func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return get[corev1.Node](ctx, c, "/api/v1/nodes", name)
 }
 
-// Nodes returns the Nodes that a label selector selects; all without.
+// Nodes returns the Nodes that a label selector selects, or all if it is empty.
 func (c *Client) Nodes(ctx context.Context, selector string) ([]corev1.Node, error) {
 	query := url.Values{}
 	if selector != "" {
@@ -96,7 +96,7 @@ func (c *Client) Nodes(ctx context.Context, selector string) ([]corev1.Node, err
 	return list[corev1.Node](ctx, c, "/api/v1/nodes", query)
 }
 
-// Names returns the names of Nodes or NodeFeatureRules, without reading the objects.
+// Names returns the names of Nodes or NodeFeatureRules. It only reads their metadata.
 func (c *Client) Names(ctx context.Context, resource string) ([]string, error) {
 	path := nfdPath(resource)
 	if resource == "nodes" {
@@ -199,8 +199,8 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return resp.StatusCode, body, nil
 }
 
-// Now returns the time of the API server's last answer, by its own clock, to which Leases are compared. Before the first
-// answer it is the local time.
+// Now returns the time of the last response by the API server's clock, for comparison with Leases. Before the first response, it
+// returns the local time.
 func (c *Client) Now() time.Time {
 	if seconds := c.date.Load(); seconds != 0 {
 		return time.Unix(seconds, 0)
@@ -208,7 +208,7 @@ func (c *Client) Now() time.Time {
 	return time.Now()
 }
 
-// refused says in words what the API server answered.
+// refused returns the error for a response with an error status.
 func refused(code int, body []byte) error {
 	var status metav1.Status
 	_ = json.Unmarshal(body, &status)
@@ -225,7 +225,7 @@ func refused(code int, body []byte) error {
 	return fmt.Errorf("the API server returned %d %s", code, http.StatusText(code))
 }
 
-// unreachable is one line on a cluster that does not answer.
+// unreachable returns a one-line error for a cluster that does not respond.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -247,7 +247,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("cannot talk to the API server %s: %w", c.base, err)
 }
 
-// SampleFeatures returns some NodeFeatures: enough to know the names of features by.
+// SampleFeatures returns some NodeFeatures, to complete the names of features.
 func (c *Client) SampleFeatures(ctx context.Context) ([]nodefeature.NodeFeature, error) {
 	var page struct {
 		Items []nodefeature.NodeFeature `json:"items"`
@@ -261,8 +261,8 @@ func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (*corev1
 	return get[corev1.ConfigMap](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps", name)
 }
 
-// RemovalHeld returns the message of the newest event that says that the controller holds the removal of a key of a Node; empty if
-// there is none, or if events cannot be read. Key is a piece of the message.
+// RemovalHeld returns the message of the latest event that reports that the controller holds the removal of a key of a Node. It
+// returns "" if there is no such event or if events cannot be read. key is a substring of the message.
 func (c *Client) RemovalHeld(ctx context.Context, node, key string) string {
 	query := url.Values{"fieldSelector": {"involvedObject.kind=Node,reason=RemovalHeld,involvedObject.name=" + node}}
 	events, err := list[corev1.Event](ctx, c, "/api/v1/events", query)
@@ -287,12 +287,12 @@ func (c *Client) Secret(ctx context.Context, namespace, name string) (*corev1.Se
 	return get[corev1.Secret](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/secrets", name)
 }
 
-// BuiltInName is the ConfigMap in which the controller says which rules are built into it. It is named here as well as in
-// controller/builtin: to import that would double the time that this program takes to start.
+// BuiltInName is the name of the ConfigMap in which the controller publishes its built-in rules. It is repeated here because
+// importing controller/builtin would double the startup time of this program.
 const BuiltInName = "assay-builtin-rules"
 
-// BuiltIn returns the rules that are built into the controller of a namespace. There are none if it does not say so, or if
-// one may not read it. Of sensitive ones only the names are known.
+// BuiltIn returns the built-in rules of the controller in a namespace. It returns none if the ConfigMap does not exist or cannot be
+// read. Of sensitive rules it returns only the names.
 func (c *Client) BuiltIn(ctx context.Context, namespace string) []nfdv1alpha1.NodeFeatureRule {
 	m, err := c.ConfigMap(ctx, namespace, BuiltInName)
 	if err != nil {
@@ -301,7 +301,7 @@ func (c *Client) BuiltIn(ctx context.Context, namespace string) []nfdv1alpha1.No
 	return BuiltIn(m)
 }
 
-// BuiltIn returns the rules that the ConfigMap names.
+// BuiltIn returns the rules in the ConfigMap.
 func BuiltIn(m *corev1.ConfigMap) []nfdv1alpha1.NodeFeatureRule {
 	var list []struct {
 		Name string                           `json:"name"`

@@ -19,7 +19,7 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	return get[corev1.Pod](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods", name)
 }
 
-// PendingPods returns the Pods of all namespaces that no scheduler has placed yet.
+// PendingPods returns the Pods of all namespaces that are not scheduled yet.
 func (c *Client) PendingPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list[corev1.Pod](ctx, c, "/api/v1/pods", url.Values{"fieldSelector": {"spec.nodeName="}})
 }
@@ -34,7 +34,7 @@ func (c *Client) Namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	return list[corev1.Namespace](ctx, c, "/api/v1/namespaces", nil)
 }
 
-// Requests returns all NodeFeatureRequests; none if the cluster does not know the kind.
+// Requests returns all NodeFeatureRequests. It returns none if the CRD does not exist.
 func (c *Client) Requests(ctx context.Context) ([]assayv1alpha1.NodeFeatureRequest, error) {
 	out, err := list[assayv1alpha1.NodeFeatureRequest](ctx, c, assayPath("nodefeaturerequests"), nil)
 	if IsNotFound(err) {
@@ -43,7 +43,7 @@ func (c *Client) Requests(ctx context.Context) ([]assayv1alpha1.NodeFeatureReque
 	return out, err
 }
 
-// Policies returns all NodeFeatureSchedulingPolicies; none if the cluster does not know the kind.
+// Policies returns all NodeFeatureSchedulingPolicies. It returns none if the CRD does not exist.
 func (c *Client) Policies(ctx context.Context) ([]assayv1alpha1.NodeFeatureSchedulingPolicy, error) {
 	out, err := list[assayv1alpha1.NodeFeatureSchedulingPolicy](ctx, c, assayPath("nodefeatureschedulingpolicies"), nil)
 	if IsNotFound(err) {

@@ -1,4 +1,4 @@
-// Package column reads the cells of tables of nodes from their facts.
+// Package column formats facts of nodes as table cells.
 package column
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// Split returns the feature and the element that a column such as cpu.model.name is of, and reports whether it is of an element.
+// Split returns the feature and the element of a column such as cpu.model.name. ok is false if the column has no element.
 func Split(column string) (feature, element string, ok bool) {
 	parts := strings.SplitN(column, ".", 3)
 	if len(parts) < 3 {
@@ -19,8 +19,8 @@ func Split(column string) (feature, element string, ok bool) {
 	return strings.ToLower(parts[0] + "." + parts[1]), parts[2], true
 }
 
-// Cell returns a feature, or one of its elements, in few characters: the value of an attribute, yes or no for a flag, the different
-// values of instances, and the number of elements of a feature. It is empty if the node does not have it.
+// Cell returns the short form of a feature or element: the value of an attribute, yes or no for a flag, the distinct values of
+// instances, and the number of elements of a feature. It is empty if the node does not have the feature or element.
 func Cell(f *facts.Facts, column string) string {
 	if feature := f.Feature(strings.ToLower(column)); feature != nil {
 		return fmt.Sprint(feature.Instances.Len() + feature.Attributes.Len() + feature.Flags.Len())

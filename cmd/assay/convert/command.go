@@ -1,4 +1,4 @@
-// Package convert is the part of the command line that turns the rules of other systems into NodeFeatureRules.
+// Package convert implements the commands that convert rules of other systems to NodeFeatureRules.
 package convert
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/assay-project/assay/rules/convert"
 )
 
-// converter turns a text into objects and notes about them.
+// converter converts source to objects and returns notes about the conversion.
 type converter func(id string, source []byte) ([]*yaml.Node, []convert.Note, error)
 
-// NewCommand returns the command "convert" with its sub-commands.
+// NewCommand returns the command "convert" with its subcommands.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert",
@@ -70,7 +70,7 @@ func newConverter(name, short string, run converter) *cobra.Command {
 	return cmd
 }
 
-// read reads a file, or standard input.
+// read reads a file or standard input.
 func read(name string, in io.Reader) ([]byte, error) {
 	if name != "-" {
 		info, err := os.Stat(name)
@@ -94,7 +94,7 @@ func read(name string, in io.Reader) ([]byte, error) {
 	return source, err
 }
 
-// write prints the objects as documents of one YAML stream.
+// write writes the objects as documents of one YAML stream.
 func write(w io.Writer, objects []*yaml.Node) error {
 	if len(objects) == 0 {
 		return errors.New("no rules to convert")

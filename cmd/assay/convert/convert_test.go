@@ -30,7 +30,7 @@ func run(t *testing.T, stdin string, args ...string) (stdout, stderr string, err
 	return out.String(), notes.String(), err
 }
 
-// compile compiles everything in a YAML stream, which must be without mistakes.
+// compile compiles all objects in a YAML stream, which must not have errors.
 func compile(t *testing.T, stream string) *rules.Program {
 	t.Helper()
 	roots, err := compose.ParseTrees("converted", []byte(stream))
@@ -67,7 +67,7 @@ func attributes(m map[string]string) nfdv1alpha1.AttributeFeatureSet {
 	return nfdv1alpha1.AttributeFeatureSet{Elements: m}
 }
 
-// The rules of the documents that the conversions come from label the nodes that they were written for.
+// The converted rules of the documented examples must label the nodes for which the originals were written.
 func TestConvertedRulesLabelNodes(t *testing.T) {
 	flags := func(names ...string) nfdv1alpha1.FlagFeatureSet {
 		set := nfdv1alpha1.FlagFeatureSet{Elements: map[string]nfdv1alpha1.Nil{}}

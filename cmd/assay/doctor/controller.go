@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// missedRenewals is the number of lease durations that may pass before a holder counts as dead: another replica takes over after one.
+	// missedRenewals is the number of lease durations after which the holder counts as dead. Another replica takes over after one.
 	missedRenewals = 2
-	// defaultLease is the duration of a Lease that does not say so.
+	// defaultLease is the duration of a Lease without a duration.
 	defaultLease = 15 * time.Second
 )
 
-// controller checks that some replica of each controller holds its Lease and renews it.
+// controller checks that a replica of each controller holds the Lease and renews it.
 func (e *examination) controller(ctx context.Context) error {
 	for _, d := range e.part("controller") {
 		leases, err := e.c.Leases(ctx, d.Namespace)
@@ -47,7 +47,7 @@ func (e *examination) lease(d *appsv1.Deployment, leases []coordinationv1.Lease,
 	logs := fmt.Sprintf("kubectl -n %s logs deployment/%s", d.Namespace, d.Name)
 	name := "Lease " + d.Namespace + "/" + leaseName
 	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
-		if d.Status.ReadyReplicas > 0 { // otherwise the Deployment says it all
+		if d.Status.ReadyReplicas > 0 { // otherwise the Deployment is already reported
 			e.report(check, Error, fmt.Sprintf("no replica of the controller holds %s: no Node is labeled", name), logs)
 		}
 		return
@@ -72,7 +72,7 @@ func (e *examination) lease(d *appsv1.Deployment, leases []coordinationv1.Lease,
 	}
 }
 
-// instance returns the name that keeps a controller apart from others, from its arguments; empty if it has none.
+// instance returns the --instance argument of a controller, or "".
 func instance(d *appsv1.Deployment) string {
 	for _, container := range d.Spec.Template.Spec.Containers {
 		for _, arg := range container.Args {

@@ -25,35 +25,35 @@ const (
 
 // Finding is the result of a check.
 type Finding struct {
-	// Check is what was checked: installation, definitions, controller, worker, webhook, rules, scheduling …
+	// Check is the part that was checked: installation, definitions, controller, worker, webhook, rules, scheduling …
 	Check   string `json:"check"`
 	Level   Level  `json:"level"`
 	Message string `json:"message"`
-	// Fix is what to do about it.
+	// Fix tells the user how to fix the problem.
 	Fix string `json:"fix,omitempty"`
 }
 
-// partOf is the label of everything that the chart installs, whatever the release and the chart are called.
+// partOf is the label of all objects that the chart installs, independent of the names of the release and the chart.
 const partOf = "app.kubernetes.io/part-of=assay"
 
-// component is the label of the part that a workload belongs to.
+// component is the label for the component of a workload.
 const component = "app.kubernetes.io/component"
 
-// maxListed is the maximum number of objects that a finding names.
+// maxListed is the maximum number of objects in a finding.
 const maxListed = 5
 
-// examination is one run of the checks.
+// examination is the state of one run of the checks.
 type examination struct {
 	c         *cluster.Client
-	namespace string // of the installation; empty: all are searched
+	namespace string // of the installation; empty: search all namespaces
 	found     []Finding
 
 	deployments []appsv1.Deployment
 	daemonSets  []appsv1.DaemonSet
 }
 
-// Examine runs all checks and returns what they found. It changes nothing. An empty namespace searches all of them for
-// installations. The error says why the cluster could not be examined at all.
+// Examine runs all checks and returns their findings. It does not change the cluster. If namespace is empty, Examine searches all
+// namespaces for installations. It returns an error if the cluster cannot be examined at all.
 func Examine(ctx context.Context, c *cluster.Client, namespace string) ([]Finding, error) {
 	e := &examination{c: c, namespace: namespace}
 	if err := e.installation(ctx); err != nil {
@@ -61,7 +61,7 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string) ([]Findin
 	}
 	e.definitions(ctx)
 	if len(e.deployments)+len(e.daemonSets) == 0 {
-		return e.found, nil // the rest follows from that
+		return e.found, nil // other checks would only report consequences
 	}
 	for _, check := range []func(context.Context) error{
 		e.parts, e.controller, e.workers, e.webhook, e.rules, e.notReady, e.requests, e.policies, e.schedulers,
@@ -81,7 +81,7 @@ func (e *examination) ok(check, format string, args ...any) {
 	e.report(check, OK, fmt.Sprintf(format, args...), "")
 }
 
-// installation finds the workloads of Assay.
+// installation searches for the workloads of Assay.
 func (e *examination) installation(ctx context.Context) error {
 	var err error
 	if e.deployments, err = e.c.Deployments(ctx, e.namespace, partOf); err != nil {
@@ -124,7 +124,7 @@ func (e *examination) part(name string) []*appsv1.Deployment {
 	return out
 }
 
-// agents returns the DaemonSets of workers.
+// agents returns the DaemonSets of the worker.
 func (e *examination) agents() []*appsv1.DaemonSet {
 	var out []*appsv1.DaemonSet
 	for i := range e.daemonSets {
@@ -135,7 +135,7 @@ func (e *examination) agents() []*appsv1.DaemonSet {
 	return out
 }
 
-// purpose is what stops when a part does not run.
+// purpose describes what does not work if a component is not running.
 var purpose = map[string]string{
 	"controller": "no Node is labeled",
 	"webhook":    "errors in rules are accepted without a message",
@@ -143,7 +143,7 @@ var purpose = map[string]string{
 	"scheduler":  "pods with schedulerName: assay are not placed",
 }
 
-// parts checks that each Deployment has the replicas that it should have.
+// parts checks that each Deployment has the desired number of replicas.
 func (e *examination) parts(ctx context.Context) error {
 	for i := range e.deployments {
 		if err := e.deployment(ctx, &e.deployments[i]); err != nil {
@@ -198,7 +198,7 @@ func (e *examination) pod(part string, p *corev1.Pod) {
 	}
 }
 
-// counts reports whether a pod is one that should run.
+// counts reports whether a pod is expected to run.
 func counts(p *corev1.Pod) bool {
 	return p.Status.Phase != corev1.PodSucceeded && p.DeletionTimestamp == nil
 }
@@ -210,7 +210,7 @@ func logsOf(p *corev1.Pod, container string) string {
 	return fmt.Sprintf("kubectl -n %s logs %s%s", p.Namespace, p.Name, container)
 }
 
-// unready returns why a pod is not ready, and its container that is not.
+// unready returns the reason why a pod is not ready, and the container that is not ready.
 func unready(p *corev1.Pod) (container, why string) {
 	for _, c := range p.Status.ContainerStatuses {
 		switch {
@@ -236,10 +236,10 @@ func unready(p *corev1.Pod) (container, why string) {
 	return "", ""
 }
 
-// ago is the time since an event in words.
+// ago formats the time since an event.
 func ago(d time.Duration) string { return d.Round(time.Second).String() }
 
-// some names the first of a list.
+// some returns the first elements of a list for a message.
 func some(list []string) string {
 	text := strings.Join(list[:min(len(list), maxListed)], ", ")
 	if more := len(list) - maxListed; more > 0 {

@@ -12,7 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// The conditions of objects of rules that say that something is wrong, by name, with what to report.
+// The conditions of rule objects that indicate problems, with the text to report.
 var (
 	badIfFalse = []struct{ condition, text string }{
 		{nfdv1alpha1.ConditionAccepted, "is rejected"},
@@ -26,7 +26,7 @@ var (
 	}
 )
 
-// object reports what the conditions of an object say. It reports whether nothing is wrong.
+// object reports problems in the conditions of an object. It returns true if there are none.
 func (e *examination) object(check, what string, generation, observed int64, conditions []metav1.Condition) bool {
 	if len(conditions) == 0 || observed != generation {
 		e.report(check, Error, fmt.Sprintf("%s: the controller has not evaluated it", what), "")
@@ -117,7 +117,7 @@ func (e *examination) policies(ctx context.Context) error {
 	return nil
 }
 
-// demand reports the state of a request or policy.
+// demand reports problems in the status of a request or policy.
 func (e *examination) demand(what string, generation int64, s *assayv1alpha1.RequestStatus) {
 	const check = "scheduling"
 	if len(s.Conditions) == 0 || s.ObservedGeneration != generation {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// secondScheduler is the name of the second scheduler, schedulerLease that of its Lease.
+	// secondScheduler is the name of the second scheduler. schedulerLease is the name of its Lease.
 	secondScheduler = "assay"
 	schedulerLease  = "assay-scheduler"
-	// leaseLate is the age at which an unrenewed Lease means that its holder is gone; kube-scheduler renews within 10 s.
+	// leaseLate is the age after which a Lease is considered abandoned. kube-scheduler renews its Lease within 10 s.
 	leaseLate = time.Minute
 )
 
-// schedulers checks pods that wait, by the scheduler that they wait for.
+// schedulers checks pending pods, grouped by scheduler.
 func (e *examination) schedulers(ctx context.Context) error {
 	alive, err := e.secondScheduler(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (e *examination) schedulers(ctx context.Context) error {
 	return nil
 }
 
-// secondScheduler reports whether the second scheduler holds its Lease in any namespace of the installation.
+// secondScheduler reports whether the second scheduler holds its Lease in a namespace of the installation.
 func (e *examination) secondScheduler(ctx context.Context) (bool, error) {
 	namespaces := map[string]bool{}
 	for i := range e.deployments {
@@ -77,7 +77,7 @@ func (e *examination) secondScheduler(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		// A scheduler that ends gives its Lease back: without a holder, and renewed just then.
+		// A scheduler that shuts down releases its Lease: it has no holder and was just renewed.
 		if l := find(leases, schedulerLease); l != nil && ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil &&
 			e.c.Now().Sub(l.Spec.RenewTime.Time) < leaseLate {
 			return true, nil
@@ -86,7 +86,7 @@ func (e *examination) secondScheduler(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// failure is the message of a scheduler that could not even try to place a pod; empty if it could.
+// failure returns the message of a scheduler that failed before it could place a pod, or "".
 func failure(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonSchedulerError {
@@ -96,7 +96,7 @@ func failure(p *corev1.Pod) string {
 	return ""
 }
 
-// marked reports whether admission has marked a pod for an extender of the default scheduler.
+// marked reports whether admission has added a marker resource for an extender of the default scheduler.
 func marked(p *corev1.Pod) bool {
 	for i := range p.Spec.Containers {
 		for _, mark := range []corev1.ResourceName{assayv1alpha1.MarkerResource, assayv1alpha1.PreferenceMarkerResource} {

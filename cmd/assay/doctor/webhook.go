@@ -20,13 +20,13 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 )
 
-// rulesHook is the name of the webhook that reviews rules, whatever the configuration that holds it is called.
+// rulesHook is the name of the webhook that reviews rules.
 const rulesHook = "rules.assay.dev"
 
 // earlyHook is the name of the webhook that reviews rules in mutating admission, before the API server validates the schema.
 const earlyHook = "early." + rulesHook
 
-// defaultPort is the port of a webhook's Service that names none.
+// defaultPort is the default port of a webhook's Service.
 const defaultPort int32 = 443
 
 // webhook checks that the API server calls the webhook.
@@ -59,7 +59,7 @@ func (e *examination) webhook(ctx context.Context) error {
 		return err
 	}
 	if !trusted && (refusal == nil || denied(refusal)) {
-		return nil // the error is reported
+		return nil // already reported
 	}
 	if refusal != nil && strings.Contains(refusal.Message, `"`+earlyHook+`" denied`) && !sameServer(&hook.ClientConfig, early) {
 		e.report(check, Warning, fmt.Sprintf("cannot check whether the API server reaches the webhook of ValidatingWebhookConfiguration %s: "+
@@ -71,8 +71,8 @@ func (e *examination) webhook(ctx context.Context) error {
 	return nil
 }
 
-// sameServer reports whether two configurations lead to the same webhook with the same trust: if the API server reaches one, it
-// reaches the other.
+// sameServer reports whether two configurations use the same webhook and CA: if the API server can reach one, it can reach the
+// other.
 func sameServer(a, b *admissionregistrationv1.WebhookClientConfig) bool {
 	if b == nil || !bytes.Equal(a.CABundle, b.CABundle) {
 		return false
@@ -89,7 +89,8 @@ func sameServer(a, b *admissionregistrationv1.WebhookClientConfig) bool {
 	return errX == nil && errY == nil && x.Host == y.Host
 }
 
-// early checks that the API server calls the webhook before it validates the schema, and returns how; nil if it does not.
+// early checks that the API server calls the webhook before it validates the schema, and returns the client configuration, or nil
+// if it does not.
 func (e *examination) early(ctx context.Context, deployments []*appsv1.Deployment) (*admissionregistrationv1.WebhookClientConfig, error) {
 	configs, err := e.c.MutatingWebhooks(ctx)
 	if err != nil {
@@ -119,7 +120,7 @@ func rulesWebhook(configs []admissionregistrationv1.ValidatingWebhookConfigurati
 	return "", nil
 }
 
-// invalidRule is a rule that the schema accepts and the webhook rejects.
+// invalidRule returns a rule that is valid by the schema and that the webhook rejects.
 func invalidRule() any {
 	return &nfdv1alpha1.NodeFeatureRule{
 		TypeMeta:   metav1.TypeMeta{APIVersion: nfdv1alpha1.GroupVersion.String(), Kind: "NodeFeatureRule"},
@@ -135,7 +136,7 @@ func denied(r *cluster.Refusal) bool {
 	return strings.Contains(r.Message, `assay.dev" denied the request`)
 }
 
-// dryRun reports the answer to an invalid rule that was sent as a dry run.
+// dryRun reports the response to an invalid rule that was sent as a dry run.
 func (e *examination) dryRun(config string, refusal *cluster.Refusal) {
 	const check = "webhook"
 	const logs = "Read the logs of the API server for failed calls of the webhook " + rulesHook
@@ -153,7 +154,8 @@ func (e *examination) dryRun(config string, refusal *cluster.Refusal) {
 	}
 }
 
-// authority checks the CA bundle of a configuration, given with its kind, and reports whether nothing is known to be wrong with it.
+// authority checks the CA bundle of a configuration, and reports whether no problem was found. config is the kind and name of the
+// configuration.
 func (e *examination) authority(ctx context.Context, config string, hook *admissionregistrationv1.WebhookClientConfig, deployments []*appsv1.Deployment) bool {
 	const check = "webhook"
 	bundle := hook.CABundle
@@ -177,7 +179,7 @@ func (e *examination) authority(ctx context.Context, config string, hook *admiss
 		name := certificateSecret(&d.Spec.Template.Spec)
 		secret, err := e.c.Secret(ctx, d.Namespace, name)
 		if name == "" || err != nil {
-			continue // the dry run says whether it works
+			continue // the dry run tests whether it works
 		}
 		served := parse(secret.Data[corev1.TLSCertKey])
 		if len(served) == 0 {
@@ -198,7 +200,7 @@ func (e *examination) authority(ctx context.Context, config string, hook *admiss
 	return true
 }
 
-// host is the name by which the API server calls a webhook.
+// host returns the host name that the API server uses to call a webhook.
 func host(hook *admissionregistrationv1.WebhookClientConfig) string {
 	if s := hook.Service; s != nil {
 		return s.Name + "." + s.Namespace + ".svc"
@@ -209,8 +211,8 @@ func host(hook *admissionregistrationv1.WebhookClientConfig) string {
 	return ""
 }
 
-// certificateSecret returns the Secret with the certificate of the webhook: the one it shares among replicas, or the one that is
-// mounted.
+// certificateSecret returns the name of the Secret with the certificate of the webhook: the one that replicas share, or the mounted
+// one.
 func certificateSecret(spec *corev1.PodSpec) string {
 	for i := range spec.Containers {
 		for _, arg := range spec.Containers[i].Args {
@@ -227,7 +229,7 @@ func certificateSecret(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// parse returns the certificates of a PEM text, without blocks that hold something else.
+// parse returns the certificates in PEM data. It skips blocks of other types.
 func parse(text []byte) (out []*x509.Certificate) {
 	for {
 		block, rest := pem.Decode(text)

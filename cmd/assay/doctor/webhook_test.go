@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 )
 
-// A rejection in mutating admission does not show that the API server reaches the webhook in validating admission.
+// A rejection in mutating admission does not prove that the API server can reach the webhook in validating admission.
 func TestARejectionByTheEarlyWebhookProvesNothingOfAnother(t *testing.T) {
 	service := func(name, bundle string) admissionregistrationv1.WebhookClientConfig {
 		return admissionregistrationv1.WebhookClientConfig{
@@ -42,7 +42,7 @@ func TestARejectionByTheEarlyWebhookProvesNothingOfAnother(t *testing.T) {
 			var got []Finding
 			for _, f := range e.found {
 				if strings.Contains(f.Message, "CA bundle of Mutating") {
-					continue // the bundle of this test holds no certificate
+					continue // the CA bundle in this test contains no certificate
 				}
 				got = append(got, f)
 			}
@@ -57,7 +57,7 @@ func TestARejectionByTheEarlyWebhookProvesNothingOfAnother(t *testing.T) {
 	}
 }
 
-// answering returns a client of an API server whose early webhook rejects the dry run.
+// answering returns a client for an API server whose early webhook rejects the dry run.
 func answering(t *testing.T, validating, early admissionregistrationv1.WebhookClientConfig) *cluster.Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,11 +11,11 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// nodeState is what is known of a node's worker.
+// nodeState is the state of a worker on a node.
 type nodeState struct {
-	pod       *corev1.Pod // of the worker; nil: there is none
-	published bool        // by a worker
-	any       bool        // published by anyone
+	pod       *corev1.Pod // the pod of the worker; nil: there is none
+	published bool        // the worker has published features
+	any       bool        // any publisher has published features
 }
 
 // workers checks that a worker runs on every Node and publishes its features.
@@ -33,7 +33,7 @@ func (e *examination) workers(ctx context.Context) error {
 		return err
 	}
 	var fine int
-	faults := map[string][]string{} // what is wrong -> nodes
+	faults := map[string][]string{} // problem -> nodes
 	fixes := map[string]string{}
 	for i := range nodes {
 		n := &nodes[i]
@@ -62,7 +62,7 @@ func (e *examination) workers(ctx context.Context) error {
 	return nil
 }
 
-// states returns what is known of the worker of each node.
+// states returns the state of the worker on each node.
 func (e *examination) states(ctx context.Context, agents []*appsv1.DaemonSet) (map[string]*nodeState, error) {
 	out := map[string]*nodeState{}
 	of := func(node string) *nodeState {
@@ -94,14 +94,14 @@ func (e *examination) states(ctx context.Context, agents []*appsv1.DaemonSet) (m
 			continue
 		}
 		of(node).any = true
-		if objects[i].Name == node { // as workers name theirs
+		if objects[i].Name == node { // workers name their NodeFeature like the node
 			of(node).published = true
 		}
 	}
 	return out, err
 }
 
-// fault returns what is wrong with the worker of a node, and what to do.
+// fault returns the problem of the worker on a node, and the fix.
 func fault(n *corev1.Node, s *nodeState, agents []*appsv1.DaemonSet) (text, fix string) {
 	if s == nil {
 		s = &nodeState{}
@@ -126,7 +126,7 @@ func fault(n *corev1.Node, s *nodeState, agents []*appsv1.DaemonSet) (text, fix 
 	return "", ""
 }
 
-// excluded returns why a DaemonSet does not run on a node; empty if it should.
+// excluded returns the reason why a DaemonSet does not run on a node, or "" if it should run.
 func excluded(n *corev1.Node, d *appsv1.DaemonSet) string {
 	spec := &d.Spec.Template.Spec
 	for key, value := range spec.NodeSelector {

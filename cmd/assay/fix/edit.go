@@ -16,15 +16,15 @@ type edit struct {
 	text     string
 }
 
-// editor turns the difference of two trees of a file into edits of it.
+// editor converts the differences between two trees of a file to edits.
 type editor struct {
 	*source
-	was   map[*yaml.Node]*yaml.Node // from the nodes of the new tree to those of the old one
+	was   map[*yaml.Node]*yaml.Node // maps the nodes of the new tree to those of the old tree
 	edits []edit
 	err   error
 }
 
-// pair records which nodes of two equal trees belong together.
+// pair records the corresponding nodes of two equal trees.
 func (e *editor) pair(old, now *yaml.Node) {
 	e.was[now] = old
 	for i := range now.Content {
@@ -34,7 +34,7 @@ func (e *editor) pair(old, now *yaml.Node) {
 
 var comment = regexp.MustCompile(`(^|\s)#`)
 
-// put records an edit. One that would drop a comment is an error.
+// put records an edit. Removing a comment is an error.
 func (e *editor) put(from, to int, text string) {
 	if from > to || len(comment.FindAllString(e.text[from:to], -1)) > len(comment.FindAllString(text, -1)) {
 		e.err = errPlace
@@ -45,7 +45,7 @@ func (e *editor) put(from, to int, text string) {
 
 func (e *editor) insert(at int, text string) { e.put(at, at, text) }
 
-// find returns the span of a node, and an empty one after an error.
+// find returns the range of a node in the text, or an empty range after an error.
 func (e *editor) find(n *yaml.Node) (from, to int) {
 	from, to, err := e.span(n)
 	if err != nil {
@@ -54,7 +54,7 @@ func (e *editor) find(n *yaml.Node) (from, to int) {
 	return from, to
 }
 
-// apply returns the text with the edits made, nil if one was not possible.
+// apply returns the edited text, or nil if an edit is not possible.
 func (e *editor) apply() []byte {
 	if e.err != nil || len(e.edits) == 0 {
 		return nil
@@ -74,7 +74,8 @@ func (e *editor) apply() []byte {
 	return out.Bytes()
 }
 
-// diff records the edits that make the new node of the old one. The key is that of the node in a map, nil for others.
+// diff records the edits that change the old node into the new one. key is the key of the node, or nil if the node is not a value
+// in a map.
 func (e *editor) diff(key, old, now *yaml.Node) {
 	switch {
 	case e.err != nil:
@@ -98,7 +99,7 @@ func (e *editor) diff(key, old, now *yaml.Node) {
 	}
 }
 
-// value changes a scalar within its quotes.
+// value changes a scalar and keeps its quotes.
 func (e *editor) value(old, now *yaml.Node) {
 	if old.Value == now.Value {
 		return
@@ -112,7 +113,7 @@ func (e *editor) value(old, now *yaml.Node) {
 	e.put(from+at, from+at+len(old.Value), now.Value)
 }
 
-// list compares lists. A term in short form is as many terms as it has keys.
+// list compares lists. A term in short form corresponds to one term per key.
 func (e *editor) list(old, now *yaml.Node) {
 	at := 0
 	for _, item := range old.Content {
@@ -141,11 +142,11 @@ func (e *editor) list(old, now *yaml.Node) {
 	}
 }
 
-// terms writes "feature:" before each key of a term in short form, and "matchExpressions:" before its value.
+// terms inserts "feature:" before each key of a term in short form, and "matchExpressions:" before its value.
 func (e *editor) terms(list, old *yaml.Node, now []*yaml.Node) {
 	block := old.Style&yaml.FlowStyle == 0
 	first, _ := e.find(old.Content[0])
-	dash := strings.LastIndexByte(e.text[:first], '-') // of a term in a block list
+	dash := strings.LastIndexByte(e.text[:first], '-') // of the item in the block list
 	if len(now) > 1 && (block && strings.Trim(e.text[max(dash, 0):first], "- ") != "" || !block && list.Style&yaml.FlowStyle == 0) {
 		e.err = errPlace
 		return
@@ -170,7 +171,7 @@ func (e *editor) terms(list, old *yaml.Node, now []*yaml.Node) {
 			}
 			e.put(from-width, from-width+1, "-")
 		}
-		if len(term.Content) < 4 { // no expressions
+		if len(term.Content) < 4 { // without expressions
 			_, end := e.find(value)
 			e.put(from, max(to, end), text)
 			continue

@@ -1,4 +1,4 @@
-// Package fix rewrites what is safe to rewrite in rules, and changes no other byte of a file.
+// Package fix rewrites deprecated forms in rules where this is safe, without changing other bytes of a file.
 package fix
 
 import (
@@ -15,11 +15,11 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Text returns the text with its rules rewritten and a note for each change; nil if nothing was rewritten. problems returns
-// the findings of a file: rules are left alone if rewriting them would give the file an error that it does not have.
+// Text returns the text with rewritten rules and a note for each change, or nil if nothing was rewritten. problems returns the
+// problems of a file: Text does not rewrite a rule if this would add an error.
 func Text(name string, text []byte, problems func([]byte) []manifest.Problem) ([]byte, []convert.Note) {
 	if _, err := compose.ParseTrees(name, text); err != nil {
-		return nil, nil // reported with the findings
+		return nil, nil // already reported
 	}
 	fixed, notes, rules := rewrite(name, text, -1)
 	if len(notes) == 0 {
@@ -29,7 +29,7 @@ func Text(name string, text []byte, problems func([]byte) []manifest.Problem) ([
 	if fixed != nil && !worse(before, problems(fixed)) {
 		return fixed, notes
 	}
-	// Rewrite rule by rule, so that one that cannot be rewritten leaves the others fixed.
+	// Rewrite one rule at a time, so that a rule that cannot be rewritten does not affect the others.
 	var out []byte
 	notes = nil
 	for i := range rules {
@@ -47,12 +47,12 @@ func Text(name string, text []byte, problems func([]byte) []manifest.Problem) ([
 	return out, notes
 }
 
-// Same reports whether two findings are about the same thing, wherever in the text.
+// Same reports whether two problems are equal except for their positions.
 func Same(a, b manifest.Problem) bool {
 	return a.Code == b.Code && a.Object == b.Object && a.Path == b.Path && a.Message == b.Message
 }
 
-// worse reports whether there is an error after that was not there before.
+// worse reports whether after contains an error that is not in before.
 func worse(before, after []manifest.Problem) bool {
 	type key struct{ code, object, path, message string }
 	known := map[key]int{}
@@ -68,8 +68,8 @@ func worse(before, after []manifest.Problem) bool {
 	return false
 }
 
-// rewrite rewrites one rule of a file, or all with -1, and returns the number of rules that there are. The text is nil if
-// nothing was rewritten, or not in a way that says what was meant.
+// rewrite rewrites one rule of a file, or all rules if only is -1, and returns the number of rules in the file. It returns nil text
+// if nothing was rewritten or if the rewritten text has a different meaning.
 func rewrite(name string, text []byte, only int) ([]byte, []convert.Note, int) {
 	const mark = "\xef\xbb\xbf"
 	bare := bytes.TrimPrefix(text, []byte(mark))
@@ -99,7 +99,7 @@ func rewrite(name string, text []byte, only int) ([]byte, []convert.Note, int) {
 			if only < 0 || only == count {
 				notes = append(notes, convertRule(list, j)...)
 				if meant := rulesIn(want[i].Content[0]); meant != nil && j < len(meant.Content) {
-					convertRule(meant, j) // with its aliases expanded
+					convertRule(meant, j) // with aliases expanded
 				}
 			}
 			count++
@@ -118,12 +118,12 @@ func rewrite(name string, text []byte, only int) ([]byte, []convert.Note, int) {
 	return slices.Concat(text[:len(text)-len(bare)], out), notes, count
 }
 
-// convertRule writes one rule of a list in the API's notation.
+// convertRule converts one rule of a list to the notation of the API.
 func convertRule(list *yaml.Node, i int) []convert.Note {
 	one := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{list.Content[i]}}
 	notes, err := convert.MatchOn(one)
 	if err != nil {
-		notes = nil // reported with the findings
+		notes = nil // already reported
 	}
 	notes = append(notes, convert.LongForm(one)...)
 	notes = append(notes, convert.LowerHex(one)...)
@@ -131,7 +131,7 @@ func convertRule(list *yaml.Node, i int) []convert.Note {
 	return notes
 }
 
-// trees reads every document of a file that has been read before. Aliases are left as they are.
+// trees parses the documents of a file, which must be valid YAML. It does not expand aliases.
 func trees(text []byte) ([]*yaml.Node, error) {
 	var out []*yaml.Node
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
@@ -141,13 +141,13 @@ func trees(text []byte) ([]*yaml.Node, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		if !yamltree.IsNull(root.Content[0]) { // nothing but comments
+		if !yamltree.IsNull(root.Content[0]) { // not only comments
 			out = append(out, root)
 		}
 	}
 }
 
-// equal reports whether a file means what the trees say.
+// equal reports whether a file has the same meaning as the trees.
 func equal(name string, text []byte, want []*yaml.Node) bool {
 	got, err := compose.ParseTrees(name, text)
 	got = slices.DeleteFunc(got, func(root *yaml.Node) bool { return yamltree.IsNull(root.Content[0]) })
@@ -156,10 +156,10 @@ func equal(name string, text []byte, want []*yaml.Node) bool {
 	})
 }
 
-// rulesIn returns the rules of an object, nil if it has none.
+// rulesIn returns the rules of an object, or nil if it has none.
 func rulesIn(top *yaml.Node) *yaml.Node {
 	if top.Kind == yaml.SequenceNode {
-		return nil // the worker's own rules, which may have short forms
+		return nil // the worker's custom rules may use short forms
 	}
 	switch value := manifest.Field(top, "kind"); {
 	case value == nil:

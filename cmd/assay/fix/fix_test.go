@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// problems finds what does not have the shape of a NodeFeatureRule.
+// problems returns the type errors of a NodeFeatureRule.
 func problems(text []byte) []manifest.Problem {
 	file := manifest.Parse("rules.yaml", text)
 	out := file.Problems
@@ -34,7 +34,7 @@ func read(t *testing.T, name string) []byte {
 	return data
 }
 
-// Indentation, blank lines, comments with tabs, quotes and the order of keys stay as they are, in every document.
+// Indentation, blank lines, comments with tabs, quotes and the order of keys must not change, in any document.
 func TestChangesOnlyWhatItFixes(t *testing.T) {
 	in, want := read(t, "forms.in.yaml"), read(t, "forms.out.yaml")
 	crlf := func(text []byte) []byte { return bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")) }
@@ -67,7 +67,7 @@ spec:
 
 func TestFix(t *testing.T) {
 	const term = "    matchFeatures:\n    - feature: cpu.cpuid\n      "
-	tests := map[string]struct{ in, want string }{ // of a rule; without want it stays as it is
+	tests := map[string]struct{ in, want string }{ // of a rule; an empty want means no change
 		"NestedExpressionsAreNoValues":  {in: term + "matchExpressions: {AVX: [{op: Exists}]}\n"},
 		"ListOfExpressions":             {in: term + "matchExpressions: [{AVX: {op: Exists}}]\n"},
 		"ListOfLists":                   {in: term + "matchExpressions: [[AVX]]\n"},
@@ -112,7 +112,7 @@ func TestFix(t *testing.T) {
 	}
 }
 
-// A rule that cannot be rewritten keeps no other from it.
+// A rule that cannot be rewritten must not prevent others from being rewritten.
 func TestFixesTheOtherRules(t *testing.T) {
 	const broken = "    matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: [{op: Exists}], B: a}}]\n"
 	const second = "  - {name: two, matchFeatures: [{feature: cpu.cpuid, matchExpressions: [%]}]}\n"

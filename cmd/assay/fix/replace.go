@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// replace writes a new node in the place of an old one.
+// replace replaces an old node by a new one.
 func (e *editor) replace(key, old, now *yaml.Node) {
 	block := old.Style&yaml.FlowStyle == 0
 	switch {
@@ -48,10 +48,10 @@ func (e *editor) items(old, now *yaml.Node) {
 	}
 }
 
-// compact reports whether the dashes of a block list are below the first character of its key.
+// compact reports whether the dashes of a block list are in the column of its key.
 func compact(key, list *yaml.Node) bool { return key != nil && list.Column <= key.Column }
 
-// names turns each entry of a block list, "- AVX", into a field, "AVX: {op: Exists}".
+// names converts each item of a block list, "- AVX", to a field, "AVX: {op: Exists}".
 func (e *editor) names(key, old, now *yaml.Node) {
 	indent := ""
 	if compact(key, old) {
@@ -74,7 +74,7 @@ func (e *editor) names(key, old, now *yaml.Node) {
 	}
 }
 
-// values turns a block list of values into the values of an operator: on one line if no comments are between them.
+// values converts a block list of values to the values of an operator, on one line if there are no comments between them.
 func (e *editor) values(key, old, now *yaml.Node) {
 	from, to := e.find(old)
 	if e.err != nil {
@@ -99,7 +99,7 @@ func (e *editor) values(key, old, now *yaml.Node) {
 	e.items(old, now.Content[3])
 }
 
-// flow returns a node in one line.
+// flow formats a node on one line.
 func (e *editor) flow(n *yaml.Node) string {
 	bare := plain(n)
 	if bare.Kind != yaml.ScalarNode {
@@ -112,7 +112,7 @@ func (e *editor) flow(n *yaml.Node) string {
 	return text
 }
 
-// block returns a node in lines, all but the first indented to a column.
+// block formats a node on several lines; all but the first are indented to the given column.
 func (e *editor) block(n *yaml.Node, column int) string {
 	bare := *n
 	bare.HeadComment, bare.LineComment, bare.FootComment = "", "", ""

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// errPlace says that a node cannot be found in its text. What it is part of is left alone.
+// errPlace reports that a node cannot be located in its text. The rule that contains the node is then not rewritten.
 var errPlace = errors.New("cannot find the node in the text")
 
 // source is a file and the offsets of its lines.
@@ -56,7 +56,7 @@ func (s *source) start(n *yaml.Node) (int, error) {
 	return at, nil
 }
 
-// span returns the offsets of the beginning and the end of a node.
+// span returns the offsets of the start and the end of a node.
 func (s *source) span(n *yaml.Node) (from, to int, err error) {
 	if from, err = s.start(n); err != nil {
 		return 0, 0, err
@@ -110,17 +110,17 @@ func (s *source) scalar(from int, n *yaml.Node) (int, int, error) {
 			i++
 		}
 	}
-	return 0, 0, errPlace // a tag, or a block of text
+	return 0, 0, errPlace // the value is a tag or a block scalar
 }
 
-// flow finds the end of a list or map in brackets: the first closing bracket behind what is in it.
+// flow returns the range of a list or map in brackets: up to the first closing bracket after its content.
 func (s *source) flow(from int, n *yaml.Node) (int, int, error) {
 	open, shut := "[", byte(']')
 	if n.Kind == yaml.MappingNode {
 		open, shut = "{", '}'
 	}
 	if _, _, err := s.exactly(from, open); err != nil {
-		return 0, 0, err // a pair in a list, which has no bracket of its own
+		return 0, 0, err // a pair in a list without its own brackets
 	}
 	at := from + 1
 	if len(n.Content) > 0 {
@@ -140,7 +140,7 @@ func (s *source) flow(from int, n *yaml.Node) (int, int, error) {
 				return 0, 0, errPlace
 			}
 			at += end
-		case strings.IndexByte(" \t\r\n,:", c) >= 0: // a colon before a value that is missing
+		case strings.IndexByte(" \t\r\n,:", c) >= 0: // a colon before an empty value
 			at++
 		default:
 			return 0, 0, errPlace

@@ -1,4 +1,4 @@
-// Package input reads the files that a command is given.
+// Package input reads files that are passed to commands.
 package input
 
 import (
@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// MaxFiles is how many files a command reads. Whoever has more in one directory has named the wrong one.
+	// MaxFiles is the maximum number of files that a command reads.
 	MaxFiles = 50_000
-	// MaxDepth is how deep directories are searched.
+	// MaxDepth is the maximum depth of directories that are searched.
 	MaxDepth = 32
 )
 
-// Extensions are those of the files that are read in directories.
+// Extensions are the extensions of files that are read in directories.
 var Extensions = []string{".yaml", ".yml", ".json"}
 
-// Paths returns the files that arguments name: a file as it is, of a directory the YAML and JSON files in it and below, sorted.
-// Directories whose name begins with a dot are passed over, and links to directories are not followed.
+// Paths returns the files to read for the arguments. For a directory these are all YAML and JSON files below it, sorted by name. It
+// skips directories whose name begins with a dot, and does not follow links to directories.
 func Paths(args []string) ([]string, error) {
 	var out []string
 	for _, arg := range args {
@@ -73,7 +73,7 @@ func walk(out []string, dir string, depth int) ([]string, error) {
 			}
 		case slices.Contains(Extensions, strings.ToLower(filepath.Ext(path))):
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-				continue // a link to a directory, or to nothing
+				continue // a link to a directory, or a broken link
 			}
 			out = append(out, path)
 		}
@@ -84,7 +84,7 @@ func walk(out []string, dir string, depth int) ([]string, error) {
 	return out, nil
 }
 
-// Read returns the content of a file, or of standard input for "-", if it is a file of a size that somebody may have written.
+// Read returns the content of a file, or of standard input if path is "-". It rejects files that are too large.
 func Read(path string, stdin io.Reader) ([]byte, error) {
 	if path != "-" {
 		info, err := os.Stat(path)
@@ -114,7 +114,7 @@ func Read(path string, stdin io.Reader) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// name is what messages call a file.
+// name returns the name of a file for messages.
 func name(path string) string {
 	if path == "-" {
 		return "<stdin>"
@@ -122,7 +122,7 @@ func name(path string) string {
 	return path
 }
 
-// plain is an error of a file without the name of the system call.
+// plain returns an error without the name of the system call.
 func plain(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -131,7 +131,7 @@ func plain(err error) error {
 	return err
 }
 
-// Manifests reads files, several at a time. What is wrong with one of them is among its problems.
+// Manifests parses files in parallel. Problems with reading a file are among the problems of its result.
 func Manifests(paths []string, stdin io.Reader) []*manifest.File {
 	out := make([]*manifest.File, len(paths))
 	Each(len(paths), func(i int) {
@@ -148,7 +148,7 @@ func Manifests(paths []string, stdin io.Reader) []*manifest.File {
 	return out
 }
 
-// Each calls f for 0 to n-1, as many at a time as there are CPUs.
+// Each calls f with 0 to n-1, in parallel on all CPUs.
 func Each(n int, f func(i int)) {
 	workers := min(n, runtime.GOMAXPROCS(0))
 	if workers < 2 {

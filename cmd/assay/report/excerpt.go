@@ -8,10 +8,11 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// maxExcerpt is how much of a line an excerpt shows, in characters, so that it stays on a line of a terminal.
+// maxExcerpt is the maximum number of characters of a line in an excerpt, so that it fits into a terminal.
 const maxExcerpt = 100
 
-// Excerpt shows the line of a problem with its number, and a caret under the place. It is empty for a problem without a place.
+// Excerpt returns the line of a problem with its number, and a line with a caret below it. It is empty for a problem without a
+// position.
 func Excerpt(f *manifest.File, at manifest.Position) string {
 	line := []rune(f.Line(at.Line))
 	if at.Line < 1 || len(line) == 0 {

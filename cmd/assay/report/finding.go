@@ -13,14 +13,14 @@ type Finding struct {
 	manifest.Problem
 }
 
-// Sort orders findings by file and place.
+// Sort sorts findings by file and position.
 func Sort(list []Finding) {
 	slices.SortStableFunc(list, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }
 
-// Errors counts the findings that are errors.
+// Errors returns the number of findings that are errors.
 func Errors(list []Finding) int {
 	n := 0
 	for _, f := range list {

@@ -1,4 +1,4 @@
-// Package report writes findings in the formats that other programs read.
+// Package report writes findings in machine-readable formats.
 package report
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// entry is one finding as JSON.
+// entry is the JSON of one finding.
 type entry struct {
 	File     string `json:"file"`
 	Line     int    `json:"line"`
@@ -49,7 +49,7 @@ func indent(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// text is the message with the path of the field.
+// text returns the message with the path of the field.
 func text(f Finding) string {
 	if f.Path == "" {
 		return f.Message
@@ -59,7 +59,7 @@ func text(f Finding) string {
 
 type object = map[string]any
 
-// SARIF writes the Static Analysis Results Interchange Format 2.1.0 (OASIS), which code hosts show beside the changed lines.
+// SARIF writes the Static Analysis Results Interchange Format 2.1.0 (OASIS), which code hosts show next to changed lines.
 func SARIF(w io.Writer, version string, list []Finding) error {
 	results := []object{}
 	var rules []object
@@ -92,7 +92,7 @@ func SARIF(w io.Writer, version string, list []Finding) error {
 	})
 }
 
-// Suites are test results as JUnit has them.
+// Suites holds test results in the format of JUnit.
 type Suites struct {
 	XMLName  xml.Name `xml:"testsuites"`
 	Tests    int      `xml:"tests,attr"`
@@ -100,7 +100,7 @@ type Suites struct {
 	Suites   []Suite  `xml:"testsuite"`
 }
 
-// Suite is the tests of one file.
+// Suite holds the tests of one file.
 type Suite struct {
 	Name     string `xml:"name,attr"`
 	Tests    int    `xml:"tests,attr"`
@@ -115,14 +115,14 @@ type Case struct {
 	Failure *Failure `xml:"failure,omitempty"`
 }
 
-// Failure says why a test failed.
+// Failure is the reason why a test failed.
 type Failure struct {
 	Message string `xml:"message,attr"`
 	Type    string `xml:"type,attr"`
 	Text    string `xml:",chardata"`
 }
 
-// Write adds up the numbers and writes the XML.
+// Write computes the totals and writes the XML.
 func (s *Suites) Write(w io.Writer) error {
 	s.Tests, s.Failures = 0, 0
 	for i := range s.Suites {
@@ -144,7 +144,7 @@ func (s *Suites) Write(w io.Writer) error {
 	return err
 }
 
-// JUnit writes one test for each file; errors make it fail, warnings are not failures.
+// JUnit writes one test per file. A test fails if the file has errors.
 func JUnit(w io.Writer, files []*manifest.File, list []Finding) error {
 	byFile := map[string][]Finding{}
 	for _, f := range list {
@@ -178,7 +178,7 @@ var (
 	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// GitHub writes the commands that make GitHub's runner annotate lines of a change.
+// GitHub writes workflow commands that annotate lines of a change in GitHub.
 func GitHub(w io.Writer, list []Finding) error {
 	for _, f := range list {
 		at := fmt.Sprintf("file=%s,line=%d", githubProperty.Replace(f.File), max(f.Line, 1))

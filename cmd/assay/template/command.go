@@ -1,4 +1,4 @@
-// Package template is the part of the command line that assembles rules from files.
+// Package template implements the commands that assemble rules from files.
 package template
 
 import (
@@ -19,24 +19,24 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Deps are what the commands need from the program that they are part of. Nil ones are done without.
+// Deps are the dependencies of the commands. Nil fields are optional.
 type Deps struct {
-	// Template reads a NodeFeatureRuleTemplate from the cluster; nil, nil means that there is none of that name.
+	// Template reads a NodeFeatureRuleTemplate from the cluster. It returns nil, nil if the template does not exist.
 	Template func(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error)
-	// Check returns what is wrong with an assembled rule; the compiler with its default options if nil.
+	// Check returns the problems of an assembled rule. Nil means the compiler with default options.
 	Check func(*nfdv1alpha1.NodeFeatureRule) []Problem
 	// HTTP fetches https locators. Its redirect policy is replaced.
 	HTTP *http.Client
 }
 
-// Problem is something wrong with a rule.
+// Problem is a problem of a rule.
 type Problem struct {
 	Path    string // such as spec.rules[0].labels[x]
 	Message string
 	Warning bool
 }
 
-// NewCommand returns the command "template" with its sub-commands.
+// NewCommand returns the command "template" with its subcommands.
 func NewCommand(deps Deps) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "template",
@@ -55,7 +55,7 @@ input. Without a scheme and a leading slash it is relative to the document that 
 	return cmd
 }
 
-// shortened is an error whose text names files from the current directory, as they were probably typed.
+// shortened is an error with paths relative to the current directory.
 type shortened struct {
 	error
 	text string
@@ -71,7 +71,7 @@ func shorten(err error) error {
 	return shortened{err, shortPaths(err.Error())}
 }
 
-// shortPaths removes the current directory from paths in a text.
+// shortPaths removes the current directory from paths in a message.
 func shortPaths(text string) string {
 	dir, err := os.Getwd()
 	if err != nil || dir == "/" {
@@ -80,7 +80,7 @@ func shortPaths(text string) string {
 	return strings.ReplaceAll(text, dir+"/", "")
 }
 
-// layers are the documents that --fill puts around the main one.
+// layers are the documents that --fill adds above and below the main document.
 type layers struct {
 	fill              bool
 	override, deflt   string
@@ -94,7 +94,7 @@ func (l *layers) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&l.deflt, "default-template", "", "with --fill: locator of a document with fields that no other document sets")
 }
 
-// builtIn are the values that absent fields have.
+// builtIn contains the default values of fields.
 const builtIn = `
 phase: main
 priority: 0
@@ -104,7 +104,7 @@ rules:
   expressions: Auto
 `
 
-// read loads the documents that the flags name.
+// read loads the documents that are passed as flags.
 func (l *layers) read(load *loader) error {
 	if !l.fill {
 		if l.override != "" || l.deflt != "" {
@@ -211,7 +211,7 @@ func newURL() *cobra.Command {
 	}
 }
 
-// write prints a document the way people indent YAML.
+// write writes a document with the usual indentation.
 func write(w io.Writer, n *yaml.Node) error {
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)

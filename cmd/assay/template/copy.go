@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 )
 
-// copyMode says what is changed on the way.
+// copyMode defines what a copy changes.
 type copyMode struct {
 	verbatim, embed, embedAll bool
 	layers                    layers
@@ -91,14 +91,14 @@ func (m *copyMode) run(load *loader, src string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// absolute makes the locators of a text absolute and changes nothing else.
+// absolute makes the locators in a text absolute and changes nothing else.
 func absolute(load *loader, at locator, doc *compose.YAML, text []byte) ([]byte, error) {
 	edits, err := locatorEdits(at, doc)
 	if err != nil {
 		return nil, err
 	}
 	out, ok := splice(text, edits)
-	if ok { // the edits are right if the text says what they wanted it to say
+	if ok { // the edits are correct if the result has the expected locators
 		again, err := load.parse(at, out)
 		if err == nil {
 			rest, err := locatorEdits(at, again)
@@ -107,7 +107,7 @@ func absolute(load *loader, at locator, doc *compose.YAML, text []byte) ([]byte,
 			}
 		}
 	}
-	for _, e := range edits { // a locator in a notation that is not worth the trouble
+	for _, e := range edits { // a locator in an unusual notation
 		e.node.SetString(e.text)
 	}
 	var b bytes.Buffer
@@ -115,7 +115,7 @@ func absolute(load *loader, at locator, doc *compose.YAML, text []byte) ([]byte,
 	return b.Bytes(), err
 }
 
-// writeFile replaces a file, or leaves it as it was.
+// writeFile replaces a file atomically.
 func writeFile(name string, text []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// A pool that changes one label of the site's defaults and leaves one rule out, embedded, does on a node what it says,
-// with no template anywhere.
+// A rule that overrides one label of its base and excludes one rule must have the same result on a node when it is embedded and no
+// template exists.
 func TestEmbeddedPoolLabelsNode(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{
@@ -79,7 +79,8 @@ spec:
 	}
 }
 
-// A base whose comments meet a map in braces is written as other parsers read it, with the comments of both sides.
+// When comments of a base are merged into a map in braces, the result must be valid for other parsers and keep the comments of
+// both.
 func TestEmbeddedCommentsSurviveInYAMLThatOthersRead(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -122,7 +123,7 @@ spec:
 		}
 	}
 	var got, want any
-	if err := yaml.UnmarshalStrict([]byte(embedded), &got); err != nil { // another parser than the one that wrote it
+	if err := yaml.UnmarshalStrict([]byte(embedded), &got); err != nil { // a different parser than the one that wrote the text
 		t.Fatalf("%v in\n%s", err, embedded)
 	}
 	if err := yaml.Unmarshal([]byte(`{kind: NodeFeatureRule, spec: {rules: [{name: one, annotations: {x: "y"}, labels: {a: "1"}},

@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// fetchTimeout bounds one download. A document has 4 MiB at the most: whoever takes longer is not going to answer.
+	// fetchTimeout is the maximum time of one download. A document has at most 4 MiB.
 	fetchTimeout = 30 * time.Second
-	// maxRedirects is what it takes from a vanity name to a release asset, and some more.
+	// maxRedirects is the maximum number of redirects: enough for a custom domain that redirects to a release asset.
 	maxRedirects = 5
 )
 
-// loader reads documents, each once: a file that changes meanwhile is one document still.
+// loader loads documents. It reads each document only once, so that all references see the same content.
 type loader struct {
 	ctx  context.Context
 	deps Deps
 	in   io.Reader
 	docs map[locator]*compose.YAML
-	// embedFiles puts the text of labelsTemplateFrom.file and varsTemplateFrom.file into the documents.
+	// embedFiles replaces labelsTemplateFrom.file and varsTemplateFrom.file by the content of the files.
 	embedFiles bool
 }
 
@@ -41,7 +41,7 @@ func newLoader(ctx context.Context, deps Deps, in io.Reader) *loader {
 	return &loader{ctx: ctx, deps: deps, in: in, docs: map[locator]*compose.YAML{}}
 }
 
-// argument loads a document that the command line names.
+// argument loads a document that is passed on the command line.
 func (l *loader) argument(arg string) (*compose.YAML, error) {
 	at, err := argumentLocator(arg)
 	if err != nil {
@@ -54,7 +54,7 @@ func (l *loader) argument(arg string) (*compose.YAML, error) {
 	return doc, err
 }
 
-// base loads a document that another one mentions; nil if there is none.
+// base loads a document that another document refers to, or returns nil if it does not exist.
 func (l *loader) base(from *compose.YAML, r compose.Ref) (*compose.YAML, error) {
 	at, err := resolveRef(locator(from.ID), r)
 	if err != nil {
@@ -63,7 +63,7 @@ func (l *loader) base(from *compose.YAML, r compose.Ref) (*compose.YAML, error) 
 	return l.load(at)
 }
 
-// resolveRef says where a base is.
+// resolveRef returns the location of a base.
 func resolveRef(from locator, r compose.Ref) (locator, error) {
 	switch {
 	case r.Kind == compose.ByName:
@@ -100,7 +100,7 @@ func (l *loader) parse(at locator, text []byte) (*compose.YAML, error) {
 	if err != nil {
 		return nil, err
 	}
-	convert.LongForm(yamltree.Field(doc.Spec, "rules")) // files may hold the short forms of matchers, as NFD's guide does
+	convert.LongForm(yamltree.Field(doc.Spec, "rules")) // files may contain short forms of matchers, as in NFD's guide
 	if err := doc.CheckFields(); err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (l *loader) parse(at locator, text []byte) (*compose.YAML, error) {
 	return doc, err
 }
 
-// read returns the text of a document, or an error that is fs.ErrNotExist if there is none.
+// read returns the content of a document. The error is fs.ErrNotExist if it does not exist.
 func (l *loader) read(at locator) ([]byte, error) {
 	if name, ok := at.template(); ok {
 		return l.readTemplate(name)
@@ -165,7 +165,7 @@ func (l *loader) readTemplate(name string) ([]byte, error) {
 	return sigsyaml.Marshal(object)
 }
 
-// fetch downloads a document. Certificates are verified by the client.
+// fetch downloads a document. The client verifies certificates.
 func (l *loader) fetch(at locator) ([]byte, error) {
 	client := http.Client{}
 	if l.deps.HTTP != nil {
@@ -199,8 +199,8 @@ func (l *loader) fetch(at locator) ([]byte, error) {
 	return nil, fmt.Errorf("%s: %s", at, response.Status)
 }
 
-// templateFiles calls visit for each file that a rule of the document reads a template from: with the rule, where the
-// field is in it, the field that takes the text, and the name of the file.
+// templateFiles calls visit for each template file that a rule of the document refers to. Its arguments are the rule, the index of
+// the field in the rule, the field for the content, and the name of the file.
 func templateFiles(doc *compose.YAML, visit func(rule *yaml.Node, at int, field string, file *yaml.Node) error) error {
 	rules := yamltree.Field(doc.Spec, "rules")
 	if rules == nil || rules.Kind != yaml.SequenceNode {
@@ -225,7 +225,7 @@ func templateFiles(doc *compose.YAML, visit func(rule *yaml.Node, at int, field 
 	return nil
 }
 
-// embedTemplates puts the text of template files into the rules that read them.
+// embedTemplates replaces references to template files by their content.
 func (l *loader) embedTemplates(doc *compose.YAML) error {
 	return templateFiles(doc, func(rule *yaml.Node, at int, field string, file *yaml.Node) error {
 		where := fmt.Sprintf("%s:%d: %s.file", doc.ID, file.Line, rule.Content[at].Value)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// locator says where a document is, whoever asks: an absolute path, https://…, cluster:NAME, or - for standard input.
+// locator is the absolute location of a document: an absolute path, https://…, cluster:NAME, or - for standard input.
 type locator string
 
 const stdin locator = "-"
@@ -27,16 +27,17 @@ var scheme = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*):`)
 
 func (l locator) remote() bool { return strings.HasPrefix(string(l), httpsScheme) }
 
-// template returns the name of the template in the cluster that l stands for, if it does.
+// template returns the name of the template if l refers to a template in the cluster.
 func (l locator) template() (string, bool) { return strings.CutPrefix(string(l), clusterScheme) }
 
-// here is what locators on standard input, and arguments, are relative to: some file in the current directory.
+// here is the base of relative locators on standard input and in arguments: a file in the current directory.
 func here() (locator, error) {
 	dir, err := os.Getwd()
 	return locator(filepath.Join(dir, "-")), err
 }
 
-// argumentLocator reads a locator from the command line. Unlike one in a document it may climb: it was typed here.
+// argumentLocator parses a locator from the command line. Unlike locators in documents, it may contain "..", because the user typed
+// it.
 func argumentLocator(arg string) (locator, error) {
 	switch {
 	case arg == string(stdin):
@@ -54,7 +55,7 @@ func argumentLocator(arg string) (locator, error) {
 	return locator(abs), err
 }
 
-// resolve reads a locator that the document at l mentions.
+// resolve parses a locator in the document at l.
 func (l locator) resolve(text string) (locator, error) {
 	if err := harmless(text); err != nil {
 		return "", fmt.Errorf("locator %q: %w", text, err)
@@ -89,7 +90,7 @@ func (l locator) resolve(text string) (locator, error) {
 	return locator(path.Join(path.Dir(string(l)), text)), nil
 }
 
-// withScheme reads a locator that names its scheme.
+// withScheme parses a locator with a scheme.
 func (l locator) withScheme(name, text string) (locator, error) {
 	switch name {
 	case "https":
@@ -123,7 +124,7 @@ func (l locator) withScheme(name, text string) (locator, error) {
 	return "", fmt.Errorf("locator %q: unknown scheme, want a file, file://, https:// or cluster:NAME", text)
 }
 
-// harmless refuses what could lead out of the place that a document is in, in whatever spelling.
+// harmless rejects locators that could escape the directory of a document, in any spelling.
 func harmless(text string) error {
 	plain, err := url.PathUnescape(text)
 	if err != nil {

@@ -59,7 +59,7 @@ EXPR is a JSONPath as in kubectl; the braces and the leading dollar are optional
 	return cmd
 }
 
-// query returns what a JSONPath finds in a JSON text.
+// query evaluates a JSONPath on JSON.
 func query(text []byte, expr string) ([]any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -20,7 +20,7 @@ type edit struct {
 	text string
 }
 
-// locatorEdits returns what it takes to make every locator of a document absolute.
+// locatorEdits returns the edits that make all locators of a document absolute.
 func locatorEdits(at locator, doc *compose.YAML) ([]edit, error) {
 	var edits []edit
 	change := func(n *yaml.Node, to string) {
@@ -52,7 +52,7 @@ func locatorEdits(at locator, doc *compose.YAML) ([]edit, error) {
 	})
 }
 
-// baseNodes returns the scalars that hold the locators of basedOn, in the order of doc.Bases.
+// baseNodes returns the scalars of the locators in basedOn, in the order of doc.Bases.
 func baseNodes(doc *compose.YAML) []*yaml.Node {
 	value := yamltree.Field(doc.Spec, "basedOn")
 	if value == nil {
@@ -77,8 +77,8 @@ func baseNodes(doc *compose.YAML) []*yaml.Node {
 	return out
 }
 
-// splice carries out edits on the text that the nodes were parsed from, and leaves every other byte alone. It reports
-// false if it cannot find a scalar.
+// splice applies edits to the text from which the nodes were parsed, and does not change other bytes. It returns false if it cannot
+// locate a scalar.
 func splice(text []byte, edits []edit) ([]byte, bool) {
 	type span struct {
 		from, to int
@@ -97,7 +97,7 @@ func splice(text []byte, edits []edit) ([]byte, bool) {
 		spans = append(spans, span{from, to, quoted(e.text)})
 	}
 	slices.SortFunc(spans, func(a, b span) int { return a.from - b.from })
-	spans = slices.Compact(spans) // an alias makes two fields of one scalar
+	spans = slices.Compact(spans) // with an alias, two fields can have the same scalar
 	var out []byte
 	at := 0
 	for _, s := range spans {
@@ -110,7 +110,7 @@ func splice(text []byte, edits []edit) ([]byte, bool) {
 	return append(out, text[at:]...), true
 }
 
-// offset returns where a line and column begin; columns count characters.
+// offset returns the offset of a line and column. Columns count characters.
 func offset(text []byte, line, column int) (int, bool) {
 	at := 0
 	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
@@ -133,9 +133,9 @@ func offset(text []byte, line, column int) (int, bool) {
 	return at, at < len(text)
 }
 
-// scalar returns where a scalar's text begins and ends, given where its node does.
+// scalar returns the range of a scalar's value, given the offset of its node.
 func scalar(text []byte, at int, value string) (from, to int, ok bool) {
-	for at < len(text) && (text[at] == '&' || text[at] == '!') { // an anchor or a tag
+	for at < len(text) && (text[at] == '&' || text[at] == '!') { // skip anchors and tags
 		space := bytes.IndexByte(text[at:], ' ')
 		if space < 0 {
 			return 0, 0, false
@@ -170,7 +170,7 @@ func scalar(text []byte, at int, value string) (from, to int, ok bool) {
 	return 0, 0, false
 }
 
-// plain are texts that mean themselves anywhere in YAML.
+// plain matches strings that need no quotes anywhere in YAML.
 var plain = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9/_.+~-]*(:[A-Za-z0-9/_.+~-]+)*$`)
 
 func quoted(s string) string {
@@ -179,7 +179,7 @@ func quoted(s string) string {
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
-		return `""` // a string always has a JSON
+		return `""` // encoding a string cannot fail
 	}
 	return string(b)
 }

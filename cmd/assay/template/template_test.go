@@ -22,7 +22,7 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 )
 
-// clusterDeps stand for a cluster that has one template, and a compiler that dislikes labels named bad.
+// clusterDeps simulates a cluster with one template, and a compiler that rejects labels named bad.
 func clusterDeps() Deps {
 	return Deps{
 		Template: func(_ context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error) {
@@ -71,7 +71,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
 }
 
-// run executes the command and returns what it prints.
+// run executes the command and returns its output.
 func run(t *testing.T, deps Deps, stdin string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -157,7 +157,7 @@ func TestFetch(t *testing.T) {
 	mux.Handle("/d/endless.yaml", http.RedirectHandler("/d/endless.yaml", http.StatusFound))
 	mux.HandleFunc("/d/broken.yaml", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	server := httptest.NewUnstartedServer(mux)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // one of the clients does not trust it
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // one of the clients does not trust the certificate
 	server.StartTLS()
 	defer server.Close()
 	trusting := Deps{HTTP: server.Client()}
@@ -218,7 +218,7 @@ func TestCopyRefusesWhatIsNoFile(t *testing.T) {
 	}
 }
 
-// Every notation of a locator is found in the text and nothing else changes.
+// Copying must update locators in every notation, and change nothing else.
 func TestCopyChangesNothingElse(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"plain":             {"basedOn: b.yaml # c\n", "basedOn: /d/b.yaml # c\n"},

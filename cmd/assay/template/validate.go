@@ -41,7 +41,7 @@ func newValidate(deps Deps) *cobra.Command {
 	return cmd
 }
 
-// validate prints what is wrong with one document, and returns whether it is valid.
+// validate prints the problems of one document and reports whether it is valid.
 func validate(cmd *cobra.Command, deps Deps, l *layers, arg string) bool {
 	out := cmd.OutOrStdout()
 	load := newLoader(cmd.Context(), deps, cmd.InOrStdin())
@@ -77,7 +77,7 @@ func validate(cmd *cobra.Command, deps Deps, l *layers, arg string) bool {
 	return valid
 }
 
-// check asks the compiler about the result.
+// check compiles the result and returns its problems.
 func check(deps Deps, a *compose.AssembledYAML) []Problem {
 	spec, err := compose.Typed(a.Spec)
 	if err != nil {
@@ -90,7 +90,7 @@ func check(deps Deps, a *compose.AssembledYAML) []Problem {
 	return Compile(rules.Options{})(rule)
 }
 
-// Compile returns a check that asks the compiler.
+// Compile returns a check that uses the compiler.
 func Compile(opt rules.Options) func(*nfdv1alpha1.NodeFeatureRule) []Problem {
 	return func(rule *nfdv1alpha1.NodeFeatureRule) []Problem {
 		_, report := rules.Compile(rule, opt)
@@ -105,7 +105,7 @@ func Compile(opt rules.Options) func(*nfdv1alpha1.NodeFeatureRule) []Problem {
 	}
 }
 
-// printErrors prints each error on a line of its own.
+// printErrors prints each error on its own line.
 func printErrors(w io.Writer, err error) {
 	var several compose.Errors
 	if errors.As(err, &several) {
@@ -117,8 +117,7 @@ func printErrors(w io.Writer, err error) {
 	fmt.Fprintln(w, shorten(err))
 }
 
-// locate returns the node that a field path such as spec.rules[0].labels[a.b/c] leads to, or the last one on the way that
-// there is.
+// locate returns the node of a field path such as spec.rules[0].labels[a.b/c], or the last existing node on the path.
 func locate(spec *yaml.Node, path string) *yaml.Node {
 	way, _ := yamltree.Follow(spec, strings.TrimPrefix(path, "spec"))
 	if len(way) == 0 {

@@ -1,4 +1,4 @@
-// Package tracing turns the trace of a rule into lines for people.
+// Package tracing formats the trace of a rule as lines.
 package tracing
 
 import (
@@ -8,14 +8,14 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Line is one expression or condition of a rule, with what the node has.
+// Line is one expression or condition of a rule with the facts of the node.
 type Line struct {
 	Held bool
-	// Subject is the feature or the condition, Asked what the rule asks of it, Found what the node has.
+	// Subject is the feature or the condition, Asked the requirement of the rule, Found the value on the node.
 	Subject, Asked, Found string
 }
 
-// Lines returns the matchers and conditions of a rule in their order. Values that mask hides are replaced. A sensitive rule has no lines.
+// Lines returns the matchers and conditions of a rule in order. It replaces values that mask hides. A sensitive rule has no lines.
 func Lines(r *rules.RuleTrace, mask rules.Masking) []Line {
 	if r.Sensitive {
 		return nil
@@ -35,7 +35,8 @@ func Lines(r *rules.RuleTrace, mask rules.Masking) []Line {
 	return t.lines
 }
 
-// Why returns why a rule does not match, or nothing if it matches, has failed, or the reason could quote a value that mask hides.
+// Why returns the reason why a rule does not match. It returns "" if the rule matches or failed, or if the reason could contain a
+// value that mask hides.
 func Why(r *rules.RuleTrace, mask rules.Masking) string {
 	if r.Matched || r.Err != nil || hidden(r, mask) {
 		return ""
@@ -43,10 +44,10 @@ func Why(r *rules.RuleTrace, mask rules.Masking) string {
 	return r.Why
 }
 
-// Skipped is the Lacking of a rule that is not evaluated on the node: more than any other rule lacks.
+// Skipped is the result of Lacking for a rule that is not evaluated on the node. It is larger than for any other rule.
 const Skipped = 1000
 
-// Lacking returns the number of expressions and conditions that the node does not meet: the smaller, the nearer it is.
+// Lacking returns the number of expressions and conditions that the node does not meet, to sort nodes and rules.
 func Lacking(r *rules.RuleTrace) int {
 	if r.Skipped != "" {
 		return Skipped
@@ -72,7 +73,7 @@ func Lacking(r *rules.RuleTrace) int {
 	return n
 }
 
-// hidden reports whether the reason could quote a value that is kept from people.
+// hidden reports whether the reason could contain a hidden value.
 func hidden(r *rules.RuleTrace, mask rules.Masking) bool {
 	for _, list := range append([][]rules.TermTrace{r.MatchFeatures}, r.MatchAny...) {
 		for i := range list {

@@ -20,10 +20,10 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// filterHelp is what errors in filters end with.
+// filterHelp is appended to errors in filters.
 const filterHelp = `write for example: cpu.model.vendor_id = Intel and kernel.version.major >= 6, or label topology.kubernetes.io/zone In eu-1, eu-2`
 
-// compileFilter compiles a filter: short terms, or a requirement as YAML. An empty filter is nil.
+// compileFilter compiles a filter: short terms, or a requirement in YAML. It returns nil for an empty filter.
 func compileFilter(text string, opt rules.Options) (*requirements.Requirements, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -55,7 +55,7 @@ func compileFilter(text string, opt rules.Options) (*requirements.Requirements, 
 	return reqs, nil
 }
 
-// isRequirement reports whether a filter is a requirement as YAML.
+// isRequirement reports whether a filter is a requirement in YAML.
 func isRequirement(text string) bool {
 	return slices.ContainsFunc([]string{"matchFeatures:", "matchAny:", "conditions:", "{"}, func(prefix string) bool {
 		return strings.HasPrefix(text, prefix)
@@ -68,7 +68,7 @@ var symbols = map[string]nfdv1alpha1.MatchOp{
 	">": nfdv1alpha1.MatchGt, ">=": nfdv1alpha1.MatchGe, "<": nfdv1alpha1.MatchLt, "<=": nfdv1alpha1.MatchLe,
 }
 
-// parseTerms parses short terms with "and" between them: NAME [OPERATOR VALUE, …].
+// parseTerms parses short terms separated by "and": NAME [OPERATOR VALUE, …].
 func parseTerms(text string) (*assayv1alpha1.Requirement, error) {
 	words, err := splitWords(text)
 	if err != nil {
@@ -129,10 +129,10 @@ func parseTerm(out *assayv1alpha1.Requirement, words []word) error {
 	return nil
 }
 
-// labelKey is what a key of a label may consist of: it becomes part of an expression.
+// labelKey matches valid label keys. A key becomes part of an expression.
 var labelKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
 
-// labelCondition returns the condition on a label of the Node, in the language of rules.
+// labelCondition returns a condition on a label of the Node.
 func labelCondition(key string, op nfdv1alpha1.MatchOp, values []string) (c nfdv1alpha1.Condition, err error) {
 	if !labelKey.MatchString(key) {
 		return c, fmt.Errorf("invalid label key %q", key)
@@ -172,7 +172,7 @@ type word struct {
 	quoted bool
 }
 
-// splitWords splits at spaces and commas; a string in double quotes is one word.
+// splitWords splits at spaces and commas. A string in double quotes is one word.
 func splitWords(text string) ([]word, error) {
 	var out []word
 	for {
@@ -200,7 +200,7 @@ func splitWords(text string) ([]word, error) {
 	}
 }
 
-// quoteWord returns a value as one word of a filter.
+// quoteWord quotes a value as one word of a filter.
 func quoteWord(value string) string {
 	if value == "" || strings.ContainsAny(value, " \t\r\n,\"") || strings.EqualFold(value, "and") || strconv.Quote(value) != `"`+value+`"` {
 		return strconv.Quote(value)

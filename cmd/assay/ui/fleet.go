@@ -15,13 +15,13 @@ import (
 const (
 	// maxColumns is the maximum number of columns of the matrix.
 	maxColumns = 12
-	// maxValues is the maximum number of values of one column, the most frequent first.
+	// maxValues is the maximum number of values that are shown per column, most frequent first.
 	maxValues = 8
-	// setsPerPage is the number of sets of equal nodes on one page, featuresPerPage that of features.
+	// setsPerPage is the number of sets of equal nodes on a page, featuresPerPage the number of features.
 	setsPerPage, featuresPerPage = 50, 300
 )
 
-// preferredColumns are what the page begins with: of each group the first that a node has.
+// preferredColumns are the default columns: from each group the first one that a node has.
 var preferredColumns = [][]string{
 	{"kernel.version.full"},
 	{"cpu.model.name", "cpu.model.id"},
@@ -32,12 +32,13 @@ var preferredColumns = [][]string{
 	{"system.dmiid.bios_version"},
 }
 
-// fleetPage is the view of all nodes.
+// fleetPage is the page with all nodes.
 type fleetPage struct {
 	Filter, FilterError string
 	Columns             []fleetColumn
 	By                  string
-	// Matching of Total nodes are selected; Nearest lacks least if none is, and Lacks is what.
+	// Matching is the number of selected nodes of Total. If no node is selected, Nearest is the node that meets most of the filter,
+	// and Lacks what it does not meet.
 	Matching, Total int
 	Unpublished     int
 	Nearest, Lacks  string
@@ -45,39 +46,39 @@ type fleetPage struct {
 	Sets            []nodeSet
 	Nodes           []nodeRow
 	Features        []*featurecount.Count
-	Count           int // of the rows on all pages
+	Count           int // number of rows on all pages
 	Page, Pages     int
 }
 
-// fleetColumn is one column of the matrix. A numeric one is aligned at the right.
+// fleetColumn is one column of the matrix. Numeric columns are right-aligned.
 type fleetColumn struct {
 	Name    string
 	Numeric bool
 }
 
-// columnValues are the values of one column.
+// columnValues holds the values of one column.
 type columnValues struct {
 	Name   string
 	Values []valueCount
-	// Distinct is the number of values, More that of those that are not shown, Without that of the nodes that have none.
+	// Distinct is the number of values, More the number of values that are not shown, Without the number of nodes without a value.
 	Distinct, More, Without int
-	// Missing is a filter for those nodes.
+	// Missing is the filter that selects nodes without a value.
 	Missing string
 }
 
-// valueCount is one value with the number of nodes that have it.
+// valueCount is a value and the number of nodes that have it.
 type valueCount struct {
 	Value string
-	// Size is a value in bytes for people.
+	// Size is a value in bytes in a readable unit.
 	Size  string
 	Nodes int
-	// Percent of the selected nodes have it.
+	// Percent is the percentage of the selected nodes that have the value.
 	Percent int
-	// Filter selects them, if the language of filters can.
+	// Filter selects nodes with the value. It is empty if no filter can express this.
 	Filter string
 }
 
-// nodeSet is nodes that have the same values in all columns.
+// nodeSet is a set of nodes that have the same values in all columns.
 type nodeSet struct {
 	Cells   []string
 	Nodes   int
@@ -92,7 +93,7 @@ type nodeRow struct {
 	Cells []string
 }
 
-// fleetQuery is what a user asks of the page.
+// fleetQuery holds the parameters of the page.
 type fleetQuery struct {
 	filter, columns, by string
 	page                int
@@ -136,7 +137,7 @@ func newFleetPage(d *data, q fleetQuery) *fleetPage {
 	return p
 }
 
-// pages sets the number of pages of count rows, and returns the rows of the page.
+// pages sets the number of pages for count rows, and returns the range of rows on the current page.
 func (p *fleetPage) pages(count, size int) (from, to int) {
 	p.Count = count
 	p.Pages = max(1, (count+size-1)/size)
@@ -145,7 +146,7 @@ func (p *fleetPage) pages(count, size int) (from, to int) {
 	return from, min(count, from+size)
 }
 
-// selectNodes returns the indices of the nodes that a filter selects. With an error in the filter it is all of them.
+// selectNodes returns the indexes of the nodes that a filter selects, or of all nodes if the filter has an error.
 func (p *fleetPage) selectNodes(d *data, filter string) []int {
 	reqs, err := compileFilter(filter, d.Known.Rules)
 	if err != nil {
@@ -166,7 +167,7 @@ func (p *fleetPage) selectNodes(d *data, filter string) []int {
 	return out
 }
 
-// chooseColumns returns the columns that are asked for, or those that are preferred.
+// chooseColumns returns the requested columns or the default columns.
 func chooseColumns(d *data, asked string) []string {
 	list := strings.FieldsFunc(asked, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
 	if len(list) > 0 {
@@ -184,24 +185,24 @@ func chooseColumns(d *data, asked string) []string {
 	return out
 }
 
-// matrix holds a row of cells for each node.
+// matrix holds a row of cells per node.
 type matrix struct {
 	rows  [][]string
 	names []string
-	kinds []cellKind // of columns
+	kinds []cellKind // kinds of the columns
 }
 
-// cellKind says how the language of filters names the cells of a column.
+// cellKind defines how filters refer to the cells of a column.
 type cellKind int
 
 const (
-	cellOther     cellKind = iota // it cannot
-	cellAttribute                 // a value
-	cellFlag                      // yes or no
-	cellInstances                 // different values with commas between them
+	cellOther     cellKind = iota // not possible
+	cellAttribute                 // by value
+	cellFlag                      // by presence
+	cellInstances                 // by one of several values
 )
 
-// kindOf returns the kind of a column, by the first node that has its feature.
+// kindOf returns the kind of a column, determined by the first node that has its feature.
 func kindOf(d *data, name string) cellKind {
 	feature, element, ok := column.Split(name)
 	if !ok || d.Known.Rules.Mask.Hides(element) {
@@ -248,7 +249,7 @@ func (t *matrix) numeric(c int) bool {
 	return !slices.ContainsFunc(t.rows, func(row []string) bool { return strings.Trim(row[c], "0123456789") != "" })
 }
 
-// values counts the values of a column.
+// values returns the distinct values of a column with their counts.
 func (t *matrix) values(c int, name, filter string) columnValues {
 	counts := map[string]int{}
 	for _, row := range t.rows {
@@ -275,7 +276,7 @@ func (t *matrix) values(c int, name, filter string) columnValues {
 	return out
 }
 
-// sets groups the nodes with the same values in all columns, the largest set first.
+// sets groups nodes with the same values in all columns, largest set first.
 func (t *matrix) sets(columns []string, filter string) []nodeSet {
 	counts, first, cells := map[string]int{}, map[string]string{}, map[string][]string{}
 	for i, row := range t.rows {
@@ -295,7 +296,7 @@ func (t *matrix) sets(columns []string, filter string) []nodeSet {
 	return out
 }
 
-// narrow adds to a filter that a column has a value.
+// narrow returns a filter that also requires a value in a column.
 func (t *matrix) narrow(filter string, c int, name, value string) string {
 	switch {
 	case value == "" || t.kinds[c] == cellOther:
@@ -313,7 +314,7 @@ func (t *matrix) narrow(filter string, c int, name, value string) string {
 	return andTerm(filter, name+" In "+quoteWord(value))
 }
 
-// andTerm adds a term to a filter. A filter that is YAML cannot be added to: it is replaced.
+// andTerm appends a term to a filter. It replaces a filter in YAML.
 func andTerm(filter, term string) string {
 	filter = strings.TrimSpace(filter)
 	if filter == "" || isRequirement(filter) || strings.HasPrefix(filter, "-") || strings.HasPrefix(filter, "[") {
@@ -331,7 +332,7 @@ func mostFrequent(counts map[string]int) []string {
 	})
 }
 
-// percent returns the share in percent: at least 1 of anything.
+// percent returns a percentage, and at least 1 if n is not 0.
 func percent(n, of int) int {
 	if n == 0 || of == 0 {
 		return 0
@@ -339,7 +340,7 @@ func percent(n, of int) int {
 	return max(1, n*100/of)
 }
 
-// Names returns the columns as they are typed.
+// Names returns the columns in the format of the input field.
 func (p *fleetPage) Names() string {
 	var names []string
 	for _, c := range p.Columns {
@@ -348,7 +349,7 @@ func (p *fleetPage) Names() string {
 	return strings.Join(names, " ")
 }
 
-// Summary says in words what is shown.
+// Summary returns a sentence about the selection.
 func (p *fleetPage) Summary() string {
 	if p.Filter == "" || p.FilterError != "" {
 		return plural(p.Total, "node")

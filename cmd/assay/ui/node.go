@@ -11,28 +11,28 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// maxTraces is the maximum number of rules that the page of a node shows. The page of a rule shows the others.
+// maxTraces is the maximum number of rules on the page of a node. The other rules have their own pages.
 const maxTraces = 150
 
-// nodePage is the view of one node.
+// nodePage is the page of one node.
 type nodePage struct {
 	Name, Query string
-	// Published is false if the node has no NodeFeatures.
+	// Published is set if there are NodeFeatures for the node.
 	Published  bool
 	HasObject  bool
 	Publishers []string
 	Outcome    outcome
 	Foreign    []foreign
 	Traces     []trace
-	// MoreTraces is the number of rules that are not shown, Matched that of those that match.
+	// MoreTraces is the number of rules that are not shown, Matched the number of rules that match.
 	MoreTraces, Matched, Rules int
 	Tree                       tree
 }
 
-// foreign is what the Node has from other clients.
+// foreign is a key of the Node that another client has set.
 type foreign struct{ Kind, Key, Value, Managers string }
 
-// newNodePage returns the view of a node, or nil if the node does not exist.
+// newNodePage returns the page of a node, or nil if the node does not exist.
 func newNodePage(d *data, name, query string) *nodePage {
 	n := d.node(name)
 	if n == nil {
@@ -63,7 +63,7 @@ func newNodePage(d *data, name, query string) *nodePage {
 	return p
 }
 
-// foreignOf returns the labels, annotations and taints of a Node that rules do not give it.
+// foreignOf returns the labels, annotations and taints of a Node that no rule sets.
 func foreignOf(node *corev1.Node, o *rules.Outcome) []foreign {
 	if node == nil {
 		return nil

@@ -13,12 +13,12 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// outcome is what rules give one node.
+// outcome holds the outputs of rules for one node.
 type outcome struct {
-	// Failed says that nothing is written, and why.
+	// Failed is the reason why nothing is written, or "".
 	Failed string
 	Groups []outputs
-	// Asked are labels that NodeFeatures ask for without a rule.
+	// Asked are labels that NodeFeatures request directly.
 	Asked   []output
 	Missing []missing
 	Notes   []string
@@ -33,11 +33,11 @@ type outputs struct {
 	Rows  []output
 }
 
-// output is one key that is written.
+// output is a key that is written.
 type output struct {
 	Key, Value string
 	source
-	// Differs says why the Node does not have it so.
+	// Differs is the reason why the Node does not have the output, or "".
 	Differs string
 }
 
@@ -49,13 +49,13 @@ type missing struct {
 
 // source is the rule that an output comes from.
 type source struct {
-	// Object is empty where a NodeFeature asks for it.
+	// Object is empty if a NodeFeature requests the label.
 	Object, Rule string
-	// Linked says that there is a page of the object.
+	// Linked is set if the object has a page.
 	Linked bool
 }
 
-// kinds are the kinds of outputs that are written on nodes, in the order of the page.
+// kinds are the kinds of outputs on nodes, in page order.
 var kinds = []struct {
 	kind  rules.Kind
 	title string
@@ -63,16 +63,16 @@ var kinds = []struct {
 	{rules.KindLabel, "Labels"}, {rules.KindAnnotation, "Annotations"}, {rules.KindResource, "Extended resources"}, {rules.KindTaint, "Taints"},
 }
 
-// comparison is what an outcome is compared with.
+// comparison holds what an outcome is compared with.
 type comparison struct {
-	node   *corev1.Node // nil: it is not known what the Node has
+	node   *corev1.Node // nil if the Node is unknown
 	keeps  rules.Withholding
-	linked bool // rules have pages
+	linked bool // whether rules have pages
 }
 
 func (c *comparison) source(r rules.Ref) source { return source{r.Object, r.Rule, c.linked} }
 
-// newOutcome returns what rules give a node.
+// newOutcome returns the outputs of rules for a node.
 func newOutcome(o *rules.Outcome, c comparison) outcome {
 	var out outcome
 	if o.Failed != nil {
@@ -100,7 +100,7 @@ func newOutcome(o *rules.Outcome, c comparison) outcome {
 	return out
 }
 
-// outputs returns the outputs of one kind: those of rules, and those that NodeFeatures ask for.
+// outputs returns the outputs of one kind: those of rules, and those that NodeFeatures request.
 func (c *comparison) outputs(o *rules.Outcome, kind rules.Kind) (given, asked []output) {
 	add := func(key, value string) {
 		origin, _ := o.Origin(kind, key)
@@ -131,7 +131,7 @@ type trace struct {
 	// Word is MATCH, NO MATCH, SKIPPED or ERROR.
 	Word               string
 	Object, Rule, Base string
-	// Say are sentences on the result: why it was skipped, or does not match.
+	// Say are sentences about the result, such as the reason why the rule was skipped.
 	Say      []string
 	Lines    []tracing.Line
 	Outputs  []rules.TracedOutput
@@ -140,10 +140,10 @@ type trace struct {
 	Lacking int
 }
 
-// Class is the word for the stylesheet.
+// Class returns the CSS class of the result.
 func (t *trace) Class() string { return strings.ToLower(strings.ReplaceAll(t.Word, " ", "")) }
 
-// newTrace returns the trace of a rule for people.
+// newTrace returns the trace of a rule for display.
 func newTrace(r *rules.RuleTrace, mask rules.Masking) trace {
 	out := trace{Word: "NO MATCH", Object: r.Object, Rule: r.Rule, Base: r.Base, Rejected: r.Rejected, Lacking: tracing.Lacking(r)}
 	switch {
@@ -182,7 +182,7 @@ func newTrace(r *rules.RuleTrace, mask rules.Masking) trace {
 	return out
 }
 
-// newTraces returns the traces of all rules: errors, then rules that match, then the others, the nearest first.
+// newTraces returns the traces of all rules: first errors, then rules that match, then other rules, closest first.
 func newTraces(list []rules.RuleTrace, mask rules.Masking) []trace {
 	out := make([]trace, len(list))
 	for i := range list {

@@ -20,12 +20,13 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// page is what the layout shows around each view.
+// page holds the data of the layout around each view.
 type page struct {
 	Title, Current, Where, Back string
 	At                          time.Time
 	Notes                       []string
-	// CanReload says that the source can be read again, Reading for how long it is being read, Failed why the last reading failed.
+	// CanReload is set if the source can be read again, Reading is the duration of a running reload, Failed the error of the last
+	// one.
 	CanReload bool
 	Reading   string
 	Failed    string
@@ -35,7 +36,7 @@ type page struct {
 const (
 	// maxText is the maximum number of characters of one value on a page.
 	maxText = 2000
-	// longText is the number of characters from which a value may not fit its column, and is shown in full as a title.
+	// longText is the number of characters above which a value may not fit into its column and gets a tooltip.
 	longText = 12
 )
 
@@ -58,7 +59,7 @@ var views = func() map[string]*template.Template {
 	return out
 }()
 
-// text returns a value as far as a page shows it.
+// text returns a value, shortened for a page.
 func text(s string) string {
 	if utf8.RuneCountInString(s) <= maxText {
 		return s
@@ -66,7 +67,7 @@ func text(s string) string {
 	return string([]rune(s)[:maxText]) + "… (" + thousands(utf8.RuneCountInString(s)) + " characters)"
 }
 
-// thousands writes a number with separators.
+// thousands formats a number with separators.
 func thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -75,7 +76,7 @@ func thousands(n int) string {
 	return s
 }
 
-// plural writes a number with its noun.
+// plural formats a number with its noun.
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -83,7 +84,7 @@ func plural(n int, noun string) string {
 	return thousands(n) + " " + noun + "s"
 }
 
-// show writes a view into the layout.
+// show renders a view in the layout.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, title string, v any) {
 	d, since, failed := s.current()
 	p := &page{Title: title, Current: view, Where: d.Where, At: d.At, Notes: d.Notes, CanReload: s.source != nil, View: v}
@@ -109,13 +110,13 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, 
 	_, _ = w.Write(b.Bytes())
 }
 
-// isPage reports whether an address is a page of this server, relative to the others.
+// isPage reports whether an address is a page of this server, as a relative address.
 func isPage(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "" && u.Host == "" && slices.Contains([]string{"fleet", "node", "rules", "rule", "playground"}, u.Path)
 }
 
-// home shows the fleet, or the node if there is only one.
+// home shows the list of nodes, or the node if there is only one.
 func (s *Server) home(w http.ResponseWriter, r *http.Request) {
 	d, _, _ := s.current()
 	if len(d.Nodes) == 1 {
@@ -163,7 +164,7 @@ func (s *Server) rule(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) playground(w http.ResponseWriter, r *http.Request) {
 	d, _, _ := s.current()
-	r.Body = http.MaxBytesReader(w, r.Body, 3*maxRule) // an encoded character may take three
+	r.Body = http.MaxBytesReader(w, r.Body, 3*maxRule) // an encoded character takes up to three bytes
 	if err := r.ParseForm(); err != nil || len(r.PostForm.Get("text")) > maxRule {
 		s.show(w, r, http.StatusRequestEntityTooLarge, "error", "Too large", &errorPage{
 			"The text is larger than 1 MiB, which no API server accepts. Split it into several objects.", "playground", "Playground",
@@ -182,7 +183,7 @@ func (s *Server) playground(w http.ResponseWriter, r *http.Request) {
 	s.show(w, r, http.StatusOK, "playground", "Playground", p)
 }
 
-// errorPage says what is wrong, and where to go on.
+// errorPage shows an error and a link.
 type errorPage struct{ Message, Link, LinkText string }
 
 func (s *Server) missing(w http.ResponseWriter, r *http.Request, message, link, linkText string) {
@@ -194,7 +195,7 @@ func number(q url.Values, name string) int {
 	return n
 }
 
-// contentTypes are those of the static files.
+// contentTypes maps extensions of static files to content types.
 var contentTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 func static(w http.ResponseWriter, r *http.Request) {

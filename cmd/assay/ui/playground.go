@@ -10,10 +10,10 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// maxRule is the maximum size in bytes of the text in the playground: no API server takes larger objects.
+// maxRule is the maximum size in bytes of the text in the playground, about the size limit of the API server.
 const maxRule = 1 << 20
 
-// sample is the rule that the playground begins with.
+// sample is the initial rule in the playground.
 const sample = `apiVersion: nfd.k8s-sigs.io/v1alpha1
 kind: NodeFeatureRule
 metadata:
@@ -29,43 +29,43 @@ spec:
             major: {op: Ge, value: ["6"]}
 `
 
-// playgroundPage is the view of a rule that is being written.
+// playgroundPage is the page for editing a rule.
 type playgroundPage struct {
 	Node, Query, Text string
-	// Nodes are names to choose from.
+	// Nodes are suggestions for the name of the node.
 	Nodes []string
-	// NoNode says that there is no node of that name.
+	// NoNode is set if the named node does not exist.
 	NoNode   bool
 	Gutter   []gutterLine
 	Findings []finding
 	Errors   int
-	// Evaluated says that there are an outcome and traces.
+	// Evaluated is set if there is an outcome.
 	Evaluated bool
-	// Say is why the rule is not evaluated.
+	// Say is the reason why the rule is not evaluated.
 	Say     string
 	Outcome outcome
 	Traces  []trace
 	Tree    tree
 }
 
-// gutterLine is a line of the margin.
+// gutterLine is a line of the editor's gutter.
 type gutterLine struct {
 	Number          int
 	Severity, Title string
 }
 
-// finding is an error or a warning of the rule.
+// finding is an error or a warning about the rule.
 type finding struct {
 	Severity, Where, Path, Message string
 	Line                           int
 }
 
-// maxChoices is the maximum number of names that a page offers to choose from; others are typed.
+// maxChoices is the maximum number of suggestions on a page.
 const maxChoices = 300
 
 // newPlaygroundPage reviews the text, and evaluates it for a node if there are no errors.
 func newPlaygroundPage(d *data, text, node, query string) *playgroundPage {
-	text = strings.ReplaceAll(text, "\r\n", "\n") // as browsers send it
+	text = strings.ReplaceAll(text, "\r\n", "\n") // browsers send CRLF
 	p := &playgroundPage{Node: node, Query: query, Text: text}
 	for i := range d.Nodes[:min(len(d.Nodes), maxChoices)] {
 		p.Nodes = append(p.Nodes, d.Nodes[i].Input.Node.Name)
@@ -89,8 +89,8 @@ func newPlaygroundPage(d *data, text, node, query string) *playgroundPage {
 	return p
 }
 
-// evaluate fills in what the rules of the file give a node. Rules with errors are not evaluated: what is left of them would match
-// more than was written.
+// evaluate evaluates the rules in the file for a node. It does not evaluate rules with errors, because without the invalid parts
+// they could match more nodes.
 func (p *playgroundPage) evaluate(d *data, n *Node, file *manifest.File, checker *check.Checker) {
 	var sets []*rules.RuleSet
 	for _, doc := range file.Documents {
@@ -116,7 +116,7 @@ func (p *playgroundPage) evaluate(d *data, n *Node, file *manifest.File, checker
 	}
 }
 
-// newGutter returns the margin: a line for each line of the text, with the worst of its findings.
+// newGutter returns the gutter: one line per line of the text, with its most severe finding.
 func newGutter(text string, findings []finding) []gutterLine {
 	out := make([]gutterLine, strings.Count(text, "\n")+1)
 	for i := range out {
@@ -132,10 +132,10 @@ func newGutter(text string, findings []finding) []gutterLine {
 	return out
 }
 
-// Lines is the number of lines that the editor shows.
+// Lines returns the number of lines of the editor.
 func (p *playgroundPage) Lines() string { return strconv.Itoa(max(len(p.Gutter), 16)) }
 
-// firstNode returns the node that a playground begins with.
+// firstNode returns the initial node of the playground.
 func firstNode(d *data, node string) string {
 	first := ""
 	if len(d.Nodes) > 0 {

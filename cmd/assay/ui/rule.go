@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxKinds is the maximum number of kinds of nodes that are searched for the nearest ones: each costs a trace of all rules.
+	// maxKinds is the maximum number of kinds of nodes that are searched for the closest ones. Each one costs a trace of all rules.
 	maxKinds = 64
-	// maxNearest is the maximum number of nodes that are shown as the nearest.
+	// maxNearest is the maximum number of closest nodes that are shown.
 	maxNearest = 5
 	// nodesPerPage is the number of nodes on one page.
 	nodesPerPage = 100
@@ -29,7 +29,7 @@ type rulesPage struct {
 	Nodes int
 }
 
-// ruleRow is one object with rules.
+// ruleRow is one rule object.
 type ruleRow struct {
 	Name, Phase, Ready, Message string
 	Priority                    int32
@@ -62,28 +62,28 @@ func newRulesPage(d *data) *rulesPage {
 	return p
 }
 
-// rulePage is the view of one object with rules.
+// rulePage is the page of one rule object.
 type rulePage struct {
 	Name, Text string
 	BuiltIn    bool
 	Conditions []condition
 	Parts      []rulePart
 	Nodes      int
-	// Matched are nodes on which at least one rule matches, Unmatched the others.
+	// Matched are nodes on which at least one rule matches, Unmatched the other nodes.
 	Matched, Unmatched pageOf
 	Nearest            []near
-	// Searched is the number of kinds of nodes that were searched for the nearest, Kinds how many there are.
+	// Searched is the number of kinds of nodes that were searched for the closest ones, Kinds the number of all kinds.
 	Searched, Kinds int
 }
 
-// condition is a condition of the status.
+// condition is a condition in the status.
 type condition struct{ Type, Status, Reason, Message, Age string }
 
 // rulePart is one rule of the object.
 type rulePart struct {
 	Name            string
 	Matched, Errors int
-	// Error is that of the first node on which the rule fails.
+	// Error is the error of the first node on which the rule fails.
 	Error string
 }
 
@@ -94,15 +94,15 @@ type pageOf struct {
 	Previous, Following int
 }
 
-// near is a node that a rule narrowly does not match.
+// near is a node that a rule almost matches.
 type near struct {
 	Node string
-	// Same is the number of other nodes that lack the same.
+	// Same is the number of other nodes with the same unmet requirements.
 	Same  int
 	Trace trace
 }
 
-// newRulePage returns the view of an object with rules, nil if there is none.
+// newRulePage returns the page of a rule object, or nil if it does not exist.
 func newRulePage(d *data, name string, matchedPage, unmatchedPage int) *rulePage {
 	i := slices.IndexFunc(d.Rules, func(r Rule) bool { return r.Object.Name == name })
 	if i < 0 {
@@ -154,7 +154,7 @@ func (p *rulePage) count(o *rules.Outcome) bool {
 	return matched
 }
 
-// nearest finds the nodes that lack least, at one node of each kind.
+// nearest searches for the nodes with the fewest unmet requirements, among one node of each kind.
 func (p *rulePage) nearest(d *data, unmatched []string) {
 	same := map[*facts.Facts]int{}
 	first := map[*facts.Facts]string{}
@@ -181,7 +181,7 @@ func (p *rulePage) nearest(d *data, unmatched []string) {
 	p.Nearest = p.Nearest[:min(len(p.Nearest), maxNearest)]
 }
 
-// near adds a node, unless one is there already that lacks the same.
+// near adds a node, unless there is one with the same unmet requirements.
 func (p *rulePage) near(n near) {
 	i := slices.IndexFunc(p.Nearest, func(o near) bool {
 		return o.Trace.Rule == n.Trace.Rule && slices.Equal(o.Trace.Say, n.Trace.Say) && slices.Equal(o.Trace.Lines, n.Trace.Lines)
@@ -193,7 +193,7 @@ func (p *rulePage) near(n near) {
 	p.Nearest[i].Same += 1 + n.Same
 }
 
-// newPageOf returns a page of a list, from 1; one that does not exist is the nearest that does.
+// newPageOf returns a page of a list. Pages are counted from 1; a page number outside of the range is clamped.
 func newPageOf(names []string, page int) pageOf {
 	pages := max(1, (len(names)+nodesPerPage-1)/nodesPerPage)
 	page = min(max(page, 1), pages)

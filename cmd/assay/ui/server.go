@@ -19,9 +19,9 @@ import (
 const DefaultAddress = "127.0.0.1:0"
 
 const (
-	// headerTimeout is the maximum time that a client may take for the headers of a request, bodyTimeout for all of it.
+	// headerTimeout is the maximum time to read the headers of a request, bodyTimeout the maximum time to read the whole request.
 	headerTimeout, bodyTimeout = 10 * time.Second, time.Minute
-	// stopTimeout is the maximum time that requests may go on after the command is interrupted.
+	// stopTimeout is the maximum time to finish requests after the command is interrupted.
 	stopTimeout = 2 * time.Second
 )
 
@@ -32,11 +32,11 @@ type Server struct {
 
 	mu     sync.Mutex
 	data   *data
-	since  time.Time // of the reading that goes on; zero: none does
-	failed error     // of the last reading
+	since  time.Time // start of the current reload; zero if there is none
+	failed error     // error of the last reload
 }
 
-// New returns a Server of a Snapshot, which source reads again when a user asks for it; nil: it cannot be read again.
+// New returns a Server for a Snapshot. source reads a new Snapshot when the user reloads; nil means that there is no reload.
 func New(first *Snapshot, source Source) *Server {
 	return &Server{token: rand.Text(), data: newData(first), source: source}
 }
@@ -62,7 +62,8 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// isLoopback reports whether a host is this machine, and cannot be made another one by DNS.
+// isLoopback reports whether a host is a loopback address. It does not accept names other than localhost, because DNS could change
+// them.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -100,7 +101,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// Handler returns the pages. The context ends readings of the cluster.
+// Handler returns the handler of the pages. Canceling the context stops reloads.
 func (s *Server) Handler(ctx context.Context) http.Handler {
 	r := chi.NewRouter()
 	r.Use(onlyThisMachine, secure)
@@ -121,8 +122,8 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 	return r
 }
 
-// onlyThisMachine rejects requests under a name of another host: a page elsewhere whose DNS name is changed to 127.0.0.1 must not
-// read what is served here.
+// onlyThisMachine rejects requests with another Host header, to prevent DNS rebinding: a web page whose DNS name changes to
+// 127.0.0.1 must not read these pages.
 func onlyThisMachine(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -137,18 +138,18 @@ func onlyThisMachine(next http.Handler) http.Handler {
 	})
 }
 
-// policy lets pages use nothing but what this server sends, and no script or style that is part of a page.
+// policy restricts pages to content from this server, without inline scripts and styles.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
-// secure sets the headers of all responses.
+// secure sets security headers on all responses.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer") // the token is part of the address
+		h.Set("Referrer-Policy", "no-referrer") // the address contains the token
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
@@ -156,8 +157,8 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-// authorize rejects requests without the token. It is part of every address and not a cookie: cookies are sent to all ports of a
-// host, and each user of this machine can listen on one.
+// authorize rejects requests without the token. The token is part of every address and not a cookie, because browsers send cookies
+// to all ports of a host, and other users of this machine can listen on one.
 func (s *Server) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(chi.URLParam(r, "token")), []byte(s.token)) != 1 {
@@ -172,14 +173,14 @@ func (s *Server) unknown(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "not found: use the address that assay ui has printed", http.StatusNotFound)
 }
 
-// current returns what pages show, and whether it is being read again.
+// current returns the data of the pages, and the state of a reload.
 func (s *Server) current() (d *data, since time.Time, failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.data, s.since, s.failed
 }
 
-// reload reads the cluster again, unless that goes on already. Pages show the old state meanwhile.
+// reload reads a new Snapshot, unless a reload is running. Until it completes, pages show the old one.
 func (s *Server) reload(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	start := s.since.IsZero() && s.source != nil

@@ -9,52 +9,52 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// Limits on what a page shows of the features of one node: a kernel has thousands of options.
+// Limits on the features of one node on a page: a kernel has thousands of options.
 const (
-	// maxElements is the maximum number of elements of one feature. A search shows more.
+	// maxElements is the maximum number of elements of one feature without a search.
 	maxElements = 60
-	// maxFound is the maximum number of elements that a search shows.
+	// maxFound is the maximum number of elements in a search result.
 	maxFound = 400
 	// maxInstances is the maximum number of instances of one feature.
 	maxInstances = 50
 )
 
-// tree is the features of one node for people.
+// tree holds the features of one node for display.
 type tree struct {
-	// Query is what was searched for.
+	// Query is the search string.
 	Query    string
 	Features []feature
-	// Total is the number of features of the node that are not empty, Found the number of elements that the search found.
+	// Total is the number of non-empty features of the node, Found the number of elements in the search result.
 	Total, Found int
 }
 
 // feature is one feature with the elements that are shown.
 type feature struct {
 	Name, Kind string
-	// Count is the number of elements, More the number of those that are not shown.
+	// Count is the number of elements, More the number of elements that are not shown.
 	Count, More int
 	Elements    []element
-	// Columns and Rows are the instances.
+	// Columns and Rows hold the instances.
 	Columns []string
 	Rows    []instance
-	// Open says that the elements are shown at first.
+	// Open is set if the elements are initially visible.
 	Open bool
 }
 
-// element is a flag, or an attribute with its value. Size is the value of an element in bytes, for people.
+// element is a flag, or an attribute with its value. Size is a value in bytes in a readable unit.
 type element struct{ Name, Value, Size string }
 
-// instance is one instance: a cell for each column.
+// instance is one instance with a cell per column.
 type instance struct {
 	Cells []string
-	// Name is the name of the device by its ids.
+	// Name is the name of the device.
 	Name string
 }
 
-// openElements is the maximum number of elements of a feature that is open at first.
+// openElements is the maximum number of elements of a feature that is initially open.
 const openElements = 12
 
-// newTree returns the features of a node, only those elements that contain the query if there is one.
+// newTree returns the features of a node. If query is not empty, it returns only elements that contain it.
 func newTree(f *facts.Facts, query string, s *Snapshot) tree {
 	b := &treeBuilder{query: strings.ToLower(strings.TrimSpace(query)), mask: s.Known.Rules.Mask, describe: s.Describe}
 	b.out = tree{Query: query}
@@ -97,7 +97,7 @@ func (b *treeBuilder) shown(key, value string) string {
 	return value
 }
 
-// room returns how many more elements a feature may show.
+// room returns how many more elements can be shown.
 func (b *treeBuilder) room(limit int) int {
 	if b.query == "" {
 		return limit
@@ -168,7 +168,7 @@ func (b *treeBuilder) add(f feature) {
 	b.out.Features = append(b.out.Features, f)
 }
 
-// firstColumns orders attributes of instances: what distinguishes devices comes first.
+// firstColumns orders the attributes of instances: those that distinguish devices come first.
 func firstColumns(names []string) []string {
 	first := []string{"name", "class", "vendor", "device"}
 	var out []string
@@ -185,7 +185,7 @@ func firstColumns(names []string) []string {
 	return out
 }
 
-// size returns the value of an element that is named for its unit in a larger unit, or nothing.
+// size formats the value of an element in a larger unit, if the name of the element includes a unit. Otherwise it returns "".
 func size(name, value string) string {
 	scale := uint64(1)
 	switch {

@@ -1,4 +1,4 @@
-// Package ui serves pages that show nodes, rules and what rules make of nodes.
+// Package ui serves web pages that show nodes, rules, and the outputs of rules for nodes.
 package ui
 
 import (
@@ -15,46 +15,46 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// Snapshot is what pages show: nodes, rules and settings at one time. It must not be changed.
+// Snapshot holds the data of the pages: nodes, rules and settings at one time. It must not be modified.
 type Snapshot struct {
-	// Where names the cluster, the files or the machine.
+	// Where describes the source: a cluster, files or the machine.
 	Where string
-	// At is when it was read.
+	// At is the time when the source was read.
 	At time.Time
-	// Known are the settings of the controller and what reviews of rules depend on.
+	// Known holds the settings of the controller, and other input for reviews of rules.
 	Known review.Known
 	// Nodes are sorted by name.
 	Nodes []Node
-	// Rules are in the order of their evaluation, Program is what they are compiled to.
+	// Rules are in evaluation order. Program contains the compiled rules.
 	Rules   []Rule
 	Program *rules.Program
-	// Notes are what could not be read or compiled.
+	// Notes describe what could not be read or compiled.
 	Notes []string
-	// Describe names a device by its ids; nil, or an empty string: unknown.
+	// Describe returns the name of a device, or "" if it is unknown. It may be nil.
 	Describe func(feature string, attributes map[string]string) string
 }
 
 // Node is one node.
 type Node struct {
-	// Object is nil where only features are known, as of files.
+	// Object is nil if only the features are known, as in files.
 	Object *corev1.Node
 	Input  rules.Input
-	// Published reports whether there are NodeFeatures of the node.
+	// Published is set if there are NodeFeatures for the node.
 	Published bool
 }
 
-// Rule is one object with rules.
+// Rule is one rule object.
 type Rule struct {
 	Object  *nfdv1alpha1.NodeFeatureRule
 	BuiltIn bool
-	// Text is the object as YAML, without what is sensitive.
+	// Text is the object in YAML, without sensitive parts.
 	Text string
 }
 
 // Source reads a Snapshot.
 type Source func(ctx context.Context) (*Snapshot, error)
 
-// data is a Snapshot with what follows from it, computed when a page first needs it. It is safe for concurrent use.
+// data is a Snapshot with derived data, which is computed on first use. It is safe for concurrent use.
 type data struct {
 	*Snapshot
 	place map[string]int
@@ -77,7 +77,7 @@ func newData(s *Snapshot) *data {
 	return d
 }
 
-// node returns a node by its name, or nil.
+// node returns a node by name, or nil.
 func (d *data) node(name string) *Node {
 	if i, ok := d.place[name]; ok {
 		return &d.Nodes[i]
@@ -85,7 +85,7 @@ func (d *data) node(name string) *Node {
 	return nil
 }
 
-// all returns the outcomes of all nodes, in their order.
+// all returns the outcomes of all nodes, in order.
 func (d *data) all() []*rules.Outcome {
 	d.outcomesOnce.Do(func() {
 		d.outcomes = make([]*rules.Outcome, len(d.Nodes))
@@ -94,7 +94,7 @@ func (d *data) all() []*rules.Outcome {
 	return d.outcomes
 }
 
-// fleet returns the nodes in the form that requirements are evaluated on.
+// fleet returns the index of the nodes on which requirements are evaluated.
 func (d *data) fleet() *index.Index {
 	d.viewOnce.Do(func() {
 		d.nodes = index.New()

@@ -22,7 +22,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// intel is a rule that half of the nodes match.
+// intel is a rule that matches half of the nodes.
 const intel = `apiVersion: nfd.k8s-sigs.io/v1alpha1
 kind: NodeFeatureRule
 metadata: {name: vendor}
@@ -36,7 +36,7 @@ spec:
       matchExpressions: {vendor_id: {op: In, value: [Intel]}}
 `
 
-// node makes a node with a CPU of this vendor.
+// node returns a node with a CPU of the given vendor.
 func node(in *facts.Interner, name, vendor string, more map[string]string) ui.Node {
 	model := map[string]string{"vendor_id": vendor, "name": vendor + " CPU"}
 	for key, value := range more {
@@ -56,7 +56,7 @@ func node(in *facts.Interner, name, vendor string, more map[string]string) ui.No
 	}}
 }
 
-// snapshot is nodes a (Intel), b (AMD) and c (Intel), and the rule.
+// snapshot returns a snapshot with the nodes a (Intel), b (AMD) and c (Intel), and the rule.
 func snapshot(t testing.TB, nodes ...ui.Node) *ui.Snapshot {
 	t.Helper()
 	var object nfdv1alpha1.NodeFeatureRule
@@ -78,7 +78,7 @@ func snapshot(t testing.TB, nodes ...ui.Node) *ui.Snapshot {
 	}
 }
 
-// site is a server of a snapshot.
+// site is a server for a snapshot.
 type site struct {
 	*httptest.Server
 	base string
@@ -131,7 +131,7 @@ func body(t testing.TB, page string, response *http.Response, status int) string
 	return string(data)
 }
 
-// want reports what a page lacks.
+// want reports parts that are missing on a page.
 func want(t testing.TB, page string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -254,7 +254,7 @@ func TestPlaygroundReviewsAndEvaluates(t *testing.T) {
 	want(t, big, "larger than 1 MiB")
 }
 
-// A rule in the playground may be anyone's: its bases are not read from the files of the user.
+// A rule in the playground may come from someone else, so its bases are not read from the user's files.
 func TestPlaygroundReadsNoFiles(t *testing.T) {
 	s := serve(t, snapshot(t), nil)
 	text := strings.Replace(intel, "spec:\n", "spec:\n  basedOn: [{name: /etc/passwd}, {name: ./ui_test.go}]\n", 1)
@@ -402,7 +402,7 @@ func TestEmptyStatesSayWhatToDo(t *testing.T) {
 // maxPage is the maximum size of a page in bytes.
 const maxPage = 300_000
 
-// many is a snapshot of so many nodes, of some hundred kinds.
+// many returns a snapshot of count nodes of about a hundred kinds.
 func many(t testing.TB, count int) *ui.Snapshot {
 	in := facts.NewInterner()
 	var nodes []ui.Node
@@ -430,7 +430,7 @@ func TestPagesOfLargeFleetsStaySmall(t *testing.T) {
 	want(t, s.get(t, "rule?name=vendor", http.StatusOK), "Matches 10,000 of 15,000 nodes", "Searched 64 of")
 }
 
-// BenchmarkFirstPage serves the fleet for the first time, with 15,000 nodes: what follows from the snapshot is computed then.
+// BenchmarkFirstPage serves the list of 15,000 nodes for the first time, including the computation of derived data.
 func BenchmarkFirstPage(b *testing.B) {
 	data := many(b, 15_000)
 	for b.Loop() {

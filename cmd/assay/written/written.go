@@ -1,4 +1,4 @@
-// Package written compares what rules give a node with what its Node has.
+// Package written compares the outputs of rules for a node with its Node object.
 package written
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Differs returns why a Node does not have an output of rules as it should, or nothing if it has. Nothing is known of taints and
-// extended resources, and of a nil Node.
+// Differs returns the reason why a Node does not have an output of rules, or "" if it has it. It does not check taints and extended
+// resources, or a nil Node.
 func Differs(node *corev1.Node, withholding rules.Withholding, kind rules.Kind, key, value string) string {
 	if why := withholding.Withholds(kind); why != "" {
 		return "not written on nodes: " + why
@@ -29,7 +29,7 @@ func Differs(node *corev1.Node, withholding rules.Withholding, kind rules.Kind, 
 	return ""
 }
 
-// Managers returns the clients that own a field, by managedFields.
+// Managers returns the clients that own a field according to managedFields.
 func Managers(entries []metav1.ManagedFieldsEntry, path ...string) []string {
 	var out []string
 	for i := range entries {
