@@ -73,6 +73,8 @@ type memory struct {
 	uid   types.UID
 	turn  turn.Lock
 	known *State // as of the last look; guarded by Nodes.mu
+	// last is the worker's object that was deleted since the last look, as it was then; guarded by Nodes.mu.
+	last *nodefeature.NodeFeature
 
 	// guarded by turn
 	seen   map[client.ObjectKey]bool // the objects that counted the last time
@@ -130,11 +132,15 @@ func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 
 // hold adds what a vanished worker has published, for as long as it counts.
 func (n *Nodes) hold(m *memory, s *State) {
+	last := n.takeLast(m)
 	for _, f := range s.Features {
 		if n.opt.Merge.Own(f) {
 			m.own, m.lostAt, m.unseen = f, time.Time{}, false
 			return
 		}
+	}
+	if last != nil && last.Spec.Features.Err == nil && n.opt.Merge.Counts(last, s.Node) {
+		m.own, m.lostAt, m.unseen = last, time.Time{}, false // it may have come and gone since the last look
 	}
 	if m.lostAt.IsZero() {
 		m.lostAt = n.opt.Clock.Now()
@@ -151,6 +157,25 @@ func (n *Nodes) hold(m *memory, s *State) {
 	}
 	s.Features = append(s.Features, m.own)
 	n.opt.Merge.Sort(s.Features)
+}
+
+// vanished remembers the worker's object of a node when it is deleted.
+func (n *Nodes) vanished(f *nodefeature.NodeFeature) {
+	if !n.opt.Merge.Own(f) {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if m := n.nodes[f.NodeName()]; m != nil {
+		m.last = f
+	}
+}
+
+func (n *Nodes) takeLast(m *memory) (last *nodefeature.NodeFeature) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	last, m.last = m.last, nil
+	return last
 }
 
 // memory returns what is remembered of this very Node, not of one of the same name that it replaced.

@@ -124,6 +124,26 @@ func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
 	}
 }
 
+func TestAnObjectThatCameAndWentBetweenTwoLooksIsHeld(t *testing.T) {
+	cache := inputstest.New(published("own", "n"))
+	nodes := watched(t, inputs.Options{Live: &server{}, Grace: time.Minute}, cache)
+	if _, err := nodes.Of(t.Context(), node("")); err != nil {
+		t.Fatal(err)
+	}
+	cache.Remove(published("own", "n"))
+	again := published("own", "n")
+	again.ResourceVersion = "2"
+	cache.Put(again)
+	cache.Remove(again)
+	s, err := nodes.Of(t.Context(), node(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Features) != 1 || s.Features[0].ResourceVersion != "2" || s.Held == 0 {
+		t.Errorf("not the last one is held for %s: %v", s.Held, s.Features)
+	}
+}
+
 func TestTheFirstLookAsksForTheWorkersObject(t *testing.T) {
 	nodes := watched(t, inputs.Options{Live: &server{features: map[string]bool{"own/n": true}}}, inputstest.New())
 	if _, err := nodes.Of(t.Context(), node("")); !errors.Is(err, inputs.ErrStale) {

@@ -27,6 +27,8 @@ const (
 	retry = time.Second
 	// parallel is the number of nodes that are looked at at once: each may wait for the API server.
 	parallel = 8
+	// together is the time from an event to the look at its node: events that arrive together are one look.
+	together = time.Millisecond
 	// patience is the time that a process that has just started waits for nodes that it cannot look at: one must not silence everything.
 	patience = time.Minute
 )
@@ -59,7 +61,10 @@ func (n *Nodes) Watch(ctx context.Context, c cache.Cache) (err error) {
 			}
 			n.mark(f.NodeName())
 		},
-		func(f *nodefeature.NodeFeature) { n.mark(f.NodeName()) },
+		func(f *nodefeature.NodeFeature) {
+			n.vanished(f)
+			n.mark(f.NodeName())
+		},
 	)}}
 	if n.opt.Namespaces != nil {
 		list = append(list, informer.Registration{Object: Namespace(), Handler: informer.Changes(
@@ -178,6 +183,10 @@ func (n *Nodes) wait(ctx context.Context, most time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-n.wake:
+		select {
+		case <-ctx.Done():
+		case <-time.After(together):
+		}
 	case <-due:
 	}
 }
