@@ -44,6 +44,7 @@ type Rules struct {
 
 	turn    turn.Lock       // held while an object is assembled
 	lacking map[string]bool // objects that the API server has and the cache lacks
+	lacks   chan struct{}   // holds an element if some are lacking
 	all     assembly.Sum    // all objects
 	objects sync.Map        // the same: name -> *assembly.Object
 
@@ -216,6 +217,10 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 	err = r.live.Get(ctx, client.ObjectKey{Name: name}, &obj)
 	if err == nil && obj.DeletionTimestamp == nil {
 		r.lacking[name] = true
+		select {
+		case r.lacks <- struct{}{}:
+		default: // follow is awake
+		}
 		return r.assemble(ctx, &obj)
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -233,13 +238,16 @@ const lackingEvery = 2 * time.Second
 
 // follow reads objects that the cache lacks until it has them, or they are deleted.
 func (r *Rules) follow(ctx context.Context) error {
-	ticker := time.NewTicker(lackingEvery)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-r.lacks:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lackingEvery):
 		}
 		release, err := r.turn.Take(ctx)
 		if err != nil {
@@ -292,7 +300,7 @@ func newRules(cached, live client.Reader, opt Options, guard *schema.Guard) *Rul
 	o := opt.Assembly
 	o.Missing = guard.Missing
 	return &Rules{
-		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, cached: cached, live: live, turn: turn.New(),
+		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, lacks: make(chan struct{}, 1), cached: cached, live: live, turn: turn.New(),
 		assembler: assembly.New(o, source{cached: cached, live: live, namespace: o.Namespace}),
 	}
 }
