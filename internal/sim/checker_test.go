@@ -41,7 +41,7 @@ func newChecker(w *world) *checker {
 func (c *checker) record(o object) map[string]bool {
 	out := map[string]bool{}
 	var r plan.Record
-	keys := keysOf(o)
+	keys := c.w.keysOf(o)
 	for kind, annotation := range map[plan.Kind]string{
 		plan.Label: r.Labels(), plan.Annotation: r.Annotations(), plan.Resource: r.Resources(),
 	} {
@@ -104,7 +104,7 @@ func (c *checker) change(change apiserver.Change) {
 		delete(c.ours, name)
 		return
 	}
-	before, after := keysOf(change.Old), keysOf(change.New)
+	before, after := c.w.keysOf(change.Old), c.w.keysOf(change.New)
 	recordBefore, recordAfter := c.record(change.Old), c.record(change.New)
 	byUs := strings.HasPrefix(change.By, "controller")
 	if c.ours[name] == nil {
@@ -223,7 +223,7 @@ func (c *checker) settled() {
 	for _, o := range c.w.server.List("nodes") {
 		name := o["metadata"].(object)["name"].(string)
 		want, have := c.wanted(name, c.w.server.Revision()), map[string]string{}
-		record, keys := c.record(o), keysOf(o)
+		record, keys := c.record(o), c.w.keysOf(o)
 		for k := range record {
 			if v, has := keys[k]; has {
 				have[k] = v

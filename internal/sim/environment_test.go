@@ -4,11 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
-
-	"sigs.k8s.io/yaml"
-
-	"github.com/assay-project/assay/api/crds"
 )
 
 const (
@@ -19,13 +14,13 @@ const (
 	prefix       = "feature.node.kubernetes.io/"
 )
 
-// definition is that of NodeFeatureRule.
-var definition = sync.OnceValue(func() (out object) {
-	if err := yaml.Unmarshal(crds.All()["nfd.k8s-sigs.io_nodefeaturerules.yaml"], &out); err != nil {
-		panic(err)
-	}
-	return out
-})
+// definition is that of NodeFeatureRule, as far as controllers read it: the API server keeps all fields.
+var definition = object{
+	"metadata": object{"name": "nodefeaturerules.nfd.k8s-sigs.io"},
+	"spec": object{"versions": []any{object{"name": "v1alpha1", "schema": object{"openAPIV3Schema": object{
+		"properties": object{"spec": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+	}}}}},
+}
 
 func nodeName(i int) string { return fmt.Sprintf("n%d", i) }
 func ruleName(i int) string { return fmt.Sprintf("rule-%d", i) }
@@ -151,7 +146,7 @@ func (w *world) foreign(node string) {
 		return
 	}
 	var ours []string
-	for k := range keysOf(o) {
+	for k := range w.keysOf(o) {
 		if label, is := labelOf(k); is && w.check.record(o)[k] {
 			ours = append(ours, label)
 		}

@@ -2,12 +2,16 @@ package sim
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -34,11 +38,28 @@ var removals = budget.Budget{Nodes: 1, Share: 0.25, Window: 10 * time.Minute, Ho
 // renewed less often leaves time for the rest.
 const leasePace = time.Minute
 
+// scheme is that of all programs.
+var scheme = sync.OnceValues(managerconfig.Scheme)
+
+// mapper is what programs learn by discovery.
+var mapper = sync.OnceValue(func() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, r := range apiserver.Resources() {
+		scope := meta.RESTScopeRoot
+		if r.Namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		gv := schema.GroupVersion{Group: r.Group, Version: r.Version}
+		m.AddSpecific(gv.WithKind(r.Kind), gv.WithResource(r.Name), gv.WithResource(strings.ToLower(r.Kind)), scope)
+	}
+	return m
+})
+
 // config is that of the controllers.
 func config() controller.Config {
 	return controller.Config{
 		Sources: inputs.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
-		Parallel: 1, SchemaEvery: 10 * time.Minute, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
+		Parallel: 1, SchemaEvery: time.Hour, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
 	}
 }
 
@@ -67,16 +88,16 @@ func startController(s *apiserver.Server, name string, log logr.Logger) (*progra
 		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, sent: map[*apiserver.Request]bool{}, began: s.Revision(),
 	}
 	cfg := &rest.Config{Host: "http://model", Transport: p.client, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	scheme, err := managerconfig.Scheme()
+	scheme, err := scheme()
 	if err != nil {
 		return nil, err
 	}
 	again, sets := true, featuresets.New(namespace)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Cache: controller.Cache(namespace, 0, sets), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Scheme: scheme, MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil }, Cache: controller.Cache(namespace, 0, sets), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 		Controller:     ctrlconfig.Controller{SkipNameValidation: &again},
 		LeaderElection: true, LeaderElectionID: "nfd-master.nfd.kubernetes.io", LeaderElectionNamespace: namespace,
-		LeaseDuration: ptr.To(15 * leasePace), RenewDeadline: ptr.To(10 * leasePace), RetryPeriod: ptr.To(2 * leasePace),
+		LeaseDuration: ptr.To(15 * leasePace), RenewDeadline: ptr.To(10 * leasePace), RetryPeriod: ptr.To(4 * leasePace),
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {

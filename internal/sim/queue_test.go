@@ -6,8 +6,10 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -68,10 +70,22 @@ func gated[T comparable](g *gates) func(string, workqueue.TypedRateLimiter[T]) w
 		g.mu.Lock()
 		g.list[name] = q
 		g.mu.Unlock()
-		delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{Queue: q})
+		delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{Queue: q, Clock: idle{}})
 		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[T]{DelayingQueue: delaying})
 	}
 }
+
+// idle is the clock of delaying queues, without the ticks by which they check every 10 seconds that they have missed nothing.
+type idle struct{ clock.RealClock }
+
+// NewTicker implements clock.WithTicker.
+func (idle) NewTicker(time.Duration) clock.Ticker { return idle{} }
+
+// C implements clock.Ticker.
+func (idle) C() <-chan time.Time { return nil }
+
+// Stop implements clock.Ticker.
+func (idle) Stop() {}
 
 // queue is a work queue whose items wait until they are released. It implements workqueue.TypedInterface.
 type queue[T comparable] struct {

@@ -19,6 +19,14 @@ import (
 func labelOf(k string) (string, bool) { return strings.CutPrefix(k, string(plan.Label)+" ") }
 
 // keysOf returns the labels, annotations, resources and taints of a Node.
+func (w *world) keysOf(o object) map[string]string {
+	version := o["metadata"].(object)["resourceVersion"].(string)
+	if w.keys[version] == nil {
+		w.keys[version] = keysOf(o)
+	}
+	return w.keys[version]
+}
+
 func keysOf(o object) map[string]string {
 	var node corev1.Node
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &node); err != nil {
@@ -50,19 +58,32 @@ type reference struct {
 	interner *facts.Interner
 	compiled map[string]*rules.RuleSet // by UID and generation
 	programs map[string]*rules.Program // by those of all rules
+	outcomes map[string]map[string]string
 }
 
 func newReference() *reference {
-	return &reference{facts.NewInterner(), map[string]*rules.RuleSet{}, map[string]*rules.Program{}}
+	return &reference{facts.NewInterner(), map[string]*rules.RuleSet{}, map[string]*rules.Program{}, map[string]map[string]string{}}
+}
+
+// id identifies the content of an object.
+func id(o object) string {
+	m := o["metadata"].(object)
+	return fmt.Sprint(m["uid"], " ", m["generation"], ",")
+}
+
+func ids(list []object) string {
+	var out strings.Builder
+	for _, o := range list {
+		out.WriteString(id(o))
+	}
+	return out.String()
 }
 
 func (r *reference) program(list []object) *rules.Program {
 	var sets []*rules.RuleSet
-	all := ""
+	all := ids(list)
 	for _, o := range list {
-		m := o["metadata"].(object)
-		id := fmt.Sprint(m["uid"], " ", m["generation"])
-		all += id + ","
+		id := id(o)
 		if r.compiled[id] == nil {
 			var rule nfdv1alpha1.NodeFeatureRule
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &rule); err != nil {
@@ -80,6 +101,16 @@ func (r *reference) program(list []object) *rules.Program {
 
 // want returns what the rules want on a node, given its NodeFeatures.
 func (r *reference) want(node string, ruleObjects, features []object) map[string]string {
+	key := node + " " + ids(ruleObjects) + " " + ids(features)
+	out := r.outcomes[key]
+	if out == nil {
+		out = r.evaluate(node, ruleObjects, features)
+		r.outcomes[key] = out
+	}
+	return out
+}
+
+func (r *reference) evaluate(node string, ruleObjects, features []object) map[string]string {
 	var list []rules.Published
 	for _, f := range features {
 		m, spec := f["metadata"].(object), f["spec"].(object)

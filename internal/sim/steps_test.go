@@ -71,7 +71,6 @@ func (w *world) settle() {
 
 // step does one of the things that can happen next.
 func (w *world) step() {
-	w.wait()
 	w.jitter = int64(w.n(1 << 16))
 	things := append(w.environment(), w.life()...)
 	for _, p := range w.programs {

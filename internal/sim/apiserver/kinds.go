@@ -5,21 +5,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// node is a Node with the defaults of the API server.
-type node struct{ corev1.Node }
-
-// Default sets what may be allocated to what there is.
-func (n *node) Default() {
-	if n.Status.Capacity != nil && n.Status.Allocatable == nil {
-		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
-	}
-}
-
 // Resources returns the built-in and the custom resources that Assay uses.
 func Resources() []*Resource {
 	const nfd, assay = "nfd.k8s-sigs.io", "assay.dev"
 	return []*Resource{
-		{Version: "v1", Name: "nodes", Kind: "Node", Status: true, Typed: func() any { return &node{} }},
+		{Version: "v1", Name: "nodes", Kind: "Node", Status: true, Typed: func() any { return &corev1.Node{} }},
 		{Version: "v1", Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Typed: func() any { return &corev1.ConfigMap{} }},
 		{Version: "v1", Name: "secrets", Kind: "Secret", Namespaced: true, Typed: func() any { return &corev1.Secret{} }},
 		{Version: "v1", Name: "events", Kind: "Event", Namespaced: true, Typed: func() any { return &corev1.Event{} }},

@@ -153,10 +153,15 @@ func (s *Server) serve(c *call) *response {
 	if err != nil {
 		return fail(err)
 	}
-	if c.metadata {
-		out = partial(out)
+	answer := &response{code: http.StatusOK}
+	switch {
+	case c.metadata:
+		answer.body = encode(partial(out))
+	case out["kind"] == "Status":
+		answer.body = encode(out)
+	default:
+		answer.body = s.encode(c.resource, out)
 	}
-	answer := ok(out)
 	if c.method == http.MethodPost {
 		answer.code = http.StatusCreated
 	}

@@ -40,13 +40,14 @@ type Server struct {
 	created     int   // number of objects that were created, for UIDs
 	objects     map[*Resource]map[string]Object
 	history     []Change
+	encoded     map[string][]byte // objects as JSON, by resource, key and version
 	unsupported []string
 	arrived     chan struct{} // holds an element after a request has arrived
 }
 
 // New returns an empty server of some resources.
 func New(resources ...*Resource) *Server {
-	s := &Server{resources: resources, revision: 1, objects: map[*Resource]map[string]Object{}, arrived: make(chan struct{}, 1)}
+	s := &Server{resources: resources, revision: 1, objects: map[*Resource]map[string]Object{}, encoded: map[string][]byte{}, arrived: make(chan struct{}, 1)}
 	for _, r := range resources {
 		s.objects[r] = map[string]Object{}
 	}
@@ -234,6 +235,18 @@ func Decode(data []byte) (Object, error) {
 		return nil, fmt.Errorf("expected an object, found %s", data)
 	}
 	return o, nil
+}
+
+// encode returns a stored object as JSON. It is called with the lock held.
+func (s *Server) encode(r *Resource, o Object) []byte {
+	m := meta(o)
+	id := r.Group + "/" + r.Name + "/" + key(text(m, "namespace"), text(m, "name")) + "@" + text(m, "resourceVersion")
+	data := s.encoded[id]
+	if data == nil {
+		data = encode(o)
+		s.encoded[id] = data
+	}
+	return data
 }
 
 func encode(v any) []byte {

@@ -21,8 +21,8 @@ type Watch struct {
 	bookmarks bool
 
 	mu      sync.Mutex
-	initial []Object // events of what there was at the start
-	at      int64    // revision up to which changes were delivered or passed over
+	initial []event // of what there was at the start
+	at      int64   // revision up to which changes were delivered or passed over
 	buffer  []byte
 	err     error // once the buffer is read
 	closed  bool
@@ -51,14 +51,14 @@ func (s *Server) watch(c *call) *response {
 	case initial || from == 0:
 		for _, o := range sorted(s.objects[c.resource]) {
 			if sel.matches(o) {
-				w.initial = append(w.initial, w.event(Added, o))
+				w.initial = append(w.initial, event{Added, o})
 			}
 		}
 		if initial {
 			w.initial = append(w.initial, w.bookmark(s.revision, Object{metav1.InitialEventsAnnotationKey: "true"}))
 		}
 	case from < s.compacted:
-		w.initial = []Object{{"type": failure, "object": expired(from, s.compacted)}}
+		w.initial = []event{{failure, expired(from, s.compacted)}}
 		w.at = from
 	default:
 		w.at = from
@@ -66,36 +66,56 @@ func (s *Server) watch(c *call) *response {
 	return &response{code: http.StatusOK, watch: w}
 }
 
-func expired(from, compacted int64) any {
+// event is an event of a watch.
+type event struct {
+	kind   string
+	object Object
+}
+
+// line returns an event as it is sent. It is called with the lock of the server held.
+func (w *Watch) line(e event) []byte {
+	var data []byte
+	switch {
+	case e.kind == failure:
+		data = encode(e.object)
+	case w.call.metadata:
+		data = encode(partial(e.object))
+	case e.kind == bookmark:
+		data = encode(e.object)
+	default:
+		data = w.server.encode(w.call.resource, e.object)
+	}
+	out := make([]byte, 0, len(data)+len(e.kind)+len(`{"type":"","object":}`)+1)
+	out = append(append(out, `{"type":"`...), e.kind...)
+	return append(append(append(out, `","object":`...), data...), "}\n"...)
+}
+
+func expired(from, compacted int64) Object {
 	err := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, compacted))
 	err.ErrStatus.Kind, err.ErrStatus.APIVersion = "Status", "v1"
-	return err.ErrStatus
-}
-
-func (w *Watch) event(kind string, o Object) Object {
-	if w.call.metadata {
-		o = partial(o)
+	out, failed := Decode(encode(err.ErrStatus))
+	if failed != nil {
+		panic(failed)
 	}
-	return Object{"type": kind, "object": o}
+	return out
 }
 
-func (w *Watch) bookmark(revision int64, annotations Object) Object {
+func (w *Watch) bookmark(revision int64, annotations Object) event {
 	m := Object{"resourceVersion": strconv.FormatInt(revision, 10), "creationTimestamp": nil}
 	if annotations != nil {
 		m["annotations"] = annotations
 	}
-	return w.event(bookmark, Object{"kind": w.call.resource.Kind, "apiVersion": w.call.resource.groupVersion().String(), "metadata": m})
+	return event{bookmark, Object{"kind": w.call.resource.Kind, "apiVersion": w.call.resource.groupVersion().String(), "metadata": m}}
 }
 
 // next returns the next event, and the revision that the watch has then. It is called with both locks held.
-func (w *Watch) next() (event Object, at int64, about string) {
+func (w *Watch) next() (e event, at int64, about string) {
 	if len(w.initial) > 0 {
-		e := w.initial[0]
-		about := text(e, "type")
-		if o, is := e["object"].(Object); is && about == Added {
-			about += " " + text(meta(o), "name")
+		e, about = w.initial[0], "initial "+w.initial[0].kind
+		if e.kind == Added {
+			about += " " + text(meta(e.object), "name")
 		}
-		return e, w.at, "initial " + about
+		return e, w.at, about
 	}
 	for _, c := range w.server.since(w.at) {
 		if c.Resource != w.call.resource {
@@ -104,20 +124,20 @@ func (w *Watch) next() (event Object, at int64, about string) {
 		was, is := c.Type != Added && w.selection.matches(c.Old), c.Type != Deleted && w.selection.matches(c.New)
 		switch {
 		case was && is:
-			return w.event(Modified, c.New), c.Revision, "MODIFIED " + c.Key
+			return event{Modified, c.New}, c.Revision, "MODIFIED " + c.Key
 		case is:
-			return w.event(Added, c.New), c.Revision, "ADDED " + c.Key
+			return event{Added, c.New}, c.Revision, "ADDED " + c.Key
 		case was:
 			last := c.New
 			if c.Type != Deleted { // it is not selected any more: the last state that was, with the revision of the change
 				last = deepCopy(c.Old)
 				meta(last)["resourceVersion"] = strconv.FormatInt(c.Revision, 10)
 			}
-			return w.event(Deleted, last), c.Revision, "DELETED " + c.Key
+			return event{Deleted, last}, c.Revision, "DELETED " + c.Key
 		}
 	}
 	w.at = w.server.revision // nothing up to here is selected
-	return nil, 0, ""
+	return event{}, 0, ""
 }
 
 // Next says which event Deliver would deliver; empty: none.
@@ -147,15 +167,15 @@ func (w *Watch) Deliver() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e, at, _ := w.next()
-	if e == nil || w.err != nil {
+	if e.object == nil || w.err != nil {
 		return
 	}
 	if len(w.initial) > 0 {
 		w.initial = w.initial[1:]
 	}
 	w.at = at
-	w.send(e, nil)
-	if e["type"] == failure {
+	w.send(w.line(e), nil)
+	if e.kind == failure {
 		w.err = io.EOF
 	}
 }
@@ -164,7 +184,7 @@ func (w *Watch) Deliver() {
 func (w *Watch) Skip() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.initial) == 0 || w.initial[0]["type"] != Added {
+	if len(w.initial) == 0 || w.initial[0].kind != Added {
 		return false
 	}
 	w.initial = w.initial[1:]
@@ -177,11 +197,11 @@ func (w *Watch) Bookmark() bool {
 	defer w.server.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e, _, _ := w.next(); e != nil || !w.bookmarks || w.err != nil {
+	if e, _, _ := w.next(); e.object != nil || !w.bookmarks || w.err != nil {
 		return false
 	}
 	w.at = w.server.revision
-	w.send(w.bookmark(w.at, nil), nil)
+	w.send(w.line(w.bookmark(w.at, nil)), nil)
 	return true
 }
 
@@ -189,7 +209,7 @@ func (w *Watch) Bookmark() bool {
 func (w *Watch) Expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.send(Object{"type": failure, "object": expired(w.at, w.at+1)}, io.EOF)
+	w.send(w.line(event{failure, expired(w.at, w.at+1)}), io.EOF)
 }
 
 // End ends the watch: with io.EOF as a server does after some minutes, with another error as a broken connection.
@@ -200,10 +220,8 @@ func (w *Watch) End(err error) {
 }
 
 // send adds an event to what is read. It is called with the lock held.
-func (w *Watch) send(event Object, err error) {
-	if event != nil {
-		w.buffer = append(append(w.buffer, encode(event)...), '\n')
-	}
+func (w *Watch) send(line []byte, err error) {
+	w.buffer = append(w.buffer, line...)
 	if err != nil {
 		w.err = err
 	}
@@ -252,7 +270,7 @@ func (w *Watch) At() (resource string, revision int64) {
 	defer w.server.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e, _, _ := w.next(); e == nil {
+	if e, _, _ := w.next(); e.object == nil {
 		return w.call.resource.Name, w.server.revision
 	}
 	return w.call.resource.Name, w.at

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -30,13 +32,13 @@ func (r *Resource) normal(o Object) (Object, error) {
 		return o, nil
 	}
 	typed := r.Typed()
-	if err := json.Unmarshal(encode(o), typed); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, typed); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if d, has := typed.(interface{ Default() }); has {
-		d.Default()
+	if n, is := typed.(*corev1.Node); is && n.Status.Capacity != nil && n.Status.Allocatable == nil {
+		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
-	out, err := Decode(encode(typed))
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
 		return nil, err
 	}
