@@ -94,7 +94,12 @@ func (a *admission) run(ctx context.Context, mgr ctrl.Manager, delay time.Durati
 	group, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	needed, release := context.WithCancel(failed)
 	serving, stop := context.WithCancel(failed)
-	group.Go(func() error { return mgr.Start(needed) })
+	group.Go(func() error {
+		if err := runManager(needed, mgr); !errors.Is(err, errUnfilled) {
+			return err
+		}
+		return nil
+	})
 	group.Go(func() error { return a.keeper.Run(needed) })
 	group.Go(func() error {
 		defer release()

@@ -68,6 +68,12 @@ func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
 		err := f.manage(generation, s)
 		stop()
 		change := <-next
+		if errors.Is(err, errUnfilled) {
+			if ctx.Err() == nil {
+				return fmt.Errorf("restart needed to apply the changed configuration: %w", err)
+			}
+			return nil
+		}
 		if err != nil || ctx.Err() != nil || change.settings == nil {
 			return err
 		}
@@ -155,7 +161,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	if err := errors.Join(controller.Add(mgr, config), mgr.Add(&synced{mgr.GetClient(), log}), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	return runManager(ctx, mgr)
 }
 
 func address(port int) string {

@@ -56,6 +56,27 @@ func (b *safeBuffer) String() string {
 // startController starts a controller and waits until it is ready.
 func startController(t *testing.T, c *cluster.Cluster, namespace string, args ...string) *replica {
 	t.Helper()
+	r := launchController(t, c, namespace, args...)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		_, err := testkit.Get(t.Context(), "http://"+r.health+"/readyz")
+		if err == nil {
+			return r
+		}
+		select {
+		case ended := <-r.ended:
+			r.ended <- ended
+			t.Fatalf("a controller has ended: %v", ended)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a controller is not ready: %v", err)
+		}
+	}
+}
+
+// launchController starts a controller.
+func launchController(t *testing.T, c *cluster.Cluster, namespace string, args ...string) *replica {
+	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -75,21 +96,7 @@ func startController(t *testing.T, c *cluster.Cluster, namespace string, args ..
 			t.Logf("log of a controller:\n%s", r.log)
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		_, err := testkit.Get(t.Context(), "http://"+r.health+"/readyz")
-		if err == nil {
-			return r
-		}
-		select {
-		case ended := <-r.ended:
-			r.ended <- ended
-			t.Fatalf("a controller has ended: %v", ended)
-		case <-time.After(50 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("a controller is not ready: %v", err)
-		}
-	}
+	return r
 }
 
 // end sends a signal to the process and returns its exit status.

@@ -155,7 +155,10 @@ func (f *extenderFlags) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return mgr.Start(ctx)
+	if err := runManager(ctx, mgr); !errors.Is(err, errUnfilled) {
+		return err
+	}
+	return nil
 }
 
 // extenderCache configures which parts of objects the extender caches.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -37,16 +38,7 @@ type interrupter struct {
 
 func interrupting(t *testing.T, c *cluster.Cluster) *interrupter {
 	t.Helper()
-	target, err := url.Parse(c.RESTConfig().Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(c.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.Transport, forward.FlushInterval = transport, -1
+	forward := forwarding(t, c)
 	i := &interrupter{}
 	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		call, after := i.fire(r)
@@ -62,6 +54,59 @@ func interrupting(t *testing.T, c *cluster.Cluster) *interrupter {
 	}))
 	t.Cleanup(func() { i.CloseClientConnections(); i.Close() })
 	return i
+}
+
+// forwarding returns a proxy to an API server.
+func forwarding(t *testing.T, c *cluster.Cluster) http.Handler {
+	t.Helper()
+	target, err := url.Parse(c.RESTConfig().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(target)
+	forward.Transport, forward.FlushInterval = transport, -1
+	return forward
+}
+
+// TestAControllerWhoseCachesAreNotFilledStops: the API server does not answer the list of Nodes.
+func TestAControllerWhoseCachesAreNotFilledStops(t *testing.T) {
+	c := testkit.Cluster(t)
+	forward, listed := forwarding(t, c), make(chan struct{}, 1)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/nodes" {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		select {
+		case listed <- struct{}{}:
+		default:
+		}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
+	namespace := testkit.Namespace(t, testkit.Client(t, c.User))
+	r := launchController(t, c, namespace, "-kubeconfig="+redirected(t, c.Kubeconfig, c.RESTConfig().Host, proxy.URL))
+	select {
+	case <-listed:
+	case <-time.After(time.Minute):
+		t.Fatal("the controller does not list Nodes")
+	}
+	if err := r.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-r.ended:
+		r.ended <- err
+		if err != nil {
+			t.Errorf("the controller ended with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the controller still runs a minute after SIGTERM")
+	}
 }
 
 // arm registers the function for one call.

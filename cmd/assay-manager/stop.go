@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// errUnfilled is returned when a manager was stopped before its caches were filled.
+var errUnfilled = errors.New("stopped before the caches were filled")
+
+// runManager runs a manager until the context ends. If the context ends before the caches are filled, it returns errUnfilled and does not
+// wait for the manager: that of controller-runtime 0.24 ends only once they are filled, and without the API server that is never. It
+// does not write before that, and ends with the process.
+func runManager(ctx context.Context, mgr ctrl.Manager) error {
+	filled := afterCaches(make(chan struct{}))
+	if err := mgr.Add(filled); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-filled:
+		return <-ended
+	default:
+		return errUnfilled
+	}
+}
+
+// afterCaches is closed when the caches are filled. It implements manager.Runnable, on every replica.
+type afterCaches chan struct{}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (afterCaches) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (c afterCaches) Start(context.Context) error {
+	close(c)
+	return nil
+}
