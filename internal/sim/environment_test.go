@@ -139,6 +139,34 @@ func (w *world) heartbeat(node string) {
 	}
 }
 
+// foreignTaint adds a taint that is not ours, or removes it.
+func (w *world) foreignTaint(node string) {
+	o := w.server.Get("nodes", "", node)
+	if o == nil {
+		return
+	}
+	spec, _ := o["spec"].(object)
+	before, _ := spec["taints"].([]any)
+	taints := slices.DeleteFunc(slices.Clone(before), func(t any) bool { return t.(object)["key"] == "example.com/other" })
+	if len(taints) == len(before) {
+		taints = append(taints, object{"key": "example.com/other", "effect": "PreferNoSchedule"})
+	}
+	w.tell("another client sets the taints of %s to %v", node, taints)
+	w.do("other", http.MethodPatch, nodesPath+"/"+node, object{"spec": object{"taints": taints}})
+}
+
+// interfere changes a Node that a program is about to write.
+func (w *world) interfere(node string) {
+	switch w.n(3) {
+	case 0:
+		w.heartbeat(node)
+	case 1:
+		w.foreign(node)
+	case 2:
+		w.foreignTaint(node)
+	}
+}
+
 // foreign changes a label that is not ours, or one that is.
 func (w *world) foreign(node string) {
 	o := w.server.Get("nodes", "", node)

@@ -76,8 +76,10 @@ type program struct {
 	began int64 // revision when it was started
 	// synced says that the caches have been filled.
 	synced bool
-	sent   map[*apiserver.Request]bool // writes of Nodes
-	since  time.Time                   // since when they are, as far as can be seen
+	// stopping says that it was asked to end.
+	stopping bool
+	sent     map[*apiserver.Request]bool // writes of Nodes
+	since    time.Time                   // since when they are, as far as can be seen
 	// unsure is until when it may act on what it knew before a request failed.
 	unsure time.Time
 }

@@ -44,7 +44,7 @@ func (w *world) play() {
 // settle ends all faults, and checks that the cluster becomes what it should be, and stays so.
 func (w *world) settle() {
 	w.tell("all faults end")
-	for len(w.programs) < w.replicas {
+	for w.working() < w.replicas {
 		w.boot()
 	}
 	for _, watch := range w.short { // what a list lacked is seen with the next one
@@ -90,6 +90,9 @@ func (w *world) network(p *program) []weighted {
 			text := r.String()
 			w.tell("%s: answer %s: %d", p.name, text, r.Answer())
 		}})
+		if written := nodesOf(pending); len(written) > 0 {
+			out = append(out, weighted{usual, func() { w.interfere(one(w.tape, written...)) }})
+		}
 		if w.faults {
 			out = append(out, weighted{usual, func() { w.hurt(p, one(w.tape, pending...)) }})
 		}
@@ -133,6 +136,16 @@ func (w *world) network(p *program) []weighted {
 		out = append(out, weighted{seldom, func() { w.cut(one(w.tape, watches...)) }})
 	}
 	return out
+}
+
+// nodesOf returns the Nodes that requests write.
+func nodesOf(pending []*apiserver.Request) (names []string) {
+	for _, r := range pending {
+		if resource, name := r.Target(); r.Writes() && !r.Executed() && resource == "nodes" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // hurt makes a request fail in some way.
@@ -203,6 +216,7 @@ func (w *world) environment() []weighted {
 		{usual, func() { w.change(node()) }},
 		{seldom, func() { w.heartbeat(node()) }},
 		{seldom, func() { w.foreign(node()) }},
+		{1, func() { w.foreignTaint(node()) }},
 		{seldom, func() { w.editRule(rule()) }},
 		{1, func() { w.deleteRule(rule()) }},
 		{1, func() { w.deleteFeature(node()) }},
@@ -214,10 +228,10 @@ func (w *world) environment() []weighted {
 // life is the life of the program.
 func (w *world) life() []weighted {
 	switch {
-	case len(w.programs) < w.replicas:
+	case w.working() < w.replicas:
 		return []weighted{{likely / 2, w.boot}}
 	case w.faults:
-		return []weighted{{1, func() { w.crash(one(w.tape, w.programs...)) }}}
+		return []weighted{{1, func() { w.crash(one(w.tape, w.programs...)) }}, {1, func() { w.stop(one(w.tape, w.programs...)) }}}
 	}
 	return nil
 }

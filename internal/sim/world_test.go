@@ -111,6 +111,26 @@ func (w *world) crash(p *program) {
 	w.programs = slices.DeleteFunc(w.programs, func(other *program) bool { return other == p })
 }
 
+// working returns the number of programs that were not asked to stop.
+func (w *world) working() (n int) {
+	for _, p := range w.programs {
+		if !p.stopping {
+			n++
+		}
+	}
+	return n
+}
+
+// stop asks a program to end, as a rolling update does. It goes on as long as it has requests to send, and another one starts meanwhile.
+func (w *world) stop(p *program) {
+	if !p.synced || p.stopping {
+		return // see crash
+	}
+	w.tell("%s is asked to stop", p.name)
+	p.stopping = true
+	p.stop()
+}
+
 // running returns a program by its name; nil: it does not run.
 func (w *world) running(name string) *program {
 	for _, p := range w.programs {

@@ -193,6 +193,9 @@ func (r *Request) Execute() {
 	}
 }
 
+// Target returns the resource and the name that the request is about.
+func (r *Request) Target() (resource, name string) { return r.call.resource.Name, r.call.name }
+
 // Executed reports whether the answer is on the way.
 func (r *Request) Executed() bool { return r.done != nil }
 
