@@ -56,7 +56,7 @@ func TestDoctor(t *testing.T) {
 		code               int
 		want               string // a line of the output; all other findings are ok
 	}{
-		"Nothing is wrong": {want: "ok   the API server calls the webhook, which rejected a dry run of an invalid rule"},
+		"Nothing is wrong": {want: "ok   the API server calls the webhook, which rejected a dry run of an invalid rule, and warned about one without outputs"},
 		"Nothing is installed": {
 			damage: func(t *testing.T, d *doctored) {
 				d.delete(t, d.controller)
@@ -127,6 +127,13 @@ func TestDoctor(t *testing.T) {
 				}
 			},
 			code: 1, want: "BAD  the webhook of ValidatingWebhookConfiguration assay does not answer: a dry run of an invalid rule was accepted",
+		},
+		"The webhook answers only the early review": {
+			damage: func(t *testing.T, d *doctored) {
+				d.delete(t, d.configuration(d.bundle))
+				d.create(t, webhook.Configuration(webhook.ConfigurationOptions{URL: "https://" + testkit.FreeAddress(t), CABundle: d.bundle}))
+			},
+			code: 1, want: "BAD  the webhook of ValidatingWebhookConfiguration assay does not answer: a dry run of a rule without outputs was accepted without its warning",
 		},
 		"No worker runs on a Node": {
 			damage: func(t *testing.T, d *doctored) { d.deletePod(t, "assay-worker-n2") },

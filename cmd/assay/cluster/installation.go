@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // within returns the path of a resource in a namespace, or in all namespaces if namespace is empty.
@@ -67,21 +68,29 @@ type Refusal struct {
 	Message string
 }
 
-// DryRunRule creates a NodeFeatureRule as a dry run, with admission. It returns nil if the API server accepts the rule. The error
-// is non-nil only if there is no response.
-func (c *Client) DryRunRule(ctx context.Context, rule any) (*Refusal, error) {
+// DryRunRule sends a NodeFeatureRule as a dry run: admission reviews it, and it is not stored. It returns the warnings of
+// admission, and a refusal unless the rule would be stored. The error is about the connection.
+func (c *Client) DryRunRule(ctx context.Context, rule any) (*Refusal, []string, error) {
 	data, err := json.Marshal(rule)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	query := url.Values{"dryRun": {metav1.DryRunAll}, "fieldManager": {"assay-doctor"}}
-	code, body, err := c.send(ctx, http.MethodPost, nfdPath("nodefeaturerules"), query, "application/json", data)
-	if err != nil || code < http.StatusMultipleChoices {
-		return nil, err
+	a, err := c.exchange(ctx, http.MethodPost, nfdPath("nodefeaturerules"), query, "application/json", data)
+	if err != nil {
+		return nil, nil, err
+	}
+	var warnings []string
+	headers, _ := utilnet.ParseWarningHeaders(a.header.Values("Warning"))
+	for _, h := range headers {
+		warnings = append(warnings, h.Text)
+	}
+	if a.code < http.StatusMultipleChoices {
+		return nil, warnings, nil
 	}
 	var status metav1.Status
-	if json.Unmarshal(body, &status) != nil || status.Message == "" {
-		status.Message = strings.TrimSpace(string(body))
+	if json.Unmarshal(a.body, &status) != nil || status.Message == "" {
+		status.Message = strings.TrimSpace(string(a.body))
 	}
-	return &Refusal{Code: code, Message: status.Message}, nil
+	return &Refusal{Code: a.code, Message: status.Message}, warnings, nil
 }

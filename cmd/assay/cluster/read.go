@@ -169,12 +169,28 @@ func (c *Client) read(ctx context.Context, path string, query url.Values, out an
 
 // send sends a request and returns the status code and the body of the response.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string, content []byte) (int, []byte, error) {
+	a, err := c.exchange(ctx, method, path, query, contentType, content)
+	if err != nil {
+		return 0, nil, err
+	}
+	return a.code, a.body, nil
+}
+
+// answer is a response of the API server.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// exchange is send with the headers of the response.
+func (c *Client) exchange(ctx context.Context, method, path string, query url.Values, contentType string, content []byte) (*answer, error) {
 	u := *c.base
 	u.Path = joinPath(u.Path, path)
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(content))
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
@@ -183,7 +199,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	req.Header.Set("User-Agent", c.agent)
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return 0, nil, c.unreachable(ctx, err)
+		return nil, c.unreachable(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
@@ -191,12 +207,12 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
-		return 0, nil, c.unreachable(ctx, err)
+		return nil, c.unreachable(ctx, err)
 	}
 	if len(body) > maxBody {
-		return 0, nil, fmt.Errorf("the response of the API server is larger than %d MiB", maxBody>>20)
+		return nil, fmt.Errorf("the response of the API server is larger than %d MiB", maxBody>>20)
 	}
-	return resp.StatusCode, body, nil
+	return &answer{resp.StatusCode, resp.Header, body}, nil
 }
 
 // Now returns the time of the last response by the API server's clock, for comparison with Leases. Before the first response, it

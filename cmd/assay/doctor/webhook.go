@@ -1,20 +1,19 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
@@ -26,8 +25,8 @@ const rulesHook = "rules.assay.dev"
 // earlyHook is the name of the webhook that reviews rules in mutating admission, before the API server validates the schema.
 const earlyHook = "early." + rulesHook
 
-// defaultPort is the default port of a webhook's Service.
-const defaultPort int32 = 443
+// logs is what to do about a webhook that does not answer.
+const logs = "Read the logs of the API server for failed calls of the webhook " + rulesHook
 
 // webhook checks that the API server calls the webhook.
 func (e *examination) webhook(ctx context.Context) error {
@@ -50,63 +49,59 @@ func (e *examination) webhook(ctx context.Context) error {
 		return nil
 	}
 	trusted := e.authority(ctx, "ValidatingWebhookConfiguration "+config, &hook.ClientConfig, deployments)
-	early, err := e.early(ctx, deployments)
-	if err != nil {
+	if err := e.early(ctx, deployments); err != nil {
 		return err
 	}
-	refusal, err := e.c.DryRunRule(ctx, invalidRule())
+	refusal, _, err := e.c.DryRunRule(ctx, invalidRule())
 	if err != nil {
 		return err
 	}
 	if !trusted && (refusal == nil || denied(refusal)) {
 		return nil // already reported
 	}
-	if refusal != nil && strings.Contains(refusal.Message, `"`+earlyHook+`" denied`) && !sameServer(&hook.ClientConfig, early) {
-		e.report(check, Warning, fmt.Sprintf("cannot check whether the API server reaches the webhook of ValidatingWebhookConfiguration %s: "+
-			"it has another CA bundle or address than %s, which rejected the dry run first", config, earlyHook),
-			"Restart the webhook, which writes both configurations again")
-		return nil
+	if refusal != nil && strings.Contains(refusal.Message, `"`+earlyHook+`" denied`) {
+		return e.validating(ctx, config)
 	}
 	e.dryRun(config, refusal)
 	return nil
 }
 
-// sameServer reports whether two configurations use the same webhook and CA: if the API server can reach one, it can reach the
-// other.
-func sameServer(a, b *admissionregistrationv1.WebhookClientConfig) bool {
-	if b == nil || !bytes.Equal(a.CABundle, b.CABundle) {
-		return false
+// validating checks that the API server calls the webhook in validating admission too, where alone it warns. A rule that the review
+// rejects does not get there.
+func (e *examination) validating(ctx context.Context, config string) error {
+	const check = "webhook"
+	refusal, warnings, err := e.c.DryRunRule(ctx, dryRunOf(nfdv1alpha1.Rule{MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "kernel.version"}}}))
+	switch {
+	case err != nil:
+		return err
+	case refusal != nil:
+		e.dryRun(config, refusal)
+	case slices.ContainsFunc(warnings, func(text string) bool { return strings.Contains(text, "spec.rules[0]") }):
+		e.ok(check, "the API server calls the webhook, which rejected a dry run of an invalid rule, and warned about one without outputs")
+	default:
+		e.report(check, Error, fmt.Sprintf("the webhook of ValidatingWebhookConfiguration %s does not answer: a dry run of a rule without outputs "+
+			"was accepted without its warning", config), logs)
 	}
-	if a.Service != nil && b.Service != nil {
-		return a.Service.Namespace == b.Service.Namespace && a.Service.Name == b.Service.Name &&
-			ptr.Deref(a.Service.Port, defaultPort) == ptr.Deref(b.Service.Port, defaultPort)
-	}
-	if a.URL == nil || b.URL == nil {
-		return false
-	}
-	x, errX := url.Parse(*a.URL)
-	y, errY := url.Parse(*b.URL)
-	return errX == nil && errY == nil && x.Host == y.Host
+	return nil
 }
 
-// early checks that the API server calls the webhook before it validates the schema, and returns the client configuration, or nil
-// if it does not.
-func (e *examination) early(ctx context.Context, deployments []*appsv1.Deployment) (*admissionregistrationv1.WebhookClientConfig, error) {
+// early checks that the API server calls the webhook before it validates the schema.
+func (e *examination) early(ctx context.Context, deployments []*appsv1.Deployment) error {
 	configs, err := e.c.MutatingWebhooks(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range configs {
 		for j := range configs[i].Webhooks {
 			if hook := &configs[i].Webhooks[j]; hook.Name == earlyHook {
 				e.authority(ctx, "MutatingWebhookConfiguration "+configs[i].Name, &hook.ClientConfig, deployments)
-				return &hook.ClientConfig, nil
+				return nil
 			}
 		}
 	}
 	e.report("webhook", Warning, fmt.Sprintf("no MutatingWebhookConfiguration has the webhook %s: of an invalid object users may see only the first error "+
 		"of the schema", earlyHook), "Run helm upgrade: the installation creates the configuration, and the webhook fills it")
-	return nil, nil
+	return nil
 }
 
 func rulesWebhook(configs []admissionregistrationv1.ValidatingWebhookConfiguration) (string, *admissionregistrationv1.ValidatingWebhook) {
@@ -122,12 +117,16 @@ func rulesWebhook(configs []admissionregistrationv1.ValidatingWebhookConfigurati
 
 // invalidRule returns a rule that is valid by the schema and that the webhook rejects.
 func invalidRule() any {
+	return dryRunOf(nfdv1alpha1.Rule{Labels: map[string]string{"assay.dev/doctor": "{this-name-is-not-declared}"}})
+}
+
+// dryRunOf returns an object with one rule.
+func dryRunOf(rule nfdv1alpha1.Rule) any {
+	rule.Name = "assay-doctor"
 	return &nfdv1alpha1.NodeFeatureRule{
 		TypeMeta:   metav1.TypeMeta{APIVersion: nfdv1alpha1.GroupVersion.String(), Kind: "NodeFeatureRule"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "assay-doctor-"},
-		Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{
-			Name: "assay-doctor", Labels: map[string]string{"assay.dev/doctor": "{this-name-is-not-declared}"},
-		}}},
+		Spec:       nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{rule}},
 	}
 }
 
@@ -139,7 +138,6 @@ func denied(r *cluster.Refusal) bool {
 // dryRun reports the response to an invalid rule that was sent as a dry run.
 func (e *examination) dryRun(config string, refusal *cluster.Refusal) {
 	const check = "webhook"
-	const logs = "Read the logs of the API server for failed calls of the webhook " + rulesHook
 	switch {
 	case refusal == nil:
 		e.report(check, Error, fmt.Sprintf("the webhook of ValidatingWebhookConfiguration %s does not answer: a dry run of an invalid rule was accepted", config), logs)
