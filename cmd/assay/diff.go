@@ -33,6 +33,9 @@ func newDiff() *cobra.Command {
 		Short: "Show the changes that applying rules would make, by node",
 		Long: `Show the changes that applying rules would make, by node. Objects in the files replace those of the same name in the cluster.
 
+A key that the controller keeps on a node although no rule sets it now is not added again by a rule that sets it, and is removed when the
+rule that set it, by the record of the controller, is changed or deleted.
+
 Exit codes: 0 nothing would change; 1 something would change, or the cluster would reject the files (the errors are printed); 2 the
 cluster or the files could not be read.`,
 		Example: `  assay diff rules.yaml
@@ -80,10 +83,13 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 			return err
 		}
 	}
+	kept := newKeptDiff(w, before, after)
+	kept.read(cmd)
 	steps, withholding := make([][]plan.Step, len(names)), w.withholding()
 	input.Each(len(names), func(i int) {
 		in := w.input(names[i])
-		steps[i] = between(before.Eval(in), after.Eval(in), f.taints)
+		was, is := before.Eval(in), after.Eval(in)
+		steps[i] = kept.steps(w.nodes[names[i]], was, is, f.taints, between(was, is, f.taints))
 	})
 	list := slices.DeleteFunc(collectChanges(names, steps), func(c *change) bool {
 		why := withholding.Withholds(rules.Kind(c.Kind))
@@ -126,7 +132,10 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 				w.templates[object.Name] = &object.Spec
 				continue
 			}
-			next = slices.DeleteFunc(next, func(r nfdv1alpha1.NodeFeatureRule) bool { return r.Name == object.Name })
+			if i := slices.IndexFunc(next, func(r nfdv1alpha1.NodeFeatureRule) bool { return r.Name == object.Name }); i >= 0 {
+				object.UID, object.CreationTimestamp = next[i].UID, next[i].CreationTimestamp // applying keeps them
+				next = slices.Delete(next, i, i+1)
+			}
 			next = append(next, object)
 		}
 	}

@@ -16,26 +16,45 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// owner returns the instance of the controller that owns a key according to the record in the Node's annotations.
-func (w *world) owner(node *corev1.Node, kind rules.Kind, key string) (instance string, ok bool) {
-	if kind == rules.KindTaint {
-		return "", slices.ContainsFunc(plan.ParseTaints(node.Annotations[nfdv1alpha1.TaintsAnnotation]), func(t corev1.Taint) bool {
-			return t.Key+":"+string(t.Effect) == key
-		})
+// writtenKey is a key that an instance of the controller has recorded on a Node as its own.
+type writtenKey struct {
+	kind     rules.Kind
+	key      string
+	instance string
+}
+
+// writtenOn returns the keys that the controller has written, by the annotations in which it records its keys on the Node.
+func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
+	for _, t := range plan.ParseTaints(node.Annotations[nfdv1alpha1.TaintsAnnotation]) {
+		out = append(out, writtenKey{rules.KindTaint, t.Key + ":" + string(t.Effect), ""})
 	}
-	base := map[rules.Kind]string{
-		rules.KindLabel:      nfdv1alpha1.FeatureLabelsAnnotation,
-		rules.KindAnnotation: nfdv1alpha1.FeatureAnnotationsAnnotation,
-		rules.KindResource:   nfdv1alpha1.ExtendedResourcesAnnotation,
-	}[kind]
 	for _, name := range sortedKeys(node.Annotations) {
-		instance, found := strings.CutSuffix(name, base)
-		if !found || instance != "" && !strings.HasSuffix(instance, ".") {
-			continue
+		for _, of := range []struct {
+			kind rules.Kind
+			base string
+		}{
+			{rules.KindLabel, nfdv1alpha1.FeatureLabelsAnnotation},
+			{rules.KindAnnotation, nfdv1alpha1.FeatureAnnotationsAnnotation},
+			{rules.KindResource, nfdv1alpha1.ExtendedResourcesAnnotation},
+		} {
+			instance, found := strings.CutSuffix(name, of.base)
+			if !found || instance != "" && !strings.HasSuffix(instance, ".") {
+				continue
+			}
+			r := plan.Record{Instance: strings.TrimSuffix(instance, "."), Bare: w.opt.Keys.DisableAutoPrefix}
+			for _, key := range r.Parse(node.Annotations[name]) {
+				out = append(out, writtenKey{of.kind, key, r.Instance})
+			}
 		}
-		r := plan.Record{Instance: strings.TrimSuffix(instance, "."), Bare: w.opt.Keys.DisableAutoPrefix}
-		if slices.Contains(r.Parse(node.Annotations[name]), key) {
-			return r.Instance, true
+	}
+	return out
+}
+
+// owner returns the instance of the controller that has written a key.
+func (w *world) owner(node *corev1.Node, kind rules.Kind, key string) (instance string, ok bool) {
+	for _, k := range w.writtenOn(node) {
+		if k.kind == kind && k.key == key {
+			return k.instance, true
 		}
 	}
 	return "", false
@@ -50,15 +69,9 @@ func (e *explanation) printKept(ctx context.Context, g given, instance string) {
 
 // recorded returns the objects that set a key according to the controller's provenance record.
 func (w *world) recorded(ctx context.Context, instance string, g given) string {
-	name := assembly.KeptName(instance)
-	where := fmt.Sprintf("ConfigMap %s/%s", w.own, name)
-	m, err := w.kept.ConfigMap(ctx, w.own, name)
+	r, where, err := w.provenance(ctx, instance)
 	if err != nil {
-		return fmt.Sprintf("an unknown rule: cannot read %s: %v", where, err)
-	}
-	r, err := record.Decode(m.Data[record.DataKey])
-	if err != nil {
-		return fmt.Sprintf("an unknown rule: the record in %s: %v", where, err)
+		return "an unknown rule: " + err.Error()
 	}
 	var out []string
 	for _, giver := range r.Givers(record.KeyOf(g.kind, g.key)) {
@@ -70,7 +83,21 @@ func (w *world) recorded(ctx context.Context, instance string, g given) string {
 	return strings.Join(out, " or ")
 }
 
-// object describes an object in the record and its current state.
+// provenance returns the record of an instance of the controller, and the name of the ConfigMap with it.
+func (w *world) provenance(ctx context.Context, instance string) (r *record.Record, where string, err error) {
+	name := assembly.KeptName(instance)
+	where = fmt.Sprintf("ConfigMap %s/%s", w.own, name)
+	m, err := w.kept.ConfigMap(ctx, w.own, name)
+	if err != nil {
+		return nil, where, fmt.Errorf("cannot read %s: %w", where, err)
+	}
+	if r, err = record.Decode(m.Data[record.DataKey]); err != nil {
+		return nil, where, fmt.Errorf("the record in %s: %w", where, err)
+	}
+	return r, where, nil
+}
+
+// object describes an object of the record, and what has become of it.
 func (w *world) object(g record.Giver) string {
 	if g.ID == record.Requested {
 		return "spec.labels of a NodeFeature"

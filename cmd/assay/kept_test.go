@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,4 +56,58 @@ func TestExplainNamesTheRuleOfAKeptKey(t *testing.T) {
 		"message": "held for 5m0s unless confirmed: too many nodes lose labels or resources at once: label example.com/gpu (given by gpu)",
 	})
 	explain("example.com/gpu", "RemovalHeld: held for 5m0s unless confirmed: too many nodes lose labels")
+}
+
+// What the controller keeps on a node is there already for a rule that gives it, and goes with the rule that gave it.
+func TestDiffKnowsKeptKeys(t *testing.T) {
+	r := &record.Record{Whole: true}
+	r.Add(record.Giver{ID: "uid-1", Name: "gpu"}, record.KeyOf(rules.KindLabel, "example.com/gpu"))
+	r.Add(record.Giver{ID: "uid-2", Name: "gone"}, record.KeyOf(rules.KindLabel, "example.com/old"))
+	const needs = `matchFeatures: [{feature: cpu.cpuid, matchExpressions: {%s: {op: Exists}}}]`
+	rule := func(key, flag string) object {
+		return object{
+			"metadata": object{"name": "gpu", "uid": "uid-1"},
+			"spec": object{"rules": []object{{"name": "gpu", "labels": object{key: "true"}, "matchFeatures": []object{{
+				"feature": "cpu.cpuid", "matchExpressions": object{flag: object{"op": "Exists"}},
+			}}}}},
+		}
+	}
+	node := object{"metadata": object{
+		"name": "a", "labels": object{"example.com/gpu": "true", "example.com/old": "true"},
+		"annotations": object{"nfd.node.kubernetes.io/feature-labels": "example.com/gpu,example.com/old"},
+	}}
+	kubeconfig := fakeAPI(t, map[string]any{
+		"/api/v1/nodes":             list(node),
+		nfdAPI + "nodefeatures":     list(fakeFeatures("a", "AVX")), // the flag that the rule needs has vanished
+		nfdAPI + "nodefeaturerules": list(rule("example.com/gpu", "GPU")),
+		"/api/v1/namespaces/assay-system/configmaps/assay-kept-rules": object{
+			"metadata": object{"name": "assay-kept-rules"}, "data": object{record.DataKey: r.Encode()},
+		},
+	})
+	file := func(name, key, flag string) string {
+		path := filepath.Join(t.TempDir(), "rule.yaml")
+		text := fmt.Sprintf("apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\nmetadata: {name: %s}\nspec: {rules: [{name: r, labels: {%s: \"true\"}, "+needs+"}]}\n",
+			name, key, flag)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string
+		code int
+	}{
+		"TheRuleIsDeleted":          {[]string{"--remove", "gpu"}, "- label example.com/gpu=true", 1},
+		"TheRuleChanges":            {[]string{file("gpu", "example.com/other", "GPU")}, "- label example.com/gpu=true", 1},
+		"AnotherRuleGivesIt":        {[]string{file("new", "example.com/gpu", "AVX")}, "nothing would change on 1 node", 0},
+		"AnotherRuleGivesSomething": {[]string{file("new", "example.com/new", "AVX")}, "+ label example.com/new=true\n    on a\n1 change on", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, code := runCommand(t, kubeconfig, append([]string{"diff"}, test.args...)...)
+			if code != test.code || !strings.Contains(out, test.want) || strings.Contains(out, "example.com/old") {
+				t.Errorf("exit code %d, want %d; want %q without example.com/old:\n%s", code, test.code, test.want, out)
+			}
+		})
+	}
 }

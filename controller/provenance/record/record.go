@@ -1,5 +1,5 @@
-// Package record holds which objects of rules have given which keys, and its form in a ConfigMap. It knows no client, so that the
-// command line can read it.
+// Package record holds which objects of rules have given which keys, its form in a ConfigMap, and what follows from it for a removal.
+// It knows no client, so that the command line can read it.
 package record
 
 import (
