@@ -26,7 +26,7 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// newAuthority makes an authority that is valid for life from now on.
+// newAuthority creates an authority that is valid from now on for the duration life.
 func newAuthority(now time.Time, life time.Duration) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -38,7 +38,7 @@ func newAuthority(now time.Time, life time.Duration) (*authority, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// The serial number in the name tells an old authority from its successor: verifiers look up issuers by name.
+		// The serial number in the name distinguishes an authority from its predecessor: verifiers look up issuers by name.
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("assay-ca-%x", serial.Bytes()[:4])},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(life),
@@ -55,7 +55,7 @@ func newAuthority(now time.Time, life time.Duration) (*authority, error) {
 	return &authority{cert: cert, key: key}, err
 }
 
-// issue signs a serving certificate for the names, valid for life from now on but never longer than the authority.
+// issue signs a serving certificate for the names, valid for the duration life, but never longer than the authority.
 func (a *authority) issue(now time.Time, life time.Duration, dns []string, ips []net.IP) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -87,16 +87,16 @@ func (a *authority) issue(now time.Time, life time.Duration, dns []string, ips [
 	return encodeCerts(der), keyPEM, err
 }
 
-// issued returns when a certificate of ours was made.
+// issued returns when a certificate of this package was created.
 func issued(c *x509.Certificate) time.Time { return c.NotBefore.Add(backdate) }
 
-// due returns when a certificate of ours is to be replaced: after two thirds of its life.
+// due returns when a certificate of this package must be replaced: after two thirds of its lifetime.
 func due(c *x509.Certificate) time.Time {
 	from := issued(c)
 	return from.Add(c.NotAfter.Sub(from) * 2 / 3)
 }
 
-// parseAuthority reads what encode wrote.
+// parseAuthority is the inverse of encode.
 func parseAuthority(certPEM, keyPEM []byte) (*authority, error) {
 	certs, err := parseCerts(certPEM)
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *authority) encode() (certPEM, keyPEM []byte, err error) {
 	return encodeCerts(a.cert.Raw), keyPEM, err
 }
 
-// parseCerts reads all certificates of a PEM text; other blocks are an error.
+// parseCerts parses all certificates of a PEM file; blocks of other types are an error.
 func parseCerts(data []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for len(bytes.TrimSpace(data)) > 0 {
@@ -159,7 +159,7 @@ func encodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// newSerial returns 127 random bits with the highest set, so that its text always has the same length.
+// newSerial returns 127 random bits with the highest bit set, so that its text always has the same length.
 func newSerial() (*big.Int, error) {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 126))
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package certs keeps the certificates that Assay's servers serve valid and trusted.
+// Package certs keeps the serving certificates of Assay's servers valid and trusted.
 //
-// There are two ways to get them. Mounted reads files that another program or the user renews, such as cert-manager. SelfSigned makes
-// its own authority and certificates and shares them between the replicas in a Secret.
+// There are two implementations. Mounted reads files that another program, such as cert-manager, or the user renews. SelfSigned
+// creates its own authority and certificates and shares them between replicas in a Secret.
 package certs
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 // warnBefore is the time before expiry at which a certificate that was not renewed makes the replica unready, so that the failure
-// is visible a day before it matters. Certificates that live for less than ten days use a tenth of their life.
+// is visible a day before clients fail. For lifetimes of less than ten days it is a tenth of the lifetime.
 const warnBefore = 24 * time.Hour
 
 // errNone is returned while there is no certificate yet.
@@ -24,20 +24,21 @@ var errNone = errors.New("no serving certificate yet")
 
 // Status describes the certificate in use.
 type Status struct {
-	// NotBefore and NotAfter bound its validity.
+	// NotBefore and NotAfter are its validity period.
 	NotBefore, NotAfter time.Time
-	// Serial identifies it.
+	// Serial is its serial number.
 	Serial string
 }
 
-// keeper holds the certificate in use. It is safe for concurrent use; without set it has no certificate. The field clock is required.
+// keeper holds the certificate in use. It is safe for concurrent use. It has no certificate until set is called. The field clock is
+// required.
 type keeper struct {
 	clock   clock.PassiveClock
 	current atomic.Pointer[tls.Certificate]
 }
 
-// GetCertificate returns the certificate in use; it is made for tls.Config, so that a new certificate is served from the
-// next handshake on and connections that are open stay open.
+// GetCertificate returns the certificate in use, for tls.Config: new connections use a new certificate, and existing ones stay
+// open.
 func (k *keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := k.current.Load(); c != nil {
 		return c, nil
@@ -45,7 +46,7 @@ func (k *keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return nil, errNone
 }
 
-// Status describes the certificate in use; ok is false while there is none.
+// Status describes the certificate in use; ok is false if there is none.
 func (k *keeper) Status() (s Status, ok bool) {
 	c := k.current.Load()
 	if c == nil {
@@ -54,8 +55,8 @@ func (k *keeper) Status() (s Status, ok bool) {
 	return Status{NotBefore: c.Leaf.NotBefore, NotAfter: c.Leaf.NotAfter, Serial: c.Leaf.SerialNumber.Text(16)}, true
 }
 
-// DaysLeft returns how many days the certificate in use is still valid, negative once it is not; 0 while there is none. It
-// is what a metric shows.
+// DaysLeft returns the number of days until the certificate in use expires, negative after that; 0 if there is none. A metric
+// exposes it.
 func (k *keeper) DaysLeft() float64 {
 	s, ok := k.Status()
 	if !ok {
@@ -64,8 +65,8 @@ func (k *keeper) DaysLeft() float64 {
 	return s.NotAfter.Sub(k.clock.Now()).Hours() / 24
 }
 
-// Ready returns why the certificate in use cannot be relied upon, for a readiness check: there is none, or it should have
-// been renewed long ago and will end within a day.
+// Ready is a readiness check. It fails if there is no certificate, or if the certificate should have been renewed long ago and
+// expires within a day.
 func (k *keeper) Ready() error {
 	s, ok := k.Status()
 	if !ok {
@@ -73,7 +74,7 @@ func (k *keeper) Ready() error {
 	}
 	left, life := s.NotAfter.Sub(k.clock.Now()), s.NotAfter.Sub(s.NotBefore)
 	if life > backdate {
-		life -= backdate // it was never meant to be used before it was issued
+		life -= backdate // it was never used before it was issued
 	}
 	switch {
 	case left <= 0:
@@ -84,10 +85,10 @@ func (k *keeper) Ready() error {
 	return nil
 }
 
-// set puts a certificate to use. It must hold a parsed leaf.
+// set replaces the certificate in use. It must have a parsed leaf.
 func (k *keeper) set(c *tls.Certificate) { k.current.Store(c) }
 
-// keyPair parses a certificate chain with its key and makes sure that the leaf is parsed too.
+// keyPair parses a certificate chain with its key, including the leaf.
 func keyPair(certPEM, keyPEM []byte) (*tls.Certificate, error) {
 	c, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {

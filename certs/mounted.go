@@ -12,24 +12,24 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// pollInterval is how often mounted files are compared with what is served. The kubelet itself takes up to a minute to bring
-// a changed Secret to the node, and a certificate is renewed weeks before its end, so that a watch would gain nothing.
+// pollInterval is how often mounted files are compared with the certificate in use. The kubelet takes up to a minute to update a
+// changed Secret on the node, and a certificate is renewed weeks before it expires, so a watch has no advantage.
 const pollInterval = 10 * time.Second
 
-// maxFile bounds what is read of a mounted file; a long chain has about ten kilobytes.
+// maxFile is the maximum size of a mounted file in bytes; a long chain has about 10 KB.
 const maxFile = 1 << 20
 
-// Mounted serves a certificate from files and takes over what changes in them. It is safe for concurrent use.
+// Mounted serves a certificate from files and reloads them when they change. It is safe for concurrent use.
 type Mounted struct {
 	keeper
 	certFile, keyFile string
 	clock             clock.WithTicker
 	report            func(error)
-	cert, key         []byte // what is in use
+	cert, key         []byte // the content in use
 }
 
-// NewMounted reads the files once, so that a wrong path shows at the start. Report is called with the error of files that can no longer be
-// used; the last valid certificate is still served. Nil ignores these errors. A nil clock is the real one.
+// NewMounted reads the files once, so that a wrong path is an error at startup. Report is called with the error if the files become
+// unusable; the last valid certificate stays in use. A nil report ignores these errors. A nil clock is the real one.
 func NewMounted(certFile, keyFile string, clk clock.WithTicker, report func(error)) (*Mounted, error) {
 	if clk == nil {
 		clk = clock.RealClock{}
@@ -39,7 +39,7 @@ func NewMounted(certFile, keyFile string, clk clock.WithTicker, report func(erro
 	return m, err
 }
 
-// Run takes over changes until the context ends.
+// Run reloads changed files until the context ends.
 func (m *Mounted) Run(ctx context.Context) error {
 	var last string
 	for {
@@ -60,11 +60,11 @@ func (m *Mounted) Run(ctx context.Context) error {
 	}
 }
 
-// Reload compares the files with what is served, takes them over if they differ and are whole, and reports whether it did.
-// Run calls it; it must not be called concurrently.
+// Reload loads the files if they have changed and are valid, and reports whether it did. Run calls it; it must not be called
+// concurrently.
 //
-// The kubelet replaces all files of a volume at once, other writers may not: a certificate and a key that do not belong
-// together are an error, and are tried again later.
+// The kubelet replaces all files of a volume atomically, other writers may not: a certificate and a key that do not match are an
+// error, and are read again later.
 func (m *Mounted) Reload() (bool, error) {
 	cert, err := readFile(m.certFile)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// files writes a fresh certificate with its key into dir and returns the bundle that trusts it.
+// files writes a new certificate with its key to dir and returns the bundle that trusts it.
 func files(t *testing.T, dir string) []byte {
 	t.Helper()
 	a, err := newAuthority(start, time.Hour)

@@ -14,61 +14,61 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The defaults of Options.
+// Defaults of Options.
 const (
-	// DefaultLife is the validity of a serving certificate; it is replaced after two thirds of it.
+	// DefaultLife is the lifetime of a serving certificate, which is replaced after two thirds of it.
 	DefaultLife = 90 * 24 * time.Hour
-	// DefaultAuthorityLife is the validity of the authority; it is replaced after two thirds of it.
+	// DefaultAuthorityLife is the lifetime of the authority, which is replaced after two thirds of it.
 	DefaultAuthorityLife = 4 * DefaultLife
-	// DefaultSettle is the time for which a new authority is in the published bundle before it signs certificates. API servers
-	// watch webhook configurations and notice within seconds; a minute covers one that has just lost its watch.
+	// DefaultSettle is how long a new authority is in the published bundle before it signs certificates. API servers watch webhook
+	// configurations and get changes within seconds; a minute covers one that has just lost its watch.
 	DefaultSettle = time.Minute
 
-	// maxPause is the maximum time between two reads of the Secret, by which replicas learn of each other's changes.
+	// maxPause is the maximum interval between reads of the Secret, through which replicas see each other's changes.
 	maxPause = time.Minute
-	// retryPause is the time to the next attempt after a failed one.
+	// retryPause is the delay after a failed attempt.
 	retryPause = 2 * time.Second
-	// maxAttempts is the maximum number of attempts of a pass after conflicts with other replicas.
+	// maxAttempts is the maximum number of attempts of a pass that conflicts with other replicas.
 	maxAttempts = 5
 )
 
-// ErrNotYet is returned by Options.Publish while the bundle cannot be published because the server does not answer yet, which is
-// not a failure.
+// ErrNotYet is returned by Options.Publish while the bundle cannot be published because the server is not serving yet, which is not
+// a failure.
 var ErrNotYet = errors.New("not yet")
 
-// Secrets is the part of a client for the Secrets of one namespace that is needed; client-go's SecretInterface is one.
+// Secrets is the part of client-go's SecretInterface that is used.
 type Secrets interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Secret, error)
 	Update(ctx context.Context, secret *corev1.Secret, opts metav1.UpdateOptions) (*corev1.Secret, error)
 }
 
-// Options say what SelfSigned makes and where it keeps it.
+// Options configure SelfSigned.
 type Options struct {
-	// Secrets is where the Secret lives. It must not be a cache: replicas agree by the resourceVersion in the API server.
+	// Secrets reads and writes the Secret. It must not be a cache: replicas rely on the resourceVersion in the API server.
 	Secrets Secrets
-	// Name of the Secret. It must exist, and may be empty: a client that may create Secrets may create one that holds the token of
-	// another ServiceAccount.
+	// Name of the Secret. It must exist, and can be empty. SelfSigned does not create it: a client that can create Secrets can
+	// create one that holds the token of another ServiceAccount.
 	Name string
-	// DNSNames and IPs are what the certificate is for.
+	// DNSNames and IPs are the subject alternative names of the certificate.
 	DNSNames []string
 	IPs      []net.IP
 	// Life, AuthorityLife and Settle default to the constants of the same names.
 	Life, AuthorityLife, Settle time.Duration
-	// Publish makes the bundle known to verifying clients, such as the API server through a webhook configuration. It is
-	// called in every pass and must be idempotent. Nothing is signed by a new authority before it has succeeded.
+	// Publish distributes the bundle to verifying clients, such as the API server through a webhook configuration. It is called in
+	// every pass and must be idempotent. A new authority signs nothing before Publish has succeeded.
 	Publish func(ctx context.Context, bundle []byte) error
-	// Report is called with the errors of failed passes; Run retries. Nil ignores them.
+	// Report is called with the errors of failed passes, which Run retries; nil ignores them.
 	Report func(error)
 	// Clock defaults to the real one.
 	Clock clock.WithTicker
 }
 
-// SelfSigned serves certificates of an authority of its own. All replicas that use the same Secret serve the same certificate
-// and publish the same bundle. It is safe for concurrent use.
+// SelfSigned serves certificates that its own authority has signed. All replicas that use the same Secret serve the same
+// certificate and publish the same bundle. It is safe for concurrent use.
 //
-// github.com/open-policy-agent/cert-controller does a similar job, but replaces the authority and the certificate in one
-// write: until each API server has seen the new bundle, requests fail. It also brings RSA keys, gomega and the constraint
-// framework into the build.
+// github.com/open-policy-agent/cert-controller does a similar job, but replaces the authority and the certificate in one write:
+// requests fail until each API server has the new bundle. It also brings RSA keys, gomega and the constraint framework into the
+// build.
 type SelfSigned struct {
 	keeper
 	opts   Options
@@ -76,7 +76,7 @@ type SelfSigned struct {
 	bundle atomic.Pointer[[]byte]
 }
 
-// NewSelfSigned checks the options. The first call of Ensure makes or finds the certificate.
+// NewSelfSigned validates the options. The first call of Ensure creates or reads the certificate.
 func NewSelfSigned(o Options) (*SelfSigned, error) {
 	if o.Secrets == nil || o.Name == "" {
 		return nil, errors.New("a client for Secrets and the name of a Secret are required")
@@ -100,8 +100,8 @@ func NewSelfSigned(o Options) (*SelfSigned, error) {
 	return &SelfSigned{keeper: keeper{clock: o.Clock}, opts: o, policy: p}, nil
 }
 
-// Run keeps the certificate fresh until the context ends. It reads the Secret once a minute (or more often, for lives of
-// less than an hour), and thereby the changes of other replicas.
+// Run renews the certificate until the context ends. It reads the Secret, and with it the changes of other replicas, once a minute,
+// or more often if the lifetime is less than an hour.
 func (s *SelfSigned) Run(ctx context.Context) error {
 	for {
 		pause := min(maxPause, s.opts.Life/60)
@@ -119,7 +119,7 @@ func (s *SelfSigned) Run(ctx context.Context) error {
 	}
 }
 
-// Ensure makes one pass: it reads the Secret, brings it up to date, serves what is in it, and publishes the bundle. The
+// Ensure makes one pass: it reads the Secret, updates it if necessary, serves its certificate, and publishes the bundle. The
 // certificate is in use even if publishing failed.
 func (s *SelfSigned) Ensure(ctx context.Context) error {
 	st, err := s.agree(ctx, func(st *state, now time.Time) (bool, error) { return st.advance(now, s.policy) })
@@ -137,7 +137,7 @@ func (s *SelfSigned) Ensure(ctx context.Context) error {
 	next := st.next.cert
 	_, err = s.agree(ctx, func(st *state, now time.Time) (bool, error) {
 		if !st.next.is(next) || !st.trusted.IsZero() {
-			return false, nil // another replica is ahead
+			return false, nil // another replica has a newer state
 		}
 		st.trusted = now
 		return true, nil
@@ -145,7 +145,7 @@ func (s *SelfSigned) Ensure(ctx context.Context) error {
 	return err
 }
 
-// Bundle returns the authorities to trust, as PEM; nil before the first pass.
+// Bundle returns the trusted authorities as PEM; nil before the first pass.
 func (s *SelfSigned) Bundle() []byte {
 	if b := s.bundle.Load(); b != nil {
 		return *b
@@ -153,8 +153,8 @@ func (s *SelfSigned) Bundle() []byte {
 	return nil
 }
 
-// agree reads the shared state, lets step change it, and writes it back if it did. If another replica wrote in between, what
-// that one wrote is read and step decides again: the loser of the race takes the winner's certificate.
+// agree reads the shared state, calls step, and writes the state back if step changed it. If another replica has written in the
+// meantime, agree reads the new state and calls step again, so that all replicas use the same certificate.
 func (s *SelfSigned) agree(ctx context.Context, step func(*state, time.Time) (bool, error)) (*state, error) {
 	var err error
 	for range maxAttempts {

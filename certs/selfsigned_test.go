@@ -23,7 +23,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// store is one Secret with the API server's optimistic concurrency.
+// store is one Secret with the optimistic concurrency of the API server.
 type store struct {
 	mu     sync.Mutex
 	secret *corev1.Secret
@@ -45,7 +45,7 @@ func (s *store) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev
 	return s.secret.DeepCopy(), nil
 }
 
-// newStore is the Secret as an installation creates it.
+// newStore returns the Secret as an installation creates it.
 func newStore() *store {
 	return &store{secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "assay-webhook-tls", ResourceVersion: "0"}}}
 }
@@ -86,7 +86,7 @@ func replica(t *testing.T, s Secrets, clk *clocktesting.FakeClock, change func(*
 	return r
 }
 
-// verify checks what a replica serves the way an API server with the given bundle and clock does.
+// verify checks the certificate of a replica as an API server with the given bundle and clock does.
 func verify(r interface {
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }, bundle []byte, now time.Time) error {
@@ -122,10 +122,11 @@ func TestSelfSignedServesWhatItsBundleTrusts(t *testing.T) {
 	}
 }
 
-// Replicas look at the Secret at different times, and API servers see a published bundle only after a while. Whatever any
-// replica serves must verify at any API server at any moment of many lives of certificate and authority.
+// TestRotationNeverServesWhatSomeAPIServerDoesNotTrust: replicas read the Secret at different times, and API servers get a
+// published bundle with a delay. Every certificate that any replica serves must verify at every API server, over many lifetimes of
+// certificate and authority.
 func TestRotationNeverServesWhatSomeAPIServerDoesNotTrust(t *testing.T) {
-	const lag = 50 * time.Second // of an API server behind the published bundle; less than Settle
+	const lag = 50 * time.Second // delay until an API server has the published bundle; less than Settle
 	type published struct {
 		at     time.Time
 		bundle []byte
@@ -148,7 +149,7 @@ func TestRotationNeverServesWhatSomeAPIServerDoesNotTrust(t *testing.T) {
 	serials, authorities, checked := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for step := range 24 * 60 * 6 { // a day in steps of ten seconds
 		clk.Step(10 * time.Second)
-		if err := replicas[step%3].Ensure(t.Context()); err != nil { // each replica looks every thirty seconds
+		if err := replicas[step%3].Ensure(t.Context()); err != nil { // each replica reads the Secret every thirty seconds
 			t.Fatal(err)
 		}
 		seen := history[0].bundle
@@ -160,7 +161,7 @@ func TestRotationNeverServesWhatSomeAPIServerDoesNotTrust(t *testing.T) {
 			for who, bundle := range map[string][]byte{"late": seen, "prompt": history[len(history)-1].bundle} {
 				key := r.current.Load().Leaf.SerialNumber.String() + string(bundle)
 				if checked[key] && step%90 != 0 {
-					continue // the same certificate and bundle as ten seconds ago
+					continue // the certificate and the bundle are unchanged
 				}
 				checked[key] = true
 				if err := verify(r, bundle, clk.Now()); err != nil {
@@ -225,7 +226,7 @@ func TestNothingIsSignedByAnAuthorityThatIsNotPublished(t *testing.T) {
 	}
 	first := r.current.Load().Leaf.Issuer.CommonName
 	fail = true
-	clk.Step(3 * time.Hour) // the authority is due
+	clk.Step(3 * time.Hour) // the authority must be replaced
 	for range 5 {
 		if err := r.Ensure(t.Context()); err == nil {
 			t.Fatal("a failure to publish was not reported")
@@ -300,7 +301,8 @@ func TestAnotherNameIsANewCertificateOfTheSameAuthority(t *testing.T) {
 	}
 }
 
-// The last good certificate is served while the API server is away, and the replica says in time that it will end.
+// TestReadinessFailsBeforeExpiryWhenNotRenewed: the last valid certificate is served while the API server is unavailable, and the
+// replica becomes unready before it expires.
 func TestReadinessFailsBeforeExpiryWhenNotRenewed(t *testing.T) {
 	clk, s := clocktesting.NewFakeClock(start), newStore()
 	r := replica(t, s, clk, nil)
@@ -335,7 +337,8 @@ func TestNewSelfSignedRefuses(t *testing.T) {
 	}
 }
 
-// Real handshakes against a real server while certificate and authority are replaced many times over.
+// TestNoRequestIsLostWhileCertificatesRotate makes real handshakes with a real server while certificate and authority are replaced
+// many times.
 func TestNoRequestIsLostWhileCertificatesRotate(t *testing.T) {
 	clk, s := clocktesting.NewFakeClock(start), newStore()
 	var bundle atomic.Pointer[[]byte]
@@ -378,8 +381,8 @@ func TestNoRequestIsLostWhileCertificatesRotate(t *testing.T) {
 		}
 		st, _ := r.Status()
 		serials[st.Serial] = true
-		// A handshake under way may have read the old bundle, so each client completes two before the clock moves on, by
-		// less than a third of a life.
+		// A running handshake may have read the old bundle, so each client completes two handshakes before the clock advances by
+		// less than a third of a lifetime.
 		for i := range done {
 			for before := done[i].Load(); done[i].Load() < before+2 && !t.Failed(); {
 				time.Sleep(time.Millisecond)
@@ -395,7 +398,8 @@ func TestNoRequestIsLostWhileCertificatesRotate(t *testing.T) {
 	t.Logf("%d handshakes over %d certificates", done[0].Load()+done[1].Load()+done[2].Load()+done[3].Load(), len(serials))
 }
 
-// TestLivesOfAuthorityAndCertificate: an authority must outlive two certificates, one after the other, and may do no more.
+// TestLivesOfAuthorityAndCertificate: an authority must live at least as long as two certificates, and no longer lifetime is
+// required.
 func TestLivesOfAuthorityAndCertificate(t *testing.T) {
 	for lives, ok := range map[time.Duration]bool{24 * time.Hour: true, 24*time.Hour - time.Second: false} {
 		_, err := NewSelfSigned(Options{
@@ -407,7 +411,7 @@ func TestLivesOfAuthorityAndCertificate(t *testing.T) {
 	}
 }
 
-// racing lets another replica write first, once.
+// racing makes another replica write first, once.
 type racing struct {
 	*store
 	lost bool

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The keys of the Secret. tls.crt, tls.key and ca.crt are what every consumer of TLS Secrets knows.
+// Keys of the Secret. tls.crt, tls.key and ca.crt are the standard keys of TLS Secrets.
 const (
 	keyServingCert = "tls.crt"
 	keyServingKey  = "tls.key"
@@ -21,31 +21,31 @@ const (
 	keyTrusted     = "next-trusted-since"
 )
 
-// state is what the replicas share: the serving certificate, the authority that signed it, and while that authority is being
-// replaced its successor.
+// state is the state that replicas share: the serving certificate, the authority that signed it, and the successor of the authority
+// while it is being replaced.
 //
-// An authority is replaced in three steps, so that verifying clients always know the issuer of the certificate that is served:
-// the successor is made and joins the bundle; the bundle has been published, and its time is noted; once that is long enough
-// ago for every API server to have noticed, the successor signs. The old one stays in the bundle until it expires.
+// An authority is replaced in three steps, so that clients always know the issuer of the serving certificate. First, the successor
+// is created and added to the bundle. Second, the time is recorded at which the bundle was published. Third, once every API server
+// has had time to read it, the successor signs. The old authority stays in the bundle until it expires.
 type state struct {
 	serving      *tls.Certificate
 	servingCert  []byte
 	servingKey   []byte
 	signer, next *authority
-	// trusted is when the bundle that holds next was known to be published; zero while it is not.
+	// trusted is when the bundle with next was published; zero if it was not.
 	trusted time.Time
-	// old are authorities that no longer sign, but whose certificates may still be served somewhere.
+	// old are authorities that no longer sign, but whose certificates could still be in use.
 	old []*x509.Certificate
 }
 
-// policy holds the validity of certificates and authorities, and the names of the serving certificate.
+// policy is the lifetimes of certificates and authorities, and the names in the serving certificate.
 type policy struct {
 	life, caLife, settle time.Duration
 	dns                  []string
 	ips                  []net.IP
 }
 
-// parseState reads the data of a Secret. Entries that are invalid or missing are left nil, and advance creates them again.
+// parseState parses the data of a Secret. Invalid or missing entries are nil, and advance creates them again.
 func parseState(data map[string][]byte) *state {
 	s := &state{}
 	if c, err := keyPair(data[keyServingCert], data[keyServingKey]); err == nil {
@@ -89,7 +89,7 @@ func (s *state) data() (map[string][]byte, error) {
 	return out, nil
 }
 
-// bundle returns the certificates of all authorities that something served now or soon may be signed by.
+// bundle returns the certificates of all authorities that sign certificates in use, now or soon.
 func (s *state) bundle() []byte {
 	ders := [][]byte{s.signer.cert.Raw}
 	if s.next != nil {
@@ -101,7 +101,7 @@ func (s *state) bundle() []byte {
 	return encodeCerts(ders...)
 }
 
-// advance brings the state to what it should be at the given time and reports whether anything changed.
+// advance updates the state for the given time and reports whether anything changed.
 func (s *state) advance(now time.Time, p policy) (changed bool, err error) {
 	if n := len(s.old); n > 0 {
 		s.old = slices.DeleteFunc(s.old, func(c *x509.Certificate) bool { return !now.Before(c.NotAfter) })
@@ -109,13 +109,13 @@ func (s *state) advance(now time.Time, p policy) (changed bool, err error) {
 	}
 	switch {
 	case s.signer == nil || !now.Before(s.signer.cert.NotAfter):
-		// Nothing that is valid can be served until there is a new authority, so there is nothing to overlap with.
+		// No valid certificate can be served before there is a new authority, so there is no overlap.
 		if s.signer, err = newAuthority(now, p.caLife); err != nil {
 			return false, err
 		}
 		s.next, s.trusted, s.serving, changed = nil, time.Time{}, nil, true
 	case s.next != nil && !now.Before(s.next.cert.NotAfter):
-		s.next, s.trusted, changed = nil, time.Time{}, true // it was never trusted: try again below, on the next pass
+		s.next, s.trusted, changed = nil, time.Time{}, true // it was never trusted: retry below, in the next pass
 	case s.next == nil && !now.Before(due(s.signer.cert)):
 		if s.next, err = newAuthority(now, p.caLife); err != nil {
 			return false, err
@@ -136,7 +136,7 @@ func (s *state) advance(now time.Time, p policy) (changed bool, err error) {
 	return true, err
 }
 
-// serves reports whether the serving certificate has the wanted names and comes from the authority.
+// serves reports whether the serving certificate has the wanted names and is signed by the authority.
 func (s *state) serves(p policy) bool {
 	leaf := s.serving.Leaf
 	if leaf.CheckSignatureFrom(s.signer.cert) != nil || !slices.Equal(leaf.DNSNames, p.dns) {
@@ -145,5 +145,5 @@ func (s *state) serves(p policy) bool {
 	return slices.EqualFunc(leaf.IPAddresses, p.ips, net.IP.Equal)
 }
 
-// is reports whether c is the authority's certificate; a nil authority has none.
+// is reports whether c is the certificate of the authority; false for a nil authority.
 func (a *authority) is(c *x509.Certificate) bool { return a != nil && bytes.Equal(a.cert.Raw, c.Raw) }

@@ -22,7 +22,7 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 )
 
-// template makes a NodeFeatureRuleTemplate from the YAML of its spec.
+// template creates a NodeFeatureRuleTemplate from the YAML of its spec.
 func (w *world) template(name, spec string) *assayv1alpha1.NodeFeatureRuleTemplate {
 	w.Helper()
 	o := &assayv1alpha1.NodeFeatureRuleTemplate{}
@@ -30,7 +30,7 @@ func (w *world) template(name, spec string) *assayv1alpha1.NodeFeatureRuleTempla
 	return o
 }
 
-// delete removes an object now.
+// delete deletes an object without a grace period.
 func (w *world) delete(object client.Object) {
 	w.Helper()
 	if err := w.Delete(w.Context(), object); err != nil && !apierrors.IsNotFound(err) {
@@ -105,7 +105,7 @@ func TestAPinKeepsTheOldResult(t *testing.T) {
 	w.start()
 	w.labels("n1", M{"example.com/base": "one", "example.com/deep": "one", "example.com/pinned": "1", "example.com/whole": "1"})
 
-	// The pin of its own spec does not cover its bases; that of the tree does.
+	// The hash of its own spec does not cover its bases; the hash of the tree does.
 	change(w, deep, func(o *assayv1alpha1.NodeFeatureRuleTemplate) { o.Spec.Rules[0].Labels["example.com/deep"] = "two" })
 	w.condition(whole, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "DigestMismatch")
 	w.labels("n1", M{"example.com/deep": "two", "example.com/whole": "1"})
@@ -174,7 +174,7 @@ func TestTheLastGoodResultOutlivesAManager(t *testing.T) {
 	m.stop()
 }
 
-// kept waits until the manager keeps, or no longer keeps, the last good result of an object.
+// kept waits until the manager has stored, or deleted, the last good result of an object.
 func (w *world) kept(object string, want bool) {
 	w.Helper()
 	testkit.Eventually(w, fmt.Sprintf("kept result of %s: %t", object, want), func(ctx context.Context) error {
@@ -204,7 +204,7 @@ func TestTemplatesThatSwapTheirContents(t *testing.T) {
 	w.delete(only)
 	w.labels("n1", M{"example.com/x": "one"})
 
-	for range 2 { // there, and back again
+	for range 2 { // changed, and back again
 		one, two := *a.Spec.DeepCopy(), *b.Spec.DeepCopy()
 		change(w, a, func(o *assayv1alpha1.NodeFeatureRuleTemplate) { o.Spec = two })
 		change(w, b, func(o *assayv1alpha1.NodeFeatureRuleTemplate) { o.Spec = one })
@@ -270,14 +270,14 @@ func TestATemplateInUseMayGo(t *testing.T) {
 	r := w.rule("r", `{basedOn: [{name: site}]}`)
 	w.start()
 	w.labels("n1", M{"example.com/base": "one"})
-	// Nothing holds it: not the one who removes a whole directory, nor the one who removes Assay.
+	// No finalizer blocks it: neither when a whole directory is deleted, nor when Assay is uninstalled.
 	w.delete(site)
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(site), site); !apierrors.IsNotFound(err) {
 		t.Errorf("the template is still there: %v", err)
 	}
 	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "BaseMissing")
 	w.event("r", "RuleUnresolved")
-	// The object that goes takes its labels along, whatever it is based on.
+	// Deleting the object removes its labels, whatever it is based on.
 	w.delete(r)
 	w.labels("n1", M{"example.com/base": ""})
 }
@@ -291,7 +291,7 @@ func TestEditingAnObjectWithAMissingBaseKeepsWhatItGave(t *testing.T) {
 	w.setRule(r, `{basedOn: [{name: nope}], rules: [{name: own, labels: {example.com/own: two}}]}`)
 	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "BaseMissing")
 	w.labels("n1", M{"example.com/own": "one"})
-	// Another object of that name is another object.
+	// A new object of that name does not inherit the old result.
 	w.delete(r)
 	w.labels("n1", M{"example.com/own": ""})
 	w.rule("r", `{basedOn: [{name: nope}], rules: [{name: own, labels: {example.com/own: two}}]}`)
@@ -304,7 +304,7 @@ func TestTheDefaultTemplateMayComeLater(t *testing.T) {
 	w.node("n1")
 	r := w.rule("r", `{rules: [{name: r, labels: {example.com/r: "1"}}]}`)
 	m := w.start(func(c *controller.Config) { c.DefaultTemplate = "defaults" })
-	// What it holds may restrict the rules, so they wait for it.
+	// The default template can restrict the rules, so they wait for it.
 	w.condition(r, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "BaseMissing", "default template defaults")
 	w.condition(r, nfdv1alpha1.ConditionAccepted, metav1.ConditionUnknown)
 	if list := m.requests("PATCH", "/nodes/"); len(list) > 0 {

@@ -1,4 +1,4 @@
-// Package controller lists the controllers of the manager.
+// Package controller registers the controllers of the manager.
 package controller
 
 import (
@@ -41,40 +41,40 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// Config is what the manager's flags and its file say about the controllers.
+// Config is the configuration of the controllers, from the flags and the file of the manager.
 type Config struct {
 	Rules   rules.Options
 	Sources inputs.Sources
 	Policy  plan.Policy
-	// FailTaint is put on nodes that a fail action keeps as they were; nil: none.
+	// FailTaint is put on nodes whose labels are frozen by a fail action; nil: none.
 	FailTaint *corev1.Taint
 	Disable   node.Disable
 	DryRun    bool
 	Grace     time.Duration
 	Budget    budget.Budget
-	// Evictions set the pace of taints that evict pods.
+	// Evictions is the pace of taints that evict pods.
 	Evictions budget.Evictions
-	// Parallel is how many nodes are worked on at once.
+	// Parallel is the number of nodes that are reconciled concurrently.
 	Parallel int
-	// Resync is how often all nodes are looked at without any reason; 0: never.
+	// Resync is the interval at which all nodes are reconciled without a change; 0: never.
 	Resync time.Duration
-	// Groups switches NodeFeatureGroups on.
+	// Groups enables NodeFeatureGroups.
 	Groups bool
-	// Scheduling reports on what pods ask for, and tells schedulers when features of nodes change.
+	// Scheduling enables status of requests and policies, and notifies schedulers when features of nodes change.
 	Scheduling bool
-	// Orphans says what happens to the NodeFeatures of departed nodes.
+	// Orphans configures the deletion of NodeFeatures of deleted nodes.
 	Orphans orphan.Options
-	// DefaultTemplate and Version: see assembly.Options. SchemaEvery: see live.Options.
+	// DefaultTemplate and Version: see assembly.Options. SchemaEvery: see compile.Options.
 	DefaultTemplate string
 	Version         string
 	// IDs returns the names of PCI and USB ids for warnings in conditions; nil: unknown.
 	IDs         lint.IDs
 	SchemaEvery time.Duration
-	// BuiltInRules is a directory of rules that are always in force; empty: none.
+	// BuiltInRules is the directory of built-in rules, which are always active; empty: none.
 	BuiltInRules string
 }
 
-// Assembly says how rules are put together, for whoever else evaluates them.
+// Assembly returns the assembly options for everything that evaluates rules.
 func (c Config) Assembly() compile.Options {
 	return compile.Options{
 		Assembly: assembly.Options{
@@ -85,8 +85,8 @@ func (c Config) Assembly() compile.Options {
 	}
 }
 
-// settings identifies the settings that outcomes depend on: a change of them explains removals, as a change of the rules does. How fast and
-// how careful the controller is has no part in it.
+// settings identifies the settings that outcomes depend on: changing them explains removals, as changing the rules does. It does
+// not include the pace and the limits of the controller.
 func (c Config) settings() string {
 	var namespaces string
 	if c.Sources.Namespaces != nil {
@@ -100,7 +100,7 @@ func (c Config) settings() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Inputs says what rules are given of a node, for everything that evaluates them. Live may be nil; see inputs.Options.
+// Inputs returns the options for the inputs of rules. Live can be nil; see inputs.Options.
 func (c Config) Inputs(live client.Reader) inputs.Options {
 	return inputs.Options{
 		Merge: nodefeature.Gather{
@@ -110,7 +110,7 @@ func (c Config) Inputs(live client.Reader) inputs.Options {
 	}
 }
 
-// Withholding says which outputs of rules are not written on nodes.
+// Withholding returns which outputs of rules are not written to nodes.
 func (c Config) Withholding() rules.Withholding {
 	return rules.Withholding{
 		All: c.DryRun, Taints: !c.Policy.Taints, Labels: c.Disable.Labels, Annotations: c.Disable.Annotations,
@@ -118,8 +118,8 @@ func (c Config) Withholding() rules.Withholding {
 	}
 }
 
-// Cache says what the manager keeps of the objects it watches. Namespace is its own, pages is the number of NodeFeatures that it lists at
-// once; 0: all. NodeFeatures are shown with the features of the sets that they name, which the Store has.
+// Cache configures the manager's cache. The namespace is the manager's own; pages is the number of NodeFeatures per list request, 0
+// for no paging. The cache adds the features of referenced sets, from the Store, to NodeFeatures.
 func Cache(namespace string, pages int, sets *featuresets.Store) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
@@ -150,7 +150,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 	reg.OnChange(func() { offer(rulesChanged, "all") })
 	watchdog := node.NewWatchdog(clock.RealClock{})
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
-	// A manager waits for the informers that exist before it starts controllers, and NodeFeatures wait for Nodes.
+	// The manager waits for existing informers before it starts controllers, and NodeFeatures depend on Nodes.
 	nodes := inputs.New(c.Inputs(mgr.GetAPIReader()))
 	nodes.OnChange(func(change inputs.Change) {
 		if change.Input {
@@ -205,7 +205,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 	return mgr.Add(resync{every: c.Resync, notify: reg.Touch})
 }
 
-// offer sends an event, unless enough are waiting: whoever reports must not wait for whoever looks.
+// offer sends an event unless the channel is full: the sender must not block on the receiver.
 func offer(to chan<- event.GenericEvent, name string) {
 	select {
 	case to <- event.GenericEvent{Object: &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
@@ -213,11 +213,11 @@ func offer(to chan<- event.GenericEvent, name string) {
 	}
 }
 
-// healthPatience is how long a readiness check waits for caches to be filled.
+// healthPatience is the maximum time that a readiness check waits for caches to be filled.
 const healthPatience = 100 * time.Millisecond
 
-// health adds checks that tell the truth: alive is a manager of which no pass hangs, ready is one whose caches are filled and
-// whose rules are compiled, be it the leader or not.
+// health adds health checks: the liveness check fails if a reconciliation hangs; the readiness check succeeds once the caches are
+// filled and the rules are compiled, on the leader and on standbys.
 func health(mgr ctrl.Manager, reg *assembly.Registry, watchdog *node.Watchdog) error {
 	if err := mgr.AddHealthzCheck("passes", watchdog.Check); err != nil {
 		return err
@@ -235,10 +235,10 @@ func health(mgr ctrl.Manager, reg *assembly.Registry, watchdog *node.Watchdog) e
 	})
 }
 
-// statusBuffer is how many objects may wait for a look at their status.
+// statusBuffer is the maximum number of queued status updates.
 const statusBuffer = 4096
 
-// resync has all nodes looked at from time to time: the safety net below the watches.
+// resync reconciles all nodes periodically, in case watches miss an event.
 type resync struct {
 	every  time.Duration
 	notify func()

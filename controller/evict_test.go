@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/controller/budget"
 )
 
-// TestATaintThatEvictsGoesAtItsPace has a rule that would evict the pods of all nodes of two zones.
+// TestATaintThatEvictsGoesAtItsPace has a rule that would evict the pods from all nodes of two zones.
 func TestATaintThatEvictsGoesAtItsPace(t *testing.T) {
 	w := newWorld(t)
 	const nodes = 6
@@ -26,7 +26,7 @@ func TestATaintThatEvictsGoesAtItsPace(t *testing.T) {
 	}
 	r := w.rule("storm", `{rules: [{name: storm, labels: {stormy: "1"}, taints: [
 	  {key: vendor.io/leave, effect: NoExecute}, {key: vendor.io/stay, effect: NoSchedule}]}]}`)
-	// tainted are the zones of the nodes that bear a taint.
+	// tainted returns the zones of the nodes that have a taint.
 	tainted := func(effect corev1.TaintEffect) (zones []string) {
 		var list corev1.NodeList
 		if err := w.List(t.Context(), &list); err != nil {
@@ -47,14 +47,14 @@ func TestATaintThatEvictsGoesAtItsPace(t *testing.T) {
 		c.Policy.Taints = true
 		c.Evictions = budget.Evictions{Every: 200 * time.Millisecond, Share: 1.0 / 3, OneZone: true}
 	})
-	for i := range nodes { // what evicts nobody does not wait
+	for i := range nodes { // taints that evict no pods do not wait
 		w.labels(fmt.Sprintf("n%d", i), M{"stormy": "1"})
 	}
 	wait("the other taint on all nodes", func() bool { return len(tainted(corev1.TaintEffectNoSchedule)) == nodes })
 	wait("a third of the nodes evicted", func() bool { return len(tainted(corev1.TaintEffectNoExecute)) == 2 })
 	w.condition(r, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/leave", "has to wait")
 
-	// However often the nodes are looked at, it does not go on.
+	// Further reconciliations do not release more taints.
 	w.rule("marker", `{rules: [{name: m, labels: {marker: "1"}}]}`)
 	for i := range nodes {
 		w.labels(fmt.Sprintf("n%d", i), M{"marker": "1"})
@@ -63,7 +63,7 @@ func TestATaintThatEvictsGoesAtItsPace(t *testing.T) {
 		t.Errorf("nodes of zones %v are evicted", zones)
 	}
 
-	// Taking it back needs no budget.
+	// Removing the taint needs no budget.
 	w.delete(r)
 	wait("no taint", func() bool {
 		return len(tainted(corev1.TaintEffectNoExecute))+len(tainted(corev1.TaintEffectNoSchedule)) == 0

@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// set returns a NodeFeatureSet of the attributes test.attr that is not in the cluster yet.
+// set returns a NodeFeatureSet with test.attr attributes that has not been created yet.
 func (w *world) set(attributes map[string]string) *assayv1alpha1.NodeFeatureSet {
 	w.Helper()
 	features := nfdv1alpha1.Features{
@@ -30,7 +30,7 @@ func (w *world) set(attributes map[string]string) *assayv1alpha1.NodeFeatureSet 
 	}
 }
 
-// publishSets makes the NodeFeature of a node that names sets.
+// publishSets creates a NodeFeature that references sets.
 func (w *world) publishSets(namespace, node string, sets ...*assayv1alpha1.NodeFeatureSet) *nfdv1alpha1.NodeFeature {
 	w.Helper()
 	f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node}}}
@@ -57,10 +57,10 @@ func TestFeaturesOfSetsCount(t *testing.T) {
 
 	testkit.Create(w, w, late)
 	w.labels("n2", M{"late": "1"})
-	w.labels("n3", M{"there": ""}) // sets count in Assay's own namespace only
+	w.labels("n3", M{"there": ""}) // only sets in Assay's own namespace count
 }
 
-// TestALabelStaysWhileASetIsMissing deletes a set by hand, and has the worker write meanwhile.
+// TestALabelStaysWhileASetIsMissing deletes a set manually while the worker keeps writing.
 func TestALabelStaysWhileASetIsMissing(t *testing.T) {
 	w := newWorld(t)
 	w.rule("copy", copies)
@@ -76,7 +76,7 @@ func TestALabelStaysWhileASetIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	change(w, f, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Labels = map[string]string{"written": "meanwhile"} })
-	// Another node shows that the controller has seen the change.
+	// The second node shows that the controller has processed the change.
 	w.node("n2")
 	w.publish(w.namespace, "n2", "n2", M{"b": "1"}, nil)
 	w.labels("n2", M{"b": "1"})
@@ -88,7 +88,8 @@ func TestALabelStaysWhileASetIsMissing(t *testing.T) {
 	history.always(w, feature+"a")
 }
 
-// TestASetWithFalseContentDoesNotCount is about a client that may create sets, and gives a name that nodes use other features.
+// TestASetWithFalseContentDoesNotCount: a client that can create sets creates one whose content does not match its name, to change
+// the features of the nodes that reference it.
 func TestASetWithFalseContentDoesNotCount(t *testing.T) {
 	w := newWorld(t)
 	w.rule("copy", copies)

@@ -22,7 +22,7 @@ import (
 
 func withGroups(c *controller.Config) { c.Groups = true }
 
-// group makes a NodeFeatureGroup in a namespace.
+// group creates a NodeFeatureGroup in a namespace.
 func (w *world) group(namespace, name, rules string) *nfdv1alpha1.NodeFeatureGroup {
 	w.Helper()
 	g := &nfdv1alpha1.NodeFeatureGroup{}
@@ -30,7 +30,7 @@ func (w *world) group(namespace, name, rules string) *nfdv1alpha1.NodeFeatureGro
 	return g
 }
 
-// members waits until a group has these members.
+// members waits until a group has the given members.
 func (w *world) members(g *nfdv1alpha1.NodeFeatureGroup, want ...string) {
 	w.Helper()
 	becomes(w, g, "members "+strings.Join(want, ", "), func(g *nfdv1alpha1.NodeFeatureGroup) bool {
@@ -48,7 +48,7 @@ func TestGroupsListTheirNodes(t *testing.T) {
 	for i, gpu := range []string{"a100", "h100", ""} {
 		name := fmt.Sprintf("n%d", i)
 		w.node(name)
-		w.publish(w.namespace, "vendor-"+name, name, M{"gpu": gpu}, nil) // no worker has told the name of the node
+		w.publish(w.namespace, "vendor-"+name, name, M{"gpu": gpu}, nil) // no worker has published the name of the node
 	}
 	one := `[{name: kind, vars: {fast: "yes"}, matchFeatures: [{feature: test.attr, matchExpressions: {gpu: {op: In, value: [h100]}}}]}]`
 	mine, theirs := w.group(w.namespace, "fast", one), w.group(other, "fast", one)
@@ -95,7 +95,7 @@ func TestOrphansAreCollected(t *testing.T) {
 	change(w, nameless, func(f *nfdv1alpha1.NodeFeature) { f.Labels = nil })
 	left := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.namespace, Name: "long-gone", Labels: M{nfdv1alpha1.NodeNameLabel: "long-gone"},
-		Annotations: M{nfdv1alpha1.WorkerVersionAnnotation: "v1"}, // a worker has run there, whatever this manager has seen
+		Annotations: M{nfdv1alpha1.WorkerVersionAnnotation: "v1"}, // a worker has run there, even if this manager has not seen it
 	}}
 	testkit.Create(t, w, left)
 	w.start(func(c *controller.Config) { c.Orphans.Interval, c.Orphans.Grace = time.Minute, 500*time.Millisecond })

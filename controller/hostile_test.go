@@ -22,7 +22,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// flood is a rule of 256 outputs whose keys end in two numbers.
+// flood is a rule with 256 outputs whose keys end in two numbers.
 func flood(number int, field, value string) string {
 	var b strings.Builder
 	for i := range 256 {
@@ -31,8 +31,8 @@ func flood(number int, field, value string) string {
 	return fmt.Sprintf("{name: flood-%d, %s: {%s}}", number, field, strings.TrimSuffix(b.String(), ","))
 }
 
-// badRules are specs that are wrong, each in its own way. The API server refuses some of them by the definition; the others are
-// stored, as they are while the webhook is down.
+// badRules are invalid specs, each in a different way. The CRD schema rejects some of them; the others are stored, as they would be
+// while the webhook is down.
 func badRules() map[string]string {
 	rule := func(fields string) string { return "{rules: [{name: bad, " + fields + "}]}" }
 	attr := func(expression string) string {
@@ -75,8 +75,8 @@ func badRules() map[string]string {
 	}
 }
 
-// TestABadRuleOfEachKindHarmsNobody has rules of every bad kind at once, between good ones.
-func TestABadRuleOfEachKindHarmsNobody(t *testing.T) {
+// TestABadRuleOfEachKindHarmsNoOther creates rules with every kind of error between valid ones.
+func TestABadRuleOfEachKindHarmsNoOther(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
 	w.publish(w.namespace, "n1", "n1", M{"num": "seven", "long": strings.Repeat("x", 100)}, nil)
@@ -92,7 +92,7 @@ func TestABadRuleOfEachKindHarmsNobody(t *testing.T) {
 	  taints: [{key: vendor.io/%[1]s, effect: NoSchedule}]}]}`
 	want, stored := M{}, map[string]*nfdv1alpha1.NodeFeatureRule{}
 	for i, name := range slices.Sorted(maps.Keys(badRules())) {
-		w.rule(fmt.Sprintf("%s-%d", name, i), fmt.Sprintf(good, "good-"+name)) // one behind each
+		w.rule(fmt.Sprintf("%s-%d", name, i), fmt.Sprintf(good, "good-"+name)) // one after each
 		want["good-"+name] = "1"
 		r := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := yaml.UnmarshalStrict([]byte(badRules()[name]), &r.Spec); err != nil {
@@ -139,9 +139,9 @@ func TestABadRuleOfEachKindHarmsNobody(t *testing.T) {
 	}
 }
 
-// TestACrashLeavesNothingThatNobodyOwns ends the manager at each of its writes to a Node, before and after the API server has
-// carried it out; the next one, for which the rule is gone, cleans up.
-func TestACrashLeavesNothingThatNobodyOwns(t *testing.T) {
+// TestACrashLeavesNoUnownedKeys kills the manager at each of its writes to a Node, before and after the API server has
+// processed it. The next manager, for which the rule is deleted, cleans up.
+func TestACrashLeavesNoUnownedKeys(t *testing.T) {
 	const spec = `{rules: [{name: r, labels: {a: "1", vendor.io/a: "1"}, annotations: {a: "1"}, extendedResources: {vendor.io/a: "1"},
 	  taints: [{key: vendor.io/a, effect: NoSchedule}]}]}`
 	for at := 1; at <= 2; at++ {
@@ -195,8 +195,8 @@ func TestACrashLeavesNothingThatNobodyOwns(t *testing.T) {
 	}
 }
 
-// TestNobodyIsFoughtOverALabel has somebody change a label back as soon as it was put right.
-func TestNobodyIsFoughtOverALabel(t *testing.T) {
+// TestContestedLabelsAreLeftAlone has another client change a label back each time it is corrected.
+func TestContestedLabelsAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
 	w.publish(w.namespace, "n1", "n1", M{"a": "ours"}, nil)
@@ -207,7 +207,7 @@ func TestNobodyIsFoughtOverALabel(t *testing.T) {
 	for i := range 30 {
 		change(w, n, func(n *corev1.Node) { n.Labels[feature+"a"] = fmt.Sprintf("theirs-%d", i) })
 	}
-	w.rule("marker", `{rules: [{name: m, labels: {marker: "1"}}]}`) // the node is not left alone because a key is
+	w.rule("marker", `{rules: [{name: m, labels: {marker: "1"}}]}`) // one contested key does not block the node
 	w.labels("n1", M{"marker": "1"})
 	testkit.Eventually(t, "the whole history", func(context.Context) error {
 		h.mu.Lock()
@@ -230,7 +230,7 @@ func TestNobodyIsFoughtOverALabel(t *testing.T) {
 	}
 }
 
-// TestHostilePublishers is about NodeFeatures that are strange in themselves.
+// TestHostilePublishers covers malformed NodeFeatures.
 func TestHostilePublishers(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
@@ -259,16 +259,16 @@ func TestHostilePublishers(t *testing.T) {
 	m := w.start(withGroups)
 
 	w.labels("n1", M{"own": "1", "owned": "1", "stuck": "1", "node": "n1", "told": "n2"})
-	w.labels("n2", M{"node": "", "told": "", "own": ""}) // who lies about a name lies about nobody else
+	w.labels("n2", M{"node": "", "told": "", "own": ""}) // a publisher that forges a name affects no other node
 	w.members(g, "n1")
 
-	// An object that is being deleted does not count, however long its finalizer takes.
+	// An object that is being deleted does not count, even while a finalizer keeps it.
 	if err := w.Delete(t.Context(), stuck); err != nil {
 		t.Fatal(err)
 	}
 	w.labels("n1", M{"own": "1", "stuck": ""})
 
-	// One that comes and goes as fast as it can costs a few writes, and keeps no other node from its labels.
+	// One that is created and deleted in a fast loop causes few writes, and does not delay other nodes.
 	m.reset()
 	for range 200 {
 		f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "restless", Labels: M{nfdv1alpha1.NodeNameLabel: "n1"}}}
@@ -287,7 +287,7 @@ func TestHostilePublishers(t *testing.T) {
 	}
 }
 
-// TestRestlessRules is about rules that change faster than nodes can follow.
+// TestRestlessRules covers rules that change faster than nodes can be updated.
 func TestRestlessRules(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
@@ -305,7 +305,7 @@ func TestRestlessRules(t *testing.T) {
 		t.Errorf("%d writes of the node for %d updates of the rule", got, updates)
 	}
 
-	// Deleted and created again under its name, it is another object.
+	// A rule that is deleted and created again under the same name is a new object.
 	w.delete(restless)
 	again := w.rule("restless", `{rules: [{name: r, labels: {again: "1"}}]}`)
 	w.labels("n1", M{"restless": "", "again": "1", "calm": "1"})

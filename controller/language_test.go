@@ -23,7 +23,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-func TestTheHigherPriorityKeepsAKeyAndTheOtherIsTold(t *testing.T) {
+func TestTheHigherPriorityKeepsAKeyAndTheConflictIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
 	ten := w.rule("ten", `{priority: 10, rules: [{name: x, labels: {example.com/x: ten}}]}`)
@@ -90,7 +90,7 @@ func TestAFailedNodeKeepsItsLabelsAndTheOthersGoOn(t *testing.T) {
 	w.condition(r, nfdv1alpha1.ConditionRejecting, metav1.ConditionFalse)
 }
 
-// gauge is the value of a metric of this process, with these values of its labels in the order of their names.
+// gauge returns the value of a metric of this process with the given label values, in the order of the label names.
 func gauge(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
@@ -209,7 +209,7 @@ func TestBuiltInRulesSurroundThoseOfUsers(t *testing.T) {
 	w.labels("n1", M{"example.com/policy": "repaired", "example.com/default": "user"})
 	status("Loaded again", func(d map[string]string) bool { return d["status"] == "Loaded" && d["problems"] == "" })
 
-	// Whoever deletes all rules leaves the built-in ones.
+	// Deleting all rules leaves the built-in ones.
 	if err := w.DeleteAllOf(t.Context(), &nfdv1alpha1.NodeFeatureRule{}); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestBuiltInRulesSurroundThoseOfUsers(t *testing.T) {
 }
 
 func TestTheAPIServerAloneHoldsRangeEnumAndOneWay(t *testing.T) {
-	w := newWorld(t) // without any webhook
+	w := newWorld(t) // no webhook is running
 	refused := func(what, spec string) {
 		t.Helper()
 		r := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}
@@ -239,7 +239,7 @@ func TestTheAPIServerAloneHoldsRangeEnumAndOneWay(t *testing.T) {
 	}
 }
 
-// TestASecretIsNowhere puts one word everywhere into sensitive rules, and looks for it everywhere.
+// TestASecretIsNowhere puts a secret word into all fields of sensitive rules and searches all output for it.
 func TestASecretIsNowhere(t *testing.T) {
 	const word = "hunter2"
 	w := newWorld(t)
@@ -313,7 +313,7 @@ func TestASecretIsNowhere(t *testing.T) {
 	}
 }
 
-// TestTheGuideHoldsInTheCluster plays every example of docs/rules.md that has an outcome on a real API server.
+// TestTheGuideHoldsInTheCluster runs every example of docs/rules.md that has an outcome against a real API server.
 func TestTheGuideHoldsInTheCluster(t *testing.T) {
 	page, err := doctest.Read("../docs/rules.md")
 	if err != nil {
@@ -362,7 +362,7 @@ type guideScene struct {
 	done, skip                   bool
 }
 
-// play makes the node, its features and the rules, waits for the outcome, and removes everything.
+// play creates the node, its features and the rules, waits for the outcome, and deletes everything.
 func (w *world) play(where string, s guideScene, outcome string) {
 	w.Helper()
 	var want struct {

@@ -15,10 +15,10 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// NFD's programs tell their versions by metrics of these names; the controller is two of them in one.
+// NFD's programs report their versions in metrics of these names; the controller replaces two of them.
 func init() {
 	for _, name := range []string{"nfd_master_build_info", "nfd_gc_build_info"} {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: "1, with the version of the program."}, []string{"version"})
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: "Always 1, with the version of the program as a label."}, []string{"version"})
 		g.WithLabelValues(build.Version()).Set(1)
 		ctrlmetrics.Registry.MustRegister(g)
 	}
@@ -30,17 +30,17 @@ func init() {
 // features is the budget of the manager that was started last.
 var features atomic.Pointer[nodefeature.Budget]
 
-// NewBudget returns the budget of the NodeFeatures in a process, which a metric tells of. Namespace is Assay's own.
+// NewBudget returns the budget of the NodeFeatures in this process, and exposes it as a metric. Namespace is Assay's own.
 func NewBudget(namespace string) *nodefeature.Budget {
 	b := nodefeature.NewBudget(namespace)
 	features.Store(b)
 	return b
 }
 
-// LeftOut is the metric of NodeFeatures that a budget leaves out.
+// LeftOut is the name of the metric of NodeFeatures that are ignored because of a budget.
 func LeftOut(budget func() *nodefeature.Budget) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "assay_nodefeatures_left_out", Help: "NodeFeatures whose features do not count because there are too many.",
+		Name: "assay_nodefeatures_left_out", Help: "NodeFeatures that are ignored because they exceed the budget.",
 	}, func() float64 {
 		if b := budget(); b != nil {
 			return float64(b.LeftOut())
@@ -49,15 +49,15 @@ func LeftOut(budget func() *nodefeature.Budget) prometheus.Collector {
 	})
 }
 
-// published counts what workers have published, from the cache of the manager that was started last.
+// published counts the nodes that workers have published, from the cache of the manager that was started last.
 var published publishedNodes
 
 type publishedNodes struct{ cache atomic.Pointer[client.Reader] }
 
-// scrapePatience bounds what a scrape waits for a cache that is not filled yet.
+// scrapePatience is the maximum time that a scrape waits for a cache to be filled.
 const scrapePatience = time.Second
 
-// count returns NaN while the NodeFeatures are not known: no alert compares with it.
+// count returns NaN while the NodeFeatures are not known, so that no alert fires.
 func (p *publishedNodes) count() float64 {
 	cache := p.cache.Load()
 	if cache == nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// copies is a rule that turns the attributes of test.attr into labels.
+// copies is a rule that copies the attributes of test.attr to labels.
 const copies = `{rules: [{name: copy, labelsTemplate: "{{range .test.attr}}{{.Name}}={{.Value}}\n{{end}}",
   matchFeatures: [{feature: test.attr, matchName: {op: Exists}}]}]}`
 
@@ -47,14 +47,15 @@ func TestMergesInTheOrderOfNFD(t *testing.T) {
 
 	w.labels("n1", M{
 		"own":       "worker",
-		"shared":    "other",  // the manager's own namespace is merged first
+		"shared":    "other",  // NodeFeatures in the manager's own namespace are merged first
 		"name":      "worker", // then by name: a before n1
 		"requested": "other",
 		"stranger":  "", // of another node
 	})
 }
 
-// TestWhatTheNodeSaysOfItselfCounts is about the features that no worker publishes: the kubelet is upgraded, and declares more.
+// TestWhatTheNodeSaysOfItselfCounts covers features that are read from the Node, not published by a worker: the kubelet is upgraded
+// and declares more features.
 func TestWhatTheNodeSaysOfItselfCounts(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
@@ -175,7 +176,7 @@ func TestRepairsDrift(t *testing.T) {
 		}
 	}
 	becomes(w, n, "vendor.io/d 4", has("4"))
-	// What a kubelet does to resources it does not know when it starts.
+	// A kubelet resets unknown resources to 0 when it starts.
 	zero := []byte(`{"status":{"capacity":{"vendor.io/d":"0"},"allocatable":{"vendor.io/d":"0"}}}`)
 	if err := w.Status().Patch(t.Context(), n, client.RawPatch(types.MergePatchType, zero)); err != nil {
 		t.Fatal(err)
@@ -193,7 +194,8 @@ func TestRepairsDrift(t *testing.T) {
 	becomes(w, rebuilt, "vendor.io/d 4 on the rebuilt node", has("4"))
 }
 
-// The API server refuses what an admission policy forbids, of which Assay knows nothing; it says which key it is, or not.
+// TestARefusedKeyDoesNotBlockOthers: the API server rejects keys because of an admission policy that Assay does not know; its error
+// names the key, or does not.
 func TestARefusedKeyDoesNotBlockOthers(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
@@ -209,7 +211,7 @@ func TestARefusedKeyDoesNotBlockOthers(t *testing.T) {
 	w.condition(denied, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/denied", "refuses")
 	w.event("n1", "KeyRefused")
 
-	// What is refused is not asked for again and again, and does not keep later changes off.
+	// A rejected key is not retried in a loop, and does not block later changes.
 	m.reset()
 	w.rule("more", `{rules: [{name: more, labels: {more: "true"}}]}`)
 	w.labels("n1", M{"more": "true"})
@@ -221,7 +223,7 @@ func TestARefusedKeyDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// forbid adds an admission policy on the status of Nodes, and waits until it is in force.
+// forbid creates an admission policy for the status of Nodes, and waits until it is active.
 func (w *world) forbid(name, expression, message string) {
 	w.Helper()
 	w.apply(&admissionv1.ValidatingAdmissionPolicy{}, fmt.Sprintf(`
@@ -328,7 +330,7 @@ func TestInstancesKeepOutOfEachOthersWay(t *testing.T) {
 	green.stop()
 }
 
-func TestLeavesForeignKeysIfTold(t *testing.T) {
+func TestLeavesForeignKeysIfConfigured(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
 	change(w, n, func(n *corev1.Node) { n.Labels = M{"vendor.io/a": "theirs"} })
@@ -382,7 +384,7 @@ func TestRestartAndIdlePassesMakeNoCalls(t *testing.T) {
 	m = w.start(func(c *controller.Config) { c.Resync = time.Second })
 	w.waitForPasses(before, nodes)
 	m.reset()
-	w.waitForPasses(passes(), 2*nodes) // two rounds of resync
+	w.waitForPasses(passes(), 2*nodes) // two resync intervals
 	if calls := m.requests(); len(calls) > 0 {
 		t.Errorf("idle passes make calls: %v", calls)
 	}
@@ -544,7 +546,7 @@ func TestAFlappingLabelIsLeftAlone(t *testing.T) {
 		t.Helper()
 		change(w, f, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Features.Attributes["test.attr"].Elements[key] = value })
 	}
-	for _, value := range []string{"1", "2"} { // changes two and three, which are immediate
+	for _, value := range []string{"1", "2"} { // changes two and three are applied immediately
 		set("a", value)
 		w.labels("n1", M{"a": value})
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// asController is a configuration for somebody who has the controller's token, and every right that there is: what he may not do,
-// the policy forbids.
+// asController returns a configuration with the controller's token and full RBAC permissions: any remaining restriction comes from
+// the policy.
 func asController(config *rest.Config) *rest.Config {
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + policies.DefaultNamespace + ":" + policies.DefaultManager, Groups: []string{"system:masters"},
@@ -30,7 +30,8 @@ func asController(config *rest.Config) *rest.Config {
 	return config
 }
 
-// bindController installs the policy on what the controller writes, which every test here runs under: the controller never meets it.
+// bindController installs the policy on the controller's writes. All tests in this package run with it, and the controller never
+// violates it.
 func (w *world) bindController() {
 	w.Helper()
 	policy, binding, _ := bytes.Cut(policies.All(policies.Names{})["recorded-writes.yaml"], []byte("\n---\n"))
@@ -48,7 +49,8 @@ func (w *world) bindController() {
 	}
 }
 
-// NFD adds to status.capacity, which fails where there is none, and writes no label then.
+// TestANodeWithoutCapacityGetsLabelsAndResources: NFD adds to status.capacity, which fails if that is missing, and then writes no
+// labels.
 func TestANodeWithoutCapacityGetsLabelsAndResources(t *testing.T) {
 	w := newWorld(t)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
@@ -162,8 +164,7 @@ func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// TestPolicyBearsManyLabels: the API server bounds what a policy may cost, and one that is refused for its cost would stop the
-// controller.
+// TestPolicyBearsManyLabels: the API server limits the cost of a policy, and a policy over the limit would block the controller.
 func TestPolicyBearsManyLabels(t *testing.T) {
 	w := newWorld(t)
 	as, err := client.New(asController(w.user.RESTConfig()), client.Options{Scheme: testkit.Scheme()})
@@ -197,5 +198,5 @@ func TestPolicyBearsManyLabels(t *testing.T) {
 	}
 }
 
-// manyLabels is more than rules.MaxLabels lets a node have.
+// manyLabels is more than rules.MaxLabels.
 const manyLabels = 3000

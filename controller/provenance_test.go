@@ -24,7 +24,8 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// fleetSize is the number of nodes of tests about many. More than the budget of removals allows are enough; $ASSAY_TEST_NODES is another number.
+// fleetSize is the number of nodes in tests with many nodes: slightly more than the budget for removals. $ASSAY_TEST_NODES
+// overrides it.
 func fleetSize(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("ASSAY_TEST_NODES"))
@@ -34,7 +35,7 @@ func fleetSize(t *testing.T) int {
 	return n
 }
 
-// fleet makes nodes, with the worker's NodeFeature each, and with a tenant's that has the attribute a.
+// fleet creates nodes, each with a NodeFeature of the worker and one of a tenant with the attribute a.
 func (w *world) fleet(n int) (tenants []*nfdv1alpha1.NodeFeature) {
 	w.Helper()
 	tenant := testkit.Namespace(w, w)
@@ -47,7 +48,7 @@ func (w *world) fleet(n int) (tenants []*nfdv1alpha1.NodeFeature) {
 	return tenants
 }
 
-// having counts the nodes that have a label with a value; "" for any.
+// having counts the nodes that have a label with a value; "" matches any value.
 func (w *world) having(label, value string) (n int) {
 	w.Helper()
 	var list corev1.NodeList
@@ -62,7 +63,7 @@ func (w *world) having(label, value string) (n int) {
 	return n
 }
 
-// count waits until so many nodes have a label.
+// count waits until the given number of nodes have a label.
 func (w *world) count(label, value string, want int) {
 	w.Helper()
 	start := time.Now()
@@ -75,7 +76,7 @@ func (w *world) count(label, value string, want int) {
 	w.Logf("label %s=%q on %d nodes after %s", label, value, want, time.Since(start).Round(time.Millisecond))
 }
 
-// recorded waits until the controller has recorded that all nodes have the present rules, these among them.
+// recorded waits until the controller has recorded that the current rules, including these, have reached all nodes.
 func (w *world) recorded(instance string, rules ...client.Object) {
 	w.Helper()
 	name := "assay-kept-rules"
@@ -112,8 +113,7 @@ func (w *world) deleteAll(list []*nfdv1alpha1.NodeFeature) {
 	}
 }
 
-// TestAnUnrelatedRuleDoesNotLiftTheBudget deletes what a tenant has published for all nodes, and then changes rules that have nothing
-// to do with it.
+// TestAnUnrelatedRuleDoesNotLiftTheBudget deletes the NodeFeatures of a tenant for all nodes, and then changes unrelated rules.
 func TestAnUnrelatedRuleDoesNotLiftTheBudget(t *testing.T) {
 	w := newWorld(t)
 	nodes := fleetSize(t)
@@ -126,7 +126,7 @@ func TestAnUnrelatedRuleDoesNotLiftTheBudget(t *testing.T) {
 	w.deleteAll(tenants[:budget])
 	w.count("a", "", nodes-budget)
 	w.deleteAll(tenants[budget:])
-	last := tenants[len(tenants)-1].Name // not within the budget
+	last := tenants[len(tenants)-1].Name // over the budget
 	if message := w.event(last, "RemovalHeld"); !strings.Contains(message, feature+"a (given by copy)") {
 		t.Errorf("the Event says: %s", message)
 	}
@@ -146,7 +146,7 @@ func TestAnUnrelatedRuleDoesNotLiftTheBudget(t *testing.T) {
 	}
 	m.stop()
 
-	// Neither does it in another process, of which the rule that gave the labels is known.
+	// The same holds in another process, which reads from the record which rule gave the labels.
 	before = passes()
 	m = w.start()
 	w.waitForPasses(before, nodes)
@@ -156,14 +156,14 @@ func TestAnUnrelatedRuleDoesNotLiftTheBudget(t *testing.T) {
 		t.Errorf("%d nodes have the label after a restart, want %d", n, nodes-2*budget)
 	}
 
-	// The rule that reads what the other one gives goes with it.
+	// The rule that reads the output of the other one no longer matches either.
 	w.setRule(copyRule, `{rules: [{name: other, labels: {other: "1"}}]}`)
 	w.count("a", "", 0)
 	w.count("read", "", 0)
 	m.stop()
 }
 
-// leaving returns what to do with responses so that lists of a resource lack an object.
+// leaving returns a function that modifies responses so that lists of a resource lack one object.
 func leaving(resource, name string) *traffic {
 	of := func(r *http.Request) bool {
 		return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+resource)
@@ -171,12 +171,12 @@ func leaving(resource, name string) *traffic {
 	return &traffic{
 		fails: func(r *http.Request) int {
 			if of(r) && r.URL.Query().Get("sendInitialEvents") == "true" {
-				return http.StatusUnprocessableEntity // it is listed instead
+				return http.StatusUnprocessableEntity // it falls back to a list
 			}
 			return 0
 		},
 		edits: func(r *http.Request, body []byte) []byte {
-			if !of(r) || r.URL.Query().Get("labelSelector") != "" { // the list of a cache
+			if !of(r) || r.URL.Query().Get("labelSelector") != "" { // a list of the cache
 				return nil
 			}
 			var list map[string]any
@@ -195,7 +195,7 @@ func leaving(resource, name string) *traffic {
 	}
 }
 
-// edited is a response whose body is another one.
+// edited returns the response with another body.
 func edited(resp *http.Response, edit func(body []byte) []byte) (*http.Response, error) {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -212,7 +212,7 @@ func edited(resp *http.Response, edit func(body []byte) []byte) (*http.Response,
 	return resp, nil
 }
 
-// TestARuleMissingInTheFirstListIsNotGone restarts the controller with a cache that lacks an object that rules need.
+// TestARuleMissingInTheFirstListIsNotGone restarts the controller with a cache that lacks an object with active rules.
 func TestARuleMissingInTheFirstListIsNotGone(t *testing.T) {
 	for name, lacks := range map[string]struct{ resource, object string }{
 		"Rule":     {"nodefeaturerules", "lost"},
@@ -220,7 +220,7 @@ func TestARuleMissingInTheFirstListIsNotGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			const nodes = 15 // more than the budget
+			const nodes = 15 // over the budget
 			for i := range nodes {
 				w.node(fmt.Sprintf("n%d", i))
 				w.publish(w.namespace, fmt.Sprintf("n%d", i), fmt.Sprintf("n%d", i), nil, nil)
@@ -244,7 +244,7 @@ func TestARuleMissingInTheFirstListIsNotGone(t *testing.T) {
 					t.Errorf("%d of %d nodes have the label %s", n, nodes, label)
 				}
 			}
-			// Its changes are followed anyway.
+			// Its changes are processed anyway.
 			w.setRule(lost, `{rules: [{name: r, labels: {lost: "2"}}]}`)
 			w.count("lost", "2", nodes)
 			w.count("base", "", 0)
@@ -254,8 +254,8 @@ func TestARuleMissingInTheFirstListIsNotGone(t *testing.T) {
 	}
 }
 
-// TestRemovalsAreHeldIfNobodyKnowsWhoGaveTheKey takes away, and spoils, the record while no controller runs.
-func TestRemovalsAreHeldIfNobodyKnowsWhoGaveTheKey(t *testing.T) {
+// TestRemovalsAreHeldIfTheGiverIsUnknown deletes or corrupts the record while no controller runs.
+func TestRemovalsAreHeldIfTheGiverIsUnknown(t *testing.T) {
 	for name, spoil := range map[string]func(*world, *corev1.ConfigMap) error{
 		"Missing": func(w *world, m *corev1.ConfigMap) error { return w.Delete(w.Context(), m) },
 		"Corrupt": func(w *world, m *corev1.ConfigMap) error {
@@ -287,9 +287,9 @@ func TestRemovalsAreHeldIfNobodyKnowsWhoGaveTheKey(t *testing.T) {
 			if message := w.event("n1", "RemovalHeld"); !strings.Contains(message, feature+"a (given by an unknown rule)") {
 				t.Errorf("the Event says: %s", message)
 			}
-			w.labels("n1", M{"a": "", "stays": "1"}) // the wish persists
+			w.labels("n1", M{"a": "", "stays": "1"}) // the removal is still due
 
-			// And from now on it is known again.
+			// After that, the record is complete again.
 			w.recorded("", stays)
 			w.delete(stays)
 			w.labels("n1", M{"stays": ""})
@@ -297,7 +297,7 @@ func TestRemovalsAreHeldIfNobodyKnowsWhoGaveTheKey(t *testing.T) {
 	}
 }
 
-// TestInstancesHaveARecordEach is about two controllers of one namespace, of which the older release had one ConfigMap.
+// TestInstancesHaveARecordEach runs two controllers in one namespace, for which the previous release used one ConfigMap.
 func TestInstancesHaveARecordEach(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
@@ -312,7 +312,8 @@ func TestInstancesHaveARecordEach(t *testing.T) {
 	blue.stop()
 }
 
-// TestEditsActAtOnceWithoutTheWorkersFacts deletes and edits rules while a controller is away, of nodes that no worker describes.
+// TestEditsActAtOnceWithoutTheWorkersFacts deletes and edits rules while the controller is down, for nodes without a worker's
+// NodeFeature.
 func TestEditsActAtOnceWithoutTheWorkersFacts(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
@@ -331,11 +332,11 @@ func TestEditsActAtOnceWithoutTheWorkersFacts(t *testing.T) {
 	w.setRule(edit, `{rules: [{name: r, labels: {value: "2"}}]}`)
 	change(w, copied, func(r *nfdv1alpha1.NodeFeatureRule) { r.Spec.Rules[0].Labels = M{"more": "1"} })
 	w.start()
-	// The facts that the template needs are missing, so its edit explains nothing.
+	// The template needs the missing facts, so its edit explains nothing.
 	w.labels("n1", M{"gone": "", "dropped": "", "value": "2", "fact": "1"})
 }
 
-// TestAPublisherMissingInTheFirstListIsNotGone restarts the controller with a cache that lacks what a tenant has published.
+// TestAPublisherMissingInTheFirstListIsNotGone restarts the controller with a cache that lacks the NodeFeatures of a tenant.
 func TestAPublisherMissingInTheFirstListIsNotGone(t *testing.T) {
 	w := newWorld(t)
 	tenant := testkit.Namespace(t, w)

@@ -173,7 +173,7 @@ func TestRulesFromSecretsAndTemplatesFromConfigMaps(t *testing.T) {
 	if strings.Contains(c.Message, "hunter2") {
 		t.Errorf("the condition tells: %s", c.Message)
 	}
-	w.labels("n1", M{"secret": "two"}) // the last good one
+	w.labels("n1", M{"secret": "two"}) // the last good value
 }
 
 func TestBasedOnTemplates(t *testing.T) {

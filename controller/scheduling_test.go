@@ -12,7 +12,8 @@ import (
 	"github.com/assay-project/assay/controller"
 )
 
-// A scheduler hears of Nodes only: without this write a pod that waits for a feature would wait for minutes more.
+// TestSchedulersHearOfChangedFeatures: a scheduler only watches Nodes. Without this write, a pod that waits for a feature would
+// wait for minutes longer.
 func TestSchedulersHearOfChangedFeatures(t *testing.T) {
 	w := newWorld(t)
 	w.node("nudged")

@@ -22,7 +22,7 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// plainDefinition is the definition of NodeFeatureRule with the fields that NFD has, and without a status, as NFD's own.
+// plainDefinition returns the CRD of NodeFeatureRule as in NFD: with NFD's fields only, and without the status subresource.
 func plainDefinition(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
@@ -46,7 +46,7 @@ func plainDefinition(t *testing.T) *unstructured.Unstructured {
 	return crd
 }
 
-// install replaces the definition of NodeFeatureRule, and waits until the API server drops, or keeps, the field of conditions.
+// install replaces the CRD of NodeFeatureRule, and waits until the API server drops, or keeps, the conditions field.
 func (w *world) install(crd *unstructured.Unstructured, drops bool) {
 	w.Helper()
 	testkit.Eventually(w, "definition", func(ctx context.Context) error {
@@ -95,7 +95,7 @@ func TestRulesThatLostTheirConditionsMatchNothing(t *testing.T) {
 	  spec: {rules: [{name: x, labels: {example.com/applied: "1"}, matchFeatures: [{feature: test.attr, matchName: {op: Exists}}]}]}}`)
 	m := w.start(func(c *controller.Config) { c.SchemaEvery = 50 * time.Millisecond })
 	w.labels("n1", M{"a": "1", "example.com/lost": "", "example.com/applied": ""})
-	// That definition has no status, so an Event has to do.
+	// That CRD has no status, so an Event is emitted.
 	if message := w.event("lost", "RuleInvalid"); !strings.Contains(message, `rule "only-some" matches every node`) || !strings.Contains(message, "spec.rules[].conditions") {
 		t.Errorf("event says %q", message)
 	}
@@ -106,7 +106,7 @@ func TestRulesThatLostTheirConditionsMatchNothing(t *testing.T) {
 		t.Errorf("assay_schema_missing_fields is %v", got)
 	}
 
-	// With our own definition, what was dropped is still gone.
+	// With our own CRD, the dropped fields are still missing.
 	w.install(ours, false)
 	w.condition(lost, nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse, "FieldsDropped", "create it again")
 	w.labels("n1", M{"a": "1", "example.com/lost": ""})
@@ -121,7 +121,7 @@ func TestRulesThatLostTheirConditionsMatchNothing(t *testing.T) {
 	w.labels("n1", M{"example.com/lost": "1"})
 	w.condition(again, nfdv1alpha1.ConditionAccepted, metav1.ConditionTrue)
 
-	// And should the definition be replaced while the manager runs, it finds out.
+	// If the CRD is replaced while the manager runs, the manager detects it.
 	w.install(plainDefinition(t), true)
 	w.rule("late", `{rules: [{name: only-some, labels: {example.com/late: "1"}, conditions: [{op: eq, args: {values: ["{node}", other]}}]}]}`)
 	w.event("late", "RuleInvalid")
@@ -135,7 +135,7 @@ func TestRulesThatLostTheirConditionsMatchNothing(t *testing.T) {
 			count[e.InvolvedObject.Name] += int(max(e.Count, 1))
 		}
 	}
-	// Once for each manager and each definition.
+	// Once per manager and CRD.
 	if n := count["applied"]; n > 4 {
 		t.Errorf("the same thing is said %d times", n)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// object makes an object of any kind from YAML, and returns it as the API server has it.
+// object creates an object of any kind from YAML, and returns it as stored in the API server.
 func (w *world) object(text string) *unstructured.Unstructured {
 	w.Helper()
 	u := &unstructured.Unstructured{}
@@ -37,7 +37,7 @@ func (w *world) object(text string) *unstructured.Unstructured {
 	return u
 }
 
-// kstatus waits until kstatus, the library behind Flux, `kpt` and `cli-utils`, finds an object in this state.
+// kstatus waits until kstatus, the library used by Flux, `kpt` and `cli-utils`, reports this state for an object.
 func (w *world) kstatus(u *unstructured.Unstructured, want status.Status) *status.Result {
 	w.Helper()
 	var found *status.Result
@@ -62,7 +62,7 @@ const (
 	regexpFine  = `matchFeatures: [{feature: test.attr, matchExpressions: {a: {op: InRegexp, value: ["x"]}}}]`
 )
 
-// statusKinds are the kinds with a status, each with a spec that has FILTER where a matcher is.
+// statusKinds lists the kinds with a status, each with a spec that contains FILTER in place of a matcher.
 var statusKinds = map[string]string{
 	"NodeFeatureRule":             `{rules: [{name: r, labels: {a: "1"}, FILTER}]}`,
 	"NodeFeatureGroup":            `{featureGroupRules: [{name: r, FILTER}]}`,
@@ -88,7 +88,7 @@ func TestKstatusUnderstandsEachKind(t *testing.T) {
 		if failed := w.kstatus(wrong[kind], status.FailedStatus); !strings.Contains(failed.Message, "missing closing )") {
 			t.Errorf("%s: kstatus says %q", kind, failed.Message)
 		}
-		// What is corrected is fine again.
+		// A corrected object becomes ready again.
 		change(w, wrong[kind], func(u *unstructured.Unstructured) { u.Object["spec"] = fine[kind].Object["spec"] })
 		w.kstatus(wrong[kind], status.CurrentStatus)
 		for _, c := range conditions(wrong[kind]) {
@@ -110,7 +110,7 @@ func conditions(u *unstructured.Unstructured) (out []map[string]any) {
 	return out
 }
 
-// A base may be applied after what is based on it: tools go on waiting.
+// A base can be applied after the object that uses it: tools continue to wait.
 func TestAMissingTemplateIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
@@ -138,7 +138,7 @@ func TestAMissingTemplateIsWaitedFor(t *testing.T) {
 	w.kstatus(circle, status.FailedStatus)
 }
 
-// One node that fails must not keep a release waiting.
+// TestAFailingNodeLeavesARuleReady: one failing node must not block a release.
 func TestAFailingNodeLeavesARuleReady(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
@@ -149,7 +149,7 @@ func TestAFailingNodeLeavesARuleReady(t *testing.T) {
 	w.condition(r, nfdv1alpha1.ConditionReady, "True")
 }
 
-// A script or a pipeline waits with kubectl.
+// TestKubectlWaitsForReady: scripts and pipelines wait with kubectl.
 func TestKubectlWaitsForReady(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
@@ -180,7 +180,7 @@ func TestKubectlWaitsForReady(t *testing.T) {
 	t.Log("\n" + wide)
 }
 
-// By default no rule writes taints: the object says so, and stays ready.
+// TestOutputsThatASettingWithholdsAreReported: by default no rule writes taints. The object reports this and stays ready.
 func TestOutputsThatASettingWithholdsAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")

@@ -36,7 +36,7 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// feature is the namespace of names that are written without one.
+// feature is the default namespace of labels.
 const feature = "feature.node.kubernetes.io/"
 
 // world is a control plane with a namespace for the manager.
@@ -53,21 +53,21 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, WithWatch: testkit.Client(t, c.User), user: c.User}
 	w.namespace = testkit.Namespace(t, w)
 	w.bindController()
-	// Those about Nodes and rules lie in the default namespace, and would be taken for this test's.
+	// Events on Nodes and rules are in the default namespace, where another test would find them.
 	if err := w.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(metav1.NamespaceDefault)); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-// traffic counts requests of a manager.
+// traffic records the requests of a manager.
 type traffic struct {
 	next http.RoundTripper
 	mu   sync.Mutex
 	list []string
-	// fails says which requests fail, and with which status; nil: none.
+	// fails returns the status with which a request fails, 0 to let it pass; nil lets all pass.
 	fails func(*http.Request) int
-	// edits returns other bodies for answers; nil for the body as it is.
+	// edits returns a modified body for a response; nil keeps the body.
 	edits func(r *http.Request, body []byte) []byte
 }
 
@@ -89,7 +89,7 @@ func (c *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
 	return edited(resp, func(body []byte) []byte { return c.edits(r, body) })
 }
 
-// requests are the requests so far whose text contains all of the parts.
+// requests returns the requests so far whose text contains all parts.
 func (c *traffic) requests(parts ...string) (out []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ type manager struct {
 	log  *journal
 }
 
-// journal keeps a log.
+// journal collects a log.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -132,7 +132,7 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// What is logged outside of any reconciler goes to one logger of the process, which can be set once; it writes to the manager
+// Components outside of reconcilers use one logger per process, which can only be set once; it writes to the journal of the manager
 // that was started last.
 var (
 	current      atomic.Pointer[journal]
@@ -143,13 +143,13 @@ type latest struct{}
 
 func (latest) Write(p []byte) (int, error) { return current.Load().Write(p) }
 
-// start runs a manager until the test ends or stop is called. By default it is as the program without any flag.
+// start runs a manager until the test ends or stop is called. By default it is configured like the program without flags.
 func (w *world) start(options ...func(*controller.Config)) *manager {
 	w.Helper()
 	return w.startWith(&traffic{}, options...)
 }
 
-// startWith is start with requests that go through t.
+// startWith is like start, but sends requests through t.
 func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *manager {
 	w.Helper()
 	config := controller.Config{
@@ -200,7 +200,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 	return m
 }
 
-// passes is how many passes over nodes have ended in this process.
+// passes returns the number of passes over nodes that have finished in this process.
 func passes() (n int) {
 	families, _ := ctrlmetrics.Registry.Gather()
 	for _, f := range families {
@@ -218,7 +218,7 @@ func passes() (n int) {
 	return n
 }
 
-// waitForPasses waits until so many more passes over nodes have ended.
+// waitForPasses waits until the given number of further passes have finished.
 func (w *world) waitForPasses(before, more int) {
 	w.Helper()
 	testkit.Eventually(w, "passes over the nodes", func(context.Context) error {
@@ -229,13 +229,13 @@ func (w *world) waitForPasses(before, more int) {
 	})
 }
 
-// node makes a Node that is removed at the end.
+// node creates a Node that is deleted at the end of the test.
 func (w *world) node(name string) *corev1.Node {
 	w.Helper()
 	return testkit.Node(w, w, name)
 }
 
-// apply makes an object from YAML, removed at the end.
+// apply creates an object from YAML that is deleted at the end of the test.
 func (w *world) apply(object client.Object, text string) {
 	w.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
@@ -244,7 +244,7 @@ func (w *world) apply(object client.Object, text string) {
 	testkit.Create(w, w, object)
 }
 
-// publish makes the NodeFeature of a node, with attributes of one feature test.attr.
+// publish creates the NodeFeature of a node, with attributes of one feature, test.attr.
 func (w *world) publish(namespace, name, node string, attributes, labels map[string]string) *nfdv1alpha1.NodeFeature {
 	w.Helper()
 	f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
@@ -258,7 +258,7 @@ func (w *world) publish(namespace, name, node string, attributes, labels map[str
 	return f
 }
 
-// rule makes a NodeFeatureRule from the YAML of its spec.
+// rule creates a NodeFeatureRule from the YAML of its spec.
 func (w *world) rule(name, spec string) *nfdv1alpha1.NodeFeatureRule {
 	w.Helper()
 	r := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -269,7 +269,7 @@ func (w *world) rule(name, spec string) *nfdv1alpha1.NodeFeatureRule {
 	return r
 }
 
-// change gets an object anew and changes it, over conflicts.
+// change reads an object and modifies it, and retries on conflicts.
 func change[T client.Object](w *world, object T, f func(T)) {
 	w.Helper()
 	testkit.Eventually(w, "change of "+object.GetName(), func(ctx context.Context) error {
@@ -292,7 +292,8 @@ func (w *world) setRule(r *nfdv1alpha1.NodeFeatureRule, spec string) {
 	})
 }
 
-// becomes waits until an object satisfies a condition, named by what is wanted, and returns it.
+// becomes waits until an object satisfies a condition, and returns the object. The description of the condition is for the error
+// message.
 func becomes[T client.Object](w *world, object T, what string, ok func(T) bool) T {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
@@ -311,11 +312,11 @@ func becomes[T client.Object](w *world, object T, what string, ok func(T) bool) 
 	}
 }
 
-// patience is how long a test waits for what a user would call "in seconds", on a machine of two cores that does other work
-// too. A test that passes never waits for it.
+// patience is how long a test waits for something that normally takes seconds, on a loaded machine with two cores. A passing test
+// never waits that long.
 const patience = time.Minute
 
-// labels waits until a node has these of our labels; "" stands for a label that must not be there.
+// labels waits until a node has these labels; "" means that the label must be absent.
 func (w *world) labels(name string, want map[string]string) *corev1.Node {
 	w.Helper()
 	return becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, fmt.Sprintf("labels %v", want), func(n *corev1.Node) bool {
@@ -335,7 +336,7 @@ func holds(have, want map[string]string) bool {
 	return true
 }
 
-// condition waits until an object has a condition of this status, whose message contains a text, and returns it.
+// condition waits until an object has a condition with this status whose message contains a string, and returns it.
 func (w *world) condition(r *nfdv1alpha1.NodeFeatureRule, kind string, status metav1.ConditionStatus, parts ...string) *metav1.Condition {
 	w.Helper()
 	becomes(w, r, fmt.Sprintf("%s=%s with %q", kind, status, parts), func(r *nfdv1alpha1.NodeFeatureRule) bool {
@@ -348,7 +349,7 @@ func (w *world) condition(r *nfdv1alpha1.NodeFeatureRule, kind string, status me
 	return meta.FindStatusCondition(r.Status.Conditions, kind)
 }
 
-// event waits until there is an Event of this reason about an object, and returns its message.
+// event waits for an Event with this reason on an object, and returns its message.
 func (w *world) event(object, reason string) (message string) {
 	w.Helper()
 	testkit.Eventually(w, "event "+reason+" about "+object, func(ctx context.Context) error {
@@ -367,7 +368,7 @@ func (w *world) event(object, reason string) (message string) {
 	return message
 }
 
-// history is everything that a Node has been.
+// history holds all observed states of a Node.
 type history struct {
 	mu    sync.Mutex
 	nodes []*corev1.Node
@@ -395,7 +396,7 @@ func (w *world) record(name string) *history {
 	return h
 }
 
-// always checks that a label has never been missing since the first time it was there.
+// always checks that a label was never missing after it was first set.
 func (h *history) always(w *world, label string) {
 	w.Helper()
 	h.mu.Lock()

@@ -7,22 +7,21 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// Unknown is the value of an attribute that every device of a kind has but that could not be read: the device stays
-// visible to rules that ask about its other attributes.
+// Unknown is the value of a standard attribute that could not be read: rules can still match the other attributes of the device.
 const Unknown = "unknown"
 
 // DeviceConfig is the configuration of a source of devices, such as sources.pci.
 type DeviceConfig struct {
-	// DeviceClassWhitelist are the classes, or prefixes of classes, whose devices become labels.
+	// DeviceClassWhitelist lists the classes, or prefixes of classes, of devices that become labels.
 	DeviceClassWhitelist []string `json:"deviceClassWhitelist,omitempty"`
-	// DeviceLabelFields are the attributes that a label's name is made of. Their order does not matter.
+	// DeviceLabelFields lists the attributes in a label's name. Their order has no effect.
 	DeviceLabelFields []string `json:"deviceLabelFields,omitempty"`
-	// DeviceLabelForms are further forms of labels, each a list like DeviceLabelFields, for clusters whose programs disagree
-	// on the form: "pci-10de.present" of [vendor] beside "pci-0302_10de.present".
+	// DeviceLabelForms lists further forms of labels, each a list like DeviceLabelFields, for clusters whose programs expect
+	// different forms: "pci-10de.present" for [vendor] in addition to "pci-0302_10de.present".
 	DeviceLabelForms [][]string `json:"deviceLabelForms,omitempty"`
 }
 
-// Forms returns the fields of each form that a label takes, and the configured ones that are not allowed.
+// Forms returns the fields of each label form, and the configured fields that are invalid.
 func (c DeviceConfig) Forms(allowed, defaults []string) (forms [][]string, unknown []string) {
 	fields, unknown := labelFields(c.DeviceLabelFields, allowed)
 	if len(fields) == 0 {
@@ -39,7 +38,7 @@ func (c DeviceConfig) Forms(allowed, defaults []string) (forms [][]string, unkno
 	return forms, unknown
 }
 
-// labelFields returns the fields that are allowed ones, in the order of the allowed, and those that are not.
+// labelFields returns the valid fields in their standard order, and the invalid ones.
 func labelFields(list, allowed []string) (fields, unknown []string) {
 	for _, f := range allowed {
 		if slices.Contains(list, f) {
@@ -61,8 +60,8 @@ func (c DeviceConfig) Wants(class string) bool {
 	})
 }
 
-// LabelStems joins a device's fields with "_", for each form. A form with a field that is missing or Unknown is left out,
-// for that label would name a device that does not exist.
+// LabelStems joins a device's fields with "_", for each form. It omits a form with a missing or Unknown field, since that label
+// would name a device that does not exist.
 func LabelStems(device map[string]string, forms [][]string) []string {
 	stems := make([]string, 0, len(forms))
 	for _, fields := range forms {
@@ -71,7 +70,7 @@ func LabelStems(device map[string]string, forms [][]string) []string {
 			if device[f] == Unknown {
 				continue
 			}
-			// A serial number may be any text, with a slash as well: that would be a namespace of labels chosen by a stranger.
+			// A serial number is arbitrary text. With a slash, the device could choose the namespace of the label.
 			parts[i] = strings.ReplaceAll(device[f], "/", "_")
 		}
 		if !slices.Contains(parts, "") {
@@ -81,9 +80,8 @@ func LabelStems(device map[string]string, forms [][]string) []string {
 	return stems
 }
 
-// ReadOptional adds those of the files below dir that the host has to attributes, under their names there, and returns an
-// error for each that is there and cannot be read. An attribute that the driver does not answer for (the speed of a link
-// that is down is EINVAL) counts as not there.
+// ReadOptional adds the attributes in the given files below dir, if they exist, and returns an error for each that exists and
+// cannot be read. An attribute that the driver does not provide (EINVAL for the speed of a link that is down) counts as missing.
 func ReadOptional(h host.Host, dir string, attributes map[string]string, names ...string) []error {
 	var errs []error
 	for _, name := range names {
@@ -98,7 +96,7 @@ func ReadOptional(h host.Host, dir string, attributes map[string]string, names .
 	return errs
 }
 
-// ListDevices returns the entries of a directory of sysfs; none if the host does not have it.
+// ListDevices returns the entries of a sysfs directory; none if the directory does not exist.
 func ListDevices(h host.Host, dir string) ([]string, error) {
 	names, err := h.ReadDir(dir)
 	return names, host.Present(err)

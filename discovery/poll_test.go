@@ -8,7 +8,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// glancer is a source that a test drives: it counts its discoveries.
+// glancer is a source controlled by a test; it counts its discoveries.
 type glancer struct {
 	seen, found string
 	blind       bool

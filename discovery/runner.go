@@ -15,39 +15,39 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// SourceTimeout bounds one source. A discovery of everything takes some 20 ms; what takes seconds hangs, on a dying disk
-// or a device whose firmware does not answer.
+// SourceTimeout is the maximum duration of one source. A discovery of everything takes about 20 ms; a source that takes seconds
+// hangs on a failing disk or a device whose firmware does not respond.
 const SourceTimeout = 2 * time.Second
 
-// ErrTimeout is the problem of a source that did not end within SourceTimeout.
+// ErrTimeout is the problem of a source that did not return within SourceTimeout.
 var ErrTimeout = errors.New("took longer than " + SourceTimeout.String())
 
-// Run discovers everything once.
+// Run runs all sources once.
 func Run(ctx context.Context, h host.Host, sources []Source) *Report {
 	return NewRunner(h, sources, Everything).Run(ctx)
 }
 
-// Report is the features and labels of a host, and what could not be found out. It must not be modified: a Runner hands
-// out parts of it again.
+// Report contains the features and labels of a host, and the problems of discovering them. It must not be modified: later reports
+// share parts of it.
 type Report struct {
 	Features nfdv1alpha1.Features
 	// Labels have full names without the default namespace.
 	Labels map[string]string
-	// Problems are sorted by source and text, so that equal problems make equal reports.
+	// Problems are sorted by source and text, so that equal problems result in equal reports.
 	Problems []Problem
-	// Changed says that Features or Labels differ from those of the report before.
+	// Changed is set if Features or Labels differ from those of the previous report.
 	Changed bool
-	// Took is how long each source that ran now took.
+	// Took is the duration of each source that was run.
 	Took map[string]time.Duration
 }
 
-// Problem is something that a source could not find out.
+// Problem is something that a source could not read.
 type Problem struct {
 	// Source is the name of the source.
 	Source string
-	// Err says what and where.
+	// Err is the error, with the location.
 	Err error
-	// Stale says that the source as a whole failed and that what it found before is still in the report.
+	// Stale is set if the whole source failed and the report contains its previous result.
 	Stale bool
 }
 
@@ -58,33 +58,32 @@ func (p Problem) String() string {
 	return fmt.Sprintf("source %s: %v", p.Source, p.Err)
 }
 
-// Runner runs sources and remembers what each found last: a source that fails later keeps its last good result, and
-// single sources can be run again without the others. It is not safe for concurrent use.
+// Runner runs sources and keeps their last results: a source that fails later keeps its last good result, and sources can be run
+// separately. It is not safe for concurrent use.
 type Runner struct {
 	host    host.Host
 	sources []*entry
 	timeout time.Duration
-	// last is what was reported last: as long as nothing has changed it need not be put together again.
+	// last is the last report, which is returned again if nothing has changed.
 	last *Report
 }
 
-// entry is a source with its selection and what it found last.
+// entry is a source with its selection and its last result.
 type entry struct {
 	Source
 	features, labels bool
 	last             Result
 	good             bool
-	// labelsFound are those that were checked last, labelsFit those of them that a Node can have.
+	// labelsFound are the labels that were last validated, labelsFit the valid ones among them.
 	labelsFound, labelsFit map[string]string
 	labelsRefused          []error
-	// glance is what a Glancer saw just before its last discovery; nil if that failed.
+	// glance is the result of Glance just before the last discovery; nil if it failed.
 	glance *Result
-	// busy is closed by the goroutine of a run that was given up; nil if there is none.
+	// busy is closed when a run that timed out returns; nil if there is none.
 	busy chan struct{}
 }
 
-// NewRunner returns a Runner of the sources that the selection names. Sources run in the given order, Derivers after all
-// others.
+// NewRunner returns a Runner of the selected sources. They run in the given order, Derivers after all others.
 func NewRunner(h host.Host, sources []Source, sel Selection) *Runner {
 	r := &Runner{host: h, timeout: SourceTimeout}
 	for _, s := range sources {
@@ -104,13 +103,13 @@ func rank(s Source) int {
 	return 0
 }
 
-// Run runs the sources of the given names again, or all without names, and the Derivers if one of those found something new;
-// the report is of all sources. It returns when each has ended or is over its time, or when ctx is done.
+// Run runs the named sources, or all if there are no names, and the Derivers if the result of any of those changed. The report
+// contains all sources. Run returns when each source has returned or timed out, or when ctx is done.
 func (r *Runner) Run(ctx context.Context, names ...string) *Report {
 	return r.run(ctx, names, false)
 }
 
-// Poll is Run for when no event has told of a change: it leaves out those Glancers that see nothing new.
+// Poll is Run without an event: it skips Glancers that detect no change.
 func (r *Runner) Poll(ctx context.Context, names ...string) *Report {
 	return r.run(ctx, names, true)
 }
@@ -148,8 +147,8 @@ func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
 	return report
 }
 
-// take remembers a result, and reports whether it is new. Of equal ones the older is kept, so that what was handed out stays
-// the same maps, and comparing them again costs nothing.
+// take stores a result, and reports whether it has changed. If it has not, the older maps are kept, so that comparing them again is
+// cheap.
 func (e *entry) take(result Result) bool {
 	if e.good && sameMap(e.last.Labels, result.Labels) && SameFeatures(&e.last.Features, &result.Features) {
 		e.last.Problems = result.Problems
@@ -159,9 +158,8 @@ func (e *entry) take(result Result) bool {
 	return true
 }
 
-// discover runs one source in a goroutine of its own: a read of a hung device cannot be interrupted, only left behind. A
-// source that was left behind is not started again before it has come back, so there is never more than one goroutine for
-// each source.
+// discover runs one source in a separate goroutine: a read from a hung device cannot be interrupted, only abandoned. An abandoned
+// source is not started again until it has returned, so there is at most one goroutine per source.
 func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll bool) outcome {
 	if e.busy != nil {
 		select {
@@ -200,7 +198,7 @@ func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll 
 	select {
 	case o := <-done:
 		if o.err == nil && ctx.Err() != nil {
-			// The source went on to its end with reads that the deadline refused: what it found is not whole.
+			// The source finished after its reads failed because of the deadline: its result is incomplete.
 			o.err = context.Cause(ctx)
 		}
 		return o
@@ -210,17 +208,17 @@ func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll 
 	}
 }
 
-// outcome is what came of running one source.
+// outcome is the result of running one source.
 type outcome struct {
 	result Result
 	err    error
-	// glance is what a Glancer saw before, and same whether that was enough: then there is no result.
+	// glance is the result of Glance, and same is set if it has not changed: then there is no result.
 	glance *Result
 	same   bool
 }
 
-// glance looks at what may have changed, and reports whether it has not. It comes before the discovery, so that what changes
-// in between is seen by the next one.
+// glance runs Glance, and reports whether its result is unchanged. It runs before the discovery, so that the next glance detects
+// changes in between.
 func glance(ctx context.Context, s Source, h host.Host, before *Result) (*Result, bool) {
 	g, ok := s.(Glancer)
 	if !ok {
@@ -237,9 +235,9 @@ func sameProblems(a, b []error) bool {
 	return slices.EqualFunc(a, b, func(a, b error) bool { return a.Error() == b.Error() })
 }
 
-// checkLabels drops the labels that no Node can have, such as one made of a serial number with a slash in it, and says so:
-// the API server would refuse them together with all the others. Checking costs more than finding, so labels that are the
-// same as those before are not checked again.
+// checkLabels drops labels that are invalid on a Node, for example if they contain a serial number with a slash, and reports them:
+// the API server would reject them together with all others. Validation takes longer than discovery, so it skips labels that have
+// not changed.
 func (e *entry) checkLabels(r Result) Result {
 	if e.labelsFit == nil || !sameMap(e.labelsFound, r.Labels) {
 		e.labelsFound = r.Labels
@@ -271,7 +269,7 @@ func call(ctx context.Context, s Source, h host.Host, found *nfdv1alpha1.Feature
 	return s.Discover(ctx, h)
 }
 
-// published merges the features of the sources that publish them.
+// published merges the features of the selected sources.
 func (r *Runner) published() nfdv1alpha1.Features {
 	features := emptyFeatures()
 	for _, e := range r.sources {
@@ -282,7 +280,7 @@ func (r *Runner) published() nfdv1alpha1.Features {
 	return features
 }
 
-// labels merges the labels of the sources that publish them, the lowest priority first.
+// labels merges the labels of the selected sources, lowest priority first.
 func (r *Runner) labels() map[string]string {
 	byPriority := slices.Clone(r.sources)
 	slices.SortStableFunc(byPriority, func(a, b *entry) int { return priority(a.Source) - priority(b.Source) })
@@ -304,7 +302,7 @@ func priority(s Source) int {
 
 func emptyFeatures() nfdv1alpha1.Features { return NewResult().Features }
 
-// seenBy returns what a Deriver sees of the sources before it; other sources do not look.
+// seenBy returns the features of the preceding sources for a Deriver; nothing for other sources.
 func seenBy(s Source, earlier []*entry) *nfdv1alpha1.Features {
 	if _, ok := s.(Deriver); !ok {
 		return nil
@@ -316,9 +314,9 @@ func seenBy(s Source, earlier []*entry) *nfdv1alpha1.Features {
 	return &found
 }
 
-// merge adds the features of one source to those of others. Sources have domains of their own, so sets of one name meet
-// only where one source carries on another's domain; then flags are united, of two attributes the later wins, instances
-// are appended, as NFD merges NodeFeatures. The sets that are merged into are copied first: they belong to a source.
+// merge adds the features of one source to those of others. Sources have separate domains, so names collide only if one source
+// extends the domain of another; then flags are united, later attributes overwrite earlier ones, and instances are appended, as NFD
+// merges NodeFeatures. merge copies sets before it modifies them, since they belong to a source.
 func merge(into, from *nfdv1alpha1.Features) {
 	for name, set := range from.Flags {
 		if old, ok := into.Flags[name]; ok {

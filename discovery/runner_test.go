@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// fake is a source that a test drives.
+// fake is a source controlled by a test.
 type fake struct {
 	name     string
 	priority int
@@ -28,7 +28,7 @@ func (f *fake) Discover(ctx context.Context, _ host.Host) (Result, error) {
 	return f.find(ctx)
 }
 
-// deriver copies the names of the flags it sees into a label.
+// deriver copies the names of the visible flags to a label.
 type deriver struct{ *fake }
 
 func (d deriver) Derive(_ context.Context, _ host.Host, found *nfdv1alpha1.Features) (Result, error) {
@@ -106,7 +106,7 @@ func TestHangingSourceIsLeftBehindAndStartedOnce(t *testing.T) {
 			t.Errorf("started %d times, problems %v; want 1 and one problem", started.Load(), second.Problems)
 		}
 		close(release)
-		time.Sleep(time.Nanosecond) // virtual time: lets the goroutine end
+		time.Sleep(time.Nanosecond) // simulated time: lets the goroutine end
 		if third := r.Run(t.Context()); len(third.Problems) != 0 || started.Load() != 2 {
 			t.Errorf("started %d times, problems %v; want a second start and none", started.Load(), third.Problems)
 		}
@@ -226,7 +226,7 @@ func TestSourcesOfOneDomainAreMerged(t *testing.T) {
 		return &fake{name: name, find: func(context.Context) (Result, error) { return r, nil }}
 	}
 	runner := NewRunner(host.Host{}, []Source{give("a", one), give("b", two)}, Everything)
-	for range 2 { // twice: a merge must not grow what a source holds
+	for range 2 { // twice: a merge must not modify the maps of a source
 		report := runner.Run(t.Context())
 		if diff := cmp.Diff(map[string]string{"k": "2", "l": "1"}, report.Features.Attributes["x.a"].Elements); diff != "" {
 			t.Errorf("attributes (-want +got):\n%s", diff)
@@ -274,7 +274,7 @@ func TestReportSaysWhetherItIsNew(t *testing.T) {
 		value   string
 		names   []string
 		changed bool
-		derived int // so far
+		derived int // number of calls so far
 	}{
 		{value: "1", changed: true, derived: 1},
 		{value: "1", names: []string{"a"}, derived: 1},
@@ -291,7 +291,7 @@ func TestReportSaysWhetherItIsNew(t *testing.T) {
 	}
 }
 
-// counted counts how often it derives.
+// counted counts its Derive calls.
 type counted struct {
 	deriver
 	times *int

@@ -8,8 +8,8 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// SameFeatures reports whether two sets of features are equal. It builds nothing, and does not look into a map that both
-// have: it runs after every discovery.
+// SameFeatures reports whether two sets of features are equal. It allocates nothing, and does not compare a map with itself: it
+// runs after every discovery.
 func SameFeatures(a, b *nfdv1alpha1.Features) bool {
 	return maps.EqualFunc(a.Flags, b.Flags, func(a, b nfdv1alpha1.FlagFeatureSet) bool {
 		return sameMap(a.Elements, b.Elements)

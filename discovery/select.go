@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Selection says which sources publish features and which publish labels. A source that publishes neither is not run.
+// Selection selects the sources that publish features and those that publish labels. Other sources are not run.
 type Selection struct {
 	Features, Labels Choice
 }
 
-// Everything selects all sources that are not Supplemental.
+// Everything selects all sources except Supplemental ones.
 var Everything = Selection{Features: Choice{all: true}, Labels: Choice{all: true}}
 
 // Choice is a set of sources. The zero value is empty.
@@ -20,9 +20,9 @@ type Choice struct {
 	without []string
 }
 
-// Choose reads a list such as featureSources or labelSources of the worker's configuration: names of sources, "all", and
-// "-name" for all but one. Entries apply in order, so the later of two that contradict each other holds. Supplemental
-// sources are chosen only by name. Names that no source has are returned sorted, each once.
+// Choose parses a list such as featureSources or labelSources in the worker's configuration: names of sources, "all", and "-name"
+// to exclude one. Entries apply in order, so later entries override earlier ones. Supplemental sources are only selected by name.
+// Choose returns the sorted unknown names.
 func Choose(list []string, sources []Source) (Choice, []string) {
 	var c Choice
 	var unknown []string

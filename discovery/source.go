@@ -1,4 +1,4 @@
-// Package discovery turns a host into facts.
+// Package discovery discovers the features of a host.
 package discovery
 
 import (
@@ -9,70 +9,68 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// Source finds the features of one domain, such as cpu or pci, on a host.
+// Source discovers the features of one domain, such as cpu or pci, on a host.
 //
-// A Source is used by one goroutine at a time. It reads the host through the Host it is given and nowhere else.
+// A Source is used by one goroutine at a time. It must read the host through the given Host only.
 type Source interface {
-	// Name is the domain: the part of a feature's name before the dot, and the prefix of the source's labels.
+	// Name returns the domain: the part of a feature's name before the dot, and the prefix of the source's labels.
 	Name() string
-	// Discover reads the host. What a host does not have is not an error: its features are just absent. An error means
-	// that the source as a whole could not look; a part that could not be read is a Problem of the Result.
+	// Discover reads the host. If the host lacks something, its features are absent, without an error. An error means that the
+	// whole source failed; a part that could not be read is a Problem of the Result.
 	Discover(ctx context.Context, h host.Host) (Result, error)
 }
 
-// Deriver is a Source that computes from what the other sources found, as custom rules do. A Runner calls Derive instead
-// of Discover, after all the other sources, with the features of all sources that ran or have run before. Derive must not
-// modify them.
+// Deriver is a Source that computes its result from the features of other sources, as custom rules do. A Runner calls Derive
+// instead of Discover, after all other sources, with the features of all sources that have run. Derive must not modify them.
 type Deriver interface {
 	Source
 	Derive(ctx context.Context, h host.Host, found *nfdv1alpha1.Features) (Result, error)
 }
 
-// Glancer is a Source of which little can change without an event of the kernel, and which can look at that little at a
-// fraction of the cost of a discovery. A poll of an idle machine is then some dozens of system calls, not thousands.
+// Glancer is a Source most of whose changes are announced by kernel events, and which can check the rest at a fraction of the cost
+// of a discovery. A poll of an idle machine then takes dozens of system calls, not thousands.
 type Glancer interface {
 	Source
-	// Glance returns what may have changed, in whatever features describe it: a Runner only compares them with those of the
-	// poll before. It returns false if nothing less than a discovery can tell.
+	// Glance returns features that can change without an event: a Runner only compares them with those of the previous poll. It
+	// returns false if only a discovery can detect changes.
 	Glance(ctx context.Context, h host.Host) (Result, bool)
 }
 
-// Prioritized is a Source whose labels win over those of sources of a lower priority. A Source without the method has
-// priority BuiltinPriority.
+// Prioritized is a Source whose labels override those of sources with a lower priority. A Source without this method has priority
+// BuiltinPriority.
 type Prioritized interface {
 	LabelPriority() int
 }
 
-// Priorities of labels, as NFD has them: what an administrator wrote on a node wins over rules, rules win over hardware.
+// Priorities of labels, as in NFD: files that an administrator wrote on a node override rules, and rules override hardware.
 const (
 	BuiltinPriority = 0
 	CustomPriority  = 10
 	LocalPriority   = 20
 )
 
-// Patient is a Source that may take longer than SourceTimeout, because it runs programs.
+// Patient is a Source that can take longer than SourceTimeout, because it runs programs.
 type Patient interface {
 	Timeout() time.Duration
 }
 
-// Supplemental marks a Source that "all" does not select: it runs only where it is named.
+// Supplemental marks a Source that "all" does not select: it only runs if it is named.
 type Supplemental interface {
 	Supplemental()
 }
 
-// Result is what a Source found. The maps inside belong to whoever holds the Result, but a Source may hand out the same
-// ones again, so they must not be modified.
+// Result is the result of a Source. The maps in it must not be modified, since a Source can return the same ones again.
 type Result struct {
 	// Features have full names, such as "kernel.version".
 	Features nfdv1alpha1.Features
-	// Labels have full names without the default namespace, such as "kernel-version.major". A Runner drops those that no
-	// Node can have, with a Problem.
+	// Labels have full names without the default namespace, such as "kernel-version.major". A Runner drops invalid ones, with a
+	// Problem.
 	Labels map[string]string
 	// Problems are the parts that could not be read; the rest of the Result is valid.
 	Problems []error
 }
 
-// NewResult returns an empty Result, ready to be added to.
+// NewResult returns an empty Result.
 func NewResult() Result {
 	return Result{
 		Features: nfdv1alpha1.Features{
@@ -93,8 +91,8 @@ func (r *Result) Flags(feature string, names []string) {
 	r.Features.Flags[feature] = nfdv1alpha1.FlagFeatureSet{Elements: set}
 }
 
-// Attributes sets an attribute feature; without elements it is there and empty, so that a rule can ask for what is absent.
-// The Result keeps the map.
+// Attributes sets an attribute feature; without elements it exists and is empty, so that a rule can test for absence. The Result
+// keeps the map.
 func (r *Result) Attributes(feature string, elements map[string]string) {
 	if elements == nil {
 		elements = map[string]string{}
@@ -102,8 +100,8 @@ func (r *Result) Attributes(feature string, elements map[string]string) {
 	r.Features.Attributes[feature] = nfdv1alpha1.AttributeFeatureSet{Elements: elements}
 }
 
-// Instances sets an instance feature; without instances it is there and empty, which tells "none" from "not looked".
-// The Result keeps the maps.
+// Instances sets an instance feature; without instances it exists and is empty, which distinguishes "none" from "unknown". The
+// Result keeps the maps.
 func (r *Result) Instances(feature string, instances []map[string]string) {
 	list := make([]nfdv1alpha1.InstanceFeature, len(instances))
 	for i, attrs := range instances {

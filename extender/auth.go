@@ -18,16 +18,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Authenticator names the user of a bearer token. An error means that the token is not valid, or that nobody knows.
+// Authenticator returns the user of a bearer token. An error means that the token is invalid or cannot be verified.
 type Authenticator func(ctx context.Context, token string) (user string, err error)
 
-// ErrBadToken is the error of an Authenticator for a token that is not valid.
+// ErrBadToken is the error of an Authenticator for an invalid token.
 var ErrBadToken = errors.New("invalid bearer token")
 
-var errUnauthenticated = errors.New("show a client certificate or a bearer token")
+var errUnauthenticated = errors.New("a client certificate or a bearer token is required")
 
-// authenticated lets those through who may ask. Without a certificate of its own the server listens on a loopback address,
-// where whoever can reach it is in the same pod.
+// authenticated rejects requests of unauthorized clients. Without a serving certificate the server listens on a loopback address,
+// which only containers in the same pod can reach.
 func (s *Server) authenticated(next http.Handler) http.Handler {
 	if s.opts.GetCertificate == nil {
 		return next
@@ -37,24 +37,24 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 		if err != nil {
 			s.opts.Refused(host(r.RemoteAddr), err)
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, errUnauthenticated.Error(), http.StatusUnauthorized) // why, is nothing for strangers
+			http.Error(w, errUnauthenticated.Error(), http.StatusUnauthorized) // do not disclose the reason
 			return
 		}
 		if len(s.opts.Allowed) > 0 && !slices.Contains(s.opts.Allowed, user) {
-			s.opts.Refused(host(r.RemoteAddr), fmt.Errorf("%q is not among those who may ask", user))
-			http.Error(w, "this user may not ask here", http.StatusForbidden)
+			s.opts.Refused(host(r.RemoteAddr), fmt.Errorf("user %q is not allowed to use the extender", user))
+			http.Error(w, "forbidden", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// user returns who asks.
+// user returns the authenticated user.
 func (s *Server) user(r *http.Request) (string, error) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return r.TLS.PeerCertificates[0].Subject.CommonName, nil
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ") // RFC 7235: the case of the scheme does not matter
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ") // RFC 7235: the scheme is case-insensitive
 	if !strings.EqualFold(scheme, "Bearer") || token == "" || s.opts.Authenticate == nil {
 		return "", errUnauthenticated
 	}
@@ -62,12 +62,12 @@ func (s *Server) user(r *http.Request) (string, error) {
 	defer cancel()
 	user, err := s.opts.Authenticate(ctx, token)
 	if err != nil && !errors.Is(err, ErrBadToken) {
-		err = fmt.Errorf("the bearer token cannot be reviewed: %w", err)
+		err = fmt.Errorf("cannot review the bearer token: %w", err)
 	}
 	return user, err
 }
 
-// host is an address without its port.
+// host returns an address without its port.
 func host(addr string) string {
 	if h, _, err := net.SplitHostPort(addr); err == nil {
 		return h
@@ -75,13 +75,13 @@ func host(addr string) string {
 	return addr
 }
 
-// complaints hands on what net/http says of its own accord: failed TLS handshakes, and the rest.
+// complaints forwards the log messages of net/http: failed TLS handshakes, and other errors.
 type complaints struct {
 	refused func(from string, why error)
 	report  func(error)
 }
 
-// Write implements io.Writer for a log.Logger, which calls it once a message.
+// Write implements io.Writer for a log.Logger, which calls it once per message.
 func (c complaints) Write(message []byte) (int, error) {
 	text, handshake := strings.CutPrefix(strings.TrimSpace(string(message)), "http: TLS handshake error from ")
 	from, why, _ := strings.Cut(text, ": ")
@@ -89,14 +89,14 @@ func (c complaints) Write(message []byte) (int, error) {
 	case !handshake:
 		c.report(errors.New(text))
 	case why != "EOF" && !strings.HasSuffix(why, "connection reset by peer"):
-		// Those who hang up before they have said anything are port scanners and probes of load balancers.
+		// Clients that disconnect before they send anything are port scanners and load balancer probes.
 		c.refused(host(from), fmt.Errorf("TLS handshake: %s", why))
 	}
 	return len(message), nil
 }
 
-// StaticToken returns an Authenticator that knows one token, which read returns anew each time: a mounted Secret changes. Who
-// shows it is called user.
+// StaticToken returns an Authenticator for one token, which belongs to user. It calls read for every request, since a mounted
+// Secret can change.
 func StaticToken(user string, read func() (string, error)) Authenticator {
 	return func(_ context.Context, token string) (string, error) {
 		want, err := read()
@@ -112,18 +112,17 @@ func StaticToken(user string, read func() (string, error)) Authenticator {
 }
 
 const (
-	// maxTokens bounds how many tokens are remembered.
+	// maxTokens is the maximum number of cached tokens.
 	maxTokens = 1024
-	// tokenLife is how long a token that the API server found good stays so here: the time a deleted ServiceAccount can still
-	// ask.
+	// tokenLife is how long a valid token is cached: a deleted ServiceAccount is authenticated for that long.
 	tokenLife = time.Minute
-	// maxReviews is how many tokens the API server is asked about at once. Whoever reaches the port can show as many as he
-	// likes, and each would be a request there.
+	// maxReviews is the maximum number of concurrent TokenReviews. A client that reaches the port can send any number of tokens,
+	// each of which causes a request to the API server.
 	maxReviews = 4
 )
 
-// Reviewed returns an Authenticator that asks the API server, about few tokens at once, and remembers good ones for a minute.
-// A nil clock is the real one.
+// Reviewed returns an Authenticator that creates TokenReviews, a few at a time, and caches valid tokens for a minute. A nil clock
+// is the real one.
 func Reviewed(review func(context.Context, *authenticationv1.TokenReview) error, clk clock.PassiveClock) Authenticator {
 	if clk == nil {
 		clk = clock.RealClock{}
@@ -144,7 +143,7 @@ func Reviewed(review func(context.Context, *authenticationv1.TokenReview) error,
 			return k.user, nil
 		}
 		if err := turns.Acquire(ctx, 1); err != nil {
-			return "", errors.New("too many tokens are under review")
+			return "", errors.New("too many concurrent token reviews")
 		}
 		defer turns.Release(1)
 		tr := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}

@@ -10,26 +10,26 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// errUnready is the answer while an answer could only be wrong.
-var errUnready = errors.New("assay extender: nodes and rules are not known yet")
+// errUnready is the answer while the caches are not filled.
+var errUnready = errors.New("assay extender: the caches of nodes and rules are not filled yet")
 
-// errWholeNodes tells the administrator of a scheduler that sends whole Nodes. That is a hundred times slower, and the
-// scheduler's own plug-ins see empty nodes then (kubernetes#141781).
+// errWholeNodes is the answer to a scheduler that sends whole Nodes. That is a hundred times slower, and the scheduler's own
+// plugins then see empty nodes (kubernetes#141781).
 var errWholeNodes = errors.New("assay extender: the scheduler sends whole Nodes instead of their names; " +
 	"set nodeCacheCapable: true for this extender in the KubeSchedulerConfiguration")
 
-// Decider answers the questions of a scheduler. It is safe for concurrent use.
+// Decider answers the requests of a scheduler. It is safe for concurrent use.
 type Decider struct {
-	// Index knows the nodes, Requirements what pods require.
+	// Index holds the features of nodes, Requirements the requirements of pods.
 	Index        *index.Index
 	Requirements *podrequirements.Resolver
-	// Now is the time; nil: time.Now.
+	// Now returns the current time; nil: time.Now.
 	Now func() time.Time
 
 	memo memo
 }
 
-// Sweep forgets what pods require that no scheduler has asked for since the last Sweep.
+// Sweep deletes cached requirements that no scheduler has used since the last Sweep.
 func (d *Decider) Sweep() {
 	d.memo.cache().Sweep()
 	d.Index.Sweep()
@@ -42,9 +42,9 @@ func (d *Decider) now() int64 {
 	return time.Now().Unix()
 }
 
-// Filter appends the answer to a filter request: an ExtenderFilterResult. Nodes without a feature go into
-// FailedAndUnresolvableNodes, since evicting pods gives no node a feature. Spare is space for the work and may be nil; it is
-// returned for the next time. An error is an answer too: it is appended, and returned for those who count.
+// Filter appends the response to a filter request, an ExtenderFilterResult. Nodes without a required feature go into
+// FailedAndUnresolvableNodes, since evicting pods gives no node a feature. Spare is a scratch buffer and can be nil; it is returned
+// for reuse. Filter also appends a response for an error, and returns the error for metrics.
 func (d *Decider) Filter(body, out, spare []byte) (answer, spareAfter []byte, err error) {
 	before := len(out)
 	out, spare, err = d.filter(body, out, spare[:0])
@@ -54,8 +54,8 @@ func (d *Decider) Filter(body, out, spare []byte) (answer, spareAfter []byte, er
 	return out, spare, err
 }
 
-// appendError appends an ExtenderFilterResult that says why there is none. Its list of names is empty and not absent: it is
-// the Error that counts.
+// appendError appends an ExtenderFilterResult with an error. Its list of names is empty, not absent; kube-scheduler only reads
+// Error.
 func appendError(out []byte, err error) []byte {
 	out = append(out, `{"NodeNames":[],"Error":`...)
 	return append(append(out, index.NewReason(err.Error()).JSON...), '}')
@@ -105,9 +105,9 @@ func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err er
 	return append(out, `},"Error":""}`...), failed, err
 }
 
-// Prioritize appends the answer to a prioritize request: a HostPriorityList. Nodes that score nothing are left out of it, and
-// so are all if they score the same: kube-scheduler adds nothing for a node that is not named, and reading 500 scores that
-// decide nothing costs it more than to place the pod. On an error nothing is appended.
+// Prioritize appends the response to a prioritize request, a HostPriorityList. It omits nodes with a score of zero, and all nodes
+// if they have the same score: kube-scheduler adds zero for missing nodes, and parsing 500 scores that decide nothing takes it
+// longer than placing the pod. On an error it appends nothing.
 func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 	before := len(out)
 	var a args
@@ -144,8 +144,8 @@ func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// Preempt appends the answer to a preempt request: an ExtenderPreemptionResult with the candidates that have what the pod
-// requires. Without it pods would be evicted from nodes that the pod cannot use. On an error nothing is appended.
+// Preempt appends the response to a preempt request, an ExtenderPreemptionResult with the candidates that have the required
+// features. Without it, pods would be evicted from nodes that the pod cannot use. On an error it appends nothing.
 func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
 	before := len(out)
 	var a args
@@ -170,7 +170,7 @@ func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
 		return append(out, `}}`...), nil
 	}
 	err := eachField(a.metaVictim, func(name, victims span) error {
-		if victims == nil { // the scheduler would follow the pointer
+		if victims == nil { // the scheduler would dereference nil
 			return nil
 		}
 		if why, _ := check(name.bare()); why != nil {
@@ -189,7 +189,7 @@ func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
 	return append(out, `}}`...), nil
 }
 
-// read reads a request about nodes, and says why it cannot be answered.
+// read parses a request about nodes, or returns why it cannot be answered.
 func (d *Decider) read(a *args, body []byte) error {
 	if err := a.parse(body); err != nil {
 		return err

@@ -30,7 +30,7 @@ func matcher(flag string) nfdv1alpha1.FeatureMatcher {
 	}}
 }
 
-// decider returns a Decider for a cluster in which n0 to n9 have AVX, n2 AMXBF16 as well.
+// decider returns a Decider for a cluster in which n0 to n9 have AVX, and n2 also has AMXBF16.
 func decider(t testing.TB) *extender.Decider {
 	t.Helper()
 	in := facts.NewInterner()
@@ -185,7 +185,7 @@ func TestRefusesWithAReason(t *testing.T) {
 	}{
 		"whole nodes":     {d, body(t, extenderv1.ExtenderArgs{Pod: ask, Nodes: &corev1.NodeList{Items: make([]corev1.Node, 3)}}), "nodeCacheCapable: true"},
 		"null names":      {d, []byte(`{"Pod":{},"NodeNames":null}`), "nodeCacheCapable: true"},
-		"not synced":      {unready, body(t, extenderv1.ExtenderArgs{Pod: ask, NodeNames: &names}), "not known yet"},
+		"not synced":      {unready, body(t, extenderv1.ExtenderArgs{Pod: ask, NodeNames: &names}), "not filled yet"},
 		"nothing":         {d, nil, "not the JSON"},
 		"no JSON":         {d, []byte("hello"), "not the JSON"},
 		"cut":             {d, []byte(`{"Pod":{"metadata":{"name":"a`), "not the JSON"},
@@ -195,7 +195,7 @@ func TestRefusesWithAReason(t *testing.T) {
 		"names no text":   {d, []byte(`{"NodeNames":[1]}`), "not the JSON"},
 		"deep":            {d, []byte(`{"Pod":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + "}"), "not the JSON"},
 		"200,000 names":   {d, body(t, extenderv1.ExtenderArgs{Pod: ask, NodeNames: &many}), "more than 50000"},
-		"name of a MB":    {d, body(t, extenderv1.ExtenderArgs{Pod: ask, NodeNames: &long}), "no Node has such a name"},
+		"name of a MB":    {d, body(t, extenderv1.ExtenderArgs{Pod: ask, NodeNames: &long}), "which is too long"},
 		"pod is a string": {d, []byte(`{"Pod":"x","NodeNames":[]}`), "not the JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestRefusesWithAReason(t *testing.T) {
 	}
 }
 
-// TestLimits asks at each limit, where it answers, and one beyond.
+// TestLimits sends requests at each limit, which succeed, and above it.
 func TestLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit   int
@@ -222,7 +222,7 @@ func TestLimits(t *testing.T) {
 		}, "more than 50000 nodes"},
 		"name": {253 * 6, func(n int) string {
 			return `{"Pod":{},"NodeNames":["` + strings.Repeat("n", n-2) + `"]}` // the quotes count
-		}, "no Node has such a name"},
+		}, "which is too long"},
 		"depth of the pod": {64, func(n int) string {
 			return `{"Pod":` + strings.Repeat(`{"a":`, n-1) + "[]" + strings.Repeat("}", n-1) + `,"NodeNames":["n"]}`
 		}, "not the JSON"},
@@ -239,7 +239,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestExplainSaysWhoAsksAndWhatIsStale(t *testing.T) {
+func TestExplainListsOriginsAndStaleFeatures(t *testing.T) {
 	d := decider(t)
 	d.Requirements.PutPolicy(&assayv1alpha1.NodeFeatureSchedulingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "fresh"},
@@ -297,7 +297,7 @@ func TestPrioritizeAddsUpWeights(t *testing.T) {
 		names  []string
 		want   extenderv1.HostPriorityList
 	}{
-		// n1 has 30 of 40: 7.5, rounded. A node without any of it is left out.
+		// n1 has 30 of 40: 7.5, rounded. Nodes without any of the features are omitted.
 		"some have it":         {prefersAMX, []string{"n1", "n2", "zz"}, extenderv1.HostPriorityList{{Host: "n1", Score: 8}, {Host: "n2", Score: 10}}},
 		"all have the same":    {prefersAMX, []string{"n2"}, extenderv1.HostPriorityList{}},
 		"none has it":          {prefersAMX, []string{"yy", "zz"}, extenderv1.HostPriorityList{}},
@@ -350,7 +350,7 @@ func TestPreemptDropsNodesWithoutTheFeature(t *testing.T) {
 	}
 }
 
-// BenchmarkFilter answers what kube-scheduler sends: a pod that requires something that every tenth node has.
+// BenchmarkFilter answers a request of kube-scheduler for a pod that requires a feature of every tenth node.
 func BenchmarkFilter(b *testing.B) {
 	for _, n := range []int{500, 750, 5000, 15000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -371,7 +371,7 @@ func BenchmarkFilter(b *testing.B) {
 	}
 }
 
-// BenchmarkPrioritize scores the same.
+// BenchmarkPrioritize scores the nodes for the same pod.
 func BenchmarkPrioritize(b *testing.B) {
 	d, request := benchRequest(b, 5000)
 	var out []byte

@@ -15,38 +15,38 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// maxSample is how many nodes an explanation names for each reason.
+// maxSample is the maximum number of nodes listed for each reason.
 const maxSample = 5
 
-// Explanation says which nodes a pod may run on by their features, and what the others lack.
+// Explanation lists the nodes on which a pod can run given their features, and what the other nodes lack.
 type Explanation struct {
 	Pod string `json:"pod"`
-	// Origins are the sources of the requirements: annotations, a request, policies. Empty: the pod requires nothing.
+	// Origins lists the origins of the requirements: annotations, a request, policies. Empty: the pod has no requirements.
 	Origins []string `json:"asks,omitempty"`
-	// Problem is why the pod fits no node whatever its features.
+	// Problem is why the pod fits on no node, independent of the nodes' features.
 	Problem string `json:"problem,omitempty"`
-	// Nodes is how many there are, Matching how many have everything that is required, Sample some of these.
+	// Nodes is the number of nodes, Matching the number that meet all requirements, Sample some of the latter.
 	Nodes    int      `json:"nodes"`
 	Matching int      `json:"matching"`
 	Sample   []string `json:"sample,omitempty"`
-	// Missing is what the others lack, most frequent first.
+	// Missing lists what the other nodes lack, most frequent first.
 	Missing []Missing `json:"missing,omitempty"`
-	// Nearest is a node that lacks least, if none matches, and Lacks what that is.
+	// Nearest is the node that lacks the least, if none matches, and Lacks lists what it lacks.
 	Nearest string `json:"nearest,omitempty"`
 	Lacks   string `json:"lacks,omitempty"`
-	// Findings are the details of one node, if one was asked about.
+	// Findings are the details of one node, if requested.
 	Node     string          `json:"node,omitempty"`
 	Findings []index.Finding `json:"findings,omitempty"`
 }
 
-// Missing is one reason in the words of the event.
+// Missing is one reason, worded as in the scheduler's event.
 type Missing struct {
 	Reason string   `json:"reason"`
 	Nodes  int      `json:"nodes"`
 	Sample []string `json:"sample"`
 }
 
-// Explain says which nodes a pod may run on; node, if not empty, is looked at in detail.
+// Explain returns the nodes on which a pod can run. If node is not empty, it adds the details of that node.
 func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 	out := Explanation{Pod: pod.Namespace + "/" + pod.Name, Node: node}
 	reqs, problem := d.Requirements.Of(pod.Namespace, pod.Labels, pod.Annotations)
@@ -100,7 +100,7 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 	return out
 }
 
-// origins says who asks, each once, in the order in which they are asked.
+// origins returns the distinct origins of requirements, in the order of evaluation.
 func origins(reqs *requirements.Requirements) (out []string) {
 	add := func(origin string) {
 		if !slices.Contains(out, origin) {
@@ -126,7 +126,7 @@ func appendSample(list []string, name string) []string {
 	return list
 }
 
-// explain answers GET /v1/explain?pod=NAMESPACE/NAME[&node=NAME].
+// explain serves GET /v1/explain?pod=NAMESPACE/NAME[&node=NAME].
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	namespace, name, ok := strings.Cut(r.URL.Query().Get("pod"), "/")
 	if !ok || namespace == "" || name == "" {
@@ -151,7 +151,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 
 var errNoNode = &httpError{http.StatusNotFound, "there is no such node"}
 
-// features answers GET /v1/nodes/{name}/features, without masked values.
+// features serves GET /v1/nodes/{name}/features, without masked values.
 func (s *Server) features(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "name")
 	in, produced, ok := s.decider.Index.Input(name)
@@ -166,5 +166,5 @@ func (s *Server) features(w http.ResponseWriter, r *http.Request) {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // a caller who has hung up needs no answer
+	_ = json.NewEncoder(w).Encode(v) // the client has disconnected
 }

@@ -6,15 +6,15 @@ import (
 	"net"
 )
 
-// Serve is Run with a listener of the test's own.
+// Serve is Run with a listener of the test.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.serve(ctx, l) }
 
-// Complaints is what net/http writes its complaints to.
+// Complaints returns the writer for the log messages of net/http.
 func Complaints(refused func(from string, why error), report func(error)) io.Writer {
 	return complaints{refused, report}
 }
 
-// The limits of time, for tests of clients that exceed them.
+// Timeouts, for tests of clients that exceed them.
 const (
 	ReadTimeout  = readTimeout
 	WriteTimeout = writeTimeout

@@ -16,8 +16,8 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// TestMaskedValuesAreNotRead asks as a tenant does who may create requests and pods: by guesses, by preferences, and by what the
-// explanations say of one node.
+// TestMaskedValuesAreNotRead tries to read masked values as a tenant who can create requests and pods: by guessing, by preferences,
+// and from explanations for one node.
 func TestMaskedValuesAreNotRead(t *testing.T) {
 	d := decider(t)
 	d.Index.Put(index.Node{Input: rules.Input{

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxKnownBytes is the maximum memory in bytes to remember what pods require: their metadata and the compiled requirements. Pods of
-	// one owner have the same metadata, so that there are few in practice.
+	// maxKnownBytes is the maximum memory in bytes for cached requirements of pods: their metadata and the compiled requirements.
+	// Pods of one owner have the same metadata, so that there are few entries in practice.
 	maxKnownBytes = 16 << 20
-	// forgetAfter is when something is forgotten that no scheduler has asked for: its pods are placed or gone. A scheduler tries a pod
-	// that fits nowhere again after five minutes at most.
+	// forgetAfter is how long an entry is kept that no scheduler uses: its pods are placed or deleted. A scheduler retries a pod
+	// that fits on no node after at most five minutes.
 	forgetAfter = 10 * time.Minute
 )
 
-// memo remembers what pods ask for by the JSON of the metadata that matters, so that it is decoded and compiled once. It is safe for
-// concurrent use; the zero value is empty.
+// memo caches the requirements of pods by the JSON of the relevant metadata, so that it is decoded and compiled once. It is safe
+// for concurrent use; the zero value is empty.
 type memo struct {
 	once       sync.Once
 	known      *lru.Cache[resolved]
@@ -40,11 +40,11 @@ type resolved struct {
 	problem      *index.Reason
 }
 
-// of returns what a pod requires, see podrequirements.Resolver.Of.
+// of returns the requirements of a pod, see podrequirements.Resolver.
 func (m *memo) of(a *podrequirements.Resolver, p *pod) (*requirements.Requirements, *index.Reason) {
 	var space [1024]byte
 	generation := a.Generation()
-	// The generation is a part of the key, so that what was found out before a change is never used after it.
+	// The key includes the generation, so that no entry is used after a change.
 	key := binary.LittleEndian.AppendUint64(space[:0], generation)
 	key = append(append(key, p.namespace...), 0)
 	key = append(append(key, p.labels...), 0)

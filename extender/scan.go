@@ -7,38 +7,38 @@ import (
 	"fmt"
 )
 
-// The limits of a request. They hold for any cluster that Kubernetes supports (5,000 nodes), three times over.
+// Limits of a request. They are three times what any cluster that Kubernetes supports (5,000 nodes) needs.
 const (
-	// maxNames is how many nodes one request may name.
+	// maxNames is the maximum number of nodes in a request.
 	maxNames = 50_000
-	// maxName is how long the name of a Node can be, as the API server has it. With escapes it is longer on the wire.
+	// maxName is the maximum length of the name of a Node in the API server. With JSON escapes it is longer.
 	maxName = 253 * 6
-	// maxDepth is how deep a Pod may be nested; the deepest path of the API has some twenty levels.
+	// maxDepth is the maximum nesting depth of a Pod; the deepest path in the API has about twenty levels.
 	maxDepth = 64
 )
 
-// errMalformed is what is wrong with most bad requests; where exactly helps nobody, since no person writes them.
+// errMalformed is returned for most invalid requests. It has no position, since no person writes these requests.
 var errMalformed = errors.New("the request is not the JSON that kube-scheduler sends to an extender")
 
-// span is a part of a body that holds one JSON value, with the quotes or brackets around it. Nil: absent, or null.
+// span is the part of a body that holds one JSON value, including its quotes or brackets. Nil: absent, or null.
 type span []byte
 
-// args are the parts of a request that matter here, still as JSON. The names of their fields are those of
-// k8s.io/kube-scheduler/extender/v1, whose types have no tags. A Pod has a hundred times as much JSON as is looked at, and
-// names of nodes are only compared: none of it is ever decoded.
+// args holds the relevant parts of a request, as JSON. The field names are those of k8s.io/kube-scheduler/extender/v1, whose types
+// have no tags. A Pod has a hundred times more JSON than is needed, and names of nodes are only compared: none of it is ever
+// decoded.
 type args struct {
 	pod pod
-	// nodes is given by schedulers that are not configured to send names.
+	// nodes is set by schedulers that are not configured to send names.
 	nodes, nodeNames    span
 	victims, metaVictim span // NodeNameToVictims, NodeNameToMetaVictims
 }
 
-// pod is what a request says about the pod.
+// pod is the data of the pod in a request.
 type pod struct {
 	name, namespace, uid, labels, annotations span
 }
 
-// parse finds the parts of a body. It reports structural mistakes only where it has to look.
+// parse finds the parts of a body. It detects structural errors only in the parts that it reads.
 func (a *args) parse(body []byte) error {
 	*a = args{}
 	s := scanner{data: body}
@@ -94,12 +94,12 @@ func (p *pod) parse(data span) error {
 	})
 }
 
-// is compares a quoted key the way encoding/json does for fields: without regard to case.
+// is compares a quoted key as encoding/json does for fields: case-insensitively.
 func is(key span, name string) bool {
 	return len(key) == len(name)+2 && bytes.EqualFold(key[1:len(key)-1], []byte(name))
 }
 
-// text returns the string that a span holds; empty if it is nil.
+// text returns the string in a span; empty if the span is nil.
 func (s span) text() string {
 	var out string
 	if s == nil || json.Unmarshal(s, &out) != nil {
@@ -108,7 +108,7 @@ func (s span) text() string {
 	return out
 }
 
-// bare returns the content of a quoted span without escapes. It allocates only if there are any.
+// bare returns the content of a quoted span without escapes. It allocates only if there are escapes.
 func (s span) bare() []byte {
 	inner := s[1 : len(s)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -117,7 +117,7 @@ func (s span) bare() []byte {
 	return []byte(s.text())
 }
 
-// eachName calls f with each string of a list, quotes included.
+// eachName calls f with each string of a list, including its quotes.
 func eachName(list span, f func(name span)) error {
 	s := scanner{data: list}
 	if !s.next('[') {
@@ -136,7 +136,7 @@ func eachName(list span, f func(name span)) error {
 			return err
 		}
 		if len(name) > maxName {
-			return fmt.Errorf("the request names a node with %d letters; no Node has such a name", len(name))
+			return fmt.Errorf("the request names a node with a name of %d characters, which is too long", len(name))
 		}
 		f(name)
 		if s.next(']') {
@@ -157,13 +157,13 @@ func eachField(object span, f func(key, value span) error) error {
 			return fmt.Errorf("the request names more than %d nodes", maxNames)
 		}
 		if len(key) > maxName {
-			return fmt.Errorf("the request names a node with %d letters; no Node has such a name", len(key))
+			return fmt.Errorf("the request names a node with a name of %d characters, which is too long", len(key))
 		}
 		return f(key, value)
 	})
 }
 
-// scanner walks over JSON. It checks no more than it needs to find the ends of values.
+// scanner scans JSON. It validates only what is necessary to find the end of a value.
 type scanner struct {
 	data []byte
 	at   int
@@ -180,7 +180,7 @@ func (s *scanner) blank() {
 	}
 }
 
-// next skips one byte if it is the next one that is not blank.
+// next skips whitespace, and one byte if that is the next one.
 func (s *scanner) next(c byte) bool {
 	s.blank()
 	if s.at < len(s.data) && s.data[s.at] == c {
@@ -190,7 +190,7 @@ func (s *scanner) next(c byte) bool {
 	return false
 }
 
-// object calls f with each field. A value that is null is nil.
+// object calls f with each field. A null value is passed as nil.
 func (s *scanner) object(f func(key, value span) error) error {
 	if !s.next('{') {
 		return errMalformed
@@ -223,7 +223,7 @@ func (s *scanner) object(f func(key, value span) error) error {
 	}
 }
 
-// quoted returns a string with its quotes.
+// quoted returns a string including its quotes.
 func (s *scanner) quoted() (span, error) {
 	start := s.at
 	if start >= len(s.data) || s.data[start] != '"' {

@@ -2,7 +2,7 @@ package extender
 
 import "testing"
 
-// TestEveryPrefixOfAQuestionIsMalformed cuts a question off at each byte: what has not arrived is never read.
+// TestEveryPrefixOfAQuestionIsMalformed truncates a request at each byte: the scanner never reads beyond the end.
 func TestEveryPrefixOfAQuestionIsMalformed(t *testing.T) {
 	const question = `{"Pod":{"metadata":{"name":"p\"\\"}},"NodeNames":["a","b"],"Nodes":null}`
 	read := func(data string) error {

@@ -1,7 +1,7 @@
-// Package extender answers kube-scheduler's question which nodes a pod may and had better run on, by their live features.
+// Package extender answers kube-scheduler's requests: on which nodes a pod can run, and which of them are better, by live features.
 //
-// The decisions are in Decider and know nothing of HTTP; Server is the shell around them. What nodes can do comes from a
-// index.Index, what pods require from podrequirements.Resolver.
+// Decider makes the decisions and is independent of HTTP; Server serves them. The features of nodes come from an index.Index, the
+// requirements of pods from podrequirements.Resolver.
 package extender
 
 import (
@@ -27,88 +27,88 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// The limits of the server.
+// Limits of the server.
 const (
-	// maxBody is the largest request that is read: a Pod has at most 1.5 MiB, 15,000 names of 60 letters less than one.
+	// maxBody is the maximum size of a request in bytes: a Pod has at most 1.5 MiB, and 15,000 names of 60 characters have less
+	// than 1 MiB.
 	maxBody = 4 << 20
-	// maxInFlight bounds the memory of all requests together, their answers included. A scheduler asks one thing at a time.
+	// maxInFlight is the maximum memory in bytes for all requests and their responses. A scheduler sends one request at a time.
 	maxInFlight = 64 << 20
-	// requestCost is what a request weighs besides its body.
+	// requestCost is the memory in bytes of a request in addition to its body.
 	requestCost = 64 << 10
-	// maxWait is how long a request may wait for its turn. kube-scheduler gives up after 5 s by default.
+	// maxWait is the maximum time that a request waits for its turn. kube-scheduler times out after 5 s by default.
 	maxWait = 2 * time.Second
-	// maxInspections bounds how many explanations are under way, so that they take nothing from schedulers: each looks at all
-	// nodes. inspectTimeout bounds each of them, the look at the pod included.
+	// maxInspections is the maximum number of concurrent explanations, so that they do not delay schedulers: each reads all nodes.
+	// inspectTimeout is the timeout of each, including the read of the pod.
 	maxInspections = 4
 	inspectTimeout = 10 * time.Second
-	// readTimeout bounds how long a client may take to send a request, headers included.
+	// readTimeout is the maximum time in which a client must send a request, including headers.
 	readTimeout = 5 * time.Second
-	// writeTimeout bounds waiting and answering, also for a client that does not read.
+	// writeTimeout is the maximum time for waiting and responding, also to a client that does not read.
 	writeTimeout = 15 * time.Second
 	idleTimeout  = 2 * time.Minute
-	// drainTimeout is how long requests under way may take when the server ends.
+	// drainTimeout is the maximum time for running requests at shutdown.
 	drainTimeout = 10 * time.Second
-	// maxHeader is far above what a scheduler sends; a bearer token has some two kilobytes.
+	// maxHeader is far above what a scheduler sends; a bearer token has about 2 KB.
 	maxHeader = 64 << 10
 )
 
-// Options say what a Server needs.
+// Options configure a Server.
 type Options struct {
-	// Addr to listen on.
+	// Addr is the address to listen on.
 	Addr string
-	// GetCertificate returns the serving certificate. Without it the server speaks plain HTTP to anybody who asks, which is
-	// for the loopback address of a pod that it shares with the scheduler alone; New refuses any other address.
+	// GetCertificate returns the serving certificate. If it is nil, the server serves plain HTTP without authentication, for a
+	// loopback address of a pod that it shares with the scheduler; New rejects any other address.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAs returns who signs the client certificates of those who may ask. It is asked for every handshake, since
-	// authorities are replaced while servers run. Nil: client certificates do not count.
+	// ClientCAs returns the authorities that sign client certificates. It is called for every handshake, since authorities can be
+	// replaced at run time. Nil: client certificates are ignored.
 	ClientCAs func() *x509.CertPool
-	// Authenticate names whoever shows a bearer token; nil: tokens do not count.
+	// Authenticate returns the user of a bearer token; nil: tokens are ignored.
 	Authenticate Authenticator
-	// Allowed are the names of the users who may ask: the common names of certificates, or the users of tokens. Empty: anybody
-	// who is authenticated. An authority usually signs for others than the scheduler too.
+	// Allowed lists the users who can send requests: common names of certificates, or users of tokens. Empty: every authenticated
+	// user. An authority usually signs certificates of other clients than the scheduler too.
 	Allowed []string
-	// Pod finds a pod for /v1/explain; nil switches that off.
+	// Pod reads a pod for /v1/explain; nil disables that.
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
-	// Mask says which values /v1/nodes/NAME/features keeps to itself; the zero value masks rules.DefaultMasked.
+	// Mask configures which values /v1/nodes/NAME/features omits; the zero value masks rules.DefaultMasked.
 	Mask rules.Masking
-	// Ready says why answers cannot be relied on at the moment; nil is always fine. Whether the Index is filled is asked
-	// besides.
+	// Ready returns an error while answers would be unreliable; nil: always ready. The server also checks that the Index is filled.
 	Ready func() error
 	// Metrics serves /metrics; nil: none.
 	Metrics http.Handler
-	// Observe is told of every answer: the question ("filter", …), the result ("ok", "error", "refused") and how long it
-	// took, waiting included. Nil ignores it.
+	// Observe is called with every response: the verb ("filter", …), the result ("ok", "error", "refused") and the duration,
+	// including waiting. Nil ignores it.
 	Observe func(verb, result string, took time.Duration)
-	// ShutdownDelay is how long the server goes on answering after it was told to end, unready: whoever chooses a replica for
-	// a scheduler needs a moment to learn that this one is no choice any more. A question that finds nobody there is one that
-	// nobody answers, and where the extender is ignorable the pod is then placed without.
+	// ShutdownDelay is how long the server continues to answer, while unready, after it is asked to shut down: a load balancer
+	// needs time to remove the replica. A request that finds no server fails, and if the extender is ignorable the pod is then
+	// placed without it.
 	ShutdownDelay time.Duration
-	// Refused is told who may not ask and why: a handshake that failed, no or foreign credentials. From is an address without
-	// its port. Whoever asks is not told as much, and may ask as often as he likes. Nil ignores it.
+	// Refused is called with the reason why a client is rejected: a failed handshake, or missing or invalid credentials. From is an
+	// address without its port. The reason is not sent to the client, which can retry without limit. Nil ignores it.
 	Refused func(from string, why error)
-	// Report is told of failures that are nobody else's, such as a panic. Nil ignores them.
+	// Report is called with failures that the client did not cause, such as a panic. Nil ignores them.
 	Report func(error)
 }
 
-// Server answers over HTTP.
+// Server serves a Decider over HTTP.
 type Server struct {
 	opts     Options
 	decider  *Decider
-	bodies   *intake.Bodies      // memory of requests
-	inspects *semaphore.Weighted // explanations under way
+	bodies   *intake.Bodies      // memory of all requests
+	inspects *semaphore.Weighted // running explanations
 	draining atomic.Bool
 	addr     atomic.Value // string
 }
 
-// New returns a server that does not listen yet.
+// New returns a server that is not listening yet.
 func New(d *Decider, o Options) (*Server, error) {
 	if o.GetCertificate == nil {
 		host, _, err := net.SplitHostPort(o.Addr)
 		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-			return nil, fmt.Errorf("the extender serves %q without TLS: only a loopback address such as 127.0.0.1:8888 may do so", o.Addr)
+			return nil, fmt.Errorf("cannot serve on %q without TLS: configure a certificate, or a loopback address such as 127.0.0.1:8888", o.Addr)
 		}
 	} else if o.ClientCAs == nil && o.Authenticate == nil {
-		return nil, errors.New("the extender can authenticate nobody: it needs the authority of client certificates, or tokens")
+		return nil, errors.New("the extender cannot authenticate clients: configure an authority for client certificates, or tokens")
 	}
 	if o.Observe == nil {
 		o.Observe = func(string, string, time.Duration) {}
@@ -124,7 +124,7 @@ func New(d *Decider, o Options) (*Server, error) {
 	}, nil
 }
 
-// Handler returns the server without its transport.
+// Handler returns the server's handler without TLS.
 func (s *Server) Handler() http.Handler {
 	r := chi.NewRouter()
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
@@ -154,8 +154,8 @@ func (s *Server) Handler() http.Handler {
 	return r
 }
 
-// Run listens and answers until the context ends. Then it is not ready any more, answers for the ShutdownDelay, and lets
-// requests under way finish.
+// Run listens and answers until the context ends. Then it becomes unready, answers for the ShutdownDelay, and waits for running
+// requests to finish.
 func (s *Server) Run(ctx context.Context) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", s.opts.Addr)
@@ -204,7 +204,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) (err error) {
 	return <-done
 }
 
-// sweep has the Decider forget what is not asked for any more, until the server ends.
+// sweep makes the Decider delete unused entries periodically until the server ends.
 func (s *Server) sweep(ended <-chan struct{}) {
 	ticker := time.NewTicker(forgetAfter)
 	defer ticker.Stop()
@@ -218,18 +218,18 @@ func (s *Server) sweep(ended <-chan struct{}) {
 	}
 }
 
-// transport returns the settings of TLS.
+// transport returns the TLS configuration.
 func (s *Server) transport() *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS13, GetCertificate: s.opts.GetCertificate, NextProtos: []string{"h2", "http/1.1"},
 	}
 	if s.opts.ClientCAs != nil {
-		c.ClientAuth = tls.VerifyClientCertIfGiven // whoever shows none may have a token
+		c.ClientAuth = tls.VerifyClientCertIfGiven // a client without a certificate can have a token
 		c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			now := c.Clone()
 			now.GetConfigForClient, now.ClientCAs = nil, s.opts.ClientCAs()
 			if now.ClientCAs == nil {
-				now.ClientCAs = x509.NewCertPool() // nobody; nil would be everybody whom the system trusts
+				now.ClientCAs = x509.NewCertPool() // trusts no one; nil would mean all authorities of the system
 			}
 			return now, nil
 		}
@@ -237,13 +237,13 @@ func (s *Server) transport() *tls.Config {
 	return c
 }
 
-// Addr returns the address that the server listens on, empty before it does.
+// Addr returns the address that the server listens on, empty if it is not listening yet.
 func (s *Server) Addr() string {
 	a, _ := s.addr.Load().(string)
 	return a
 }
 
-// ready says why the server cannot answer.
+// ready returns why the server cannot answer.
 func (s *Server) ready() error {
 	switch {
 	case s.draining.Load():
@@ -264,12 +264,12 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "ok")
 }
 
-// buffers are reused from request to request.
+// buffers are reused for later requests.
 type buffers struct{ body, out, spare []byte }
 
 var pool = sync.Pool{New: func() any { return &buffers{} }}
 
-// maxKept is how large a buffer is kept for the next request.
+// maxKept is the maximum size of a buffer that is kept for reuse.
 const maxKept = 1 << 20
 
 func (b *buffers) release() {
@@ -278,7 +278,7 @@ func (b *buffers) release() {
 	}
 }
 
-// verb answers one question of a scheduler.
+// verb answers one request of a scheduler.
 func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -295,8 +295,8 @@ func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc
 		}
 		defer release()
 		defer intake.Arrived(r.Context())()
-		// What cannot be relied on is not told: an answer that is wrong is worse than none, and what then happens is what
-		// the administrator chose with ignorable.
+		// While not ready, return an error: a wrong answer is worse than none, and ignorable configures what the scheduler does
+		// then.
 		if s.opts.Ready != nil {
 			if why := s.opts.Ready(); why != nil {
 				err = fmt.Errorf("%w: %w", errUnreliable, why)
@@ -315,15 +315,15 @@ func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		// kube-scheduler stops reading where the JSON ends. With the length it knows then that nothing follows, and keeps the
-		// connection; of a chunked answer it would not, and every question would begin with a handshake.
+		// kube-scheduler stops reading at the end of the JSON. Content-Length tells it that nothing follows, so it reuses the
+		// connection; after a chunked response it would not, and every request would start with a handshake.
 		w.Header().Set("Content-Length", strconv.Itoa(len(b.out)))
-		_, _ = w.Write(b.out) // a caller who has hung up needs no answer
+		_, _ = w.Write(b.out) // the client has disconnected
 	}
 }
 
-// errUnreliable is the answer while Options.Ready says no.
-var errUnreliable = errors.New("assay extender: answers cannot be relied on")
+// errUnreliable is the answer while Options.Ready returns an error.
+var errUnreliable = errors.New("assay extender: not ready")
 
 func status(err error) int {
 	if errors.Is(err, errUnready) || errors.Is(err, errUnreliable) {
@@ -332,7 +332,7 @@ func status(err error) int {
 	return http.StatusBadRequest
 }
 
-// read reads the body of a request into the buffer that was used before, within the memory of all requests.
+// read reads the body of a request into the previously used buffer, within the memory limit of all requests.
 func (s *Server) read(b *buffers, w http.ResponseWriter, r *http.Request) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
 	defer cancel()
@@ -348,10 +348,10 @@ func (s *Server) read(b *buffers, w http.ResponseWriter, r *http.Request) (relea
 	return release, nil
 }
 
-// weight returns how much memory a request with a body of a size takes: the answer is about as large, and so is what is rejected.
+// weight returns the memory for a request with a body of a given size: the response is about as large, and so is a rejected body.
 func weight(size int64) int64 { return 3*size + requestCost }
 
-// inspect answers a question of a person, a few at a time, once there is something to tell.
+// inspect answers a request of a user, a few at a time, once the caches are filled.
 func (s *Server) inspect(answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.ready(); err != nil {
@@ -370,7 +370,7 @@ func (s *Server) inspect(answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// httpError is an answer to what is no question of a scheduler.
+// httpError writes the response to an invalid request.
 type httpError struct {
 	code int
 	text string
@@ -389,7 +389,7 @@ func fail(w http.ResponseWriter, err error) {
 		code = known.code
 	}
 	if code == http.StatusRequestEntityTooLarge {
-		w.Header().Set("Connection", "close") // rather than read the rest
+		w.Header().Set("Connection", "close") // instead of reading the rest
 	}
 	http.Error(w, err.Error(), code)
 }

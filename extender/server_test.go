@@ -64,7 +64,7 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{cert, key}
 }
 
-// sign returns a certificate for a name that is valid until then.
+// sign returns a certificate for a name that is valid until the given time.
 func (a *authority) sign(t *testing.T, name string, until time.Time) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -117,7 +117,7 @@ func question(t testing.TB) []byte {
 	return body(t, extenderv1.ExtenderArgs{Pod: pod("batch", nil, nil), NodeNames: &names})
 }
 
-func TestAsksWhoAsks(t *testing.T) {
+func TestAuthenticatesClients(t *testing.T) {
 	ours, foreign := newAuthority(t), newAuthority(t)
 	serving := ours.sign(t, "extender", time.Now().Add(time.Hour))
 	refusals := make(chan string, 10)
@@ -140,24 +140,24 @@ func TestAsksWhoAsks(t *testing.T) {
 		log           string
 	}{
 		"scheduler":            {cert: ptr(ours.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: 200},
-		"another user":         {cert: ptr(ours.sign(t, "system:node:n1", hour)), path: "/filter", want: 403, log: `"system:node:n1" is not among those who may ask`},
+		"another user":         {cert: ptr(ours.sign(t, "system:node:n1", hour)), path: "/filter", want: 403, log: `user "system:node:n1" is not allowed to use the extender`},
 		"expired certificate":  {cert: ptr(ours.sign(t, "system:kube-scheduler", time.Now().Add(-time.Hour))), path: "/filter", want: refused, log: "certificate has expired"},
 		"foreign certificate":  {cert: ptr(foreign.sign(t, "system:kube-scheduler", hour)), path: "/filter", want: refused, log: "signed by unknown authority"},
-		"nobody":               {path: "/filter", want: 401, log: "show a client certificate or a bearer token"},
-		"nobody's metrics":     {path: "/metrics", want: 401, log: "show a client certificate or a bearer token"},
-		"nobody's features":    {path: "/v1/nodes/n1/features", want: 401, log: "show a client certificate or a bearer token"},
-		"nobody's health":      {path: "/healthz", want: 200},
+		"anonymous":            {path: "/filter", want: 401, log: "a client certificate or a bearer token is required"},
+		"anonymous metrics":    {path: "/metrics", want: 401, log: "a client certificate or a bearer token is required"},
+		"anonymous features":   {path: "/v1/nodes/n1/features", want: 401, log: "a client certificate or a bearer token is required"},
+		"anonymous health":     {path: "/healthz", want: 200},
 		"token":                {token: "secret", path: "/metrics", want: 200},
 		"scheme in lower case": {scheme: "bearer", token: "secret", path: "/metrics", want: 200},
-		"another scheme":       {scheme: "Basic", token: "secret", path: "/metrics", want: 401, log: "show a client certificate or a bearer token"},
-		"empty token":          {token: " ", path: "/metrics", want: 401, log: "show a client certificate or a bearer token"},
+		"another scheme":       {scheme: "Basic", token: "secret", path: "/metrics", want: 401, log: "a client certificate or a bearer token is required"},
+		"empty token":          {token: " ", path: "/metrics", want: 401, log: "a client certificate or a bearer token is required"},
 		"wrong token":          {token: "guess", path: "/metrics", want: 401, log: "invalid bearer token"},
 		"old TLS":              {path: "/healthz", max: tls.VersionTLS12, want: refused, log: "unsupported versions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &tls.Config{RootCAs: ours.pool(), MaxVersion: test.max} //nolint:gosec // on purpose
 			if test.cert != nil {
-				// Shown whatever authorities the server names, as an attacker would.
+				// Send the certificate whatever authorities the server names, as an attacker would.
 				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return test.cert, nil }
 			}
 			c := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
@@ -215,7 +215,8 @@ func TestTokensAreReviewedOncePerMinute(t *testing.T) {
 	}
 }
 
-// Whoever reaches the port can show any number of tokens; the API server is not to be asked about all of them at once.
+// TestFewTokensAreReviewedAtOnce: a client that reaches the port can send any number of tokens; they must not all cause concurrent
+// requests to the API server.
 func TestFewTokensAreReviewedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -246,7 +247,8 @@ func TestFewTokensAreReviewedAtOnce(t *testing.T) {
 	})
 }
 
-// An authority is replaced while the server runs: who is signed for by the new one may ask at once, the old one counts no more.
+// TestTakesOverNewAuthorities: an authority is replaced at run time. Clients of the new one are allowed immediately, clients of the
+// old one are rejected.
 func TestTakesOverNewAuthorities(t *testing.T) {
 	old, next := newAuthority(t), newAuthority(t)
 	serving := old.sign(t, "extender", time.Now().Add(time.Hour))
@@ -280,8 +282,8 @@ func TestTakesOverNewAuthorities(t *testing.T) {
 	}
 }
 
-// A replica that is told to end is unready at once, and answers until nobody asks it any more.
-func TestAnswersForAWhileWhenToldToEnd(t *testing.T) {
+// A replica that shuts down becomes unready immediately, and answers until the load balancer has removed it.
+func TestAnswersDuringTheShutdownDelay(t *testing.T) {
 	const delay = 5 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		p, cancel, done := startSlowly(t, extender.Options{Addr: "127.0.0.1:0", ShutdownDelay: delay})
@@ -309,8 +311,8 @@ func TestAnswersForAWhileWhenToldToEnd(t *testing.T) {
 	})
 }
 
-// Port scanners and probes of load balancers are nobody's news; a scheduler with a wrong certificate is the administrator's.
-func TestComplaintsAreToldApart(t *testing.T) {
+// TestPortScansAreNotReported: port scanners and load balancer probes are not reported; a scheduler with a wrong certificate is.
+func TestPortScansAreNotReported(t *testing.T) {
 	for line, want := range map[string]string{
 		"http: TLS handshake error from 10.0.0.1:4711: remote error: tls: bad certificate":                                    "10.0.0.1 refused: TLS handshake: remote error: tls: bad certificate",
 		"http: TLS handshake error from [fd00::1]:4711: tls: client offered only unsupported versions: [303]":                 "fd00::1 refused: TLS handshake: tls: client offered only unsupported versions: [303]",
@@ -328,7 +330,7 @@ func TestComplaintsAreToldApart(t *testing.T) {
 	}
 }
 
-// What goes wrong inside is told, and hurts one request.
+// TestReportsAPanic: an internal error is reported and affects one request only.
 func TestReportsAPanic(t *testing.T) {
 	reports := make(chan string, 1)
 	addr, _ := serve(t, decider(t), extender.Options{
@@ -399,7 +401,7 @@ func TestIsReadyOnlyWhenSynced(t *testing.T) {
 func TestRefusesWhatIsTooLarge(t *testing.T) {
 	addr, _ := serve(t, decider(t), extender.Options{})
 	for name, length := range map[string]int64{"with its length": 100<<20 + 8, "without": -1} {
-		// Each its own: the client may still be sending the first when the answer is there.
+		// A separate body per request: the client may still be sending the first when the response arrives.
 		huge := io.MultiReader(strings.NewReader(`{"Pod":"`), io.LimitReader(endless{}, 100<<20))
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/filter", huge)
 		if err != nil {
@@ -490,7 +492,7 @@ func TestLetsRequestsUnderWayFinish(t *testing.T) {
 	}
 }
 
-// TestKeepsTheConnectionOfAScheduler reads answers as kube-scheduler does: to the end of the JSON, not of the body.
+// TestKeepsTheConnectionOfAScheduler reads responses as kube-scheduler does: to the end of the JSON, not of the body.
 func TestKeepsTheConnectionOfAScheduler(t *testing.T) {
 	d, request := benchRequest(t, 5000)
 	addr, _ := serve(t, d, extender.Options{})
@@ -569,7 +571,7 @@ func TestExplains(t *testing.T) {
 	}
 }
 
-// BenchmarkServer asks over loopback, and prints what a scheduler waits at the median and in the worst of 100 cases.
+// BenchmarkServer sends requests over loopback, and reports the median latency and the worst of 100 requests.
 func BenchmarkServer(b *testing.B) {
 	for _, n := range []int{500, 5000, 15000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/extender"
 )
 
-// pipes is a network without buffers, in which time passes as fast as the test wants: see package synctest.
+// pipes is a network without buffers for package synctest, in which a test controls the time.
 type pipes struct {
 	dialed chan net.Conn
 	closed chan struct{}
@@ -42,7 +42,7 @@ func (p *pipes) dial() net.Conn {
 	return client
 }
 
-// startSlowly runs a server in a bubble of time. It ends when cancel has been called, and says so by done.
+// startSlowly runs a server in a synctest bubble. It ends after cancel is called, and then closes done.
 func startSlowly(t *testing.T, o extender.Options) (p *pipes, cancel context.CancelFunc, done <-chan error) {
 	t.Helper()
 	s, err := extender.New(decider(t), o)
@@ -56,7 +56,7 @@ func startSlowly(t *testing.T, o extender.Options) (p *pipes, cancel context.Can
 	return p, cancel, ended
 }
 
-// serveSlowly runs a server in a bubble of time until the end of the function, and hands it the network.
+// serveSlowly runs a server in a synctest bubble until the function returns, and passes it the network.
 func serveSlowly(t *testing.T, options func(t *testing.T) extender.Options, f func(t *testing.T, p *pipes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func serveSlowly(t *testing.T, options func(t *testing.T) extender.Options, f fu
 
 func plain(*testing.T) extender.Options { return extender.Options{Addr: "127.0.0.1:0"} }
 
-// answered asks a question as a scheduler does and wants it answered at once.
+// answered sends a request as a scheduler does and expects an immediate response.
 func answered(t *testing.T, p *pipes) {
 	t.Helper()
 	start := time.Now()
@@ -90,12 +90,12 @@ func answered(t *testing.T, p *pipes) {
 	if err != nil || resp.StatusCode != http.StatusOK || !bytes.Contains(answer, []byte(`"NodeNames":["n2"]`)) {
 		t.Errorf("got %s (%v): %s", resp.Status, err, answer)
 	}
-	if took := time.Since(start); took != 0 { // of the bubble's time, in which only waiting takes any
+	if took := time.Since(start); took != 0 { // in the bubble's time, which only advances while waiting
 		t.Errorf("it waited %s for others", took)
 	}
 }
 
-// cut waits until the server has closed a connection, and wants that to happen after the given time.
+// cut waits until the server has closed a connection, and expects that after the given time.
 func cut(t *testing.T, closed <-chan time.Time, start time.Time, want time.Duration) {
 	t.Helper()
 	if took := (<-closed).Sub(start); took < want || took > want+time.Second {
@@ -103,7 +103,7 @@ func cut(t *testing.T, closed <-chan time.Time, start time.Time, want time.Durat
 	}
 }
 
-// dribble writes a byte every tenth of a second until that fails, and tells when.
+// dribble writes a byte every tenth of a second until that fails, and returns when it failed.
 func dribble(c io.Writer, text string) <-chan time.Time {
 	closed := make(chan time.Time, 1)
 	go func() {
@@ -138,7 +138,7 @@ func TestCutsOffClientsThatSendSlowly(t *testing.T) {
 	}
 }
 
-// What clients announce and do not send takes no memory that the questions of a scheduler need.
+// TestSilentClientsKeepNoneWaiting: data that clients announce and do not send uses no memory that requests of a scheduler need.
 func TestSilentClientsKeepNoneWaiting(t *testing.T) {
 	for name, begin := range map[string]string{
 		"nothing":         "POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n",
@@ -167,10 +167,10 @@ func TestCutsOffClientsThatNeverReadTheirAnswer(t *testing.T) {
 		deaf := p.dial()
 		request := question(t)
 		_, _ = fmt.Fprintf(deaf, "POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(request), request)
-		synctest.Wait() // it is stuck in its answer
+		synctest.Wait() // blocked in its response
 		answered(t, p)
 		closed := make(chan time.Time, 1)
-		go func() { // a write tells that the connection is gone, without reading from it
+		go func() { // a write detects that the connection is closed, without reading from it
 			for _, err := deaf.Write([]byte("x")); err == nil; _, err = deaf.Write([]byte("x")) {
 				time.Sleep(100 * time.Millisecond)
 			}
@@ -181,7 +181,7 @@ func TestCutsOffClientsThatNeverReadTheirAnswer(t *testing.T) {
 	})
 }
 
-// Each of them was promised the memory of a large request, of which there is not enough for all at once.
+// TestForgetsClientsThatHangUp: each of them has reserved the memory of a large request, of which there is not enough for all.
 func TestForgetsClientsThatHangUp(t *testing.T) {
 	for name, begin := range map[string]string{
 		"in headers":      "POST /filter HTTP/1.1\r\nHost: x\r\nX-",
@@ -196,7 +196,7 @@ func TestForgetsClientsThatHangUp(t *testing.T) {
 					if _, err := io.WriteString(c, begin); err != nil {
 						t.Fatal(err)
 					}
-					synctest.Wait() // it waits for more, or is stuck in its answer
+					synctest.Wait() // waiting for more data, or blocked in its response
 					_ = c.Close()
 				}
 				synctest.Wait()
@@ -220,7 +220,7 @@ func TestCutsOffClientsThatNeverShakeHands(t *testing.T) {
 	})
 }
 
-// options are those of a server whose certificate the authority has signed.
+// options returns options of a server whose certificate the authority has signed.
 func (a *authority) options(t *testing.T) extender.Options {
 	serving := a.sign(t, "extender", time.Now().Add(time.Hour))
 	return extender.Options{
@@ -229,7 +229,7 @@ func (a *authority) options(t *testing.T) extender.Options {
 	}
 }
 
-// slowBody is a body that never ends, a byte every tenth of a second.
+// slowBody is an endless body that yields a byte every tenth of a second.
 type slowBody struct{}
 
 func (slowBody) Read(p []byte) (int, error) {
@@ -238,7 +238,7 @@ func (slowBody) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-// TestCutsOffSlowStreams does so over HTTP/2, which schedulers speak with TLS: one connection has many requests.
+// TestCutsOffSlowStreams does the same over HTTP/2, which schedulers use with TLS: one connection has many requests.
 func TestCutsOffSlowStreams(t *testing.T) {
 	var ca *authority
 	options := func(t *testing.T) extender.Options {

@@ -13,16 +13,16 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// previewTimeout bounds what a review spends on warnings about nodes: an answer without them beats one that is late.
+// previewTimeout is the maximum time of a review for warnings about nodes: a response without them is better than a late one.
 const previewTimeout = 500 * time.Millisecond
 
-// Cluster knows what the nodes of the cluster are. Its methods are safe for concurrent use; ok is false while it cannot tell.
+// Cluster provides the state of the nodes. Its methods are safe for concurrent use; ok is false while the state is unknown.
 type Cluster interface {
-	// Preview evaluates rules on the nodes of the cluster as they are now.
+	// Preview evaluates rules on the current nodes.
 	Preview(ctx context.Context, set *rules.RuleSet) (p Preview, ok bool)
 }
 
-// Preview is what rules would do now.
+// Preview is the effect that rules would have now.
 type Preview struct {
 	// Nodes is the number of nodes that the rules were evaluated on, All the number of all nodes.
 	Nodes, All int
@@ -30,7 +30,7 @@ type Preview struct {
 	Matched map[int]int
 }
 
-// nodes names the nodes that the rules were tried on.
+// nodes returns a phrase for the nodes that the rules were evaluated on.
 func (p Preview) nodes() string {
 	if p.Nodes < p.All {
 		return fmt.Sprintf("%d nodes (of %d)", p.Nodes, p.All)
@@ -38,7 +38,7 @@ func (p Preview) nodes() string {
 	return fmt.Sprintf("%d nodes", p.Nodes)
 }
 
-// aboutNodes warns of rules that fit the language but not this cluster.
+// aboutNodes warns about rules that are valid but not useful in this cluster.
 func (o *Options) aboutNodes(ctx context.Context, v *verdict, object *nfdv1alpha1.NodeFeatureRule) {
 	if !v.Complete || v.Set.Len() == 0 {
 		return
@@ -52,19 +52,20 @@ func (o *Options) aboutNodes(ctx context.Context, v *verdict, object *nfdv1alpha
 	v.aboutMatches(p, object)
 }
 
-// warned reports whether there is a warning about a field.
+// warned reports whether there is a warning for a field.
 func (v *verdict) warned(path string) bool {
 	return slices.ContainsFunc(v.Warnings, func(w rules.Warning) bool { return w.Path == path })
 }
 
-// aboutMatches warns about rules of the object itself that match all nodes or none. The rules of its bases had their own review.
+// aboutMatches warns about rules of the object itself that match all nodes or none. The rules of its bases are reviewed with the
+// bases.
 func (v *verdict) aboutMatches(p Preview, object *nfdv1alpha1.NodeFeatureRule) {
 	var none []string
 	for i := range object.Spec.Rules {
 		rule := &object.Spec.Rules[i]
 		n := p.Matched[v.Place(i)]
 		path := fmt.Sprintf("spec.rules[%d].taints", i)
-		if n == p.Nodes && p.All > 1 && taints(rule) && !v.warned(path) { // a taint that is not written taints nothing
+		if n == p.Nodes && p.All > 1 && taints(rule) && !v.warned(path) { // a taint that is not written has no effect
 			v.Warn(path, rules.RankDangerous, "would taint all %s now", p.nodes())
 		}
 		if n == 0 {

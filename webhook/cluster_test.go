@@ -30,13 +30,13 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// serve runs a webhook with certificates of its own and makes the API server use it.
+// serve runs a webhook with its own certificates and registers it with the API server.
 func serve(t *testing.T, c *cluster.Cluster, life time.Duration) *certs.SelfSigned {
 	t.Helper()
 	return serveWith(t, c, life, nil)
 }
 
-// serveWith serves with templates, nil for none. With them, whatever is not reviewed passes.
+// serveWith also uses the given templates, nil for none. With them, objects are allowed if they cannot be reviewed.
 func serveWith(t *testing.T, c *cluster.Cluster, life time.Duration, templates compose.Lookup) *certs.SelfSigned {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
@@ -103,7 +103,7 @@ func serveWith(t *testing.T, c *cluster.Cluster, life time.Duration, templates c
 	return keeper
 }
 
-// create creates an object without storing it.
+// create creates an object in dry-run mode.
 func create(ctx context.Context, c *cluster.Cluster, manifest string) error {
 	client, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -117,7 +117,7 @@ func create(ctx context.Context, c *cluster.Cluster, manifest string) error {
 	return err
 }
 
-// once hides from the client that it may try again.
+// once hides the Retry-After header from the client.
 type once struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -129,7 +129,7 @@ func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// No review ends, and the configuration says Ignore: the API server must get an answer in time that says no.
+// No review finishes, and the failure policy is Ignore: the API server must get a rejection in time.
 func TestAnOverloadedWebhookLetsNoInvalidRulePass(t *testing.T) {
 	c := testkit.Cluster(t)
 	var overloaded atomic.Bool
@@ -171,7 +171,7 @@ func TestAnOverloadedWebhookLetsNoInvalidRulePass(t *testing.T) {
 	}
 }
 
-// What the review says, the user sees; the CRD may say it first.
+// Users see the message of the review; the CRD schema may reject the object first.
 func TestUsersSeeWhatIsWrong(t *testing.T) {
 	c := testkit.Cluster(t)
 	serve(t, c, time.Hour)
@@ -180,7 +180,7 @@ func TestUsersSeeWhatIsWrong(t *testing.T) {
 		t.Errorf("good rules: %v\n%s", err, out)
 	}
 	if _, err := c.Kubectl(t.Context(), "create", "namespace", "x"); err != nil {
-		t.Log(err) // it is there from an earlier run
+		t.Log(err) // exists from an earlier run
 	}
 	out, err = c.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=false", "-f", abs(t, "testdata/wrong"))
 	for _, file := range list(t, "testdata/wrong/*.yaml") {
@@ -197,14 +197,16 @@ func TestUsersSeeWhatIsWrong(t *testing.T) {
 	}
 }
 
-// rotationLife is short enough to see three rotations, and leaves a loaded machine seconds for each before a certificate expires.
+// rotationLife is short enough for three rotations, and long enough that a loaded machine completes each before a certificate
+// expires.
 const rotationLife = 10 * time.Second
 
-// inFlight is the number of requests that wait for an answer at the same time. More would measure whether the machine answers them
-// within the API server's timeout for a webhook.
+// inFlight is the number of concurrent requests. More would only test whether the machine can answer them within the webhook
+// timeout of the API server.
 const inFlight = 16
 
-// Clients apply rules while certificate and authority are replaced: each gets the right answer.
+// TestNoReviewIsLostWhileCertificatesRotate applies rules while certificate and authority are replaced: each client gets the right
+// response.
 func TestNoReviewIsLostWhileCertificatesRotate(t *testing.T) {
 	c := testkit.Cluster(t)
 	keeper := serve(t, c, rotationLife)

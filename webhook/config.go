@@ -17,43 +17,44 @@ import (
 // ConfigurationName is the name of the ValidatingWebhookConfiguration.
 const ConfigurationName = "assay"
 
-// fieldManager owns the webhooks of the configurations.
+// fieldManager is the field manager of the webhooks in the configurations.
 const fieldManager = "assay-webhook"
 
-// timeoutSeconds is the timeout of the API server for a response that takes milliseconds. It is the maximum delay of a write of our
-// kinds while the webhook does not answer.
+// timeoutSeconds is the webhook timeout of the API server; responses take milliseconds. It is the maximum delay of a write to our
+// kinds while the webhook is unavailable.
 const timeoutSeconds = 2
 
-// earlyTimeoutSeconds is the time that it waits for the review in mutating admission, without which it validates the schema.
+// earlyTimeoutSeconds is the timeout of the review in mutating admission, after which the API server validates the schema without
+// it.
 const earlyTimeoutSeconds = 1
 
 // featuresHook is the name of the webhook for NodeFeatures.
 const featuresHook = "features.assay.dev"
 
-// ConfigurationOptions say where the webhook is and what happens without it.
+// ConfigurationOptions configure the address of the webhook and the failure policy.
 type ConfigurationOptions struct {
-	// Namespace, Service and Port of the webhook; port 443 if 0. URL is used instead of them if set, in tests.
+	// Namespace, Service and Port are the address of the webhook; port 443 if 0. URL replaces them if set, for tests.
 	Namespace, Service string
 	Port               int32
 	URL                string
-	// CABundle is whom the API server trusts.
+	// CABundle is the CA bundle for the API server.
 	CABundle []byte
-	// Fail makes the API server refuse rules while the webhook does not answer. Otherwise they are let through: the CRDs
-	// still refuse the worst, and the controller reports the rest on the object. NodeFeatures are always let through, so
-	// that nodes can publish; the shipped policy guards them without us.
+	// Fail makes the API server reject rules while the webhook is unavailable. Otherwise it accepts them: the CRD schema still
+	// rejects the worst errors, and the controller reports the others in the status. NodeFeatures are always accepted, so that
+	// nodes can publish; the shipped admission policy protects them without the webhook.
 	Fail bool
-	// Scheduling registers the reviews of pods and workloads too.
+	// Scheduling also registers the reviews of pods and workloads.
 	Scheduling bool
 }
 
-// specChanged is false for updates that leave the spec as it is. Without has() it would fail on objects without spec, and the
-// review of those would be skipped.
+// specChanged is false for updates that do not change the spec. Without has() it would fail for objects without a spec, whose
+// review would be skipped.
 var specChanged = admissionregistrationv1.MatchCondition{
 	Name:       "spec-changed",
 	Expression: `request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec`,
 }
 
-// Configuration returns what tells the API server to ask us, about our own kinds and nothing else.
+// Configuration returns the validating webhooks for Assay's own kinds.
 func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	rulesPolicy := admissionregistrationv1.Ignore
 	if o.Fail {
@@ -63,7 +64,7 @@ func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWe
 	rules := hook("rules.assay.dev", o, rulesPolicy,
 		on(write, nfdv1alpha1.GroupName, "nodefeaturerules", "nodefeaturegroups"),
 		on(write, assayv1alpha1.GroupName, "nodefeatureruletemplates", "nodefeaturerequests", "nodefeatureschedulingpolicies"))
-	// Labels, annotations and finalizers can be changed without us: who cleans up must not depend on the webhook.
+	// Labels, annotations and finalizers can be changed without a review: cleanup must not depend on the webhook.
 	rules.MatchConditions = []admissionregistrationv1.MatchCondition{specChanged}
 	features := hook(featuresHook, o, admissionregistrationv1.Ignore,
 		on(append(write, admissionregistrationv1.Delete), nfdv1alpha1.GroupName, "nodefeatures"))
@@ -76,9 +77,9 @@ func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWe
 	}
 }
 
-// EarlyConfiguration registers the review of Assay's own kinds for mutating admission, which runs before the API server validates
-// the schema: a user gets all errors and what to write instead, not the first error of the schema. It never changes an object, and
-// the API server goes on without it if it does not answer.
+// EarlyConfiguration returns the webhooks that review Assay's own kinds in mutating admission, which runs before the API server
+// validates the schema: users get all errors with suggestions, not only the first schema error. The review never changes an object,
+// and the API server goes on without it if it is unavailable.
 func EarlyConfiguration(o ConfigurationOptions) *admissionregistrationv1.MutatingWebhookConfiguration {
 	validating := Configuration(o)
 	out := &admissionregistrationv1.MutatingWebhookConfiguration{
@@ -115,7 +116,7 @@ func EarlyConfiguration(o ConfigurationOptions) *admissionregistrationv1.Mutatin
 	return out
 }
 
-// byPeople is false for ServiceAccounts: programs that publish features do not read hints, and nodes publish often.
+// byPeople is false for ServiceAccounts: programs that publish features do not read warnings, and nodes publish often.
 var byPeople = admissionregistrationv1.MatchCondition{
 	Name: "not-by-a-service-account", Expression: `!request.userInfo.username.startsWith('system:serviceaccount:')`,
 }
@@ -152,17 +153,17 @@ func on(ops []admissionregistrationv1.OperationType, group string, resources ...
 	}
 }
 
-// Configurations is the part of a client that Install needs; client-go's ValidatingWebhookConfigurationInterface is one.
+// Configurations is the part of client-go's ValidatingWebhookConfigurationInterface that Install uses.
 type Configurations interface {
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error)
 }
 
-// MutatingConfigurations is Configurations for mutating admission; client-go's MutatingWebhookConfigurationInterface is one.
+// MutatingConfigurations is the part of client-go's MutatingWebhookConfigurationInterface that Install uses.
 type MutatingConfigurations interface {
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*admissionregistrationv1.MutatingWebhookConfiguration, error)
 }
 
-// installed lists the configurations that Install fills.
+// installed lists the configurations that Install updates.
 func installed(o ConfigurationOptions) []metav1.Object {
 	list := []metav1.Object{Configuration(o), EarlyConfiguration(o)}
 	if o.Scheduling {
@@ -172,9 +173,9 @@ func installed(o ConfigurationOptions) []metav1.Object {
 	return list
 }
 
-// Install fills the webhooks of the configurations, which exist already: a client that may create them may have every Secret sent to
-// it. Everything else in these objects belongs to those who created them. It is idempotent, and all replicas may do it. Call it
-// only once the server answers.
+// Install updates the webhooks in existing configurations. It does not create them, since a client that can create webhook
+// configurations can receive every Secret. It leaves everything else in these objects unchanged. It is idempotent, and every
+// replica can call it. Call it only after the server is serving.
 func Install(ctx context.Context, validating Configurations, mutating MutatingConfigurations, o ConfigurationOptions) error {
 	for _, object := range installed(o) {
 		var err error

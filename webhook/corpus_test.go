@@ -52,7 +52,7 @@ var resources = map[string]string{
 	"NodeFeatureSchedulingPolicy": "nodefeatureschedulingpolicies",
 }
 
-// request is what the API server sends about an object that is created.
+// request returns the request that the API server sends when an object is created.
 func request(t testing.TB, manifest []byte) *admissionv1.AdmissionRequest {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON(manifest)
@@ -76,7 +76,7 @@ func request(t testing.TB, manifest []byte) *admissionv1.AdmissionRequest {
 	}
 }
 
-// Rules as people run them pass without a word.
+// Real-world rules are accepted without warnings.
 func TestGoodRulesDrawNoWarning(t *testing.T) {
 	s := newServer(t, nil)
 	for _, file := range list(t, "testdata/good/*.yaml") {
@@ -92,7 +92,8 @@ func TestGoodRulesDrawNoWarning(t *testing.T) {
 	}
 }
 
-// A wrong object names in its first lines what the answer must contain: "# refused: TEXT" or "# warned: TEXT", one text a line.
+// TestWrongObjects reviews invalid objects. Comments at the top of each list strings that the response must contain: "# refused:
+// TEXT" or "# warned: TEXT", one per line.
 func TestWrongObjects(t *testing.T) {
 	s := newServer(t, nil)
 	files := list(t, "testdata/wrong/*.yaml")

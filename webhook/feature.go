@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// reviewFeature reviews a NodeFeature, and whether the client may publish it.
+// reviewFeature reviews a NodeFeature, and checks whether the client can publish it.
 func (o *Options) reviewFeature(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	var object *nfdv1alpha1.NodeFeature
 	found := review.Findings{}
@@ -31,7 +31,7 @@ func (o *Options) reviewFeature(_ context.Context, req *admissionv1.AdmissionReq
 	v := &verdict{}
 	v.Errors = o.Publishing.check(req, object, old)
 	if object == nil || object.DeletionTimestamp != nil {
-		return v, nil // finalizers of objects that are being deleted must always be removable
+		return v, nil // it must always be possible to remove finalizers of objects that are being deleted
 	}
 	v.Errors = append(v.Errors, o.Publishing.checkLabels(req.Namespace, object)...)
 	v.Errors = append(v.Errors, found.Errors...)
@@ -43,7 +43,7 @@ func (o *Options) reviewFeature(_ context.Context, req *admissionv1.AdmissionReq
 	return v, nil
 }
 
-// featureRoom rejects an object whose features would be left out. One may always become smaller.
+// featureRoom rejects an object whose features would exceed the budget. Reducing the size is always allowed.
 func (o *Options) featureRoom(req *admissionv1.AdmissionRequest, object *nfdv1alpha1.NodeFeature) (errs field.ErrorList) {
 	if n := len(req.Object.Raw); o.FeatureRoom != nil && (req.Operation == admissionv1.Create || n > len(req.OldObject.Raw)) {
 		if err := o.FeatureRoom(req.Namespace, req.Name, object.Labels[nfdv1alpha1.NodeNameLabel], n); err != nil {
@@ -53,8 +53,8 @@ func (o *Options) featureRoom(req *admissionv1.AdmissionRequest, object *nfdv1al
 	return errs
 }
 
-// previous returns the metadata of the object that is replaced or deleted; nil if there is none. All nodes write their features
-// through here, so the old features are not decoded.
+// previous returns the metadata of the object that is replaced or deleted; nil if there is none. It does not decode the old
+// features, since all nodes write their features through this webhook.
 func previous(req *admissionv1.AdmissionRequest) (*nfdv1alpha1.NodeFeature, error) {
 	meta, err := decodeOne[metav1.PartialObjectMetadata](req.OldObject.Raw)
 	if meta == nil || err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// TestRequestsThatLackSomething reviews requests for each of our kinds whose objects are missing or are none: the API server never
-// sends them, and nobody else may make a review end in a panic. The server of these tests fails on any.
+// TestRequestsThatLackSomething reviews requests for each kind whose objects are missing or have another type: the API server never
+// sends them, but other clients must not cause a panic. The server of these tests fails on any panic.
 func TestRequestsThatLackSomething(t *testing.T) {
 	objects := map[string]string{
 		"Nothing": "", "Null": "null", "Empty": "{}", "List": "[]", "Text": `"x"`, "Number": "7", "Cut": `{"metadata":{"na`,
 		"SpecIsAList": `{"spec":[]}`, "SpecIsNull": `{"metadata":null,"spec":null}`, "Deep": `{"spec":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}",
 		"RulesAreText": `{"spec":{"rules":"x"}}`, "NullRule": `{"spec":{"rules":[null]}}`, "NotUTF8": "{\"metadata\":{\"name\":\"\xff\"}}",
 	}
-	harmless := map[string]bool{"Nothing": true, "Null": true, "Empty": true, "SpecIsNull": true, "NotUTF8": true} // no rules at all
+	harmless := map[string]bool{"Nothing": true, "Null": true, "Empty": true, "SpecIsNull": true, "NotUTF8": true} // no rules
 	s := newServer(t, nil)
 	for kind, plural := range resources {
 		group := "assay.dev"
@@ -53,7 +53,8 @@ func TestRequestsThatLackSomething(t *testing.T) {
 	}
 }
 
-// TestManyReviewsAtOnce asks ten thousand times, a thousand at once. Each gets an answer: its review, or that there are too many.
+// TestManyReviewsAtOnce sends ten thousand requests, a thousand concurrently. Each gets a response: its review, or a rejection
+// because there are too many.
 func TestManyReviewsAtOnce(t *testing.T) {
 	h := newServer(t, nil).Handler()
 	req := request(t, []byte(ruleYAML(`{rules: [{name: broken, labels: {a: "{nope}"}}]}`)))

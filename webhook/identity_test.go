@@ -24,13 +24,13 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// thief has what lies on one node: the token of the worker's pod there, with the rights that the chart gives it, and the
-// kubelet's own certificate.
+// thief has the credentials that are on one node: the token of the worker's pod, with the permissions that the chart grants, and
+// the kubelet's client certificate.
 type thief struct {
 	*testing.T
 	admin     kubernetes.Interface
 	features  dynamic.ResourceInterface // as an administrator
-	config    *rest.Config              // nobody's
+	config    *rest.Config              // without credentials
 	namespace string
 }
 
@@ -74,7 +74,7 @@ func (s *thief) must(err error) {
 	}
 }
 
-// node makes a Node, anew if there is one.
+// node creates a Node, and replaces an existing one.
 func (s *thief) node(name string) *corev1.Node {
 	s.Helper()
 	err := s.admin.CoreV1().Nodes().Delete(s.Context(), name, metav1.DeleteOptions{})
@@ -88,7 +88,7 @@ func (s *thief) node(name string) *corev1.Node {
 	return node
 }
 
-// token makes a pod of the worker on a node, and returns a token that is bound to it; no node: to nothing.
+// token creates a pod of the worker on a node, and returns a token that is bound to it; without a node, the token is not bound.
 func (s *thief) token(node string) (token string, pod *corev1.Pod) {
 	s.Helper()
 	request := &authenticationv1.TokenRequest{}
@@ -113,7 +113,7 @@ func (s *thief) token(node string) (token string, pod *corev1.Pod) {
 	return got.Status.Token, pod
 }
 
-// as is a client with a token.
+// as returns a client that uses a token.
 func (s *thief) as(token string, change ...func(*rest.Config)) dynamic.ResourceInterface {
 	s.Helper()
 	config := rest.CopyConfig(s.config)
@@ -128,8 +128,8 @@ func (s *thief) as(token string, change ...func(*rest.Config)) dynamic.ResourceI
 	return d.Resource(nfdv1alpha1.NodeFeatureResource).Namespace(s.namespace)
 }
 
-// TestAStolenTokenIsOfNoUseForAnotherNode is the set of attacks that a node may try with what lies on it. Each is for the
-// features of another node, and each must fail.
+// TestAStolenTokenIsOfNoUseForAnotherNode tries all attacks that are possible with the credentials on one node. Each tries to write
+// the features of another node, and each must fail.
 func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours, mine, theirs = "assay-identity-test", "thief-n1", "thief-n2"
@@ -178,7 +178,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 	}
 
 	attacks := map[string]func() error{
-		// The eight that work, but for one, with a stolen token where nothing binds it to its node.
+		// Eight attacks, of which all but one succeed if nothing binds the token to its node.
 		"CreateForAnother": func() error { return create(worker, "thief-n3", "thief-n3", "thief-n3") },
 		"TurnTheLabel":     func() error { return merge(worker, mine, toOther) },
 		"TurnTheNameInside": func() error {
@@ -197,7 +197,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 			return merge(worker, theirs, `{"metadata":{"labels":{"`+nfdv1alpha1.NodeNameLabel+`":"`+mine+`"}}}`)
 		},
 		"UnboundToken": func() error { return create(s.as(unbound), theirs+"-x", theirs, theirs) },
-		// More objects of its own than the one.
+		// A second object for its own node.
 		"AnotherName": func() error { return create(worker, "another", mine, mine) },
 		"GeneratedName": func() error {
 			o := owned(featureObject(ours, "", mine, mine), own)
@@ -205,7 +205,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 			_, err := worker.Create(t.Context(), o, metav1.CreateOptions{})
 			return err
 		},
-		// Identities that are no longer, or never were.
+		// Expired or invalid identities.
 		"TokenOfADeletedPod": func() error {
 			token, pod := s.token(theirs)
 			if err := s.admin.CoreV1().Pods(ours).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
@@ -220,7 +220,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 			})
 		},
 		"TokenOfAnEarlierNodeOfThatName": func() error {
-			// The pod goes with its Node, and its token with it.
+			// The pod is deleted with its Node, and its token becomes invalid.
 			s.node("thief-n4")
 			token, pod := s.token("thief-n4")
 			s.node("thief-n4")
@@ -245,7 +245,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 		"KubeletsCertificate": func() error {
 			return merge(certified.Resource(nfdv1alpha1.NodeFeatureResource).Namespace(ours), theirs, `{"spec":{"labels":{"stolen":"true"}}}`)
 		},
-		"KubeletsTokenForAnothersPod": func() error { // the Node authorizer lets a kubelet ask for tokens of its own pods
+		"KubeletsTokenForAnothersPod": func() error { // the Node authorizer allows a kubelet to request tokens for its own pods
 			_, pod := s.token(theirs)
 			client, err := kubernetes.NewForConfig(kubelet.RESTConfig())
 			if err != nil {
@@ -260,13 +260,13 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 	}
 	for name, attack := range attacks {
 		err := attack()
-		waited := strings.HasPrefix(name, "TokenOf") // these wait until the attack fails, and return nil then
+		waited := strings.HasPrefix(name, "TokenOf") // these wait until the attack fails, and then return nil
 		if (err == nil) != waited {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 
-	// A pod cannot move, so neither can what its token says.
+	// A pod cannot move to another node, so the node in its token cannot change.
 	_, pod := s.token(mine)
 	pod.Spec.NodeName = theirs
 	if _, err := s.admin.CoreV1().Pods(ours).Update(t.Context(), pod, metav1.UpdateOptions{}); err == nil {
@@ -286,7 +286,8 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 	}
 }
 
-// TestATokenOfAnEarlierNodeSpeaksForNoOther: a Node was deleted and created under its name, and the pod of the old one is still there.
+// TestATokenOfAnEarlierNodeSpeaksForNoOther: a Node was deleted and created again with the same name, while the pod of the old one
+// still exists.
 func TestATokenOfAnEarlierNodeSpeaksForNoOther(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours, name = "assay-earlier-test", "earlier-n1"
@@ -317,7 +318,7 @@ func TestATokenOfAnEarlierNodeSpeaksForNoOther(t *testing.T) {
 			t.Errorf("%s: %v", attack, err)
 		}
 	}
-	// What it may still write belongs to the Node that is gone, and does not count: see feed.Gather.Counts.
+	// The objects that it can still write are owned by the deleted Node, and do not count: see nodefeature.Gather.Counts.
 	if _, err := s.features.Create(t.Context(), owned(featureObject(ours, name, name, name), after), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

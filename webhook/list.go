@@ -8,13 +8,13 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// resource names what is reviewed.
+// resource identifies a reviewed resource.
 type resource struct{ group, name string }
 
-// reviewer reviews objects of one resource. An error is a failure of the review, not of the object.
+// reviewer reviews objects of one resource. An error means that the review failed, not that the object is invalid.
 type reviewer func(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error)
 
-// reviewers lists everything that is reviewed. The webhook configurations name the same resources.
+// reviewers lists all reviewed resources. The webhook configurations list the same resources.
 func reviewers(o *Options) map[resource]reviewer {
 	all := map[resource]reviewer{{nfdv1alpha1.GroupName, "nodefeatures"}: o.reviewFeature}
 	for r, empty := range objects {

@@ -9,7 +9,7 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// TestComparingAMaskedValueDrawsAWarning for every kind that matches features, strict or not.
+// TestComparingAMaskedValueDrawsAWarning covers every kind that matches features, with and without strict admission.
 func TestComparingAMaskedValueDrawsAWarning(t *testing.T) {
 	const term = "[{feature: local.label, matchExpressions: {bmc-password: {op: NotIn, value: [x]}}}]"
 	for name, manifest := range map[string]string{

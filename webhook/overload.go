@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// answerMargin is the time before the API server gives up at which a review is answered, finished or not; of short deadlines it is a
-	// quarter. An answer that is late does not count, and an unreviewed object passes where the configuration says Ignore.
+	// answerMargin is the time before the API server's timeout at which a review is answered, whether it has finished or not; for
+	// short timeouts it is a quarter. A late response does not count, and with failure policy Ignore an unreviewed object is
+	// accepted.
 	answerMargin = 500 * time.Millisecond
 )
 
-// turnAway answers a request whose review has failed. If the server is overloaded it rejects the object: an HTTP error is a failed
-// call, which lets the object pass where the configuration says Ignore. Pods and workloads of others may pass: without a review they
-// are scheduled without the features they ask for, while a rejection would stop everything that makes pods.
+// turnAway answers a request whose review has failed. If the server is overloaded, turnAway rejects the object: an HTTP error would
+// be a failed call, after which failure policy Ignore accepts the object. Pods and workloads are accepted: without a review they
+// are scheduled without the required features, while a rejection would block everything that creates pods.
 func (s *Server) turnAway(w http.ResponseWriter, body []byte, err error, start time.Time) {
 	h := (*httpError)(nil)
 	if errors.As(err, &h) && h.code == http.StatusServiceUnavailable {
@@ -36,7 +37,7 @@ func (s *Server) turnAway(w http.ResponseWriter, body []byte, err error, start t
 	s.fail(w, err, start)
 }
 
-// tooMany rejects a request that there is no time for. Clients of the API server try again by themselves.
+// tooMany rejects a request because of overload. Clients of the API server retry automatically.
 func tooMany(req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{UID: req.UID, Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
@@ -45,7 +46,7 @@ func tooMany(req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	}}
 }
 
-// headOf returns what the beginning of a body says about a review of one of our kinds; nil if it does not say which review it is.
+// headOf returns the metadata of a review from the beginning of its body; nil if it is not for one of our kinds or has no UID.
 func headOf(body []byte) *admissionv1.AdmissionReview {
 	review := &admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{}}
 	review.APIVersion, review.Kind = admissionv1.SchemeGroupVersion.String(), "AdmissionReview"
@@ -80,7 +81,7 @@ func headOf(body []byte) *admissionv1.AdmissionReview {
 	return nil
 }
 
-// enter moves a decoder into the object under a key.
+// enter moves a decoder into the object at a key.
 func enter(d *json.Decoder, name string) bool {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return false

@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// post sends a review as an API server does that waits a second for it.
+// post sends a review like an API server with a timeout of one second.
 func post(t *testing.T, h http.Handler, req *admissionv1.AdmissionRequest) (code int, answer *admissionv1.AdmissionReview) {
 	t.Helper()
 	body, err := json.Marshal(&admissionv1.AdmissionReview{
@@ -38,8 +38,8 @@ func post(t *testing.T, h http.Handler, req *admissionv1.AdmissionRequest) (code
 	return w.Code, answer
 }
 
-// TestReviewsThatCannotBeFinishedAreRejected has more reviews than turns, none of which ends. An HTTP error would let them all pass
-// where the configuration says Ignore.
+// TestReviewsThatCannotBeFinishedAreRejected sends more reviews than can run, none of which finishes. With failure policy Ignore,
+// an HTTP error would accept all of them.
 func TestReviewsThatCannotBeFinishedAreRejected(t *testing.T) {
 	ends := make(chan struct{})
 	h := newServer(t, func(o *webhook.Options) {
@@ -51,7 +51,7 @@ func TestReviewsThatCannotBeFinishedAreRejected(t *testing.T) {
 	}).Handler()
 	t.Cleanup(func() { close(ends) }) // after the reviews, which run in parallel
 	large := strings.Repeat("x", 100_000)
-	for i := range 60 { // far more than there are turns
+	for i := range 60 { // far more than can run at the same time
 		req := request(t, []byte(ruleYAML(`{rules: [{name: a, labels: {a: "`+large[:1500*i]+`"}}]}`)))
 		t.Run("", func(t *testing.T) {
 			t.Parallel()

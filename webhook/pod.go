@@ -19,20 +19,21 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// Scheduling is what the review of pods and workloads needs. Its configuration is one of its own, off by default; see
+// Scheduling configures the review of pods and workloads. It has its own webhook configuration, off by default; see
 // SchedulingConfigurations.
 type Scheduling struct {
-	// Requirements knows what pods require, Index which nodes have it. Index may be nil: then there are no warnings about nodes.
+	// Requirements returns the requirements of pods, Index the nodes that meet them. Index can be nil: then there are no warnings about
+	// nodes.
 	Requirements *podrequirements.Resolver
 	Index        *index.Index
-	// Namespace returns the labels of a namespace; it must be quick.
+	// Namespace returns the labels of a namespace; it must be fast.
 	Namespace func(name string) map[string]string
-	// Labels returns which requirements are the same as a label; nil: none are.
+	// Labels returns which requirements are equivalent to a label; nil: none are.
 	Labels   func() podadmission.Labels
 	Settings podadmission.Settings
 }
 
-// workloads lists the kinds, in addition to pods, whose pods may require features.
+// workloads lists the kinds whose pod templates can require features.
 var workloads = []resource{
 	{"apps", "deployments"}, {"apps", "statefulsets"}, {"apps", "daemonsets"}, {"apps", "replicasets"},
 	{"batch", "jobs"}, {"batch", "cronjobs"},
@@ -49,8 +50,8 @@ func addScheduling(all map[resource]reviewer, o *Options) {
 	}
 }
 
-// reviewPod changes a pod that requires or prefers features so that it gets where they are. It rejects none: the client that
-// creates pods is usually a controller that would only try again, and the scheduler's event says what is wrong.
+// reviewPod mutates a pod that requires or prefers features so that it is scheduled accordingly. It rejects no pod: the client is
+// usually a controller that would only retry, and the scheduler's event reports what is wrong.
 func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	v := &verdict{}
 	pod, err := decodeOne[corev1.Pod](req.Object.Raw)
@@ -84,8 +85,8 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 	return v, nil
 }
 
-// reviewWorkload rejects workloads whose pods would have invalid annotations, and warns of requirements that no node satisfies
-// at the moment. Errors that were there before an update are warnings.
+// reviewWorkload rejects workloads whose pods would have invalid annotations, and warns about requirements that no node meets now.
+// Errors that the old object had too become warnings.
 func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	v := &verdict{}
 	if len(req.Object.Raw) == 0 || req.Operation == admissionv1.Delete {
@@ -111,14 +112,15 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 	return v, nil
 }
 
-// aboutRequest warns of a problem that keeps pods from any node, unless it is in their annotations: then the findings have it.
+// aboutRequest warns about a problem that keeps pods from being scheduled, unless the problem is in their annotations, which the
+// findings already report.
 func (v *verdict) aboutRequest(pods *review.Pods, problem string) {
 	if valid := v.Requirements != nil || !requirements.HasAny(nil, pods.Annotations); problem != "" && valid {
 		v.Warn(pods.Path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), rules.RankDefect, "%s", problem)
 	}
 }
 
-// warnOfNodes warns if no node has what is required.
+// warnOfNodes warns if no node meets the requirements.
 func (o *Options) warnOfNodes(v *verdict, path string, reqs *requirements.Requirements) {
 	view := o.Scheduling.Index
 	if view == nil || !view.Synced() || reqs.Empty() || len(reqs.Required) == 0 {

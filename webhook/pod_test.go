@@ -39,7 +39,7 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// oneCertificate returns a certificate for the loopback address that is its own authority.
+// oneCertificate returns a self-signed certificate for the loopback address.
 func oneCertificate(t *testing.T) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -62,7 +62,7 @@ metadata: {name: amx}
 spec: {rules: [{name: amx, labels: {amx: "true"}, matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]}]}
 `
 
-// scheduling is what the webhook knows in these tests: two nodes, one of them with AMX, and a policy.
+// scheduling is the state of the webhook in these tests: two nodes, one of them with AMX, and a policy.
 func scheduling(t *testing.T) *webhook.Scheduling {
 	t.Helper()
 	known, view := podrequirements.New(rules.Options{}), index.New()
@@ -225,7 +225,7 @@ func TestPodsAndWorkloadsOnARealAPIServer(t *testing.T) {
 	}
 }
 
-// warned collects warnings of an API server.
+// warned collects the warnings of an API server.
 type warned struct{ texts []string }
 
 // HandleWarningHeader implements rest.WarningHandler.

@@ -19,14 +19,14 @@ func annotatedIn(metadata string) string {
 		metadata, assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.PreferredFeaturesAnnotation)
 }
 
-// asksIn is a CEL expression that is true if the metadata at a path ask for features by annotations or label.
+// asksIn returns a CEL expression that is true if the metadata at a path require features by annotations or label.
 func asksIn(metadata string) string {
 	return fmt.Sprintf("%s || has(%[2]s.labels) && %[3]q in %[2]s.labels", annotatedIn(metadata), metadata, assayv1alpha1.FeatureRequestLabel)
 }
 
-// SchedulingConfigurations returns what tells the API server to ask about pods and workloads that ask for features. Pods
-// that ask for none, and all pods of kube-system and of Assay's namespace, never reach the webhook; without it, everything is
-// let through, and placed by the extender alone.
+// SchedulingConfigurations returns the webhooks for pods and workloads that require features. Other pods, and all pods in
+// kube-system and in Assay's namespace, are not sent to the webhook. While it is unavailable, all are accepted, and only the
+// extender places them.
 func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	elsewhere := metav1.LabelSelectorRequirement{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
@@ -62,8 +62,8 @@ func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.
 	}
 }
 
-// condition is true of workloads whose pod template asks for features, and of those whose own metadata do, which has no effect and
-// draws a warning.
+// condition is true for workloads whose pod template requires features, and for those whose own metadata do, which has no effect and
+// causes a warning.
 func condition(template string) admissionregistrationv1.MatchCondition {
 	meta := template + ".metadata"
 	return admissionregistrationv1.MatchCondition{
@@ -71,7 +71,7 @@ func condition(template string) admissionregistrationv1.MatchCondition {
 	}
 }
 
-// podHook has pods changed when they are created.
+// podHook returns the webhook that mutates pods on creation.
 func podHook(name string, o ConfigurationOptions, when admissionregistrationv1.MatchCondition, namespaces ...metav1.LabelSelectorRequirement) admissionregistrationv1.MutatingWebhook {
 	again := admissionregistrationv1.IfNeededReinvocationPolicy
 	h := hook(name, o, admissionregistrationv1.Ignore, core([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "", "pods"))
@@ -83,7 +83,7 @@ func podHook(name string, o ConfigurationOptions, when admissionregistrationv1.M
 	}
 }
 
-// core are rules for kinds of Kubernetes itself.
+// core returns rules for built-in kinds of Kubernetes.
 func core(ops []admissionregistrationv1.OperationType, group string, resources ...string) admissionregistrationv1.RuleWithOperations {
 	return admissionregistrationv1.RuleWithOperations{
 		Operations: ops,

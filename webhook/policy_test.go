@@ -26,14 +26,14 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// publisher writes NodeFeatures with a token of a ServiceAccount.
+// publisher writes NodeFeatures with the token of a ServiceAccount.
 type publisher struct {
 	client dynamic.NamespaceableResourceInterface
-	node   *corev1.Node // which owns what it publishes; nil: nothing does
+	node   *corev1.Node // owner of what it publishes; nil: no owner
 }
 
-// newPublisher makes a ServiceAccount that may do anything, a pod of it on the node, and a token that is bound to the pod; no
-// node means a token that is bound to nothing.
+// newPublisher creates a ServiceAccount with all permissions, a pod of it on the node, and a token that is bound to the pod;
+// without a node, the token is not bound.
 func newPublisher(t *testing.T, c *cluster.Cluster, namespace, account, node string) publisher {
 	t.Helper()
 	ctx := t.Context()
@@ -84,7 +84,7 @@ func newPublisher(t *testing.T, c *cluster.Cluster, namespace, account, node str
 	return publisher{d.Resource(nfdv1alpha1.NodeFeatureResource), owner}
 }
 
-// owned makes Nodes the owners of an object.
+// owned sets Nodes as the owners of an object.
 func owned(object *unstructured.Unstructured, nodes ...*corev1.Node) *unstructured.Unstructured {
 	var refs []metav1.OwnerReference
 	for _, n := range nodes {
@@ -112,7 +112,7 @@ func (p publisher) create(ctx context.Context, namespace, name, node, told strin
 	return err
 }
 
-// installPolicies has the policies in force in a namespace, until the test ends.
+// installPolicies activates the admission policies in a namespace until the test ends.
 func installPolicies(t *testing.T, c *cluster.Cluster, namespace string) {
 	t.Helper()
 	for _, data := range policies.All(policies.Names{Namespace: namespace}) {

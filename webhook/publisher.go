@@ -14,38 +14,37 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// nodeClaim is the entry of a user's extra that names the node whose pod a token belongs to (KEP-4193; in tokens by default
-// since Kubernetes 1.30). A token is bound to its pod by the API server, so that a process cannot choose it.
+// nodeClaim is the key in a user's extra with the name of the node on which the token's pod runs (KEP-4193; in tokens by default
+// since Kubernetes 1.30). The API server sets it, so that a process cannot choose it.
 const nodeClaim = "authentication.kubernetes.io/node-name"
 
-// nodeUIDClaim has the UID of that node, if it existed when the token was issued. A token may outlive its Node, and another one
-// may have been created under the name since.
+// nodeUIDClaim is the key with the UID of that node, if it existed when the token was issued. A token can outlive its Node, and a
+// new Node can have the same name.
 const nodeUIDClaim = "authentication.kubernetes.io/node-uid"
 
-// Publishing configures which clients may publish which NodeFeatures. The zero value restricts none.
+// Publishing configures which clients can publish which NodeFeatures. The zero value restricts none.
 //
-// Workers are bound: their tokens must name a node, and they may only write the object that has this node's name, carries it
-// in its label, and tells it in system.name. So is every token with a node in Assay's own namespace, except for the manager's:
-// it cleans up after nodes that are gone. Other namespaces belong to others, whose operators may publish for any node, as
-// they may in NFD, unless AllNamespaces says otherwise.
+// Workers are restricted: their tokens must name a node, and they can only write the object that has the name of this node, in its
+// metadata.name, its label and its feature system.name. The same holds for every token with a node in Assay's own namespace, except
+// for the manager's, which cleans up after deleted nodes. In other namespaces, operators can publish for any node, as in NFD,
+// unless AllNamespaces is set.
 type Publishing struct {
 	// Namespace of Assay.
 	Namespace string
 	// Workers and Managers are user names of ServiceAccounts, system:serviceaccount:NAMESPACE:NAME.
 	Workers, Managers []string
-	// AllNamespaces binds tokens with a node in every namespace.
+	// AllNamespaces restricts tokens with a node in every namespace.
 	AllNamespaces bool
-	// LabelPrefixes restricts the labels that may be asked for in a namespace to those that begin with one of the prefixes;
-	// a namespace without restriction is not ok. Nil restricts nothing. Features can be published in any case: rules decide
-	// what becomes of them.
+	// LabelPrefixes returns the prefixes of labels that NodeFeatures in a namespace can request; ok is false for a namespace
+	// without restriction. Nil restricts no namespace. Features are never restricted: rules decide about their effect.
 	LabelPrefixes func(namespace string) (prefixes []string, ok bool)
 }
 
-// LabelPrefixesAnnotation on a Namespace lists, separated by commas, the prefixes of the labels that its NodeFeatures may ask
-// for; an empty list allows none. It is on the Namespace because users who own a namespace usually may not edit the Namespace itself.
+// LabelPrefixesAnnotation on a Namespace lists the prefixes of labels that its NodeFeatures can request, separated by commas; an
+// empty list allows none. The owner of a namespace usually cannot edit the Namespace object itself.
 const LabelPrefixesAnnotation = "assay.dev/allowed-label-prefixes"
 
-// ParseLabelPrefixes reads LabelPrefixesAnnotation from the annotations of a Namespace.
+// ParseLabelPrefixes parses LabelPrefixesAnnotation in the annotations of a Namespace.
 func ParseLabelPrefixes(annotations map[string]string) (prefixes []string, ok bool) {
 	text, ok := annotations[LabelPrefixesAnnotation]
 	for _, p := range strings.Split(text, ",") {
@@ -56,7 +55,7 @@ func ParseLabelPrefixes(annotations map[string]string) (prefixes []string, ok bo
 	return prefixes, ok
 }
 
-// check says what is wrong with who writes the object. Either of object and old may be nil.
+// check returns errors if the client is not allowed to write the object. Either of object and old can be nil.
 func (p *Publishing) check(req *admissionv1.AdmissionRequest, object, old *nfdv1alpha1.NodeFeature) (errs field.ErrorList) {
 	user := req.UserInfo.Username
 	worker := contains(p.Workers, user)
@@ -104,7 +103,7 @@ func (p *Publishing) check(req *admissionv1.AdmissionRequest, object, old *nfdv1
 	return errs
 }
 
-// checkLabels says which labels the namespace may not ask for.
+// checkLabels returns errors for labels that the namespace cannot request.
 func (p *Publishing) checkLabels(namespace string, object *nfdv1alpha1.NodeFeature) (errs field.ErrorList) {
 	if p.LabelPrefixes == nil {
 		return nil
@@ -126,8 +125,8 @@ func (p *Publishing) checkLabels(namespace string, object *nfdv1alpha1.NodeFeatu
 	return errs
 }
 
-// checkOwners rejects an owner that is another Node than that of the token; an empty UID is unknown. That there is an owner at
-// all is left to the admission policy, which is configured with the owners that workers have.
+// checkOwners rejects an owner that is another Node than that of the token; an empty UID is unknown. The admission policy checks
+// that there is an owner, since it is configured with the owners that workers have.
 func checkOwners(owners []metav1.OwnerReference, uid string) (errs field.ErrorList) {
 	for i, owner := range owners {
 		if uid != "" && owner.APIVersion == "v1" && owner.Kind == "Node" && string(owner.UID) != uid {

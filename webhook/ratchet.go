@@ -12,11 +12,11 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// ratchet turns those errors into warnings that the old object had too, in rules that did not change. An object that became
-// wrong because Assay became stricter can still be edited, by people and by GitOps, where it is not wrong.
+// ratchet converts errors to warnings if the old object had them too, in rules that did not change. An object that became invalid
+// because Assay became stricter can still be edited elsewhere, by users and by GitOps tools.
 //
-// An error in an unchanged rule stays if the old object did not have it: then something that the rule depends on was changed,
-// such as a variable of an earlier rule, or a rule of the same name was added.
+// An error in an unchanged rule remains an error if the old object did not have it: then something that the rule depends on has
+// changed, such as a variable of an earlier rule, or a rule of the same name was added.
 func (v *verdict) ratchet(spec, old *nfdv1alpha1.NodeFeatureRuleSpec, oldErrs field.ErrorList) {
 	before := map[string]bool{}
 	for _, e := range oldErrs {
@@ -39,12 +39,12 @@ func (v *verdict) ratchet(spec, old *nfdv1alpha1.NodeFeatureRuleSpec, oldErrs fi
 	v.Errors = kept
 }
 
-// identity is what makes two errors the same one.
+// identity returns a key that is the same for equal errors.
 func identity(e *field.Error, path string) string {
 	return fmt.Sprintf("%s\x00%s\x00%v\x00%s", path, e.Type, e.BadValue, e.Detail)
 }
 
-// unchanged maps the index of each rule that the old object had too to its index there.
+// unchanged maps the index of each rule that the old object had too to its old index.
 func unchanged(spec, old *nfdv1alpha1.NodeFeatureRuleSpec) map[int]int {
 	byName := map[string][]int{}
 	for i := range old.Rules {
@@ -65,8 +65,8 @@ func unchanged(spec, old *nfdv1alpha1.NodeFeatureRuleSpec) map[int]int {
 
 var rulePath = regexp.MustCompile(`^spec\.(rules|featureGroupRules)\[(\d+)\](.*)$`)
 
-// oldPath returns where a field of an unchanged rule was in the old object. A field outside of the rules was where it is: that
-// its error is the same is enough, since an error holds the value.
+// oldPath returns the path of a field of an unchanged rule in the old object. Fields outside of rules keep their path: comparing
+// the errors is enough, since an error contains the value.
 func oldPath(path string, was map[int]int) (string, bool) {
 	m := rulePath.FindStringSubmatch(path)
 	if m == nil {

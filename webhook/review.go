@@ -17,10 +17,10 @@ import (
 	"github.com/assay-project/assay/internal/intake"
 )
 
-// defaultDeadline bounds a review whose request names no timeout of its own.
+// defaultDeadline is the maximum duration of a review whose request has no timeout.
 const defaultDeadline = 10 * time.Second
 
-// httpError is the response to a request that is not a review.
+// httpError writes the response to a request that is not a review.
 type httpError struct {
 	code int
 	text string
@@ -32,8 +32,8 @@ func badRequest(format string, args ...any) error {
 	return &httpError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// serveReview reads an AdmissionReview and answers with one. Other bodies get an HTTP error that describes what
-// was expected and repeats nothing of the request.
+// serveReview reads an AdmissionReview and writes the response. For other bodies it writes an HTTP error that describes what was
+// expected and contains nothing of the request.
 func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	limit := deadline(r)
@@ -56,26 +56,27 @@ func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 	s.reply(ctx, w, review, response, start)
 }
 
-// reply answers with a review.
+// reply writes a review as the response.
 func (s *Server) reply(ctx context.Context, w http.ResponseWriter, review *admissionv1.AdmissionReview, response *admissionv1.AdmissionResponse, start time.Time) {
 	w.Header().Set("Content-Type", "application/json")
 	err := json.NewEncoder(w).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 	if err != nil {
 		s.opts.Report(fmt.Errorf("answer a review: %w", err))
 	}
-	if !early(ctx) || !response.Allowed { // an object that is allowed here is reviewed again
+	if !early(ctx) || !response.Allowed { // an allowed object is reviewed again in validating admission
 		s.opts.Observe(s.kind(review.Request), result(response), time.Since(start))
 	}
 }
 
-// earlyKey marks the context of a review in mutating admission, which the API server calls before it validates the schema.
+// earlyKey marks the context of a review in mutating admission, which runs before the API server validates the schema.
 type earlyKey struct{}
 
-// early reports whether the review is one in mutating admission: it rejects objects as the other review does, but does not warn.
+// early reports whether this is the review in mutating admission: it rejects the same objects as the other review, but has no
+// warnings.
 func early(ctx context.Context) bool { return ctx.Value(earlyKey{}) != nil }
 
-// answer reviews what is in a body when its turn comes. A review that takes longer than the API server waits goes on, with its turn and
-// what release gives back, and is not answered.
+// answer reviews a body when its turn comes. A review that exceeds the API server's timeout continues, keeps its turn and memory,
+// and is not answered.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, body []byte, release func()) (*admissionv1.AdmissionReview, *admissionv1.AdmissionResponse, error) {
 	if err := s.turns.Acquire(ctx, 1); err != nil {
 		release()
@@ -110,17 +111,17 @@ func overloaded(w http.ResponseWriter) error {
 	return &httpError{http.StatusServiceUnavailable, "too many reviews at once"}
 }
 
-// Review answers one request. It does not panic, whatever is in the request.
+// Review reviews one request. It does not panic for any request.
 func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.opts.Report(fmt.Errorf("review of %s: %v\n%s", req.Resource.Resource, p, debug.Stack()))
-			response = internal(req, errors.New("the review failed; Assay's log says why"))
+			response = internal(req, errors.New("the review failed; see Assay's log"))
 		}
 	}()
 	review, ok := s.reviewers[resource{req.Resource.Group, req.Resource.Resource}]
 	if !ok || req.SubResource != "" {
-		return &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true} // not ours: the configuration is too wide
+		return &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true} // not one of our kinds: the webhook configuration is too broad
 	}
 	v, err := review(ctx, req)
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) 
 	return v.response(req)
 }
 
-// kind returns the resource of a request for metrics: all resources that are not ours have one name, since a client may send any.
+// kind returns the resource of a request for metrics: "other" for all resources of other groups, since a client can send any name.
 func (s *Server) kind(req *admissionv1.AdmissionRequest) string {
 	if _, ours := s.reviewers[resource{req.Resource.Group, req.Resource.Resource}]; ours {
 		return req.Resource.Resource
@@ -140,7 +141,7 @@ func (s *Server) kind(req *admissionv1.AdmissionRequest) string {
 	return "other"
 }
 
-// read returns the body of the request within the limits of size and time. It holds its memory until release is called.
+// read returns the body of the request within the limits of size and time. Its memory is reserved until release is called.
 func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -165,7 +166,8 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	return body, release, nil
 }
 
-// decodeReview accepts admission.k8s.io/v1 only: every API server that can hold our CRDs speaks it.
+// decodeReview decodes an AdmissionReview. It only accepts admission.k8s.io/v1, which every API server that can serve our CRDs
+// supports.
 func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
 	review := &admissionv1.AdmissionReview{}
 	if err := utiljson.Unmarshal(body, review); err != nil {
@@ -191,7 +193,7 @@ func (s *Server) fail(w http.ResponseWriter, err error, start time.Time) {
 	s.opts.Observe("other", "failed", time.Since(start))
 }
 
-// deadline returns how long the API server is going to wait.
+// deadline returns the API server's timeout.
 func deadline(r *http.Request) time.Duration {
 	if d, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && d > 0 {
 		return min(d, writeTimeout)

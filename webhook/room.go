@@ -8,7 +8,8 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// fits rejects rules for which all others leave no room: the controller would leave them out. An object may always become smaller.
+// fits rejects rules that exceed the memory budget together with all others: the controller would ignore them. Reducing the size is
+// always allowed.
 func (o *Options) fits(v *verdict, name string) {
 	if o.Room == nil || !v.Complete || len(v.Errors) > 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// reviewObject reviews an object of a kind, and of an update what is new in it. Empty returns a new object of the kind.
+// reviewObject reviews an object, and for an update only what has changed. Empty returns a new object of the kind.
 func (o *Options) reviewObject(empty func() any) reviewer {
 	between := &phases{}
 	return func(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
@@ -52,7 +52,7 @@ func (o *Options) inPhases(ctx context.Context, between *phases, req *admissionv
 	return object, found, err
 }
 
-// read decodes an object and reviews it. Of an object whose fields have the wrong type, those that have the right one.
+// read decodes an object and reviews it. If fields have the wrong type, it reviews the others.
 func (o *Options) read(kind string, raw []byte, object any) (any, review.Findings, error) {
 	if utiljson.Unmarshal(raw, object) == nil {
 		return object, review.Review(object, o.Known), nil
@@ -64,7 +64,7 @@ func (o *Options) read(kind string, raw []byte, object any) (any, review.Finding
 	return object, found, err
 }
 
-// compare reviews what an update changes. An old object that cannot be read grants no exception.
+// compare reviews the changes of an update. If the old object is invalid, all errors count.
 func (o *Options) compare(v *verdict, req *admissionv1.AdmissionRequest, object, old any) {
 	old, before, err := o.read(req.Kind.Kind, req.OldObject.Raw, old)
 	if err != nil {
@@ -79,7 +79,7 @@ func (o *Options) compare(v *verdict, req *admissionv1.AdmissionRequest, object,
 	}
 }
 
-// sensitive reports whether the object hides its content.
+// sensitive reports whether the object is marked as sensitive.
 func sensitive(object any) bool {
 	spec := review.Spec(object)
 	return spec != nil && spec.Sensitive != nil && *spec.Sensitive
@@ -87,7 +87,7 @@ func sensitive(object any) bool {
 
 func newOf[T any]() any { return new(T) }
 
-// objects are the kinds that are reviewed by themselves.
+// objects are the kinds that do not depend on other objects.
 var objects = map[resource]func() any{
 	{nfdv1alpha1.GroupName, "nodefeaturerules"}:                newOf[nfdv1alpha1.NodeFeatureRule],
 	{nfdv1alpha1.GroupName, "nodefeaturegroups"}:               newOf[nfdv1alpha1.NodeFeatureGroup],
@@ -96,7 +96,7 @@ var objects = map[resource]func() any{
 	{assayv1alpha1.GroupName, "nodefeatureschedulingpolicies"}: newOf[assayv1alpha1.NodeFeatureSchedulingPolicy],
 }
 
-// decodeOne returns an object, or nil if there is none.
+// decodeOne decodes an object, or returns nil if there is none.
 func decodeOne[T any](raw []byte) (*T, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

@@ -81,7 +81,7 @@ func TestReviewOfOthersKindsIsAllowed(t *testing.T) {
 	}
 }
 
-// update is a request that replaces one object by another.
+// update returns a request that replaces one object with another.
 func update(t testing.TB, before, after string) *admissionv1.AdmissionRequest {
 	req := request(t, []byte(after))
 	req.Operation = admissionv1.Update
@@ -184,7 +184,7 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// nodes answers what a test says.
+// nodes is a Cluster with a fixed response.
 type nodes struct {
 	preview   webhook.Preview
 	published map[string]bool
@@ -319,7 +319,7 @@ func TestTheSameObjectGivesTheSameText(t *testing.T) {
 	}
 }
 
-// Strict admission refuses what it otherwise warns of.
+// Strict admission rejects what is otherwise a warning.
 func TestStrict(t *testing.T) {
 	manifest := read(t, "testdata/wrong/label-value-slash.yaml")
 	if got := newServer(t, nil).Review(context.Background(), request(t, manifest)); !got.Allowed {
@@ -331,7 +331,8 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// What the controller is configured not to write draws a warning, at the field that asks for it.
+// TestWithheldOutputsDrawAWarning: an output that the controller is configured not to write causes a warning with the path of its
+// field.
 func TestWithheldOutputsDrawAWarning(t *testing.T) {
 	manifest := ruleYAML(`{rules: [{name: a, labels: {a: "1"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]},
 		{name: b, taints: [{key: example.com/a, effect: NoSchedule}], matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]}`)
@@ -364,8 +365,8 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// An object of a hundred rules through both phases of admission, from the bodies to the answers. In a catalog of devices most
-// patterns and templates are the same in every rule; at worst each is another one. Fleet holds rules as clusters have them.
+// BenchmarkReview reviews an object with a hundred rules in both phases of admission, from the bodies to the responses. In a catalog
+// of devices most patterns and templates are the same in every rule; in the worst case all are different. Fleet has typical rules.
 func BenchmarkReview(b *testing.B) {
 	for name, rule := range map[string]string{
 		"Catalog": `{name: r%[1]d, labels: {a%[1]d: "1"}, labelsTemplate: "{{ range .pci.device }}d-{{ .device }}=true\n{{ end }}", ` +
@@ -394,7 +395,7 @@ func BenchmarkReview(b *testing.B) {
 	b.Run("Fleet", func(b *testing.B) { benchmarkReview(b, string(text)) })
 }
 
-// What a large server publishes, written again with one change.
+// BenchmarkReviewFeature reviews an update of the NodeFeature of a large server with one change.
 func BenchmarkReviewFeature(b *testing.B) {
 	manifest := read(b, "../test/hosts/server/nodefeature.yaml")
 	req := update(b, string(manifest), string(manifest))

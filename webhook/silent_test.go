@@ -17,7 +17,7 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// TestSilentConnectionsTakeNoSlot: what a client announces and does not send keeps no review waiting.
+// TestSilentConnectionsTakeNoSlot: a client that announces a body and does not send it delays no other review.
 func TestSilentConnectionsTakeNoSlot(t *testing.T) {
 	s, pool := listen(t, nil)
 	body, err := json.Marshal(&admissionv1.AdmissionReview{
@@ -45,7 +45,7 @@ func TestSilentConnectionsTakeNoSlot(t *testing.T) {
 	asked(t, s, pool, body)
 }
 
-// asked asks for fifty reviews at once, each of which must reject.
+// asked sends fifty concurrent reviews, each of which must be rejected.
 func asked(t *testing.T, s *webhook.Server, pool *x509.CertPool, body []byte) {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}}}

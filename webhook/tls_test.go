@@ -21,7 +21,7 @@ import (
 	"github.com/assay-project/assay/webhook"
 )
 
-// identity is a certificate that is its own authority.
+// identity returns a self-signed certificate.
 func identity(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -46,7 +46,7 @@ func identity(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// listen runs a server until the test ends, and returns its address and whom to trust.
+// listen runs a server until the test ends, and returns its address and its authorities.
 func listen(t *testing.T, change func(*webhook.Options)) (*webhook.Server, *x509.CertPool) {
 	t.Helper()
 	certificate, pool := identity(t, "webhook")
@@ -90,7 +90,7 @@ func ask(s *webhook.Server, config *tls.Config) error {
 
 func TestOnlyTheAPIServerMayAskIfItShowsACertificate(t *testing.T) {
 	apiserver, apiserverCA := identity(t, "apiserver")
-	foreign, _ := identity(t, "apiserver") // the same name, signed by somebody else
+	foreign, _ := identity(t, "apiserver") // the same name, signed by another authority
 	s, pool := listen(t, func(o *webhook.Options) { o.ClientCAs = apiserverCA })
 	tests := map[string]struct {
 		certificates []tls.Certificate
@@ -102,7 +102,7 @@ func TestOnlyTheAPIServerMayAskIfItShowsACertificate(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			// A client does not send what the server would not take; this one insists.
+			// A client does not send a certificate that the server would reject; this one does.
 			err := ask(s, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if len(tc.certificates) == 0 {
 					return &tls.Certificate{}, nil
@@ -118,7 +118,7 @@ func TestOnlyTheAPIServerMayAskIfItShowsACertificate(t *testing.T) {
 
 func TestOldTLSIsRefused(t *testing.T) {
 	s, pool := listen(t, nil)
-	if err := ask(s, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS12}); err == nil { //nolint:gosec // what must be refused
+	if err := ask(s, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS12}); err == nil { //nolint:gosec // must be rejected
 		t.Error("TLS 1.2 is accepted")
 	}
 	if err := ask(s, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}); err != nil {
@@ -126,7 +126,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 	}
 }
 
-// Connections that send nothing, or a byte now and then, are closed, and keep nobody else from being answered.
+// TestSlowClientsAreCutOff: connections that send nothing, or a byte now and then, are closed, and do not delay other clients.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel() // it waits for the server's read timeout
 	s, pool := listen(t, nil)
@@ -150,7 +150,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 					cut <- fmt.Errorf("%s: %w", name, err)
 					return
 				}
-				answer, err := io.ReadAll(conn) // until the server closes
+				answer, err := io.ReadAll(conn) // until the server closes the connection
 				var timeout net.Error
 				if errors.As(err, &timeout) && timeout.Timeout() {
 					cut <- fmt.Errorf("%s: %w", name, err)

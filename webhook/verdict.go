@@ -18,13 +18,13 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// The API server cuts warnings at 256 characters each and 4 KiB together, and kubectl prints each on one line.
+// The API server truncates each warning to 256 characters and all of them to 4 KiB, and kubectl prints each on one line.
 const (
 	maxWarnings   = 10
 	maxWarningLen = 256
-	// maxErrors is the maximum number of errors in one rejection; an object of 256 rules can have thousands.
+	// maxErrors is the maximum number of errors in a rejection; an object with 256 rules can have thousands.
 	maxErrors = 64
-	// maxValueLen is the maximum length of an invalid value in an error, in bytes.
+	// maxValueLen is the maximum length in bytes of an invalid value in an error.
 	maxValueLen = 256
 )
 
@@ -32,11 +32,11 @@ const (
 type verdict struct {
 	review.Findings
 
-	// patch is a JSON patch of the object; nil: it stays as it is.
+	// patch is a JSON patch for the object; nil: no change.
 	patch []byte
 }
 
-// response returns the response for the verdict. A rejected object gets no warnings: its errors come first.
+// response returns the response for the verdict. A rejected object gets errors only, no warnings.
 func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	if len(v.Errors) == 0 {
 		r := &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true, Warnings: worst(v.Warnings)}
@@ -67,7 +67,7 @@ func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.Admis
 	return &admissionv1.AdmissionResponse{UID: req.UID, Result: &status}
 }
 
-// list is the message of a refusal: one line for one problem, a list for several.
+// list returns the message of a rejection: one line for one error, a list for several.
 func list(req *admissionv1.AdmissionRequest, name string, errs field.ErrorList) string {
 	head := fmt.Sprintf("%s %q is invalid: ", req.Kind.Kind, name)
 	if len(errs) == 1 {
@@ -80,7 +80,7 @@ func list(req *admissionv1.AdmissionRequest, name string, errs field.ErrorList) 
 	return head + b.String()
 }
 
-// worst returns the warnings that can be shown, worst first, each on one line. Equal ones are shown once.
+// worst returns the warnings that can be shown, most severe first, each on one line and without duplicates.
 func worst(all []rules.Warning) []string {
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Rank < all[j].Rank })
 	var out []string
@@ -97,8 +97,8 @@ func worst(all []rules.Warning) []string {
 	return out
 }
 
-// oneLine fits a warning into the length that is shown: first the path loses its middle, then the message its last clauses,
-// then its end.
+// oneLine shortens a warning to the length that is shown: first it removes the middle of the path, then the last clauses of the
+// message, then its end.
 func oneLine(path, message string) string {
 	path = strings.Map(printable, path)
 	message = strings.Map(printable, message)
@@ -121,7 +121,7 @@ func oneLine(path, message string) string {
 	}
 }
 
-// middle is the part of a path that is least needed to find the place.
+// middle is the least useful part of a path.
 var middle = regexp.MustCompile(`\.(matchAny|matchFeatures)\[.*matchExpressions`)
 
 // maxPathLen is the maximum length of the path in a long line, in bytes.
@@ -134,7 +134,7 @@ func cut(s string, length int) string {
 	return s
 }
 
-// printable replaces what a terminal or an HTTP header must not be given.
+// printable replaces characters that are unsafe in a terminal or an HTTP header.
 func printable(r rune) rune {
 	if r == utf8.RuneError || !unicode.IsPrint(r) {
 		return '?'

@@ -146,7 +146,7 @@ func TestASecondReplicaTakesOverWithoutAFlap(t *testing.T) {
 			first := startController(t, c, namespace, args...)
 			before := labelled(t, k, node.Name, "vendor.io/a", "1")
 			second := startController(t, c, namespace, args...) // ready, although it is not the leader
-			if strings.Contains(second.log.String(), "node written") {
+			if strings.Contains(second.log.String(), "Wrote node") {
 				t.Error("the standby has written")
 			}
 			watcher, err := k.Watch(t.Context(), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node.Name})

@@ -245,7 +245,7 @@ func TestExtenderThatEndsAnswersForAWhile(t *testing.T) {
 	e.ended = true
 	go func() { ended <- c.Terminate(context.WithoutCancel(t.Context()), e.name) }()
 	testkit.Eventually(t, "it is not ready", func(ctx context.Context) error {
-		if _, err := testkit.Get(ctx, "http://"+e.address+"/readyz"); err == nil || !strings.Contains(err.Error(), "about to end") {
+		if _, err := testkit.Get(ctx, "http://"+e.address+"/readyz"); err == nil || !strings.Contains(err.Error(), "shutting down") {
 			return fmt.Errorf("it says: %w", err)
 		}
 		return nil

@@ -206,7 +206,7 @@ func TestNodeFeaturesDoNotExhaustAnyProgram(t *testing.T) {
 		t.Errorf("an ordinary pod gets %+v (%v)", got, err)
 	}
 	err := k.Create(t.Context(), large(60))
-	if err == nil || !strings.Contains(err.Error(), "NodeFeatures of Nodes that do not exist count up to 256 objects and 8388608 bytes") {
+	if err == nil || !strings.Contains(err.Error(), "NodeFeatures of Nodes that do not exist are limited to 256 objects and 8388608 bytes") {
 		t.Errorf("one more is answered by %v", err)
 	}
 	remains(t, "controller", "-port="+testkit.Port(controller.health), controllerLimit)

@@ -1,4 +1,4 @@
-// Package budget holds removals back once they come in masses.
+// Package budget delays removals of keys when many nodes would lose keys at once.
 package budget
 
 import (
@@ -8,39 +8,39 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Budget says how many nodes may lose keys before somebody should look.
+// Budget is the number of nodes that can lose keys in a time window without human attention.
 type Budget struct {
-	// Nodes and Share of all of them: the larger of the two is allowed in Window.
+	// Nodes is an absolute number, Share a fraction of all nodes. The larger of the two is allowed per Window.
 	Nodes int
 	Share float64
-	// Window is the time over which removals are counted.
+	// Window is the duration over which removals are counted.
 	Window time.Duration
-	// Hold is how long a removal past the budget must be wished for before it is carried out all the same.
+	// Hold is the duration after which a removal over the budget is carried out anyway.
 	Hold time.Duration
 }
 
-// Default lets ten nodes or one in twenty lose keys within ten minutes. A cluster that loses more at once has more
-// likely lost its publishers than its hardware. Five minutes are enough to look, and short enough that nobody who meant it
-// has to know about the budget.
+// Default allows ten nodes or 5 % of all nodes, whichever is more, to lose keys within ten minutes. A cluster that loses more at
+// once has more likely lost its publishers than its hardware. Five minutes are enough to investigate, and short enough that
+// intended removals need no confirmation.
 var Default = Budget{Nodes: 10, Share: 0.05, Window: 10 * time.Minute, Hold: 5 * time.Minute}
 
-// Breaker holds back removals of keys that no change of the rules explains, once they come in masses. It is safe for
-// concurrent use.
+// Breaker delays removals of keys that no change of the rules explains when too many nodes are affected. It is safe for concurrent
+// use.
 type Breaker struct {
 	budget Budget
 	clock  clock.PassiveClock
 
 	mu      sync.Mutex
-	allowed map[string]time.Time // node -> when it was last allowed to lose keys
-	wishes  map[string]time.Time // node -> since when it has been held back
+	allowed map[string]time.Time // by node: when it was last allowed to lose keys
+	wishes  map[string]time.Time // by node: when its removals were first held
 }
 
-// NewBreaker returns a breaker with nothing counted.
+// NewBreaker returns a breaker that has counted no removals yet.
 func NewBreaker(budget Budget, c clock.PassiveClock) *Breaker {
 	return &Breaker{budget: budget, clock: c, allowed: map[string]time.Time{}, wishes: map[string]time.Time{}}
 }
 
-// Allow says whether a node may lose keys now, in a cluster of so many nodes; if not, when to ask again.
+// Allow reports whether a node can lose keys now, given the number of nodes in the cluster. If not, it returns when to retry.
 func (b *Breaker) Allow(node string, nodes int) (ok bool, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,8 +58,8 @@ func (b *Breaker) Allow(node string, nodes int) (ok bool, again time.Duration) {
 	return true, 0
 }
 
-// Insist says whether a node may lose keys whose giver is unknown: only once that has been due for the whole hold time. If
-// not, it says when to ask again.
+// Insist reports whether a node can lose keys whose giver is unknown: only after they have been due for the whole hold time. If
+// not, it returns when to retry.
 func (b *Breaker) Insist(node string) (ok bool, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *Breaker) Insist(node string) (ok bool, again time.Duration) {
 	return wait == 0, wait
 }
 
-// wish notes that a node is to lose keys, and returns for how long it has to wait. It is called with the lock held.
+// wish records that a node is due to lose keys, and returns how long it has to wait. The caller holds the lock.
 func (b *Breaker) wish(node string, now time.Time) time.Duration {
 	since, waiting := b.wishes[node]
 	if !waiting {
@@ -76,17 +76,17 @@ func (b *Breaker) wish(node string, now time.Time) time.Duration {
 	return max(0, b.budget.Hold-now.Sub(since))
 }
 
-// Hold is how long something is held back.
+// Hold returns the duration for which removals over the budget are held.
 func (b *Breaker) Hold() time.Duration { return b.budget.Hold }
 
-// Withdraw says that a node no longer wants to lose anything.
+// Withdraw records that a node has no pending removals.
 func (b *Breaker) Withdraw(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.wishes, node)
 }
 
-// Confirm lets everything that is held back go on, and starts counting anew. It returns the nodes that were waiting.
+// Confirm releases all held removals and resets the count. It returns the nodes that were waiting.
 func (b *Breaker) Confirm() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +100,7 @@ func (b *Breaker) Confirm() []string {
 	return nodes
 }
 
-// Held is how many nodes are held back, and since when the first of them.
+// Held returns the number of nodes with held removals and the time at which the first of them was held.
 func (b *Breaker) Held() (nodes int, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

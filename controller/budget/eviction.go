@@ -8,26 +8,27 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Evictions limits how fast nodes get taints that evict pods, and how many nodes have them. The zero Evictions has no limits, as NFD.
+// Evictions limits how fast nodes get taints that evict pods, and how many nodes have them. The zero value has no limits, as in
+// NFD.
 type Evictions struct {
-	// Every is the minimum time between two nodes; 0 means no limits at all.
+	// Every is the minimum time between two nodes; 0 disables all limits.
 	Every time.Duration
-	// Canary is the time before a second node follows the first node of a wave.
+	// Canary is the time between the first node of a wave and the second.
 	Canary time.Duration
 	// Share is the share of all nodes that can have such taints at the same time; one node always can.
 	Share float64
-	// OneZone limits them to the nodes of one zone at a time.
+	// OneZone allows such taints in one zone at a time only.
 	OneZone bool
 }
 
-// DefaultShare is the default of Share: with more evicted nodes, the others have no room for their pods.
+// DefaultShare is the default of Share. If more nodes were evicted, the remaining ones could not run their pods.
 const DefaultShare = 0.05
 
-// beyond is the time until a node over the limit is tried again: other nodes must lose their taints first.
+// beyond is the time after which a node over the limit is retried: other nodes must lose their taints first.
 const beyond = time.Minute
 
-// maxLag is the time in which a node that was allowed to have a taint counts, although the fleet does not show the taint yet: the
-// cache lags behind the write. If the write failed for good, the node stops counting after it.
+// maxLag is how long an allowed node counts as tainted before its taint shows up in the cache. After that, its write is considered
+// failed.
 const maxLag = time.Minute
 
 // Gate allows nodes to have taints that evict pods, one after another. It is safe for concurrent use.
@@ -40,7 +41,7 @@ type Gate struct {
 	began   time.Time // when the first node of the current wave was allowed
 	fleet   Fleet     // as of seen
 	seen    time.Time
-	allowed map[string]allowed // by node, while the fleet does not show the taint
+	allowed map[string]allowed // by node, until the fleet shows the taint
 }
 
 type allowed struct {
@@ -48,26 +49,26 @@ type allowed struct {
 	at   time.Time
 }
 
-// NewGate returns a gate that allows the first node after the minimum time between two nodes, because the previous process may just
-// have allowed one.
+// NewGate returns a gate that allows the first node only after the minimum interval, because a previous process may have just
+// allowed one.
 func NewGate(limits Evictions, c clock.PassiveClock) *Gate {
 	return &Gate{limits: limits, clock: c, last: c.Now(), began: c.Now(), allowed: map[string]allowed{}}
 }
 
-// Fleet is the number of all nodes, and the zone of each node that has a taint that evicts pods, by the node's name.
+// Fleet is the number of nodes, and by node name the zone of each node that has a taint that evicts pods.
 type Fleet struct {
 	Nodes int
 	Zones map[string]string
 }
 
-// Held is the reason why something has to wait, and the time until it should be tried again.
+// Held is why something has to wait, and when to retry.
 type Held struct {
 	Why  string
 	Wait time.Duration
 }
 
-// Allow reports whether a node of a zone can have a taint that evicts its pods, and if not, why. It calls look only if necessary, and
-// not more often than it allows nodes. A node that look does not show yet is allowed again.
+// Allow reports whether a node of a zone can get a taint that evicts its pods, and if not, why. It calls look only when necessary,
+// and at most as often as it allows nodes. It allows a node again that look does not show yet.
 func (g *Gate) Allow(node, zone string, look func() Fleet) (ok bool, held Held) {
 	if g.limits.Every <= 0 {
 		return true, Held{}
@@ -103,7 +104,7 @@ func (g *Gate) Allow(node, zone string, look func() Fleet) (ok bool, held Held) 
 	return true, Held{}
 }
 
-// zones returns the zone of each node that has such a taint, or was allowed to have one that the fleet does not show yet.
+// zones returns the zone of each node that has such a taint, or was allowed one that the fleet does not show yet.
 func (g *Gate) zones(now time.Time) map[string]string {
 	zones := maps.Clone(g.fleet.Zones)
 	if zones == nil {

@@ -8,13 +8,13 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestEvictionsGoOneByOne has all of 400 nodes wish for a taint, every second, for an hour.
+// TestEvictionsGoOneByOne requests a taint for each of 400 nodes, every second, for an hour.
 func TestEvictionsGoOneByOne(t *testing.T) {
 	const nodes = 400
 	for name, tc := range map[string]struct {
 		limits      Evictions
-		after       map[time.Duration]int // how many bear it then
-		zones       int                   // that bear it in the end
+		after       map[time.Duration]int // number of tainted nodes by then
+		zones       int                   // zones with tainted nodes at the end
 		neverCloser time.Duration
 	}{
 		"NoBounds":   {Evictions{}, map[time.Duration]int{time.Second: nodes}, 4, 0},
@@ -69,7 +69,7 @@ func TestEvictionsGoOneByOne(t *testing.T) {
 	}
 }
 
-// TestAGateThatWasFullOpensAgain: the fleet is counted again once it may have changed, and not at every question before that.
+// TestAGateThatWasFullOpensAgain: the fleet is counted again once it can have changed, and not on each call before that.
 func TestAGateThatWasFullOpensAgain(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
 	gate := NewGate(Evictions{Every: 10 * time.Second, Share: 0.5}, clock)
@@ -78,7 +78,7 @@ func TestAGateThatWasFullOpensAgain(t *testing.T) {
 		ok, _ := gate.Allow("n2", "a", func() Fleet { counts++; return fleet })
 		return ok
 	}
-	clock.SetTime(clock.Now().Add(10 * time.Second)) // a gate begins closed
+	clock.SetTime(clock.Now().Add(10 * time.Second)) // a new gate is closed
 	if first, second := ask(), ask(); first || second || counts != 1 {
 		t.Errorf("a full fleet was counted %d times, or lets one more go", counts)
 	}
@@ -89,7 +89,7 @@ func TestAGateThatWasFullOpensAgain(t *testing.T) {
 	}
 }
 
-// TestNodesCountBeforeTheCacheShowsThem allows nodes while the fleet does not show their taints yet: they count anyway.
+// TestNodesCountBeforeTheCacheShowsThem allows nodes whose taints the fleet does not show yet: they count anyway.
 func TestNodesCountBeforeTheCacheShowsThem(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
 	gate := NewGate(Evictions{Every: time.Second, Share: 0.5, OneZone: true}, clock)
@@ -103,9 +103,9 @@ func TestNodesCountBeforeTheCacheShowsThem(t *testing.T) {
 	}
 	allow("n1", "a", true)
 	allow("n2", "b", false) // another zone
-	allow("n1", "a", true)  // its write failed, or is not visible yet
+	allow("n1", "a", true)  // its write failed, or the cache does not show it yet
 	allow("n3", "a", true)
-	allow("n4", "a", false) // more than the share
+	allow("n4", "a", false) // over the share
 	clock.SetTime(clock.Now().Add(maxLag))
-	allow("n4", "a", true) // the others were not written
+	allow("n4", "a", true) // the writes of the others failed
 }

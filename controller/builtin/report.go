@@ -1,4 +1,4 @@
-// Package builtin reports on the rules that are built in.
+// Package builtin reports the status of the built-in rules in a ConfigMap.
 package builtin
 
 import (
@@ -20,45 +20,45 @@ import (
 	"github.com/assay-project/assay/internal/assembly/directory"
 )
 
-// ConfigMapName is the ConfigMap that says which built-in rules are in force, for people and for `assay rules list`. It is
-// written and never read by the manager: to edit it changes nothing.
+// ConfigMapName is the name of the ConfigMap that shows which built-in rules are active, for users and for `assay rules list`. The
+// manager writes it and never reads it: editing it has no effect.
 const ConfigMapName = "assay-builtin-rules"
 
-// The keys of the ConfigMap.
+// Keys of the ConfigMap.
 const (
-	// KeyStatus is Loaded, or Failed if what the directory holds now has mistakes and is not in force.
+	// KeyStatus is Loaded, or Failed if the current files have errors and are not active.
 	KeyStatus = "status"
-	// KeyDigest identifies the files that are in force.
+	// KeyDigest identifies the active files.
 	KeyDigest = "digest"
-	// KeyProblems are the mistakes, one a line.
+	// KeyProblems lists the errors, one per line.
 	KeyProblems = "problems"
-	// KeyRules is a JSON list of the objects in force. See Shown.
+	// KeyRules is a JSON list of the active objects. See Shown.
 	KeyRules = "rules"
 )
 
-// The values of KeyStatus.
+// Values of KeyStatus.
 const (
 	StatusLoaded = "Loaded"
 	StatusFailed = "Failed"
 )
 
 const (
-	// maxProblems is how many mistakes are spelled out; the log and `assay lint` have all of them.
+	// maxProblems is the maximum number of errors listed; the log and `assay lint` show all of them.
 	maxProblems = 50
-	// maxRules is the size of KeyRules in bytes from which on specs are left out: a ConfigMap holds 1 MiB.
+	// maxRules is the size of KeyRules in bytes above which specs are omitted: a ConfigMap holds 1 MiB.
 	maxRules = 512 << 10
 )
 
-// Shown is one object as the ConfigMap shows it.
+// Shown is one object in the ConfigMap.
 type Shown struct {
 	Name string `json:"name"`
 	File string `json:"file"`
-	// Spec is that of the file; nil if all of them together are too large. Of a sensitive object it has the names of the
-	// rules and nothing else of them.
+	// Spec is the spec in the file; nil if all specs together are too large. For a sensitive object it only has the names of the
+	// rules.
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec `json:"spec,omitempty"`
 }
 
-// Add has the leader report, in a ConfigMap, on the rules that are built in.
+// Add registers a reporter with mgr that runs on the leader.
 func Add(mgr ctrl.Manager, built *directory.Directory, namespace string) error {
 	if built == nil {
 		return nil
@@ -74,15 +74,15 @@ type reporter struct {
 	live      client.Reader
 }
 
-// retry is how long after a failure it is tried again.
+// retry is the delay after a failed write.
 const retry = 10 * time.Second
 
-// Start implements manager.Runnable. It runs on the leader only.
+// Start implements manager.Runnable.
 func (r *reporter) Start(ctx context.Context) error {
 	for {
 		wait := (<-chan time.Time)(nil)
 		if err := r.report(ctx); err != nil && ctx.Err() == nil {
-			logf.FromContext(ctx).Error(err, "report on the built-in rules")
+			logf.FromContext(ctx).Error(err, "Cannot report the status of the built-in rules")
 			wait = time.After(retry)
 		}
 		select {
@@ -104,12 +104,12 @@ func show(s *directory.Set) string {
 		for i := range list {
 			list[i].Spec = nil
 		}
-		text, _ = json.Marshal(list) // two strings each
+		text, _ = json.Marshal(list)
 	}
 	return string(text)
 }
 
-// masked is a spec as it may be shown.
+// masked returns a spec without sensitive content.
 func masked(spec *nfdv1alpha1.NodeFeatureRuleSpec) *nfdv1alpha1.NodeFeatureRuleSpec {
 	if spec.Sensitive == nil || !*spec.Sensitive {
 		return spec
@@ -122,7 +122,7 @@ func masked(spec *nfdv1alpha1.NodeFeatureRuleSpec) *nfdv1alpha1.NodeFeatureRuleS
 	return &out
 }
 
-// data is what the ConfigMap says.
+// data returns the content of the ConfigMap.
 func data(latest, inForce *directory.Set) map[string]string {
 	out := map[string]string{KeyStatus: StatusLoaded, KeyDigest: inForce.Digest, KeyRules: show(inForce)}
 	if n := len(latest.Problems); n > 0 {
@@ -136,7 +136,7 @@ func data(latest, inForce *directory.Set) map[string]string {
 	return out
 }
 
-// report writes the ConfigMap if it says something else.
+// report writes the ConfigMap if its content has changed.
 func (r *reporter) report(ctx context.Context) error {
 	latest, inForce := r.rules.State()
 	want := data(latest, inForce)

@@ -20,20 +20,20 @@ import (
 	"github.com/assay-project/assay/internal/assembly/schema"
 )
 
-// Add has a manager keep the rules of its cluster assembled, on every replica: a standby that had none would have to begin
-// with that. What is watched, and why:
+// Add registers the compiler of the cluster's rules with a manager. It runs on every replica, so that a new leader has the rules at
+// hand. It watches:
 //
-//   - NodeFeatureRules: to be assembled.
-//   - NodeFeatureRuleTemplates, Secrets and ConfigMaps of the own namespace: objects that refer to one that has changed are
-//     assembled again, and no others.
-//   - the directory of built-in rules, and the definition of NodeFeatureRule.
+//   - NodeFeatureRules, to compile them.
+//   - NodeFeatureRuleTemplates, and Secrets and ConfigMaps in the manager's namespace, to compile the objects again that refer
+//     to one that has changed.
+//   - the directory of built-in rules, and the CRD of NodeFeatureRule.
 //
-// The registry is ready once every object that existed at the start has been looked at.
+// The registry is ready once every object that existed at the start has been processed.
 func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	guard := schema.New(mgr.GetAPIReader())
 	r := newRules(mgr.GetClient(), mgr.GetAPIReader(), opt, guard)
 	if opt.BuiltIn != "" {
-		// Before the registry is ready: nodes that were evaluated without these rules would lose what they give.
+		// Load built-in rules before the registry is ready: nodes that are evaluated without them would lose their outputs.
 		r.builtIn = directory.New(opt.BuiltIn, r.registry)
 		if err := mgr.Add(r.builtIn); err != nil {
 			return nil, err
@@ -64,7 +64,7 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	return r, errors.Join(mgr.Add(st), mgr.Add(everyReplica(r.follow)))
 }
 
-// everyReplica is a manager.Runnable that runs on standbys too.
+// everyReplica is a manager.Runnable that also runs on standbys.
 type everyReplica func(context.Context) error
 
 // Start implements manager.Runnable.
@@ -73,7 +73,8 @@ func (f everyReplica) Start(ctx context.Context) error { return f(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everyReplica) NeedLeaderElection() bool { return false }
 
-// changes names what has changed. Which objects refer to it is looked up when they are assembled, all of them as one change.
+// changes collects the names of changed objects. The objects that refer to them are looked up when they are compiled, as one
+// change.
 func changes(kind assembly.RefKind) handler.TypedEventHandler[client.Object, assembly.Ref] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []assembly.Ref {
 		return []assembly.Ref{{Kind: kind, Name: o.GetName()}}

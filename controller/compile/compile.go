@@ -22,19 +22,19 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Options say which rules there are, and how they are put together.
+// Options configure which rules are compiled, and how.
 type Options struct {
-	// Assembly is what all who evaluate the rules of a cluster have in common. Missing is found out by Add.
+	// Assembly holds the options that are shared by everything that evaluates rules. Add sets Missing.
 	Assembly assembly.Options
-	// BuiltIn is a directory of rules that are always in force; empty: none.
+	// BuiltIn is the directory of built-in rules, which are always active; empty: none.
 	BuiltIn string
-	// SchemaEvery is how often the definition of NodeFeatureRule is looked at; 0: schema.DefaultEvery.
+	// SchemaEvery is how often the CRD of NodeFeatureRule is read; 0: schema.DefaultEvery.
 	SchemaEvery time.Duration
 }
 
-// Rules are the rules of a cluster. It is safe for concurrent use: one object is assembled at a time, from what the cache
-// holds at that moment, so that an older state can never replace a newer one, and no change of something that it refers to gets
-// lost between the look at it and the note that it is referred to.
+// Rules holds the compiled rules of a cluster. It is safe for concurrent use. One object is compiled at a time, from the current
+// content of the cache. Therefore an older state never replaces a newer one, and a change of a referenced object is never missed
+// between reading it and recording the reference.
 type Rules struct {
 	registry  *assembly.Registry
 	builtIn   *directory.Directory
@@ -52,13 +52,13 @@ type Rules struct {
 	listeners []func(name string)
 }
 
-// Registry holds what is in force.
+// Registry holds the active rules.
 func (r *Rules) Registry() *assembly.Registry { return r.registry }
 
-// BuiltIn is the directory of rules that are always in force; nil: there is none.
+// BuiltIn is the directory of built-in rules; nil if there is none.
 func (r *Rules) BuiltIn() *directory.Directory { return r.builtIn }
 
-// Object returns what became of an object, or nil if there is none, or none yet.
+// Object returns the assembled state of an object, or nil if there is none yet.
 func (r *Rules) Object(name string) *assembly.Object {
 	if o, ok := r.objects.Load(name); ok {
 		return o.(*assembly.Object)
@@ -71,7 +71,7 @@ func (r *Rules) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRuleTe
 	return r.assembler.Template(ctx, t)
 }
 
-// OnObject has f called with the name of each object that was assembled, or is gone. It must be quick.
+// OnObject registers f, which is called with the name of each object that was compiled or deleted. It must return quickly.
 func (r *Rules) OnObject(f func(name string)) {
 	r.listening.Lock()
 	defer r.listening.Unlock()
@@ -89,12 +89,12 @@ func (r *Rules) tell(names []string) {
 	}
 }
 
-// object assembles an object.
+// object compiles an object.
 func (r *Rules) object(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	return ctrl.Result{}, r.refresh(ctx, req.Name)
 }
 
-// reference assembles all objects that refer to something, as one change.
+// reference compiles all objects that refer to a changed object, as one change.
 func (r *Rules) reference(ctx context.Context, to assembly.Ref) (ctrl.Result, error) {
 	release, err := r.turn.Take(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Rules) reference(ctx context.Context, to assembly.Ref) (ctrl.Result, er
 	return ctrl.Result{}, r.refreshLocked(ctx, r.referringTo(to))
 }
 
-// refresh assembles objects, or takes out what they had if they are gone.
+// refresh compiles objects, and removes the rules of deleted ones.
 func (r *Rules) refresh(ctx context.Context, names ...string) error {
 	release, err := r.turn.Take(ctx)
 	if err != nil {
@@ -114,8 +114,7 @@ func (r *Rules) refresh(ctx context.Context, names ...string) error {
 	return r.refreshLocked(ctx, names)
 }
 
-// refreshLocked assembles objects, and puts what comes out into the registry as one change. One that fails does not keep the
-// others.
+// refreshLocked compiles objects and updates the registry in one change. A failure of one object does not affect the others.
 func (r *Rules) refreshLocked(ctx context.Context, names []string) error {
 	var (
 		done   []string
@@ -148,7 +147,7 @@ func (r *Rules) store(name string, o *assembly.Object) {
 	r.objects.Store(name, o)
 }
 
-// replace puts what objects are now into the registry.
+// replace updates the registry with the new state of objects.
 func (r *Rules) replace(names []string) {
 	var put []assembly.Rules
 	var remove []string
@@ -162,7 +161,7 @@ func (r *Rules) replace(names []string) {
 	r.registry.Replace(put, remove)
 }
 
-// Room returns how much memory all other objects leave for the rules of an object, and how much its rules take now.
+// Room returns the memory that all other objects leave for the rules of an object, and the memory that its rules use now.
 func (r *Rules) Room(name string) (room, now int) {
 	room = rules.MaxClusterSize
 	r.objects.Range(func(other, o any) bool {
@@ -174,7 +173,8 @@ func (r *Rules) Room(name string) (room, now int) {
 	return room, r.Object(name).Size()
 }
 
-// share takes out the rules of objects that do not fit beside older ones, and lets in those that do now. It returns the names of both.
+// share removes the rules of objects that exceed the memory budget after older objects, and adds those that fit now. It returns the
+// names of both.
 func (r *Rules) share(ctx context.Context) (changed []string, err error) {
 	if !r.all.Tight() {
 		return nil, nil
@@ -189,7 +189,7 @@ func (r *Rules) share(ctx context.Context) (changed []string, err error) {
 		case o.Excess && room > o.Room:
 			next, failed := r.look(ctx, name)
 			if err = errors.Join(err, failed); failed != nil || next == nil {
-				continue // its deletion is an event of its own
+				continue // its deletion is a separate event
 			}
 			o = next
 		}
@@ -202,8 +202,8 @@ func (r *Rules) share(ctx context.Context) (changed []string, err error) {
 	return changed, err
 }
 
-// look finds out what an object is now; nil: it is gone, and not only missing in a cache. One that a cache lacks and the API
-// server has is used as the API server has it. It is called with the lock held.
+// look reads and compiles the current state of an object; nil means deleted. If the cache lacks an object, look reads it from the
+// API server. The caller holds the lock.
 func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error) {
 	var obj nfdv1alpha1.NodeFeatureRule
 	err := r.cached.Get(ctx, client.ObjectKey{Name: name}, &obj, client.UnsafeDisableDeepCopy)
@@ -230,13 +230,13 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 	return nil, nil
 }
 
-// Confirm asks the API server for an object that the cache lacks, and assembles it if it is there.
+// Confirm reads an object that the cache lacks from the API server, and compiles it if it exists.
 func (r *Rules) Confirm(ctx context.Context, name string) error { return r.refresh(ctx, name) }
 
-// lackingEvery is how often objects that the cache lacks are read from the API server: no event tells of their changes.
+// lackingEvery is how often objects that the cache lacks are read from the API server, because no event reports their changes.
 const lackingEvery = 2 * time.Second
 
-// follow reads objects that the cache lacks until it has them, or they are deleted.
+// follow reads objects that the cache lacks until the cache has them or they are deleted.
 func (r *Rules) follow(ctx context.Context) error {
 	for {
 		select {
@@ -273,16 +273,16 @@ func (r *Rules) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) 
 	log := logf.FromContext(ctx).WithValues("object", obj.Name)
 	switch {
 	case out.Refused != nil:
-		log.Info("rules are refused", "reason", out.Refused.Reason)
+		log.Info("Rejected rules", "reason", out.Refused.Reason)
 	case out.Unresolved != nil:
-		log.Info("rules are not resolved; the last ones that were stay in force", "reason", out.Unresolved.Reason)
+		log.Info("Cannot resolve rules; the last resolved ones stay active", "reason", out.Unresolved.Reason)
 	case len(out.Errors) > 0:
-		log.Info("rules with mistakes are left out", "mistakes", len(out.Errors))
+		log.Info("Skipping invalid rules", "errors", len(out.Errors))
 	}
 	return out, nil
 }
 
-// referringTo returns the objects that refer to something, sorted. It is called with the lock held.
+// referringTo returns the sorted names of the objects that refer to an object. The caller holds the lock.
 func (r *Rules) referringTo(to assembly.Ref) []string {
 	var out []string
 	r.objects.Range(func(name, o any) bool {
@@ -295,7 +295,7 @@ func (r *Rules) referringTo(to assembly.Ref) []string {
 	return out
 }
 
-// newRules returns rules that nothing feeds yet.
+// newRules returns empty Rules.
 func newRules(cached, live client.Reader, opt Options, guard *schema.Guard) *Rules {
 	o := opt.Assembly
 	o.Missing = guard.Missing

@@ -11,8 +11,8 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// source looks things up for the assembly. Secrets and ConfigMaps it reads from the API server: only their metadata are
-// cached, since most of them are none of Assay's business.
+// source reads referenced objects for assembly. It reads Secrets and ConfigMaps from the API server: the cache holds only their
+// metadata, since Assay does not need most of them.
 type source struct {
 	cached, live client.Reader
 	namespace    string
@@ -22,10 +22,10 @@ type source struct {
 func (s source) Template(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 	var t assayv1alpha1.NodeFeatureRuleTemplate
 	err := s.cached.Get(ctx, client.ObjectKey{Name: name}, &t, client.UnsafeDisableDeepCopy)
-	if missing := err; apierrors.IsNotFound(err) { // a cache may lack one that exists
+	if missing := err; apierrors.IsNotFound(err) { // the cache can lack one that exists
 		err = s.live.Get(ctx, client.ObjectKey{Name: name}, &t)
 		if apierrors.IsForbidden(err) {
-			err = missing // the extender may list templates and not get them; it writes nothing and trusts its cache
+			err = missing // the extender can list but not get templates; it writes nothing and relies on its cache
 		}
 	}
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 	"github.com/assay-project/assay/internal/assembly/schema"
 )
 
-// start assembles every object once before the registry is ready. Nodes that were evaluated with half of the rules would lose
-// what the other half gives them.
+// start compiles every object once before the registry is ready. If nodes were evaluated with part of the rules, they would lose
+// the outputs of the others.
 type start struct {
 	rules  *Rules
 	cache  cache.Cache
 	schema *schema.Watch
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: standbys do it too.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: standbys compile rules too.
 func (*start) NeedLeaderElection() bool { return false }
 
-// retryStart is how soon it is tried again to read what rules refer to.
+// retryStart is the delay before objects are read again that could not be read at startup.
 const retryStart = time.Second
 
 // Start implements manager.Runnable.
@@ -40,36 +40,36 @@ func (s *start) Start(ctx context.Context) error {
 	s.schema.Look(ctx)
 	s.assembleAll(ctx)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // to be stopped is no mistake
+		return nil //nolint:nilerr // being stopped is not an error
 	}
 	s.rules.registry.Ready()
-	logf.FromContext(ctx).Info("rules are ready")
+	logf.FromContext(ctx).Info("Compiled all rules")
 	return s.schema.Start(ctx)
 }
 
-// hearOfRemovals takes out objects that are deleted. The controller does so too, but begins to listen some time after the caches
-// are filled, and would never hear of one that was deleted between that and the list that everything begins with.
+// hearOfRemovals removes the rules of deleted objects. The controller does so too, but it starts some time after the caches are
+// filled and would miss an object that is deleted between that time and its first list.
 func (s *start) hearOfRemovals(ctx context.Context) error {
 	informer, err := s.cache.GetInformer(ctx, &nfdv1alpha1.NodeFeatureRule{})
 	if err != nil {
 		return err
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
-		if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil { // without a namespace it is the name
+		if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil { // without a namespace the key is the name
 			s.assemble(ctx, name)
 		}
 	}})
 	return err
 }
 
-// assembleAll assembles every object there is.
+// assembleAll compiles all existing objects.
 func (s *start) assembleAll(ctx context.Context) {
 	var list nfdv1alpha1.NodeFeatureRuleList
 	if err := s.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		logf.FromContext(ctx).Error(err, "list the rules") // the cache has been filled before
+		logf.FromContext(ctx).Error(err, "list the rules") // the cache is already filled
 		return
 	}
-	// The oldest first, so that what does not fit beside them is not compiled.
+	// Oldest first: an object that exceeds the budget after older ones is not compiled.
 	slices.SortStableFunc(list.Items, func(a, b nfdv1alpha1.NodeFeatureRule) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
@@ -78,14 +78,14 @@ func (s *start) assembleAll(ctx context.Context) {
 	}
 }
 
-// assemble tries until it is known what the object is: as long as the API server does not answer, nothing is decided.
+// assemble retries until the state of the object is known: while the API server does not answer, nothing is decided.
 func (s *start) assemble(ctx context.Context, name string) {
 	for ctx.Err() == nil {
 		err := s.rules.refresh(ctx, name)
 		if err == nil {
 			return
 		}
-		logf.FromContext(ctx).Error(err, "assemble", "object", name)
+		logf.FromContext(ctx).Error(err, "Cannot compile rules; retrying", "object", name)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryStart):

@@ -19,7 +19,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// objects are the NodeFeatureRules of an API server.
+// objects are the NodeFeatureRules of a fake API server.
 type objects map[string]*nfdv1alpha1.NodeFeatureRule
 
 func (o objects) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -34,7 +34,7 @@ func (o objects) List(context.Context, client.ObjectList, ...client.ListOption) 
 	panic("nothing lists them")
 }
 
-// put writes an object of about so many kilobytes of compiled size, created in a second.
+// put writes an object with a compiled size of about so many kilobytes and a creation time in seconds.
 func (o objects) put(name string, second int64, kilobytes int) {
 	labels := map[string]string{}
 	rule := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{
@@ -55,7 +55,7 @@ func (o objects) put(name string, second int64, kilobytes int) {
 
 func (o objects) rules() *Rules { return newRules(o, o, Options{}, &guard.Guard{}) }
 
-// inForce returns the names of the objects whose rules are used.
+// inForce returns the names of the objects whose rules are active.
 func (r *Rules) inForce() string {
 	var names []string
 	for _, o := range r.Registry().All() {
@@ -71,8 +71,8 @@ func (r *Rules) must(t *testing.T, names ...string) {
 	}
 }
 
-// TestTheOldestObjectsFit has six objects arrive in all kinds of orders: five of them together are too large, and the fifth by age
-// leaves its room to the sixth.
+// TestTheOldestObjectsFit creates six objects in different orders: five of them together are too large, and the fifth by age does
+// not fit, but the sixth does.
 func TestTheOldestObjectsFit(t *testing.T) {
 	server := objects{}
 	for i, name := range []string{"f", "b", "d", "a"} {
@@ -132,7 +132,7 @@ func TestObjectsComeBackWhenThereIsRoom(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotFitIsNotCompiled has a large object arrive after the budget is used up.
+// TestWhatDoesNotFitIsNotCompiled creates a large object when the budget is used up.
 func TestWhatDoesNotFitIsNotCompiled(t *testing.T) {
 	server := objects{}
 	for i := range 4 {
@@ -141,7 +141,7 @@ func TestWhatDoesNotFitIsNotCompiled(t *testing.T) {
 	server.put("z", 10, 4500)
 	r := server.rules()
 	r.must(t, "a0", "a1", "a2", "a3")
-	if allocations := testing.AllocsPerRun(3, func() { r.must(t, "z") }); allocations > 15_000 { // to compile it takes 50,000
+	if allocations := testing.AllocsPerRun(3, func() { r.must(t, "z") }); allocations > 15_000 { // compiling it takes 50,000
 		t.Errorf("%.0f allocations for an object that is not used", allocations)
 	}
 }

@@ -1,4 +1,4 @@
-// Package condition writes the conditions of objects.
+// Package condition sets the conditions in the status of objects.
 package condition
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// The reasons of conditions that several kinds have.
+// Reasons that several kinds use.
 const (
 	reasonReady    = "Ready"
 	reasonCompiled = "Compiled"
@@ -28,19 +28,19 @@ const (
 )
 
 const (
-	// maxErrors is the maximum number of errors in a message. The command line and the webhook show all of them.
+	// maxErrors is the maximum number of errors in a message. The command line and the webhook show all errors.
 	maxErrors = 10
-	// maxMessage is the maximum size of a message in bytes that the API server accepts.
+	// maxMessage is the maximum size of a condition message in bytes that the API server accepts.
 	maxMessage = 32768
 )
 
-// List writes the conditions of one object as of a generation. Times of transitions are kept. It is not safe for concurrent use.
+// List sets the conditions of one object for a generation. It keeps transition times. It is not safe for concurrent use.
 type List struct {
 	to         *[]metav1.Condition
 	generation int64
 }
 
-// Of returns a List that writes to conditions.
+// Of returns a List that modifies conditions.
 func Of(to *[]metav1.Condition, generation int64) List { return List{to, generation} }
 
 // Set sets a condition.
@@ -65,8 +65,8 @@ func (l List) Has(kind string) bool { return meta.FindStatusCondition(*l.to, kin
 // Remove removes a condition.
 func (l List) Remove(kind string) { meta.RemoveStatusCondition(l.to, kind) }
 
-// Reviewed sets Accepted, Ready and Stalled of an object that refers to no other one, from the findings of its review. Note is
-// added to the message while it is accepted.
+// Reviewed sets Accepted, Ready and Stalled of an object without references, from the findings of its review. The note is appended
+// to the message if the object is accepted.
 func (l List) Reviewed(errs field.ErrorList, warnings []rules.Warning, note string) {
 	if len(errs) > 0 {
 		l.SetIf(nfdv1alpha1.ConditionAccepted, false, reasonInvalid, Errors(errs, false))
@@ -80,8 +80,8 @@ func (l List) Reviewed(errs field.ErrorList, warnings []rules.Warning, note stri
 	l.ready(len(errs) > 0)
 }
 
-// Announce writes a warning Event about an object that became not ready, or is not ready for another reason than before, for
-// users who do not know yet that they should read its status.
+// Announce emits a warning Event about an object that became not ready, or not ready for another reason, for users who do not read
+// its status.
 func Announce(events record.EventRecorder, object runtime.Object, before, after []metav1.Condition, reason string) {
 	now := meta.FindStatusCondition(after, nfdv1alpha1.ConditionReady)
 	old := meta.FindStatusCondition(before, nfdv1alpha1.ConditionReady)
@@ -114,14 +114,14 @@ func (l List) Assembled(o *assembly.Object) {
 	l.ready(o.Refused != nil || len(o.Errors) > 0 || o.Unresolved != nil && !o.Unresolved.Waits())
 }
 
-// ready sets Ready to what Accepted and Resolved say together, with the reason and message of the first that is False, else of
-// the first that is Unknown. A condition that an object does not have counts as True.
+// ready derives Ready from Accepted and Resolved, with the reason and message of the first one that is False, or else of the first
+// one that is Unknown. An absent condition counts as True.
 //
-// While Ready is False and a user must act, Stalled is True; otherwise it is absent. An object that only waits for another one
-// is not stalled: tools that wait for it should go on waiting.
+// While Ready is False and a user must act, Stalled is True; otherwise it is absent. An object that only waits for another one is
+// not stalled, so that tools continue to wait for it.
 func (l List) ready(mustAct bool) {
 	status, reason, message := metav1.ConditionTrue, reasonReady, ""
-	for _, worse := range []metav1.ConditionStatus{metav1.ConditionUnknown, metav1.ConditionFalse} { // the last one found counts
+	for _, worse := range []metav1.ConditionStatus{metav1.ConditionUnknown, metav1.ConditionFalse} { // the last match is used
 		for _, kind := range []string{nfdv1alpha1.ConditionResolved, nfdv1alpha1.ConditionAccepted} {
 			if c := meta.FindStatusCondition(*l.to, kind); c != nil && c.Status == worse {
 				status, reason, message = c.Status, c.Reason, c.Message
@@ -136,7 +136,7 @@ func (l List) ready(mustAct bool) {
 	}
 }
 
-// Errors lists the first errors in one line. Of a sensitive object it lists only their places.
+// Errors returns the first errors on one line. For a sensitive object it returns only their positions.
 func Errors(errs field.ErrorList, sensitive bool) string {
 	var parts []string
 	for i, err := range errs {
@@ -153,7 +153,7 @@ func Errors(errs field.ErrorList, sensitive bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// Warnings returns the first warning, and the number of further ones. Of a sensitive object it returns only its place.
+// Warnings returns the first warning and the number of further ones. For a sensitive object it returns only its position.
 func Warnings(list []rules.Warning, sensitive bool) string {
 	if len(list) == 0 {
 		return ""
@@ -168,7 +168,7 @@ func Warnings(list []rules.Warning, sensitive bool) string {
 	return text
 }
 
-// cut shortens a message to what the API server accepts, at the end of a character.
+// cut truncates a message to the size that the API server accepts, at a character boundary.
 func cut(message string) string {
 	if len(message) <= maxMessage {
 		return message

@@ -2,16 +2,16 @@ package flap
 
 import "time"
 
-// A key that another client changes again and again is corrected CorrectionLimit times within CorrectionWindow and then left alone for
-// the rest of it: two writers that disagree would move pods, and load the API server, for as long as both run. A person who
-// slips, and a kubelet that starts, are corrected at once.
+// A key that another client changes repeatedly is corrected CorrectionLimit times within CorrectionWindow and then left alone for
+// the rest of it: two competing writers would otherwise move pods and load the API server indefinitely. An accidental edit, or a
+// kubelet that starts, is corrected immediately.
 const (
 	CorrectionLimit  = 3
 	CorrectionWindow = time.Hour
 )
 
-// Corrections remembers which keys of one node were corrected lately, and to which value. The zero value is empty and ready for use. It
-// is not safe for concurrent use.
+// Corrections records which keys of one node were corrected recently, and to which value. The zero value is ready to use. It is not
+// safe for concurrent use.
 type Corrections struct{ keys map[string]correction }
 
 type correction struct {
@@ -19,13 +19,14 @@ type correction struct {
 	times times
 }
 
-// About reports whether a key was corrected to this value lately.
+// About reports whether a key was recently corrected to this value.
 func (c *Corrections) About(key, value string) bool {
 	known, ok := c.keys[key]
 	return ok && known.value == value
 }
 
-// Held reports whether a key has been corrected often enough, and for how long to leave it alone. A new value is no correction.
+// Held reports whether a key has been corrected too often, and how long to leave it alone. A new value does not count as a
+// correction.
 func (c *Corrections) Held(key, value string, now time.Time) (time.Duration, bool) {
 	known := c.keys[key]
 	if !c.About(key, value) || len(known.times) < CorrectionLimit {
@@ -35,7 +36,7 @@ func (c *Corrections) Held(key, value string, now time.Time) (time.Duration, boo
 	return left, left > 0
 }
 
-// Add notes that a key was corrected to a value.
+// Add records that a key was corrected to a value.
 func (c *Corrections) Add(key, value string, now time.Time) {
 	known := correction{value: value}
 	if c.About(key, value) {
@@ -48,7 +49,7 @@ func (c *Corrections) Add(key, value string, now time.Time) {
 	c.keys[key] = known
 }
 
-// Expire forgets what happened too long ago.
+// Expire removes corrections that are older than the window.
 func (c *Corrections) Expire(now time.Time) {
 	for key, known := range c.keys {
 		if now.Sub(known.times.last()) > CorrectionWindow {

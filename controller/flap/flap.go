@@ -1,4 +1,4 @@
-// Package flap notices keys of nodes that change too often.
+// Package flap detects keys of nodes that change too often.
 package flap
 
 import (
@@ -8,37 +8,37 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A key that changed Limit times within Window is left alone until it has been quiet for as long: whatever makes it
-// flap, pods should not be moved by it. The first changes are always immediate.
+// A key that changed Limit times within Window is left alone until it has been stable for that long, so that flapping does not move
+// pods. The first changes are always applied immediately.
 const (
 	Limit  = 3
 	Window = 60 * time.Second
 )
 
-// Changes remembers when the keys of nodes changed. It is safe for concurrent use.
+// Changes records when the keys of nodes changed. It is safe for concurrent use.
 type Changes struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
-	nodes map[string]map[string]times // node -> key -> the last changes
+	nodes map[string]map[string]times // by node and key: the last changes
 }
 
-// times are when something happened, the last ones, oldest first. They are never empty.
+// times holds the most recent times of an event, oldest first. It is never empty.
 type times []time.Time
 
 func (t times) last() time.Time { return t[len(t)-1] }
 
-// add appends a time and keeps the last limit of them.
+// add appends a time and keeps the last limit entries.
 func (t times) add(now time.Time, limit int) times {
 	t = append(t, now)
 	return t[max(0, len(t)-limit):]
 }
 
-// NewChanges returns Changes of nothing.
+// NewChanges returns an empty Changes.
 func NewChanges(c clock.PassiveClock) *Changes {
 	return &Changes{clock: c, nodes: map[string]map[string]times{}}
 }
 
-// Held reports whether a key flaps, and for how long to leave it alone.
+// Held reports whether a key is flapping, and how long to leave it alone.
 func (c *Changes) Held(node, key string) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *Changes) Held(node, key string) (time.Duration, bool) {
 	return Window - quiet, quiet < Window
 }
 
-// Add notes that keys of a node were written or removed.
+// Add records that keys of a node were written or removed.
 func (c *Changes) Add(node string, keys []string) {
 	if len(keys) == 0 {
 		return
@@ -77,7 +77,7 @@ func (c *Changes) Add(node string, keys []string) {
 	}
 }
 
-// Forget drops what is known of a node.
+// Forget deletes the records of a node.
 func (c *Changes) Forget(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

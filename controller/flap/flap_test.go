@@ -32,7 +32,7 @@ func TestLetsGoOnceItIsQuiet(t *testing.T) {
 	}
 }
 
-func TestCorrectsThriceAnHour(t *testing.T) {
+func TestCorrectsThreeTimesAnHour(t *testing.T) {
 	var c flap.Corrections
 	now := time.Now()
 	for i := range flap.CorrectionLimit {

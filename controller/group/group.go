@@ -1,4 +1,4 @@
-// Package group keeps lists of the nodes that satisfy NodeFeatureGroups. It is the only writer of their status.
+// Package group maintains the status of NodeFeatureGroups: the nodes that match. It is the only writer of their status.
 package group
 
 import (
@@ -32,23 +32,24 @@ import (
 )
 
 const (
-	// maxNodes is how many members a status names: 5,000 names of 60 bytes are a third of what etcd takes. The count counts all.
+	// maxNodes is the maximum number of nodes in a status: 5,000 names of 60 bytes are a third of the size limit of etcd. The count
+	// includes all nodes.
 	maxNodes = 5000
-	// delay is how long changes of nodes are gathered: a fleet that is upgraded changes node by node, and each write of a
-	// large group goes to everybody who watches it.
+	// delay is how long changes of nodes are batched: an upgrade changes a fleet node by node, and each write of a large group is
+	// sent to all of its watchers.
 	delay = time.Second
-	// maxCompiled is the maximum memory in bytes that the compiled rules of all groups take: users of namespaces create groups. One that is not
-	// among those used last is compiled again.
+	// maxCompiled is the maximum memory in bytes for the compiled rules of all groups, since users of namespaces create groups. The
+	// least recently used ones are evicted and compiled again when needed.
 	maxCompiled = 16 << 20
 )
 
-// Options of the controller.
+// Options configure the controller.
 type Options struct {
-	// Known is what the reviews of groups depend on.
+	// Known is the knowledge about the cluster that reviews of groups depend on.
 	Known review.Known
-	// Nodes are what rules are given of each node.
+	// Nodes are the inputs of rules for each node.
 	Nodes *inputs.Nodes
-	// NodesChanged delivers an event whenever a node has other features.
+	// NodesChanged delivers an event whenever the features of a node have changed.
 	NodesChanged <-chan event.GenericEvent
 }
 
@@ -61,7 +62,7 @@ type Reconciler struct {
 	programs *lru.Cache[*program] // by namespace/name
 }
 
-// program is a group's rules, compiled.
+// program holds the compiled rules of a group.
 type program struct {
 	uid        types.UID
 	generation int64
@@ -71,9 +72,9 @@ type program struct {
 	warnings   []rules.Warning
 }
 
-// Add registers the controller. It watches the groups of all namespaces, and what the rules are given of nodes.
+// Add registers the controller. It watches groups in all namespaces and the inputs of rules for all nodes.
 func Add(mgr ctrl.Manager, opt Options) error {
-	opt.Known.Rules.DefaultScope = "" // scopes are for rules
+	opt.Known.Rules.DefaultScope = "" // scopes only apply to rules
 	r := &Reconciler{
 		client: mgr.GetClient(), opt: opt, programs: lru.New[*program](maxCompiled),
 		events: mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
@@ -85,7 +86,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Complete(r)
 }
 
-// gathered puts all groups into the queue after a delay.
+// gathered enqueues all groups after a delay.
 type gathered struct {
 	handler.Funcs
 	r *Reconciler
@@ -95,7 +96,7 @@ type gathered struct {
 func (g gathered) Generic(ctx context.Context, _ event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	var list nfdv1alpha1.NodeFeatureGroupList
 	if err := g.r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return // only before the cache has started, when every group is due anyway
+		return // only before the cache has started; every group is enqueued then anyway
 	}
 	for i := range list.Items {
 		q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}, delay)
@@ -127,8 +128,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// compiled returns the rules of a group, which are those of an object that writes nothing: variables are visible to the rules
-// after them as rule.matched, as in NFD, and what NodeFeatureRules produce is not.
+// compiled returns the compiled rules of a group. They are compiled as an object without outputs to nodes: as in NFD, later rules
+// see variables as rule.matched, and they do not see the outputs of NodeFeatureRules.
 func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 	key := client.ObjectKeyFromObject(obj).String()
 	if p, ok := r.programs.Get([]byte(key)); ok && p.uid == obj.UID && p.generation == obj.Generation {
@@ -143,7 +144,7 @@ func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 	return p
 }
 
-// members returns the names of the nodes that satisfy at least one of the rules, in the order given.
+// members returns the names of the nodes that match at least one of the rules, in the given order.
 func (p *program) members(nodes []*inputs.State) []string {
 	var out []string
 	for _, n := range nodes {
@@ -158,7 +159,7 @@ func (p *program) members(nodes []*inputs.State) []string {
 	return out
 }
 
-// status is what a group's status should be.
+// status returns the desired status of a group.
 func status(obj *nfdv1alpha1.NodeFeatureGroup, p *program, members []string) nfdv1alpha1.NodeFeatureGroupStatus {
 	s := *obj.Status.DeepCopy()
 	s.ObservedGeneration = obj.Generation
@@ -176,7 +177,7 @@ func status(obj *nfdv1alpha1.NodeFeatureGroup, p *program, members []string) nfd
 }
 
 var requests = prometheus.NewCounter(prometheus.CounterOpts{
-	Name: "nfd_master_node_feature_group_update_requests_total", Help: "Writes of the status of NodeFeatureGroups that were tried.",
+	Name: "nfd_master_node_feature_group_update_requests_total", Help: "Attempted writes of the status of NodeFeatureGroups.",
 })
 
 func init() { ctrlmetrics.Registry.MustRegister(requests) }

@@ -1,4 +1,4 @@
-// Package node writes what the rules want on Nodes. It is their only writer.
+// Package node writes the outputs of rules to Nodes. It is the only writer of Nodes.
 package node
 
 import (
@@ -33,47 +33,49 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// Options of the controller.
+// Options configure the controller.
 type Options struct {
 	Registry *assembly.Registry
-	// Object returns the assembled state of a NodeFeatureRule, nil if there is none. Confirm asks the API server for one that the cache lacks.
+	// Object returns the assembled state of a NodeFeatureRule, nil if there is none. Confirm reads one that the cache lacks from
+	// the API server.
 	Object  func(name string) *assembly.Object
 	Confirm func(ctx context.Context, name string) error
-	// Store is where the record of which objects gave keys survives this process.
+	// Store persists the record of which objects gave keys.
 	Store *provenance.Store
 	Stats *rulestats.Stats
-	// RulesChanged delivers an event whenever all nodes have to be looked at again.
+	// RulesChanged delivers an event whenever all nodes have to be evaluated again.
 	RulesChanged <-chan event.GenericEvent
-	// Inputs are what rules are given of each node. Something else watches them.
+	// Inputs are the inputs of rules for each node. They are watched elsewhere.
 	Inputs *inputs.Nodes
-	// Namespace is the manager's. Namespaces says that the labels of others decide whether their NodeFeatures count.
+	// Namespace is the manager's namespace. Namespaces is set if the labels of other namespaces decide whether their NodeFeatures
+	// count.
 	Namespace  string
 	Namespaces bool
 	Policy     plan.Policy
-	// FailTaint is put on nodes that a fail action keeps as they were, whether rules may create taints or not; nil: none.
+	// FailTaint is put on nodes that a fail action freezes, even if rules must not create taints; nil: none.
 	FailTaint *corev1.Taint
 	Disable   Disable
-	// DryRun evaluates and reports, and writes nothing on Nodes.
+	// DryRun evaluates and reports, but does not write to Nodes.
 	DryRun  bool
 	Breaker *budget.Breaker
 	// Gate sets the pace of taints that evict pods.
 	Gate     *budget.Gate
 	Watchdog *Watchdog
 	Clock    clock.PassiveClock
-	// Parallel is how many nodes are worked on at once.
+	// Parallel is the number of nodes that are reconciled concurrently.
 	Parallel int
-	// Settings identifies the settings that outcomes depend on, in addition to the rules.
+	// Settings identifies the settings that outcomes depend on in addition to the rules.
 	Settings string
-	// Nudge tells schedulers, by an annotation, that the features of a node have changed.
+	// Nudge enables the annotation that notifies schedulers when the features of a node have changed.
 	Nudge bool
 }
 
-// Add registers the controller. What it watches, and why:
+// Add registers the controller. It watches:
 //
-//   - Nodes: somebody may have changed what is ours, a kubelet may have reset an extended resource, a Node may have been
-//     rebuilt. Heartbeats change nothing that is looked at, and are dropped.
-//   - NodeFeatures: what is known of a node has changed.
-//   - changes of the rules, through the registry: every node may be affected.
+//   - Nodes: another client can change keys that the controller manages, a kubelet can reset an extended resource, and a
+//     Node can be recreated. Heartbeats are filtered out.
+//   - NodeFeatures: the features of a node have changed.
+//   - changes of the rules, through the registry: every node can be affected.
 func Add(mgr ctrl.Manager, opt Options) error {
 	r := &Reconciler{
 		client:   mgr.GetClient(),
@@ -99,7 +101,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		settings: opt.Settings,
 	}
 	r.book = provenance.NewBook(opt.Store, r.fleet())
-	// A standby fills its queue too, so that it has everything at hand when it takes over.
+	// A standby fills its queue too, so that it can take over immediately.
 	warm := true
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("node").
@@ -119,11 +121,10 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	return b.Complete(r)
 }
 
-// settled puts all nodes into the queue after a moment: applying a directory of rules is one pass over the nodes, not one
-// for each file.
+// settled enqueues all nodes after a short delay: applying a directory of rules causes one pass over the nodes, not one per file.
 type settled struct{ r *Reconciler }
 
-// Create implements handler.EventHandler; nothing is ever created in a channel.
+// Create implements handler.EventHandler; the channel only delivers generic events.
 func (settled) Create(context.Context, event.CreateEvent, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 }
 
@@ -142,12 +143,12 @@ func (s settled) Generic(ctx context.Context, e event.GenericEvent, q workqueue.
 	}
 }
 
-// limiter makes each node wait by itself: one whose patch always fails must not delay the others.
+// limiter backs off each node separately: a node whose patch always fails does not delay the others.
 func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 2*time.Minute)
 }
 
-// relevant drops updates of Nodes that change nothing a rule or a plan looks at.
+// relevant filters out updates of Nodes that change nothing that a rule or a plan reads.
 var relevant = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
@@ -160,7 +161,7 @@ var relevant = predicate.Funcs{
 	},
 }
 
-// changedFeatures drops updates of NodeFeatures that change no fact, label, target or owner.
+// changedFeatures filters out updates of NodeFeatures that change no fact, label, target or owner.
 var changedFeatures = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*nodefeature.NodeFeature), e.ObjectNew.(*nodefeature.NodeFeature)
@@ -180,11 +181,11 @@ func nodeOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
-// nodesOfNamespace are the nodes that NodeFeatures of a namespace describe.
+// nodesOfNamespace returns requests for the nodes that NodeFeatures in a namespace describe.
 func (r *Reconciler) nodesOfNamespace(ctx context.Context, ns client.Object) []reconcile.Request {
 	var list nodefeature.NodeFeatureList
 	if err := r.client.List(ctx, &list, client.InNamespace(ns.GetName()), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // only before the cache has started, when every node is due anyway
+		return nil // only before the cache has started; every node is enqueued then anyway
 	}
 	var out []reconcile.Request
 	for i := range list.Items {
@@ -196,7 +197,7 @@ func (r *Reconciler) nodesOfNamespace(ctx context.Context, ns client.Object) []r
 func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
 	var list corev1.NodeList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // only before the cache has started, when every node is due anyway
+		return nil // only before the cache has started; every node is enqueued then anyway
 	}
 	out := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {
@@ -205,7 +206,7 @@ func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
 	return out
 }
 
-// Slim drops what nobody here reads from a Node on its way into the cache: images and conditions are most of it.
+// Slim removes fields that the manager does not read from a Node before it is cached: images and conditions are most of its size.
 func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil

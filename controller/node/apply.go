@@ -14,11 +14,11 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// errConflict is returned when another client wrote the Node first.
-var errConflict = errors.New("the node has changed meanwhile; trying again")
+// errConflict is returned when another client has changed the Node in the meantime.
+var errConflict = errors.New("the node has changed; retrying")
 
-// apply writes the plan: one patch for everything but taints, one for taints. A key that the API server refuses must not
-// take the others with it, so it is left out, and not tried again for a while.
+// apply writes the plan: one patch for taints, one for everything else. A key that the API server rejects must not block the
+// others, so it is skipped and not retried for a while.
 func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan, known *memo) error {
 	version, wrote := node.ResourceVersion, false
 	if body := p.Patch(); body != nil {
@@ -48,7 +48,7 @@ func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan,
 	if wrote {
 		r.changes.Add(node.Name, changes(p))
 		r.metrics.updates.Inc()
-		logf.FromContext(ctx).V(1).Info("node written", "node", node.Name, "changes", len(p.Steps))
+		logf.FromContext(ctx).V(1).Info("Wrote node", "node", node.Name, "changes", len(p.Steps))
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (r *Reconciler) patch(ctx context.Context, name string, body []byte, subres
 	return node, r.client.Patch(ctx, node, patch)
 }
 
-// failed turns a conflict into another look: somebody else wrote first.
+// failed converts a conflict error into a retry.
 func (r *Reconciler) failed(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -76,10 +76,9 @@ func (r *Reconciler) failed(err error) error {
 	return err
 }
 
-// blame says which steps of a plan the API server refuses, or nil if that is not what the error is about. The server and its
-// policies name the key most of the time; where they name none, extended resources are the likeliest, since they are all
-// that is checked beyond what was checked before writing. If it was another key after all, the resources are written with
-// the next pass.
+// blame returns the steps of a plan that the API server rejects, or nil if the error has another reason. The API server and its
+// policies usually name the key. If they name none, extended resources are the most likely cause, since the API server validates
+// nothing else that was not already validated. If it was another key, the resources are written in the next pass.
 func blame(err error, p *plan.Plan) func(plan.Step) bool {
 	if err == nil || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		return nil
@@ -101,7 +100,7 @@ func blame(err error, p *plan.Plan) func(plan.Step) bool {
 	return nil
 }
 
-// noteRefused remembers what the API server refuses.
+// noteRefused records values that the API server rejects.
 func (r *Reconciler) noteRefused(node *corev1.Node, p *plan.Plan, blamed func(plan.Step) bool, known *memo, err error) {
 	r.metrics.failures.Inc()
 	r.events.Eventf(node, corev1.EventTypeWarning, "KeyRefused", "the API server refuses: %v", err)
@@ -112,7 +111,7 @@ func (r *Reconciler) noteRefused(node *corev1.Node, p *plan.Plan, blamed func(pl
 	}
 }
 
-// changes are the keys of a plan that the Node sees changing.
+// changes returns the keys of a plan that change on the Node.
 func changes(p *plan.Plan) []string {
 	var out []string
 	for _, s := range p.Steps {
@@ -123,5 +122,5 @@ func changes(p *plan.Plan) []string {
 	return out
 }
 
-// name tells keys of different kinds apart.
+// name returns a key with its kind.
 func name(s plan.Step) string { return string(s.Kind) + " " + s.Key }

@@ -13,24 +13,24 @@ import (
 	"github.com/assay-project/assay/controller/budget"
 )
 
-// ConfirmAnnotation on a Deployment of the manager's namespace lets removals go on that the budget holds back, if its value is
-// a time (RFC 3339) at which they were held already, or a later one than it had when they began to be held, since the clock it
-// was taken from may be wrong: one confirmation is good for what somebody has looked at, and not for what comes after it.
+// ConfirmAnnotation on a Deployment in the manager's namespace releases removals that the budget holds. Its value must be a time
+// (RFC 3339) after the removals were held, or later than the value that the annotation had at that time, since the client's clock
+// can be wrong. A confirmation only applies to removals that were held when it was given.
 const ConfirmAnnotation = assayv1alpha1.GroupName + "/confirm-removals"
 
-// confirmPoll is how often it is looked for a confirmation, and only while something is held.
+// confirmPoll is how often the annotation is read while removals are held.
 const confirmPoll = 2 * time.Second
 
-// confirmations lets through what an administrator has confirmed. It implements manager.Runnable, on the leader.
+// confirmations releases removals that an administrator has confirmed. It implements manager.Runnable and runs on the leader.
 type confirmations struct {
 	live      client.Reader
 	namespace string
 	breaker   *budget.Breaker
 	metrics   *metrics
-	confirmed func() // has all nodes looked at
+	confirmed func() // enqueues all nodes
 
-	first map[string]string // Deployment -> value when something began to be held; nil: nothing is
-	used  map[string]string // Deployment -> value that has confirmed something
+	first map[string]string // by Deployment: value when removals were first held; nil: none are held
+	used  map[string]string // by Deployment: value that was already used
 }
 
 // Start implements manager.Runnable.
@@ -47,7 +47,7 @@ func (c *confirmations) Start(ctx context.Context) error {
 	}
 }
 
-// look looks for a confirmation once.
+// look reads the annotations once.
 func (c *confirmations) look(ctx context.Context) {
 	held, since := c.breaker.Held()
 	c.metrics.waiting.Set(float64(held))
@@ -58,16 +58,16 @@ func (c *confirmations) look(ctx context.Context) {
 	if !c.given(ctx, since) {
 		return
 	}
-	logf.FromContext(ctx).Info("an administrator has confirmed removals", "nodes", len(c.breaker.Confirm()))
+	logf.FromContext(ctx).Info("Released removals that an administrator confirmed", "nodes", len(c.breaker.Confirm()))
 	c.confirmed()
 }
 
-// given reports whether somebody has confirmed since something is held.
+// given reports whether an administrator has confirmed the held removals.
 func (c *confirmations) given(ctx context.Context, since time.Time) bool {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
 	if err := c.live.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
-		return false // not allowed, or away; removals go on by themselves after a while
+		return false // forbidden or unavailable; removals go on after the hold time anyway
 	}
 	values := map[string]string{}
 	for i := range list.Items {
@@ -82,7 +82,7 @@ func (c *confirmations) given(ctx context.Context, since time.Time) bool {
 			continue
 		}
 		before, _ := time.Parse(time.RFC3339, c.first[name])
-		// The value has no fractions of a second.
+		// The value has a resolution of one second.
 		if !at.Before(since.Truncate(time.Second)) || at.After(before) {
 			c.used = values
 			return true

@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/controller/budget"
 )
 
-// deployment is an API server that has one Deployment with this confirmation.
+// deployment is a fake API server with one Deployment that has this confirmation.
 type deployment struct {
 	client.Reader
 	value string
@@ -24,7 +24,7 @@ func (d *deployment) List(_ context.Context, into client.ObjectList, _ ...client
 	return nil
 }
 
-// TestAConfirmationIsGoodForWhatIsHeldNow confirms from machines whose clocks are right, five minutes slow, and five fast.
+// TestAConfirmationIsGoodForWhatIsHeldNow confirms from clients whose clocks are exact, five minutes slow, and five minutes fast.
 func TestAConfirmationIsGoodForWhatIsHeldNow(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"Right": 0, "Slow": -5 * time.Minute, "Fast": 5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {

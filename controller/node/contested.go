@@ -11,7 +11,7 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// contested leaves keys alone that another client changes back.
+// contested leaves keys alone that another client keeps changing back.
 func (r *Reconciler) contested(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	known, now, again := j.known, r.clock.Now(), time.Duration(0)
 	known.fixing = nil
@@ -33,9 +33,8 @@ func (r *Reconciler) contested(_ context.Context, p *plan.Plan, j *judge) (*plan
 	return p, again
 }
 
-// undone reports whether a step puts right what this process knows to have been right: nothing about the wish has changed, and
-// the record on the Node still names the key. A kubelet that starts sets resources it does not know to 0, which is no
-// disagreement, however often it starts.
+// undone reports whether a step restores a value that this process wrote: the desired value is unchanged, and the Node's annotation
+// still lists the key. A kubelet that starts resets unknown resources to 0, which does not count, however often it starts.
 func (m *memo) undone(s plan.Step) bool {
 	if s.Kind == plan.Resource && s.Old == "0" {
 		return false
@@ -47,7 +46,7 @@ func (m *memo) undone(s plan.Step) bool {
 	return ok && value == s.New
 }
 
-// wanted is what an outcome wants of the key of a step.
+// wanted returns the value that an outcome has for the key of a step.
 func wanted(o *rules.Outcome, s plan.Step) (value string, ok bool) {
 	switch s.Kind {
 	case plan.Label:
@@ -65,7 +64,7 @@ func wanted(o *rules.Outcome, s plan.Step) (value string, ok bool) {
 	return value, ok
 }
 
-// passed remembers the result of a pass: of a wish, p was carried out, or tried.
+// passed records the result of a pass: p is the part of the desired plan that was carried out, or attempted.
 func (m *memo) passed(wished, p *plan.Plan, now time.Time, err error) {
 	m.unsure, m.left = err != nil, nil
 	if err != nil {

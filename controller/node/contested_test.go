@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// outcomeOf is what one rule gives.
+// outcomeOf returns the outcome of one rule.
 func outcomeOf(t *testing.T, rule nfdv1alpha1.Rule) *rules.Outcome {
 	t.Helper()
 	rule.Name = "r"
@@ -27,8 +27,8 @@ func outcomeOf(t *testing.T, rule nfdv1alpha1.Rule) *rules.Outcome {
 	return rules.Link(rules.Options{}, set).Eval(rules.Input{})
 }
 
-// TestNobodyIsFoughtMoreThanThriceAnHour lets somebody change one key of a node every second, for four hours.
-func TestNobodyIsFoughtMoreThanThriceAnHour(t *testing.T) {
+// TestContestedKeysAreCorrectedThreeTimesAnHour has another client change one key of a node every second, for four hours.
+func TestContestedKeysAreCorrectedThreeTimesAnHour(t *testing.T) {
 	const label = "feature.node.kubernetes.io/a"
 	for name, tc := range map[string]struct {
 		rule nfdv1alpha1.Rule
@@ -94,7 +94,7 @@ func TestNobodyIsFoughtMoreThanThriceAnHour(t *testing.T) {
 	}
 }
 
-// A kubelet that crashes again and again sets a resource to 0 each time.
+// A kubelet in a crash loop resets a resource to 0 each time.
 func TestAKubeletThatStartsIsNoContest(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	r := &Reconciler{clock: clock, events: record.NewFakeRecorder(100)}
@@ -115,7 +115,7 @@ func TestAKubeletThatStartsIsNoContest(t *testing.T) {
 	}
 }
 
-// What changes for another reason is no contest: neither new values, nor what could not be written before.
+// TestOwnChangesAreNoContest: neither new values nor repeated attempts to write a rejected value count as a contest.
 func TestOwnChangesAreNoContest(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	r := &Reconciler{clock: clock, events: record.NewFakeRecorder(100)}
@@ -123,7 +123,7 @@ func TestOwnChangesAreNoContest(t *testing.T) {
 	state := plan.State{Annotations: map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "a"}, Labels: map[string]string{}}
 	for i := range 20 {
 		o := outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"a": string(rune('a' + i))}})
-		for attempt := range 3 { // the first two fail
+		for attempt := range 3 { // the first two attempts fail
 			wished := plan.Compute(state, plan.Desired{Labels: o.Labels()}, plan.Policy{})
 			p, again := r.contested(t.Context(), wished, &judge{known: known, node: &corev1.Node{}})
 			if len(p.Steps) != 1 {

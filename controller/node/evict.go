@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// eviction holds taints back that evict pods, as far as the administrator has set a pace for them. Everything else is written.
+// eviction delays taints that evict pods, according to the configured pace. Everything else is written.
 func (r *Reconciler) eviction(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	node, known := j.node, j.known
 	if r.dryRun || !slices.ContainsFunc(p.Steps, evicts) || r.bears(node) {
@@ -32,12 +32,12 @@ func (r *Reconciler) eviction(ctx context.Context, p *plan.Plan, j *judge) (*pla
 	return p.Without(evicts), held.Wait
 }
 
-// evicts reports whether a step gives the node a taint for which pods that run have to leave.
+// evicts reports whether a step adds a taint that evicts running pods.
 func evicts(s plan.Step) bool {
 	return s.Kind == plan.Taint && s.Op == plan.Add && strings.HasSuffix(s.Key, ":"+string(corev1.TaintEffectNoExecute))
 }
 
-// bears reports whether a node has a taint of ours that evicts pods.
+// bears reports whether a node has a taint that evicts pods and that the controller manages.
 func (r *Reconciler) bears(node *corev1.Node) bool {
 	ours := plan.ParseTaints(node.Annotations[r.policy.Record.Taints()])
 	return slices.ContainsFunc(node.Spec.Taints, func(have corev1.Taint) bool {

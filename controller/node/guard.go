@@ -13,10 +13,10 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// guard takes out of a plan what must not happen yet, and returns when to look at the node again; 0: not because of this.
+// guard removes steps from a plan that must wait, and returns when to reconcile the node again; 0: no wait.
 type guard func(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration)
 
-// guards lists all guards in their order. Each sees what those before it have let through.
+// guards lists all guards in order. Each guard sees the steps that the previous ones allowed.
 func (r *Reconciler) guards() []guard {
 	return []guard{r.unproven, r.budget, r.flapping, r.refused, r.eviction, r.contested}
 }
@@ -31,7 +31,7 @@ func (r *Reconciler) guard(ctx context.Context, p *plan.Plan, j *judge) (*plan.P
 	return p, again
 }
 
-// sooner returns the shorter of two times; 0 is no time at all.
+// sooner returns the shorter of two durations; 0 means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a <= 0 || b > 0 && b < a {
 		return b
@@ -39,9 +39,9 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// unproven keeps what the node had when this process first saw it, while its worker has published nothing since: who gave it is
-// unknown, so neither is it known whether it should go. What changes afterwards is known, and goes at once. The node is looked at again
-// anyway once the grace period is over.
+// unproven keeps what the node had when this process first saw it until its worker publishes something: which object gave the keys
+// is unknown, and so is whether they should be removed. Later changes are known and applied immediately. The node is reconciled
+// again after the grace period.
 func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	if !j.blind {
 		return p, 0
@@ -57,7 +57,7 @@ func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.
 	return p.Without(func(s plan.Step) bool { return s.Takes() && j.known.kept[name(s)] && !j.explained(s) }), 0
 }
 
-// budget holds removals back that no change of the rules that gave the keys explains, once they come in masses.
+// budget holds removals that no change of the responsible rules explains when too many nodes are affected.
 func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	var takes []plan.Step
 	unknown := false
@@ -99,7 +99,7 @@ func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.
 	}), wait
 }
 
-// flapping leaves keys alone that flap, unless it is the rules that change them.
+// flapping leaves flapping keys alone unless the rules caused the change.
 func (r *Reconciler) flapping(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	again := time.Duration(0)
 	p = p.Without(func(s plan.Step) bool {
@@ -116,7 +116,7 @@ func (r *Reconciler) flapping(_ context.Context, p *plan.Plan, j *judge) (*plan.
 	return p, again
 }
 
-// refused leaves values alone that the API server refused lately.
+// refused skips values that the API server rejected recently.
 func (r *Reconciler) refused(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	again, now := time.Duration(0), r.clock.Now()
 	p = p.Without(func(s plan.Step) bool {
@@ -129,7 +129,7 @@ func (r *Reconciler) refused(_ context.Context, p *plan.Plan, j *judge) (*plan.P
 	return p, again
 }
 
-// countNodes counts the Nodes of the cluster, for the share of them that may lose something.
+// countNodes returns the number of Nodes in the cluster, to compute the share that can lose keys.
 func (r *Reconciler) countNodes(ctx context.Context) int {
 	var list corev1.NodeList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -138,7 +138,7 @@ func (r *Reconciler) countNodes(ctx context.Context) int {
 	return len(list.Items)
 }
 
-// switchedOff reports whether a step removes what the configuration says not to write at all: that needs no other evidence.
+// switchedOff reports whether a step removes an output that the configuration disables: that needs no other evidence.
 func (r *Reconciler) switchedOff(s plan.Step) bool {
 	switch s.Kind {
 	case plan.Label:

@@ -14,54 +14,54 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// memory is what is remembered of nodes between passes. All of it can be lost at any time: a restart costs evaluations, and
-// no write.
+// memory is the state of nodes that is kept between passes. All of it can be lost at any time: a restart causes evaluations, but no
+// writes.
 type memory struct {
 	mu    sync.Mutex
 	nodes map[string]*memo
 }
 
-// memo is what is remembered of one node. It is used by one pass at a time, since the queue never hands out a name twice.
+// memo is the state of one node. Only one pass uses it at a time, since the queue never processes a name concurrently.
 type memo struct {
 	uid      types.UID
 	outcome  *rules.Outcome // of the last pass; nil: there was none
 	written  string         // resourceVersion of the last write
-	nudged   time.Time      // when schedulers were last told of changed features
+	nudged   time.Time      // when schedulers were last notified of changed features
 	refusals map[string]refusal
 
 	gave   *rules.Outcome // of the last pass that was carried out; nil: there was none
-	gaveBy *inForce       // the objects that were active then
-	// held are, by kind and key, the objects that may have given what the Node has and the outcome does not want.
+	gaveBy *inForce       // the objects that were active at that time
+	// held lists, by kind and key, the objects that could have given keys that the Node has and the outcome does not have.
 	held map[string]heldKey
 
-	waits       string           // why a taint that evicts pods has to wait; empty: none has to
-	left        map[string]bool  // what the last pass left out although it was wished for; nil: nothing
-	unsure      bool             // the last pass failed, so that it is not known what is on the Node
-	fixing      []plan.Step      // what this pass corrects
+	waits       string           // why a taint that evicts pods has to wait; empty if none has to
+	left        map[string]bool  // desired outputs that the last pass did not write; nil if none
+	unsure      bool             // the last pass failed, so the state of the Node is unknown
+	fixing      []plan.Step      // keys that this pass corrects
 	corrections flap.Corrections // of keys that another client changed
 
-	kept map[string]bool // what the node keeps while the pass is blind
+	kept map[string]bool // what the node keeps while its worker's facts are missing
 }
 
-// heldKey is a key that a Node has although the rules do not want it.
+// heldKey is a key that a Node has although the rules do not produce it.
 type heldKey struct {
 	key    provenance.Key
 	givers []provenance.Giver
 }
 
-// refusal is a value that the API server did not take.
+// refusal is a value that the API server rejected.
 type refusal struct {
 	value string
 	at    time.Time
 }
 
-// refusalMemory is how long a value that the API server refused is not tried again: what it refuses today may be allowed
-// after an upgrade, and asking more often than this only fills its log.
+// refusalMemory is how long a rejected value is not retried: it could be accepted after an upgrade, and retrying more often only
+// fills the log of the API server.
 const refusalMemory = 10 * time.Minute
 
 func newMemory() *memory { return &memory{nodes: map[string]*memo{}} }
 
-// of returns what is remembered of this very Node, not of one of the same name that it replaced.
+// of returns the state of this Node, not of a deleted one of the same name.
 func (m *memory) of(node *corev1.Node) *memo {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,8 +79,8 @@ func (m *memory) forget(name string) {
 	delete(m.nodes, name)
 }
 
-// newerThan reports whether this process has written to the node since the cached state was read: acting on it could undo
-// the own write.
+// newerThan reports whether this process has written to the node since the cached version was read: acting on that version could
+// revert the write.
 func (m *memo) newerThan(node *corev1.Node) bool { return older(node.ResourceVersion, m.written) }
 
 func (m *memo) refuse(s plan.Step, now time.Time) {
@@ -90,7 +90,7 @@ func (m *memo) refuse(s plan.Step, now time.Time) {
 	m.refusals[name(s)] = refusal{s.New, now}
 }
 
-// refuses reports whether a step was refused lately, and for how long not to try it again.
+// refuses reports whether a step was rejected recently, and how long not to retry it.
 func (m *memo) refuses(s plan.Step, now time.Time) (time.Duration, bool) {
 	last, ok := m.refusals[name(s)]
 	if !ok || last.value != s.New {
@@ -100,8 +100,8 @@ func (m *memo) refuses(s plan.Step, now time.Time) (time.Duration, bool) {
 	return left, left > 0
 }
 
-// older compares resourceVersions of one object. They are numbers that grow (KEP-5504 makes that a promise); anything else
-// counts as not older.
+// older compares resourceVersions of one object. They are increasing numbers (guaranteed by KEP-5504); other values count as not
+// older.
 func older(a, b string) bool {
 	na, errA := strconv.ParseUint(a, 10, 64)
 	nb, errB := strconv.ParseUint(b, 10, 64)

@@ -9,8 +9,8 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// metrics bear NFD's names where NFD has them, so that dashboards go on working. None has a label for a rule or a node:
-// the product of the two is what kills a Prometheus.
+// metrics have NFD's names where NFD has the metric, so that dashboards continue to work. No metric has a label for a rule or a
+// node: the product of the two would overload Prometheus.
 type metrics struct {
 	requests, updates, failures, held prometheus.Counter
 	waiting                           prometheus.Gauge
@@ -19,7 +19,7 @@ type metrics struct {
 	evaluation                        prometheus.Histogram
 }
 
-// sharedMetrics are those of the process, however many managers it starts one after another.
+// sharedMetrics are the metrics of the process, even if it starts several managers one after another.
 var sharedMetrics = sync.OnceValue(newMetrics)
 
 func newMetrics() *metrics {
@@ -38,7 +38,7 @@ func newMetrics() *metrics {
 		evaluation: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "nfd_master_nodefeaturerule_processing_duration_seconds",
 			Help:    "Time to evaluate all rules for one node.",
-			Buckets: prometheus.ExponentialBuckets(1e-6, 10, 6), // one node takes a microsecond warm, some milliseconds cold
+			Buckets: prometheus.ExponentialBuckets(1e-6, 10, 6), // one node takes a microsecond from the cache, otherwise some milliseconds
 		}),
 	}
 	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -53,7 +53,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// rejected counts what rules asked for and do not get.
+// rejected counts outputs of rules that are not written.
 func (m *metrics) rejected(o *rules.Outcome) {
 	for _, r := range o.Rules() {
 		if r.Err != nil {

@@ -7,7 +7,8 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Rules times nodes is a million time series; see docs/migrating-from-nfd.md.
+// TestMetricsHaveNoLabelsThatGrowWithTheCluster: a series per rule and node would be a million series; see
+// docs/migrating-from-nfd.md.
 func TestMetricsHaveNoLabelsThatGrowWithTheCluster(t *testing.T) {
 	m := sharedMetrics()
 	m.evaluation.Observe(1)

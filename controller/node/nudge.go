@@ -12,18 +12,19 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// nudgeEvery is how often a Node is written only because its features have changed. A feature that changes ten times a second
-// must not.
+// nudgeEvery is the minimum interval between writes to a Node that only notify schedulers, in case a feature changes ten times a
+// second.
 const nudgeEvery = 10 * time.Second
 
-// nudge returns what the annotation says by which schedulers notice that features of a node have changed, and when to look
-// again if it has to wait; empty: nothing is to be changed.
+// nudge returns the value of the annotation that notifies schedulers of changed features, and when to check again if the write has
+// to wait; empty: no change.
 //
-// A pod that the extender has rejected is tried again when something happens to a Node, else after five minutes. A change of a
-// NodeFeature is nothing that a scheduler hears of. The value is made of the objects alone, so that a restart writes nothing.
+// The scheduler retries a pod that the extender rejected when a Node changes, or else after five minutes. It does not watch
+// NodeFeatures. The value is computed from the objects alone, so that a restart causes no write.
 func (r *Reconciler) nudge(node *corev1.Node, features []*nodefeature.NodeFeature, known *memo) (value string, again time.Duration) {
 	if !r.nudges {
-		// It was wanted once. Before the first write only: another instance may want it still, and would write it again.
+		// The annotation was enabled before. Remove it before the first write only: another instance that still uses it would write
+		// it again.
 		if known.written == "" {
 			return plan.NoGeneration, 0
 		}

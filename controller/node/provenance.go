@@ -16,14 +16,14 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// inForce are the objects of one program.
+// inForce holds the objects of one program.
 type inForce struct {
 	linked *assembly.Linked
 	givers map[string]provenance.Giver
 	sets   map[string]*rules.RuleSet
 }
 
-// inForce returns the objects of a program. They are computed once for each program.
+// inForce returns the objects of a program. They are computed once per program.
 func (r *Reconciler) inForce(linked *assembly.Linked) *inForce {
 	r.forceMu.Lock()
 	defer r.forceMu.Unlock()
@@ -37,7 +37,7 @@ func (r *Reconciler) inForce(linked *assembly.Linked) *inForce {
 	return r.force
 }
 
-// fleet is what the book has to know.
+// fleet returns the functions through which the book reads the cluster.
 func (r *Reconciler) fleet() provenance.Fleet {
 	return provenance.Fleet{
 		Nodes: r.countNodes,
@@ -49,20 +49,20 @@ func (r *Reconciler) fleet() provenance.Fleet {
 	}
 }
 
-// state returns what is known of an object that is not active.
+// state returns the state of an object that is not active.
 func (r *Reconciler) state(g provenance.Giver) provenance.State {
 	o := r.object(g.Name)
 	switch {
 	case o == nil || string(o.UID) != g.ID:
-		return provenance.Gone // the API server has been asked, when it was taken out or by begin
+		return provenance.Gone // the API server has confirmed it, when the object was removed or in begin
 	case o.Set != nil || !o.Settled():
-		return provenance.Unsettled // with a set, it is about to be linked
+		return provenance.Unsettled // it has a set and is about to be linked
 	}
 	return provenance.Off
 }
 
-// begin reads the record of provenance before the first pass. An object that has given keys and is not active may be missing in
-// the cache alone, so the API server is asked for it.
+// begin reads the record of provenance before the first pass. An object that has given keys and is not active could be missing only
+// in the cache, so begin reads it from the API server.
 func (r *Reconciler) begin(ctx context.Context) error {
 	r.beginning.Lock()
 	defer r.beginning.Unlock()
@@ -72,7 +72,7 @@ func (r *Reconciler) begin(ctx context.Context) error {
 	}
 	for _, g := range absent {
 		if r.object(g.Name) != nil || strings.Contains(g.Name, ":") {
-			continue // known under another UID, or not an object of the API server
+			continue // known under another UID, or not an object in the API server
 		}
 		if err := r.confirm(ctx, g.Name); err != nil {
 			r.book.Unload()
@@ -82,7 +82,7 @@ func (r *Reconciler) begin(ctx context.Context) error {
 	return nil
 }
 
-// judge decides what the removals of one pass are caused by.
+// judge determines the causes of the removals of one pass.
 type judge struct {
 	r       *Reconciler
 	node    *corev1.Node
@@ -94,10 +94,10 @@ type judge struct {
 	blind   bool // the facts of the node's worker are missing
 }
 
-// why returns the cause of a step that takes something away.
+// why returns the cause of a step that removes a key.
 func (j *judge) why(s plan.Step) provenance.Cause {
 	if s.Kind == plan.Taint && j.r.taint != nil && s.Key == j.r.taint.Key+":"+string(j.r.taint.Effect) {
-		return provenance.Rules // no rule has asked for it: it goes with the failure that it marks
+		return provenance.Rules // no rule produces the failure mark: it is removed with the failure
 	}
 	c := provenance.Case{Past: j.givers(s), Overruled: j.overruled(s), Blind: j.blind}
 	gives := j.giver(s)
@@ -116,7 +116,7 @@ func (j *judge) why(s plan.Step) provenance.Cause {
 	return provenance.Why(c)
 }
 
-// explained reports whether the rules are the cause of a step, be it an addition or a removal.
+// explained reports whether a change of the rules is the cause of a step, be it an addition or a removal.
 func (j *judge) explained(s plan.Step) bool {
 	if s.Takes() {
 		return j.why(s) == provenance.Rules
@@ -124,7 +124,7 @@ func (j *judge) explained(s plan.Step) bool {
 	return j.overruled(s)
 }
 
-// givers returns the objects that may have given a key that the Node has.
+// givers returns the objects that could have given a key that the Node has.
 func (j *judge) givers(s plan.Step) []provenance.Giver {
 	if held, ok := j.known.held[name(s)]; ok {
 		return held.givers
@@ -137,7 +137,7 @@ func (j *judge) givers(s plan.Step) []provenance.Giver {
 	return j.past.Givers(keyOf(s))
 }
 
-// giver returns the ID of the object that gives a key now; empty: none does.
+// giver returns the ID of the object that gives a key now; empty if none does.
 func (j *judge) giver(s plan.Step) string {
 	if set, ok := j.outcome.Giver(kinds[s.Kind], s.Key); ok {
 		return provenance.IDOf(set)
@@ -145,7 +145,7 @@ func (j *judge) giver(s plan.Step) string {
 	return ""
 }
 
-// overruled reports whether an object that is new or has changed since the last pass gives or deletes a key.
+// overruled reports whether an object that is new or has changed since the last pass sets or deletes a key.
 func (j *judge) overruled(s plan.Step) bool {
 	if set, ok := j.outcome.Giver(kinds[s.Kind], s.Key); ok {
 		return set != nil && j.changed(set.ID())
@@ -153,7 +153,7 @@ func (j *judge) overruled(s plan.Step) bool {
 	return slices.ContainsFunc(j.outcome.Deleters(kinds[s.Kind], s.Key), func(set *rules.RuleSet) bool { return j.changed(set.ID()) })
 }
 
-// changed reports whether an active object is not what it was with the last pass over the node.
+// changed reports whether an active object has changed since the last pass over the node.
 func (j *judge) changed(id string) bool {
 	now := j.now.givers[id]
 	if j.known.gave != nil {
@@ -167,7 +167,7 @@ func (j *judge) changed(id string) bool {
 	return before.Rolled != now.Print
 }
 
-// cover returns the keys that a plan gives to the node.
+// cover returns the keys that a plan adds to the node.
 func (j *judge) cover(p *plan.Plan) (out []provenance.Gave) {
 	for _, s := range p.Steps {
 		if s.Mark || s.Op != plan.Add && s.Op != plan.Change && s.Op != plan.Adopt {
@@ -180,10 +180,11 @@ func (j *judge) cover(p *plan.Plan) (out []provenance.Gave) {
 	return out
 }
 
-// carry remembers who gave what the Node has after a pass: of a wish, p was carried out, or tried.
+// carry records which objects gave the keys that the Node has after a pass: p is the part of the desired plan that was carried out,
+// or attempted.
 func (j *judge) carry(wish, p *plan.Plan, err error) {
 	if j.outcome.Failed != nil && err == nil {
-		return // it keeps what it has
+		return // the node keeps its keys
 	}
 	held := map[string]heldKey{}
 	for _, s := range wish.Steps {
@@ -191,7 +192,7 @@ func (j *judge) carry(wish, p *plan.Plan, err error) {
 		switch {
 		case s.Takes() && (!done || err != nil):
 			held[name(s)] = heldKey{keyOf(s), j.givers(s)}
-		case done && err != nil && !s.Mark && s.Op != plan.Forget: // it may have been written
+		case done && err != nil && !s.Mark && s.Op != plan.Forget: // it could have been written
 			if id := j.giver(s); id != "" {
 				held[name(s)] = heldKey{keyOf(s), []provenance.Giver{j.now.givers[id]}}
 			}
@@ -203,7 +204,7 @@ func (j *judge) carry(wish, p *plan.Plan, err error) {
 	}
 }
 
-// pass returns what the book has to know of the pass.
+// pass returns the data of the pass that the book records.
 func (j *judge) pass() provenance.Pass {
 	out := provenance.Pass{Generation: j.now.linked.Generation, Outcome: j.known.gave}
 	for _, held := range j.known.held {
@@ -219,7 +220,7 @@ func keyOf(s plan.Step) provenance.Key { return provenance.KeyOf(kinds[s.Kind], 
 // maxExplained is the maximum number of keys that an Event or a log line names.
 const maxExplained = 5
 
-// explain says which objects gave the keys that steps take away.
+// explain returns which objects gave the keys that steps remove.
 func (j *judge) explain(steps []plan.Step) string {
 	var out []string
 	for i, s := range steps {
@@ -240,7 +241,7 @@ func (j *judge) explain(steps []plan.Step) string {
 	return strings.Join(out, ", ")
 }
 
-// logRemovals logs what a plan takes away, and why.
+// logRemovals logs the keys that a plan removes or changes, and why.
 func (j *judge) logRemovals(ctx context.Context, node *corev1.Node, p *plan.Plan) {
 	byCause := map[provenance.Cause][]plan.Step{}
 	for _, s := range p.Steps {

@@ -23,18 +23,18 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// Reconciler makes one Node what the rules want it to be.
+// Reconciler writes the outputs of the rules to one Node.
 type Reconciler struct {
 	client   client.Client
-	live     client.Reader // asks the API server, not the cache
-	nudges   bool          // schedulers are told of changed features
+	live     client.Reader // reads from the API server, not from the cache
+	nudges   bool          // notify schedulers of changed features
 	events   record.EventRecorder
 	clock    clock.PassiveClock
 	registry *assembly.Registry
 	stats    *rulestats.Stats
 	inputs   *inputs.Nodes
 	policy   plan.Policy
-	taint    *corev1.Taint // of failed nodes
+	taint    *corev1.Taint // on failed nodes
 	disable  Disable
 	dryRun   bool
 	breaker  *budget.Breaker
@@ -46,19 +46,19 @@ type Reconciler struct {
 
 	book     *provenance.Book
 	settings string                              // that outcomes depend on
-	object   func(name string) *assembly.Object  // state of an object; nil: there is none
-	confirm  func(context.Context, string) error // asks the API server for an object that the cache lacks
+	object   func(name string) *assembly.Object  // assembled state of an object; nil if there is none
+	confirm  func(context.Context, string) error // reads an object that the cache lacks from the API server
 
 	beginning sync.Mutex
 	forceMu   sync.Mutex
 	force     *inForce // of the last program
 }
 
-// Disable leaves kinds of outputs out.
+// Disable excludes kinds of outputs.
 type Disable struct{ Labels, Annotations, ExtendedResources bool }
 
-// retryHeld is when a node is looked at again whose cache is older than what was last written to it: long enough for the
-// watch to deliver, which normally triggers the next pass by itself.
+// retryHeld is the delay before a node is reconciled again whose cached version is older than the last write: long enough for the
+// watch to deliver the change, which normally triggers the next pass.
 const retryHeld = time.Second
 
 // Reconcile implements reconcile.Reconciler: get, gather, decide, apply, report.
@@ -106,11 +106,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// carryOut writes a plan, and what has to be known of it afterwards: before the Node who gives the keys, after it who gave what it has.
+// carryOut writes a plan and its provenance: the keys that objects give are recorded before the Node is written, the keys that it
+// has afterwards.
 func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge) error {
 	node := j.node
 	if j.known.gave == nil && slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.explained(s) }) {
-		// What counted before this process is unknown, and its cache may have been filled from a list that was cut short.
+		// The state before this process is unknown, and its cache could have been filled from a truncated list.
 		if err := r.inputs.Confirm(ctx, j.state); err != nil {
 			return err
 		}
@@ -134,9 +135,8 @@ func (r *Reconciler) eval(linked *assembly.Linked, in rules.Input, before *rules
 	return linked.Cache.Eval(linked.Program, in, before)
 }
 
-// plan turns an outcome into changes. A node that a rule has failed keeps what it has, and says so: in an annotation, which
-// is the one thing that is written, since somebody who looks at the Node must see that its labels may be out of date; and with
-// a taint, if the administrator wants one.
+// plan converts an outcome to changes. A node that a fail action rejects keeps its outputs. Only an annotation is written, so that
+// users of the Node see that its labels can be out of date, and a taint if the administrator has configured one.
 func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome, generation string) *plan.Plan {
 	want := plan.Desired{Taints: o.Taints(), Generation: generation}
 	if !r.disable.Labels {
@@ -162,7 +162,7 @@ func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome, generation string
 	})
 }
 
-// failure is what the annotation and the Event of a failed node say.
+// failure returns the message for the annotation and the Event of a failed node.
 func failure(f *rules.Failure) string { return f.Ref.String() + ": " + f.Message }
 
 func (r *Reconciler) forget(name string) {

@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// report counts what the rules do, and passes on what they have to say, once.
+// report updates metrics and emits new messages of the rules.
 func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo, before, o *rules.Outcome, p *plan.Plan) {
 	var complaints []rulestats.Complaint
 	complain := func(s plan.Step, why string) {
@@ -47,7 +47,7 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 	}
 }
 
-// reportLeftOut reports NodeFeatures that do not count although they should.
+// reportLeftOut reports NodeFeatures that are ignored because of an error or a budget.
 func (r *Reconciler) reportLeftOut(ctx context.Context, node *corev1.Node, list []inputs.LeftOut) {
 	over, why := 0, error(nil)
 	for _, left := range list {
@@ -55,10 +55,10 @@ func (r *Reconciler) reportLeftOut(ctx context.Context, node *corev1.Node, list 
 			over, why = over+1, left.Err
 			continue
 		}
-		logf.FromContext(ctx).Error(left.Err, "a NodeFeature cannot be read and is left out", "object", left.Object.Publisher())
+		logf.FromContext(ctx).Error(left.Err, "Ignoring invalid NodeFeature", "object", left.Object.Publisher())
 	}
 	if over > 0 {
-		logf.FromContext(ctx).Info("NodeFeatures are left out", "number", over, "reason", why.Error())
+		logf.FromContext(ctx).Info("Ignoring NodeFeatures over the budget", "number", over, "reason", why.Error())
 		r.events.Eventf(node, corev1.EventTypeWarning, "TooManyNodeFeatures", "%d are left out: %v", over, why)
 	}
 }
@@ -68,7 +68,7 @@ var kinds = map[plan.Kind]rules.Kind{
 	plan.Resource: rules.KindResource, plan.Taint: rules.KindTaint,
 }
 
-// say passes on what the rules say of a node and have not said before.
+// say emits messages of the rules for a node that have not been emitted yet.
 func (r *Reconciler) say(ctx context.Context, node *corev1.Node, before, o *rules.Outcome) {
 	said := map[any]bool{}
 	if before != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// TestActionLogKeepsItsLevel: a message is logged at the level that the rule asks for, and debug is hidden by default.
+// TestActionLogKeepsItsLevel: a message is logged at the level that the rule specifies, and debug is hidden by default.
 func TestActionLogKeepsItsLevel(t *testing.T) {
 	var rule nfdv1alpha1.NodeFeatureRule
 	err := yaml.Unmarshal([]byte(`
@@ -57,7 +57,7 @@ level=ERROR msg="Rule logged a message" rule=r/r message=d
 	}
 }
 
-// TestAFailureIsSaidOnce: an Event is for what is new, also where the rules before failed no node.
+// TestAFailureIsSaidOnce: an Event is emitted for a new failure only, also if no earlier rule failed a node.
 func TestAFailureIsSaidOnce(t *testing.T) {
 	outcome := func(spec string) *rules.Outcome {
 		var rule nfdv1alpha1.NodeFeatureRule

@@ -9,22 +9,23 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// stuckAfter is how long one pass over one node may take. It waits for two requests at most, and those give up after 30 s.
+// stuckAfter is the maximum duration of one pass over one node. A pass waits for at most two requests, each of which times out
+// after 30 s.
 const stuckAfter = 2 * time.Minute
 
-// Watchdog knows how long the passes at hand have been running. It is safe for concurrent use.
+// Watchdog tracks the duration of running passes. It is safe for concurrent use.
 type Watchdog struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// NewWatchdog returns a watchdog with nothing to watch.
+// NewWatchdog returns an empty watchdog.
 func NewWatchdog(c clock.PassiveClock) *Watchdog {
 	return &Watchdog{clock: c, since: map[string]time.Time{}}
 }
 
-// begin notes that a pass over a node begins, and returns what to call at its end.
+// begin records the start of a pass over a node, and returns a function to call at its end.
 func (w *Watchdog) begin(node string) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,7 +37,7 @@ func (w *Watchdog) begin(node string) (end func()) {
 	}
 }
 
-// Check is a health check that fails while a pass does not end.
+// Check is a health check that fails while a pass is stuck.
 func (w *Watchdog) Check(*http.Request) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

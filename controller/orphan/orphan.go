@@ -1,4 +1,4 @@
-// Package orphan deletes NodeFeatures of Nodes that have departed. It is the only one that deletes them.
+// Package orphan deletes NodeFeatures of deleted Nodes.
 package orphan
 
 import (
@@ -28,26 +28,27 @@ import (
 )
 
 const (
-	// DefaultInterval is how often objects without a Node are looked at again, as in NFD.
+	// DefaultInterval is how often objects without a Node are checked again, as in NFD.
 	DefaultInterval = time.Hour
-	// DefaultGrace is how long an object outlives its Node: a machine that is set up anew comes back under its name.
+	// DefaultGrace is how long a NodeFeature is kept after its Node is deleted: a machine that is reinstalled comes back under the
+	// same name.
 	DefaultGrace = 10 * time.Minute
-	// precede is how long an object may wait for a Node that has never been seen. Whoever publishes for machines that are
-	// still to come does so within a day; what is older was left behind while nobody looked.
+	// precede is how long an object is kept whose Node was never seen. A client that publishes features before the machine joins
+	// does so within a day; older objects are leftovers.
 	precede = 24 * time.Hour
 )
 
-// Options of the controller.
+// Options configure the controller.
 type Options struct {
-	// Interval is how often objects without a Node are looked at again; 0: nothing is ever deleted.
+	// Interval is how often objects without a Node are checked again; 0 disables deletion.
 	Interval time.Duration
-	// Grace is how long an object outlives its Node.
+	// Grace is how long a NodeFeature is kept after its Node is deleted.
 	Grace   time.Duration
 	Breaker *budget.Breaker
 	Clock   clock.PassiveClock
 }
 
-// Reconciler decides on one NodeFeature.
+// Reconciler decides whether to delete one NodeFeature.
 type Reconciler struct {
 	client client.Client
 	live   client.Reader
@@ -55,12 +56,12 @@ type Reconciler struct {
 	opt    Options
 
 	mu       sync.Mutex
-	missing  map[client.ObjectKey]time.Time // since when the Node of an object has not been there
+	missing  map[client.ObjectKey]time.Time // since when the Node of an object is missing
 	seen     map[client.ObjectKey]string    // the Node of an object that this process has seen
-	nameless map[client.ObjectKey]bool      // reported already
+	nameless map[client.ObjectKey]bool      // already reported
 }
 
-// Add registers the controller. It watches NodeFeatures, and Nodes that go.
+// Add registers the controller. It watches NodeFeatures, and deletions of Nodes.
 func Add(mgr ctrl.Manager, opt Options) error {
 	if opt.Interval <= 0 {
 		return nil
@@ -85,7 +86,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Complete(r)
 }
 
-// objectsOf are the NodeFeatures that describe a Node.
+// objectsOf returns requests for the NodeFeatures that describe a Node.
 func (r *Reconciler) objectsOf(ctx context.Context, node client.Object) []reconcile.Request {
 	var list nodefeature.NodeFeatureList
 	err := r.client.List(ctx, &list, client.MatchingFields{nodefeature.ByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
@@ -125,7 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.remove(ctx, &f)
 }
 
-// wait is how long an object has to be left alone still.
+// wait returns the remaining time before an object can be deleted.
 func (r *Reconciler) wait(key client.ObjectKey, f *nodefeature.NodeFeature) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +146,7 @@ func (r *Reconciler) wait(key client.ObjectKey, f *nodefeature.NodeFeature) time
 	return min(wait, r.opt.Interval)
 }
 
-// hadNode reports whether it is known that the Node of an object once existed: it was seen, or owns the object, or a worker ran
-// on it.
+// hadNode reports whether the Node of an object is known to have existed: it was seen, or owns the object, or a worker ran on it.
 func (r *Reconciler) hadNode(key client.ObjectKey, f *nodefeature.NodeFeature) bool {
 	if r.seen[key] == f.NodeName() || f.Annotations[nfdv1alpha1.WorkerVersionAnnotation] != "" {
 		return true
@@ -159,8 +159,7 @@ func (r *Reconciler) hadNode(key client.ObjectKey, f *nodefeature.NodeFeature) b
 	return false
 }
 
-// remove deletes an object, once the API server has confirmed that it and its Node are what the cache says, and as far as the
-// budget goes.
+// remove deletes an object if the API server confirms that it and its Node are in the cached state, and if the budget allows it.
 func (r *Reconciler) remove(ctx context.Context, f *nodefeature.NodeFeature) (ctrl.Result, error) {
 	var node metav1.PartialObjectMetadata
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
@@ -184,11 +183,11 @@ func (r *Reconciler) remove(ctx context.Context, f *nodefeature.NodeFeature) (ct
 		return ctrl.Result{}, err
 	}
 	deleted.WithLabelValues("NodeFeature").Inc()
-	logf.FromContext(ctx).Info("deleted the NodeFeature of a node that has gone", "object", f.Publisher(), "node", f.NodeName())
+	logf.FromContext(ctx).Info("Deleted NodeFeature of a deleted node", "object", f.Publisher(), "node", f.NodeName())
 	return ctrl.Result{}, nil
 }
 
-// reportNameless says once of an object that it has no effect.
+// reportNameless reports once that an object has no effect.
 func (r *Reconciler) reportNameless(f *nodefeature.NodeFeature) {
 	key := client.ObjectKeyFromObject(f)
 	r.mu.Lock()
@@ -219,13 +218,13 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.opt.Breaker.Withdraw(key.String())
 }
 
-// The metrics of nfd-gc.
+// Metrics of nfd-gc.
 var (
 	deleted = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "nfd_gc_objects_deleted_total", Help: "Objects of departed nodes that were deleted.",
+		Name: "nfd_gc_objects_deleted_total", Help: "NodeFeatures of deleted nodes that were deleted.",
 	}, []string{"kind"})
 	failures = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "nfd_gc_object_delete_failures_total", Help: "Objects of departed nodes that could not be deleted.",
+		Name: "nfd_gc_object_delete_failures_total", Help: "NodeFeatures of deleted nodes that could not be deleted.",
 	}, []string{"kind"})
 )
 

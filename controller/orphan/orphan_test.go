@@ -19,7 +19,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// cached is a cache that holds one NodeFeature and no Node, as after a list of Nodes that was cut short.
+// cached returns a cache that holds one NodeFeature and no Node, as after a truncated list of Nodes.
 type cached struct {
 	client.Client
 	feature nodefeature.NodeFeature
@@ -44,7 +44,7 @@ func (c *cached) Delete(context.Context, client.Object, ...client.DeleteOption) 
 	return nil
 }
 
-// server answers about every Node alike.
+// server returns a client that gives the same answer for every Node.
 type server struct {
 	client.Reader
 	err error
@@ -54,7 +54,7 @@ func (s server) Get(context.Context, client.ObjectKey, client.Object, ...client.
 	return s.err
 }
 
-// What a cache of Nodes lacks is no evidence that they are gone.
+// TestNothingIsDeletedUnlessTheServerSaysThatTheNodeIsGone: a Node that is missing in the cache is not necessarily deleted.
 func TestNothingIsDeletedUnlessTheServerSaysThatTheNodeIsGone(t *testing.T) {
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "n")
 	for name, tc := range map[string]struct {

@@ -20,27 +20,27 @@ type Gave struct {
 	Key Key
 }
 
-// Pass is what a node has after a pass over it.
+// Pass is the state of a node after a pass.
 type Pass struct {
 	// Generation of the rules that were carried out.
 	Generation int64
-	// Outcome of the rules that is on the Node; nil: none.
+	// Outcome of the rules that is on the Node; nil if none.
 	Outcome *rules.Outcome
-	// Held are the givers of keys that the Node has although the outcome does not want them.
+	// Held lists the objects that gave keys that the Node has and the outcome does not have.
 	Held []Gave
 }
 
-// Fleet is what a Book has to know of the cluster.
+// Fleet holds the functions through which a Book reads the cluster.
 type Fleet struct {
 	// Nodes returns the number of Nodes.
 	Nodes func(context.Context) int
-	// Objects returns the objects that are active, by ID, as of a generation of the rules.
+	// Objects returns the active objects by ID, and the generation of the rules.
 	Objects func() (generation int64, inForce map[string]Giver)
-	// State returns what is known of an object that is not active.
+	// State returns the state of an object that is not active.
 	State func(Giver) State
 }
 
-// Book keeps the record of which objects gave keys to nodes, in memory and in a Store. It is safe for concurrent use.
+// Book maintains the record of which objects gave keys to nodes, in memory and in a Store. It is safe for concurrent use.
 type Book struct {
 	store *Store
 	fleet Fleet
@@ -48,29 +48,29 @@ type Book struct {
 	flushing sync.Mutex // held while the record is written
 
 	mu      sync.Mutex
-	read    int     // number of the last Read; 0: the record has to be read
-	past    *Record // as it was when this process began; never changed
+	read    int     // number of the last Read; 0: the record must be read
+	past    *Record // the record at the start of this process; never modified
 	record  *Record
-	written string // the record as it is in the store
-	changes int    // of the record
-	stored  int    // of them, how many are in the store
-	mute    bool   // the store may not be written
+	written string // the record in the store
+	changes int    // number of changes of the record
+	stored  int    // number of changes that the store has
+	mute    bool   // writing to the store is forbidden
 
 	passes     map[string]Pass
-	pending    map[string][]Gave // by node: covered, and not known to be written
-	generation int64             // of the rules that nodes are passed with
-	done       int               // nodes that were passed with it
-	total      int               // of at least so many
-	complete   bool              // the record was made again for the generation
+	pending    map[string][]Gave // by node: covered, not known to be written
+	generation int64             // of the rules that nodes are evaluated with
+	done       int               // nodes that were evaluated with it
+	total      int               // minimum number of nodes
+	complete   bool              // the record was rebuilt for the generation
 }
 
-// NewBook returns a book that has read nothing yet.
+// NewBook returns a book that has not read the record yet.
 func NewBook(store *Store, fleet Fleet) *Book {
 	return &Book{store: store, fleet: fleet, generation: -1, passes: map[string]Pass{}, pending: map[string][]Gave{}}
 }
 
-// Load reads the record unless this process knows it. The first time it returns the objects that have given keys and are
-// not active: the caller asks the API server whether they have been deleted.
+// Load reads the record if this process has not read it. The first time it returns the objects that have given keys and are not
+// active: the caller must check with the API server whether they have been deleted.
 func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,11 +84,11 @@ func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 	text := m.Data[record.DataKey]
 	stored, err := record.Decode(text)
 	if err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot read which rules gave keys; removals that the present rules do not explain are held", "key", record.DataKey)
+		logf.FromContext(ctx).Error(err, "Cannot read which rules gave keys; holding removals that current rules do not explain", "key", record.DataKey)
 		stored = &Record{}
 	}
 	b.read, b.written = read, text
-	if b.past != nil { // another process has written: it may have given keys too
+	if b.past != nil { // another process has written the record and could have given keys too
 		b.record.Merge(stored)
 		b.changes++
 		return nil, nil
@@ -104,21 +104,22 @@ func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 	return absent, nil
 }
 
-// Unload has the record read again by the next Load, as the first time.
+// Unload makes the next Load read the record again, as the first time.
 func (b *Book) Unload() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.read, b.past = 0, nil
 }
 
-// Past returns the record as it was when this process began. It must not be changed.
+// Past returns the record at the start of this process. The caller must not modify it.
 func (b *Book) Past() *Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.past
 }
 
-// Cover returns once the store has that these keys are given to a node. It writes nothing if the store has it already.
+// Cover returns after the store has recorded that objects give these keys to a node. It writes nothing if the store has them
+// already.
 func (b *Book) Cover(ctx context.Context, node string, list []Gave) error {
 	b.mu.Lock()
 	for _, g := range list {
@@ -138,8 +139,8 @@ func (b *Book) Cover(ctx context.Context, node string, list []Gave) error {
 	return b.flush(ctx, want)
 }
 
-// Passed notes what a node has. Once all nodes have been passed with the present rules, the record is made again, and written if
-// that makes a difference.
+// Passed records the state of a node. Once all nodes have been evaluated with the current rules, the record is rebuilt, and written
+// if it has changed.
 func (b *Book) Passed(ctx context.Context, node string, p Pass) error {
 	b.mu.Lock()
 	last, known := b.passes[node]
@@ -160,7 +161,7 @@ func (b *Book) Passed(ctx context.Context, node string, p Pass) error {
 	return b.flush(ctx, want)
 }
 
-// Forget forgets a node that is gone.
+// Forget deletes the state of a node.
 func (b *Book) Forget(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,7 +172,7 @@ func (b *Book) Forget(node string) {
 	delete(b.pending, node)
 }
 
-// finish makes the record again from what nodes have if all nodes have been passed. It is called with the lock held.
+// finish rebuilds the record from the state of the nodes if all nodes have been evaluated. The caller holds the lock.
 func (b *Book) finish(ctx context.Context) bool {
 	if b.complete || b.done < b.total {
 		return false
@@ -181,7 +182,7 @@ func (b *Book) finish(ctx context.Context) bool {
 	}
 	generation, inForce := b.fleet.Objects()
 	if generation != b.generation {
-		return false // which nodes are about to be passed with
+		return false // which the nodes are about to be evaluated with
 	}
 	next := &Record{Whole: true}
 	for id, g := range inForce {
@@ -198,7 +199,7 @@ func (b *Book) finish(ctx context.Context) bool {
 	return true
 }
 
-// fill adds the keys that nodes have. It is called with the lock held.
+// fill adds the keys that nodes have. The caller holds the lock.
 func (b *Book) fill(next *Record) {
 	outcomes := func(yield func(*rules.Outcome) bool) {
 		for _, p := range b.passes {
@@ -226,7 +227,7 @@ func (b *Book) fill(next *Record) {
 	}
 }
 
-// flush writes the record unless the store has so many of its changes.
+// flush writes the record unless the store has this many of its changes.
 func (b *Book) flush(ctx context.Context, want int) error {
 	b.flushing.Lock()
 	defer b.flushing.Unlock()
@@ -249,8 +250,8 @@ func (b *Book) flush(ctx context.Context, want int) error {
 		b.written, b.stored = text, changes
 		return nil
 	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && read != 0 && b.written == "":
-		// Labels are worth more than their provenance: without it, removals are held after a restart.
-		logf.FromContext(ctx).Error(err, "Cannot record which rules gave keys; removals are held after a restart")
+		// Labels are more important than their provenance: without it, removals are only held after a restart.
+		logf.FromContext(ctx).Error(err, "Cannot record which rules gave keys; removals will be held after a restart")
 		b.mute = true
 		return nil
 	}
@@ -258,7 +259,7 @@ func (b *Book) flush(ctx context.Context, want int) error {
 	return fmt.Errorf("record which rules gave keys: %w", err)
 }
 
-// IDOf returns the ID of an object; nil is the one for labels that NodeFeatures ask for.
+// IDOf returns the ID of an object; nil stands for the labels that NodeFeatures request.
 func IDOf(set *rules.RuleSet) string {
 	if set == nil {
 		return record.Requested
@@ -266,8 +267,8 @@ func IDOf(set *rules.RuleSet) string {
 	return set.ID()
 }
 
-// Objects returns the objects of a program, and the one for labels that NodeFeatures ask for, with their fingerprints under some
-// settings.
+// Objects returns the objects of a program, and the one for labels that NodeFeatures request, with their fingerprints under the
+// given settings.
 func Objects(p *rules.Program, settings string) map[string]Giver {
 	prints := p.Fingerprints(settings)
 	out := make(map[string]Giver, len(prints)+1)

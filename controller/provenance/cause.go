@@ -1,4 +1,4 @@
-// Package provenance knows which object of rules gave a key, and decides whether its removal is the work of the rules or of the facts.
+// Package provenance records which rule objects gave keys, and determines whether rules or facts caused a removal.
 package provenance
 
 import (
@@ -7,11 +7,11 @@ import (
 )
 
 type (
-	// Record lists the keys that objects of rules have given to nodes.
+	// Record lists the keys that rule objects have given to nodes.
 	Record = record.Record
-	// Entry is what is recorded of an object.
+	// Entry is the record of one object.
 	Entry = record.Entry
-	// Giver is an object of rules as it was when it gave a key.
+	// Giver is a rule object in the state in which it gave a key.
 	Giver = record.Giver
 	// Key is the hash of a kind and a key.
 	Key = record.Key

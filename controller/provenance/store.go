@@ -15,26 +15,26 @@ import (
 	"github.com/assay-project/assay/internal/turn"
 )
 
-// ErrChanged is returned by Write if the ConfigMap is not the one that was read.
-var ErrChanged = errors.New("the ConfigMap has been changed by another client; reading it again")
+// ErrChanged is returned by a write if the ConfigMap has changed since it was read.
+var ErrChanged = errors.New("another client has changed the ConfigMap; reading it again")
 
-// Store is the ConfigMap in which the controller keeps what has to survive it. It is safe for concurrent use.
+// Store is the ConfigMap with the persistent state of the controller. It is safe for concurrent use.
 type Store struct {
 	client client.Client
 	live   client.Reader
 	key    client.ObjectKey
 
-	turn  turn.Lock         // of the fields below
-	last  *corev1.ConfigMap // as read or written last; nil: it has to be read
+	turn  turn.Lock         // guards the fields below
+	last  *corev1.ConfigMap // last version read or written; nil: must be read
 	reads int
 }
 
-// NewStore returns the store of a ConfigMap, which is created with the first write.
+// NewStore returns the store for a ConfigMap, which the first write creates.
 func NewStore(c client.Client, live client.Reader, namespace, name string) *Store {
 	return &Store{client: c, live: live, key: client.ObjectKey{Namespace: namespace, Name: name}, turn: turn.New()}
 }
 
-// Read returns the ConfigMap, without a UID if there is none, and a number that Write takes. It must not be changed.
+// Read returns the ConfigMap, without a UID if it does not exist, and a number to pass to a write. The caller must not modify it.
 func (s *Store) Read(ctx context.Context) (*corev1.ConfigMap, int, error) {
 	release, err := s.turn.Take(ctx)
 	if err != nil {
@@ -51,14 +51,14 @@ func (s *Store) Read(ctx context.Context) (*corev1.ConfigMap, int, error) {
 	return s.last, s.reads, nil
 }
 
-// SetRecord writes the record of provenance. It returns ErrChanged if the ConfigMap is not the one that was read with this number.
+// SetRecord writes the record of provenance. It returns ErrChanged if the ConfigMap has changed since the read with this number.
 func (s *Store) SetRecord(ctx context.Context, read int, text string) error {
 	return s.write(ctx, read, map[string]any{"data": map[string]any{record.DataKey: text}})
 }
 
-// SetKept writes what is kept of an object; nil removes it. See SetRecord.
+// SetKept stores the last good result of an object; nil deletes it. See SetRecord.
 func (s *Store) SetKept(ctx context.Context, read int, object string, data []byte) error {
-	var value any // an absent value is null, which a merge patch takes for a removal
+	var value any // null in a merge patch removes the key
 	if data != nil {
 		value = data
 	}
@@ -89,7 +89,7 @@ func (s *Store) write(ctx context.Context, read int, change map[string]any) erro
 		err = s.client.Create(ctx, m)
 	}
 	if err != nil {
-		s.last = nil // it is not known what is there now
+		s.last = nil // the content is unknown now
 		return fmt.Errorf("write ConfigMap %s: %w", s.key, err)
 	}
 	s.last = m

@@ -1,5 +1,5 @@
-// Package request reports which nodes have what NodeFeatureRequests and NodeFeatureSchedulingPolicies ask for, and which
-// running pods have lost it.
+// Package request reports which nodes match NodeFeatureRequests and NodeFeatureSchedulingPolicies, and which running pods have lost
+// required features.
 package request
 
 import (
@@ -29,28 +29,28 @@ import (
 )
 
 const (
-	// statusDelay is how long changes of nodes are gathered before status is looked at: a roll-out that changes 1,000 nodes
-	// is one write of a request's status every two seconds, not 1,000.
+	// statusDelay is how long changes of nodes are batched before status is updated: a rollout that changes 1,000 nodes causes one
+	// status write per request every two seconds, not 1,000 writes.
 	statusDelay = 2 * time.Second
-	// retryUnsynced is when to look again while nodes are not known yet.
+	// retryUnsynced is the delay before a retry while the caches are not filled.
 	retryUnsynced = time.Second
-	// maxSample is how many nodes a status names.
+	// maxSample is the maximum number of nodes in a status.
 	maxSample = 10
 )
 
-// Options of the controllers.
+// Options configure the controllers.
 type Options struct {
-	// Nodes are what rules are given of each node. Something else watches and starts them.
+	// Nodes are the inputs of rules for each node. They are watched and started elsewhere.
 	Nodes *inputs.Nodes
-	// Rules are those of the cluster.
+	// Rules are the rules of the cluster.
 	Rules *assembly.Registry
 	// IDs returns the names of PCI and USB ids for warnings; nil: unknown.
 	IDs lint.IDs
-	// Pods has running pods watched, to tell of those whose node has lost what they ask for.
+	// Pods enables Events on running pods whose node has lost required features.
 	Pods bool
 }
 
-// Reconciler writes the status of requests and policies. It is its only writer.
+// Reconciler writes the status of requests and policies. It is the only writer of that status.
 type Reconciler struct {
 	client client.Client
 	events record.EventRecorder
@@ -58,13 +58,13 @@ type Reconciler struct {
 	known  review.Known
 }
 
-// Add registers the controllers. What they watch, and why:
+// Add registers the controllers. They watch:
 //
-//   - Nodes, NodeFeatures, and changes of the rules, through an index.Index of their own: which nodes have what.
-//   - NodeFeatureRequests and policies: what is asked for.
-//   - if asked for, Pods that run: what they asked for when they were placed may no longer be there.
+//   - Nodes, NodeFeatures, and changes of the rules, through an index.Index of their own, for the features of nodes.
+//   - NodeFeatureRequests and policies.
+//   - if enabled, running Pods: their nodes could have lost the features that they require.
 //
-// Every replica follows the nodes, so that a new leader knows them; only the leader writes.
+// Every replica watches the nodes, so that a new leader has them at hand; only the leader writes.
 func Add(mgr ctrl.Manager, opt Options) error {
 	view, known := index.New(), podrequirements.New(opt.Rules.Options())
 	changed := make(chan event.GenericEvent, 1)
@@ -73,7 +73,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		watch.touch(node)
 		select {
 		case changed <- event.GenericEvent{Object: &assayv1alpha1.NodeFeatureRequest{}}:
-		default: // one is waiting already
+		default: // an event is already waiting
 		}
 	}})
 	if err := mgr.Add(everywhere(func(ctx context.Context) error {
@@ -118,7 +118,7 @@ func recorder(mgr ctrl.Manager) record.EventRecorder {
 	return mgr.GetEventRecorderFor("assay-controller") //nolint:staticcheck // the new API has no deduplicating recorder yet
 }
 
-// everywhere is a Runnable of every replica.
+// everywhere is a Runnable that runs on every replica.
 type everywhere func(context.Context) error
 
 // Start implements manager.Runnable.
@@ -127,7 +127,7 @@ func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// spread passes on changes, at most one in each statusDelay.
+// spread forwards changes, at most one per statusDelay.
 func spread(ctx context.Context, from <-chan event.GenericEvent, to ...chan<- event.GenericEvent) error {
 	for {
 		select {
@@ -142,7 +142,7 @@ func spread(ctx context.Context, from <-chan event.GenericEvent, to ...chan<- ev
 			for _, c := range to {
 				select {
 				case c <- e:
-				default: // one is waiting, after which all objects are looked at
+				default: // an event is already waiting, after which all objects are processed
 				}
 			}
 		}

@@ -20,8 +20,8 @@ import (
 	podreqs "github.com/assay-project/assay/rules/requirements"
 )
 
-// TestLimits asks for as much as may be asked for, and for one more, by annotations and by an object: what is accepted in the one
-// is accepted in the other, and what is refused is refused with the path of the field.
+// TestLimits tests requirements at each limit and one above it, in annotations and in an object: both must accept the same values,
+// and reject the others with the path of the field.
 func TestLimits(t *testing.T) {
 	c := testkit.Cluster(t)
 	api := testkit.Client(t, c.User)
@@ -44,7 +44,7 @@ func TestLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit int
 		ask   func(n int) assayv1alpha1.NodeFeatureRequestSpec
-		// in is the field that is refused, below the annotation or the spec.
+		// in is the path of the rejected field, relative to the annotation or the spec.
 		in string
 	}{
 		"terms": {rules.MaxTerms, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
@@ -120,7 +120,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// annotated compiles what is asked for as annotations of a pod.
+// annotated compiles requirements given as annotations of a pod.
 func annotated(t *testing.T, spec assayv1alpha1.NodeFeatureRequestSpec) field.ErrorList {
 	t.Helper()
 	annotations := map[string]string{}

@@ -24,14 +24,14 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// ReasonFeaturesLost is the reason of the event on a pod whose node no longer has what the pod asked for.
+// ReasonFeaturesLost is the reason of the Event on a pod whose node no longer has required features.
 const ReasonFeaturesLost = "FeaturesLost"
 
-// lostDelay is how long changes of a node are gathered before its pods are looked at.
+// lostDelay is how long changes of a node are batched before its pods are checked.
 const lostDelay = time.Second
 
-// watch tells of running pods whose node has lost what they ask for. No pod is evicted: what a missing feature means for a
-// pod that runs is for its owner to say.
+// watch emits Events on running pods whose node has lost required features. It evicts no pods: only the owner of a running pod
+// knows whether it still needs the feature.
 type watch struct {
 	index    *index.Index
 	resolver *podrequirements.Resolver
@@ -39,7 +39,7 @@ type watch struct {
 
 	mu    sync.Mutex
 	pods  map[string]map[types.UID]*corev1.Pod // by node
-	lost  map[types.UID]string                 // what was told already
+	lost  map[types.UID]string                 // what was already reported
 	dirty map[string]bool                      // nodes; "": all
 	wake  chan struct{}
 }
@@ -51,7 +51,7 @@ func newWatch(view *index.Index, known *podrequirements.Resolver, events record.
 	}
 }
 
-// add has running pods watched through a cache of its own, of which little more than names is kept.
+// add watches running pods through a separate cache that keeps little more than their names.
 func (w *watch) add(mgr ctrl.Manager) error {
 	running, err := fields.ParseSelector("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
 	if err != nil {
@@ -76,7 +76,7 @@ func (w *watch) add(mgr ctrl.Manager) error {
 	}))
 }
 
-// slimPod keeps what says what a pod asks for and where it runs.
+// slimPod keeps the fields of a pod that hold its requirements and its node.
 func slimPod(obj any) (any, error) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -118,14 +118,14 @@ func (w *watch) drop(p *corev1.Pod) {
 	}
 }
 
-// touch has the pods of a node looked at, or of all nodes.
+// touch marks the pods of a node for a check, or of all nodes.
 func (w *watch) touch(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dirty[node] = true
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is awake
+	default: // already awake
 	}
 }
 
@@ -145,7 +145,7 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// look looks at the pods of nodes that have changed.
+// look checks the pods on nodes that have changed.
 func (w *watch) look() {
 	if !w.index.Synced() {
 		return // it is touched again when it is
@@ -171,8 +171,8 @@ func (w *watch) look() {
 	}
 }
 
-// lacks is what a pod asked for and its node does not have. What cannot be known counts as being there: a request that has
-// changed since the pod was created, or a node that is gone. Features that are merely old count as being there as well.
+// lacks returns the requirements of a pod that its node does not meet. Unknown requirements count as met: a request that has
+// changed since the pod was created, or a deleted node. Stale features count as present.
 func (w *watch) lacks(p *corev1.Pod) string {
 	reqs := w.requirements(p)
 	if reqs == nil {
@@ -187,8 +187,8 @@ func (w *watch) lacks(p *corev1.Pod) string {
 	return ""
 }
 
-// requirements returns what a pod required when it was created, nil if that is nothing or not known. Admission has noted the hash of it.
-// Where admission was not asked, only what cannot have changed is known.
+// requirements returns the requirements that a pod had when it was created, nil if it had none or they are unknown. Admission has recorded
+// their hash. Without admission, only requirements that cannot have changed are known.
 func (w *watch) requirements(p *corev1.Pod) *requirements.Requirements {
 	hash := p.Annotations[assayv1alpha1.RequirementHashAnnotation]
 	if hash == "" {
@@ -201,7 +201,7 @@ func (w *watch) requirements(p *corev1.Pod) *requirements.Requirements {
 	return reqs
 }
 
-// tell writes an event, once for each thing that is lost.
+// tell emits an Event, once for each lost requirement.
 func (w *watch) tell(p *corev1.Pod, lacks string) {
 	w.mu.Lock()
 	before := w.lost[p.UID]

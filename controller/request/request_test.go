@@ -55,7 +55,7 @@ func start(t *testing.T, c *cluster.Cluster, o request.Options, counts inputs.Op
 		t.Fatal(err)
 	}
 	o.Rules = assembly.NewRegistry(rules.Options{})
-	o.Rules.Ready() // there are none
+	o.Rules.Ready() // there are no rules
 	if err := request.Add(mgr, o); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func features(node, namespace string, flags ...string) *nfdv1alpha1.NodeFeature 
 	}
 }
 
-// state writes a status in one line.
+// state formats a status on one line.
 func state(s assayv1alpha1.RequestStatus) string {
 	count := "?"
 	if s.MatchingNodes != nil {
@@ -127,8 +127,8 @@ func TestStatusAndLostFeatures(t *testing.T) {
 		Spec:       corev1.PodSpec{NodeName: "req-a", Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
 	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { return api.Create(ctx, pod) })
-	// Nobody knows of these that they ever asked for what their node lacks: the one has asked by a request that was edited
-	// since, of the other only a policy speaks, and no admission has noted what it said then.
+	// It is unknown whether these pods ever required what their node lacks: the request of one was edited since, the other is only
+	// selected by a policy, and no admission has recorded their requirements.
 	edited := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "edited"}, Spec: spec("AVX")}
 	testkit.Create(t, api, edited)
 	if edited.Spec = spec("AMX"); api.Update(t.Context(), edited) != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// Request writes the status of a NodeFeatureRequest, if it has changed.
+// Request updates the status of a NodeFeatureRequest if it has changed.
 func (r *Reconciler) Request(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj assayv1alpha1.NodeFeatureRequest
 	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {
@@ -26,7 +26,7 @@ func (r *Reconciler) Request(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return r.write(ctx, &obj, before, &obj.Status, "RequestNotReady")
 }
 
-// Policy writes the status of a NodeFeatureSchedulingPolicy, if it has changed.
+// Policy updates the status of a NodeFeatureSchedulingPolicy if it has changed.
 func (r *Reconciler) Policy(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj assayv1alpha1.NodeFeatureSchedulingPolicy
 	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {
@@ -36,7 +36,7 @@ func (r *Reconciler) Policy(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return r.write(ctx, &obj, before, &obj.Status, "PolicyNotReady")
 }
 
-// write reviews an object and writes its status, if that has changed. Reason is that of an Event where the object is not ready.
+// write reviews an object and updates its status if that has changed. Reason is the reason of the Event if the object is not ready.
 func (r *Reconciler) write(ctx context.Context, obj, before client.Object, status *assayv1alpha1.RequestStatus, reason string) (ctrl.Result, error) {
 	if !r.view.Synced() {
 		return ctrl.Result{RequeueAfter: retryUnsynced}, nil
@@ -46,7 +46,7 @@ func (r *Reconciler) write(ctx context.Context, obj, before client.Object, statu
 	if equality.Semantic.DeepEqual(old, *status) {
 		return ctrl.Result{}, nil
 	}
-	now := status.DeepCopy() // the answer to the patch replaces it
+	now := status.DeepCopy() // the response to the patch overwrites it
 	if err := r.client.Status().Patch(ctx, obj, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -80,7 +80,7 @@ func (r *Reconciler) report(s *assayv1alpha1.RequestStatus, generation int64, fo
 func (r *Reconciler) allRequests(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list assayv1alpha1.NodeFeatureRequestList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // only before the cache has started, when every object is due anyway
+		return nil // only before the cache has started; every object is enqueued then anyway
 	}
 	out := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {

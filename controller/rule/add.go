@@ -1,4 +1,4 @@
-// Package rule reports on NodeFeatureRules. It is the only writer of their status.
+// Package rule updates the status of NodeFeatureRules. It is the only writer of that status.
 package rule
 
 import (
@@ -23,37 +23,37 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// statusBuffer is how many objects may wait for their status to be looked at before a reporter has to wait itself.
+// statusBuffer is the maximum number of queued status updates; when it is full, reporters block.
 const statusBuffer = 1024
 
-// statusDelay is how long reports of nodes are gathered before the status of an object is written: one write a second and
-// object is as much as anybody can read.
+// statusDelay is how long reports of nodes are batched before the status of an object is written: more than one write per second
+// and object is of no use to readers.
 const statusDelay = time.Second
 
-// Options of the controller.
+// Options configure the controller.
 type Options struct {
-	// Rules are what is reported on.
+	// Rules are the compiled rules.
 	Rules *compile.Rules
 	Stats *rulestats.Stats
 	// Changed delivers the names of objects whose summary in Stats has changed.
 	Changed <-chan event.GenericEvent
-	// Withholding says which outputs are not written.
+	// Withholding configures which outputs are not written.
 	Withholding rules.Withholding
-	// Store is where it is kept what objects came to that cannot be resolved.
+	// Store persists the last good result of objects that cannot be resolved now.
 	Store *provenance.Store
 }
 
-// Add registers the controller, of which only the leader writes. What it watches, and why:
+// Add registers the controller; only the leader writes. It watches:
 //
-//   - NodeFeatureRules: those that are new or gone.
-//   - what became of them when they were assembled.
-//   - Stats: what rules do on nodes has changed.
+//   - NodeFeatureRules: creation and deletion.
+//   - the results of compiling them.
+//   - Stats: the outputs of rules on nodes have changed.
 func Add(mgr ctrl.Manager, opt Options) error {
 	assembled := make(chan event.GenericEvent, statusBuffer)
 	opt.Rules.OnObject(func(name string) {
 		select {
 		case assembled <- event.GenericEvent{Object: &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
-		default: // a standby, which writes no status; a leader compares all of them when it begins
+		default: // a standby, which writes no status; a new leader compares all of them
 		}
 	})
 	s := &reporter{
@@ -73,8 +73,8 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Complete(reconcile.Func(s.Reconcile))
 }
 
-// enqueue puts an object into the queue after a delay: nodes report one after another, and one write of the status after
-// all of them is enough.
+// enqueue adds an object to the queue after a delay: nodes report one after another, and one write of the status after all of them
+// is enough.
 type enqueue struct{ handler.Funcs }
 
 // Generic implements handler.EventHandler.

@@ -15,23 +15,23 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 )
 
-// maxKeptTogether is the maximum size in bytes of everything that is kept; a ConfigMap holds 1 MiB, and the record of provenance has its share. Objects
-// beyond it are not kept.
+// maxKeptTogether is the maximum size of all stored results in bytes; a ConfigMap holds 1 MiB, part of which is for the record of
+// provenance. Objects over the limit are not stored.
 const maxKeptTogether = 512 << 10
 
-// keeper writes what is kept into the ConfigMap. It is safe for concurrent use.
+// keeper stores results in the ConfigMap. It is safe for concurrent use.
 type keeper struct {
 	client client.Client
 	store  *provenance.Store
 
 	mu   sync.Mutex
-	read int               // number of the read of the store; 0: it has to be read
-	have map[string]string // object -> UID and hash of what is kept of it
+	read int               // number of the last read of the store; 0: must be read
+	have map[string]string // by object: UID and hash of the stored result
 	size map[string]int
 }
 
-// keep sees to it that an object is kept, or, without anything to keep, that it is not. It asks the API server for nothing as
-// long as there is nothing to do.
+// keep stores the result of an object, or deletes it if there is no result. It sends no request to the API server if nothing
+// changes.
 func (k *keeper) keep(ctx context.Context, object string, what *assembly.Kept) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -56,13 +56,13 @@ func (k *keeper) keep(ctx context.Context, object string, what *assembly.Kept) e
 		}
 	}
 	if total > maxKeptTogether {
-		logf.FromContext(ctx).Info("too much is not resolved to keep all of it; a restart would take what this object gave", "object", object)
+		logf.FromContext(ctx).Info("Too many unresolved objects to store their last results; a restart would remove the outputs of this object", "object", object)
 		return nil
 	}
 	return k.write(ctx, object, data, version)
 }
 
-// load reads what an earlier manager has kept.
+// load reads the results that a previous manager stored.
 func (k *keeper) load(ctx context.Context) error {
 	if k.read != 0 {
 		return nil
@@ -83,7 +83,7 @@ func (k *keeper) load(ctx context.Context) error {
 	return k.sweep(ctx)
 }
 
-// sweep forgets objects that went while no manager ran.
+// sweep deletes the results of objects that were deleted while no manager was running.
 func (k *keeper) sweep(ctx context.Context) error {
 	for _, object := range slices.Sorted(maps.Keys(k.have)) {
 		var r nfdv1alpha1.NodeFeatureRule
@@ -101,11 +101,11 @@ func (k *keeper) sweep(ctx context.Context) error {
 	return nil
 }
 
-// write sets one key, or removes it if there are no data.
+// write sets one key, or removes it if data is nil.
 func (k *keeper) write(ctx context.Context, object string, data []byte, version string) error {
 	if err := k.store.SetKept(ctx, k.read, object, data); err != nil {
 		k.read = 0 // another client has written or removed it: read it again
-		return fmt.Errorf("keep what %s last came to: %w", object, err)
+		return fmt.Errorf("store the last result of %s: %w", object, err)
 	}
 	if data == nil {
 		delete(k.have, object)

@@ -14,30 +14,30 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// scrapePatience bounds what a scrape waits for a cache that is not filled yet.
+// scrapePatience is the maximum time that a scrape waits for a cache to be filled.
 const scrapePatience = time.Second
 
-// counted are the conditions that are counted, with both of the statuses that mean something: 16 series, however many rules.
+// counted are the conditions that are counted, with their two meaningful statuses: 16 series, independent of the number of rules.
 var (
 	counted  = []string{nfdv1alpha1.ConditionReady, nfdv1alpha1.ConditionStalled, nfdv1alpha1.ConditionAccepted, nfdv1alpha1.ConditionResolved, nfdv1alpha1.ConditionHealthy, nfdv1alpha1.ConditionConflicted, nfdv1alpha1.ConditionRejecting, nfdv1alpha1.ConditionWithheld}
 	statuses = []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse}
 )
 
-// conditionCounter counts NodeFeatureRules by their conditions when it is scraped. It counts what the status of the objects
-// says, so that all replicas report the same.
+// conditionCounter counts NodeFeatureRules by their conditions on each scrape. It reads the status of the objects, so that all
+// replicas report the same numbers.
 type conditionCounter struct {
 	desc   *prometheus.Desc
 	reader atomic.Pointer[client.Reader]
 }
 
-// sharedCounter is that of the process, however many managers it starts one after another.
+// sharedCounter is the counter of the process, even if it starts several managers one after another.
 var sharedCounter = sync.OnceValue(func() *conditionCounter {
 	c := &conditionCounter{desc: prometheus.NewDesc("assay_rules", "NodeFeatureRules by condition and status.", []string{"condition", "status"}, nil)}
 	ctrlmetrics.Registry.MustRegister(c)
 	return c
 })
 
-// countConditions has the rules counted that a client knows.
+// countConditions counts the NodeFeatureRules that a client reads.
 func countConditions(rules client.Reader) { sharedCounter().reader.Store(&rules) }
 
 // Describe implements prometheus.Collector.

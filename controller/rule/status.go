@@ -35,10 +35,10 @@ type reporter struct {
 
 	withholding rules.Withholding
 
-	said sync.Map // UID and condition -> what was said of it in an Event
+	said sync.Map // by UID and condition: what was reported in an Event
 }
 
-// Reconcile writes what became of an object's rules, if that has changed.
+// Reconcile updates the status of a NodeFeatureRule if it has changed.
 func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj nfdv1alpha1.NodeFeatureRule
 	if err := s.client.Get(ctx, req.NamespacedName, &obj); err != nil {
@@ -49,7 +49,7 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	known := s.rules.Object(obj.Name)
 	if known == nil || known.Generation != obj.Generation || known.UID != obj.UID {
-		return ctrl.Result{}, nil // it is about to be assembled, which is told
+		return ctrl.Result{}, nil // it is about to be compiled, which enqueues it again
 	}
 	var keep *assembly.Kept
 	if known.Unresolved != nil {
@@ -72,7 +72,7 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// status is what an object's status should be. It is a function of its arguments; times of transitions are kept.
+// status returns the desired status of an object. It is a pure function; transition times are kept.
 func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulestats.Summary, withheld []rules.Withheld) nfdv1alpha1.NodeFeatureRuleStatus {
 	s := *obj.Status.DeepCopy()
 	s.ObservedGeneration = obj.Generation
@@ -119,7 +119,7 @@ func sentences(withheld []rules.Withheld) string {
 	return strings.Join(parts, "; ")
 }
 
-// announce writes an Event where a condition turns bad, for users who do not know yet that they should read the status.
+// announce emits an Event when a condition becomes bad, for users who do not read the status.
 func (s *reporter) announce(obj *nfdv1alpha1.NodeFeatureRule, want nfdv1alpha1.NodeFeatureRuleStatus) {
 	for _, c := range []struct {
 		kind   string
@@ -148,8 +148,7 @@ func (s *reporter) announce(obj *nfdv1alpha1.NodeFeatureRule, want nfdv1alpha1.N
 	}
 }
 
-// unsaid reports whether this process has not said so yet. Under a definition of another chart there may be no status that
-// would remember it.
+// unsaid reports whether this process has not yet emitted this Event. With NFD's CRD there can be no status to store it.
 func (s *reporter) unsaid(obj *nfdv1alpha1.NodeFeatureRule, kind string, now *metav1.Condition) bool {
 	if obj.Status.ObservedGeneration > 0 {
 		return true
@@ -159,6 +158,6 @@ func (s *reporter) unsaid(obj *nfdv1alpha1.NodeFeatureRule, kind string, now *me
 	return last != text
 }
 
-// maxOrigins is the maximum number of origins in a status. An object can have thousands, and etcd takes 1.5 MiB; `assay explain` knows
-// all of them.
+// maxOrigins is the maximum number of origins in a status. An object can have thousands, and etcd accepts 1.5 MiB; `assay explain`
+// shows all of them.
 const maxOrigins = 512

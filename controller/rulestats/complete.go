@@ -9,18 +9,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxCounting is how long Complete waits for nodes that have not reported: one node that hangs must not silence everything.
+// maxCounting is how long Complete waits for nodes that have not reported, so that one hanging node does not block all status.
 const maxCounting = time.Minute
 
-// completeness is whether all nodes have reported once since this process began to lead.
+// completeness tracks whether all nodes have reported once since this process became the leader.
 type completeness struct {
 	mu    sync.Mutex
 	since time.Time // of the first call of Complete
 	done  bool
 }
 
-// Complete reports whether every Node has been evaluated once since this process began to lead. Until then, counts are lower
-// than those that a status holds already.
+// Complete reports whether every Node has been evaluated once since this process became the leader. Until then, counts are lower
+// than those in the status.
 func (t *Stats) Complete(ctx context.Context, nodes client.Reader) bool {
 	c := &t.complete
 	c.mu.Lock()

@@ -1,4 +1,4 @@
-// Package rulestats counts on how many nodes each rule matches.
+// Package rulestats counts the nodes that each rule matches.
 package rulestats
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// Stats counts, for each object with rules, what they do on the nodes. It is safe for concurrent use.
+// Stats counts the results of each rule object on all nodes. It is safe for concurrent use.
 type Stats struct {
 	mu      sync.Mutex
 	nodes   map[string]*contribution
@@ -25,49 +25,50 @@ type contribution struct {
 	outcome    *rules.Outcome
 	complaints []Complaint
 	matched    map[string]bool
-	failures   map[string]string          // object -> message
-	conflicts  map[string]map[string]bool // object -> conflict in words
-	failed     *rules.Failure             // the rule whose fail action keeps the node as it was
+	failures   map[string]string          // by object: message
+	conflicts  map[string]map[string]bool // by object: descriptions of conflicts
+	failed     *rules.Failure             // the rule whose fail action froze the node
 }
 
 type counts struct {
 	matched   int
-	failures  map[string]string // node -> message
-	conflicts map[string]int    // conflict in words -> nodes
-	rejected  map[string]string // node -> message of the fail action
+	failures  map[string]string // by node: message
+	conflicts map[string]int    // by description: number of nodes
+	rejected  map[string]string // by node: message of the fail action
 }
 
-// Summary is what the status of an object says.
+// Summary holds the counts for the status of an object.
 type Summary struct {
-	// Matched is on how many nodes at least one of the rules matches.
+	// Matched is the number of nodes that at least one of the rules matches.
 	Matched int32
-	// Failing is on how many nodes a rule could not be evaluated; FirstNode is the first of them by name, and Message why.
+	// Failing is the number of nodes on which the evaluation of a rule failed; FirstNode is the first of them by name, Message the
+	// error.
 	Failing   int
 	FirstNode string
 	Message   string
-	// Conflicts are the keys that another rule gives another value, in words, sorted, ten at the most.
+	// Conflicts describes keys for which another rule has another value, sorted, at most ten.
 	Conflicts []string
-	// MoreConflicts is how many others there are.
+	// MoreConflicts is the number of further conflicts.
 	MoreConflicts int
-	// Rejected is how many nodes a fail action of the object keeps as they were; RejectedNode is the first of them by name, and
-	// Rejection what the action says.
+	// Rejected is the number of nodes that a fail action of the object froze; RejectedNode is the first of them by name, Rejection
+	// the message of the action.
 	Rejected     int
 	RejectedNode string
 	Rejection    string
 }
 
-// maxConflicts is how many conflicts a status names: enough to see what is going on, few enough to read.
+// maxConflicts is the maximum number of conflicts in a status: enough for diagnosis, few enough to read.
 const maxConflicts = 10
 
-// New returns empty Stats that calls changed with the name of each object whose summary may have changed.
+// New returns empty Stats that calls changed with the name of each object whose summary has changed.
 func New(changed func(object string)) *Stats {
 	return &Stats{nodes: map[string]*contribution{}, objects: map[string]*counts{}, changed: changed}
 }
 
-// Complaint is something that goes wrong with an object's rules on a node beyond what the outcome says.
+// Complaint is a problem with the rules of an object on a node in addition to the outcome.
 type Complaint struct{ Object, Message string }
 
-// Report replaces what a node adds to the counts. What was reported already for this node costs nothing.
+// Report replaces the contribution of a node. It returns quickly if nothing has changed.
 func (t *Stats) Report(node string, outcome *rules.Outcome, complaints ...Complaint) {
 	t.mu.Lock()
 	old := t.nodes[node]
@@ -84,14 +85,14 @@ func (t *Stats) Report(node string, outcome *rules.Outcome, complaints ...Compla
 	t.notify(touched)
 }
 
-// Nodes is how many nodes have reported.
+// Nodes returns the number of nodes that have reported.
 func (t *Stats) Nodes() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.nodes)
 }
 
-// Forget takes back what a node added to the counts.
+// Forget removes the contribution of a node.
 func (t *Stats) Forget(node string) {
 	t.mu.Lock()
 	touched := map[string]bool{}

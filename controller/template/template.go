@@ -1,4 +1,4 @@
-// Package template reports on NodeFeatureRuleTemplates. It is the only writer of their status.
+// Package template updates the status of NodeFeatureRuleTemplates. It is the only writer of that status.
 package template
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/assay-project/assay/controller/condition"
 )
 
-// delay is the time that changes of templates are gathered before the templates that may be based on them are checked.
+// delay is how long changes of templates are batched before the templates that could be based on them are checked.
 const delay = time.Second
 
 // reporter writes the status of templates.
@@ -31,8 +31,8 @@ type reporter struct {
 	rules  *compile.Rules
 }
 
-// Add registers the controller, of which only the leader writes. It watches templates: one that changes is checked at once, and
-// all others a moment later, since they may be based on it. A cluster has tens of them.
+// Add registers the controller; only the leader writes. It watches templates: a changed one is checked immediately, and all others
+// after a short delay, since they could be based on it. A cluster has tens of them.
 func Add(mgr ctrl.Manager, rules *compile.Rules) error {
 	r := &reporter{
 		client: mgr.GetClient(), rules: rules,
@@ -46,13 +46,13 @@ func Add(mgr ctrl.Manager, rules *compile.Rules) error {
 		Complete(reconcile.Func(r.Reconcile))
 }
 
-// others puts the templates that are based on any into the queue.
+// others enqueues the templates that have bases.
 func (r *reporter) others() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(ctx context.Context, q queue) {
 		var list assayv1alpha1.NodeFeatureRuleTemplateList
 		if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			return // only before the cache has started, when every template is due anyway
+			return // only before the cache has started; every template is enqueued then anyway
 		}
 		for i := range list.Items {
 			if len(list.Items[i].Spec.BasedOn) > 0 {
@@ -67,7 +67,7 @@ func (r *reporter) others() handler.EventHandler {
 	}
 }
 
-// Reconcile writes the status of a template, if it has changed.
+// Reconcile updates the status of a template if it has changed.
 func (r *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj assayv1alpha1.NodeFeatureRuleTemplate
 	if err := r.client.Get(ctx, req.NamespacedName, &obj); err != nil {

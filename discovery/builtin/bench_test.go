@@ -8,8 +8,8 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// BenchmarkThisMachine is what a discovery of the machine that runs it costs, what one costs that remembers the first, and
-// what a poll costs while nothing changes. Run it on the machine that you want to know it of.
+// BenchmarkThisMachine measures, on the machine that runs it, a first discovery, one that can reuse the results of the first, and a
+// poll while nothing changes.
 func BenchmarkThisMachine(b *testing.B) {
 	first := func() *discovery.Runner {
 		return discovery.NewRunner(host.Real(host.Paths{}), builtin.Sources(builtin.DefaultConfig()), discovery.Everything)

@@ -15,8 +15,8 @@ import (
 	"github.com/assay-project/assay/discovery/usb"
 )
 
-// Config is the part of the worker's configuration under "sources" that concerns hardware and system. Start with
-// DefaultConfig and unmarshal over it: a list that the user writes replaces the default one, an absent one keeps it.
+// Config is the hardware and system part of "sources" in the worker's configuration. Unmarshal over DefaultConfig: a list in the
+// file replaces the default one, an absent one keeps it.
 type Config struct {
 	CPU    cpu.Config    `json:"cpu"`
 	Kernel kernel.Config `json:"kernel"`
@@ -24,7 +24,7 @@ type Config struct {
 	USB    usb.Config    `json:"usb"`
 }
 
-// DefaultConfig returns the configuration of a worker without one. The caller may change it.
+// DefaultConfig returns the default configuration. The caller can modify it.
 func DefaultConfig() Config {
 	return Config{
 		CPU:    cpu.DefaultConfig(),
@@ -34,7 +34,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Sources returns the sources in the order in which they run. It is the one list of them: a new source is a line here.
+// Sources returns the sources in the order in which they run. A new source only needs to be added here.
 func Sources(c Config) []discovery.Source {
 	return []discovery.Source{
 		cpu.New(c.CPU),

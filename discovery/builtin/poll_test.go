@@ -10,7 +10,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// quietFiles are a machine whose settings nobody announces.
+// quietFiles is a machine with settings for which the kernel sends no events.
 var quietFiles = map[string]string{
 	"sys/devices/system/cpu/online":                             "0-1",
 	"sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0-1",
@@ -29,7 +29,7 @@ var quietFiles = map[string]string{
 	"sys/class/net/eth0/device/sriov_numvfs": "0",
 }
 
-func TestPollSeesWhatNobodyAnnounces(t *testing.T) {
+func TestPollDetectsChangesWithoutEvents(t *testing.T) {
 	for file, value := range map[string]string{
 		"sys/devices/system/cpu/online":                           "0",
 		"sys/devices/system/cpu/smt/active":                       "0",

@@ -9,16 +9,16 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// maxCaches bounds the caches of one CPU; today's have four, two of the first level and one of each other.
+// maxCaches is the maximum number of caches of one CPU; current CPUs have four, two of level one and one of each other level.
 const maxCaches = 16
 
-// caches publishes the size of each cache of the first CPU, and how many of the last level the machine has, see
-// Documentation/ABI/testing/sysfs-devices-system-cpu. All CPUs are taken to be alike, as reading those of a large server
-// would cost more than all else together; on a hybrid processor the first CPU is a performance core.
+// caches publishes the size of each cache of the first CPU, and the number of last-level caches of the machine, see
+// Documentation/ABI/testing/sysfs-devices-system-cpu. It assumes that all CPUs are alike, since reading those of a large server
+// would take longer than everything else; on a hybrid processor the first CPU is a performance core.
 func caches(r *discovery.Result, h host.Host) {
 	online, err := cpuList(h, devicesDir+"/online")
 	if err != nil || len(online) == 0 {
-		return // topology has reported it
+		return // reported by topology
 	}
 	attributes := map[string]string{}
 	last, lastIndex := 0, ""
@@ -35,7 +35,7 @@ func caches(r *discovery.Result, h host.Host) {
 		}
 	}
 	if len(attributes) == 0 {
-		return // a virtual machine may be shown none
+		return // a virtual machine may have none
 	}
 	if n, _, err := groups(h, online, lastIndex+"/shared_cpu_list"); err == nil && n > 0 {
 		attributes["l"+strconv.Itoa(last)+".count"] = strconv.Itoa(n)
@@ -43,7 +43,7 @@ func caches(r *discovery.Result, h host.Host) {
 	r.Attributes(CacheFeature, attributes)
 }
 
-// cache reads one cache: its level, "d" or "i" if it holds only data or only instructions, and its size in bytes.
+// cache reads one cache: its level, "d" or "i" for a data or instruction cache, and its size in bytes.
 func cache(h host.Host, dir string) (level int, kind string, size uint64, err error) {
 	var text [3]string
 	for i, name := range []string{"level", "type", "size"} {
@@ -63,7 +63,7 @@ func cache(h host.Host, dir string) (level int, kind string, size uint64, err er
 	return level, kind, size, nil
 }
 
-// ParseCacheSize returns the bytes of a size as the kernel prints that of a cache: "48K".
+// ParseCacheSize returns the bytes of a cache size as the kernel prints it: "48K".
 func ParseCacheSize(s string) (uint64, error) {
 	digits, ok := strings.CutSuffix(s, "K")
 	size, err := strconv.ParseUint(digits, 10, 32)

@@ -32,7 +32,7 @@ const (
 	SEFeature  = "cpu.se"
 )
 
-// devicesDir is where the kernel shows its CPUs, see Documentation/ABI/testing/sysfs-devices-system-cpu.
+// devicesDir is the sysfs directory of CPUs, see Documentation/ABI/testing/sysfs-devices-system-cpu.
 const devicesDir = "sys/devices/system/cpu"
 
 // Config is sources.cpu of the worker's configuration.
@@ -40,16 +40,16 @@ type Config struct {
 	CPUID CPUIDConfig `json:"cpuid,omitempty"`
 }
 
-// CPUIDConfig says which capabilities become labels. It does not limit the feature that rules see.
+// CPUIDConfig configures which capabilities become labels. It does not limit the feature for rules.
 type CPUIDConfig struct {
-	// AttributeBlacklist are those that become none.
+	// AttributeBlacklist lists capabilities that do not become labels.
 	AttributeBlacklist []string `json:"attributeBlacklist,omitempty"`
-	// AttributeWhitelist are the only ones that do, if there are any; the blacklist is then not used.
+	// AttributeWhitelist lists the only capabilities that become labels; if it is not empty, the blacklist is ignored.
 	AttributeWhitelist []string `json:"attributeWhitelist,omitempty"`
 }
 
-// DefaultConfig returns the configuration of a worker without one: capabilities that nearly all CPUs have are left out of
-// the labels, and those that have a label of their own.
+// DefaultConfig returns the default configuration: no labels for capabilities that nearly all CPUs have, and for those with a
+// separate label.
 func DefaultConfig() Config {
 	return Config{CPUID: CPUIDConfig{AttributeBlacklist: []string{
 		"AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT", "LZCNT", "MMX", "MMXEXT", "NX", "POPCNT",
@@ -70,7 +70,7 @@ type Source struct{ config Config }
 // New returns the source.
 func New(config Config) *Source { return &Source{config: config} }
 
-// Name is "cpu".
+// Name returns "cpu".
 func (*Source) Name() string { return Name }
 
 // Discover reads the features of the processors.
@@ -93,8 +93,8 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	return r, nil
 }
 
-// Glance reads what an administrator or a daemon sets: which CPUs are in use, and how fast they may be. Frequencies are
-// nearly always set for all CPUs alike, so the first policy speaks for the hundreds there may be.
+// Glance reads what an administrator or a daemon can change: which CPUs are online, and their frequency limits. Frequencies are
+// nearly always the same for all CPUs, so it only reads the first of possibly hundreds of policies.
 func (*Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
 	r := discovery.NewResult()
 	seen := map[string]string{}
@@ -106,8 +106,7 @@ func (*Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
 	return r, true
 }
 
-// cpuid publishes capabilities: those of the CPUID instruction on x86, those that the kernel announces to programs in the
-// auxiliary vector elsewhere.
+// cpuid publishes capabilities: from the CPUID instruction on x86, and from the kernel's auxiliary vector on other architectures.
 func (s *Source) cpuid(r *discovery.Result, facts host.CPUFacts, info Info) {
 	flags := Flags(facts, info)
 	r.Flags(CPUIDFeature, flags)
@@ -124,8 +123,8 @@ func (s *Source) cpuid(r *discovery.Result, facts host.CPUFacts, info Info) {
 	r.Attributes(CPUIDFeature, attributes)
 }
 
-// model identifies the processor. Where there is nothing like CPUID, /proc/cpuinfo is asked. What identifies a model
-// becomes labels; its name has spaces, and microcode changes while the machine runs.
+// model identifies the processor, from /proc/cpuinfo where there is no CPUID. The identification becomes labels; the name, which
+// contains spaces, and the microcode version, which can change at run time, do not.
 func model(r *discovery.Result, h host.Host, facts host.CPUFacts, info Info) {
 	attributes := map[string]string{}
 	if facts.Vendor != "" {
@@ -156,7 +155,7 @@ func model(r *discovery.Result, h host.Host, facts host.CPUFacts, info Info) {
 	r.Attributes(ModelFeature, attributes)
 }
 
-// architecture is the kernel's name of it, such as x86_64 or aarch64, which is also what other tools print.
+// architecture is the kernel's name, such as x86_64 or aarch64, which other tools print too.
 func architecture(h host.Host, facts host.CPUFacts) string {
 	if uts, err := h.System.Uname(); err == nil && uts.Machine != "" {
 		return uts.Machine
@@ -164,7 +163,7 @@ func architecture(h host.Host, facts host.CPUFacts) string {
 	return facts.Arch
 }
 
-// modelName is the name that the vendor gave the model; architectures print it under different keys, or not at all.
+// modelName is the vendor's name of the model; architectures print it under different keys, or not at all.
 func modelName(info Info) string {
 	for _, key := range []string{"model name", "cpu", "uarch"} {
 		if name := info[key]; name != "" {
@@ -174,14 +173,14 @@ func modelName(info Info) string {
 	return ""
 }
 
-// hypervisor names what the machine runs on. IBM Z has no CPUID: its control program is in /proc/sysinfo.
+// hypervisor returns the name of the hypervisor. IBM Z has no CPUID: /proc/sysinfo has the control program.
 func hypervisor(h host.Host, facts host.CPUFacts) string {
 	if facts.Arch != "s390x" {
 		return strings.Map(func(r rune) rune {
 			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
 				return r
 			}
-			return '_' // a label's value has no other characters
+			return '_' // not allowed in a label value
 		}, facts.Hypervisor)
 	}
 	data, err := h.ReadFile("proc/sysinfo")
@@ -197,7 +196,7 @@ func hypervisor(h host.Host, facts host.CPUFacts) string {
 	return "none"
 }
 
-// coprocessor looks for the accelerator for gzip of POWER, see Documentation/ABI/testing/sysfs-bus-vio.
+// coprocessor detects the gzip accelerator of POWER, see Documentation/ABI/testing/sysfs-bus-vio.
 func coprocessor(r *discovery.Result, h host.Host) {
 	ok, err := h.Exists("sys/devices/vio/ibm,compression-v1/nx_gzip_caps")
 	r.Problem(err)

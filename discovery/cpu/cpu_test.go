@@ -30,13 +30,13 @@ const intel = `-- host.json --
 {"cpu": {"arch": "amd64", "vendor": "Intel", "family": 6, "model": 85, "hypervisor": "none", "baseHz": 2300000000}}
 `
 
-// TestAttributes shows what a few lines of a host make of one feature, and of the labels of the source.
+// TestAttributes compares a feature, and the labels of the source, for a few lines of a host.
 func TestAttributes(t *testing.T) {
 	tests := map[string]struct {
 		archive string
 		feature string
 		want    map[string]string
-		labels  map[string]string // only those that are neither cpuid nor model
+		labels  map[string]string // only those that are not cpuid or model
 	}{
 		"intel_idle may sleep": {
 			archive: "-- sys/devices/system/cpu/cpuidle/ --\ncurrent_driver: intel_idle\n-- sys/module/intel_idle/parameters/ --\nmax_cstate: 9\n",
@@ -316,7 +316,7 @@ func TestParseCacheSize(t *testing.T) {
 	}
 }
 
-// Takeover of a cluster must not change the label, so the value is NFD's.
+// TestHypervisorIsNamedAsInNFD: replacing NFD must not change the label.
 func TestHypervisorIsNamedAsInNFD(t *testing.T) {
 	for vendor, want := range map[string]string{
 		"none": "none", "kvm": "kvm", "vmware": "vmware", "unknown": "unknown", "ACME Hyper/V 2.0": "ACME_Hyper_V_2.0",

@@ -9,9 +9,9 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// Flags returns the names of a processor's capabilities, sorted. On x86 they are those of the CPUID instruction and one
-// for each micro-architecture level that is reached; elsewhere those of the auxiliary vector, or those that the kernel
-// prints if there is no auxiliary vector at hand, under the kernel's names in upper case.
+// Flags returns the sorted names of a processor's capabilities. On x86 they are those of the CPUID instruction and one for each
+// supported microarchitecture level. On other architectures they are those of the auxiliary vector, or without one those in
+// /proc/cpuinfo, with the kernel's names in upper case.
 func Flags(facts host.CPUFacts, info Info) []string {
 	flags := slices.Clone(facts.Flags)
 	for level := 1; level <= facts.X64Level; level++ {
@@ -28,7 +28,7 @@ func Flags(facts host.CPUFacts, info Info) []string {
 	return slices.Compact(flags)
 }
 
-// capabilityNames names the bits of an entry of the auxiliary vector, the lowest first; an empty name is a bit without one.
+// capabilityNames names the bits of an entry of the auxiliary vector, lowest first; an empty name is an unnamed bit.
 type capabilityNames []string
 
 func (n capabilityNames) names(set uint64) []string {
@@ -51,7 +51,7 @@ func list(names string) capabilityNames {
 	return out
 }
 
-// capabilities are AT_HWCAP and AT_HWCAP2 by architecture, in the order of the bits; "-" is a bit without a name.
+// capabilities are AT_HWCAP and AT_HWCAP2 by architecture, in the order of the bits; "-" is an unnamed bit.
 var capabilities = map[string][2]capabilityNames{
 	// arch/arm64/include/uapi/asm/hwcap.h; their meaning is in Documentation/arch/arm64/elf_hwcaps.rst.
 	"arm64": {

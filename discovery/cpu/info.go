@@ -8,11 +8,11 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// infoPrefix is how much of /proc/cpuinfo is read: the first processor has at most some 3 KiB, and the whole file of a
-// large server is a megabyte that the kernel prints anew for each reader, asking every CPU for its frequency.
+// infoPrefix is the number of bytes of /proc/cpuinfo that are read: the first processor has at most about 3 KiB, and the whole file
+// of a large server is a megabyte, for which the kernel queries the frequency of every CPU on each read.
 const infoPrefix = 16 << 10
 
-// Info is what /proc/cpuinfo says of the first processor, by key. The keys differ between architectures; see
+// Info holds the entries of the first processor in /proc/cpuinfo. The keys differ between architectures; see
 // arch/*/kernel/cpu/proc.c and the like.
 type Info map[string]string
 
@@ -24,8 +24,8 @@ func readInfo(h host.Host) (Info, error) {
 	return ParseInfo(data), nil
 }
 
-// ParseInfo parses /proc/cpuinfo up to the empty line after the first processor. On some architectures facts about the
-// machine come before the processors or after them; those before are kept, with the first line of a key winning.
+// ParseInfo parses /proc/cpuinfo up to the empty line after the first processor. On some architectures facts about the machine
+// precede or follow the processors; the preceding ones are included. The first line with a key wins.
 func ParseInfo(data []byte) Info {
 	info := Info{}
 	for line := range bytes.Lines(data) {
@@ -36,17 +36,17 @@ func ParseInfo(data []byte) Info {
 			}
 			continue
 		}
-		// "processor 0: version = 00, …" on IBM Z is a key of its own, which begins like that of other architectures.
+		// "processor 0: version = 00, …" on IBM Z is a separate key that begins like the one of other architectures.
 		name := string(bytes.TrimSpace(key))
 		if _, ok := info[name]; !ok && name != "" {
-			// The flags of a large processor are longer than a value may be that is published.
+			// The flags of a large processor are longer than the limit for published values.
 			info[name] = host.CleanTo(value, infoPrefix)
 		}
 	}
 	return info
 }
 
-// words returns the words of the first of the keys that is there.
+// words returns the words in the value of the first existing key.
 func (i Info) words(keys ...string) []string {
 	for _, k := range keys {
 		if v, ok := i[k]; ok {
@@ -67,8 +67,8 @@ func modelOf(arch string, info Info) map[string]string {
 	switch arch {
 	case "arm64", "arm":
 		set("vendor_id", implementers[info["CPU implementer"]])
-		// Family and id are the fields of MIDR_EL1 as cpuid reads them: variant and architecture (15, for "see the ID
-		// registers"), part and revision.
+		// Family and id are the fields of MIDR_EL1 as cpuid returns them: variant and architecture (15: "see the ID registers"),
+		// part and revision.
 		variant, err1 := strconv.ParseUint(info["CPU variant"], 0, 4)
 		part, err2 := strconv.ParseUint(info["CPU part"], 0, 12)
 		revision, err3 := strconv.ParseUint(info["CPU revision"], 0, 4)
@@ -88,8 +88,8 @@ func modelOf(arch string, info Info) map[string]string {
 	return m
 }
 
-// implementers are the codes of the MIDR_EL1 register, from the Arm Architecture Reference Manual, under the names that
-// cpuid gives them.
+// implementers maps the implementer codes of the MIDR_EL1 register, from the Arm Architecture Reference Manual, to the names that
+// cpuid uses.
 var implementers = map[string]string{
 	"0x41": "ARM", "0x42": "Broadcom", "0x43": "Cavium", "0x44": "DEC", "0x46": "Fujitsu", "0x49": "Infineon",
 	"0x4d": "Motorola", "0x4e": "NVIDIA", "0x50": "AMCC", "0x51": "Qualcomm", "0x56": "Marvell", "0x61": "Apple",

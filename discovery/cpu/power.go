@@ -8,8 +8,8 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// cstate tells whether the driver intel_idle may use sleep states, see Documentation/admin-guide/pm/intel_idle.rst. Its
-// parameter max_cstate is 0 where the driver is switched off; with another driver the feature is empty.
+// cstate reports whether the driver intel_idle can use sleep states, see Documentation/admin-guide/pm/intel_idle.rst. Its parameter
+// max_cstate is 0 if the driver is disabled; with another driver the feature is empty.
 func cstate(r *discovery.Result, h host.Host) {
 	r.Attributes(CStateFeature, nil)
 	driver, err := h.ReadAttribute(devicesDir + "/cpuidle/current_driver")
@@ -30,8 +30,8 @@ func cstate(r *discovery.Result, h host.Host) {
 	r.Labels["cpu-cstate.enabled"] = enabled
 }
 
-// pstate reads the driver intel_pstate, see Documentation/admin-guide/pm/intel_pstate.rst. The governor is published while
-// the driver chooses the frequencies itself (active) and all CPUs have the same one.
+// pstate reads the state of the driver intel_pstate, see Documentation/admin-guide/pm/intel_pstate.rst. The governor is published
+// if the driver is active (it selects the frequencies itself) and all CPUs have the same governor.
 func pstate(r *discovery.Result, h host.Host) {
 	const dir = devicesDir + "/intel_pstate"
 	r.Attributes(PStateFeature, nil)
@@ -57,13 +57,13 @@ func pstate(r *discovery.Result, h host.Host) {
 		r.Labels["cpu-pstate."+k] = v
 	}
 	if governor, ok := attributes["scaling_governor"]; ok {
-		// The name in NFD's documentation until v0.14, for rules that were written after it.
+		// The name in NFD's documentation until v0.14, for rules written according to it.
 		attributes["scaling"] = governor
 	}
 	r.Attributes(PStateFeature, attributes)
 }
 
-// commonGovernor returns the scaling governor of all CPUs, or nothing if they differ.
+// commonGovernor returns the scaling governor of all CPUs, or an empty string if they differ.
 func commonGovernor(h host.Host) (string, error) {
 	common := ""
 	err := eachPolicy(h, func(dir string) (bool, error) {
@@ -100,9 +100,9 @@ func eachPolicy(h host.Host, f func(dir string) (more bool, err error)) error {
 	return nil
 }
 
-// sst tells whether Intel Speed Select Base Frequency is on: some cores then have a guaranteed frequency above the nominal
-// one of the processor, others below, see Documentation/admin-guide/pm/intel-speed-select.rst. Cores of two kinds in one
-// processor have different base frequencies too, so such processors are left out.
+// sst reports whether Intel Speed Select Base Frequency is enabled: some cores then have a guaranteed frequency above the
+// processor's nominal one, and others below, see Documentation/admin-guide/pm/intel-speed-select.rst. Hybrid processors are
+// excluded, since their kinds of cores have different base frequencies too.
 func sst(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 	r.Attributes(SSTFeature, nil)
 	if facts.Vendor != "Intel" || facts.BaseHz == 0 || hybrid(h) {
@@ -119,7 +119,8 @@ func sst(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 		if err != nil {
 			return true, nil //nolint:nilerr // a driver without a base frequency; other policies may have one
 		}
-		// Frequencies are multiples of 100 MHz; a nominal one computed from the crystal is off by less than half of that.
+		// Frequencies are multiples of 100 MHz; the nominal frequency computed from the crystal clock differs by less than half of
+		// that.
 		above = above || kHz > nominal+50_000
 		below = below || kHz < nominal-50_000
 		return !above || !below, nil
@@ -131,7 +132,7 @@ func sst(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 	}
 }
 
-// hybrid reports whether a processor has cores of two kinds: the kernel then shows a performance monitor for each.
+// hybrid reports whether a processor has two kinds of cores: the kernel then has a performance monitor for each.
 func hybrid(h host.Host) bool {
 	ok, _ := h.Exists("sys/devices/cpu_atom")
 	return ok

@@ -8,8 +8,8 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// rdtFlags maps the kernel's names of resource control (Documentation/filesystems/resctrl.rst, table of flags) to the
-// feature's. They are in use, not just there: what the command line switched off (rdt=!mba) is not listed.
+// rdtFlags maps the kernel's resource control flags (Documentation/filesystems/resctrl.rst, table of flags) to names in the
+// feature. The kernel lists enabled flags only, not those disabled on the command line (rdt=!mba).
 var rdtFlags = []struct{ flag, name string }{
 	{"cqm", "RDTMON"},
 	{"cqm_occup_llc", "RDTCMT"},
@@ -20,7 +20,7 @@ var rdtFlags = []struct{ flag, name string }{
 	{"mba", "RDTMBA"},
 }
 
-// rdt publishes Intel RDT, and AMD's equivalent under the same names. The number of classes of service is the kernel's and
+// rdt publishes Intel RDT, and AMD's equivalent under the same names. The number of classes of service depends on the kernel and is
 // only known while resctrl is mounted.
 func rdt(r *discovery.Result, h host.Host, info Info) {
 	attributes := map[string]string{}
@@ -33,7 +33,7 @@ func rdt(r *discovery.Result, h host.Host, info Info) {
 			attributes[f.name] = "true"
 		}
 	}
-	// With code and data prioritisation on, the cache's allocation shows as two resources of the same number of classes.
+	// With code and data prioritization, cache allocation has two resources with the same number of classes.
 	for _, resource := range []string{"L3", "L3CODE"} {
 		if attributes["RDTL3CA"] == "" {
 			break

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// counts are the elements of cpu.security that are numbers for rules and extended resources, and no labels.
+// counts are the elements of cpu.security that are numbers: they are for rules and extended resources and do not become labels.
 var counts = map[string]bool{"sgx.epc": true, "tdx.total_keys": true, "sev.asids": true, "sev.encrypted_state_ids": true}
 
 // security publishes trusted execution environments: SGX and TDX of Intel, SEV of AMD, Secure Execution of IBM Z.
@@ -43,7 +43,7 @@ func security(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 			r.Labels["cpu-security."+k] = v
 		}
 	}
-	// Rules written for NFD before v0.14 look here.
+	// Rules written for NFD before v0.14 use this feature.
 	if attributes["sgx.enabled"] != "" {
 		r.Attributes(SGXFeature, map[string]string{"enabled": "true"})
 	}
@@ -52,23 +52,23 @@ func security(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 	}
 }
 
-// parameter reports whether a switch of a kernel module is on; "Y" and "N" or numbers, see Documentation/virt/kvm.
+// parameter reports whether a boolean parameter of a kernel module is on; it is "Y" or "N" or a number, see Documentation/virt/kvm.
 func parameter(r *discovery.Result, h host.Host, module, name string) bool {
 	v, err := h.ReadAttribute("sys/module/" + module + "/parameters/" + name)
 	r.Problem(host.Present(err))
 	return v == "Y" || v == "1"
 }
 
-// secureExecution reports whether the machine is a host for protected guests, see Documentation/virt/kvm/s390/s390-pv.rst:
-// the ultravisor lets it be one and the administrator asked for it on the command line.
+// secureExecution reports whether the machine can host protected guests, see Documentation/virt/kvm/s390/s390-pv.rst: the
+// ultravisor supports it, and it is enabled on the kernel command line.
 func secureExecution(r *discovery.Result, h host.Host) bool {
 	v, err := h.ReadAttribute("sys/firmware/uv/prot_virt_host")
 	r.Problem(host.Present(err))
 	return v == "1"
 }
 
-// miscCapacity reads the misc controller of control groups, which counts keys of encrypted guests and enclave memory, see
-// Documentation/admin-guide/cgroup-v2.rst. A line is a resource and a number.
+// miscCapacity reads the misc cgroup controller, which counts keys of encrypted guests and enclave memory, see
+// Documentation/admin-guide/cgroup-v2.rst. Each line has a resource and a number.
 func miscCapacity(r *discovery.Result, h host.Host) map[string]string {
 	data, err := h.ReadPrefix("sys/fs/cgroup/misc.capacity", host.MaxAttributeSize)
 	if err != nil {
@@ -78,7 +78,7 @@ func miscCapacity(r *discovery.Result, h host.Host) map[string]string {
 	return ParseCapacity(data)
 }
 
-// ParseCapacity returns the capacities of misc.capacity that are numbers.
+// ParseCapacity returns the numeric capacities in misc.capacity.
 func ParseCapacity(data []byte) map[string]string {
 	capacity := map[string]string{}
 	for line := range strings.Lines(string(data)) {

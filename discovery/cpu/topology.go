@@ -9,11 +9,10 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// maxCPUs is the most that a Linux kernel can be built for (NR_CPUS).
+// maxCPUs is the maximum number of CPUs for which a Linux kernel can be built (NR_CPUS).
 const maxCPUs = 8192
 
-// topology publishes threads, cores and sockets, see Documentation/admin-guide/cputopology.rst. What is offline counts
-// nowhere.
+// topology publishes threads, cores and sockets that are online, see Documentation/admin-guide/cputopology.rst.
 func topology(r *discovery.Result, h host.Host) {
 	attributes := map[string]string{}
 	online, err := cpuList(h, devicesDir+"/online")
@@ -38,7 +37,7 @@ func topology(r *discovery.Result, h host.Host) {
 	}
 	r.Attributes(TopologyFeature, attributes)
 
-	// A processor with cores of two kinds, such as Intel's hybrid ones, has a performance monitor for each kind.
+	// A hybrid processor has a performance monitor for each kind of core.
 	for _, kind := range []string{"cpu_atom", "cpu_core"} {
 		ok, err := h.Exists("sys/devices/" + kind)
 		r.Problem(err)
@@ -48,8 +47,8 @@ func topology(r *discovery.Result, h host.Host) {
 	}
 }
 
-// multithreading reports whether some core runs more than one thread. The kernel says so itself where it can switch
-// threads off; elsewhere the most threads of a core tell.
+// multithreading reports whether any core runs more than one thread. Where the kernel can disable threads, it reports this itself;
+// otherwise the maximum number of threads per core decides.
 func multithreading(h host.Host, threads int) bool {
 	if active, err := h.ReadAttribute(devicesDir + "/smt/active"); err == nil {
 		return active == "1"
@@ -57,7 +56,7 @@ func multithreading(h host.Host, threads int) bool {
 	return threads > 1
 }
 
-// sockets counts the packages that have CPUs online. Reading the CPUs of a package at once saves a read for each of them.
+// sockets counts the packages that have CPUs online. It reads the list of CPUs once per package, not once per CPU.
 func sockets(h host.Host, online []int) (int, error) {
 	seen := map[int]bool{}
 	ids := map[string]bool{}
@@ -88,8 +87,8 @@ func topologyFile(cpu int, name string) string {
 	return cpuDir(cpu) + "/topology/" + name
 }
 
-// groups counts the sets, such as cores, into which a file of each CPU divides those online, reading one CPU of each set,
-// and tells the size of the largest. A CPU without the file is in no set.
+// groups counts the sets, such as cores, into which a file of each CPU divides the CPUs online, and returns the size of the largest
+// set. It reads one CPU of each set. A CPU without the file is in no set.
 func groups(h host.Host, online []int, file string) (count, largest int, err error) {
 	seen := map[int]bool{}
 	for _, cpu := range online {
@@ -126,7 +125,7 @@ func cpuList(h host.Host, file string) ([]int, error) {
 	return list, nil
 }
 
-// ParseCPUList parses a list such as "0-3,8,10-11", see bitmap_parselist in lib/bitmap-str.c. An empty list is no CPUs.
+// ParseCPUList parses a list such as "0-3,8,10-11", see bitmap_parselist in lib/bitmap-str.c. An empty list contains no CPUs.
 func ParseCPUList(s string) ([]int, error) {
 	var list []int
 	for part := range strings.SplitSeq(s, ",") {

@@ -1,4 +1,4 @@
-// Package custom labels a node by rules of the worker's own configuration, before anything is published.
+// Package custom labels a node with rules in the worker's configuration.
 package custom
 
 import (
@@ -17,50 +17,50 @@ import (
 const Name = "custom"
 
 const (
-	// MaxFiles bounds the files of custom.d.
+	// MaxFiles is the maximum number of files in custom.d.
 	MaxFiles = 256
-	// MaxFileSize bounds a file of custom.d, in bytes: it is a ConfigMap's size.
+	// MaxFileSize is the maximum size of a file in custom.d in bytes, which is that of a ConfigMap.
 	MaxFileSize = 1 << 20
 )
 
 // Document is a YAML list of rules.
 type Document struct {
-	// Origin says in messages where the rules are from.
+	// Origin is the location of the rules for messages.
 	Origin string
 	Data   []byte
 }
 
-// Engine compiles rules. The package that wires it in (internal/worker) uses the same engine that runs in the cluster,
-// which packages under discovery do not import.
+// Engine compiles rules. Packages under discovery do not import the rule engine; internal/worker passes in the one that runs in the
+// cluster.
 type Engine interface {
-	// Compile returns what the rules of all documents do together, in their order. It is never nil: a rule with a mistake
-	// is left out, and the mistake is among the errors.
+	// Compile compiles the rules of all documents to one program, in order. The program is never nil: invalid rules are omitted
+	// from it and reported as errors.
 	Compile(docs []Document) (Program, []error)
 }
 
-// Program is compiled rules.
+// Program holds compiled rules.
 type Program interface {
-	// Labels evaluates the rules over the features of the named node. Rules that fail are among the errors; the labels of
-	// the others are returned all the same.
+	// Labels evaluates the rules with the features of the named node. It returns errors for rules that fail, and the labels of the
+	// others.
 	Labels(node string, features *nfdv1alpha1.Features) (map[string]string, []error)
 }
 
-// Config is where rules are.
+// Config configures where rules are read from.
 type Config struct {
-	// Rules are those of sources.custom in the worker's configuration.
+	// Rules are the rules in sources.custom of the worker's configuration.
 	Rules Document
-	// Directory holds files of rules, and directories of such files, such as ConfigMaps.
+	// Directory contains files with rules, and subdirectories with such files, such as mounted ConfigMaps.
 	Directory string
-	// Files is where Directory is; nil is the host that is discovered.
+	// Files is the file system of Directory; nil: that of the discovered host.
 	Files *host.Host
 }
 
-// Source evaluates rules over what the other sources found.
+// Source evaluates rules with the features of the other sources.
 type Source struct {
 	config Config
 	engine Engine
 
-	docs    []Document // that program was compiled from
+	docs    []Document // from which program was compiled
 	program Program
 	errs    []error // of the compilation
 }
@@ -68,10 +68,11 @@ type Source struct {
 // New returns the source.
 func New(config Config, engine Engine) *Source { return &Source{config: config, engine: engine} }
 
-// Name is "custom".
+// Name returns "custom".
 func (*Source) Name() string { return Name }
 
-// LabelPriority is above what the hardware says, and below what an administrator wrote on the node.
+// LabelPriority returns a priority higher than that of hardware sources, and lower than that of files that an administrator wrote
+// on the node.
 func (*Source) LabelPriority() int { return discovery.CustomPriority }
 
 var (
@@ -79,13 +80,13 @@ var (
 	_ discovery.Prioritized = (*Source)(nil)
 )
 
-// Discover finds nothing: rules need features.
+// Discover returns no features: rules are evaluated in Derive.
 func (*Source) Discover(context.Context, host.Host) (discovery.Result, error) {
 	return discovery.NewResult(), nil
 }
 
-// Derive evaluates the static rules, those of the configuration and those of the directory, in this order, as one
-// program. It compiles them only when their text has changed.
+// Derive evaluates the static rules, the rules in the configuration and those in the directory, in this order, as one program. It
+// compiles them only when they have changed.
 func (s *Source) Derive(ctx context.Context, h host.Host, found *nfdv1alpha1.Features) (discovery.Result, error) {
 	files := h
 	if s.config.Files != nil {
@@ -112,7 +113,7 @@ func (s *Source) Derive(ctx context.Context, h host.Host, found *nfdv1alpha1.Fea
 	return result, nil
 }
 
-// read returns the files of the directory and of its first level of directories, sorted by path.
+// read returns the files in the directory and in its subdirectories (one level), sorted by path.
 func (s *Source) read(h host.Host) ([]Document, []error) {
 	var problems []error
 	var docs []Document
@@ -154,7 +155,7 @@ func (s *Source) read(h host.Host) ([]Document, []error) {
 
 func sameDocument(a, b Document) bool { return a.Origin == b.Origin && slices.Equal(a.Data, b.Data) }
 
-// staticRules are those that NFD has built in. Their labels carry no "custom-": consumers look for rdma.capable.
+// staticRules are the built-in rules of NFD. Their labels have no prefix "custom-": clients select rdma.capable.
 var staticRules = Document{Origin: "static rules", Data: []byte(`
 - name: RDMA capable static rule
   labels:

@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// engine notes what it is asked to compile.
+// engine records what it is asked to compile.
 type engine struct{ compiled [][]string }
 
 func (e *engine) Compile(docs []Document) (Program, []error) {

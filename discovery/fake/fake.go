@@ -1,4 +1,4 @@
-// Package fake invents features, for tests of rules and of clusters.
+// Package fake publishes made-up features, for tests of rules and clusters.
 package fake
 
 import (
@@ -20,7 +20,7 @@ type Config struct {
 	InstanceFeatures []map[string]string
 }
 
-// DefaultConfig returns NFD's fakes, which its end-to-end tests look for.
+// DefaultConfig returns NFD's fake features, which its end-to-end tests expect.
 func DefaultConfig() Config {
 	return Config{
 		Labels:           map[string]string{"fakefeature1": "true", "fakefeature2": "true", "fakefeature3": "true"},
@@ -34,21 +34,21 @@ func DefaultConfig() Config {
 	}
 }
 
-// Source invents features. It is Supplemental: it runs only where it is named.
+// Source publishes made-up features. It is Supplemental: it only runs if it is selected by name.
 type Source struct{ config Config }
 
 // New returns the source.
 func New(config Config) *Source { return &Source{config: config} }
 
-// Name is "fake".
+// Name returns "fake".
 func (*Source) Name() string { return Name }
 
-// Supplemental keeps "all" from selecting the source.
+// Supplemental excludes the source from "all".
 func (*Source) Supplemental() {}
 
 var _ discovery.Supplemental = (*Source)(nil)
 
-// Discover returns what was configured; it does not look at the host.
+// Discover returns the configured features; it does not read the host.
 func (s *Source) Discover(context.Context, host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
 	r.Flags("fake.flag", s.config.FlagFeatures)

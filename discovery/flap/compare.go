@@ -8,8 +8,8 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// compare visits the elements that differ. A feature that comes or goes as a whole is no element: its source was switched
-// on or off.
+// compare visits the elements that differ. It skips features that appear or disappear as a whole: their source was enabled or
+// disabled.
 func compare(a, b *nfdv1alpha1.NodeFeatureSpec, visit func(element)) {
 	compareMaps(a.Labels, b.Labels, func(name string) { visit(element{kind: label, name: name}) })
 	for feature, now := range b.Features.Flags {
@@ -68,7 +68,7 @@ func compareInstances(feature string, a, b map[string][]nfdv1alpha1.InstanceFeat
 	}
 }
 
-// byIdentity finds instances by what they are.
+// byIdentity indexes instances by identity.
 func byIdentity(list []nfdv1alpha1.InstanceFeature) map[string][]nfdv1alpha1.InstanceFeature {
 	out := make(map[string][]nfdv1alpha1.InstanceFeature, len(list))
 	for _, i := range list {
@@ -78,8 +78,8 @@ func byIdentity(list []nfdv1alpha1.InstanceFeature) map[string][]nfdv1alpha1.Ins
 	return out
 }
 
-// identity tells one instance from another: its name, with the port if it has one, or else all of it. Of devices without a
-// name there may be several that are equal.
+// identity identifies an instance: its name, with the port if it has one, or else all attributes. Several devices without a name
+// can be equal.
 func identity(attributes map[string]string) string {
 	if name, ok := attributes["name"]; ok {
 		if port, ok := attributes["port"]; ok {

@@ -7,14 +7,14 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// editor changes a spec whose maps belong to somebody else: it copies the outer ones, and each set, before it writes.
+// editor modifies a spec whose maps are shared: it copies the outer maps, and each set, before writing.
 type editor struct {
 	spec   nfdv1alpha1.NodeFeatureSpec
 	copied map[element]bool // sets, as elements without a name
 	outer  bool
 }
 
-// keep gives an element the value it has in another spec.
+// keep sets an element to its value in another spec.
 func (e *editor) keep(what element, from *nfdv1alpha1.NodeFeatureSpec) {
 	if !e.outer {
 		e.outer = true
@@ -69,7 +69,7 @@ func copyOf[V any](m map[string]V) map[string]V {
 	return maps.Clone(m)
 }
 
-// put makes an entry of a map what it is in another one.
+// put copies an entry from one map to another, or deletes it.
 func put[V any](into, from map[string]V, name string) {
 	if v, ok := from[name]; ok {
 		into[name] = v
@@ -78,8 +78,8 @@ func put[V any](into, from map[string]V, name string) {
 	}
 }
 
-// keepInstance gives a device, or one attribute of it, the value it has in another list. A device that has gone stands where
-// it stood, so that a list with the same devices is the same list.
+// keepInstance sets a device, or one attribute of it, to its value in another list. It restores a missing device at its old
+// position, so that lists with the same devices are equal.
 func keepInstance(list, old []nfdv1alpha1.InstanceFeature, what element) []nfdv1alpha1.InstanceFeature {
 	is := func(i nfdv1alpha1.InstanceFeature) bool { return identity(i.Attributes) == what.name }
 	if what.attribute == "" {

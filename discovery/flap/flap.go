@@ -1,4 +1,4 @@
-// Package flap suppresses features that change again and again, so that a flapping link is not a flapping label.
+// Package flap suppresses features that change repeatedly, so that a flapping link does not cause a flapping label.
 package flap
 
 import (
@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// Changes is how many changes of one element within a Window are let through; the first is thus immediate, and so is an
-	// element that goes and comes back. Those that follow are held.
+	// Changes is the number of changes of one element within a Window that are published immediately, which allows for an element
+	// that disappears once and comes back. Further changes are held.
 	Changes = 3
-	// Window is the time in which changes count, and how long an element that is held must stay as it is to be let through.
+	// Window is the time over which changes are counted, and the time for which a held element must be stable before it is
+	// published.
 	Window = time.Minute
-	// maxTracked bounds the elements whose changes are counted. A node where so many change within a minute has other
-	// problems; what is not tracked is let through.
+	// maxTracked is the maximum number of elements whose changes are counted. A node where more elements change within a minute has
+	// other problems; untracked changes are published.
 	maxTracked = 1024
 )
 
-// Damper lets content through but for elements that flap: those keep the value that was let through last, until they have
-// been quiet for a Window. An element is a label, a flag, an attribute, a device that is there or not, or an attribute of a
-// device that has a name. The zero value is ready for use. It is not safe for concurrent use.
+// Damper publishes content except for flapping elements: these keep their last published value until they have been stable for a
+// Window. An element is a label, a flag, an attribute, the presence of a device, or an attribute of a named device. The zero value
+// is ready to use. It is not safe for concurrent use.
 type Damper struct {
 	found   nfdv1alpha1.NodeFeatureSpec
 	passed  nfdv1alpha1.NodeFeatureSpec
@@ -29,11 +30,11 @@ type Damper struct {
 	history map[element]*history
 }
 
-// element names one thing that can change by itself.
+// element identifies something that changes independently.
 type element struct {
 	kind          kind
 	feature, name string
-	// attribute is that of an instance; empty is whether the instance is there.
+	// attribute of an instance; empty means the presence of the instance.
 	attribute string
 }
 
@@ -56,16 +57,16 @@ func (e element) String() string {
 	return e.feature + " " + e.name
 }
 
-// history is when an element changed.
+// history holds the times at which an element changed.
 type history struct {
-	changes []time.Time // within the last Window, at most Changes and one more
+	changes []time.Time // within the last Window, at most Changes+1
 	held    bool
 }
 
 func (h *history) last() time.Time { return h.changes[len(h.changes)-1] }
 
-// Apply returns what to publish of what was found, and how long until something that is held may be let through; 0 if
-// nothing is held. Neither what is given nor what is returned must be modified.
+// Apply returns the content to publish for the discovered content, and the time until a held element might be released; 0 if none
+// is held. The caller must modify neither.
 func (d *Damper) Apply(now time.Time, found nfdv1alpha1.NodeFeatureSpec) (nfdv1alpha1.NodeFeatureSpec, time.Duration) {
 	if d.started {
 		compare(&d.found, &found, func(e element) { d.changed(e, now) })
@@ -89,7 +90,7 @@ func (d *Damper) Apply(now time.Time, found nfdv1alpha1.NodeFeatureSpec) (nfdv1a
 	return d.passed, wait
 }
 
-// Held are the elements that are held back, sorted.
+// Held returns the sorted names of held elements.
 func (d *Damper) Held() []string {
 	var names []string
 	for e, h := range d.history {

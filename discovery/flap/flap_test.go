@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/discovery/flap"
 )
 
-// content is a node with a link, a label of it, and devices without a name.
+// content is a node with a link, a label for it, and devices without a name.
 func content(state string, more ...map[string]string) nfdv1alpha1.NodeFeatureSpec {
 	usb := []nfdv1alpha1.InstanceFeature{{Attributes: map[string]string{"vendor": "1d6b"}}}
 	for _, attributes := range more {
@@ -36,7 +36,7 @@ func content(state string, more ...map[string]string) nfdv1alpha1.NodeFeatureSpe
 	}
 }
 
-// step is what is found at a time and what is let through then.
+// step is what is discovered at a time, and what is published then.
 type step struct {
 	at          time.Duration
 	found, want nfdv1alpha1.NodeFeatureSpec
@@ -136,8 +136,8 @@ func TestSaysWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestComesToRest lets a node change at random: whatever happened, after a quiet Window all is let through, and until then
-// nothing changes more often than it may.
+// TestComesToRest changes a node at random: after a stable Window everything is published, and before that nothing changes more
+// often than allowed.
 func TestComesToRest(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 0))

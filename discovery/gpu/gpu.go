@@ -1,4 +1,4 @@
-// Package gpu discovers graphics and compute devices that a driver has taken into service.
+// Package gpu discovers graphics and compute devices that have a driver.
 package gpu
 
 import (
@@ -14,11 +14,11 @@ import (
 // Name is the domain of the source.
 const Name = "gpu"
 
-// DRMFeature are the devices of the kernel's Direct Rendering Manager: GPUs with their driver in place. A GPU without one,
-// or with one that keeps away from DRM, is only in pci.device.
+// DRMFeature lists the devices of the kernel's Direct Rendering Manager: GPUs with a driver. A GPU without a driver, or with one
+// that does not use DRM, is only in pci.device.
 const DRMFeature = "gpu.drm"
 
-// classDir lists cards, their connectors and render nodes, see Documentation/gpu/drm-uapi.rst.
+// classDir contains cards, their connectors and render nodes, see Documentation/gpu/drm-uapi.rst.
 const classDir = "sys/class/drm"
 
 // Source discovers GPUs.
@@ -27,7 +27,7 @@ type Source struct{}
 // New returns the source.
 func New() Source { return Source{} }
 
-// Name is "gpu".
+// Name returns "gpu".
 func (Source) Name() string { return Name }
 
 // Discover reads all cards, in the order of their names.
@@ -56,7 +56,7 @@ func readCard(r *discovery.Result, h host.Host, name string) map[string]string {
 		r.Problem(host.Present(err))
 	}
 	raw := map[string]string{}
-	// mem_info_vram_total is amdgpu's, see Documentation/gpu/amdgpu/driver-misc.rst.
+	// mem_info_vram_total is specific to amdgpu, see Documentation/gpu/amdgpu/driver-misc.rst.
 	for _, err := range discovery.ReadOptional(h, device, raw, "vendor", "device", "numa_node", "mem_info_vram_total") {
 		r.Problem(err)
 	}
@@ -71,7 +71,7 @@ func readCard(r *discovery.Result, h host.Host, name string) map[string]string {
 	if bytes, err := strconv.ParseUint(raw["mem_info_vram_total"], 10, 64); err == nil {
 		card["vram_bytes"] = strconv.FormatUint(bytes, 10)
 	}
-	// A card that can compute without a display has a render node beside it.
+	// A card that can compute without a display also has a render node.
 	nodes, err := discovery.ListDevices(h, device+"/drm")
 	r.Problem(err)
 	for _, node := range nodes {

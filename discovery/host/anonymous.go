@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// archive writes what was recorded: files of one line gathered by directory, as people write archives.
+// archive formats the recording. It groups one-line files by directory, as in archives written by hand.
 func (r *recorder) archive(head []byte) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +42,7 @@ func (r *recorder) archive(head []byte) []byte {
 		case e.link != "":
 			lines[dir] = append(lines[dir], base+" -> "+e.link)
 		case e.dir:
-			lines[name] = append(lines[name], "") // so that it is there if it is empty
+			lines[name] = append(lines[name], "") // to create it even if it is empty
 		case e.err != nil && !e.read:
 			section(name+" (error "+errorName(e.err)+")", nil)
 		case dir != "." && isLine(base, data):
@@ -77,7 +77,7 @@ func writeFile(section func(string, []byte), name string, data []byte) {
 	section(name+" (base64)", []byte(base64.StdEncoding.EncodeToString(data)))
 }
 
-// isText reports whether data can stand in an archive as it is.
+// isText reports whether data can be included in an archive unencoded.
 func isText(data []byte) bool {
 	return utf8.Valid(data) && !bytes.ContainsRune(data, 0) && !sectionLine.Match(data) && (len(data) == 0 || data[len(data)-1] == '\n')
 }
@@ -93,7 +93,7 @@ func decompressed(data []byte) ([]byte, bool) {
 	return plain, err == nil && len(plain) <= MaxFileSize
 }
 
-// errorName is what an archive calls an error: those that mean "no value here", and an I/O error for all the others.
+// errorName returns the name of an error in an archive: those that mean "no value", and EIO for all others.
 func errorName(err error) string {
 	for _, name := range slices.Sorted(maps.Keys(archiveErrors)) {
 		if errors.Is(err, archiveErrors[name]) {
@@ -106,18 +106,18 @@ func errorName(err error) string {
 	return "EIO"
 }
 
-// alias gives names to what identifies a machine, the same wherever it stands.
+// alias replaces identifying values by made-up names, the same everywhere.
 type alias struct {
 	known map[string]string
 }
 
-// identities are the files whose content is one.
+// identities are the files that contain an identifying value.
 var identities = map[string]bool{
 	"serial": true, "product_serial": true, "board_serial": true, "chassis_serial": true, "product_uuid": true,
 	"board_asset_tag": true, "chassis_asset_tag": true,
 }
 
-// serialLine is where ARM boards print theirs in /proc/cpuinfo.
+// serialLine matches the serial number of ARM boards in /proc/cpuinfo.
 var serialLine = regexp.MustCompile(`(?m)^(Serial\s*:).*$`)
 
 func (a *alias) content(name string, data []byte) []byte {
@@ -131,10 +131,10 @@ func (a *alias) content(name string, data []byte) []byte {
 	return data
 }
 
-// macAddress matches one as it stands in a file, and as udev makes names of interfaces of it.
+// macAddress matches a MAC address in a file, and in names of interfaces chosen by udev.
 var macAddress = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b|\benx[0-9a-f]{12}\b`)
 
-// replace removes MAC addresses. One of zeros or ones identifies nobody.
+// replace replaces MAC addresses, except for those that consist of zeros or ones.
 func (a *alias) replace(text []byte) []byte {
 	return macAddress.ReplaceAllFunc(text, func(m []byte) []byte {
 		digits := strings.ToLower(strings.NewReplacer(":", "", "enx", "").Replace(string(m)))
@@ -153,7 +153,7 @@ func (a *alias) replace(text []byte) []byte {
 	})
 }
 
-// of returns the alias of a value, a new one for a value not seen before.
+// of returns the alias of a value, and creates one for a new value.
 func (a *alias) of(value, format string) string {
 	if _, ok := a.known[value]; !ok {
 		a.known[value] = fmt.Sprintf(format, len(a.known)+1)

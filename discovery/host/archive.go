@@ -15,7 +15,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// archiveSystem is what an archive says in its section "host.json".
+// archiveSystem is the content of the section "host.json".
 type archiveSystem struct {
 	Name string   `json:"nodeName"`
 	UTS  *Uname   `json:"uname"`
@@ -32,22 +32,22 @@ func (s *archiveSystem) Uname() (Uname, error) {
 func (s *archiveSystem) NodeName() string { return s.Name }
 func (s *archiveSystem) CPU() CPUFacts    { return s.Proc }
 
-// FromArchive returns the machine that an archive describes. An archive is a txtar file, text that can be written by hand
-// and read in a diff, with these sections, named without the leading slash:
+// FromArchive returns the machine that an archive describes. An archive is a txtar file, which can be written by hand and reviewed
+// in a diff, with these sections, named without the leading slash:
 //
 //	-- host.json --                    node name, uname and CPU, see Uname and CPUFacts
 //	-- proc/modules --                 a file
 //	-- sys/class/net/eth0 -> ../x --   a symbolic link
 //	-- sys/bus/pci/devices/0000:3b:00.0/ --
-//	class: 0x030200                    a directory, a line for each file in it (which gets a newline) ...
-//	driver -> ../../drivers/nvidia     ... or link; sub-directories are made as needed; no lines: an empty directory
+//	class: 0x030200                    a directory with a line for each file in it (to which a newline is added) ...
+//	driver -> ../../drivers/nvidia     ... or link; subdirectories are created as needed; no lines: an empty directory
 //	-- proc/config.gz (gzip) --        a file that is compressed when the archive is read
-//	-- sys/a (base64) --               a file of any bytes
-//	-- sys/a (zeros 1073741824) --     a file of so many zero bytes
+//	-- sys/a (base64) --               a file with arbitrary bytes
+//	-- sys/a (zeros 1073741824) --     a file with the given number of zero bytes
 //	-- sys/a (error EIO) --            a file that cannot be opened: EIO, EACCES, EINVAL or ENODEV
 //	-- sys/a (pipe) --                 a named pipe
 //
-// The comment before the first section is for people. Errors name the section.
+// The text before the first section is a comment. Errors name the section.
 func FromArchive(data []byte) (Host, error) {
 	tree := NewTree()
 	system := &archiveSystem{}
@@ -108,7 +108,7 @@ func addSection(t *Tree, title string, data []byte) error {
 
 var archiveErrors = map[string]error{"EIO": syscall.EIO, "EACCES": syscall.EACCES, "EINVAL": syscall.EINVAL, "ENODEV": syscall.ENODEV}
 
-// addLines adds a directory whose files are one line each.
+// addLines adds a directory of one-line files.
 func addLines(t *Tree, dir string, data []byte) error {
 	if err := named(dir, func() { t.AddDir(dir) }); err != nil {
 		return err

@@ -7,17 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// MaxValueLength bounds one value, in bytes. The kernel's command line, the longest thing in a kernel configuration, has
-// at most 2,048; a USB serial number at most 126 characters.
+// MaxValueLength is the maximum length of a value in bytes. The kernel's command line, the longest value in a kernel configuration,
+// has at most 2,048; a USB serial number at most 126 characters.
 const MaxValueLength = 2048
 
-// Clean makes a value fit to be published: valid UTF-8, printable, without surrounding space, at most MaxValueLength
-// bytes. Much of what sysfs shows is written by the device itself (the serial number of a USB stick), so it is text of a
-// stranger: it must not be able to forge a line in a log, to hide or reorder characters, or to break the JSON of a whole
-// NodeFeature. What is not printable becomes "_"; NUL ends the value, as DMI tables and device trees mean it.
+// Clean sanitizes a value for publishing: valid UTF-8, printable, without surrounding space, at most MaxValueLength bytes. Many
+// values in sysfs come from the device (such as the serial number of a USB stick) and are untrusted: they must not be able to forge
+// log lines, to hide or reorder characters, or to break the JSON of the NodeFeature. Unprintable characters become "_"; NUL ends
+// the value, as in DMI tables and device trees.
 func Clean(b []byte) string { return CleanTo(b, MaxValueLength) }
 
-// CleanTo is Clean with a bound of its own, for text that is taken apart and not published as it is.
+// CleanTo is Clean with another limit, for text that is parsed and not published as a whole.
 func CleanTo(b []byte, bound int) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
@@ -35,7 +35,7 @@ func CleanTo(b []byte, bound int) string {
 		}
 		return r
 	}, string(b))
-	// A replaced byte needs no more room than it had, but an invalid one may have been read as three.
+	// A replaced byte needs no more space, but an invalid one may have been read as three.
 	if len(s) > bound {
 		s = string(cut([]byte(s), bound))
 	}
@@ -52,7 +52,7 @@ func plain(b []byte) bool {
 	return true
 }
 
-// cut shortens a value to the bound without splitting a character.
+// cut truncates a value at a character boundary.
 func cut(b []byte, n int) []byte {
 	for lowest := n - utf8.UTFMax; n > 0 && n > lowest && !utf8.RuneStart(b[n]); {
 		n--

@@ -9,29 +9,29 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// CPUFacts is what a processor says of itself through instructions and the auxiliary vector. Archives carry it as JSON.
+// CPUFacts holds the facts that a processor reports through instructions and the auxiliary vector. Archives contain them as JSON.
 type CPUFacts struct {
-	// Arch is the architecture under Go's name, such as amd64.
+	// Arch is the architecture in Go's terms, such as amd64.
 	Arch string `json:"arch"`
-	// Vendor, Family and Model are those of CPUID, or of the MIDR register on ARM.
+	// Vendor, Family and Model are from CPUID, or from the MIDR register on ARM.
 	Vendor string `json:"vendor,omitempty"`
 	Family int    `json:"family,omitempty"`
 	Model  int    `json:"model,omitempty"`
-	// Hypervisor is "none", the lower-case id of a known one, such as kvm, or the vendor string of another, which may hold
-	// any character; empty where the architecture does not tell.
+	// Hypervisor is "none", the lower-case ID of a known hypervisor, such as kvm, or the vendor string of another, which can
+	// contain any character; empty if the architecture does not report it.
 	Hypervisor string `json:"hypervisor,omitempty"`
-	// Flags are the CPUID capabilities under klauspost/cpuid's names, sorted; x86 only.
+	// Flags are the sorted CPUID capabilities with the names of klauspost/cpuid; x86 only.
 	Flags []string `json:"flags,omitempty"`
-	// X64Level is the x86-64 micro-architecture level, 1 to 4; 0 elsewhere.
+	// X64Level is the x86-64 microarchitecture level, 1 to 4; 0 on other architectures.
 	X64Level int `json:"x64Level,omitempty"`
 	// AVX10Version is the version of AVX10, 0 without it.
 	AVX10Version int `json:"avx10Version,omitempty"`
 	// BaseHz is the nominal frequency in Hz, 0 if unknown.
 	BaseHz int64 `json:"baseHz,omitempty"`
-	// SGXEPC is the memory of all SGX enclave page cache sections in bytes, as CPUID enumerates it: 0 if the firmware has
-	// not enabled SGX.
+	// SGXEPC is the memory of all SGX enclave page cache sections in bytes according to CPUID: 0 if the firmware has not enabled
+	// SGX.
 	SGXEPC uint64 `json:"sgxEPC,omitempty"`
-	// HWCAP and HWCAP2 are the entries of that name of the auxiliary vector, see getauxval(3).
+	// HWCAP and HWCAP2 are the entries AT_HWCAP and AT_HWCAP2 of the auxiliary vector, see getauxval(3).
 	HWCAP  uint64 `json:"hwcap,omitempty"`
 	HWCAP2 uint64 `json:"hwcap2,omitempty"`
 }
@@ -39,7 +39,7 @@ type CPUFacts struct {
 // Has reports whether the processor has a CPUID flag.
 func (c CPUFacts) Has(flag string) bool { return slices.Contains(c.Flags, flag) }
 
-// thisCPU asks the processor that the program runs on.
+// thisCPU reads the facts of the processor that the program runs on.
 func thisCPU() CPUFacts {
 	c := &cpuid.CPU
 	f := CPUFacts{

@@ -1,4 +1,4 @@
-// Package host is a read-only view of the machine that is being discovered.
+// Package host provides a read-only view of the machine to discover.
 package host
 
 import (
@@ -11,45 +11,46 @@ import (
 	"syscall"
 )
 
-// Bounds on what is read from a host. Everything under /sys and /proc is the kernel's and small; but device firmware,
-// mounted directories and a broken machine can put anything there, and one bad file must not cost the worker its memory.
+// Limits on reads from a host. Everything in /sys and /proc comes from the kernel and is small; but device firmware, mounted
+// directories and a broken machine can contain anything, and one bad file must not exhaust the worker's memory.
 const (
-	// MaxFileSize bounds one file. A distribution's kernel configuration has 300 KiB, /proc/cpuinfo of a machine with
-	// 512 CPUs about 1 MiB.
+	// MaxFileSize is the maximum size of a file. The kernel configuration of a distribution has 300 KiB, /proc/cpuinfo of a machine
+	// with 512 CPUs about 1 MiB.
 	MaxFileSize = 4 << 20
-	// MaxAttributeSize bounds a file that holds one value: sysfs never shows more than a page.
+	// MaxAttributeSize is the maximum size of a file with one value: sysfs files have at most one page.
 	MaxAttributeSize = 4096
-	// MaxEntries bounds the entries of one directory. A server with 64 SR-IOV ports of 126 functions has 8,064 PCI devices.
+	// MaxEntries is the maximum number of entries of a directory. A server with 64 SR-IOV ports with 126 functions each has 8,064
+	// PCI devices.
 	MaxEntries = 16384
-	// MaxLinks bounds the symbolic links followed in one path; it is the kernel's own limit.
+	// MaxLinks is the maximum number of symbolic links in a path; it is the kernel's limit.
 	MaxLinks = 40
 )
 
-// ErrTooLarge says that a file or a directory is over its bound.
+// ErrTooLarge means that a file or a directory exceeds its limit.
 var ErrTooLarge = errors.New("larger than the limit")
 
-// FS is a tree of files rooted at "/", with names such as "sys/bus/pci/devices" and "proc/modules". Symbolic links are
-// followed inside the tree and cannot leave it: ".." at the root stays there, as in a chroot. Implementations are pointers,
-// so that a source which remembers what it parsed can tell one tree from another.
+// FS is a file tree rooted at "/", with names such as "sys/bus/pci/devices" and "proc/modules". Symbolic links are resolved inside
+// the tree and cannot leave it: ".." at the root stays at the root, as in a chroot. Implementations are pointers, so that a source
+// that caches results can distinguish trees.
 type FS interface {
 	fs.FS
-	// ReadDirNames returns the names in a directory, in any order, at most one more than max of them.
+	// ReadDirNames returns the names in a directory, in any order, at most max+1 of them.
 	ReadDirNames(name string, max int) ([]string, error)
-	// ReadLink returns the target of a symbolic link as it is written.
+	// ReadLink returns the unresolved target of a symbolic link.
 	ReadLink(name string) (string, error)
-	// Resolve returns the name without links that a name leads to.
+	// Resolve returns a name with all symbolic links resolved.
 	Resolve(name string) (string, error)
-	// Stat describes what a name leads to, links followed.
+	// Stat returns information about a file; it follows links.
 	Stat(name string) (fs.FileInfo, error)
 }
 
-// System is what a host tells through system calls and instructions, not through files.
+// System provides the facts of a host that come from system calls and instructions, not from files.
 type System interface {
-	// Uname names the running kernel.
+	// Uname returns the running kernel.
 	Uname() (Uname, error)
-	// NodeName is the name of the Kubernetes Node.
+	// NodeName returns the name of the Kubernetes Node.
 	NodeName() string
-	// CPU is what the processor says of itself.
+	// CPU returns the facts of the processor.
 	CPU() CPUFacts
 }
 
@@ -62,22 +63,22 @@ type Uname struct {
 	Machine  string `json:"machine,omitempty"`
 }
 
-// Host is a machine to discover. Its reads are bounded and fail once its context is done. The zero value has no files.
+// Host is a machine to discover. Its reads have size limits and fail once its context is done. The zero value has no files.
 type Host struct {
 	FS     FS
 	System System
 	ctx    context.Context
 }
 
-// WithContext returns the same host with reads that fail once ctx is done, so that a source which reads thousands of files
-// stops at its deadline without asking.
+// WithContext returns the same host with reads that fail once ctx is done, so that a source that reads thousands of files stops at
+// its deadline.
 func (h Host) WithContext(ctx context.Context) Host {
 	h.ctx = ctx
 	return h
 }
 
-// ReadFile returns the content of a file of at most MaxFileSize bytes. The error is a *fs.PathError that matches
-// fs.ErrNotExist if the host has no such file, and ErrTooLarge if it has more.
+// ReadFile returns the content of a file of at most MaxFileSize bytes. The error is a *fs.PathError. It matches fs.ErrNotExist if
+// the file does not exist, and ErrTooLarge if it is larger.
 func (h Host) ReadFile(name string) ([]byte, error) {
 	data, err := h.ReadPrefix(name, MaxFileSize+1)
 	if err == nil && len(data) > MaxFileSize {
@@ -86,7 +87,7 @@ func (h Host) ReadFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// ReadPrefix returns the first n bytes of a file, or all of it if it is shorter.
+// ReadPrefix returns the first n bytes of a file, or the whole file if it is shorter.
 func (h Host) ReadPrefix(name string, n int) ([]byte, error) {
 	f, err := h.Open(name)
 	if err != nil {
@@ -100,7 +101,7 @@ func (h Host) ReadPrefix(name string, n int) ([]byte, error) {
 	return data, nil
 }
 
-// ReadAttribute returns the value of a file that holds one value, cleaned as Clean does. The error is that of ReadFile.
+// ReadAttribute returns the value in a file with one value, sanitized by Clean. Errors are those of ReadFile.
 func (h Host) ReadAttribute(name string) (string, error) {
 	data, err := h.ReadPrefix(name, MaxAttributeSize)
 	if err != nil {
@@ -109,7 +110,7 @@ func (h Host) ReadAttribute(name string) (string, error) {
 	return Clean(data), nil
 }
 
-// Open opens a regular file for reading. A directory, a device or a pipe is refused.
+// Open opens a regular file for reading. It rejects directories, devices and pipes.
 func (h Host) Open(name string) (fs.File, error) {
 	if err := h.check("open", name); err != nil {
 		return nil, err
@@ -145,7 +146,7 @@ func (h Host) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
-// ReadLink returns the target of a symbolic link as it is written.
+// ReadLink returns the unresolved target of a symbolic link.
 func (h Host) ReadLink(name string) (string, error) {
 	if err := h.check("readlink", name); err != nil {
 		return "", err
@@ -157,8 +158,8 @@ func (h Host) ReadLink(name string) (string, error) {
 	return target, nil
 }
 
-// Resolve returns the name without symbolic links that a name leads to, so that many files of one directory can be read
-// without walking its links for each. A name that leads nowhere is returned as it is: reading it will say why.
+// Resolve returns a name with all symbolic links resolved, so that many files in one directory can be read without resolving its
+// links each time. If the name does not exist, it returns it unchanged: reading it will return the error.
 func (h Host) Resolve(name string) string {
 	if h.check("resolve", name) != nil {
 		return name
@@ -170,7 +171,7 @@ func (h Host) Resolve(name string) string {
 	return real
 }
 
-// Stat describes what a name leads to, links followed.
+// Stat returns information about a file; it follows links.
 func (h Host) Stat(name string) (fs.FileInfo, error) {
 	if err := h.check("stat", name); err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (h Host) Stat(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Exists reports whether a name leads to something. An error other than fs.ErrNotExist is returned.
+// Exists reports whether a file exists. It returns errors other than fs.ErrNotExist.
 func (h Host) Exists(name string) (bool, error) {
 	_, err := h.Stat(name)
 	switch {
@@ -194,7 +195,7 @@ func (h Host) Exists(name string) (bool, error) {
 	return false, err
 }
 
-// check refuses a read before it starts: of a host without files, of a bad name, after the deadline.
+// check returns an error before a read starts: if the host has no files, for an invalid name, and after the deadline.
 func (h Host) check(op, name string) error {
 	if h.ctx != nil && h.ctx.Err() != nil {
 		return pathError(op, name, context.Cause(h.ctx))
@@ -208,7 +209,7 @@ func (h Host) check(op, name string) error {
 	return nil
 }
 
-// Present turns "the host has no such thing" into no error, for parts that a host may lack.
+// Present returns nil for fs.ErrNotExist, and other errors unchanged, for optional parts of a host.
 func Present(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -216,8 +217,8 @@ func Present(err error) error {
 	return err
 }
 
-// Unanswered reports whether an error means that a file of sysfs has no value: it is not there, or the driver behind it
-// does not answer (EINVAL, ENODEV, ENXIO, EOPNOTSUPP; see Documentation/filesystems/sysfs.rst on show methods).
+// Unanswered reports whether an error means that a sysfs file has no value: it does not exist, or its driver does not provide the
+// value (EINVAL, ENODEV, ENXIO, EOPNOTSUPP; see Documentation/filesystems/sysfs.rst on show methods).
 func Unanswered(err error) bool {
 	for _, no := range []error{fs.ErrNotExist, syscall.EINVAL, syscall.ENODEV, syscall.ENXIO, syscall.EOPNOTSUPP} {
 		if errors.Is(err, no) {
@@ -227,8 +228,8 @@ func Unanswered(err error) bool {
 	return false
 }
 
-// pathError says where an error happened, as an absolute path on the host. An error that names a path already (and that
-// path may be inside a container's mount) loses it.
+// pathError adds the absolute path on the host to an error. It removes a path that the error already contains, which could be that
+// of a mount in the container.
 func pathError(op, name string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -238,8 +239,8 @@ func pathError(op, name string, err error) error {
 }
 
 func readAtMost(r io.Reader, n int) ([]byte, error) {
-	// The first guess fits a sysfs attribute; most reads end within it. io.LimitReader over io.ReadAll would start at 512
-	// bytes and allocate the reader besides.
+	// The first size fits a sysfs attribute, so most reads need no second allocation. io.ReadAll with io.LimitReader would start
+	// with 512 bytes and also allocate the reader.
 	buf := make([]byte, 0, min(n, 256))
 	for len(buf) < n {
 		if len(buf) == cap(buf) {

@@ -172,7 +172,7 @@ func FuzzArchive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever was written, walking it ends.
+		// Whatever the archive contains, walking it terminates.
 		left := 1000
 		var walk func(dir string)
 		walk = func(dir string) {
@@ -190,7 +190,7 @@ func FuzzArchive(f *testing.F) {
 	})
 }
 
-// TestArchiveKeepsEveryByte records files of all sorts, and reads the same bytes from the archive.
+// TestArchiveKeepsEveryByte records files of all kinds, and reads the same bytes from the archive.
 func TestArchiveKeepsEveryByte(t *testing.T) {
 	files := map[string]string{
 		"line": "a\n", "lines": "a\nb\n", "no-newline": "a\nb", "empty": "", "zero": "a\x00b\n", "section": "a\n-- b --\nc\n",

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Paths says where the directories of the host are. A worker in a container sees them under other names than the host
-// does. An empty path means the directory of that name under Root.
+// Paths are the mount points of the host's directories, which differ in a worker's container. An empty path means the directory of
+// that name in Root.
 type Paths struct {
-	// Root stands for "/"; empty means "/".
+	// Root is the root directory of the host; empty means "/".
 	Root string
 	Boot string
 	Etc  string
@@ -22,18 +22,18 @@ type Paths struct {
 	Proc string
 	Sys  string
 	Usr  string
-	// NodeName is the name of the Kubernetes Node; empty means the name of the host in lower case, which is what a kubelet
-	// chooses without a cloud provider.
+	// NodeName is the name of the Kubernetes Node; empty means the lower-case hostname, which is what a kubelet uses without a
+	// cloud provider.
 	NodeName string
 }
 
-// ContainerPaths are those of NFD's manifests, which mount the host's directories under /host-*. /proc is the container's
-// own: the files that are read there are the same in every container.
+// ContainerPaths are the paths in NFD's manifests, which mount the host's directories as /host-*. /proc is the container's: the
+// files that are read there are the same in every container.
 func ContainerPaths() Paths {
 	return Paths{Boot: "/host-boot", Etc: "/host-etc", Lib: "/host-lib", Sys: "/host-sys", Usr: "/host-usr"}
 }
 
-// Real returns the machine that the program runs on. It is safe for concurrent use.
+// Real returns the machine on which the program runs. It is safe for concurrent use.
 func Real(p Paths) Host {
 	root := p.Root
 	if root == "" {
@@ -48,12 +48,12 @@ func Real(p Paths) Host {
 	return Host{FS: &realFS{root: root, mounts: mounts}, System: &realSystem{nodeName: p.NodeName}}
 }
 
-// realFS maps names of the host to names that this process can open. Links are resolved over the host's names, not by the
-// kernel: in a container /host-etc/os-release is a link to ../usr/lib/os-release, which the kernel would follow to the
-// container's own file and which means the host's.
+// realFS maps names on the host to names that this process can open. It resolves links in terms of the host's names: in a
+// container, /host-etc/os-release is a link to ../usr/lib/os-release, which the kernel would resolve to the container's file, not
+// the host's.
 type realFS struct {
 	root   string
-	mounts map[string]string // first component of the name -> directory
+	mounts map[string]string // by first component of the name: directory
 }
 
 func (f *realFS) local(name string) string {
@@ -67,7 +67,7 @@ func (f *realFS) local(name string) string {
 	return filepath.Join(f.root, name)
 }
 
-// Open opens a file; links are followed inside the tree. It does not wait for the other end of a pipe.
+// Open opens a file; it follows links inside the tree. It does not block on a pipe.
 func (f *realFS) Open(name string) (fs.File, error) {
 	file, err := openWithoutLinks(f.local(name))
 	if !errors.Is(err, syscall.ELOOP) {
@@ -116,8 +116,7 @@ func (f *realFS) Stat(name string) (fs.FileInfo, error) {
 func (f *realFS) Resolve(name string) (string, error) {
 	return resolve(name, func(n string) (string, error) {
 		if _, ok := f.mounts[n]; ok {
-			// The directory that stands for it may be a link of this process's own file system: whoever set the path means
-			// what it leads to.
+			// The mount point itself may be a link in the file system of this process, which is followed.
 			return "", errNotLink
 		}
 		target, err := os.Readlink(f.local(n))
@@ -128,7 +127,7 @@ func (f *realFS) Resolve(name string) (string, error) {
 	})
 }
 
-// realSystem asks the kernel and the processor, once: neither changes while the machine runs.
+// realSystem queries the kernel and the processor once: neither changes while the machine is running.
 type realSystem struct {
 	nodeName string
 	once     sync.Once

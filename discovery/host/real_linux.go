@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openWithoutLinks opens a file whose path has no symbolic link in it, in one system call; with a link the error is
-// syscall.ELOOP. Nearly all reads of a discovery are such, and walking each path instead would double their number.
-// Where openat2(2) is missing (before Linux 5.6) or forbidden (an old seccomp profile), every path counts as one with
-// links.
+// openWithoutLinks opens a file whose path contains no symbolic link, with one system call; if it contains a link the error is
+// syscall.ELOOP. Nearly all paths in a discovery have none, and walking each path would double the number of system calls. If
+// openat2(2) is missing (before Linux 5.6) or forbidden (by an old seccomp profile), every path is treated as one with links.
 func openWithoutLinks(name string) (fs.File, error) {
 	fd, err := openat2(name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
@@ -24,7 +23,8 @@ func openWithoutLinks(name string) (fs.File, error) {
 	return &rawFile{name: name, fd: fd}, nil
 }
 
-// statWithoutLinks describes a file whose path has no symbolic link in it; with a link the error is syscall.ELOOP.
+// statWithoutLinks returns information about a file whose path contains no symbolic link; if it contains a link the error is
+// syscall.ELOOP.
 func statWithoutLinks(name string) (fs.FileInfo, error) {
 	fd, err := openat2(name, unix.O_PATH)
 	if err != nil {
@@ -49,7 +49,7 @@ func openat2(name string, flags uint64) (int, error) {
 	return -1, &os.PathError{Op: "open", Path: name, Err: err}
 }
 
-// openFollowing opens a file as the kernel does, links followed.
+// openFollowing opens a file as the kernel does, following links.
 func openFollowing(name string) (fs.File, error) {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	for errors.Is(err, unix.EINTR) {
@@ -61,9 +61,8 @@ func openFollowing(name string) (fs.File, error) {
 	return &rawFile{name: name, fd: fd}, nil
 }
 
-// rawFile is an open file without the runtime's poller, which has nothing to wait for in /sys and /proc: entering and
-// leaving it, and finding out whether to, are four of the eight system calls that an os.File takes to read an attribute.
-// Who opens it closes it; there is no finalizer.
+// rawFile is an open file that does not use the runtime's poller, which is useless in /sys and /proc: registering with it takes
+// four of the eight system calls that os.File needs to read an attribute. The caller must close it; there is no finalizer.
 type rawFile struct {
 	name string
 	fd   int
@@ -116,10 +115,10 @@ func (f *rawFile) Readdirnames(n int) ([]string, error) {
 	return names, nil
 }
 
-// direntBuffer is what Go's os takes: some 200 names at a time.
+// direntBuffer is the buffer size in Go's os package: about 200 names at a time.
 const direntBuffer = 8 << 10
 
-// rawInfo is what fstat(2) says, in the types that os has it: its Sys is one of those that callers know.
+// rawInfo is the result of fstat(2) as fs.FileInfo, with the same Sys type as in package os.
 type rawInfo struct {
 	name string
 	stat syscall.Stat_t

@@ -30,7 +30,7 @@ func TestRealHostDescribesFilesAsOSDoes(t *testing.T) {
 		if got.Mode() != want.Mode() || got.Size() != want.Size() || !got.ModTime().Equal(want.ModTime()) || got.IsDir() != want.IsDir() {
 			t.Errorf("%s: got %v, want %v", name, fs.FormatFileInfo(got), fs.FormatFileInfo(want))
 		}
-		// Who owns a feature file decides whether it is believed.
+		// The owner of a feature file decides whether it is trusted.
 		if st, ok := got.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() {
 			t.Errorf("%s: its owner is not known: %T", name, got.Sys())
 		}
@@ -61,7 +61,7 @@ func TestRealHostReadsFilesAndDirectories(t *testing.T) {
 	}
 }
 
-// realTree has one of each kind of file.
+// realTree creates one file of each kind.
 func realTree(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

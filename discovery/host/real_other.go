@@ -19,7 +19,7 @@ func statWithoutLinks(name string) (fs.FileInfo, error) {
 	return nil, &os.PathError{Op: "stat", Path: name, Err: syscall.ELOOP}
 }
 
-// openFollowing opens a file as the system does, links followed.
+// openFollowing opens a file as the system does, following links.
 func openFollowing(name string) (fs.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }

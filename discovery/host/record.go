@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// Record returns an archive of what discover reads of a host, and of nothing else, in the form that FromArchive reads: a
-// discovery of the archive finds what one of the host does. Node name, MAC addresses, serial numbers and asset tags are
-// replaced by made-up ones, each by the same wherever it stands, so that the archive can be given away.
+// Record returns an archive of everything that discover reads from a host, in the format of FromArchive: a discovery of the archive
+// has the same results. Node name, MAC addresses, serial numbers and asset tags are replaced by made-up ones, each by the same
+// value everywhere, so that the archive can be shared.
 func Record(ctx context.Context, h Host, discover func(context.Context, Host)) ([]byte, error) {
 	if h.FS == nil || h.System == nil {
 		return nil, errors.New("record: the host has no files")
@@ -37,10 +37,10 @@ func Record(ctx context.Context, h Host, discover func(context.Context, Host)) (
 	return r.archive(head), nil
 }
 
-// recordedNode is the name of every node in an archive.
+// recordedNode is the node name in every archive.
 const recordedNode = "node"
 
-// recorder is a tree that remembers what is read of another one. It is safe for concurrent use.
+// recorder is a tree that records what is read from another one. It is safe for concurrent use.
 type recorder struct {
 	under FS
 
@@ -48,16 +48,16 @@ type recorder struct {
 	entries map[string]*recorded // by name without links
 }
 
-// recorded is what is known of a name: a link, a directory, a file, or something that is there.
+// recorded is the record of a name: a link, a directory, a file, or only its existence.
 type recorded struct {
 	link string
 	dir  bool
-	data []byte // what was read so far
+	data []byte // content read so far
 	read bool
-	err  error // why it could not be read
+	err  error // error when reading it
 }
 
-// walk returns the name without links that a name leads to, and remembers the links on its way.
+// walk returns a name with all links resolved, and records the links.
 func (r *recorder) walk(name string) (string, error) {
 	return resolve(name, func(n string) (string, error) {
 		target, err := r.under.ReadLink(n)
@@ -80,7 +80,7 @@ func (r *recorder) entry(name string) *recorded {
 	return e
 }
 
-// note changes the entry of a name, unless the host does not have it.
+// note updates the record of a name, unless the host does not have it.
 func (r *recorder) note(name string, err error, change func(*recorded)) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -98,7 +98,7 @@ func (r *recorder) note(name string, err error, change func(*recorded)) {
 	}
 }
 
-// Open opens a file whose content is remembered as far as it is read.
+// Open opens a file and records the content that is read.
 func (r *recorder) Open(name string) (fs.File, error) {
 	f, err := r.under.Open(name)
 	r.note(name, err, func(*recorded) {})
@@ -108,7 +108,7 @@ func (r *recorder) Open(name string) (fs.File, error) {
 	return &recordedFile{File: f, name: name, recorder: r}, nil
 }
 
-// recordedFile remembers what is read.
+// recordedFile records what is read.
 type recordedFile struct {
 	fs.File
 	name     string
@@ -126,7 +126,7 @@ func (f *recordedFile) Read(p []byte) (int, error) {
 	}
 	f.recorder.note(f.name, failure, func(e *recorded) {
 		e.read = true
-		// A file that is read again is remembered as it was at first.
+		// If a file is read again, the first content is kept.
 		if from == len(e.data) {
 			e.data = append(e.data, p[:n]...)
 		}
@@ -134,24 +134,24 @@ func (f *recordedFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadDirNames lists a directory.
+// ReadDirNames lists a directory and records its entries.
 func (r *recorder) ReadDirNames(name string, max int) ([]string, error) {
 	names, err := r.under.ReadDirNames(name, max)
 	r.note(name, err, func(e *recorded) { e.dir = true })
-	// What stands in a directory is there for whoever lists it again, even if nobody reads it.
+	// Record the existence of all entries, even if they are not read.
 	for _, n := range names {
 		child := path.Join(name, n)
 		if _, err := r.Stat(child); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if target, err := r.under.ReadLink(child); err == nil {
-			r.noteLink(child, target) // it leads nowhere
+			r.noteLink(child, target) // a dangling link
 		}
 	}
 	return names, err
 }
 
-// ReadLink reads a link.
+// ReadLink reads a link and records it.
 func (r *recorder) ReadLink(name string) (string, error) {
 	target, err := r.under.ReadLink(name)
 	if err == nil {
@@ -160,7 +160,7 @@ func (r *recorder) ReadLink(name string) (string, error) {
 	return target, err
 }
 
-// noteLink remembers a link without asking where it leads.
+// noteLink records a link without resolving it.
 func (r *recorder) noteLink(name, target string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,14 +170,14 @@ func (r *recorder) noteLink(name, target string) {
 	}
 }
 
-// Resolve walks a name.
+// Resolve resolves a name and records its links.
 func (r *recorder) Resolve(name string) (string, error) {
 	real, err := r.under.Resolve(name)
 	r.note(name, err, func(*recorded) {})
 	return real, err
 }
 
-// Stat looks at a name.
+// Stat returns information about a file and records its existence.
 func (r *recorder) Stat(name string) (fs.FileInfo, error) {
 	info, err := r.under.Stat(name)
 	r.note(name, err, func(e *recorded) { e.dir = e.dir || info.IsDir() })

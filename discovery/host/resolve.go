@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// errNotLink is what a link reader says of something that is there and is no symbolic link.
+// errNotLink is the error of a link reader for a file that is not a symbolic link.
 var errNotLink = errors.New("not a symbolic link")
 
-// resolve returns the name without symbolic links that a name leads to, asking readlink for one component at a time. The
-// result never leaves the root: the walk is over names, so ".." at the top has nowhere to go, and an absolute target
-// starts again at the top. The last component may be missing.
+// resolve returns a name with all symbolic links resolved, calling readlink for one component at a time. The result never leaves
+// the root: resolution is lexical, so ".." at the root stays there, and an absolute target starts at the root. The last component
+// need not exist.
 func resolve(name string, readlink func(string) (string, error)) (string, error) {
 	done, rest := "", name
 	for links := 0; rest != ""; {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Tree is a file system in memory, the FS of an archive. It must not be changed once it is read from; then it is safe for
+// Tree is a file system in memory, which FromArchive returns. It must not be modified once it is in use; then it is safe for
 // concurrent use.
 type Tree struct {
 	nodes map[string]*node // by name without links
@@ -21,9 +21,9 @@ type Tree struct {
 type node struct {
 	mode    fs.FileMode
 	data    []byte
-	zeros   int64 // so many zero bytes instead of data
+	zeros   int64 // the number of zero bytes, instead of data
 	target  string
-	err     error // what opening it fails with
+	err     error // the error of opening it
 	entries []string
 }
 
@@ -32,7 +32,7 @@ func NewTree() *Tree {
 	return &Tree{nodes: map[string]*node{".": {mode: fs.ModeDir | 0o555}}}
 }
 
-// AddFile adds a file, and the directories above it.
+// AddFile adds a file, and its parent directories.
 func (t *Tree) AddFile(name string, data []byte) { t.add(name, &node{mode: 0o444, data: data}) }
 
 // AddLink adds a symbolic link.
@@ -40,19 +40,19 @@ func (t *Tree) AddLink(name, target string) {
 	t.add(name, &node{mode: fs.ModeSymlink | 0o777, target: target})
 }
 
-// AddDir adds a directory, and those above it.
+// AddDir adds a directory, and its parent directories.
 func (t *Tree) AddDir(name string) { t.add(name, &node{mode: fs.ModeDir | 0o555}) }
 
 // AddBroken adds a file that cannot be opened.
 func (t *Tree) AddBroken(name string, err error) { t.add(name, &node{mode: 0o444, err: err}) }
 
-// AddZeros adds a file of so many zero bytes, which cost no memory.
+// AddZeros adds a file with the given number of zero bytes, which use no memory.
 func (t *Tree) AddZeros(name string, size int64) { t.add(name, &node{mode: 0o444, zeros: size}) }
 
 // AddPipe adds a named pipe.
 func (t *Tree) AddPipe(name string) { t.add(name, &node{mode: fs.ModeNamedPipe | 0o444}) }
 
-// Remove removes a name and all below it. Nothing happens if it is not there.
+// Remove removes a name and everything below it. It does nothing if the name does not exist.
 func (t *Tree) Remove(name string) {
 	n, ok := t.nodes[name]
 	if !ok {
@@ -89,9 +89,9 @@ func (t *Tree) add(name string, n *node) {
 	}
 }
 
-// lookup follows links and returns the node that a name leads to.
+// lookup follows links and returns the node for a name.
 func (t *Tree) lookup(name string) (string, *node, error) {
-	// Without a link in the path, which is usual, the name itself is the key.
+	// Usually the path contains no link, and the name itself is the key.
 	if n, ok := t.nodes[name]; ok && n.mode&fs.ModeSymlink == 0 {
 		return name, n, nil
 	}
@@ -117,7 +117,7 @@ func (t *Tree) readLink(name string) (string, error) {
 	return n.target, nil
 }
 
-// Open opens a file, links followed.
+// Open opens a file; it follows links.
 func (t *Tree) Open(name string) (fs.File, error) {
 	name, n, err := t.lookup(name)
 	if err == nil {
@@ -135,7 +135,7 @@ func (t *Tree) Open(name string) (fs.File, error) {
 	return f, nil
 }
 
-// ReadDirNames returns the names in a directory, in the order they were added.
+// ReadDirNames returns the names in a directory, in the order in which they were added.
 func (t *Tree) ReadDirNames(name string, max int) ([]string, error) {
 	_, n, err := t.lookup(name)
 	switch {
@@ -158,13 +158,13 @@ func (t *Tree) ReadLink(name string) (string, error) {
 	return t.readLink(strings.TrimPrefix(dir+"/"+path.Base(name), "./"))
 }
 
-// Resolve returns the name without links that a name leads to.
+// Resolve returns a name with all symbolic links resolved.
 func (t *Tree) Resolve(name string) (string, error) {
 	name, _, err := t.lookup(name)
 	return name, err
 }
 
-// Stat describes what a name leads to.
+// Stat returns information about a file; it follows links.
 func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 	name, n, err := t.lookup(name)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// maxConfigSize bounds a decompressed configuration. One with every option has 400 KiB; 10 GB of zeros compress to 10 MB,
-// and a bomb must not be read to its end.
+// maxConfigSize is the maximum size of a decompressed configuration. One with every option has 400 KiB; 10 MB can decompress to 10
+// GB of zeros, so decompression must stop early.
 const maxConfigSize = 4 << 20
 
-// configFiles are the places where distributions keep the configuration of a kernel, the most trustworthy first: the
-// kernel's own copy, then what was installed with it, then sources that may or may not be those it was built from.
+// configFiles are the paths where distributions store the configuration of a kernel, most reliable first: the kernel's own copy,
+// then the installed one, then that of the sources, from which the kernel may not have been built.
 func configFiles(release string) []string {
 	return []string{
 		"proc/config.gz",
@@ -34,14 +34,14 @@ func configFiles(release string) []string {
 	}
 }
 
-// kconfigCache holds the configuration parsed last, with what it was parsed from.
+// kconfigCache holds the last parsed configuration and its origin.
 type kconfigCache struct {
 	from    origin
 	options map[string]string
 }
 
-// origin tells one configuration from another. /proc/config.gz is stamped with the time of looking, so for files of /proc
-// size and time are left out: they are part of the kernel that release names.
+// origin identifies a configuration. The modification time of /proc/config.gz is the current time, so size and time are omitted for
+// files in /proc, which depend on the kernel release only.
 type origin struct {
 	tree          host.FS
 	release, file string
@@ -49,8 +49,9 @@ type origin struct {
 	modified      time.Time
 }
 
-// read returns the options of the running kernel: of the given file, an absolute path, or of the first that is there. The
-// map must not be modified. No file is no error and no options; one that cannot be read is an error if no other can.
+// read returns the options of the running kernel, from the given file (an absolute path) or the first existing default file. The
+// map must not be modified. If there is no file, it returns no options and no error; a file that cannot be read is an error if no
+// other file can be read.
 func (c *kconfigCache) read(h host.Host, release, file string) (map[string]string, error) {
 	if file != "" {
 		return c.load(h, release, strings.TrimPrefix(file, "/"))
@@ -61,7 +62,7 @@ func (c *kconfigCache) read(h host.Host, release, file string) (map[string]strin
 		if err == nil {
 			return options, nil
 		}
-		// Some distributions let only root read a copy, while another place has one for everybody.
+		// Some distributions restrict one copy to root and have another one that all users can read.
 		errs = append(errs, host.Present(err))
 	}
 	return nil, errors.Join(errs...)
@@ -91,7 +92,7 @@ func (c *kconfigCache) load(h host.Host, release, name string) (map[string]strin
 	return c.options, nil
 }
 
-// decompress returns the content of a gzip file, or the data itself if it is none.
+// decompress returns the content of a gzip file, or the data itself if it is not compressed.
 func decompress(data []byte) ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		return data, nil

@@ -30,19 +30,19 @@ const (
 
 // Config is sources.kernel of the worker's configuration.
 type Config struct {
-	// KconfigFile is the file of the kernel's configuration, an absolute path on the host; empty searches the usual places.
+	// KconfigFile is the absolute path of the kernel's configuration on the host; empty: the default paths.
 	KconfigFile string `json:"kconfigFile,omitempty"`
-	// ConfigOpts are the options of the kernel's configuration that become labels.
+	// ConfigOpts lists the options of the kernel's configuration that become labels.
 	ConfigOpts []string `json:"configOpts,omitempty"`
 }
 
-// DefaultConfig returns the configuration of a worker without one.
+// DefaultConfig returns the default configuration.
 func DefaultConfig() Config {
 	return Config{ConfigOpts: []string{"NO_HZ", "NO_HZ_IDLE", "NO_HZ_FULL", "PREEMPT"}}
 }
 
-// Source discovers the kernel. It remembers the configuration it has parsed: thousands of options that cannot change
-// until the machine boots another kernel.
+// Source discovers the kernel. It caches the parsed configuration: thousands of options that cannot change until the machine
+// reboots.
 type Source struct {
 	config  Config
 	kconfig kconfigCache
@@ -51,7 +51,7 @@ type Source struct {
 // New returns the source.
 func New(config Config) *Source { return &Source{config: config} }
 
-// Name is "kernel".
+// Name returns "kernel".
 func (s *Source) Name() string { return Name }
 
 // Discover reads the kernel's features.
@@ -72,8 +72,7 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	return r, nil
 }
 
-// Glance reads whether SELinux enforces its policy. The kernel announces modules that come and go, and the rest is settled
-// when the machine boots.
+// Glance reads whether SELinux is enforcing. The kernel sends events for modules, and the rest is fixed until the next boot.
 func (s *Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
 	r := discovery.NewResult()
 	selinux(&r, h)
@@ -100,7 +99,7 @@ func (s *Source) configuration(r *discovery.Result, h host.Host, release string)
 		if !ok {
 			continue
 		}
-		// A label says that an option is there; whether it is built in or a module is a matter for rules.
+		// The label means that the option is set; whether it is built in or a module is for rules.
 		if value == "y" || value == "m" {
 			value = "true"
 		}
@@ -108,8 +107,8 @@ func (s *Source) configuration(r *discovery.Result, h host.Host, release string)
 	}
 }
 
-// modules reads the modules that are loaded, and those built into the kernel image. A kernel without support for modules
-// has no /proc/modules and has loaded none.
+// modules reads loaded modules, and those built into the kernel image. A kernel without module support has no /proc/modules, and
+// therefore no loaded modules.
 func modules(r *discovery.Result, h host.Host, release string) {
 	data, err := h.ReadFile("proc/modules")
 	if host.Present(err) != nil {
@@ -124,14 +123,14 @@ func modules(r *discovery.Result, h host.Host, release string) {
 		data, err = h.ReadFile("usr/lib/modules/" + release + "/modules.builtin")
 	}
 	if err != nil {
-		// Without the list of built-in modules "enabled" would be a wrong no for each of them, so the feature is left out.
+		// Without the list of built-in modules, "enabled" would be wrong for each of them, so the feature is omitted.
 		r.Problem(host.Present(err))
 		return
 	}
 	r.Flags(EnabledModuleFeature, append(loaded, ParseBuiltin(data)...))
 }
 
-// selinux tells whether SELinux enforces its policy. A kernel without SELinux has no selinuxfs.
+// selinux reports whether SELinux is enforcing. A kernel without SELinux has no selinuxfs.
 func selinux(r *discovery.Result, h host.Host) {
 	value, err := h.ReadAttribute("sys/fs/selinux/enforce")
 	if host.Present(err) != nil {
@@ -145,8 +144,8 @@ func selinux(r *discovery.Result, h host.Host) {
 	}
 }
 
-// kvm tells whether the kernel offers virtual machines. It looks at the device's entry in sysfs and not at /dev/kvm,
-// which a container does not see.
+// kvm reports whether the kernel supports KVM. It reads the device's sysfs entry and not /dev/kvm, which is not visible in a
+// container.
 func kvm(r *discovery.Result, h host.Host) {
 	enabled, err := h.Exists("sys/devices/virtual/misc/kvm")
 	if err != nil {

@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// maxModules bounds the modules of a host: a distribution builds about 6,000, a machine loads about 200.
+	// maxModules is the maximum number of modules: a distribution builds about 6,000, a machine loads about 200.
 	maxModules = 20000
-	// maxNameLength bounds the name of a module or an option; the kernel's MODULE_NAME_LEN is 56 on 64-bit machines.
+	// maxNameLength is the maximum length of the name of a module or an option; the kernel's MODULE_NAME_LEN is 56 on 64-bit
+	// machines.
 	maxNameLength = 128
 )
 
-// ParseVersion splits the release of a kernel, as uname(2) names it, such as "6.1.0-18-amd64". The element full is the
-// whole of it, made fit for a label; major, minor and revision are the leading numbers, where a missing revision is
-// empty. A release without leading numbers has only full.
+// ParseVersion splits the kernel release of uname(2), such as "6.1.0-18-amd64". The element full is the whole release as a valid
+// label value; major, minor and revision are the leading numbers, where a missing revision is empty. A release without leading
+// numbers has only full.
 func ParseVersion(release string) map[string]string {
 	full := strings.Map(func(r rune) rune {
 		if alphanumeric(r) || r == '-' || r == '_' || r == '.' {
@@ -26,7 +27,7 @@ func ParseVersion(release string) map[string]string {
 		return '_'
 	}, release)
 	full = strings.TrimFunc(full, func(r rune) bool { return !alphanumeric(r) })
-	// A label's value has at most 63 characters; the kernel's own limit is 64 with the final NUL.
+	// A label value has at most 63 characters; the kernel's own limit is 64 including the final NUL.
 	if len(full) > 63 {
 		full = strings.TrimRightFunc(full[:63], func(r rune) bool { return !alphanumeric(r) })
 	}
@@ -46,7 +47,7 @@ func ParseVersion(release string) map[string]string {
 	return v
 }
 
-// ParseModules returns the names in /proc/modules, whose lines begin with one, see proc_modules(5).
+// ParseModules returns the module names in /proc/modules, the first word of each line, see proc_modules(5).
 func ParseModules(data []byte) []string {
 	var names []string
 	for line := range bytes.Lines(data) {
@@ -58,8 +59,8 @@ func ParseModules(data []byte) []string {
 	return names
 }
 
-// ParseBuiltin returns the names in modules.builtin, whose lines are the paths that the modules would have had, see
-// Documentation/kbuild/kbuild.rst. The kernel names a module with "_" where its file may have "-".
+// ParseBuiltin returns the module names in modules.builtin, whose lines are the paths that the modules would have, see
+// Documentation/kbuild/kbuild.rst. The module name has "_" where the file name may have "-".
 func ParseBuiltin(data []byte) []string {
 	var names []string
 	for line := range bytes.Lines(data) {
@@ -73,10 +74,10 @@ func ParseBuiltin(data []byte) []string {
 	return names
 }
 
-// ParseConfig returns the options of a kernel configuration that are set, without the prefix CONFIG_ and without quotes.
-// An option that "is not set" is a comment there, so it is absent.
+// ParseConfig returns the options that are set in a kernel configuration, without the prefix CONFIG_ and without quotes. An option
+// that "is not set" is a comment in the file, so it is absent.
 func ParseConfig(data []byte) map[string]string {
-	// A line of a configuration has about 28 bytes, and two thirds of them set an option.
+	// Lines of a configuration have about 28 bytes, and two thirds of them set an option.
 	options := make(map[string]string, len(data)/40)
 	for line := range bytes.Lines(data) {
 		rest, ok := bytes.CutPrefix(line, []byte("CONFIG_"))
@@ -92,7 +93,7 @@ func ParseConfig(data []byte) map[string]string {
 	return options
 }
 
-// configValue avoids an allocation for the values that nearly all options have.
+// configValue avoids an allocation for the most frequent values.
 func configValue(raw []byte) string {
 	switch raw = bytes.TrimSpace(raw); string(raw) {
 	case "y":
@@ -108,7 +109,7 @@ func configValue(raw []byte) string {
 	return host.Clean(raw)
 }
 
-// validName accepts the names of modules and options: letters, digits, "_" and "-".
+// validName reports whether s is a valid name of a module or an option: letters, digits, "_" and "-".
 func validName(name []byte) bool {
 	if len(name) == 0 || len(name) > maxNameLength {
 		return false
@@ -121,7 +122,7 @@ func validName(name []byte) bool {
 	return true
 }
 
-// number splits the leading digits from a text.
+// number splits the leading digits from a string.
 func number(s string) (digits, rest string) {
 	i := 0
 	for i < len(s) && s[i] >= '0' && s[i] <= '9' {

@@ -88,7 +88,7 @@ CONFIG_FROM="mine"
 				t.Fatal(err)
 			}
 			src := kernel.New(kernel.Config{KconfigFile: tt.file, ConfigOpts: []string{"FROM", "ABSENT"}})
-			for range 2 { // the second time from memory
+			for range 2 { // the second time from the cache
 				r, err := src.Discover(context.Background(), h)
 				if err != nil || len(r.Problems) > 0 {
 					t.Fatal(err, r.Problems)

@@ -8,8 +8,8 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// cgroup tells the version of control groups at the usual place, see Documentation/admin-guide/cgroup-v2.rst: only the
-// second has a file of controllers at its root. With both mounted, as older systems do, version 1 has the controllers.
+// cgroup returns the version of control groups at the standard mount point, see Documentation/admin-guide/cgroup-v2.rst: only
+// version 2 has a file cgroup.controllers at its root. If both are mounted, as on older systems, version 1 has the controllers.
 func cgroup(r *discovery.Result, h host.Host) {
 	const dir = "sys/fs/cgroup"
 	unified, err := h.Exists(dir + "/cgroup.controllers")
@@ -19,7 +19,7 @@ func cgroup(r *discovery.Result, h host.Host) {
 	}
 	version := "2"
 	if !unified {
-		// A directory for each controller; without any, nobody mounted control groups.
+		// Version 1 has a directory for each controller; without any, control groups are not mounted.
 		entries, err := discovery.ListDevices(h, dir)
 		r.Problem(err)
 		if len(entries) == 0 {
@@ -30,8 +30,8 @@ func cgroup(r *discovery.Result, h host.Host) {
 	r.Attributes(CgroupFeature, map[string]string{"version": version})
 }
 
-// iommu tells whether devices see memory through an IOMMU that the kernel drives, and how many groups of devices it can
-// hand out apart, see Documentation/driver-api/vfio.rst and Documentation/ABI/testing/sysfs-kernel-iommu_groups.
+// iommu reports whether the kernel uses an IOMMU for devices, and the number of device groups that it can assign separately, see
+// Documentation/driver-api/vfio.rst and Documentation/ABI/testing/sysfs-kernel-iommu_groups.
 func iommu(r *discovery.Result, h host.Host) {
 	units, err := discovery.ListDevices(h, "sys/class/iommu")
 	if err != nil {
@@ -46,13 +46,13 @@ func iommu(r *discovery.Result, h host.Host) {
 	})
 }
 
-// secureBootVariable is the variable SecureBoot of the namespace that the UEFI specification has for its own variables
-// (3.3, globally defined variables).
+// secureBootVariable is the variable SecureBoot in the namespace for variables of the UEFI specification (3.3, globally defined
+// variables).
 const secureBootVariable = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
-// secureBoot tells whether the firmware started only what it trusts. The file has four bytes of attributes before the
-// value, see Documentation/filesystems/efivarfs.rst. A machine without UEFI has no such thing and gets "false"; on one with
-// UEFI whose variables are not mounted nothing is said.
+// secureBoot reports whether Secure Boot is enabled. The file has four bytes of attributes before the value, see
+// Documentation/filesystems/efivarfs.rst. The result is "false" for a machine without UEFI, and absent if the variables of a UEFI
+// machine are not mounted.
 func secureBoot(r *discovery.Result, h host.Host) {
 	efi, err := h.Exists("sys/firmware/efi")
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// DefaultHookTimeout bounds one hook: tools that ask a GPU or a BMC take seconds.
+	// DefaultHookTimeout is the timeout of a hook: tools that query a GPU or a BMC take seconds.
 	DefaultHookTimeout = 10 * time.Second
-	// MaxHooksTime bounds all of them, and with them how late everything else of a node can be.
+	// MaxHooksTime is the timeout of all hooks together, and therefore the maximum delay of everything else on the node.
 	MaxHooksTime = 30 * time.Second
-	// maxHooks bounds how many are run.
+	// maxHooks is the maximum number of hooks.
 	maxHooks = 64
-	// maxErrorLines bounds how much of a hook's error output is passed on.
+	// maxErrorLines is the maximum number of lines of a hook's error output that are logged.
 	maxErrorLines = 100
 	maxErrorBytes = 16 << 10
 )
@@ -28,7 +28,7 @@ var (
 	errTime   = errors.New("took too long and was terminated with its child processes")
 )
 
-// runHooks runs the executable regular files of the hooks' directory, in the order of their names.
+// runHooks runs the executable regular files in the hooks directory, in the order of their names.
 func (s *Source) runHooks(ctx context.Context, out *elements) {
 	entries, err := os.ReadDir(s.config.HooksDirectory) // sorted
 	if errors.Is(err, os.ErrNotExist) {
@@ -61,7 +61,7 @@ func (s *Source) runHooks(ctx context.Context, out *elements) {
 	}
 }
 
-// runHook runs one hook. One that fails gives nothing, and stops no other.
+// runHook runs one hook. A hook that fails has no output and does not affect the others.
 func (s *Source) runHook(ctx context.Context, path string, out *elements) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.config.HookTimeout, errTime)
 	defer cancel()
@@ -88,8 +88,8 @@ func (s *Source) runHook(ctx context.Context, path string, out *elements) {
 	s.parse(out, path, stdout.buffer.Bytes())
 }
 
-// bounded keeps what is written to it up to a bound; the rest is thrown away, and the writer is told to stop. The buffer
-// is no embedded one: its ReadFrom would pass by the bound.
+// bounded is a writer that keeps data up to a limit, and returns an error for the rest. It does not embed the buffer, whose
+// ReadFrom would bypass the limit.
 type bounded struct {
 	buffer bytes.Buffer
 	max    int

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// hookPath is the PATH of a hook. Nothing else of the worker's environment is passed on: it may hold credentials.
+// hookPath is the PATH of a hook. No other environment variable of the worker is passed on, since it could contain credentials.
 const hookPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// execute runs a program without a shell, arguments or input. It is the leader of a process group of its own, which is
-// killed once the program has ended or ctx is done, so that no child outlives it; and it dies with the worker.
+// execute runs a program without a shell, arguments or input. The program is the leader of a new process group, which is killed
+// when the program has ended or ctx is done, so that no child outlives it; the program is also killed if the worker dies.
 func execute(ctx context.Context, path string, stdout, stderr io.Writer) error {
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env = []string{hookPath}
@@ -24,7 +24,7 @@ func execute(ctx context.Context, path string, stdout, stderr io.Writer) error {
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
-	// A child that left the group may keep the pipes open.
+	// A child that left the group can keep the pipes open.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return err
@@ -46,7 +46,7 @@ func killGroup(pid int) error {
 	return err
 }
 
-// owner returns the user that owns a file, if the file system knows.
+// owner returns the owner of a file, if the file system has one.
 func owner(info fs.FileInfo) (uid int, known bool) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid), true

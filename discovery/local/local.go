@@ -1,5 +1,4 @@
-// Package local reads features that an administrator or a driver wrote on the node: files of features.d, and what the
-// programs of source.d print.
+// Package local reads features from files in features.d, and from the output of programs in source.d, on the node.
 package local
 
 import (
@@ -19,47 +18,47 @@ import (
 // Name is the domain of the source.
 const Name = "local"
 
-// The features of the source: both hold the same elements but for those that a directive keeps out.
+// Features of the source: both have the same elements, except those that a directive excludes.
 const (
 	LabelFeature = "local.label"
 	PlainFeature = "local.feature"
 )
 
 const (
-	// MaxFileSize bounds one file, and what one hook prints, as NFD does.
+	// MaxFileSize is the maximum size of a file, and of the output of a hook, as in NFD.
 	MaxFileSize = 64 << 10
-	// MaxFiles bounds how many are read: a mistake in a mount must not turn the worker into a file indexer.
+	// MaxFiles is the maximum number of files, in case the wrong directory is mounted.
 	MaxFiles = 1024
 )
 
-// Config is sources.local of the worker's configuration, and where things are.
+// Config is sources.local of the worker's configuration, and the paths.
 type Config struct {
-	// Directory holds the feature files, such as "etc/kubernetes/node-feature-discovery/features.d".
+	// Directory contains the feature files, such as "etc/kubernetes/node-feature-discovery/features.d".
 	Directory string
-	// Strict refuses files that anybody but root owns or can write. Otherwise those draw a problem and are read.
+	// Strict rejects files that a user other than root owns or can write. Otherwise they are read, and a problem is reported.
 	Strict bool
-	// FilePrefixes says what a file may speak of: a pattern of names of files or hooks (see path.Match) to the beginnings of
-	// the names in them; an empty one is all. What no pattern that matches a file allows is left out. nil allows everything.
+	// FilePrefixes maps patterns of file or hook names (see path.Match) to the allowed prefixes of the feature names in them; an
+	// empty prefix allows all. Names that no matching pattern allows are ignored. nil allows everything.
 	FilePrefixes map[string][]string
-	// HooksEnabled runs the programs of HooksDirectory, an absolute path of this process.
+	// HooksEnabled enables running the programs in HooksDirectory, an absolute path in this process.
 	HooksEnabled   bool
 	HooksDirectory string
-	// HookTimeout bounds one hook; 0 is DefaultHookTimeout.
+	// HookTimeout is the timeout of a hook; 0 means DefaultHookTimeout.
 	HookTimeout time.Duration
 
-	// Files is where Directory is; nil is the host that is discovered. In a container they differ: features.d is mounted
-	// where the container expects it, the rest of the host elsewhere.
+	// Files is the file system of Directory; nil: that of the discovered host. In a container, features.d is mounted at its
+	// original path, and the rest of the host elsewhere.
 	Files *host.Host
-	// Stderr is given each line that a hook prints there; may be nil.
+	// Stderr is called with each line of a hook's error output; can be nil.
 	Stderr func(hook, line string)
-	// Now is for tests; nil is time.Now.
+	// Now is for tests; nil: time.Now.
 	Now func() time.Time
 }
 
 // Source reads feature files and runs hooks.
 type Source struct {
 	config Config
-	expiry time.Time // when the first of the lines that hold for a while ceases to; zero if there are none
+	expiry time.Time // when the first line with an expiry time expires; zero if there is none
 }
 
 // New returns the source.
@@ -76,13 +75,13 @@ func New(config Config) *Source {
 	return &Source{config: config}
 }
 
-// Name is "local".
+// Name returns "local".
 func (*Source) Name() string { return Name }
 
-// LabelPriority is the highest: what an administrator writes on a node wins over what was found there.
+// LabelPriority returns the highest priority: labels written by an administrator take precedence over discovered ones.
 func (*Source) LabelPriority() int { return discovery.LocalPriority }
 
-// Timeout is how long a discovery may take: hooks are programs, not files.
+// Timeout returns the maximum duration of a discovery, including hooks.
 func (s *Source) Timeout() time.Duration {
 	if s.config.HooksEnabled {
 		return MaxHooksTime
@@ -90,8 +89,8 @@ func (s *Source) Timeout() time.Duration {
 	return discovery.SourceTimeout
 }
 
-// Discover reads all files in the order of their names, hooks first as NFD did, the later of two equal names wins. One
-// that cannot be read is a problem and hides no other.
+// Discover runs hooks and then reads files, as in NFD, each in the order of their names; the later of two equal names wins. A file
+// that cannot be read is reported as a problem and does not affect the others.
 func (s *Source) Discover(ctx context.Context, h host.Host) (discovery.Result, error) {
 	out := &elements{labels: map[string]string{}, features: map[string]string{}, from: map[string]string{}, now: s.config.Now()}
 	result := discovery.NewResult()
@@ -113,7 +112,7 @@ func (s *Source) Discover(ctx context.Context, h host.Host) (discovery.Result, e
 	return result, nil
 }
 
-// Glance describes the feature files without reading them, and looks at the clock. What hooks print can change at any time.
+// Glance checks the metadata of feature files, without reading them, and expiry times. The output of hooks can change at any time.
 func (s *Source) Glance(ctx context.Context, h host.Host) (discovery.Result, bool) {
 	if s.config.HooksEnabled || !s.expiry.IsZero() && !s.config.Now().Before(s.expiry) {
 		return discovery.Result{}, false
@@ -124,7 +123,7 @@ func (s *Source) Glance(ctx context.Context, h host.Host) (discovery.Result, boo
 	r := discovery.NewResult()
 	names, err := h.ReadDir(s.config.Directory)
 	if len(names) > MaxFiles {
-		return r, false // this many are a mistake, which a discovery reports
+		return r, false // too many files; a discovery reports that
 	}
 	r.Problem(host.Present(err))
 	seen := make(map[string]string, len(names))
@@ -169,7 +168,7 @@ func (s *Source) readFile(h host.Host, file string, out *elements) {
 		return
 	}
 	if !info.Mode().IsRegular() {
-		return // a sub-directory, or the ..data of a ConfigMap
+		return // a subdirectory, or ..data of a ConfigMap
 	}
 	if why := writable(info); why != "" {
 		if s.config.Strict {
@@ -189,13 +188,13 @@ func (s *Source) readFile(h host.Host, file string, out *elements) {
 	s.parse(out, "/"+file, data)
 }
 
-// parse reads what a file says, or a hook printed, as far as it may speak of it.
+// parse parses a file, or the output of a hook, and drops names that the file must not set.
 func (s *Source) parse(out *elements, origin string, data []byte) {
 	out.prefixes = nil
 	if s.config.FilePrefixes != nil {
 		out.prefixes = []string{}
 		for pattern, prefixes := range s.config.FilePrefixes {
-			if ok, _ := path.Match(pattern, path.Base(origin)); ok { // a wrong pattern matches nothing
+			if ok, _ := path.Match(pattern, path.Base(origin)); ok { // an invalid pattern matches nothing
 				out.prefixes = append(out.prefixes, prefixes...)
 			}
 		}
@@ -203,7 +202,7 @@ func (s *Source) parse(out *elements, origin string, data []byte) {
 	out.parse(origin, data)
 }
 
-// writable says who else than root can change a file; empty if nobody.
+// writable returns which users other than root can change a file; empty if none.
 func writable(info fs.FileInfo) string {
 	switch uid, known := owner(info); {
 	case info.Mode().Perm()&0o002 != 0:

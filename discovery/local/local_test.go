@@ -21,7 +21,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// result is what a user sees of a discovery.
+// result is the user-visible result of a discovery.
 type result struct {
 	Labels, Features map[string]string
 	Problems         []string
@@ -67,7 +67,7 @@ func TestFeatureFiles(t *testing.T) {
 	}{
 		"NameIsTrueAndValueIsVerbatim": {
 			files:  m{"a": "one\n  two=2=3 \n# a comment\n\nvendor.io/three = x\n"},
-			labels: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"}, features: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"}, //nolint:gocritic // the blank stays
+			labels: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"}, features: m{"one": "true", "two": "2=3", "vendor.io/three ": " x"}, //nolint:gocritic // the space is kept
 		},
 		"DirectivesHoldForTheNextLineOnly": {
 			files:  m{"a": "# +no-feature\nlabel=1\n# +no-label\nfeature=1\nboth=1\n"},
@@ -103,7 +103,7 @@ func TestFeatureFiles(t *testing.T) {
 		"UnknownDirectiveIsSaid": {
 			files:  m{"a": "# +no-labels\nx\n"},
 			labels: m{"x": "true"}, features: m{"x": "true"},
-			problems: []string{`/features.d/a:1: unknown directive "no-labels": there are +expiry-time=, +no-feature and +no-label`},
+			problems: []string{`/features.d/a:1: unknown directive "no-labels": use +expiry-time=, +no-feature or +no-label`},
 		},
 		"TooLargeFileIsLeftOut": {
 			files:  m{"a": strings.Repeat("x\n", MaxFileSize), "b": "y\n"},
@@ -246,7 +246,7 @@ func TestHookThatHangsIsEndedWithItsChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A signal takes effect when the kernel lets the child run again, which a busy machine may put off.
+	// A signal takes effect when the kernel schedules the child again, which can be late on a busy machine.
 	for deadline := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("child %d lives", pid)
@@ -254,7 +254,7 @@ func TestHookThatHangsIsEndedWithItsChildren(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs; one that waits for its parent to collect it does not.
+// alive reports whether a process is running; a zombie is not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

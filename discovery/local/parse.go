@@ -9,21 +9,21 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// elements gathers what feature files say.
+// elements collects the content of feature files.
 type elements struct {
 	labels, features map[string]string
-	from             map[string]string // where a name was last given
-	prefixes         []string          // of the names that this file may give; nil are all
+	from             map[string]string // where a name was last set
+	prefixes         []string          // of the names that this file can set; nil: all
 	problems         []error
 	now              time.Time
-	expiry           time.Time // the first one of those lines that hold now; zero if all hold for ever
+	expiry           time.Time // the earliest expiry time of the current lines; zero if none expires
 }
 
 func (e *elements) problem(err error) { e.problems = append(e.problems, err) }
 
-// parse reads one feature file: lines of the form name or name=value, comments, and directives in comments.
+// parse parses one feature file: lines of the form name or name=value, comments, and directives in comments.
 //
-//	# +expiry-time=2030-01-01T00:00:00Z   lines from here on hold until then
+//	# +expiry-time=2030-01-01T00:00:00Z   the following lines are valid until then
 //	# +no-feature                         the next line is a label only
 //	# +no-label                           the next line is a feature only
 func (e *elements) parse(origin string, data []byte) {
@@ -52,7 +52,7 @@ func (e *elements) parse(origin string, data []byte) {
 			case directive == "no-label":
 				noLabel = true
 			default:
-				e.problem(fmt.Errorf("%s: unknown directive %q: there are +expiry-time=, +no-feature and +no-label", where, directive))
+				e.problem(fmt.Errorf("%s: unknown directive %q: use +expiry-time=, +no-feature or +no-label", where, directive))
 			}
 			continue
 		}
@@ -67,7 +67,7 @@ func (e *elements) parse(origin string, data []byte) {
 	}
 }
 
-// expires takes note of the end of a line; zero is never.
+// expires records the expiry time of a line; zero means never.
 func (e *elements) expires(at time.Time) {
 	if !at.IsZero() && (e.expiry.IsZero() || at.Before(e.expiry)) {
 		e.expiry = at

@@ -32,7 +32,7 @@ type Source struct{}
 // New returns the source.
 func New() Source { return Source{} }
 
-// Name is "memory".
+// Name returns "memory".
 func (Source) Name() string { return Name }
 
 // Discover reads the features of memory.
@@ -47,7 +47,7 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	return r, nil
 }
 
-// Glance reads what an administrator or a hypervisor sets. Huge pages of a NUMA node are part of those of the machine.
+// Glance reads what an administrator or a hypervisor can change. Huge pages of NUMA nodes are included in those of the machine.
 func (Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
 	r := discovery.NewResult()
 	total(&r, h)
@@ -75,8 +75,8 @@ func numa(r *discovery.Result, h host.Host) {
 	numaNodes(r, h, nodes)
 }
 
-// nonVolatile lists the devices of libnvdimm, see Documentation/driver-api/nvdimm. The bus holds DIMMs and regions too,
-// each with its own devtype, so that rules can tell them apart.
+// nonVolatile lists the devices of libnvdimm, see Documentation/driver-api/nvdimm. The bus also has DIMMs and regions, which rules
+// can distinguish by devtype.
 func nonVolatile(r *discovery.Result, h host.Host) {
 	names, err := discovery.ListDevices(h, "sys/bus/nd/devices")
 	if err != nil {
@@ -98,8 +98,8 @@ func nonVolatile(r *discovery.Result, h host.Host) {
 	r.Instances(NVFeature, devices)
 }
 
-// swap tells whether the host swaps: /proc/swaps has a line of titles and one for each area, see proc(5). A kernel
-// without swap has no such file, and does not.
+// swap reports whether the host has swap space: /proc/swaps has a header line and one line per swap area, see proc(5). A kernel
+// without swap has no such file.
 func swap(r *discovery.Result, h host.Host) {
 	data, err := h.ReadFile("proc/swaps")
 	if host.Present(err) != nil {
@@ -109,12 +109,12 @@ func swap(r *discovery.Result, h host.Host) {
 	enabled := bytes.Count(bytes.TrimSpace(data), []byte("\n")) > 0
 	r.Attributes(SwapFeature, map[string]string{"enabled": strconv.FormatBool(enabled)})
 	if enabled {
-		// Not "memory-swap.enabled", as NFD's documentation has it: this is what NFD writes and clusters select by.
+		// NFD's documentation names it "memory-swap.enabled", but this is the label that NFD writes and clusters select.
 		r.Labels["memory-swap"] = "true"
 	}
 }
 
-// hugePages reads the pages reserved of each size, see Documentation/ABI/testing/sysfs-kernel-mm-hugepages.
+// hugePages reads the number of reserved pages of each size, see Documentation/ABI/testing/sysfs-kernel-mm-hugepages.
 func hugePages(r *discovery.Result, h host.Host) {
 	attributes := map[string]string{}
 	enabled, err := readHugePages(r, h, "sys/kernel/mm/hugepages", attributes)
@@ -126,7 +126,7 @@ func hugePages(r *discovery.Result, h host.Host) {
 	r.Attributes(HugePagesFeature, attributes)
 }
 
-// readHugePages adds the number of pages of each size in a directory of them, and tells whether there are any.
+// readHugePages adds the number of pages of each size in a directory, and reports whether there are any.
 func readHugePages(r *discovery.Result, h host.Host, dir string, attributes map[string]string) (bool, error) {
 	sizes, err := h.ReadDir(dir)
 	if err != nil {
@@ -155,8 +155,8 @@ func readHugePages(r *discovery.Result, h host.Host, dir string, attributes map[
 	return enabled, nil
 }
 
-// transparentHugePages reads when the kernel uses huge pages of its own accord, see
-// Documentation/admin-guide/mm/transhuge.rst. A kernel without them has no such directory.
+// transparentHugePages reads the setting for transparent huge pages, see Documentation/admin-guide/mm/transhuge.rst. A kernel
+// without them has no such directory.
 func transparentHugePages(r *discovery.Result, h host.Host) {
 	attributes := map[string]string{}
 	for name, file := range map[string]string{"mode": "enabled", "defrag": "defrag"} {
@@ -175,7 +175,8 @@ func transparentHugePages(r *discovery.Result, h host.Host) {
 	}
 }
 
-// Chosen returns the word in brackets of a setting that the kernel prints with its alternatives: "always [madvise] never".
+// Chosen returns the selected word, in brackets, of a setting that the kernel prints with its alternatives: "always [madvise]
+// never".
 func Chosen(text string) string {
 	_, rest, _ := strings.Cut(text, "[")
 	word, _, closed := strings.Cut(rest, "]")
@@ -185,8 +186,8 @@ func Chosen(text string) string {
 	return word
 }
 
-// PageSizeName turns the kernel's name of a size of huge pages into the name of the Kubernetes resource: hugepages-2048kB
-// is hugepages-2Mi.
+// PageSizeName converts the kernel's name of a huge page size to the name of the Kubernetes resource: hugepages-2048kB is
+// hugepages-2Mi.
 func PageSizeName(dir string) (string, error) {
 	digits, prefixed := strings.CutPrefix(dir, "hugepages-")
 	digits, suffixed := strings.CutSuffix(digits, "kB")

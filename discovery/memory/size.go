@@ -10,7 +10,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// total is the memory that the kernel manages, which is a little less than what is built in, see proc_meminfo(5).
+// total returns the memory that the kernel manages, slightly less than is installed, see proc_meminfo(5).
 func total(r *discovery.Result, h host.Host) {
 	data, err := h.ReadFile("proc/meminfo")
 	if err != nil {
@@ -25,13 +25,13 @@ func total(r *discovery.Result, h host.Host) {
 	r.Attributes(TotalFeature, sized(size))
 }
 
-// sized are the elements of a size in bytes: rules that compare prefer small numbers, resources want exact ones.
+// sized returns the elements for a size in bytes: small numbers for comparisons in rules, exact ones for extended resources.
 func sized(size uint64) map[string]string {
 	return map[string]string{"bytes": strconv.FormatUint(size, 10), "mib": strconv.FormatUint(size>>20, 10)}
 }
 
-// ParseMemInfo returns the sizes in /proc/meminfo in bytes, or those in the meminfo of a NUMA node, whose lines begin with
-// "Node 0". What is no size in kB is passed over.
+// ParseMemInfo returns the sizes in /proc/meminfo in bytes, or those in the meminfo of a NUMA node, whose lines begin with "Node
+// 0". It skips values that are not sizes in kB.
 func ParseMemInfo(data []byte) map[string]uint64 {
 	sizes := map[string]uint64{}
 	for line := range bytes.Lines(data) {
@@ -49,8 +49,8 @@ func ParseMemInfo(data []byte) map[string]uint64 {
 	return sizes
 }
 
-// numaNodes lists the NUMA nodes with their memory, CPUs and huge pages, see Documentation/ABI/stable/sysfs-devices-node.
-// A node without CPUs is memory behind a link, such as CXL; one without memory has only CPUs.
+// numaNodes lists the NUMA nodes with their memory, CPUs and huge pages, see Documentation/ABI/stable/sysfs-devices-node. A node
+// without CPUs is memory behind a link, such as CXL; one without memory has only CPUs.
 func numaNodes(r *discovery.Result, h host.Host, names []string) {
 	nodes := make([]map[string]string, 0, len(names))
 	for _, name := range names {

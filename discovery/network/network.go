@@ -14,27 +14,27 @@ const Name = "network"
 
 // Features of the source.
 const (
-	// DeviceFeature are the interfaces with a device behind them.
+	// DeviceFeature lists the interfaces of physical devices.
 	DeviceFeature = "network.device"
-	// VirtualFeature are the others: loopback, bridges, bonds, tunnels, veth pairs.
+	// VirtualFeature lists the others: loopback, bridges, bonds, tunnels, veth pairs.
 	VirtualFeature = "network.virtual"
 )
 
-// classDir lists all interfaces of the network namespace, see Documentation/ABI/testing/sysfs-class-net.
+// classDir contains all interfaces of the network namespace, see Documentation/ABI/testing/sysfs-class-net.
 const classDir = "sys/class/net"
 
 // Source discovers network interfaces.
 type Source struct {
-	dirs map[string]string // without links, by name of the interface, as they were found last
+	dirs map[string]string // by interface name: directory without links, from the last discovery
 }
 
 // New returns the source.
 func New() *Source { return &Source{} }
 
-// Name is "network".
+// Name returns "network".
 func (*Source) Name() string { return Name }
 
-// Discover reads the interfaces of the network namespace that sysfs was mounted in.
+// Discover reads the interfaces of the network namespace in which sysfs was mounted.
 func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
 	names, err := discovery.ListDevices(h, classDir)
@@ -72,8 +72,8 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	return r, nil
 }
 
-// Glance looks which interfaces there are, and at their links. It is for a worker that hears of devices but not of links,
-// since it lives in a network namespace of its own, as pods do. An MTU that is set is left to the next discovery.
+// Glance lists the interfaces and reads their link state, for a worker that receives events for devices but not for links, since it
+// runs in a separate network namespace, as pods do. A changed MTU is left to the next discovery.
 func (s *Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
 	r := discovery.NewResult()
 	names, err := discovery.ListDevices(h, classDir)
@@ -87,7 +87,7 @@ func (s *Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool)
 		if !known {
 			return r, false
 		}
-		// What has no link has no speed either, and asking a driver for it may take a while.
+		// Without a link there is no speed, and querying the driver for it can be slow.
 		link := map[string]string{}
 		discovery.ReadOptional(h, dir, link, "operstate")
 		if link["operstate"] == "up" {
@@ -99,7 +99,7 @@ func (s *Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool)
 	return r, true
 }
 
-// bondingMasters is a file of the bonding driver among the interfaces.
+// bondingMasters is a file of the bonding driver in the same directory.
 const bondingMasters = "bonding_masters"
 
 func readInto(r *discovery.Result, h host.Host, dir string, iface map[string]string, names ...string) {

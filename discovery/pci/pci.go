@@ -13,13 +13,13 @@ import (
 // Name is the domain of the source.
 const Name = "pci"
 
-// DeviceFeature are the PCI devices.
+// DeviceFeature lists the PCI devices.
 const DeviceFeature = "pci.device"
 
-// devicesDir lists all PCI devices, see Documentation/ABI/testing/sysfs-bus-pci.
+// devicesDir contains all PCI devices, see Documentation/ABI/testing/sysfs-bus-pci.
 const devicesDir = "sys/bus/pci/devices"
 
-// fields are what every PCI device has in its configuration space, in the order they take in a label.
+// fields are the attributes that every PCI device has in its configuration space, in their order in a label.
 var fields = []string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device"}
 
 // Config is sources.pci of the worker's configuration.
@@ -27,8 +27,8 @@ type Config struct {
 	discovery.DeviceConfig `json:",inline"`
 }
 
-// DefaultConfig returns the configuration of a worker without one: displays and 3D controllers (03), co-processors (0b40)
-// and processing accelerators (12) become labels made of class and vendor.
+// DefaultConfig returns the default configuration: displays and 3D controllers (03), co-processors (0b40) and processing
+// accelerators (12) become labels with class and vendor.
 func DefaultConfig() Config {
 	return Config{discovery.DeviceConfig{
 		DeviceClassWhitelist: []string{"03", "0b40", "12"},
@@ -50,7 +50,7 @@ func New(config Config) *Source {
 	return s
 }
 
-// Name is "pci".
+// Name returns "pci".
 func (*Source) Name() string { return Name }
 
 // Discover reads all PCI devices, in the order of their addresses.
@@ -74,7 +74,7 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 }
 
 func (s *Source) read(r *discovery.Result, h host.Host, dir string) map[string]string {
-	// Links are resolved once for all attributes: an entry of the bus is a link to the device's place in the tree.
+	// Resolve the link from the bus to the device in the tree once for all attributes.
 	dir = h.Resolve(dir)
 	device := make(map[string]string, len(fields)+1)
 	for _, f := range fields {
@@ -92,8 +92,8 @@ func (s *Source) read(r *discovery.Result, h host.Host, dir string) map[string]s
 	return device
 }
 
-// hex returns a number of the configuration space as lspci writes it. Of the class the programming interface is left out,
-// so it is the four digits of class and sub-class.
+// hex returns a number in the configuration space as lspci prints it. For the class it omits the programming interface, which
+// leaves the four digits of class and subclass.
 func hex(field, value string) string {
 	value = strings.ToLower(strings.TrimPrefix(value, "0x"))
 	if field == "class" && len(value) > 4 {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// minBackoff is the first bound of the wait after a failure.
+	// minBackoff is the maximum delay after the first failure.
 	minBackoff = time.Second
-	// maxBackoff is the last. Thousands of workers that wait for the same API server must not come back at once, and five
-	// minutes of labels that are out of date harm nobody.
+	// maxBackoff is the maximum delay after further failures. Thousands of workers that wait for the same API server must not retry
+	// at the same time, and labels can be out of date for five minutes.
 	maxBackoff = 5 * time.Minute
 )
 
-// backoff waits longer after each failure, with full jitter: any time between nothing and the bound, so that the workers of
-// a cluster spread evenly over it.
+// backoff doubles the maximum delay after each failure, with full jitter: a random delay between zero and the maximum spreads the
+// workers of a cluster evenly.
 type backoff struct {
 	clock clock.WithTicker
 	rand  func() float64
@@ -30,7 +30,7 @@ func (b *backoff) reset() { b.bound = 0 }
 // waiting reports whether the last attempt failed.
 func (b *backoff) waiting() bool { return b.bound > 0 }
 
-// next returns how long to wait now. A server that says how long gets at least that.
+// next returns the next delay, at least the one that the server requested.
 func (b *backoff) next(err error) time.Duration {
 	b.bound = max(min(2*b.bound, maxBackoff), minBackoff)
 	wait := time.Duration(b.rand() * float64(b.bound))

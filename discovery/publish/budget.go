@@ -8,14 +8,13 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// DefaultMaxBytes bounds the JSON of one NodeFeature's spec. A large server has about 130 kB; the API server and etcd
-// refuse objects of 1.5 MiB and suffer long before.
+// DefaultMaxBytes is the maximum size of the JSON of a NodeFeature's spec. A large server has about 130 kB; the API server and etcd
+// reject objects of 1.5 MiB, and become slow well before that.
 const DefaultMaxBytes = 256 << 10
 
-// dropOrder lists the features that are given up first when a node has more to say than the budget allows: what is large
-// and rarely asked for comes first. What is not listed here is given up last, the largest first. A feature goes as a whole,
-// since half a list of devices would make a rule that counts them answer wrongly. Of labels, only what is beyond half of the
-// budget is given up: no Node has room for so many.
+// dropOrder lists the features that are dropped first if a node exceeds the budget: large and rarely used ones first. Features that
+// are not listed are dropped last, largest first. A feature is dropped as a whole, since a rule that counts devices would be wrong
+// for an incomplete list. Labels are only dropped beyond half of the budget, which is more than a Node can hold.
 var dropOrder = []string{
 	"network.virtual",
 	"kernel.enabledmodule",
@@ -30,8 +29,8 @@ var dropOrder = []string{
 	"pci.device",
 }
 
-// fit leaves out features until the spec fits into max bytes of JSON, and returns the names that it left out, sorted. The
-// given spec is not modified.
+// fit drops features until the JSON of the spec has at most max bytes, and returns their sorted names. It does not modify the given
+// spec.
 func fit(spec nfdv1alpha1.NodeFeatureSpec, max int) (nfdv1alpha1.NodeFeatureSpec, []string) {
 	if max < 0 {
 		return spec, nil
@@ -82,10 +81,10 @@ func fit(spec nfdv1alpha1.NodeFeatureSpec, max int) (nfdv1alpha1.NodeFeatureSpec
 	return nfdv1alpha1.NodeFeatureSpec{Features: f, Labels: labels}, dropped
 }
 
-// droppedLabels stands for labels among the names of what was left out.
+// droppedLabels represents labels among the names of dropped features.
 const droppedLabels = "labels"
 
-// fitLabels keeps as many labels as fit into max bytes of JSON, by name, and reports whether some are left out.
+// fitLabels keeps as many labels as fit into max bytes of JSON, by name, and reports whether some were dropped.
 func fitLabels(labels map[string]string, max int) (fit map[string]string, left bool) {
 	total := sizeOf(labels, textSize)
 	if total <= max {
@@ -100,7 +99,7 @@ func fitLabels(labels map[string]string, max int) (fit map[string]string, left b
 	return fit, true
 }
 
-// candidates lists features in the order in which they are given up.
+// candidates lists features in the order in which they are dropped.
 func candidates(sizes map[string]int) []string {
 	var out []string
 	for _, name := range dropOrder {
@@ -119,7 +118,7 @@ func candidates(sizes map[string]int) []string {
 	return append(out, rest...)
 }
 
-// sizeOf returns how long a map is as JSON; size does the same for one value.
+// sizeOf returns the length of a map as JSON; size does the same for one value.
 func sizeOf[V any](m map[string]V, size func(V) int) int {
 	n := len("{}")
 	for k, v := range m {
@@ -138,8 +137,8 @@ func instancesSize(list []nfdv1alpha1.InstanceFeature) int {
 	return n
 }
 
-// textSize returns the length of valid UTF-8 as a JSON string, in the way that encoding/json escapes it. The two line
-// separators that it escapes too are not worth a decoder here.
+// textSize returns the length of valid UTF-8 as a JSON string as encoding/json escapes it. It ignores the two line separators that
+// encoding/json also escapes.
 func textSize(s string) int {
 	n := len(`""`) + len(s)
 	for i := range len(s) {

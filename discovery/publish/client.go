@@ -19,22 +19,22 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// Client speaks to an API server about NodeFeatures: a handful of requests, most of them for metadata only.
-// Safe for concurrent use.
+// Client sends requests for NodeFeatures to an API server: a few kinds, most of them for metadata only. It is safe for concurrent
+// use.
 type Client struct {
 	base string
 	http *http.Client
 }
 
 const (
-	// requestTimeout bounds one request. The API server gives up after a minute; a worker has no reason to wait as long.
+	// requestTimeout is the timeout of a request. The API server's own timeout is a minute; a worker need not wait as long.
 	requestTimeout = 30 * time.Second
-	// maxResponseBytes bounds what is read of one answer; etcd refuses objects of more than 1.5 MiB, JSON may double them.
+	// maxResponseBytes is the maximum size of a response; etcd rejects objects of more than 1.5 MiB, and JSON can double the size.
 	maxResponseBytes = 8 << 20
-	// maxErrorBytes bounds what is read of an error that is no Status.
+	// maxErrorBytes is the maximum size of an error response that is not a Status.
 	maxErrorBytes = 64 << 10
 
-	// metadataOnly asks for an object without its spec, which the server then need not send nor we decode.
+	// metadataOnly requests an object without its spec, which the server need not send and the client need not decode.
 	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 )
 
@@ -51,7 +51,7 @@ func NewClient(c *Config) (*Client, error) {
 	return &Client{base: strings.TrimRight(c.Server, "/"), http: &http.Client{Transport: transport}}, nil
 }
 
-// NodeUID looks up the UID of a Node. It needs the permission to get it, which a worker with a bound token does not.
+// NodeUID returns the UID of a Node. It needs the permission to get it, which a worker with a bound token does not have.
 func (c *Client) NodeUID(ctx context.Context, node string) (string, error) {
 	meta, err := c.metadata(ctx, "/api/v1/nodes/"+url.PathEscape(node))
 	if err != nil {
@@ -105,7 +105,7 @@ func nodeFeatureSet(namespace, name string) string {
 	return path
 }
 
-// validated has the API server refuse fields that it does not know.
+// validated requests strict field validation from the API server.
 func validated(path string, strict bool) string {
 	if strict {
 		return path + "?fieldValidation=Strict"
@@ -121,7 +121,7 @@ func nodeFeature(namespace, name string) string {
 	return path
 }
 
-// do sends one request and decodes the answer into out.
+// do sends one request and decodes the response to out.
 func (c *Client) do(ctx context.Context, method, path, accept, contentType string, body []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -130,16 +130,16 @@ func (c *Client) do(ctx context.Context, method, path, accept, contentType strin
 		return err
 	}
 	defer res.Body.Close()
-	// A longer answer is cut, and then fails to decode.
+	// A longer response is truncated, and then fails to decode.
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxResponseBytes)).Decode(out); err != nil {
-		return fmt.Errorf("decode answer to %s %s: %w", method, path, err)
+		return fmt.Errorf("decode response to %s %s: %w", method, path, err)
 	}
-	// Reading to the end lets the connection be used again.
+	// Read to the end so that the connection can be reused.
 	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxErrorBytes))
 	return err
 }
 
-// send sends one request and returns the answer if it is a good one. The caller closes its body.
+// send sends one request and returns the response if it is successful. The caller closes its body.
 func (c *Client) send(ctx context.Context, method, path, accept, contentType string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -160,12 +160,12 @@ func (c *Client) send(ctx context.Context, method, path, accept, contentType str
 	return res, nil
 }
 
-// StatusError is an answer of the API server that says no.
+// StatusError is an error response of the API server.
 type StatusError struct {
 	Code    int
 	Reason  string
 	Message string
-	// RetryAfter is how long the server asks us to wait; 0 if it does not say.
+	// RetryAfter is the delay that the server requests; 0 if it requests none.
 	RetryAfter time.Duration
 }
 

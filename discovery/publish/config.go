@@ -19,43 +19,43 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Config says how to reach the API server and who we are there. It is as much of client-go's as a worker needs: a pod's
-// service account, and kubeconfigs with certificates or tokens. client-go itself would add 3.8 MB to the binary and 1.9 MB
-// to the memory of every node.
+// Config configures the connection to an API server. It is the part of client-go's configuration that a worker needs: a pod's
+// service account, and kubeconfigs with certificates or tokens. client-go itself would add 3.8 MB to the binary and 1.9 MB to the
+// memory on every node.
 type Config struct {
-	// Server is the address, such as https://10.0.0.1:443.
+	// Server is the URL of the API server, such as https://10.0.0.1:443.
 	Server string
-	// CA are the PEM certificates that the server's one is checked with; empty are the system's.
+	// CA contains the PEM certificates to verify the server's certificate with; empty: those of the system.
 	CA []byte
-	// ServerName replaces the host in that check.
+	// ServerName replaces the host name in that verification.
 	ServerName string
-	// Insecure switches the check off.
+	// Insecure disables the verification.
 	Insecure bool
-	// Token is sent with each request; TokenFile is read again as it changes, and wins.
+	// Token is sent with each request; TokenFile is reloaded when it changes, and has precedence.
 	Token     string
 	TokenFile string
-	// Cert and Key are a PEM client certificate.
+	// Cert and Key are a client certificate in PEM.
 	Cert, Key []byte
-	// Proxy is the address of an HTTP proxy; empty is what the environment says.
+	// Proxy is the URL of an HTTP proxy; empty: that of the environment.
 	Proxy string
 	// UserAgent is sent with each request.
 	UserAgent string
-	// Connected is called when a connection has been made, from any goroutine; may be nil. The code for that is large, and a
-	// worker needs it only then.
+	// Connected is called after a connection has been made, from any goroutine; can be nil. TLS handshakes touch a lot of code,
+	// which is not needed afterwards.
 	Connected func()
 }
 
-// Same reports whether both lead to the same server as the same user.
+// Same reports whether both configurations lead to the same server as the same user.
 func (c *Config) Same(other *Config) bool {
 	a, b := *c, *other
 	a.Connected, b.Connected = nil, nil
 	return reflect.DeepEqual(a, b)
 }
 
-// serviceAccountDir is where the kubelet mounts a pod's credentials.
+// serviceAccountDir is the directory in which the kubelet mounts a pod's credentials.
 const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// ErrNoCluster says that the process does not run in a pod.
+// ErrNoCluster means that the process does not run in a pod.
 var ErrNoCluster = errors.New("not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
 
 // InCluster returns the configuration of a pod.
@@ -75,7 +75,7 @@ func InCluster() (*Config, error) {
 	}, nil
 }
 
-// kubeconfig is the part of a kubeconfig that is understood.
+// kubeconfig is the supported part of a kubeconfig.
 type kubeconfig struct {
 	CurrentContext string `yaml:"current-context"`
 	Contexts       []struct {
@@ -111,7 +111,7 @@ type kubeconfig struct {
 	} `yaml:"users"`
 }
 
-// FromKubeconfig returns the configuration of the current context of a file. Relative paths in it start at its directory.
+// FromKubeconfig returns the configuration of the current context of a file. Relative paths in it are relative to its directory.
 func FromKubeconfig(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -187,24 +187,24 @@ func under(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// A dead connection under an idle watch must be found, but a worker that wakes up to look costs CPU on every node: a ping is
-// 0.3 ms, which every 30 s is most of what an idle worker may use. So the kernel asks the other end (keepAlive), which costs
-// this process nothing; the bookmarks that an API server sends once a minute show that the server behind a load balancer is
-// there too; and only if those fail to come is there a ping.
+// A dead connection of an idle watch must be detected, but a worker that wakes up to check it costs CPU on every node: an HTTP/2
+// ping takes 0.3 ms, which every 30 s is most of the CPU time of an idle worker. Therefore the kernel probes the peer (keepAlive),
+// which costs this process nothing; the bookmarks that an API server sends once a minute show that the server behind a load
+// balancer is alive; and the client only pings if no bookmark arrives.
 const (
-	// pingAfter is longer than the minute between two bookmarks, so that one may be late.
+	// pingAfter is longer than two bookmark intervals of a minute, so that one bookmark may be late.
 	pingAfter   = 150 * time.Second
 	pingTimeout = 15 * time.Second
-	// deadAfter is how long the other end may leave what was sent, or what the kernel asked, without an acknowledgement.
+	// deadAfter is how long sent data or a keep-alive probe may remain unacknowledged.
 	deadAfter = 45 * time.Second
 )
 
-// keepAlive asks after 30 s of silence, and three times within deadAfter.
+// keepAlive sends a probe after 30 s of silence, and three within deadAfter.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// transport returns what sends requests.
+// transport returns the HTTP transport.
 func (c *Config) transport() (http.RoundTripper, error) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.Insecure} //nolint:gosec // the user's own wish
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.Insecure} //nolint:gosec // requested by the user
 	if c.Connected != nil {
 		conf.VerifyConnection = func(tls.ConnectionState) error { c.Connected(); return nil }
 	}
@@ -245,7 +245,7 @@ func (c *Config) transport() (http.RoundTripper, error) {
 	}, nil
 }
 
-// authenticated adds who we are to each request.
+// authenticated adds the credentials to each request.
 type authenticated struct {
 	userAgent string
 	token     token
@@ -271,11 +271,11 @@ func (a *authenticated) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// tokenLife is how long a token is used before its file is read again. The kubelet renews it when a fifth of its life is
-// left, which is at least two minutes.
+// tokenLife is how long a token is used before its file is read again. The kubelet renews it when a fifth of its lifetime is left,
+// which is at least two minutes.
 const tokenLife = time.Minute
 
-// token is a bearer token, from a file or not. Safe for concurrent use.
+// token is a bearer token, possibly from a file. It is safe for concurrent use.
 type token struct {
 	file string
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Identity says on whose behalf a worker publishes. Fields that are not known are empty.
+// Identity identifies the node and the pod of a worker. Unknown fields are empty.
 type Identity struct {
 	Node      string
 	NodeUID   string
@@ -18,12 +18,12 @@ type Identity struct {
 	Namespace string
 }
 
-// maxTokenBytes bounds the token that is parsed; real ones have about 1 KiB.
+// maxTokenBytes is the maximum size of a token; real ones have about 1 KiB.
 const maxTokenBytes = 64 << 10
 
-// FromToken reads the node and the pod that a bound ServiceAccount token is bound to. The signature is not checked: the
-// token is our own, handed to us by the kubelet, and the API server checks it with every request. Claims that the cluster
-// does not issue (the node's: before Kubernetes 1.30) are left empty.
+// FromToken reads the node and the pod from a bound ServiceAccount token. It does not verify the signature: the token is the
+// worker's own, from the kubelet, and the API server verifies it with every request. Claims that the cluster does not issue (the
+// node's before Kubernetes 1.30) are empty.
 //
 // See KEP-4193, bound service account token improvements.
 func FromToken(token []byte) (Identity, error) {
@@ -60,7 +60,7 @@ func FromToken(token []byte) (Identity, error) {
 	}, nil
 }
 
-// Or fills what is not known from other. The UID of a node or a pod is taken only along with the same name.
+// Or fills unknown fields from other. It only takes the UID of a node or pod if the names are equal.
 func (id Identity) Or(other Identity) Identity {
 	if id.Node == "" {
 		id.Node = other.Node
@@ -80,7 +80,7 @@ func (id Identity) Or(other Identity) Identity {
 	return id
 }
 
-// complete reports whether nothing is left to be found out for the given owners.
+// complete reports whether all fields for the given owners are known.
 func (id Identity) complete(owners []Owner) bool {
 	for _, o := range owners {
 		if o == OwnerNode && id.NodeUID == "" {
@@ -90,18 +90,18 @@ func (id Identity) complete(owners []Owner) bool {
 	return id.Node != ""
 }
 
-// Owner is something that may own a NodeFeature: when it goes, the garbage collector takes the NodeFeature along.
+// Owner is a kind of owner of a NodeFeature: when the owner is deleted, the garbage collector deletes the NodeFeature.
 type Owner string
 
-// The owners. A Node is the right one for nearly everybody: the labels of a node then outlive every restart and upgrade of
-// the worker. Pod and DaemonSet are what NFD uses by default.
+// Kinds of owners. Node is right for most installations: the labels of a node then survive every restart and upgrade of the worker.
+// NFD uses Pod and DaemonSet by default.
 const (
 	OwnerNode      Owner = "node"
 	OwnerPod       Owner = "pod"
 	OwnerDaemonSet Owner = "ds"
 )
 
-// ParseOwners reads a comma-separated list of node, pod and ds. "none" or an empty text is nobody.
+// ParseOwners parses a comma-separated list of node, pod and ds. "none" or an empty string means no owner.
 func ParseOwners(text string) ([]Owner, error) {
 	owners := []Owner{}
 	for name := range strings.SplitSeq(text, ",") {
@@ -110,7 +110,7 @@ func ParseOwners(text string) ([]Owner, error) {
 			owners = append(owners, o)
 		case "", "none":
 		default:
-			return nil, fmt.Errorf("unknown owner %q: write node, pod, ds or none", name)
+			return nil, fmt.Errorf("unknown owner %q: use node, pod, ds or none", name)
 		}
 	}
 	return owners, nil

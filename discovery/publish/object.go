@@ -17,8 +17,8 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// DroppedFeaturesAnnotation says on a NodeFeature which features its worker left out because they did not fit into the
-// size budget: sorted names, separated by commas.
+// DroppedFeaturesAnnotation on a NodeFeature lists the features that its worker dropped because they exceed the size budget: sorted
+// names, separated by commas.
 const DroppedFeaturesAnnotation = assayv1alpha1.GroupName + "/dropped-features"
 
 // metadata is the part of an object's metadata that this package reads or writes.
@@ -31,8 +31,8 @@ type metadata struct {
 	owners          []metav1.OwnerReference
 }
 
-// object is a NodeFeature as it is, or as it should be. Of one that should be, labels and annotations hold the keys that
-// we own, with an empty value for one that must be absent.
+// object is an observed or desired NodeFeature. In a desired one, labels and annotations only contain the keys that the worker
+// owns, with an empty value if the key must be absent.
 type object struct {
 	metadata
 	spec    nfdv1alpha1.NodeFeatureSpec
@@ -50,7 +50,7 @@ func metadataOf(m *metav1.ObjectMeta) metadata {
 	}
 }
 
-// build says what the cluster's object should be.
+// build returns the desired object.
 func (p *Publisher) build(ctx context.Context, id Identity, c Content) (*object, error) {
 	owners, err := p.owners(ctx, id)
 	if err != nil {
@@ -76,8 +76,8 @@ func (p *Publisher) build(ctx context.Context, id Identity, c Content) (*object,
 	}, nil
 }
 
-// owners returns the references for the owners that are known. One that is not known is left out rather than guessed: an
-// owner with a wrong UID would make the garbage collector delete the object.
+// owners returns references to the known owners. It omits unknown ones: for an owner with a wrong UID the garbage collector would
+// delete the object.
 func (p *Publisher) owners(ctx context.Context, id Identity) ([]metav1.OwnerReference, error) {
 	var refs []metav1.OwnerReference
 	for _, o := range p.opt.Owners {
@@ -101,7 +101,7 @@ func (p *Publisher) owners(ctx context.Context, id Identity) ([]metav1.OwnerRefe
 	return refs, nil
 }
 
-// nodeUID returns the UID of our Node. While we cannot find it out, the one that a worker before us wrote stays.
+// nodeUID returns the UID of the worker's Node. If it cannot be determined, it returns the one that a previous worker wrote.
 func (p *Publisher) nodeUID(id Identity) types.UID {
 	if id.NodeUID != "" || p.live == nil {
 		return types.UID(id.NodeUID)
@@ -114,8 +114,8 @@ func (p *Publisher) nodeUID(id Identity) types.UID {
 	return ""
 }
 
-// daemonSet returns a reference to the DaemonSet that our own pod belongs to, if there is one. It is looked up once: a pod
-// never changes hands.
+// daemonSet returns a reference to the DaemonSet of the worker's pod, if there is one. It is read once, since a pod's owner does
+// not change.
 func (p *Publisher) daemonSet(ctx context.Context, id Identity) ([]metav1.OwnerReference, error) {
 	if id.Pod == "" {
 		return nil, nil
@@ -141,7 +141,7 @@ func isDaemonSet(ref metav1.OwnerReference) bool {
 	return ref.Kind == "DaemonSet" && strings.HasPrefix(ref.APIVersion, "apps/")
 }
 
-// strict reports whether the API server must refuse the object rather than drop fields that it does not know.
+// strict reports whether the API server must reject unknown fields instead of dropping them.
 func (o *object) strict() bool { return len(o.spec.FeatureSets) > 0 }
 
 // create returns the JSON of a new object.
@@ -166,8 +166,8 @@ func (o *object) create(namespace, name string) ([]byte, error) {
 	return body, nil
 }
 
-// canonical returns the spec that reads back from the API server as it was sent: absent maps are empty ones (a null would
-// be pruned), and text is valid UTF-8, since JSON cannot hold anything else. Maps that need no change are shared.
+// canonical returns the spec as the API server will return it: absent maps are empty (a null would be pruned), and strings are
+// valid UTF-8, as JSON requires. Maps that need no change are shared.
 func canonical(c Content) nfdv1alpha1.NodeFeatureSpec {
 	in := c.Features
 	out := nfdv1alpha1.Features{

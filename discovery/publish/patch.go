@@ -11,22 +11,22 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// tree is a JSON object under construction. A nil value deletes (RFC 7386).
+// tree is a JSON object under construction. A nil value means deletion (RFC 7386).
 type tree = map[string]any
 
-// mergePatch returns the smallest JSON merge patch that turns have into want, or nil if there is nothing to do. It carries
-// the resource version of have, so that the API server refuses it if somebody else wrote in between.
+// mergePatch returns the smallest JSON merge patch from have to want, or nil if they are equal. It contains the resource version of
+// have, so that the API server rejects it after a concurrent write.
 func mergePatch(have, want *object) ([]byte, error) {
 	meta, spec := tree{}, tree{}
 	put(meta, "labels", diffOwned(have.labels, want.labels))
 	put(meta, "annotations", diffOwned(have.annotations, want.annotations))
 	if !slices.EqualFunc(have.owners, want.owners, sameOwner) {
-		meta["ownerReferences"] = want.owners // an atomic list for a merge patch; nil deletes it
+		meta["ownerReferences"] = want.owners // atomic in a merge patch; nil deletes it
 	}
 	put(spec, "features", diffFeatures(&have.spec.Features, &want.spec.Features))
 	put(spec, "labels", diffMap(have.spec.Labels, want.spec.Labels, diffValue[string]))
 	if !slices.Equal(have.spec.FeatureSets, want.spec.FeatureSets) {
-		spec["featureSets"] = want.spec.FeatureSets // an atomic list; nil deletes it
+		spec["featureSets"] = want.spec.FeatureSets // atomic; nil deletes it
 	}
 	if len(meta) == 0 && len(spec) == 0 {
 		return nil, nil
@@ -60,7 +60,7 @@ func diffFeatures(have, want *nfdv1alpha1.Features) tree {
 	return out
 }
 
-// diffMap returns what turns have into want: changed and added keys with their (difference of) values, removed ones with
+// diffMap returns the difference from have to want: changed and added keys with the difference of their values, removed ones with
 // an explicit null.
 func diffMap[V any](have, want map[string]V, diff func(have, want V) any) tree {
 	out := tree{}
@@ -79,8 +79,8 @@ func diffMap[V any](have, want map[string]V, diff func(have, want V) any) tree {
 	return out
 }
 
-// diffOwned is diffMap for keys that we share with others: only those that want names are looked at, and one that it names
-// with an empty value must be absent.
+// diffOwned is diffMap for maps with keys of other writers: it only compares the keys in want, and a key with an empty value must
+// be absent.
 func diffOwned(have, want map[string]string) tree {
 	out := tree{}
 	for k, w := range want {
@@ -109,7 +109,7 @@ func elements(diff tree) any {
 	return tree{"elements": diff}
 }
 
-// put sets a member unless it is empty.
+// put sets a member unless the value is empty.
 func put(t tree, key string, member tree) {
 	if len(member) > 0 {
 		t[key] = member
@@ -120,7 +120,7 @@ func sameInstance(a, b nfdv1alpha1.InstanceFeature) bool {
 	return maps.Equal(a.Attributes, b.Attributes)
 }
 
-// sameOwner compares what we write of an owner. The two optional booleans count as well: NFD's owners have none.
+// sameOwner compares the fields that the worker writes, including the two optional booleans, which NFD's owners do not have.
 func sameOwner(a, b metav1.OwnerReference) bool {
 	return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
 		isSet(a.Controller) == isSet(b.Controller) && isSet(a.BlockOwnerDeletion) == isSet(b.BlockOwnerDeletion)

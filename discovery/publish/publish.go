@@ -1,8 +1,8 @@
-// Package publish keeps one NodeFeature in the cluster equal to what was discovered on a node.
+// Package publish keeps one NodeFeature in the cluster up to date with the discovered features of a node.
 //
-// It is the only package under discovery that talks to a Kubernetes API server. In steady state it sends nothing: it
-// remembers what it wrote last, writes differences only, and holds one watch open on its own object, by name, so that
-// tampering and deletion are noticed without polling.
+// It is the only package under discovery that sends requests to a Kubernetes API server. In steady state it sends none: it keeps
+// what it wrote last, writes differences only, and has one watch on its own object, by name, to detect changes by other clients and
+// deletion without polling.
 package publish
 
 import (
@@ -19,49 +19,48 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// Content is what a worker has to say about its node. It is shared with the Publisher: do not modify its maps after
-// handing it over.
+// Content is the features and labels to publish. The Publisher shares it: do not modify its maps after passing it on.
 type Content struct {
 	Features nfdv1alpha1.Features
 	Labels   map[string]string
 }
 
-// Options say how a Publisher behaves. The zero value of each field is a sensible default, but for Namespace and Identify.
+// Options configure a Publisher. The zero value of each field is a useful default, except for Namespace and Identify.
 type Options struct {
 	// Namespace of the NodeFeature.
 	Namespace string
-	// Identify says which node and pod this is. It is asked again before each write that follows a loss, because a bound
-	// token changes with the node that it is bound to.
+	// Identify returns the node and the pod of the worker. It is called again before each write that follows a lost object, because
+	// a bound token changes with its node.
 	Identify func(context.Context) (Identity, error)
-	// Version of the worker, for an annotation.
+	// Version is the version of the worker, for an annotation.
 	Version string
-	// Owners of the NodeFeature; nil is the Node, an empty list nobody.
+	// Owners of the NodeFeature; nil: the Node, an empty list: no owner.
 	Owners []Owner
-	// MaxBytes bounds the JSON of spec; 0 is DefaultMaxBytes, negative is no bound.
+	// MaxBytes is the maximum size of the JSON of spec; 0: DefaultMaxBytes, negative: no limit.
 	MaxBytes int
 	// Share publishes large features as NodeFeatureSets, if the cluster has a controller that reads them.
 	Share bool
-	// Observe is told what happened, from the goroutine of Run or Publish; may be nil.
+	// Observe is called with each event, from the goroutine of Run or Publish; can be nil.
 	Observe func(Event)
 	// Clock and Rand are for tests.
 	Clock clock.WithTicker
 	Rand  func() float64
 }
 
-// Publisher keeps one NodeFeature equal to the latest Content. It is not safe for concurrent use: either Run owns it, or
-// its caller calls Publish.
+// Publisher keeps one NodeFeature up to date with the latest Content. It is not safe for concurrent use: either Run uses it, or its
+// caller calls Publish.
 type Publisher struct {
 	client *Client
 	opt    Options
 
 	identity Identity
-	live     *object // what the cluster has, as far as is known; nil is unknown
-	absent   bool    // the cluster is known to have none; live is nil
-	dropped  string  // what the last write left out, to say it once
+	live     *object // the last known state in the cluster; nil: unknown
+	absent   bool    // the object is known not to exist; live is nil
+	dropped  string  // features that the last write dropped, to report them once
 	shared   shared
 }
 
-// New returns a Publisher that has not looked at the cluster yet.
+// New returns a Publisher that has not read its object yet.
 func New(client *Client, opt Options) *Publisher {
 	if opt.Owners == nil {
 		opt.Owners = []Owner{OwnerNode}
@@ -81,36 +80,36 @@ func New(client *Client, opt Options) *Publisher {
 	return &Publisher{client: client, opt: opt}
 }
 
-// Change says what one call of Publish did to the cluster.
+// Change is the effect of one call of Publish.
 type Change string
 
-// The changes.
+// Values of Change.
 const (
 	Unchanged Change = "unchanged"
 	Created   Change = "created"
 	Patched   Change = "patched"
 )
 
-// Event tells an observer what happened. Exactly one of Change and Err is set.
+// Event is passed to Observe. Exactly one of Change and Err is set.
 type Event struct {
 	Change Change
 	// Bytes is the size of the request that was sent.
 	Bytes int
-	// Dropped are the features that did not fit into the size budget, set when they change.
+	// Dropped lists the features that exceed the size budget, set when the list changes.
 	Dropped []string
-	// Notice is something worth a log line that is no failure.
+	// Notice is a message for the log that is not an error.
 	Notice string
 	Err    error
-	// Retry is how long Run will wait before it tries again.
+	// Retry is the delay before the next attempt of Run.
 	Retry time.Duration
 }
 
-// maxConflicts bounds how often one Publish starts over because somebody else wrote in between. A second round nearly
-// always wins; after the third it is a fight, which back-off has to calm.
+// maxConflicts is the maximum number of retries of one Publish after concurrent writes. The second attempt nearly always succeeds;
+// after the third, Run retries with back-off.
 const maxConflicts = 3
 
-// Publish makes the cluster's object equal to c, with no request at all if it is known to be so already. An error leaves
-// the Publisher usable: the next call starts from what the cluster then has.
+// Publish updates the object in the cluster to c. It sends no request if the object is known to be up to date. After an error the
+// Publisher can still be used: the next call reads the current object first.
 func (p *Publisher) Publish(ctx context.Context, c Content) (Change, error) {
 	id, err := p.identify(ctx)
 	if err != nil {
@@ -121,7 +120,7 @@ func (p *Publisher) Publish(ctx context.Context, c Content) (Change, error) {
 		if err == nil {
 			return change, nil
 		}
-		// The object changed under our hands, or went away; a namespace that does not exist says "not found" as well.
+		// The object was changed or deleted concurrently; a missing namespace is also "not found".
 		stale := hasCode(err, http.StatusConflict) || hasCode(err, http.StatusNotFound) && !p.absent
 		p.forget()
 		if try == maxConflicts || !stale {
@@ -130,7 +129,7 @@ func (p *Publisher) Publish(ctx context.Context, c Content) (Change, error) {
 	}
 }
 
-// converge does at most one write, and one read if it does not know what the cluster has.
+// converge sends at most one write, and one read if the state of the object is unknown.
 func (p *Publisher) converge(ctx context.Context, id Identity, c Content) (Change, error) {
 	if err := p.load(ctx, id); err != nil {
 		return "", err
@@ -153,7 +152,7 @@ func (p *Publisher) converge(ctx context.Context, id Identity, c Content) (Chang
 	return change, nil
 }
 
-// load reads the object, unless it is known.
+// load reads the object, unless its state is known.
 func (p *Publisher) load(ctx context.Context, id Identity) error {
 	if p.live != nil || p.absent {
 		return nil
@@ -167,7 +166,7 @@ func (p *Publisher) load(ctx context.Context, id Identity) error {
 	return err
 }
 
-// write creates or patches the object, if it has to.
+// write creates or patches the object if necessary.
 func (p *Publisher) write(ctx context.Context, id Identity, want *object) (Change, int, error) {
 	if p.absent {
 		body, err := want.create(p.opt.Namespace, id.Node)
@@ -186,7 +185,7 @@ func (p *Publisher) write(ctx context.Context, id Identity, want *object) (Chang
 		return "", 0, err
 	}
 	if body == nil {
-		p.live.spec = want.spec // equal; share the discovered maps and let go of the decoded ones
+		p.live.spec = want.spec // equal; share the discovered maps and release the decoded ones
 		return Unchanged, 0, nil
 	}
 	meta, err := p.client.patch(ctx, p.opt.Namespace, id.Node, want.strict(), body)
@@ -197,7 +196,7 @@ func (p *Publisher) write(ctx context.Context, id Identity, want *object) (Chang
 	return Patched, len(body), nil
 }
 
-// identify asks who this is, and forgets what it knows of the object if the answer is another node.
+// identify determines the identity of the worker, and discards the known object if the node has changed.
 func (p *Publisher) identify(ctx context.Context) (Identity, error) {
 	if p.identity.complete(p.opt.Owners) && (p.live != nil) {
 		return p.identity, nil
@@ -231,8 +230,8 @@ func (p *Publisher) say(change Change, sent int, dropped []string) {
 	p.opt.Observe(e)
 }
 
-// observe takes note of what a watch or a look at the metadata showed, and reports whether the object may differ from
-// what was written. Echoes of own writes, and events older than the last of them, change nothing.
+// observe processes metadata from a watch or a read, and reports whether the object may differ from the last write. It ignores
+// events of the worker's own writes, and older ones.
 func (p *Publisher) observe(meta metadata) bool {
 	if p.live == nil || !newer(meta.resourceVersion, p.live.resourceVersion) {
 		return false
@@ -241,11 +240,11 @@ func (p *Publisher) observe(meta metadata) bool {
 		p.forget()
 		return true
 	}
-	p.live.metadata = meta // the spec is still ours: only metadata was touched
+	p.live.metadata = meta // the spec is unchanged: only metadata was modified
 	return true
 }
 
-// observeDeleted takes note of a deletion and reports whether it is news.
+// observeDeleted processes a deletion and reports whether it is new.
 func (p *Publisher) observeDeleted(meta metadata) bool {
 	if p.live == nil || !newer(meta.resourceVersion, p.live.resourceVersion) {
 		return false
@@ -254,8 +253,8 @@ func (p *Publisher) observeDeleted(meta metadata) bool {
 	return true
 }
 
-// newer reports whether resource version a is later than b. Versions are comparable numbers (KEP-5504); a server whose
-// versions are not gets the careful answer, which costs a read.
+// newer reports whether resource version a is later than b. Versions are comparable numbers (KEP-5504); if they are not, it returns
+// true, which causes an additional read.
 func newer(a, b string) bool {
 	cmp, err := resourceversion.CompareResourceVersion(a, b)
 	if err != nil {

@@ -195,7 +195,7 @@ func TestPublishTakesOverFromNFD(t *testing.T) {
 	}
 }
 
-func TestPublishStartsOverWhenSomebodyElseWrote(t *testing.T) {
+func TestPublishStartsOverAfterAConcurrentWrite(t *testing.T) {
 	s := newServer(t)
 	p := newPublisher(t, s, n1, nil)
 	mustPublish(t, p, content("6.1"))
@@ -291,7 +291,7 @@ func TestBudgetGivesUpWhatIsRarelyAskedFor(t *testing.T) {
 	}
 }
 
-// TestCoreIsPublishedWhateverElseThereIs is about hosts that have too much of one thing.
+// TestCoreIsPublishedWhateverElseThereIs covers hosts that exceed a limit in one feature.
 func TestCoreIsPublishedWhateverElseThereIs(t *testing.T) {
 	devices := func(n int, attributes func(i int) map[string]string) nfdv1alpha1.InstanceFeatureSet {
 		list := make([]nfdv1alpha1.InstanceFeature, n)
@@ -336,7 +336,7 @@ func TestCoreIsPublishedWhateverElseThereIs(t *testing.T) {
 			s := newServer(t)
 			mustPublish(t, newPublisher(t, s, n1, nil), c)
 			object := s.get(own)
-			if data, err := json.Marshal(object); err != nil || len(data) > DefaultMaxBytes+4096 { // and the metadata
+			if data, err := json.Marshal(object); err != nil || len(data) > DefaultMaxBytes+4096 { // including the metadata
 				t.Errorf("the object has %d bytes (%v)", len(data), err)
 			}
 			if got := object["metadata"].(map[string]any)["annotations"].(map[string]any)[DroppedFeaturesAnnotation]; got != strings.Join(tc.dropped, ",") {
@@ -424,7 +424,7 @@ func FuzzFromToken(f *testing.F) {
 	})
 }
 
-// TestNoBytesAreNoFeatures: a limit of 0 is a limit; only a negative one is none.
+// TestNoBytesAreNoFeatures: 0 is a limit; only a negative value disables it.
 func TestNoBytesAreNoFeatures(t *testing.T) {
 	c := content("6.1", "AVX")
 	spec := nfdv1alpha1.NodeFeatureSpec{Features: c.Features, Labels: c.Labels}
@@ -435,7 +435,7 @@ func TestNoBytesAreNoFeatures(t *testing.T) {
 	}
 }
 
-// TestLargerUnknownFeaturesGoFirst: of what no list names, the largest is given up first, then by name.
+// TestLargerUnknownFeaturesGoFirst: among unlisted features, the largest is dropped first, then by name.
 func TestLargerUnknownFeaturesGoFirst(t *testing.T) {
 	got := candidates(map[string]int{"site.small": 1, "site.large": 9, "site.also-large": 9, "kernel.config": 2})
 	want := []string{"kernel.config", "site.also-large", "site.large", "site.small"}

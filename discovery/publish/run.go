@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// checkInterval is the mean time between looks at the object's metadata while there is no watch.
+	// checkInterval is the mean interval between reads of the object's metadata while there is no watch.
 	checkInterval = time.Hour
-	// freeRepairs is how often within repairWindow somebody else's change is undone at once. After that it is a fight
-	// (or a garbage collector that finds our owner gone), and each round waits longer.
+	// freeRepairs is how many changes by other clients within repairWindow are reverted immediately. After that another writer
+	// keeps changing the object (or the garbage collector keeps deleting it because of a missing owner), and the delay grows.
 	freeRepairs  = 3
 	repairWindow = time.Hour
 )
 
-// Run publishes each Content that arrives, the latest one only, and repairs what others do to the object, until ctx is
-// done. It never gives up: while the API server is away it waits longer and longer, and Content that arrives meanwhile
-// replaces what was to be published. It returns after everything it started has ended.
+// Run publishes the latest Content that arrives, and reverts changes of the object by others, until ctx is done. It never gives up:
+// while the API server is unavailable the delays grow, and newer Content replaces what was to be published. It returns after
+// everything that it started has ended.
 func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -45,7 +45,7 @@ func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
 			return
 		case c := <-contents:
 			r.want = &c
-			if !r.failures.waiting() { // else the attempt that is due takes it along
+			if !r.failures.waiting() { // otherwise the pending attempt publishes it
 				r.attempt(ctx)
 			}
 		case <-r.retry.C():
@@ -61,7 +61,7 @@ func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
 	}
 }
 
-// forever is the setting of a timer that is not wanted.
+// forever is the duration of an unused timer.
 const forever = 1 << 62
 
 // runner is the state of one Run.
@@ -70,21 +70,21 @@ type runner struct {
 	want *Content
 
 	retry, check clock.Timer
-	failures     *backoff    // of attempts
-	unknown      *backoff    // while the UID of our Node is not known; it may not have registered yet
-	fights       *backoff    // of repairs
-	restores     *backoff    // while the controller misses feature sets that we name
+	failures     *backoff    // after failed attempts
+	unknown      *backoff    // while the UID of the Node is unknown; it may not have registered yet
+	fights       *backoff    // after repairs
+	restores     *backoff    // while the controller reports missing feature sets that the object names
 	fighting     bool        // a repair is due at retry
-	repairs      []time.Time // of the last repairWindow
+	repairs      []time.Time // within the last repairWindow
 
 	sightings chan sighting
 	watching  sync.WaitGroup
-	stop      context.CancelFunc // of the watch; nil if none has been started
-	node      string             // whose object it follows
-	watched   bool               // it is open, as far as is known
+	stop      context.CancelFunc // of the watch; nil if it was not started
+	node      string             // whose object is watched
+	watched   bool               // whether the watch is open
 }
 
-// attempt publishes what is wanted, and arranges for another attempt if that fails.
+// attempt publishes the wanted content, and schedules another attempt if that fails.
 func (r *runner) attempt(ctx context.Context) {
 	r.retry.Stop()
 	r.fighting = false
@@ -108,7 +108,7 @@ func (r *runner) attempt(ctx context.Context) {
 	r.follow(ctx)
 }
 
-// unfinished returns how long to wait before the next attempt although this one has succeeded; 0: there is nothing left to do.
+// unfinished returns the delay before another attempt that is necessary although this one has succeeded; 0: none is.
 func (r *runner) unfinished() time.Duration {
 	wait := r.again()
 	soon := func(d time.Duration) {
@@ -127,7 +127,7 @@ func (r *runner) unfinished() time.Duration {
 	return wait
 }
 
-// follow makes sure that the object is watched from its present version on.
+// follow makes sure that the object is watched from its current version on.
 func (r *runner) follow(ctx context.Context) {
 	if r.stop != nil && r.node == r.identity.Node {
 		return
@@ -144,7 +144,7 @@ func (r *runner) follow(ctx context.Context) {
 	r.watching.Go(func() { w.run(ctx) })
 }
 
-// sighted reacts to what the watch saw.
+// sighted processes an event of the watch.
 func (r *runner) sighted(ctx context.Context, s sighting) {
 	switch {
 	case s.err != nil:
@@ -172,10 +172,10 @@ func (r *runner) sighted(ctx context.Context, s sighting) {
 	}
 }
 
-// look compares the version of the object with the one we wrote.
+// look compares the version of the object with the last written one.
 func (r *runner) look(ctx context.Context) {
 	if r.live == nil {
-		return // an attempt is under way, and will look
+		return // an attempt is running and will read the object
 	}
 	meta, err := r.client.metadata(ctx, nodeFeature(r.opt.Namespace, r.identity.Node))
 	switch {
@@ -191,7 +191,7 @@ func (r *runner) look(ctx context.Context) {
 	}
 }
 
-// repair publishes again: at once the first times, later after a growing wait.
+// repair publishes again: the first times immediately, later with a growing delay.
 func (r *runner) repair(ctx context.Context, why string) {
 	now := r.opt.Clock.Now()
 	for len(r.repairs) > 0 && now.Sub(r.repairs[0]) > repairWindow {

@@ -9,7 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// running starts Run with one Content and returns what it observes.
+// running starts Run with one Content and returns its events.
 func running(t *testing.T, s *server, clock *clocktesting.FakeClock) (chan<- Content, <-chan Event) {
 	events := make(chan Event, 64)
 	p := newPublisher(t, s, n1, func(o *Options) {
@@ -25,7 +25,7 @@ func running(t *testing.T, s *server, clock *clocktesting.FakeClock) (chan<- Con
 	return contents, events
 }
 
-// expect waits for the next event that holds.
+// expect waits for the next event that satisfies the condition.
 func expect(t *testing.T, events <-chan Event, what string, holds func(Event) bool) {
 	t.Helper()
 	for deadline := time.After(time.Minute); ; {
@@ -127,7 +127,7 @@ func TestRunOutlivesTheAPIServer(t *testing.T) {
 	}
 	s.setRefuse(0)
 	s.took()
-	contents <- content("6.2") // while waiting: replaces what was to be published
+	contents <- content("6.2") // while waiting: replaces the pending content
 	clock.Step(maxBackoff)
 	expect(t, events, "created", is(Created))
 	if got := s.get(own)["spec"].(map[string]any)["labels"].(map[string]any)["kernel-version.full"]; got != "6.2" {

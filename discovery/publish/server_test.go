@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// server is the edge: as much of an API server as a Publisher talks to, for one namespace. The real one is in
-// test/integration.
+// server is a fake API server with the operations that a Publisher uses, for one namespace.
 type server struct {
 	*httptest.Server
 
@@ -25,7 +24,7 @@ type server struct {
 	history  []event
 	watchers map[chan event]string
 	requests []string // without watches
-	refuse   int      // status code to answer everything with; 0 is none
+	refuse   int      // status code for all responses; 0: none
 	watching chan struct{}
 }
 
@@ -59,7 +58,7 @@ func (s *server) took() []string {
 	return out
 }
 
-// set stores an object as somebody else would.
+// set stores an object as another client would.
 func (s *server) set(path string, object map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +124,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-// store keeps the server's part of the metadata.
+// store sets the metadata that the server manages.
 func (s *server) store(path string, object, old map[string]any) {
 	s.version++
 	meta := object["metadata"].(map[string]any)
@@ -200,7 +199,7 @@ func fail(w http.ResponseWriter, code int, reason string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "code": code, "reason": reason, "message": reason})
 }
 
-// merge is RFC 7386.
+// merge implements RFC 7386.
 func merge(target, patch any) any {
 	p, ok := patch.(map[string]any)
 	if !ok {

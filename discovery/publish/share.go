@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// minSharedBytes is the size of a feature from which on it is shared. A name takes about 60 bytes in each NodeFeature, and a
-	// NodeFeatureSet about 1 kB in each of its readers.
+	// minSharedBytes is the minimum size of a feature that is shared. A name takes about 60 bytes in each NodeFeature, and a
+	// NodeFeatureSet about 1 kB in each client that caches it.
 	minSharedBytes = 1 << 10
-	// maxSets is the maximum number of sets that a NodeFeature may name, as in its definition.
+	// maxSets is the maximum number of sets that a NodeFeature can name, as in its CRD.
 	maxSets = 64
-	// firstMarkerInterval is the mean time after which a worker that found no marker at its start reads it again: Helm starts workers
-	// before it starts the controller. After that it is checkInterval.
+	// firstMarkerInterval is the mean delay after which a worker that found no marker at startup reads it again: Helm starts
+	// workers before the controller. After that the interval is checkInterval.
 	firstMarkerInterval = 5 * time.Minute
-	// inlineInterval is the mean time for which a feature is published inline after its set could not be created.
+	// inlineInterval is the mean duration for which a feature is published inline after its set could not be created.
 	inlineInterval = 10 * time.Minute
 )
 
-// notShared lists features that are published inline whatever their size, and why. A name that ends in a dot stands for all
-// features that begin with it.
+// notShared lists features that are published inline independent of their size, and why. A name that ends in a dot matches all
+// features with this prefix.
 var notShared = map[string]string{
 	"network.virtual": "interfaces come and go with pods",
 	"system.name":     "names one node",
@@ -48,24 +48,24 @@ func shareable(feature string) bool {
 	return !ok
 }
 
-// shared is what a Publisher knows about feature sets.
+// shared is the state of a Publisher that concerns feature sets.
 type shared struct {
-	on     bool                 // the cluster has a controller that reads sets, and its NodeFeatures can name them
+	on     bool                 // the controller supports sets, and NodeFeatures can name them
 	asked  bool                 // the marker has been read at least once
-	next   time.Time            // when the marker is to be read again, unless on
-	names  map[string]sharedSet // by kind and name of the feature; of the latest content
-	inline map[string]time.Time // sets that could not be created, and when to try again
+	next   time.Time            // when to read the marker again, unless on
+	names  map[string]sharedSet // by kind and name of the feature, for the latest content
+	inline map[string]time.Time // sets that could not be created, and when to retry
 }
 
-// sharedSet is one feature that is, or could be, a set.
+// sharedSet is a feature that is, or could be, published as a set.
 type sharedSet struct {
 	name     string
 	features nfdv1alpha1.Features // exactly one
 	bytes    int
 }
 
-// share moves large features into sets that exist, and names them in the spec. It modifies the maps of the spec, but not the
-// sets in them.
+// share moves large features to existing sets, and names the sets in the spec. It modifies the maps of the spec, but not the sets
+// in them.
 func (p *Publisher) share(ctx context.Context, id Identity, spec nfdv1alpha1.NodeFeatureSpec) (nfdv1alpha1.NodeFeatureSpec, error) {
 	on, err := p.mayShare(ctx)
 	if !on || err != nil {
@@ -92,8 +92,8 @@ func (p *Publisher) share(ctx context.Context, id Identity, spec nfdv1alpha1.Nod
 	return spec, nil
 }
 
-// mayShare reports whether there is a controller that reads sets: it keeps a ConfigMap that says so. A controller that is older
-// than sets would see a node without its large features.
+// mayShare reports whether the controller supports sets: it then maintains a marker ConfigMap. For an older controller the node
+// would have no large features.
 func (p *Publisher) mayShare(ctx context.Context) (bool, error) {
 	now := p.opt.Clock.Now()
 	if !p.opt.Share || p.shared.on || now.Before(p.shared.next) {
@@ -113,7 +113,7 @@ func (p *Publisher) mayShare(ctx context.Context) (bool, error) {
 	return p.shared.on, nil
 }
 
-// sets returns the features that should be sets, the largest first.
+// sets returns the features that should be published as sets, largest first.
 func (p *Publisher) sets(f *nfdv1alpha1.Features) ([]sharedSet, error) {
 	var out []sharedSet
 	names := map[string]sharedSet{}
@@ -155,7 +155,7 @@ func (p *Publisher) sets(f *nfdv1alpha1.Features) ([]sharedSet, error) {
 	return out, nil
 }
 
-// complete sets the maps that are absent, since JSON null is not valid for them.
+// complete replaces nil maps, since JSON null is not valid for them.
 func complete(f nfdv1alpha1.Features) nfdv1alpha1.Features {
 	if f.Flags == nil {
 		f.Flags = map[string]nfdv1alpha1.FlagFeatureSet{}
@@ -169,7 +169,7 @@ func complete(f nfdv1alpha1.Features) nfdv1alpha1.Features {
 	return f
 }
 
-// remove deletes the feature of a set.
+// remove removes a feature that is published as a set.
 func remove(from, set *nfdv1alpha1.Features) {
 	for name := range set.Flags {
 		delete(from.Flags, name)
@@ -182,8 +182,8 @@ func remove(from, set *nfdv1alpha1.Features) {
 	}
 }
 
-// ensure makes a set exist, and reports whether it does. What our stored NodeFeature names exists as long as the controller does
-// not say that it is missing.
+// ensure creates a set if necessary, and reports whether it exists. A set that the stored NodeFeature names exists unless the
+// controller reports it as missing.
 func (p *Publisher) ensure(ctx context.Context, id Identity, set sharedSet) (bool, error) {
 	if p.live != nil && slices.Contains(p.live.spec.FeatureSets, set.name) && !slices.Contains(p.missing(), set.name) {
 		return true, nil
@@ -229,8 +229,8 @@ func (p *Publisher) createSet(ctx context.Context, id Identity, set sharedSet) e
 	return err
 }
 
-// refused reports whether the API server will refuse a set for some time: by authorization, quota, size, validation or load, or
-// because it does not know the kind.
+// refused reports whether the API server will reject a set for some time: because of authorization, quota, size, validation or
+// load, or because the kind is unknown.
 func refused(err error) bool {
 	for _, code := range []int{
 		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity,
@@ -243,7 +243,7 @@ func refused(err error) bool {
 	return false
 }
 
-// missing returns the sets that the controller misses.
+// missing returns the sets that the controller reports as missing.
 func (p *Publisher) missing() []string {
 	if p.live == nil || p.live.annotations[assayv1alpha1.MissingFeatureSetsAnnotation] == "" {
 		return nil
@@ -251,8 +251,8 @@ func (p *Publisher) missing() []string {
 	return strings.Split(p.live.annotations[assayv1alpha1.MissingFeatureSetsAnnotation], ",")
 }
 
-// unnamed reports whether the API server refuses a NodeFeature because it names sets, and takes note of that: with NFD's definition
-// of the kind the field is unknown. Without strict validation it would be dropped, and with it the features.
+// unnamed reports whether the API server rejects a NodeFeature because it names sets, and records that: in NFD's CRD the field is
+// unknown. Without strict validation the field would be dropped, and the features with it.
 func (p *Publisher) unnamed(want *object, err error) bool {
 	if len(want.spec.FeatureSets) == 0 || !hasCode(err, http.StatusBadRequest) && !hasCode(err, http.StatusUnprocessableEntity) {
 		return false
@@ -264,7 +264,7 @@ func (p *Publisher) unnamed(want *object, err error) bool {
 	return true
 }
 
-// again returns how long to wait until sharing is worth another attempt; 0: nothing is left to do.
+// again returns the delay until sharing should be attempted again; 0: no attempt is needed.
 func (p *Publisher) again() time.Duration {
 	if !p.opt.Share {
 		return 0

@@ -19,7 +19,7 @@ const (
 	marker = "/api/v1/namespaces/assay-system/configmaps/" + assayv1alpha1.FeatureSetMarker
 )
 
-// sharing is a server with a controller that reads feature sets.
+// sharing returns a server with a controller that supports feature sets.
 func sharing(t *testing.T) *server {
 	s := newServer(t)
 	s.set(marker, map[string]any{"metadata": map[string]any{
@@ -28,7 +28,7 @@ func sharing(t *testing.T) *server {
 	return s
 }
 
-// large is content with a feature that is worth sharing, and others that are not.
+// large returns content with a feature that is large enough to be shared, and small ones.
 func large(kernel string) Content {
 	c := content(kernel)
 	config, virtual := map[string]string{}, []nfdv1alpha1.InstanceFeature{}
@@ -44,7 +44,7 @@ func large(kernel string) Content {
 
 func share(o *Options) { o.Share = true }
 
-// published returns the names of the sets of the stored NodeFeature, and of its features.
+// published returns the names of the sets in the stored NodeFeature, and of its features.
 func published(s *server) (names, features []string) {
 	spec := s.get(own)["spec"].(map[string]any)
 	list, _ := spec["featureSets"].([]any)

@@ -4,5 +4,5 @@ package publish
 
 import "syscall"
 
-// limitSilence leaves dead connections to keep-alives and pings.
+// limitSilence does nothing: keep-alives and pings detect dead connections.
 func limitSilence(_, _ string, _ syscall.RawConn) error { return nil }

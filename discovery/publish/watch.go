@@ -13,36 +13,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// watchTimeout is how long the server is asked to keep a watch open. Liveness of the connection is checked below us, by
-// HTTP/2 pings, so a long watch costs nothing and a short one costs a request.
+// watchTimeout is the timeout of a watch. HTTP/2 pings check the connection, so a long watch costs nothing and a short one costs a
+// request.
 const watchTimeout = time.Hour
 
-// sighting is what a watch saw of the object.
+// sighting is an event of a watcher.
 type sighting struct {
 	meta    metadata
 	deleted bool
-	// lost says that events may have been missed, and that the watch has just been opened anew: whatever happens from now
-	// on will be seen, so a look at the object now leaves no gap.
+	// lost means that events may have been missed and the watch has just been reopened: later changes will be seen, so reading the
+	// object now leaves no gap.
 	lost bool
-	// err says that there is no watch at present.
+	// err means that there is no watch at present.
 	err error
 }
 
-// watcher follows one object by name, metadata only.
+// watcher watches the metadata of one object by name.
 type watcher struct {
 	client          *Client
 	namespace, name string
-	version         string // resource version to continue from; empty is now
+	version         string // resource version to continue from; empty: now
 	wait            *backoff
 	out             chan<- sighting
 }
 
-// run follows the object until ctx is done. Each interruption is followed by back-off and a new watch.
+// run watches the object until ctx is done. After each interruption it backs off and opens a new watch.
 func (w *watcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := w.stream(ctx)
 		if hasCode(err, http.StatusGone) {
-			w.version = "" // what we knew is too long ago for the server
+			w.version = "" // the last version is too old for the server
 		} else if err != nil {
 			w.send(ctx, sighting{err: err})
 		}
@@ -53,7 +53,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// stream opens one watch and forwards what it sees until the server ends it. A nil error is the usual end.
+// stream opens one watch and forwards its events until the server ends it. The error is nil if it ends normally.
 func (w *watcher) stream(ctx context.Context) error {
 	q := url.Values{
 		"watch":               {"true"},
@@ -65,7 +65,7 @@ func (w *watcher) stream(ctx context.Context) error {
 	if !lost {
 		q.Set("resourceVersion", w.version)
 	}
-	// Without an explicit resource version the server first sends what there is, and nothing if there is nothing.
+	// Without an explicit resource version the server first sends the existing object, if any.
 	res, err := w.client.send(ctx, http.MethodGet, nodeFeature(w.namespace, "")+"?"+q.Encode(), metadataOnly, "", nil)
 	if err != nil {
 		return err
@@ -98,10 +98,10 @@ func (w *watcher) stream(ctx context.Context) error {
 	}
 }
 
-// ended tells the usual end of a watch from an interruption.
+// ended distinguishes the normal end of a watch from an interruption.
 func (w *watcher) ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil || isEOF(err) {
-		return nil //nolint:nilerr // the usual end
+		return nil //nolint:nilerr // normal end
 	}
 	return fmt.Errorf("watch NodeFeature: %w", err)
 }
@@ -116,7 +116,7 @@ func (w *watcher) send(ctx context.Context, s sighting) {
 func errorEvent(object []byte) error {
 	var s metav1.Status
 	if err := json.Unmarshal(object, &s); err != nil {
-		return errors.New("watch NodeFeature: the server ended the watch with an error that cannot be read")
+		return errors.New("watch NodeFeature: the server ended the watch with an unknown error")
 	}
 	return &StatusError{Code: int(s.Code), Reason: string(s.Reason), Message: s.Message}
 }

@@ -13,10 +13,10 @@ import (
 // Name is the domain of the source.
 const Name = "rdma"
 
-// DeviceFeature are the ports of RDMA devices: what a program binds to is a device and a port.
+// DeviceFeature lists the ports of RDMA devices: a program uses a device and a port.
 const DeviceFeature = "rdma.device"
 
-// classDir lists all RDMA devices, see Documentation/ABI/stable/sysfs-class-infiniband.
+// classDir contains all RDMA devices, see Documentation/ABI/stable/sysfs-class-infiniband.
 const classDir = "sys/class/infiniband"
 
 // Source discovers RDMA devices.
@@ -25,10 +25,10 @@ type Source struct{}
 // New returns the source.
 func New() Source { return Source{} }
 
-// Name is "rdma".
+// Name returns "rdma".
 func (Source) Name() string { return Name }
 
-// Discover reads all ports of all devices, in the order of their names. GUIDs are identities and stay private.
+// Discover reads all ports of all devices, in the order of their names. It omits GUIDs, which are identifying.
 func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
 	names, err := discovery.ListDevices(h, classDir)
@@ -68,13 +68,13 @@ func readPort(r *discovery.Result, h host.Host, dir, name, port string) map[stri
 	set("fw_ver", raw["fw_ver"])
 	set("board_id", raw["board_id"])
 	set("speed", Speed(raw["rate"]))
-	if n := raw["device/numa_node"]; n != "-1" { // the firmware does not say which node it is
+	if n := raw["device/numa_node"]; n != "-1" { // the firmware does not report the NUMA node
 		set("numa_node", n)
 	}
 	return p
 }
 
-// afterColon returns the name in an enumeration that the kernel prints as "4: ACTIVE".
+// afterColon returns the name of an enumeration value that the kernel prints as "4: ACTIVE".
 func afterColon(s string) string {
 	if _, name, ok := strings.Cut(s, ":"); ok {
 		return strings.TrimSpace(name)
@@ -82,8 +82,8 @@ func afterColon(s string) string {
 	return s
 }
 
-// Speed returns the Mb/s of a rate as the kernel prints it, such as "100 Gb/sec (4X EDR)" or "2.5 Gb/sec (1X SDR)": the
-// unit that network interfaces have. What is no such rate is empty.
+// Speed converts a rate as the kernel prints it, such as "100 Gb/sec (4X EDR)" or "2.5 Gb/sec (1X SDR)", to Mb/s, the unit used for
+// network interfaces. It returns an empty string for other values.
 func Speed(rate string) string {
 	number, rest, _ := strings.Cut(rate, " ")
 	gbps, err := strconv.ParseFloat(number, 64)

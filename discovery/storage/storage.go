@@ -14,9 +14,9 @@ const Name = "storage"
 // Features of the source.
 const (
 	BlockFeature = "storage.block"
-	// DeviceFeature is the name that NFD's documentation had for BlockFeature until v0.14; both hold the same.
+	// DeviceFeature is the name of BlockFeature in NFD's documentation until v0.14; both have the same content.
 	DeviceFeature = "storage.device"
-	// NVMeFeature are the NVMe controllers, local and over a network.
+	// NVMeFeature lists the NVMe controllers, local and over fabrics.
 	NVMeFeature = "storage.nvme"
 )
 
@@ -26,10 +26,10 @@ type Source struct{}
 // New returns the source.
 func New() Source { return Source{} }
 
-// Name is "storage".
+// Name returns "storage".
 func (Source) Name() string { return Name }
 
-// Discover reads the block devices that are no partitions, see Documentation/ABI/stable/sysfs-block.
+// Discover reads the block devices, without partitions, see Documentation/ABI/stable/sysfs-block.
 func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	const dir = "sys/block"
 	r := discovery.NewResult()
@@ -55,8 +55,8 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	return r, nil
 }
 
-// nvme lists the NVMe controllers, see Documentation/ABI/testing/sysfs-nvme. Serial numbers and the addresses of targets are
-// identities and stay private.
+// nvme lists the NVMe controllers, see Documentation/ABI/testing/sysfs-nvme. It omits serial numbers and target addresses, which
+// are identifying.
 func nvme(r *discovery.Result, h host.Host) {
 	const dir = "sys/class/nvme"
 	names, err := discovery.ListDevices(h, dir)
@@ -70,7 +70,7 @@ func nvme(r *discovery.Result, h host.Host) {
 		for _, err := range discovery.ReadOptional(h, h.Resolve(dir+"/"+name), c, "model", "firmware_rev", "transport", "cntrltype", "state", "numa_node") {
 			r.Problem(err)
 		}
-		if c["numa_node"] == "-1" { // the firmware does not say which node it is
+		if c["numa_node"] == "-1" { // the firmware does not report the NUMA node
 			delete(c, "numa_node")
 		}
 		controllers = append(controllers, c)

@@ -7,12 +7,12 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// maxReleaseKeys bounds the variables of an os-release file; distributions write about 15.
+// maxReleaseKeys is the maximum number of variables in an os-release file; distributions write about 15.
 const maxReleaseKeys = 256
 
-// ParseOSRelease returns the variables of an os-release file, unquoted as a shell would, and the elements
-// VERSION_ID.major and VERSION_ID.minor if VERSION_ID begins with a number; without a second number there is no minor.
-// A line that is no assignment is passed over.
+// ParseOSRelease returns the variables in an os-release file, unquoted as in a shell, and the elements VERSION_ID.major and
+// VERSION_ID.minor if VERSION_ID begins with a number; without a second number there is no minor. It skips lines that are not
+// assignments.
 func ParseOSRelease(data []byte) map[string]string {
 	release := map[string]string{}
 	for line := range bytes.Lines(data) {
@@ -34,8 +34,8 @@ func ParseOSRelease(data []byte) map[string]string {
 	return release
 }
 
-// splitVersion returns the leading two numbers of a version. What follows the numbers must begin with a dot: "12-sid" has
-// no major number that one could compare.
+// splitVersion returns the leading two numbers of a version. The rest must begin with a dot: "12-sid" has no comparable major
+// number.
 func splitVersion(v string) (major, minor string, ok bool) {
 	parts := strings.SplitN(v, ".", 3)
 	if !digits(parts[0]) {
@@ -50,8 +50,8 @@ func splitVersion(v string) (major, minor string, ok bool) {
 	return parts[0], minor, true
 }
 
-// unquote removes the quotes around a value and the backslashes inside, see os-release(5): quoting is that of a shell,
-// where a single-quoted text has no escapes.
+// unquote removes quotes and backslashes, see os-release(5): quoting is that of a shell, where a single-quoted string has no
+// escapes.
 func unquote(v []byte) []byte {
 	if len(v) >= 2 && v[0] == '\'' && v[len(v)-1] == '\'' {
 		return v[1 : len(v)-1]
@@ -72,7 +72,7 @@ func unquote(v []byte) []byte {
 	return out
 }
 
-// variable accepts the name of a shell variable.
+// variable reports whether s is a valid name of a shell variable.
 func variable(name []byte) bool {
 	if len(name) == 0 || len(name) > 128 {
 		return false

@@ -25,8 +25,8 @@ const (
 // labels are the elements of os-release that become labels.
 var labels = []string{"ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor"}
 
-// dmiFields are the fields that the kernel shows to everybody (drivers/firmware/dmi-id.c); serial numbers and UUIDs are
-// for root alone and stay private.
+// dmiFields are the fields that the kernel makes readable for all users (drivers/firmware/dmi-id.c); serial numbers and UUIDs are
+// only readable for root and are omitted.
 var dmiFields = []string{
 	"bios_date", "bios_release", "bios_vendor", "bios_version",
 	"board_asset_tag", "board_name", "board_vendor", "board_version",
@@ -42,7 +42,7 @@ type Source struct{}
 // New returns the source.
 func New() Source { return Source{} }
 
-// Name is "system".
+// Name returns "system".
 func (Source) Name() string { return Name }
 
 // Discover reads the features of the system.
@@ -61,7 +61,7 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	return r, nil
 }
 
-// Glance reads what an upgrade changes. What the firmware says of the hardware is settled when the machine boots.
+// Glance reads what an upgrade can change. Firmware information is fixed until the next boot.
 func (Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
 	r := discovery.NewResult()
 	osRelease(&r, h)
@@ -69,8 +69,8 @@ func (Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
 	return r, true
 }
 
-// tpm looks for a trusted platform module, see Documentation/ABI/stable/sysfs-class-tpm. The kernel numbers them; the first
-// is the one that measured the boot. The major version is known since Linux 5.6.
+// tpm detects a trusted platform module, see Documentation/ABI/stable/sysfs-class-tpm. The first one is the one used for measured
+// boot. The major version is available since Linux 5.6.
 func tpm(r *discovery.Result, h host.Host) {
 	const dir = "sys/class/tpm"
 	names, err := discovery.ListDevices(h, dir)
@@ -90,7 +90,7 @@ func tpm(r *discovery.Result, h host.Host) {
 	r.Attributes(TPMFeature, attributes)
 }
 
-// osRelease reads os-release(5): /etc/os-release, or the vendor's copy where /etc has none.
+// osRelease reads os-release(5): /etc/os-release, or the vendor's copy if that does not exist.
 func osRelease(r *discovery.Result, h host.Host) {
 	data, err := h.ReadFile("etc/os-release")
 	if errors.Is(err, fs.ErrNotExist) {

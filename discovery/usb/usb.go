@@ -15,16 +15,16 @@ import (
 // Name is the domain of the source.
 const Name = "usb"
 
-// DeviceFeature are the USB devices.
+// DeviceFeature lists the USB devices.
 const DeviceFeature = "usb.device"
 
-// devicesDir lists devices and their interfaces, see Documentation/ABI/testing/sysfs-bus-usb and usb.rst.
+// devicesDir contains devices and their interfaces, see Documentation/ABI/testing/sysfs-bus-usb and usb.rst.
 const devicesDir = "sys/bus/usb/devices"
 
-// perInterface is the class of a device that leaves its class to its interfaces.
+// perInterface is the class of a device whose interfaces have separate classes.
 const perInterface = "00"
 
-// fields are what a label may be made of, in the order they take there.
+// fields are the valid fields of a label, in their order.
 var fields = []string{"class", "vendor", "device", "serial"}
 
 // Config is sources.usb of the worker's configuration.
@@ -32,8 +32,8 @@ type Config struct {
 	discovery.DeviceConfig `json:",inline"`
 }
 
-// DefaultConfig returns the configuration of a worker without one: video (0e), miscellaneous (ef), application-specific
-// (fe) and vendor-specific (ff) devices become labels made of class, vendor and device.
+// DefaultConfig returns the default configuration: video (0e), miscellaneous (ef), application-specific (fe) and vendor-specific
+// (ff) devices become labels with class, vendor and device.
 func DefaultConfig() Config {
 	return Config{discovery.DeviceConfig{
 		DeviceClassWhitelist: []string{"0e", "ef", "fe", "ff"},
@@ -55,11 +55,11 @@ func New(config Config) *Source {
 	return s
 }
 
-// Name is "usb".
+// Name returns "usb".
 func (*Source) Name() string { return Name }
 
-// Discover reads all USB devices, in the order of their ports. A device whose interfaces have classes of their own is an
-// instance for each of them.
+// Discover reads all USB devices, in the order of their ports. A device whose interfaces have separate classes becomes one instance
+// per interface.
 func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
 	if len(s.unknown) > 0 {
@@ -72,7 +72,7 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	devices := []map[string]string{}
 	for _, entry := range entries {
 		if strings.Contains(entry, ":") {
-			continue // an interface, such as 1-1:1.0; its device reads it
+			continue // an interface, such as 1-1:1.0, which is read with its device
 		}
 		for _, device := range s.read(&r, h, h.Resolve(devicesDir+"/"+entry), entry, entries) {
 			devices = append(devices, device)
@@ -100,7 +100,7 @@ func (s *Source) read(r *discovery.Result, h host.Host, dir, entry string, entri
 		return []map[string]string{device}
 	}
 	var out []map[string]string
-	// The entries are sorted, so the interfaces of a device stand together.
+	// The entries are sorted, so the interfaces of a device are adjacent.
 	first, _ := slices.BinarySearch(entries, entry+":")
 	for _, e := range entries[first:] {
 		if !strings.HasPrefix(e, entry+":") {

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// changed are the events of a directory that we want to know everything of.
+	// changed are the events of a target directory.
 	changed = unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ATTRIB |
 		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
-	// appeared are those of a directory in which ours may come to be.
+	// appeared are the events of a directory in which a target could be created.
 	appeared = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
-	// maxDeep bounds the directories in a deep target.
+	// maxDeep is the maximum number of directories in a deep target.
 	maxDeep = 256
 )
 
-// files watches the targets by inotify. A target that does not exist is waited for at the nearest directory above it.
+// files watches the targets with inotify. For a target that does not exist, it watches the nearest existing parent directory.
 type files struct {
 	file    *os.File
 	fd      int
 	targets []Target
 
 	mu      sync.Mutex
-	watches map[int][]string // watch descriptor -> the sources to announce
+	watches map[int][]string // by watch descriptor: sources to announce
 	exists  map[string]bool  // by path of a target
 }
 
@@ -40,8 +40,7 @@ func newFiles(targets []Target) (*files, error) {
 	return f, nil
 }
 
-// arm sets all watches anew, which the kernel makes cheap: a directory keeps its watch. It announces targets that came to
-// be or ceased to be.
+// arm sets all watches again, which is cheap: an existing watch is reused. It announces targets that were created or deleted.
 func (f *files) arm(notify func(string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,13 +70,13 @@ func (f *files) arm(notify func(string)) {
 	}
 	for wd := range old {
 		if _, kept := f.watches[wd]; !kept {
-			_, _ = unix.InotifyRmWatch(f.fd, uint32(wd)) // fails if its directory has gone
+			_, _ = unix.InotifyRmWatch(f.fd, uint32(wd)) // fails if the directory was deleted
 		}
 	}
 }
 
 func (f *files) watch(dir string, mask uint32, source string) bool {
-	// One directory may be a target and lie above another.
+	// One directory can be a target and the parent of another.
 	wd, err := unix.InotifyAddWatch(f.fd, dir, mask|unix.IN_MASK_ADD)
 	if err != nil {
 		return false

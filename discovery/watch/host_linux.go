@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// ueventGroup is the multicast group that the kernel itself sends to; udev's is 2.
+	// ueventGroup is the multicast group of kernel events; udev's is 2.
 	ueventGroup = 1
-	// receiveBuffer holds a burst of events: a NIC that creates 126 functions sends about 1,000 of 300 bytes.
+	// receiveBuffer is large enough for a burst of events: a NIC that creates 126 functions sends about 1,000 events of 300 bytes.
 	receiveBuffer = 1 << 20
-	// messageSize is larger than a uevent, which has at most 2 KiB of fields, and holds some dozens of file events. A link
-	// message may have more; of that only the head is looked at.
+	// messageSize is larger than a uevent, which has at most 2 KiB of fields, and fits dozens of file events. A link message can be
+	// larger, but only its header is read.
 	messageSize = 8 << 10
 )
 
@@ -33,22 +33,22 @@ const (
 	networkLinks = "network links"
 )
 
-// Host watches the machine that the program runs on: the kernel's events of devices and modules, changes of network
-// links, and files. What can be heard depends on where it listens: a pod hears devices everywhere, but network links only
-// with the host's network. Polling remains for the rest.
+// Host watches the machine on which the program runs: kernel events of devices and modules, changes of network links, and files.
+// Which events arrive depends on namespaces: a pod receives device events in any network namespace, but link events only with the
+// host's network. Everything else must be polled.
 type Host struct {
 	files  *files
 	inputs []input
 }
 
-// input is something to read messages from; announce is given each.
+// input is a source of messages; announce processes each of them.
 type input struct {
 	name     string
 	file     *os.File
 	announce func(message []byte, notify func(string))
 }
 
-// Open starts to listen. Inputs that this process may not have are among the errors; the Host is there all the same.
+// Open starts watching. It returns an error for each input that the process cannot open, and a Host in any case.
 func Open(targets []Target) (*Host, []error) {
 	h := &Host{}
 	var errs []error
@@ -82,13 +82,13 @@ func Open(targets []Target) (*Host, []error) {
 // Files reports whether the targets are watched.
 func (h *Host) Files() bool { return h.files != nil }
 
-// Devices reports whether the kernel's events of devices, modules, CPUs and memory are heard: it sends them only to those
-// who listen in the initial user namespace (uevent_net_broadcast_untagged).
+// Devices reports whether kernel events of devices, modules, CPUs and memory arrive: the kernel sends them only to sockets in the
+// initial user namespace (uevent_net_broadcast_untagged).
 func (h *Host) Devices() bool {
 	return initialUserNamespace() && slices.ContainsFunc(h.inputs, func(in input) bool { return in.name == kernelEvents })
 }
 
-// Covered returns the sources of a host of which every change is heard, so that they need no polling.
+// Covered returns the sources for which all changes cause events, so that they need no polling.
 func (h *Host) Covered(of host.Host) []string {
 	return h.covered(initialUserNamespace(), SameNetwork(of))
 }
@@ -106,15 +106,14 @@ func (h *Host) covered(privileged, sameNetwork bool) []string {
 	return sources
 }
 
-// initialUserNamespace reports whether user IDs are those of the machine: all of them map to themselves, see
-// user_namespaces(7).
+// initialUserNamespace reports whether this is the initial user namespace: all user IDs map to themselves, see user_namespaces(7).
 func initialUserNamespace() bool {
 	data, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(data)), " ") == "0 0 4294967295"
 }
 
-// SameNetwork reports whether this process lives in the network namespace whose interfaces the host shows: both have the
-// same. A pod without the host's network has a loopback and an eth0 of its own and is told nothing of other links.
+// SameNetwork reports whether this process is in the host's network namespace: both have the same interfaces. A pod without the
+// host's network has its own loopback and eth0 and gets no events of other links.
 func SameNetwork(of host.Host) bool {
 	const dir = "sys/class/net"
 	shown, err := of.ReadDir(dir)
@@ -133,7 +132,7 @@ func SameNetwork(of host.Host) bool {
 	for _, name := range shown {
 		number, err := of.ReadAttribute(dir + "/" + name + "/ifindex")
 		if err != nil {
-			continue // a file of the bonding driver, or gone meanwhile
+			continue // a file of the bonding driver, or deleted meanwhile
 		}
 		if index[name] != number {
 			return false
@@ -143,8 +142,8 @@ func SameNetwork(of host.Host) bool {
 	return matched == len(own)
 }
 
-// Run calls notify with the name of a source for each event, from several goroutines, until ctx is done. It returns after
-// they have ended, and closes the Host.
+// Run calls notify with the name of a source for each event, from several goroutines, until ctx is done. It returns after they have
+// ended, and closes the Host.
 func (h *Host) Run(ctx context.Context, notify func(source string)) {
 	var running sync.WaitGroup
 	for _, in := range h.inputs {
@@ -163,7 +162,7 @@ func (in input) read(ctx context.Context, notify func(string)) {
 		n, err := in.file.Read(buffer)
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
-			notify(Everything) // the kernel could not keep all messages for us
+			notify(Everything) // the kernel dropped messages because the buffer was full
 		case err != nil:
 			return // closed
 		default:
@@ -172,7 +171,7 @@ func (in input) read(ctx context.Context, notify func(string)) {
 	}
 }
 
-// netlink returns a socket that receives what is sent to the given groups. Its reads go through the runtime's poller.
+// netlink returns a socket that receives messages for the given groups. Reads use the runtime's poller.
 func netlink(name string, protocol int, groups uint32) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
@@ -182,12 +181,12 @@ func netlink(name string, protocol int, groups uint32) (*os.File, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	// The larger buffer needs a privilege; without it the default one may overflow, which is noticed.
+	// The larger buffer requires a privilege; without it the default one can overflow, which is detected.
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// isLinkMessage reports whether a route netlink message says that a link came, went or changed.
+// isLinkMessage reports whether a route netlink message is about a created, deleted or changed link.
 func isLinkMessage(m []byte) bool {
 	if len(m) < unix.SizeofNlMsghdr {
 		return false

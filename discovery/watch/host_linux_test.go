@@ -18,7 +18,7 @@ func watching(t *testing.T, targets ...Target) <-chan string {
 	t.Helper()
 	h, errs := Open(targets)
 	for _, err := range errs {
-		t.Log(err) // a sandbox may forbid netlink; files are all that is needed here
+		t.Log(err) // a sandbox may forbid netlink; this test only needs files
 	}
 	if h.files == nil {
 		t.Skip("no inotify")
@@ -79,7 +79,7 @@ func TestDirectoriesOneBelowADeepTargetAreAnnounced(t *testing.T) {
 	dir := t.TempDir()
 	names := watching(t, Target{Path: dir, Source: "custom", Deep: true}, Target{Path: filepath.Join(dir, "b"), Source: "other"})
 	do(t, os.Mkdir(filepath.Join(dir, "b"), 0o755))
-	expect(t, names, "other") // so that the new directory is known to be watched
+	expect(t, names, "other") // shows that the new directory is watched
 	do(t, os.WriteFile(filepath.Join(dir, "b", "rules.yaml"), []byte("x"), 0o644))
 	expect(t, names, "custom")
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// Host watches nothing: only Linux tells what happens to its devices.
+// Host watches nothing: events are supported on Linux only.
 type Host struct{}
 
-// Open returns a Host that is never notified.
+// Open returns a Host without events.
 func Open([]Target) (*Host, []error) {
 	return &Host{}, []error{errors.New("host events are supported on Linux only")}
 }
 
-// Files is false.
+// Files returns false.
 func (*Host) Files() bool { return false }
 
-// Devices is false.
+// Devices returns false.
 func (*Host) Devices() bool { return false }
 
-// Covered is nothing.
+// Covered returns nil.
 func (*Host) Covered(host.Host) []string { return nil }
 
 // Run waits until ctx is done.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 )
 
-// subsystems says which source reads the devices of a kernel subsystem.
+// subsystems maps a kernel subsystem to the source that reads its devices.
 var subsystems = map[string]string{
 	"pci":        "pci",
 	"usb":        "usb",
@@ -21,19 +21,19 @@ var subsystems = map[string]string{
 	"dax":        "memory",
 }
 
-// deviceSources are those of which the kernel announces every change. Others change in ways that it does not announce: the
-// governor of a CPU, huge pages, the state of an InfiniBand port.
+// deviceSources are the sources for which the kernel sends an event on every change. Others also depend on changes without events:
+// the governor of a CPU, huge pages, the state of an InfiniBand port.
 var deviceSources = []string{"gpu", "pci", "storage", "usb"}
 
 // networkSource reads network links.
 const networkSource = "network"
 
-// ueventSource returns the source that a uevent of the kernel concerns; empty if none. The message is
-// "ACTION@DEVPATH", then "KEY=VALUE" fields, each ended by a NUL; see lib/kobject_uevent.c of the kernel.
+// ueventSource returns the source for a kernel uevent; empty if none. The message is "ACTION@DEVPATH", then "KEY=VALUE" fields,
+// each terminated by NUL; see lib/kobject_uevent.c of the kernel.
 func ueventSource(message []byte) string {
 	head, rest, ok := bytes.Cut(message, []byte{0})
 	if !ok || !bytes.ContainsRune(head, '@') {
-		return "" // udev's own messages begin with "libudev"
+		return "" // messages of udev begin with "libudev"
 	}
 	for len(rest) > 0 {
 		var field []byte

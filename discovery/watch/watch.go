@@ -1,4 +1,4 @@
-// Package watch tells which sources of a running host to run again, because something they read has changed.
+// Package watch detects which sources of a running host must run again because something that they read has changed.
 package watch
 
 import (
@@ -9,28 +9,28 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Everything stands for all sources: events were lost, so anything may have changed.
+// Everything means all sources: events were lost, so anything could have changed.
 const Everything = "*"
 
-// Target is a directory of this process whose files matter to a source. It need not exist yet.
+// Target is a directory in this process's file system whose files a source reads. It need not exist yet.
 type Target struct {
 	Path string
-	// Source is what is announced.
+	// Source is the name to announce.
 	Source string
-	// Deep includes the directories in it, not those below.
+	// Deep includes its subdirectories (one level).
 	Deep bool
 }
 
 const (
-	// quiet is how long nothing must happen until a burst of events is taken to be over: a device that is plugged in sends
-	// some dozens within milliseconds.
+	// quiet is the time without events after which a burst is considered complete: a device that is plugged in sends dozens of
+	// events within milliseconds.
 	quiet = 50 * time.Millisecond
-	// patience is how long a burst may last until what has happened so far is announced all the same.
+	// patience is the maximum duration of a burst before its events are announced.
 	patience = 500 * time.Millisecond
 )
 
-// Debounce gathers the names that come in, and hands them out, sorted and each once, when nothing more has come for a
-// moment. It returns when ctx is done. While the receiver is busy it goes on gathering.
+// Debounce collects incoming names, and sends them, sorted and without duplicates, after a short time without further events. It
+// returns when ctx is done. While the receiver is busy it keeps collecting.
 func Debounce(ctx context.Context, c clock.WithTicker, in <-chan string, out chan<- []string) {
 	var names []string
 	var due <-chan time.Time

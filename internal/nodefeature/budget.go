@@ -14,43 +14,45 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// The memory that NodeFeatures other than the workers' own may take in a process: there is one of these for each Node, which is
-// never left out.
+// Limits of the memory that a process uses for NodeFeatures other than the workers' own. A worker has one per Node, which always
+// counts.
 const (
-	// MaxForeign is the maximum number of NodeFeatures of others that count for a Node. Operators publish one each; a node has some five.
+	// MaxForeign is the maximum number of NodeFeatures of other publishers that count for a Node. Operators publish one each; a
+	// node has about five.
 	MaxForeign = 64
-	// MaxForeignBytes is the maximum of their bytes together: two of the largest that the webhook accepts.
+	// MaxForeignBytes is the maximum of their total size in bytes: two of the largest that the webhook accepts.
 	MaxForeignBytes = 2 << 20
-	// MaxMissing is the maximum number of NodeFeatures of others that are kept for Nodes that do not exist, in all of the cluster: enough for those
-	// that are published some moments before their Node. They are read again when it is created.
+	// MaxMissing is the maximum number of NodeFeatures of other publishers in the cluster that are kept for Nodes that do not
+	// exist: enough for objects that are published shortly before their Node is created. They are read again when it is created.
 	MaxMissing = 256
-	// MaxMissingBytes is the maximum of their bytes together: a thirty-second of the webhook's memory limit, the smallest of those that keep them.
+	// MaxMissingBytes is the maximum of their total size in bytes: 1/32 of the webhook's memory limit, the smallest of all
+	// components that cache them.
 	MaxMissingBytes = 8 << 20
 )
 
 // objectBytes is the number of bytes that an object counts in addition to its content.
 const objectBytes = 1 << 10
 
-// Budget chooses which NodeFeatures a process keeps the features of. Older objects come first, and those of one second by namespace
-// and name, whatever the order in which they arrive; one that does not fit leaves its room to those after it. It is safe for
-// concurrent use.
+// Budget decides of which NodeFeatures a process keeps the features. Older objects have precedence, and for the same second the
+// namespace and name decide, independent of the order in which they arrive. An object that does not fit does not block smaller ones
+// after it. It is safe for concurrent use.
 type Budget struct {
 	namespace string
 
 	mu      sync.Mutex
 	nodes   map[string]bool
 	entries map[types.NamespacedName]*entry
-	shares  map[string]*share // by Node that exists
+	shares  map[string]*share // by existing Node
 	missing *share
-	due     map[*entry]bool // what is shown is not what counts
-	wake    chan struct{}   // holds an element if something may be due
+	due     map[*entry]bool // entries whose cached state differs from the decision
+	wake    chan struct{}   // holds an element if something might be due
 }
 
-// share is what a number of objects share.
+// share is a set of objects that share a limit.
 type share struct {
 	objects, bytes int
 	node           string   // empty: Nodes that do not exist
-	list           []*entry // in the order in which they count
+	list           []*entry // in order of precedence
 	kept           []*entry
 }
 
@@ -61,8 +63,8 @@ type entry struct {
 	bytes   int
 	share   *share
 	counts  bool
-	shown   bool // the informer has been given the features
-	settled bool // it has been given something
+	shown   bool // the informer has received the features
+	settled bool // the informer has received the object
 }
 
 // NewBudget returns a Budget. Namespace is Assay's own.
@@ -73,7 +75,7 @@ func NewBudget(namespace string) *Budget {
 	}
 }
 
-// LeftOut returns how many NodeFeatures are left out.
+// LeftOut returns the number of NodeFeatures over the budget.
 func (b *Budget) LeftOut() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +88,7 @@ func (b *Budget) LeftOut() int {
 	return n
 }
 
-// Fits returns an error if there is no room for an object of so many bytes, beside those that count now.
+// Fits returns an error if an object of the given size exceeds the budget together with the objects that count now.
 func (b *Budget) Fits(namespace, name, node string, bytes int) error {
 	if (Gather{Namespace: b.namespace}).Own(named(namespace, name, node)) {
 		return nil
@@ -106,7 +108,7 @@ func (b *Budget) Fits(namespace, name, node string, bytes int) error {
 		}
 	}
 	if objects > s.objects || bytes > s.bytes {
-		return fmt.Errorf("with it there would be %d objects of %d bytes: %w", objects, bytes, s.err())
+		return fmt.Errorf("with this object there would be %d objects of %d bytes: %w", objects, bytes, s.err())
 	}
 	return nil
 }
@@ -119,20 +121,20 @@ func named(namespace, name, node string) *NodeFeature {
 
 var errOver = errors.New("NodeFeatures")
 
-// Over reports whether an object is left out because there are too many.
+// Over reports whether an object is ignored because it exceeds the budget.
 func (f *Features) Over() bool { return errors.Is(f.Err, errOver) }
 
-// err says why an object does not count.
+// err returns why an object does not count.
 func (s *share) err() error {
 	if s.node == "" {
-		return fmt.Errorf("%w of Nodes that do not exist count up to %d objects and %d bytes in all of the cluster, the oldest first; delete some of them",
+		return fmt.Errorf("%w of Nodes that do not exist are limited to %d objects and %d bytes in the cluster, oldest first; delete some of them",
 			errOver, s.objects, s.bytes)
 	}
-	return fmt.Errorf("%w of node %q count up to %d objects and %d bytes in addition to the worker's own, the oldest first; delete some of them, or publish less",
+	return fmt.Errorf("%w of node %q are limited to %d objects and %d bytes in addition to the worker's own, oldest first; delete some of them, or publish less",
 		errOver, s.node, s.objects, s.bytes)
 }
 
-// admit returns the object as the informer is given it: as it is, or without its features.
+// admit returns the object for the informer: unchanged, or without its features.
 func (b *Budget) admit(f *NodeFeature) *NodeFeature {
 	key := types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
 	b.mu.Lock()
@@ -152,7 +154,7 @@ func (b *Budget) admit(f *NodeFeature) *NodeFeature {
 	return e.without()
 }
 
-// forget frees what an object takes.
+// forget releases the budget of an object.
 func (b *Budget) forget(f *NodeFeature) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +163,7 @@ func (b *Budget) forget(f *NodeFeature) {
 	}
 }
 
-// stale reports whether a newer state of the object was shown.
+// stale reports whether a newer version of the object was passed to the informer.
 func (b *Budget) stale(f *NodeFeature) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +171,7 @@ func (b *Budget) stale(f *NodeFeature) bool {
 	return e != nil && e.rest.UID == f.UID && older(f.ResourceVersion, e.rest.ResourceVersion)
 }
 
-// node notes that a Node exists, or does not any more.
+// node records that a Node exists, or was deleted.
 func (b *Budget) node(name string, exists bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +200,7 @@ func (b *Budget) node(name string, exists bool) {
 	}
 }
 
-// join adds an entry to those that it shares with.
+// join adds an entry to its share.
 func (b *Budget) join(e *entry) {
 	s, node := b.missing, e.rest.NodeName()
 	if b.nodes[node] {
@@ -232,7 +234,7 @@ func (b *Budget) drop(e *entry) {
 	}
 }
 
-// settle decides what counts, and marks what is shown otherwise.
+// settle decides which objects count, and marks those whose cached state differs.
 func (b *Budget) settle(s *share) {
 	objects, bytes, before := s.objects, s.bytes, s.kept
 	for _, e := range before {
@@ -265,11 +267,11 @@ func (b *Budget) mark(e *entry) {
 	b.due[e] = true
 	select {
 	case b.wake <- struct{}{}:
-	default: // everything that is due is read
+	default: // everything that is due has been read
 	}
 }
 
-// revise returns an object whose features are to be dropped, or else one that is to be read again; nil: nothing is due.
+// revise returns an object whose features must be dropped, or else one that must be read again; nil: nothing is due.
 func (b *Budget) revise() (without, again *NodeFeature) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -287,7 +289,7 @@ func (b *Budget) revise() (without, again *NodeFeature) {
 	return nil, again
 }
 
-// without is the object as it is shown when it does not count.
+// without returns the object without its features.
 func (e *entry) without() *NodeFeature {
 	f := *e.rest
 	f.Spec.Features.Err = e.share.err()
@@ -303,7 +305,7 @@ func (b *Budget) retry(f *NodeFeature) {
 	}
 }
 
-// bare returns the object with what is read of one that does not count.
+// bare returns the object with the fields that are read even if it does not count.
 func (f *NodeFeature) bare() *NodeFeature {
 	out := &NodeFeature{TypeMeta: f.TypeMeta, ObjectMeta: f.ObjectMeta}
 	out.ManagedFields, out.Annotations, out.Labels = nil, nil, nil
@@ -316,7 +318,7 @@ func (f *NodeFeature) bare() *NodeFeature {
 	return out
 }
 
-// bytes returns the share of the budget that an object takes.
+// bytes returns the part of the budget that an object uses.
 func (f *NodeFeature) bytes() int {
 	n := objectBytes + f.Spec.Features.Bytes
 	for _, m := range []map[string]string{f.Labels, f.Annotations, f.Spec.Labels} {

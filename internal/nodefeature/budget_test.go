@@ -19,7 +19,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// published is a NodeFeature with so many bytes of features, the younger the higher its number.
+// published returns a NodeFeature with features of the given size; a higher number means a later creation time.
 func published(t testing.TB, namespace string, number int, node string, bytes int) *NodeFeature {
 	t.Helper()
 	f := &NodeFeature{ObjectMeta: metav1.ObjectMeta{
@@ -34,7 +34,7 @@ func published(t testing.TB, namespace string, number int, node string, bytes in
 	return f
 }
 
-// apiServer is an API server with Nodes and NodeFeatures.
+// apiServer is a fake API server with Nodes and NodeFeatures.
 type apiServer struct {
 	t               *testing.T
 	nodes, features *watch.RaceFreeFakeWatcher
@@ -84,12 +84,12 @@ func serve(t *testing.T, nodes []corev1.Node, features ...*NodeFeature) *apiServ
 	return s
 }
 
-// unstreamed lists.
+// unstreamed supports lists but not streaming.
 type unstreamed struct{ *cache.ListWatch }
 
 func (unstreamed) IsWatchListSemanticsUnSupported() bool { return true }
 
-// counts waits until the objects of these names have features, and no others.
+// counts waits until exactly the named objects have features.
 func (s *apiServer) counts(names ...string) {
 	s.t.Helper()
 	want := strings.Join(names, " ")
@@ -117,7 +117,8 @@ func node(name string) corev1.Node {
 	return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"}}
 }
 
-// What counts depends on creation times alone, and what is left out counts as soon as there is room.
+// TestTheOldestFeaturesCount: which objects count depends on creation times alone, and ignored objects count as soon as there is
+// room.
 func TestTheOldestFeaturesCount(t *testing.T) {
 	const third = MaxForeignBytes/3 - 2*objectBytes
 	own := published(t, "assay", 9, "n1", third)
@@ -147,7 +148,7 @@ func TestTheOldestFeaturesCount(t *testing.T) {
 	s.counts("f001", "f003", "f004", "f005", "n1")
 }
 
-// Features of Nodes that do not exist share one budget, and those of a Node come to count when it is created.
+// Features of Nodes that do not exist share one budget, and count for the Node once it is created.
 func TestFeaturesOfMissingNodesShareABudget(t *testing.T) {
 	const large = MaxMissingBytes/4 - 2*objectBytes
 	s := serve(t, nil, published(t, "t", 1, "a", large), published(t, "t", 2, "b", large), published(t, "t", 3, "", large),
@@ -160,7 +161,7 @@ func TestFeaturesOfMissingNodesShareABudget(t *testing.T) {
 	s.counts("f001", "f002", "f003", "f004")
 }
 
-// Whatever happens, what counts is what a process would let count that starts now.
+// TestBudgetDoesNotDependOnTheOrder: after any sequence of events, the same objects count as in a process that starts now.
 func TestBudgetDoesNotDependOnTheOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := NewBudget("assay")

@@ -15,16 +15,16 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// Gather makes what rules are given of a node out of the objects that describe it. It is immutable and safe for concurrent
-// use; the zero value is that of an installation without settings.
+// Gather builds the inputs of rules for a node from the objects that describe it. It is immutable and safe for concurrent use; the
+// zero value is for an installation with default settings.
 type Gather struct {
-	// Namespace is Assay's own: what is published there counts less than what others add elsewhere.
+	// Namespace is Assay's own: NodeFeatures in other namespaces have precedence over those in it.
 	Namespace string
-	// Keys gives labels without a namespace theirs.
+	// Keys adds the default namespace to labels without one.
 	Keys keys.Policy
-	// IgnoreLabels leaves out spec.labels of all but the worker's own objects.
+	// IgnoreLabels ignores spec.labels of all objects except the worker's own.
 	IgnoreLabels bool
-	// Record tells Assay's own labels and annotations apart from those of others.
+	// Record distinguishes Assay's own labels and annotations from others.
 	Record plan.Record
 }
 
@@ -33,8 +33,8 @@ func (g Gather) Own(f *NodeFeature) bool {
 	return f.Namespace == g.Namespace && f.Name == f.NodeName()
 }
 
-// Counts reports whether a NodeFeature that names the Node is about it. The worker's own object is not if it is owned by a Node
-// of the same name that was deleted since: the pod that wrote it, or its token, has outlived that Node.
+// Counts reports whether a NodeFeature that names the Node describes it. The worker's own object does not if its owner is a deleted
+// Node of the same name: the pod that wrote it, or its token, has outlived that Node.
 func (g Gather) Counts(f metav1.Object, node *corev1.Node) bool {
 	if f.GetNamespace() != g.Namespace || f.GetName() != node.Name {
 		return true
@@ -44,14 +44,14 @@ func (g Gather) Counts(f metav1.Object, node *corev1.Node) bool {
 	})
 }
 
-// Sort puts NodeFeatures of one node in the order of their merging, the last one winning.
+// Sort sorts NodeFeatures of one node in merge order: the last one has precedence.
 func (g Gather) Sort(list []*NodeFeature) {
 	order := rules.Gather{Namespace: g.Namespace}
 	slices.SortFunc(list, func(a, b *NodeFeature) int { return order.Compare(a.Namespace, a.Name, b.Namespace, b.Name) })
 }
 
-// Input returns what rules are given of a node with these NodeFeatures: what the Node itself says included. Those that could
-// not be read, or are about to go, must not be among them.
+// Input returns the inputs of rules for a node with these NodeFeatures, including the metadata of the Node. The caller excludes
+// NodeFeatures that could not be read or are being deleted.
 func (g Gather) Input(node *corev1.Node, features []*NodeFeature) rules.Input {
 	list := make([]rules.Published, 0, len(features))
 	for _, f := range features {
@@ -70,7 +70,7 @@ func (g Gather) Input(node *corev1.Node, features []*NodeFeature) rules.Input {
 	return in
 }
 
-// Node returns what rules are given of the metadata of a Node: what others have written there.
+// Node returns the inputs of rules from the metadata of a Node, except for what Assay itself wrote.
 func (g Gather) Node(node *corev1.Node) rules.Node {
 	return rules.Node{
 		Name:        node.Name,
@@ -79,8 +79,8 @@ func (g Gather) Node(node *corev1.Node) rules.Node {
 	}
 }
 
-// foreign leaves out the keys that Assay has written itself, and its record of them: a rule that selects nodes by what rules
-// write would chase its own tail.
+// foreign removes keys that Assay itself has written, and its record of them: a rule that selects nodes by the outputs of rules
+// would be circular.
 func (g Gather) foreign(all map[string]string, owned string) map[string]string {
 	out := make(map[string]string, len(all))
 	for k, v := range all {

@@ -19,7 +19,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// node is one of many of a kind, each with a name of its own in the cloud.
+// node returns one of many similar nodes, each with its own name in the cloud.
 func node(i int) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"pool": "a"}}}
 	n.Spec.ProviderID = fmt.Sprintf("aws:///a/i-%d", i)
@@ -30,7 +30,7 @@ func node(i int) *corev1.Node {
 	return n
 }
 
-// published is what the worker of a server says.
+// published returns what the worker of a server publishes.
 func published(t testing.TB) *nodefeature.NodeFeature {
 	t.Helper()
 	text, err := os.ReadFile("../../test/hosts/server/nodefeature.yaml")
@@ -76,7 +76,7 @@ func TestInputHoldsWhatTheNodeSays(t *testing.T) {
 	}
 }
 
-// TestSharesLabels: the labels that workers ask for are the same on all nodes of a kind, and are kept once.
+// TestSharesLabels: the labels that workers request are the same on all nodes of a kind, and are stored once.
 func TestSharesLabels(t *testing.T) {
 	cached := func() *nodefeature.NodeFeature {
 		f := published(t)
@@ -112,7 +112,7 @@ func TestSharesLabels(t *testing.T) {
 	}
 }
 
-// BenchmarkInput prints what it takes to put together, and to keep, what rules are given of a server.
+// BenchmarkInput measures building and keeping the inputs of rules for a server.
 func BenchmarkInput(b *testing.B) {
 	const fleet = 5000
 	list := []*nodefeature.NodeFeature{published(b)}

@@ -19,8 +19,9 @@ import (
 // NewInformer constructs informers, see cache.Options of controller-runtime.
 type NewInformer func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 
-// Informers returns a constructor of informers of which those of NodeFeatures keep the budget. It needs events of Nodes, so that
-// the same cache must have an informer of Nodes, too, which starts when that of NodeFeatures does: that reads once the Nodes are known.
+// Informers returns a constructor of informers that apply the budget to NodeFeatures. The budget needs events of Nodes, so the
+// cache must also have an informer of Nodes that starts at the same time: the informer of NodeFeatures waits until the Nodes are
+// known.
 func (b *Budget) Informers(next NewInformer) NewInformer {
 	known := make(chan struct{})
 	return func(lw cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
@@ -39,7 +40,7 @@ func (b *Budget) Informers(next NewInformer) NewInformer {
 	}
 }
 
-// follow notes which Nodes exist.
+// follow records which Nodes exist.
 func (b *Budget) follow(informer cache.SharedIndexInformer, known chan<- struct{}) error {
 	name := func(o any) string {
 		if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -61,7 +62,7 @@ func (b *Budget) follow(informer cache.SharedIndexInformer, known chan<- struct{
 	return nil
 }
 
-// vanished forgets an object that a list lacks. One whose deletion was watched is forgotten at once.
+// vanished removes an object that is missing in a list. An object whose deletion was watched is removed immediately.
 func (b *Budget) vanished(o any) {
 	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		if f, ok := last.Obj.(*NodeFeature); ok {
@@ -70,7 +71,7 @@ func (b *Budget) vanished(o any) {
 	}
 }
 
-// budgeted drops the features of objects that the budget has no room for, as they arrive.
+// budgeted drops the features of arriving objects that exceed the budget.
 type budgeted struct {
 	cache.ListerWatcher
 	budget *Budget
@@ -86,7 +87,7 @@ func (l budgeted) wait(ctx context.Context) error {
 	}
 }
 
-// ListWithContext returns a list of which some objects lack their features.
+// ListWithContext returns a list in which objects over the budget have no features.
 func (l budgeted) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if err := l.wait(ctx); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (l budgeted) ListWithContext(ctx context.Context, options metav1.ListOption
 	return object, err
 }
 
-// WatchWithContext is a watch of which some objects lack their features.
+// WatchWithContext returns a watch in which objects over the budget have no features.
 func (l budgeted) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	if err := l.wait(ctx); err != nil {
 		return nil, err
@@ -119,17 +120,17 @@ func (l budgeted) WatchWithContext(ctx context.Context, options metav1.ListOptio
 	return w, nil
 }
 
-// IsWatchListSemanticsUnSupported is what client-go asks for whether it may stream.
+// IsWatchListSemanticsUnSupported is the method by which client-go checks for streaming support.
 func (l budgeted) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(l.ListerWatcher)
 }
 
-// revised is a watch that also tells of objects that come to count, or do not count any more.
+// revised is a watch that also sends events for objects that begin or cease to count.
 type revised struct {
 	watch.Interface
 	lister  cache.ListerWithContext
 	budget  *Budget
-	version string // of the last event of the API server
+	version string // of the last event from the API server
 	events  chan watch.Event
 	stop    chan struct{}
 	stopped sync.Once
@@ -159,7 +160,7 @@ func (w *revised) run(ctx context.Context) {
 	}
 }
 
-// pass passes on an event of the API server.
+// pass forwards an event of the API server.
 func (w *revised) pass(e watch.Event) bool {
 	if e.Type != watch.Error {
 		if m, err := meta.Accessor(e.Object); err == nil {
@@ -191,7 +192,7 @@ func (w *revised) send(events ...watch.Event) bool {
 	return true
 }
 
-// revise does what is due, features to be dropped first.
+// revise processes due objects, beginning with features to drop.
 func (w *revised) revise(ctx context.Context) bool {
 	for {
 		f, again := w.budget.revise()
@@ -203,7 +204,7 @@ func (w *revised) revise(ctx context.Context) bool {
 			if f, err = w.read(ctx, again); err != nil {
 				utilruntime.HandleErrorWithContext(ctx, err, "a NodeFeature that counts now cannot be read", "object", again.Publisher())
 				w.budget.retry(again)
-				return false // the next watch begins a little later
+				return false // the next watch starts a little later
 			}
 		}
 		if f != nil && !w.replace(f) {
@@ -212,8 +213,8 @@ func (w *revised) revise(ctx context.Context) bool {
 	}
 }
 
-// replace shows an object again. Informers do not tell of an update within one resourceVersion, hence the deletion; and a watch that
-// is resumed must not go back to the version of the object.
+// replace sends a deletion and an addition of an object, because informers ignore an update with the same resourceVersion. A
+// resumed watch must not start at the version of the object.
 func (w *revised) replace(f *NodeFeature) bool {
 	events := []watch.Event{{Type: watch.Deleted, Object: f.bare()}, {Type: watch.Added, Object: f}}
 	if w.version != "" {
@@ -223,10 +224,10 @@ func (w *revised) replace(f *NodeFeature) bool {
 	return w.send(events...)
 }
 
-// readPatience is the time to wait for an object that begins to count; events wait meanwhile.
+// readPatience is the timeout of reading an object that begins to count; events wait meanwhile.
 const readPatience = 10 * time.Second
 
-// read reads an object that has come to count; nil: it is gone, or something newer is known, and shown soon.
+// read reads an object that begins to count; nil: it is deleted, or a newer version is known and about to be sent.
 func (w *revised) read(ctx context.Context, f *NodeFeature) (*NodeFeature, error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// maxLabelSets bounds how many sets of labels are remembered to be shared: some ten MB of sets that nobody uses any more. A fleet
-// has tens of different ones; where each node has its own, there is nothing to share.
+// maxLabelSets is the maximum number of label sets that are kept for sharing: about 10 MB of unused sets. A fleet has tens of
+// different ones; where each node has its own, sharing has no effect.
 const maxLabelSets = 1024
 
-// labelSets turns equal labels of NodeFeatures, and of nodes, into one map: a server's are 9 kB, and the same on all of a kind.
+// labelSets deduplicates label maps of NodeFeatures and nodes: those of a server have 9 KB and are the same on all servers of a
+// kind.
 var labelSets = &sharing{seed: maphash.MakeSeed(), sets: map[uint64]map[string]string{}}
 
-// sharing is safe for concurrent use.
 type sharing struct {
 	seed maphash.Seed
 
@@ -21,7 +21,7 @@ type sharing struct {
 	sets map[uint64]map[string]string
 }
 
-// share returns a map that equals m, which nobody may change any more.
+// share returns a map that equals m. It must no longer be modified.
 func (s *sharing) share(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return m
@@ -39,7 +39,7 @@ func (s *sharing) share(m map[string]string) map[string]string {
 	return m
 }
 
-// hash does not depend on the order of the map.
+// hash is independent of the map's order.
 func (s *sharing) hash(m map[string]string) (sum uint64) {
 	var h maphash.Hash
 	h.SetSeed(s.seed)

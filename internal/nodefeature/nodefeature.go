@@ -1,8 +1,8 @@
-// Package nodefeature caches NodeFeatures with their features decoded into shared facts.
+// Package nodefeature caches NodeFeatures with their features decoded to shared facts.
 //
-// A NodeFeature of a large server is 130 kB of JSON and 400 kB of Go maps, and most of it is the same on every server of
-// its kind. NodeFeature in this package reads the same JSON and holds one pointer to facts that equal nodes share. Registered
-// with a scheme in place of the API type, it is what informers decode into.
+// A NodeFeature of a large server has 130 kB of JSON or 400 kB of Go maps, and most of it is the same on all servers of a kind. The
+// NodeFeature type of this package decodes the same JSON to one pointer to facts that equal nodes share. Informers decode to it if
+// it is registered with a scheme in place of the API type.
 package nodefeature
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// interner is shared by everything in the process that decodes NodeFeatures: decoding has no other way to be handed one.
+// interner is shared by all decoding in the process, since a decoder cannot take it as a parameter.
 var interner = facts.NewInterner()
 
-// Interner returns the interner that decoded features are shared through.
+// Interner returns the interner that deduplicates decoded features.
 func Interner() *facts.Interner { return interner }
 
 // NodeFeature is a NodeFeature with its features as facts.
@@ -38,20 +38,21 @@ type Spec struct {
 // Features are the facts of one NodeFeature. The facts are immutable and shared.
 type Features struct {
 	*facts.Facts
-	// Err is why the features could not be read, or do not count. An informer must not fail on one bad object, so it is kept here.
+	// Err is why the features could not be read, or do not count. It is stored here because an informer must not fail on one
+	// invalid object.
 	Err error
-	// Bytes is the length of the JSON that they were decoded from.
+	// Bytes is the length of the JSON from which they were decoded.
 	Bytes int
 }
 
-// UnmarshalJSON decodes features into shared facts. It never fails; see Err.
+// UnmarshalJSON decodes features to shared facts. It never fails; see Err.
 func (f *Features) UnmarshalJSON(raw []byte) error {
 	f.Facts, f.Err = facts.Decode(raw, interner)
 	f.Bytes = len(raw)
 	return nil
 }
 
-// MarshalJSON writes the features as the API has them.
+// MarshalJSON writes the features in the form of the API.
 func (f Features) MarshalJSON() ([]byte, error) {
 	if f.Facts == nil {
 		return []byte("{}"), nil
@@ -59,13 +60,13 @@ func (f Features) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f.Facts.Features())
 }
 
-// NodeName is the Node that the features describe, or empty if the object does not say.
+// NodeName returns the name of the Node that the features describe, or an empty string if the object has no such label.
 func (f *NodeFeature) NodeName() string { return f.Labels[nfdv1alpha1.NodeNameLabel] }
 
-// ByNode is the name of the index of NodeFeatures by the Node they describe. Without it each look-up would read all of them.
+// ByNode is the name of the index of NodeFeatures by Node. Without it each lookup would read all of them.
 const ByNode = "assay.dev/node"
 
-// IndexByNode returns the index keys of a NodeFeature: the Node that it describes, if it says.
+// IndexByNode returns the index keys of a NodeFeature: the Node that it describes, if any.
 func IndexByNode(f *NodeFeature) []string {
 	if name := f.NodeName(); name != "" {
 		return []string{name}
@@ -73,10 +74,10 @@ func IndexByNode(f *NodeFeature) []string {
 	return nil
 }
 
-// Publisher is namespace/name, which spec.featureSources of a rule is matched against.
+// Publisher returns namespace/name, which spec.featureSources of a rule is matched against.
 func (f *NodeFeature) Publisher() string { return f.Namespace + "/" + f.Name }
 
-// DeepCopyObject implements runtime.Object. The facts are immutable and stay shared.
+// DeepCopyObject implements runtime.Object. The copy shares the facts, which are immutable.
 func (f *NodeFeature) DeepCopyObject() runtime.Object {
 	out := &NodeFeature{TypeMeta: f.TypeMeta, Spec: f.Spec}
 	f.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
@@ -101,7 +102,7 @@ func (l *NodeFeatureList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// AddToScheme registers NodeFeature in its cached form, and the other kinds of the group as they are in the API.
+// AddToScheme registers NodeFeature in its cached form, and the other kinds of the group as API types.
 func AddToScheme(s *runtime.Scheme) error {
 	gv := nfdv1alpha1.GroupVersion
 	s.AddKnownTypeWithName(gv.WithKind("NodeFeature"), &NodeFeature{})
@@ -114,7 +115,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Slim drops what nobody reads from an object on its way into a cache, and shares what other objects have too.
+// Slim removes unused fields of an object before it is cached, and shares content that equals that of other objects.
 func Slim(obj any) (any, error) {
 	if f, ok := obj.(*NodeFeature); ok {
 		f.ManagedFields = nil

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/util/watchlist"
 )
 
-// Paged returns a constructor of informers that list NodeFeatures in pages of size objects (0: all at once) where they must be listed. An API
-// server from Kubernetes 1.34 on streams them instead, one by one. An older one builds the whole list in its memory, from its
-// watch cache, which takes no limit: hence pages come from etcd.
+// Paged returns a constructor of informers that list NodeFeatures in pages of size objects (0: no paging) if they must be listed.
+// API servers from Kubernetes 1.34 on stream them one by one instead. An older one builds the whole list in memory if it serves it
+// from the watch cache, which ignores limits: therefore pages are read from etcd.
 func Paged(size int64) NewInformer {
 	return func(lw cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		if _, large := object.(*NodeFeature); large && size > 0 {
@@ -23,7 +23,7 @@ func Paged(size int64) NewInformer {
 	}
 }
 
-// paged puts a limit on lists.
+// paged adds a limit to lists.
 type paged struct {
 	cache.ListerWatcher
 	size int64
@@ -38,12 +38,12 @@ func (p paged) ListWithContext(ctx context.Context, options metav1.ListOptions) 
 	return cache.ToListerWithContext(p.ListerWatcher).ListWithContext(ctx, options)
 }
 
-// WatchWithContext is the watch as it is, the streamed list included.
+// WatchWithContext returns the unmodified watch, including streamed lists.
 func (p paged) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	return cache.ToWatcherWithContext(p.ListerWatcher).WatchWithContext(ctx, options)
 }
 
-// IsWatchListSemanticsUnSupported is what client-go asks for whether it may stream.
+// IsWatchListSemanticsUnSupported is the method by which client-go checks for streaming support.
 func (p paged) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(p.ListerWatcher)
 }

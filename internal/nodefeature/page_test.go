@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// oldServer is an API server that has five NodeFeatures and cannot stream lists.
+// oldServer is a fake API server that has five NodeFeatures and does not support streaming.
 type oldServer struct{ pages chan metav1.ListOptions }
 
 func (s *oldServer) list(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {

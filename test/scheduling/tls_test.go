@@ -159,11 +159,11 @@ func (w *world) certificates(t *testing.T) {
 		"insecure":          {tls: "    insecure: true\n" + shows(ours, user)},
 		"no-authority":      {tls: shows(ours, user)}, // the scheduler then trusts anybody
 		"foreign-authority": {trusts(foreign) + shows(ours, user), "certificate signed by unknown authority", "remote error: tls: bad certificate"},
-		"no-certificate":    {trusts(ours), "code 401", "show a client certificate or a bearer token"},
+		"no-certificate":    {trusts(ours), "code 401", "a client certificate or a bearer token is required"},
 		"foreign-certificate": {
 			trusts(ours) + shows(foreign, user), "remote error: tls: unknown certificate authority", "certificate signed by unknown authority",
 		},
-		"another-name": {trusts(ours) + shows(ours, "system:node:n1"), "code 403", `"system:node:n1" is not among those who may ask`},
+		"another-name": {trusts(ours) + shows(ours, "system:node:n1"), "code 403", `user "system:node:n1" is not allowed to use the extender`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheduler := "tls-" + name

@@ -1,5 +1,5 @@
-// Package record holds which objects of rules have given which keys, its form in a ConfigMap, and what follows from it for a removal.
-// It knows no client, so that the command line can read it.
+// Package record holds which rule objects gave which keys, and encodes it for a ConfigMap. It does not use a client, so that the
+// command line can read it.
 package record
 
 import (
@@ -15,23 +15,23 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// DataKey is the key of the record in the data of the ConfigMap. It is not a valid name of an object, so it is never one of the
-// keys for kept results.
+// DataKey is the key of the record in the data of the ConfigMap. It is not a valid object name, so it never collides with the keys
+// of stored results.
 const DataKey = "_provenance"
 
-// Requested is the ID of what gives the labels that NodeFeatures ask for without a rule.
+// Requested is the ID for labels that NodeFeatures request without a rule.
 const Requested = "nodefeatures:spec.labels"
 
-// Giver is an object of rules as it was when it gave a key.
+// Giver is a rule object in the state in which it gave a key.
 type Giver struct {
 	ID, Name string
-	// Print is the fingerprint that it had; empty: nodes may have keys of several.
+	// Print is the fingerprint that it had; empty: nodes could have keys from several versions.
 	Print string
 }
 
 const (
-	// MaxKeys is the maximum number of keys that are recorded of an object. Names that are written out are at most 256 for each
-	// rule; this is for templates, which can give every node other keys.
+	// MaxKeys is the maximum number of keys recorded per object. A rule has at most 256 literal names; the limit is for templates,
+	// which can produce different keys on every node.
 	MaxKeys = 2048
 	// MaxRecord is the maximum size of the record in bytes. It shares a ConfigMap, which holds 1 MiB, with assembly.Kept.
 	MaxRecord = 384 << 10
@@ -47,24 +47,24 @@ func KeyOf(kind rules.Kind, key string) Key {
 	return Key(h.Sum32())
 }
 
-// Record says which keys the objects of rules have given to nodes. The zero Record is that of a cluster of which nothing is known.
+// Record lists the keys that rule objects have given to nodes. The zero Record belongs to a cluster about which nothing is known.
 type Record struct {
-	// Whole is set if every object that ever gave a key is in the record.
+	// Whole is set if the record contains every object that ever gave a key.
 	Whole bool
 	// Objects by ID.
 	Objects map[string]*Entry
 }
 
-// Entry is what is recorded of an object.
+// Entry is the record of one object.
 type Entry struct {
 	Name string
-	// Rolled is the fingerprint that all nodes have been given; empty: they may have keys of several.
+	// Rolled is the fingerprint that has reached all nodes; empty: nodes could have keys from several versions.
 	Rolled string
-	// Keys that it has given to some node, at most MaxKeys.
+	// Keys that it has given to any node, at most MaxKeys.
 	Keys map[Key]bool
 }
 
-// Givers returns the objects that may have given a key, sorted by ID.
+// Givers returns the objects that could have given a key, sorted by ID.
 func (r *Record) Givers(key Key) (out []Giver) {
 	for id, e := range r.Objects {
 		if e.Keys[key] {
@@ -75,19 +75,19 @@ func (r *Record) Givers(key Key) (out []Giver) {
 	return out
 }
 
-// Covers reports whether the record says already that an object may have given a key.
+// Covers reports whether the record already contains that an object could have given a key.
 func (r *Record) Covers(g Giver, key Key) bool {
 	e := r.Objects[g.ID]
 	return e != nil && (e.Rolled == "" || e.Rolled == g.Print) && (e.Keys[key] || len(e.Keys) >= MaxKeys)
 }
 
-// Add records that an object, as it is, gives a key to some node.
+// Add records that an object in its current state gives a key to a node.
 func (r *Record) Add(g Giver, key Key) {
 	e := r.Objects[g.ID]
 	if e == nil {
 		e = &Entry{Keys: map[Key]bool{}}
 		if !r.Whole {
-			e.Rolled = g.Print // other nodes may have more of it, of which nothing is known: no evidence that it has changed
+			e.Rolled = g.Print // other nodes could have more of its keys that are not recorded; that does not prove that it has changed
 		}
 		r.Put(g.ID, e)
 	}
@@ -106,14 +106,14 @@ func (r *Record) Put(id string, e *Entry) {
 	r.Objects[id] = e
 }
 
-// Add records a key, unless there are MaxKeys of them.
+// Add records a key, up to MaxKeys.
 func (e *Entry) Add(key Key) {
 	if len(e.Keys) < MaxKeys {
 		e.Keys[key] = true
 	}
 }
 
-// Clone returns a record that shares nothing with this one.
+// Clone returns a deep copy.
 func (r *Record) Clone() *Record {
 	out := &Record{Whole: r.Whole, Objects: make(map[string]*Entry, len(r.Objects))}
 	for id, e := range r.Objects {
@@ -122,7 +122,7 @@ func (r *Record) Clone() *Record {
 	return out
 }
 
-// wire is the form of a record in a ConfigMap.
+// wire is the encoding of a record in a ConfigMap.
 type wire struct {
 	Whole   bool                 `json:"whole"`
 	Objects map[string]wireEntry `json:"objects"`
@@ -134,8 +134,8 @@ type wireEntry struct {
 	Keys   string `json:"keys,omitempty"` // base64 of 4 bytes each, sorted
 }
 
-// Encode returns the record as JSON of at most MaxRecord bytes; equal records have equal JSON. If it would be larger, the objects with the most
-// keys are left out, and the record is not Whole.
+// Encode returns the record as JSON of at most MaxRecord bytes; equal records have equal JSON. If the JSON would be larger, the
+// objects with the most keys are dropped, and Whole is unset.
 func (r *Record) Encode() string {
 	w := wire{Whole: r.Whole, Objects: map[string]wireEntry{}}
 	total := 0
@@ -160,7 +160,7 @@ func (r *Record) Encode() string {
 	return string(data)
 }
 
-// Decode is the inverse of Encode. On an error nothing of the text is used.
+// Decode is the inverse of Encode. On an error it returns no record.
 func Decode(text string) (*Record, error) {
 	if text == "" {
 		return &Record{}, nil
@@ -184,7 +184,7 @@ func Decode(text string) (*Record, error) {
 	return out, nil
 }
 
-// Merge adds what another record has. Fingerprints that differ are of several generations.
+// Merge adds the entries of another record. Entries with different fingerprints come from several generations.
 func (r *Record) Merge(other *Record) {
 	r.Whole = r.Whole && other.Whole
 	for id, theirs := range other.Objects {

@@ -65,7 +65,7 @@ func TestATextThatIsNotARecordIsAnError(t *testing.T) {
 	}
 }
 
-// An incomplete record does not prove that an object which it lacks is new.
+// An incomplete record does not prove that an object missing from it is new.
 func TestAnIncompleteRecordDoesNotMakeObjectsLookEdited(t *testing.T) {
 	r := &Record{}
 	r.Add(Giver{ID: "1", Print: "x"}, 1)

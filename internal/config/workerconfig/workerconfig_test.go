@@ -30,7 +30,7 @@ func TestErrorsHaveAPlace(t *testing.T) {
 			`f:3:14: core.noPublish: expected true or false, found "maybe"`,
 			`f:4:17: core.labelSources: expected a list of strings, found "cpu"`,
 			"f:5:19: core.labelWhiteList: error parsing regexp: missing closing ]: `[`",
-			`f:6:14: core.ownerRefs: unknown owner "cluster": write node, pod, ds or none`,
+			`f:6:14: core.ownerRefs: unknown owner "cluster": use node, pod, ds or none`,
 		}, nil},
 		"WrongPattern": {"sources: {local: {filePrefixes: {'[': [a], 'b*': [b]}}}\n",
 			[]string{`f:1:33: sources.local.filePrefixes: invalid pattern of file names "[": use for example driver-*`}, nil},

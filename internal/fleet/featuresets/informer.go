@@ -17,7 +17,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// Informers returns a constructor of informers of which that of NodeFeatures shows them with the features of their sets.
+// Informers returns a constructor of informers. The informer of NodeFeatures adds the features of the sets that they name.
 func (s *Store) Informers(next nodefeature.NewInformer) nodefeature.NewInformer {
 	return func(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		switch object.(type) {
@@ -39,7 +39,7 @@ func (s *Store) Informers(next nodefeature.NewInformer) nodefeature.NewInformer 
 func (s *Store) follow(informer toolscache.SharedIndexInformer) error {
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { s.Put(o.(*assayv1alpha1.NodeFeatureSet)) },
-		// Two objects of one name may follow on one another without a deletion in between.
+		// An object can be replaced by another one of the same name without a deletion event.
 		UpdateFunc: func(_, o any) { s.Put(o.(*assayv1alpha1.NodeFeatureSet)) },
 		DeleteFunc: func(o any) {
 			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
@@ -60,7 +60,7 @@ func (s *Store) follow(informer toolscache.SharedIndexInformer) error {
 	return nil
 }
 
-// vanished forgets an object that a list lacks. One whose deletion was watched is forgotten at once.
+// vanished removes an object that is missing in a list. An object whose deletion was watched is removed immediately.
 func (s *Store) vanished(o any) {
 	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		if f, ok := last.Obj.(*nodefeature.NodeFeature); ok {
@@ -69,17 +69,17 @@ func (s *Store) vanished(o any) {
 	}
 }
 
-// resolving is a ListerWatcher of NodeFeatures with the features of their sets.
+// resolving is a ListerWatcher of NodeFeatures that adds the features of their sets.
 type resolving struct {
 	toolscache.ListerWatcher
 	store *Store
 }
 
-// setsPatience bounds the wait for the sets that exist, when the first NodeFeature names one: after that, NodeFeatures are shown
-// without features until their sets come.
+// setsPatience is the maximum time to wait for existing sets when the first NodeFeature names one: after that, NodeFeatures have no
+// features until their sets arrive.
 const setsPatience = 10 * time.Second
 
-// known waits until the sets that exist are known, if the NodeFeature names any.
+// known waits until existing sets are known if the NodeFeature names any.
 func (s *Store) known(ctx context.Context, f *nodefeature.NodeFeature) {
 	if !s.waits(f) {
 		return
@@ -91,12 +91,12 @@ func (s *Store) known(ctx context.Context, f *nodefeature.NodeFeature) {
 	case <-ctx.Done():
 	case <-timer.C:
 		s.mu.Lock()
-		s.impatient = true // or each NodeFeature would take that long
+		s.impatient = true // otherwise each NodeFeature would take that long
 		s.mu.Unlock()
 	}
 }
 
-// waits reports whether a NodeFeature is worth waiting for the sets that exist.
+// waits reports whether to wait for existing sets because of a NodeFeature.
 func (s *Store) waits(f *nodefeature.NodeFeature) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,16 +134,16 @@ func (l resolving) WatchWithContext(ctx context.Context, options metav1.ListOpti
 	return w, nil
 }
 
-// IsWatchListSemanticsUnSupported is what client-go asks for whether it may stream.
+// IsWatchListSemanticsUnSupported is the method by which client-go checks for streaming support.
 func (l resolving) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(l.ListerWatcher)
 }
 
-// resolved is a watch that also shows NodeFeatures again whose sets have come.
+// resolved is a watch that also sends events for NodeFeatures whose sets have arrived.
 type resolved struct {
 	watch.Interface
 	store   *Store
-	version string // of the last event of the API server
+	version string // of the last event from the API server
 	events  chan watch.Event
 	stop    chan struct{}
 	stopped sync.Once
@@ -167,7 +167,7 @@ func (w *resolved) run(ctx context.Context) {
 		case <-w.store.wake:
 			for _, f := range w.store.arrived() {
 				if !w.replace(w.store.admit(f)) {
-					w.store.again(f) // the next watch shows it
+					w.store.again(f) // the next watch sends it
 					return
 				}
 			}
@@ -179,7 +179,7 @@ func (w *resolved) run(ctx context.Context) {
 	}
 }
 
-// pass passes on an event of the API server.
+// pass forwards an event of the API server.
 func (w *resolved) pass(ctx context.Context, e watch.Event) bool {
 	if e.Type != watch.Error {
 		if m, err := meta.Accessor(e.Object); err == nil {
@@ -198,8 +198,8 @@ func (w *resolved) pass(ctx context.Context, e watch.Event) bool {
 	return w.send(e)
 }
 
-// replace shows an object again. Informers do not report an update within one resourceVersion, hence the deletion; and a watch that is
-// resumed must not go back to the version of the object.
+// replace sends a deletion and an addition of an object, because informers ignore an update with the same resourceVersion. A
+// resumed watch must not start at the version of the object.
 func (w *resolved) replace(f *nodefeature.NodeFeature) bool {
 	events := []watch.Event{{Type: watch.Deleted, Object: f}, {Type: watch.Added, Object: f}}
 	if w.version != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// apiServer is an API server that has NodeFeatures, and what an informer made of them.
+// apiServer is a fake API server with NodeFeatures, and an informer that watches it.
 type apiServer struct {
 	*testing.T
 	*Store
@@ -50,17 +50,17 @@ func serve(t *testing.T, stored ...*nodefeature.NodeFeature) *apiServer {
 
 type noStreaming struct{}
 
-// IsWatchListSemanticsUnSupported says that lists are not streamed.
+// IsWatchListSemanticsUnSupported reports that lists are not streamed.
 func (noStreaming) IsWatchListSemanticsUnSupported() bool { return true }
 
-// write changes the NodeFeature.
+// write updates the NodeFeature.
 func (a *apiServer) write(f *nodefeature.NodeFeature) {
 	a.version++
 	f.ResourceVersion = fmt.Sprint(a.version)
 	a.events.Modify(f)
 }
 
-// shows waits until the informer shows the NodeFeature with these facts, or without any because sets are missing.
+// shows waits until the informer has the NodeFeature with these facts, or without any because sets are missing.
 func (a *apiServer) shows(want *facts.Facts) {
 	a.Helper()
 	var last string
@@ -106,13 +106,13 @@ func TestAKnownNodeKeepsItsLastCompleteFeatures(t *testing.T) {
 	a.write(naming(t, "own", `{}`, name))
 	a.shows(a.facts(kernel))
 
-	// Its set is deleted, and it changes.
+	// Its set is deleted, and then the NodeFeature changes.
 	a.Remove(set(t, name, kernel))
 	a.write(naming(t, "own", cpu, name))
 	a.write(naming(t, "own", cpu, name, nameOf(t, cpu)))
 	a.shows(a.facts(kernel))
 
-	// What it names is there again.
+	// The set that it names exists again.
 	a.Put(set(t, nameOf(t, cpu), cpu))
 	a.Put(set(t, name, kernel))
 	a.shows(a.facts(`{"attributes":{"kernel.config":{"elements":{"A":"y","B":"m"}}},"flags":{"cpu.cpuid":{"elements":{"AVX":{}}}}}`))

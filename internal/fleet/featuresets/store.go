@@ -1,7 +1,7 @@
 // Package featuresets resolves the NodeFeatureSets that NodeFeatures name.
 //
-// A set counts only if its features have the digest that its name contains: a client that may create sets could otherwise give a name
-// that many nodes use other features.
+// A set only counts if the digest of its features matches its name: otherwise a client that can create sets could publish other
+// features under a name that many nodes use.
 package featuresets
 
 import (
@@ -24,21 +24,21 @@ import (
 // Store holds the sets of one namespace, and resolves NodeFeatures. It is safe for concurrent use.
 type Store struct {
 	namespace string
-	synced    chan struct{} // closed once the sets that exist are known
+	synced    chan struct{} // closed once the existing sets are known
 	wake      chan struct{} // holds an element if NodeFeatures may have become complete
 
 	mu        sync.Mutex
-	start     func() // starts the informer of sets; nil: it is started, or Start has not been called
-	started   bool   // the informer
+	start     func() // starts the informer of sets; nil: it was started, or Start has not been called
+	started   bool   // whether the informer was started
 	wanted    bool   // a NodeFeature names a set
-	impatient bool   // the sets that exist could not be had in time
+	impatient bool   // the existing sets could not be read in time
 	sets      map[string]*facts.Facts
 	bytes     map[string]int
-	complete  map[types.NamespacedName]*nodefeature.NodeFeature // as shown last with all of its sets; only those that name sets
-	waiting   map[types.NamespacedName]*nodefeature.NodeFeature // as published; those that lack sets
+	complete  map[types.NamespacedName]*nodefeature.NodeFeature // NodeFeatures that name sets, as last sent with all sets
+	waiting   map[types.NamespacedName]*nodefeature.NodeFeature // NodeFeatures whose sets are missing, as published
 }
 
-// New returns a Store without sets. Namespace is Assay's own.
+// New returns an empty Store. Namespace is Assay's own.
 func New(namespace string) *Store {
 	return &Store{
 		namespace: namespace, synced: make(chan struct{}), wake: make(chan struct{}, 1), sets: map[string]*facts.Facts{}, bytes: map[string]int{},
@@ -46,8 +46,8 @@ func New(namespace string) *Store {
 	}
 }
 
-// Start says which cache has the sets. The cache must construct its informers with Informers. It watches sets from the time at
-// which the first NodeFeature names one: an installation that does not share features needs no permission to read them.
+// Start sets the cache for sets, which must construct its informers with Informers. The cache watches sets from the time at which
+// the first NodeFeature names one: an installation without shared features needs no permission to read them.
 func (s *Store) Start(ctx context.Context, c cache.Cache) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Store) Start(ctx context.Context, c cache.Cache) {
 	s.want(s.wanted)
 }
 
-// want starts the informer if it is needed. It needs the lock.
+// want starts the informer if necessary. The caller holds the lock.
 func (s *Store) want(needed bool) {
 	s.wanted = s.wanted || needed
 	if s.wanted && s.start != nil {
@@ -68,7 +68,7 @@ func (s *Store) want(needed bool) {
 	}
 }
 
-// Put adds a set, unless its content is not what its name says: then it is as if it did not exist.
+// Put adds a set, unless its content does not match its name: then it is ignored.
 func (s *Store) Put(set *assayv1alpha1.NodeFeatureSet) {
 	if set.Namespace != s.namespace {
 		return
@@ -89,7 +89,7 @@ func (s *Store) Put(set *assayv1alpha1.NodeFeatureSet) {
 	}
 }
 
-// rouse has the watch of NodeFeatures check those that wait.
+// rouse makes the watch of NodeFeatures check those that wait.
 func (s *Store) rouse() {
 	select {
 	case s.wake <- struct{}{}:
@@ -97,7 +97,7 @@ func (s *Store) rouse() {
 	}
 }
 
-// Remove deletes a set. NodeFeatures that were complete with it stay as they are shown.
+// Remove removes a set. NodeFeatures that were complete with it keep its features.
 func (s *Store) Remove(set *assayv1alpha1.NodeFeatureSet) {
 	if set.Namespace != s.namespace {
 		return
@@ -108,16 +108,16 @@ func (s *Store) Remove(set *assayv1alpha1.NodeFeatureSet) {
 	delete(s.bytes, set.Name)
 }
 
-// Resolve returns a NodeFeature with the features of the sets that it names, and the names of those that are missing, sorted. If any
-// is missing, nothing is added. A feature of the NodeFeature itself wins over a set of the same name. NodeFeatures of other namespaces
-// cannot name sets, and are returned as they are.
+// Resolve returns a NodeFeature with the features of its sets, and the sorted names of missing sets. If any is missing, it adds
+// none. A feature in the NodeFeature itself has precedence over a set with the same feature. NodeFeatures in other namespaces
+// cannot name sets, and are returned unchanged.
 func (s *Store) Resolve(f *nodefeature.NodeFeature) (resolved *nodefeature.NodeFeature, missing []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.resolve(f)
 }
 
-// resolve is Resolve. It needs the lock.
+// resolve implements Resolve. The caller holds the lock.
 func (s *Store) resolve(f *nodefeature.NodeFeature) (*nodefeature.NodeFeature, []string) {
 	if !s.concerns(f) {
 		return f, nil
@@ -142,12 +142,12 @@ func (s *Store) resolve(f *nodefeature.NodeFeature) (*nodefeature.NodeFeature, [
 	return &out, nil
 }
 
-// concerns reports whether the features of a NodeFeature are those of sets too.
+// concerns reports whether a NodeFeature includes features from sets.
 func (s *Store) concerns(f *nodefeature.NodeFeature) bool {
 	return len(f.Spec.FeatureSets) > 0 && f.Namespace == s.namespace && f.Spec.Features.Err == nil
 }
 
-// overridden reports whether a NodeFeature has the feature of a set itself.
+// overridden reports whether a NodeFeature itself contains the feature of a set.
 func overridden(inline, set *facts.Facts) bool {
 	for _, name := range set.Names() {
 		have, feature := inline.Feature(name), set.Feature(name)
@@ -159,7 +159,7 @@ func overridden(inline, set *facts.Facts) bool {
 	return false
 }
 
-// MissingError says that a NodeFeature names sets that do not exist, or whose content is not what their names say.
+// MissingError means that a NodeFeature names sets that do not exist, or whose content does not match their names.
 type MissingError struct{ Sets []string }
 
 // Error implements error.
@@ -171,8 +171,8 @@ func keyOf(f *nodefeature.NodeFeature) types.NamespacedName {
 	return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
 }
 
-// admit returns a NodeFeature as the informer is given it: with the features of its sets; or, while sets are missing, with the features
-// of its last complete version, or with a MissingError if there is none.
+// admit returns a NodeFeature for the informer: with the features of its sets or, while sets are missing, with the features of its
+// last complete version, or with a MissingError if there is none.
 func (s *Store) admit(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Store) admit(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 	return &shown
 }
 
-// forget drops what is known of a NodeFeature that was deleted.
+// forget removes a deleted NodeFeature.
 func (s *Store) forget(f *nodefeature.NodeFeature) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *Store) forget(f *nodefeature.NodeFeature) {
 	delete(s.waiting, key)
 }
 
-// arrived returns the NodeFeatures that have become complete since they were shown, as they are published.
+// arrived returns the NodeFeatures that have become complete, as published.
 func (s *Store) arrived() []*nodefeature.NodeFeature {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *Store) arrived() []*nodefeature.NodeFeature {
 	return out
 }
 
-// again marks a NodeFeature that is complete and could not be shown.
+// again marks a complete NodeFeature that could not be sent.
 func (s *Store) again(f *nodefeature.NodeFeature) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *Store) again(f *nodefeature.NodeFeature) {
 	s.rouse()
 }
 
-// Missing returns the sets that NodeFeatures name and that do not exist, by NodeFeature.
+// Missing returns, by NodeFeature, the named sets that do not exist.
 func (s *Store) Missing() map[types.NamespacedName][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

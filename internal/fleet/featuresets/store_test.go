@@ -60,7 +60,7 @@ func TestResolve(t *testing.T) {
 	s.Put(other)
 	for name, test := range map[string]struct {
 		feature *nodefeature.NodeFeature
-		want    string // the same in one NodeFeature
+		want    string // the same content in one NodeFeature
 		missing []string
 	}{
 		"AllThere": {
@@ -129,7 +129,8 @@ func TestADeletedSetIsMissing(t *testing.T) {
 	}
 }
 
-// TestNodesShareTheFactsOfASet compares pointers: thousands of nodes must not hold a kernel's configuration each.
+// TestNodesShareTheFactsOfASet compares pointers: each of thousands of nodes must not have its own copy of a kernel's
+// configuration.
 func TestNodesShareTheFactsOfASet(t *testing.T) {
 	s, name := New("own"), nameOf(t, kernel)
 	s.Put(set(t, name, kernel))

@@ -23,7 +23,7 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// live is an API server that has what the cache has.
+// live is a fake API server with the content of the cache.
 type live struct{ *inputstest.Cache }
 
 func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -39,8 +39,8 @@ func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object,
 	return nil
 }
 
-// TestTheExtenderAndTheControllerAgree lets a worker and another publisher appear, vanish and misbehave, and compares what the controller is
-// given of the node, which decides its labels, with what the extender knows.
+// TestTheExtenderAndTheControllerAgree creates, deletes and corrupts NodeFeatures of a worker and another publisher, and compares
+// the inputs of the controller, which determine a node's labels, with those of the extender.
 func TestTheExtenderAndTheControllerAgree(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { agree(t, rand.New(rand.NewPCG(seed, 0))) })
@@ -77,7 +77,7 @@ func agree(t *testing.T, random *rand.Rand) {
 		if random.IntN(3) == 0 {
 			clock.Step(time.Duration(random.IntN(int(grace))))
 		}
-		// Once the extender has seen this, it has seen all that came before.
+		// Once the extender has processed this change, it has processed all earlier ones.
 		node.Labels = map[string]string{"step": strconv.Itoa(step)}
 		cache.Put(node)
 	wait:
@@ -116,7 +116,7 @@ func names(list []rules.Publisher) (out string) {
 	return out
 }
 
-// change does something to the objects, and says what.
+// change makes a random change to the objects, and returns a description.
 func change(random *rand.Rand, cache *inputstest.Cache, node *corev1.Node, step int) string {
 	worker := published(own, "n1")
 	worker.ResourceVersion = strconv.Itoa(step)

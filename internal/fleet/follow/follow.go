@@ -1,4 +1,4 @@
-// Package follow keeps an index of nodes, and what pods require, up to date with a cluster.
+// Package follow keeps an index of nodes, and the requirements of pods, up to date with a cluster.
 package follow
 
 import (
@@ -18,19 +18,19 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// Options say what the index is told besides the inputs of nodes.
+// Options configure what the index contains in addition to the inputs of nodes.
 type Options struct {
-	// Rules are those of the cluster, which pods may require the outputs of; nil: there are none.
+	// Rules are the rules of the cluster, whose outputs pods can require; nil: none.
 	Rules *assembly.Registry
-	// Leases is the namespace in which publishers keep a Lease of their node's name: features count as seen when it was
-	// renewed. Those of nodes without one, and all of them if it is empty, count as seen as long as the Node is ready.
+	// Leases is the namespace in which publishers keep a Lease with the name of their node: its renew time is when the features
+	// were last seen. For nodes without one, and all nodes if Leases is empty, features count as seen as long as the Node is ready.
 	Leases string
-	// OnChange, if set, is called with the name of each node of which something has changed, and without one when it may be
-	// any node. It must be quick.
+	// OnChange, if set, is called with the name of each changed node, and with an empty name when any node may have changed. It
+	// must return quickly.
 	OnChange func(node string)
 }
 
-// Follower feeds an Index.
+// Follower updates an Index.
 type Follower struct {
 	view  *index.Index
 	nodes *inputs.Nodes
@@ -51,14 +51,14 @@ func New(v *index.Index, nodes *inputs.Nodes, opt Options) *Follower {
 		opt.Rules.OnChange(func() {
 			select {
 			case f.dirty <- struct{}{}:
-			default: // they are linked soon anyway
+			default: // they are about to be linked anyway
 			}
 		})
 	}
 	return f
 }
 
-// watches says what is watched besides what the inputs are made of.
+// watches registers the handlers for objects other than the inputs.
 func (f *Follower) watches() []informer.Registration {
 	out := []informer.Registration{{Object: &corev1.Node{}, Handler: informer.Handler(
 		func(n *corev1.Node) { f.seen(n.Name, f.ready, index.LastReady(n)) },
@@ -81,7 +81,7 @@ func (f *Follower) watches() []informer.Registration {
 	return out
 }
 
-// seen notes when a node was seen.
+// seen records when a node was last seen.
 func (f *Follower) seen(node string, in map[string]int64, at int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +91,7 @@ func (f *Follower) seen(node string, in map[string]int64, at int64) {
 	}
 }
 
-// unseen forgets it, so that a replica that has seen a Lease that is gone says the same as one that has not.
+// unseen removes that record, so that a replica that has seen a deleted Lease has the same state as one that has not.
 func (f *Follower) unseen(node string, in map[string]int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +99,7 @@ func (f *Follower) unseen(node string, in map[string]int64) {
 	f.view.Seen(node, f.lastSeen(node))
 }
 
-// lastSeen returns when the features of a node were last known to be true; 0: they are trusted. It needs the lock.
+// lastSeen returns when the features of a node were last confirmed; 0: always trusted. The caller holds the lock.
 func (f *Follower) lastSeen(node string) int64 {
 	if at, ok := f.renewed[node]; ok {
 		return at
@@ -107,8 +107,8 @@ func (f *Follower) lastSeen(node string) int64 {
 	return f.ready[node]
 }
 
-// Sync follows the cluster through a running cache, and returns once the Index is complete. The nodes must have been started, and Run
-// must be called after it.
+// Sync watches the cluster through a running cache, and returns once the Index is complete. The nodes must have been started, and
+// Run must be called afterwards.
 func (f *Follower) Sync(ctx context.Context, c cache.Cache) error {
 	if err := informer.Watch(ctx, c, f.watches()...); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (f *Follower) Sync(ctx context.Context, c cache.Cache) error {
 	return nil
 }
 
-// Run shows the Index rules that have changed, until the context ends.
+// Run updates the Index when rules have changed, until the context ends.
 func (f *Follower) Run(ctx context.Context) error {
 	for {
 		select {
@@ -150,7 +150,7 @@ func (f *Follower) changed(node string) {
 	}
 }
 
-// update tells the Index what is known of a node.
+// update updates the Index for a node.
 func (f *Follower) update(c inputs.Change) {
 	if s, ok := f.nodes.Get(c.Node); ok {
 		f.mu.Lock()
@@ -162,7 +162,7 @@ func (f *Follower) update(c inputs.Change) {
 	f.changed(c.Node)
 }
 
-// link shows the Index the active rules.
+// link updates the Index with the active rules.
 func (f *Follower) link() {
 	if f.opt.Rules != nil {
 		linked := f.opt.Rules.Program()
@@ -170,7 +170,7 @@ func (f *Follower) link() {
 	}
 }
 
-// SlimNode drops what nobody here reads from a Node on its way into a cache.
+// SlimNode removes unused fields of a Node before it is cached.
 func SlimNode(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil

@@ -30,7 +30,7 @@ const (
 	grace = 10 * time.Minute
 )
 
-// following is a Follower of a cache that the test fills.
+// following is a Follower with a cache that the test fills.
 type following struct {
 	*inputstest.Cache
 	t     *testing.T
@@ -78,7 +78,7 @@ func (f *following) has(want bool) {
 	})
 }
 
-// keeps checks that the node n1 has a feature once the change that was made last has been noticed.
+// keeps checks that the node n1 has a feature after the last change was processed.
 func (f *following) keeps() {
 	f.t.Helper()
 	n := n1()
@@ -101,7 +101,7 @@ func (f *following) keeps() {
 	}
 }
 
-// pass lets time pass, once something waits for that.
+// pass advances the clock, once something waits for it.
 func (f *following) pass(d time.Duration) {
 	f.t.Helper()
 	testkit.Eventually(f.t, "something waits", func(context.Context) error {
@@ -126,8 +126,8 @@ func published(namespace, name string) *nodefeature.NodeFeature {
 	}
 }
 
-// TestKeepsWhatAWorkerPublished: while the controller keeps the labels of a node whose NodeFeature has vanished, pods that ask for
-// what they say are placed there.
+// TestKeepsWhatAWorkerPublished: while the controller keeps the labels of a node whose NodeFeature was deleted, pods that require
+// the same features can be placed there.
 func TestKeepsWhatAWorkerPublished(t *testing.T) {
 	f := follows(t, grace)
 	f.Put(n1())
@@ -138,7 +138,7 @@ func TestKeepsWhatAWorkerPublished(t *testing.T) {
 	f.pass(grace - time.Minute)
 	f.keeps()
 
-	f.Put(published(own, "n1")) // the worker is back, and goes once more
+	f.Put(published(own, "n1")) // the worker comes back, and disappears again
 	f.keeps()
 	f.Remove(published(own, "n1"))
 	f.keeps()
@@ -183,7 +183,7 @@ func TestForgetsAtOnce(t *testing.T) {
 	}
 }
 
-// TestForgetsWithTheNode: what a node of the same name is, is not known.
+// TestForgetsWithTheNode: nothing is known about a new node with the same name.
 func TestForgetsWithTheNode(t *testing.T) {
 	f := follows(t, grace)
 	f.Put(n1())
@@ -204,7 +204,7 @@ func TestForgetsWithTheNode(t *testing.T) {
 	f.has(false)
 }
 
-// TestAgeIsThatOfTheLeaseOrOfTheNode: facts are as old as the last sign of life of their publisher.
+// TestAgeIsThatOfTheLeaseOrOfTheNode: the age of facts is the time since the last sign of life of their publisher.
 func TestAgeIsThatOfTheLeaseOrOfTheNode(t *testing.T) {
 	f := follows(t, grace)
 	lost := n1()

@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/internal/informer"
 )
 
-// Requirements keeps what pods require up to date through a running cache, and returns once it knows everything that exists.
+// Requirements keeps the requirements of pods up to date through a running cache, and returns once all existing objects are known.
 func Requirements(ctx context.Context, c cache.Cache, a *podrequirements.Resolver) error {
 	return informer.Watch(ctx, c,
 		informer.Registration{Object: &assayv1alpha1.NodeFeatureRequest{}, Handler: informer.Handler(

@@ -1,4 +1,4 @@
 package index
 
-// Bound changes how much work one requirement may be on all nodes together.
+// Bound sets the maximum work for one requirement on all nodes.
 func (v *Index) Bound(work int) { v.maxWork = work }

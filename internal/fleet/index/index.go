@@ -1,8 +1,8 @@
-// Package index knows which nodes of a cluster have what is asked for, at any moment and without asking twice.
+// Package index keeps track of which nodes of a cluster meet which requirements, and evaluates each distinct requirement only once.
 //
-// Nodes have small numbers. For each distinct requirement an Index keeps one bit a node, and when the facts of a node change,
-// it flips the bits of that node in the requirements that read what has changed. To filter nodes for a pod is then to look up
-// names and test bits.
+// Nodes have small numbers. For each distinct requirement an Index keeps one bit per node. When the facts of a node change, it
+// updates the bits of that node for the requirements that read the changed features. To filter nodes for a pod, it looks up names
+// and tests bits.
 package index
 
 import (
@@ -16,106 +16,106 @@ import (
 )
 
 const (
-	// maxSets is the maximum number of distinct requirements that are kept up to date. Each takes 1.1 bytes a node: 17 MB for 15,000
-	// nodes. Beyond it, the one that was not asked for the longest is forgotten; asking again costs one look at each node.
+	// maxSets is the maximum number of distinct requirements that are kept up to date. Each takes 1.1 bytes per node: 17 MB for
+	// 15,000 nodes. If there are more, the least recently used one is evicted; using it again requires an evaluation of all nodes.
 	maxSets = 1024
-	// maxSetBytes is the maximum memory in bytes that they take together, with the compiled requirements. 60 of the largest requirements fit, and
-	// 1,024 ordinary ones on 15,000 nodes.
+	// maxSetBytes is the maximum memory in bytes for all sets, including the compiled requirements. 60 requirements of the maximum
+	// size fit, and 1,024 ordinary ones on 15,000 nodes.
 	maxSetBytes = 32 << 20
 )
 
-// Node is what an Index is told about a node.
+// Node is the state of a node in an Index.
 type Node struct {
-	// Input is what the node's rules are given.
+	// Input is the input of rules for the node.
 	Input rules.Input
-	// Labels and Annotations are all that the Node has, those that rules wrote included: requirements may read them. They
-	// are not copied.
+	// Labels and Annotations are all of the Node's, including those that rules wrote: requirements can read them. They are not
+	// copied.
 	Labels, Annotations map[string]string
-	// Seen is when the facts were last known to be true, in seconds since 1970; 0: they are trusted.
+	// Seen is when the facts were last confirmed, in seconds since 1970; 0: always trusted.
 	Seen int64
 }
 
-// namesChunk is how many bytes of names are kept together: a page. A chunk lives as long as one of its names.
+// namesChunk is the number of bytes of names that are allocated together: a page. A chunk lives as long as one of its names.
 const namesChunk = 4 << 10
 
-// Index is which nodes have what. It is safe for concurrent use. The zero value is not ready for use; see New.
+// Index holds which nodes meet which requirements. It is safe for concurrent use. The zero value is not ready to use; see New.
 type Index struct {
 	mu    sync.RWMutex
 	index map[string]int32
 	nodes []node
-	free  []int32         // numbers of nodes that are gone
+	free  []int32         // numbers of deleted nodes
 	names strings.Builder // see keep
 
 	sets    map[requirements.Key]*set
 	readers map[string]*reader
 	perNode []*set // read names or metadata of nodes
-	chained []*set // read what rules produce
+	chained []*set // read outputs of rules
 	mark    uint64 // the clock at the last Sweep
-	clock   uint64 // counts uses, for what is used the longest ago
+	clock   uint64 // counts uses, to find the least recently used set
 	pass    uint64 // counts changes
-	maxWork int    // of one requirement on all nodes; see the constant
+	maxWork int    // for one requirement on all nodes; see the constant
 
 	program *rules.Program
 	cache   *rules.Cache
-	// synced says that every object that existed at the start is known.
+	// synced is set once every object that existed at the start is known.
 	synced bool
 }
 
-// node is one node by its number.
+// node is one node, by number.
 type node struct {
-	name    string // empty: nobody has the number
+	name    string // empty: the number is free
 	facts   Node
-	in      rules.Input // what requirements are given
+	in      rules.Input // input for requirements
 	outcome *rules.Outcome
 	matched map[string]string
 }
 
-// stale reports whether the facts were not known to be true any more at a time in seconds since 1970; 0 is any time, for which
-// the node is not even looked at.
+// stale reports whether the facts were no longer confirmed at a time in seconds since 1970; 0 means any time, without reading the
+// node.
 func (n *node) stale(oldest int64) bool {
 	return oldest != 0 && n.facts.Seen != 0 && n.facts.Seen < oldest
 }
 
-// reader is which sets read a feature.
+// reader lists the sets that read a feature.
 type reader struct {
 	key  facts.Key
 	sets []*set
 }
 
-// New returns an Index of a cluster without nodes and rules.
+// New returns an Index without nodes and rules.
 func New() *Index {
 	return &Index{index: map[string]int32{}, sets: map[requirements.Key]*set{}, readers: map[string]*reader{}, maxWork: maxWork}
 }
 
-// SetSynced says that every object that existed at the start is known by now.
+// SetSynced marks the Index as complete: every object that existed at the start is known.
 func (v *Index) SetSynced() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.synced = true
 }
 
-// Synced reports whether the Index is complete: before that, an answer could only be wrong.
+// Synced reports whether the Index is complete: before that, answers would be wrong.
 func (v *Index) Synced() bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.synced
 }
 
-// Len returns how many nodes there are.
+// Len returns the number of nodes.
 func (v *Index) Len() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return len(v.index)
 }
 
-// Requirements returns how many distinct requirements are kept.
+// Requirements returns the number of distinct requirements in the Index.
 func (v *Index) Requirements() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return len(v.sets)
 }
 
-// Put adds a node or replaces what is known of it.
+// Put adds or replaces a node.
 func (v *Index) Put(n Node) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -147,7 +147,7 @@ func (v *Index) Put(n Node) {
 	}
 }
 
-// Seen notes when the facts of a node were last known to be true; see Node. It is cheaper than Put.
+// Seen updates when the facts of a node were last confirmed; see Node. It is cheaper than Put.
 func (v *Index) Seen(name string, at int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -156,7 +156,7 @@ func (v *Index) Seen(name string, at int64) {
 	}
 }
 
-// Remove forgets a node.
+// Remove removes a node.
 func (v *Index) Remove(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -172,8 +172,8 @@ func (v *Index) Remove(name string) {
 	}
 }
 
-// SetProgram replaces the rules whose products requirements may read as rule.matched, and the memory of their results, which
-// others who evaluate the same rules may share.
+// SetProgram replaces the rules whose outputs requirements can read as rule.matched, and the cache of their results, which can be
+// shared with others that evaluate the same rules.
 func (v *Index) SetProgram(p *rules.Program, results *rules.Cache) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -183,8 +183,8 @@ func (v *Index) SetProgram(p *rules.Program, results *rules.Cache) {
 	}
 }
 
-// keep copies a name to where the others are. A question names hundreds of nodes: if each name were where its Node was
-// decoded, looking them up would throw as many pages out of the caches of a processor that others need too.
+// keep copies a name next to the others. A request contains hundreds of names: if each name were stored next to its decoded Node,
+// looking them up would evict as many pages from processor caches.
 func (v *Index) keep(name string) string {
 	if v.names.Cap()-v.names.Len() < len(name) {
 		v.names = strings.Builder{}
@@ -201,7 +201,7 @@ func (v *Index) number(name string) int32 {
 	if n := len(v.free); n > 0 {
 		i, v.free = v.free[n-1], v.free[:n-1]
 	} else {
-		i = int32(len(v.nodes)) //nolint:gosec // a cluster has no two thousand million nodes
+		i = int32(len(v.nodes)) //nolint:gosec // a cluster has fewer than two billion nodes
 		v.nodes = append(v.nodes, node{})
 	}
 	v.index[name] = i
@@ -217,7 +217,7 @@ func (v *Index) assign(i int32, n Node) {
 	}
 }
 
-// produce evaluates the rules of all nodes, and calls changed with those for which they produce something else than before.
+// produce evaluates the rules on all nodes, and calls changed for those whose outputs have changed.
 func (v *Index) produce(changed func(int32)) {
 	v.pass++
 	for i := range v.nodes {
@@ -232,7 +232,7 @@ func (v *Index) produce(changed func(int32)) {
 	}
 }
 
-// evaluate finds out what rules produce for a node.
+// evaluate evaluates the rules on a node.
 func (v *Index) evaluate(n *node) {
 	if v.program == nil {
 		return
@@ -244,7 +244,7 @@ func (v *Index) evaluate(n *node) {
 	n.outcome, n.matched = o, o.Produced()
 }
 
-// judgeAll judges a node anew by some sets, by each of them once.
+// judgeAll evaluates a node again for some sets, each of them once.
 func (v *Index) judgeAll(sets []*set, i int32) {
 	for _, s := range sets {
 		if s.pass != v.pass || s.passNode != i {

@@ -19,7 +19,7 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// node makes a node with these CPU flags.
+// node returns a node with these CPU flags.
 func node(in *facts.Interner, name string, flags ...string) index.Node {
 	return index.Node{Input: rules.Input{
 		Node:  rules.Node{Name: name},
@@ -44,7 +44,7 @@ func exists(flags ...string) string {
 	return out
 }
 
-// why returns for each node why it does not have what is asked for.
+// why returns for each node why it does not meet the requirements.
 func why(v *index.Index, a *requirements.Requirements, now int64, names ...string) map[string]string {
 	out := map[string]string{}
 	j := v.Judge(a, now)
@@ -199,7 +199,7 @@ func TestNearestNodeLacksLeast(t *testing.T) {
 	}
 }
 
-// TestBitsAgreeWithEvaluation does random things to a fleet and compares the bits with what the engine says.
+// TestBitsAgreeWithEvaluation makes random changes to a fleet and compares the bits with the results of the rule engine.
 func TestBitsAgreeWithEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	in := facts.NewInterner()
@@ -269,7 +269,7 @@ func TestForgetsWhatIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// TestLargeRequirementsAreForgotten asks for 300 requirements that are as large as they may be: without a bound they take 60 MB.
+// TestLargeRequirementsAreForgotten evaluates 300 requirements of maximum size: without a limit they would take 60 MB.
 func TestLargeRequirementsAreForgotten(t *testing.T) {
 	v, _ := hostile(t, 1)
 	first := reqs(t, exists("NODE_0"))
@@ -293,7 +293,7 @@ func TestLargeRequirementsAreForgotten(t *testing.T) {
 	}
 }
 
-// hostile is a fleet whose nodes all differ, and a requirement that takes long on each of them.
+// hostile returns a fleet of different nodes, and a requirement that takes long to evaluate on each of them.
 func hostile(t *testing.T, nodes int) (*index.Index, *requirements.Requirements) {
 	in := facts.NewInterner()
 	v := index.New()
@@ -305,13 +305,14 @@ func hostile(t *testing.T, nodes int) (*index.Index, *requirements.Requirements)
 		v.Put(node(in, fmt.Sprint("n", i), flags...))
 	}
 	var patterns []string
-	for i := range 40 { // as large as a requirement may be
-		patterns = append(patterns, fmt.Sprintf("'^[A-Z]+_[0-9]+_[ab]+[c-z]{%d}$'", i+1)) // every text must be read to its end
+	for i := range 40 { // the maximum size of a requirement
+		patterns = append(patterns, fmt.Sprintf("'^[A-Z]+_[0-9]+_[ab]+[c-z]{%d}$'", i+1)) // each string must be scanned to its end
 	}
 	return v, reqs(t, "matchFeatures: [{feature: cpu.cpuid, matchName: {op: InRegexp, value: ["+strings.Join(patterns, ",")+"]}}]")
 }
 
-// Whoever may create a pod may ask for what takes long to look for. The pods of others do not wait for it.
+// TestOthersAreServedWhileARequirementIsNew: any user who can create a pod can use an expensive requirement. It must not delay the
+// pods of others.
 func TestOthersAreServedWhileARequirementIsNew(t *testing.T) {
 	v, costly := hostile(t, 100)
 	cheap := reqs(t, exists("NODE_7"))
@@ -338,7 +339,7 @@ func TestOthersAreServedWhileARequirementIsNew(t *testing.T) {
 	}
 }
 
-// What takes too long on all nodes together is given up, for all of them: replicas look at nodes in different orders.
+// A requirement that takes too long on all nodes together is given up, for all nodes: replicas evaluate nodes in different orders.
 func TestGivesUpWhatTakesTooLong(t *testing.T) {
 	v, costly := hostile(t, 20)
 	v.Bound(1 << 20)
@@ -360,8 +361,8 @@ func TestGivesUpWhatTakesTooLong(t *testing.T) {
 	}
 }
 
-// BenchmarkChangeOfOneNode changes the facts of one node of 5,000 while 200 requirements are kept, all of which read what
-// changes, to content that was never seen before.
+// BenchmarkChangeOfOneNode changes the facts of one of 5,000 nodes to new content while the index keeps 200 requirements, all of
+// which read the changed feature.
 func BenchmarkChangeOfOneNode(b *testing.B) {
 	in := facts.NewInterner()
 	v := index.New()

@@ -7,15 +7,15 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Judge says of nodes whether they have what one pod asks for. It holds a reader's lock on its Index until End: it must not be
+// Judge decides which nodes meet the requirements of one pod. It holds a read lock on its Index until End is called: it must not be
 // kept, and is not safe for concurrent use.
 type Judge struct {
 	index     *Index
 	required  []*set
-	nobody    []bool // of each required one: whether all nodes lack the same
+	nobody    []bool // for each requirement: whether all nodes lack the same
 	preferred []weighted
 	total     int64
-	oldest    int64 // facts seen before count as unknown; 0: none do
+	oldest    int64 // older facts count as unknown; 0: none do
 }
 
 type weighted struct {
@@ -23,10 +23,10 @@ type weighted struct {
 	weight int64
 }
 
-// MaxScore is the score of a node that has everything that is preferred: the largest an extender may give.
+// MaxScore is the score of a node that meets all preferences: the maximum score of an extender.
 const MaxScore = 10
 
-// lacksFresh is what a node lacks that has not been heard of for too long.
+// lacksFresh is the reason for a node whose features are stale.
 const lacksFresh = "its features are stale"
 
 var (
@@ -36,12 +36,12 @@ var (
 
 var judges = sync.Pool{New: func() any { return &Judge{} }}
 
-// Judge begins to judge nodes by what a pod asks for, at a time in seconds since 1970. Every Judge must be ended.
+// Judge returns a Judge for requirements, at a time in seconds since 1970. The caller must call End.
 func (v *Index) Judge(reqs *requirements.Requirements, now int64) *Judge {
 	j := judges.Get().(*Judge)
 	j.index = v
 	if !j.find(reqs) {
-		// Some requirement is new, or somebody must find out why nodes do not meet it.
+		// A requirement is new, or the reasons why nodes do not meet it must be determined.
 		for _, r := range reqs.Required {
 			v.prepare(r, true)
 		}
@@ -57,8 +57,8 @@ func (v *Index) Judge(reqs *requirements.Requirements, now int64) *Judge {
 	return j
 }
 
-// prepare makes the set of a requirement if there is none, and finds out why nodes do not meet it if that is wanted. It does so by
-// turns, between which others are served.
+// prepare creates the set of a requirement if there is none, and determines why nodes do not meet it if requested. It works in
+// batches, between which other requests are served.
 func (v *Index) prepare(r *requirements.Requirement, why bool) {
 	turn := func() (done bool) {
 		v.mu.Lock()
@@ -70,7 +70,7 @@ func (v *Index) prepare(r *requirements.Requirement, why bool) {
 	}
 }
 
-// find reports whether everything needed is there already.
+// find reports whether all required sets exist already.
 func (j *Judge) find(reqs *requirements.Requirements) bool {
 	v := j.index
 	v.mu.RLock()
@@ -88,15 +88,15 @@ func (j *Judge) find(reqs *requirements.Requirements) bool {
 	return true
 }
 
-// fill collects the sets. One that was forgotten in between, by a thousand others that were asked for, is missing; its nodes
-// count as not having it, and the pod is tried again.
+// fill collects the sets. A set that was evicted in the meantime, by a thousand other requirements, is missing; its nodes count as
+// not matching, and the pod is retried.
 func (j *Judge) fill(reqs *requirements.Requirements) {
 	v := j.index
 	j.required, j.nobody, j.preferred, j.total, j.oldest = j.required[:0], j.nobody[:0], j.preferred[:0], 0, 0
 	for _, r := range reqs.Required {
 		s := v.sets[r.Key]
 		if s != nil && !s.built {
-			s = nil // it was forgotten, and somebody else is making it anew
+			s = nil // it was evicted, and another request is rebuilding it
 		}
 		if s != nil {
 			s.used.Store(v.clock)
@@ -113,7 +113,7 @@ func (j *Judge) fill(reqs *requirements.Requirements) {
 	}
 }
 
-// End gives back what the Judge holds.
+// End releases the lock.
 func (j *Judge) End() {
 	j.index.mu.RUnlock()
 	clear(j.required[:cap(j.required)])
@@ -122,8 +122,8 @@ func (j *Judge) End() {
 	judges.Put(j)
 }
 
-// Check returns nil if the node has everything that is required, else why not; nobody says that the same is true of every
-// node.
+// Check returns nil if the node meets all requirements, else the reason; nobody means that no node meets the requirement for the
+// same reason.
 func (j *Judge) Check(name []byte) (why *Reason, nobody bool) {
 	i, ok := j.index.index[string(name)] // the compiler makes no string of it
 	if !ok {
@@ -143,7 +143,7 @@ func (j *Judge) Check(name []byte) (why *Reason, nobody bool) {
 	return nil, false
 }
 
-// Score returns how much of what is preferred a node has, from 0 to MaxScore, rounded.
+// Score returns the weighted share of preferences that a node meets, from 0 to MaxScore, rounded.
 func (j *Judge) Score(name []byte) int64 {
 	i, ok := j.index.index[string(name)]
 	if !ok || j.total == 0 {

@@ -10,13 +10,13 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// Answer is which nodes have what is asked for.
+// Answer describes which nodes meet requirements.
 type Answer struct {
-	// Nodes is how many there are in all, Matching how many have everything that is required.
+	// Nodes is the number of all nodes, Matching the number that meet all requirements.
 	Nodes, Matching int
-	// Sample are some of those, by name: the first ones.
+	// Sample lists the first matching nodes by name.
 	Sample []string
-	// Nearest is a node that lacks least, and Lacks what it lacks first; empty if some node lacks nothing.
+	// Nearest is a node that lacks the least, and Lacks the first thing that it lacks; empty if a node matches.
 	Nearest, Lacks string
 }
 
@@ -31,7 +31,7 @@ func (v *Index) Query(reqs *requirements.Requirements, sample int) Answer {
 	sets := make([]*set, len(reqs.Required))
 	for i, r := range reqs.Required {
 		sets[i] = v.set(r)
-		for !sets[i].built { // only if it was forgotten just now
+		for !sets[i].built { // only if it was just evicted
 			sets[i].build(v)
 		}
 	}
@@ -53,8 +53,8 @@ func (v *Index) Query(reqs *requirements.Requirements, sample int) Answer {
 	return out
 }
 
-// nearest returns the node that lacks the fewest things, the first of them by name. It looks at one node of each kind, and at no
-// more than can be looked at in a turn or some.
+// nearest returns the node that lacks the fewest requirements, the first of them by name. It checks one node of each kind, within a
+// limited number of batches.
 func (v *Index) nearest(sets []*set) (name, lacks string) {
 	type candidate struct {
 		name   string
@@ -85,7 +85,7 @@ func (v *Index) nearest(sets []*set) (name, lacks string) {
 			continue
 		}
 		for _, s := range sets {
-			work += 3*s.most + nodeWork // it is evaluated, looked through, and counted
+			work += 3*s.most + nodeWork // evaluated, scanned, and counted
 			c.unmet += s.req.Unmet(n.in, n.matched)
 			if c.lacks == "" {
 				c.lacks = s.req.Lacks(n.in, n.matched)
@@ -101,10 +101,10 @@ func (v *Index) nearest(sets []*set) (name, lacks string) {
 	return best.name, best.lacks
 }
 
-// maxTurns is how many turns the search for the nearest node may take: it is a hint for a person.
+// maxTurns is the maximum number of batches for the search for the nearest node, which is only a hint for users.
 const maxTurns = 16
 
-// text is the kind as a key.
+// text returns the kind as a key.
 func (k kind) text() string {
 	out := make([]byte, 0, len(k)*3*8)
 	for _, id := range k {
@@ -117,20 +117,21 @@ func (k kind) text() string {
 	return string(out)
 }
 
-// Finding is what one requirement found on one node.
+// Finding is the result of one requirement on one node.
 type Finding struct {
-	// Origin says who asks: an annotation, a request, a policy.
+	// Origin is where the requirement comes from: an annotation, a request, a policy.
 	Origin string `json:"origin"`
-	// Weight is that of a preference; 0: it is required.
+	// Weight is the weight of a preference; 0: a requirement.
 	Weight int32 `json:"weight,omitempty"`
-	// Met says whether the node has it.
+	// Met reports whether the node meets it.
 	Met bool `json:"met"`
-	// Lacks is what the node lacks first, in the words of the events; Why says it in detail.
+	// Lacks is what the node lacks first, in the words of the events; Why has the details.
 	Lacks string `json:"lacks,omitempty"`
 	Why   string `json:"why,omitempty"`
 }
 
-// Explain says what each requirement finds on a node, at a time in seconds since 1970; ok is false if there is no such node.
+// Explain returns the result of each requirement on a node, at a time in seconds since 1970; ok is false if the node does not
+// exist.
 func (v *Index) Explain(reqs *requirements.Requirements, name string, now int64) (list []Finding, ok bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -169,7 +170,7 @@ func (v *Index) Explain(reqs *requirements.Requirements, name string, now int64)
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
-// Knows reports whether there is a node of that name.
+// Knows reports whether there is a node of this name.
 func (v *Index) Knows(name string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -189,7 +190,7 @@ func (v *Index) Names() []string {
 	return out
 }
 
-// Input returns what is known of a node, with what rules produce for it.
+// Input returns the inputs of rules for a node, including the outputs of the rules for it.
 func (v *Index) Input(name string) (in rules.Input, produced map[string]string, ok bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

@@ -4,10 +4,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// LastReady is when a Node was last ready, in seconds since 1970, for the Seen of a Node whose publisher says nothing itself;
-// 0: it is ready, or nobody has said otherwise. It is the time at which the condition changed, not that of the kubelet's last
-// report: a kubelet that is fine goes on reporting that its node is not, and one that is gone has reported up to five minutes
-// before it went.
+// LastReady returns when a Node was last ready, in seconds since 1970, as the Seen value of a Node whose publisher has no Lease; 0:
+// it is ready, or its condition is not set. It is the transition time of the condition, not the time of the kubelet's last
+// heartbeat: a running kubelet keeps reporting that its node is not ready, and a dead one may have reported up to five minutes
+// before it stopped.
 func LastReady(n *corev1.Node) int64 {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {

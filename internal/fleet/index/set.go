@@ -10,71 +10,72 @@ import (
 )
 
 const (
-	// maxReads is of how many features a verdict is remembered. Requirements that read more are judged node by node.
+	// maxReads is the maximum number of features in a cache key. Requirements that read more are evaluated for each node.
 	maxReads = 4
-	// maxKinds bounds the verdicts that one requirement remembers: there are tens of kinds of nodes in a fleet.
+	// maxKinds is the maximum number of cached results of one requirement: a fleet has tens of kinds of nodes.
 	maxKinds = 1024
-	// maxReasons bounds the texts of one requirement. They repeat what was asked, so there are as many as it has parts.
+	// maxReasons is the maximum number of reasons of one requirement. A reason repeats a part of the requirement, so there are as
+	// many as it has parts.
 	maxReasons = 200
-	// turnWork is how much work is done for a requirement that is new until others have their turn, in units of match.Work: some
-	// milliseconds. Whoever may create a pod can ask for what takes long, and the pods of others must not wait for it.
+	// turnWork is the maximum work in one batch for a new requirement, in units of match.Work: some milliseconds. Any user who can
+	// create a pod can use an expensive requirement, which must not delay the pods of others.
 	turnWork = 1 << 20
-	// nodeWork is what a node costs besides being evaluated.
+	// nodeWork is the work for a node in addition to its evaluation.
 	nodeWork = 32
-	// maxWork is how much work a requirement may be on all nodes together: some seconds. A pattern that is looked for on 60
-	// network interfaces, different ones on each of 15,000 nodes, takes most of it.
+	// maxWork is the maximum work for a requirement on all nodes together: some seconds. A pattern that is matched with 60 network
+	// interfaces, different ones on each of 15,000 nodes, takes most of it.
 	maxWork = 1 << 30
 )
 
-// lacksTime is what all nodes lack if a requirement is more work than that.
+// lacksTime is the reason for all nodes if a requirement exceeds this limit.
 const lacksTime = "patterns that take too long to look for on all nodes"
 
-// The reasons of nodes that have none of their own.
+// Reasons that are independent of the requirement.
 const (
-	reasonNone    = 0 // the node has what is asked for, or there is no node
-	reasonPending = 1 // it does not, and nobody has asked yet why
+	reasonNone    = 0 // the node matches, or does not exist
+	reasonPending = 1 // the node does not match, and the reason has not been determined yet
 	reasonGeneric = 2
 	firstReason   = 3
 )
 
-// set is which nodes have what one requirement asks for.
+// set is the set of nodes that meet one requirement.
 type set struct {
 	req   *requirements.Requirement
 	bits  []uint64
-	why   []uint8 // reasons by node
+	why   []uint8 // by node: its reason
 	count int
 
 	reasons []Reason
 	byText  map[string]uint8
-	holders []int   // how many nodes each reason is of
-	pending []int32 // nodes whose reason nobody has asked for yet
+	holders []int   // by reason: number of nodes
+	pending []int32 // nodes whose reason has not been determined yet
 
-	keys  []facts.Key // of the features it reads
+	keys  []facts.Key // features that it reads
 	kinds map[kind]verdict
 	used  atomic.Uint64
 
-	built bool // all nodes have been judged; before that, only some have
-	next  int  // the first number that has not been
-	spent int  // work that took
-	most  int  // work that a single node took
-	// costly says that it was too much: nobody has what is asked for.
+	built bool // all nodes have been evaluated
+	next  int  // number of the first node that has not been evaluated
+	spent int  // total work so far
+	most  int  // maximum work for a single node
+	// costly is set if the work exceeded the limit: then no node matches.
 	costly bool
 
 	pass     uint64
 	passNode int32
 }
 
-// Reason is why a node does not have what is asked for.
+// Reason is why a node does not meet a requirement.
 type Reason struct {
-	// Text is the message in full.
+	// Text is the full message.
 	Text string
-	// Lacks is what the node does not have.
+	// Lacks is what the node lacks.
 	Lacks string
-	// JSON is Text as a JSON string, Nobody the same if it is true of every node.
+	// JSON is Text as a JSON string, Nobody the message if it applies to all nodes.
 	JSON, Nobody string
 }
 
-// kind is everything that a verdict depends on.
+// kind is everything that the result depends on.
 type kind [maxReads]facts.FeatureID
 
 type verdict struct {
@@ -82,7 +83,7 @@ type verdict struct {
 	reason uint8
 }
 
-// prefix begins what users read in events. Part of the documentation; scripts may look for it.
+// prefix is the beginning of messages in events. It is documented, since scripts may search for it.
 const prefix = "node feature requirement not met"
 
 func newReason(lacks string) Reason {
@@ -95,20 +96,20 @@ func newReason(lacks string) Reason {
 	return r
 }
 
-// NotMet returns the reason of a pod whose requirements no node can meet, because of a problem with the requirements themselves.
+// NotMet returns the reason for a pod whose requirements no node can meet, because the requirements have a problem.
 func NotMet(problem string) *Reason {
 	r := NewReason(prefix + ": " + problem)
 	r.Lacks = problem
 	return &r
 }
 
-// NewReason makes a reason of a text that has nothing to do with a single node.
+// NewReason returns a reason that does not depend on a node.
 func NewReason(text string) Reason { return Reason{Text: text, JSON: quote(text), Nobody: quote(text)} }
 
 func quote(text string) string {
 	data, err := json.Marshal(text)
 	if err != nil {
-		return `""` // no string fails
+		return `""` // encoding a string never fails
 	}
 	return string(data)
 }
@@ -124,10 +125,10 @@ func newSet(req *requirements.Requirement) *set {
 	return s
 }
 
-// has reports whether a node has what is asked for.
+// has reports whether a node meets the requirement.
 func (s *set) has(i int32) bool { return s.bits[i/64]&(1<<(i%64)) != 0 }
 
-// build judges nodes for a while, and reports whether all have been judged. It needs the lock.
+// build evaluates one batch of nodes, and reports whether all have been evaluated. The caller holds the lock.
 func (s *set) build(v *Index) bool {
 	for work := 0; s.next < len(v.nodes) && !s.costly; s.next++ {
 		if work > turnWork {
@@ -150,8 +151,8 @@ func (s *set) build(v *Index) bool {
 	return true
 }
 
-// giveUp notes that nobody has what is asked for, because it is too much work to find out. It is so for all nodes, since replicas
-// look at them in different orders.
+// giveUp records that no node matches because evaluation takes too much work. It applies to all nodes, since replicas evaluate them
+// in different orders.
 func (s *set) giveUp(v *Index) {
 	s.costly, s.kinds = true, map[kind]verdict{}
 	for i := range v.nodes {
@@ -161,7 +162,7 @@ func (s *set) giveUp(v *Index) {
 	}
 }
 
-// grow makes room for a number.
+// grow makes room for a node number.
 func (s *set) grow(i int32) {
 	for int(i)/64 >= len(s.bits) {
 		s.bits = append(s.bits, 0)
@@ -169,7 +170,7 @@ func (s *set) grow(i int32) {
 	}
 }
 
-// judge finds out whether a node has what is asked for, and returns how much work that was.
+// judge evaluates a node, and returns the work that it took.
 func (s *set) judge(v *Index, i int32) (cost int) {
 	s.grow(i)
 	s.clear(i)
@@ -197,7 +198,7 @@ func (s *set) judge(v *Index, i int32) (cost int) {
 	return cost
 }
 
-// kindOf returns everything that the verdict on a node depends on, or false if that is the node itself.
+// kindOf returns everything that the result for a node depends on, or false if it depends on the node itself.
 func (s *set) kindOf(n *node) (k kind, ok bool) {
 	if len(s.keys) > maxReads || s.req.PerNode() || s.req.ReadsMatched() {
 		return k, false
@@ -221,7 +222,7 @@ func (s *set) note(i int32, found verdict) {
 	}
 }
 
-// clear forgets the verdict on a node.
+// clear removes the result for a node.
 func (s *set) clear(i int32) {
 	if int(i)/64 >= len(s.bits) {
 		return
@@ -239,7 +240,7 @@ func (s *set) clear(i int32) {
 	}
 }
 
-// explain finds for a while the reasons that nobody has asked for yet, and reports whether none is left. It needs the lock.
+// explain determines one batch of missing reasons, and reports whether none is left. The caller holds the lock.
 func (s *set) explain(v *Index) bool {
 	work := 0
 	for n, i := range s.pending {
@@ -252,7 +253,7 @@ func (s *set) explain(v *Index) bool {
 		found := s.kinds[k]
 		if !memorable || found.reason == reasonPending || found.reason == reasonNone {
 			found = verdict{reason: s.reason(s.req.Lacks(node.in, node.matched))}
-			work += 2 * s.most // it is evaluated, and looked through
+			work += 2 * s.most // evaluated, and scanned
 			if memorable {
 				s.kinds[k] = found
 			}
@@ -266,7 +267,7 @@ func (s *set) explain(v *Index) bool {
 	return true
 }
 
-// reason returns the number of a text.
+// reason returns the number of a reason.
 func (s *set) reason(lacks string) uint8 {
 	if r, ok := s.byText[lacks]; ok {
 		return r
@@ -281,7 +282,8 @@ func (s *set) reason(lacks string) uint8 {
 	return r
 }
 
-// set returns the set of a requirement, and makes it if there is none: build must be called until it is built. It needs the lock.
+// set returns the set of a requirement, and creates it if there is none: build must be called until it is complete. The caller
+// holds the lock.
 func (v *Index) set(req *requirements.Requirement) *set {
 	v.clock++
 	if s := v.sets[req.Key]; s != nil {
@@ -314,15 +316,15 @@ func (v *Index) set(req *requirements.Requirement) *set {
 	return s
 }
 
-// The bytes that a set takes in addition to its requirement: the fixed part, a remembered verdict, and a byte of a reason, which is kept in
-// four forms.
+// Memory of a set in bytes in addition to its requirement: the fixed part, a cached result, and a byte of a reason, which is stored
+// in four forms.
 const (
 	setBytes     = 1024
 	verdictBytes = 176
 	reasonBytes  = 4
 )
 
-// bytes returns how much memory the set takes.
+// bytes returns the memory of the set.
 func (s *set) bytes() int {
 	n := setBytes + s.req.Size() + 8*cap(s.bits) + cap(s.why) + 4*cap(s.pending) + verdictBytes*len(s.kinds)
 	for i := range s.reasons {
@@ -331,7 +333,7 @@ func (s *set) bytes() int {
 	return n
 }
 
-// bytes returns how much memory all sets take.
+// bytes returns the memory of all sets.
 func (v *Index) bytes() (n int) {
 	for _, s := range v.sets {
 		n += s.bytes()
@@ -339,7 +341,7 @@ func (v *Index) bytes() (n int) {
 	return n
 }
 
-// Sweep forgets the requirements that nothing has asked for since the last Sweep.
+// Sweep deletes requirements that have not been used since the last Sweep.
 func (v *Index) Sweep() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -374,7 +376,7 @@ func (v *Index) forget(oldest *set) {
 	}
 	v.perNode, v.chained = without(v.perNode), without(v.chained)
 	if len(v.chained) == 0 {
-		for i := range v.nodes { // an outcome refers to its rules, which may be deleted
+		for i := range v.nodes { // an outcome refers to its rules, which can be deleted
 			v.nodes[i].outcome, v.nodes[i].matched = nil, nil
 		}
 	}

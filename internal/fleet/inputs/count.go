@@ -11,15 +11,15 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// LeftOut is a NodeFeature that does not count although it should, and why.
+// LeftOut is a NodeFeature that does not count because of an error or a limit.
 type LeftOut struct {
 	Object *nodefeature.NodeFeature
-	// Err is why: its features cannot be read, or there are too many. See nodefeature.Features.
+	// Err is the reason: its features cannot be read, or there are too many. See nodefeature.Features.
 	Err error
 }
 
-// list returns the NodeFeatures in the cache that count for a node, in the order of their merging, and those that would count if
-// they could be read, or if there were not too many.
+// list returns the cached NodeFeatures that count for a node, in merge order, and those that are ignored because of an error or a
+// limit.
 func (n *Nodes) list(ctx context.Context, node *corev1.Node) (out []*nodefeature.NodeFeature, left []LeftOut, err error) {
 	var list nodefeature.NodeFeatureList
 	err = n.cached.List(ctx, &list, client.MatchingFields{nodefeature.ByNode: node.Name}, client.UnsafeDisableDeepCopy)
@@ -48,7 +48,7 @@ func (n *Nodes) list(ctx context.Context, node *corev1.Node) (out []*nodefeature
 	return out, left, nil
 }
 
-// trusted reports whether the NodeFeatures of a namespace count.
+// trusted reports whether the NodeFeatures in a namespace count.
 func (n *Nodes) trusted(ctx context.Context, namespace string) (bool, error) {
 	if n.opt.Namespaces == nil || namespace == n.opt.Merge.Namespace {
 		return true, nil
@@ -60,7 +60,7 @@ func (n *Nodes) trusted(ctx context.Context, namespace string) (bool, error) {
 	return n.opt.Namespaces.Matches(labels.Set(ns.Labels)), nil
 }
 
-// Namespace returns an empty Namespace of which only the metadata is read and cached.
+// Namespace returns an empty Namespace object for which only metadata is read and cached.
 func Namespace() *metav1.PartialObjectMetadata {
 	ns := &metav1.PartialObjectMetadata{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))

@@ -15,11 +15,12 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// ErrStale is returned when the cache is known to lack what the API server has.
-var ErrStale = errors.New("the cache is behind; trying again")
+// ErrStale is returned when the cache is known to lack an object that the API server has.
+var ErrStale = errors.New("the cache is stale; retrying")
 
-// confirmLost asks the API server for each object that counted the last time and is no longer in the cache (those that are left
-// out are there and do not count), and the first time for the worker's object: a cache may have been filled from a list that lacked some.
+// confirmLost reads from the API server each object that counted the last time and is no longer in the cache (ignored objects are
+// in the cache and do not count), and the first time also the worker's object: the cache may have been filled from an incomplete
+// list.
 func (n *Nodes) confirmLost(ctx context.Context, node *corev1.Node, m *memory, list []*nodefeature.NodeFeature, left []LeftOut) error {
 	seen := make(map[client.ObjectKey]bool, len(list)+len(left))
 	for _, f := range left {
@@ -52,7 +53,7 @@ func compareKeys(a, b client.ObjectKey) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// stillThere asks the API server whether an object that counts for the node exists.
+// stillThere reads from the API server whether an object that counts for the node exists.
 func (n *Nodes) stillThere(ctx context.Context, key client.ObjectKey, node *corev1.Node) (bool, error) {
 	if n.opt.Live == nil {
 		return false, nil
@@ -68,8 +69,8 @@ func (n *Nodes) stillThere(ctx context.Context, key client.ObjectKey, node *core
 	return n.trusted(ctx, f.Namespace)
 }
 
-// Confirm asks the API server whether a State was made of every NodeFeature of its node, and returns ErrStale if it was not. What counted
-// before this process started is unknown, and a list may have been cut short.
+// Confirm checks with the API server that a State includes every NodeFeature of its node, and returns ErrStale if it does not. What
+// counted before this process started is unknown, and a list may have been incomplete.
 func (n *Nodes) Confirm(ctx context.Context, s State) error {
 	node, seen := s.Node, map[client.ObjectKey]bool{}
 	for _, f := range s.Features {
@@ -88,7 +89,7 @@ func (n *Nodes) Confirm(ctx context.Context, s State) error {
 		if f.DeletionTimestamp != nil || !n.opt.Merge.Counts(f, node) || seen[client.ObjectKeyFromObject(f)] {
 			continue
 		}
-		// It may be in the cache by now: it was not when the State was made.
+		// It can be in the cache by now: it was not when the State was made.
 		trusted, err := n.trusted(ctx, f.Namespace)
 		if err != nil {
 			return err

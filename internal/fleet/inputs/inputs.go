@@ -1,8 +1,8 @@
-// Package inputs makes the input of rules out of a Node and the NodeFeatures that count for it.
+// Package inputs builds the inputs of rules from a Node and the NodeFeatures that count for it.
 //
-// It decides which NodeFeatures count, in which order they are merged, and for how long what a worker has published goes on
-// counting after its object has vanished. Everything that evaluates rules on the nodes of a cluster takes its inputs from here, so that
-// the labels of a node and the answers of the extender follow from the same facts.
+// It decides which NodeFeatures count, in which order they are merged, and for how long a worker's features count after its object
+// was deleted. Everything that evaluates rules on the nodes of a cluster gets its inputs from this package, so that the labels of a
+// node and the answers of the extender are based on the same facts.
 package inputs
 
 import (
@@ -22,37 +22,36 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// DefaultGrace is how long what a worker has published goes on counting after its object has vanished without its Node: time
-// to reinstall a DaemonSet, and to notice that one has deleted a namespace.
+// DefaultGrace is how long a worker's features count after its object was deleted while the Node exists: time to reinstall a
+// DaemonSet, or to notice the deletion of a namespace.
 const DefaultGrace = 10 * time.Minute
 
-// Sources says which NodeFeatures count.
+// Sources configures which NodeFeatures count.
 type Sources struct {
-	// Namespace is the manager's and the worker's own.
+	// Namespace is the namespace of the manager and the worker.
 	Namespace string
-	// Namespaces chooses the other namespaces whose NodeFeatures count, by their labels; nil: all of them.
+	// Namespaces selects other namespaces whose NodeFeatures count, by their labels; nil: all of them.
 	Namespaces labels.Selector
-	// IgnoreLabels leaves out spec.labels of all but the worker's own objects.
+	// IgnoreLabels ignores spec.labels of all objects except the worker's own.
 	IgnoreLabels bool
 }
 
-// Options say which NodeFeatures count, and for how long.
+// Options configure which NodeFeatures count, and for how long.
 type Options struct {
-	// Merge says how NodeFeatures become one input. Those in its Namespace always count.
+	// Merge configures how NodeFeatures are merged. Those in its Namespace always count.
 	Merge nodefeature.Gather
-	// Namespaces chooses the other namespaces whose NodeFeatures count, by their labels; nil: all of them.
+	// Namespaces selects other namespaces whose NodeFeatures count, by their labels; nil: all of them.
 	Namespaces labels.Selector
-	// Grace is how long what a worker has published goes on counting after its object has vanished without its Node; 0: not at
-	// all, as in NFD.
+	// Grace is how long a worker's features count after its object was deleted while the Node exists; 0: not at all, as in NFD.
 	Grace time.Duration
-	// Live asks the API server, not the cache, before an object that is missing in the cache counts as deleted; nil: it
-	// counts as deleted at once.
+	// Live reads from the API server, not the cache, before an object that is missing in the cache counts as deleted; nil: it
+	// counts as deleted immediately.
 	Live client.Reader
 	// Clock measures Grace; nil: the real one.
 	Clock clock.Clock
 }
 
-// Nodes makes the inputs of the nodes of a cluster. It is safe for concurrent use.
+// Nodes provides the inputs of rules for the nodes of a cluster. It is safe for concurrent use.
 type Nodes struct {
 	opt        Options
 	cached     client.Reader
@@ -61,14 +60,14 @@ type Nodes struct {
 
 	mu      sync.Mutex
 	nodes   map[string]*memory
-	due     map[string]time.Time // nodes to look at again, and when; the zero time is at once
-	failing map[string]bool      // nodes of which nothing could be found out
+	due     map[string]time.Time // nodes to process again, and when; the zero time means immediately
+	failing map[string]bool      // nodes whose state could not be determined
 
 	wake   chan struct{} // holds an element if something has become due
-	synced chan struct{} // closed once every node that existed at the start has been looked at
+	synced chan struct{} // closed once every node that existed at the start has been processed
 }
 
-// memory is what is remembered of one node. All of it can be lost at any time.
+// memory is the cached state of one node. All of it can be lost at any time.
 type memory struct {
 	uid   types.UID
 	turn  turn.Lock
@@ -79,26 +78,25 @@ type memory struct {
 	// guarded by turn
 	seen   map[client.ObjectKey]bool // the objects that counted the last time
 	own    *nodefeature.NodeFeature  // the worker's object as last seen
-	lostAt time.Time                 // since when it is gone; zero: it is there
-	unseen bool                      // it has never been there since this process started
+	lostAt time.Time                 // when it was deleted; zero: it exists
+	unseen bool                      // it has never existed since this process started
 }
 
-// State is what is known of a node.
+// State is what is known about a node.
 type State struct {
 	Node  *corev1.Node
 	Input rules.Input
-	// Features are the NodeFeatures that count, in the order of their merging.
+	// Features are the NodeFeatures that count, in merge order.
 	Features []*nodefeature.NodeFeature
 	LeftOut  []LeftOut
-	// Held is how long what the worker has published goes on counting although its object has vanished; 0: it is there, or does
-	// not count any more.
+	// Held is how much longer the features of the worker's deleted object count; 0: the object exists, or does not count any more.
 	Held time.Duration
-	// Blind says that the worker's object is missing, was never seen by this process, and may come back while Held lasts: what it
-	// said is unknown.
+	// Blind is set if the worker's object is missing, was never seen by this process, and may come back while Held lasts: its
+	// features are unknown.
 	Blind bool
 }
 
-// New returns Nodes that know nothing yet: Watch must be called.
+// New returns empty Nodes: the caller must call Watch.
 func New(opt Options) *Nodes {
 	if opt.Clock == nil {
 		opt.Clock = clock.RealClock{}
@@ -109,11 +107,11 @@ func New(opt Options) *Nodes {
 	}
 }
 
-// Of returns what is known of a node according to the cache. If the worker's object has vanished, the last one seen goes on
-// counting for a while. The error is ErrStale if the cache lacks an object that the API server has.
+// Of returns the state of a node according to the cache. If the worker's object was deleted, the last one seen counts for the grace
+// period. The error is ErrStale if the cache lacks an object that the API server has.
 func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 	m := n.memory(node)
-	release, err := m.turn.Take(ctx) // two passes over one node must not ask the API server twice
+	release, err := m.turn.Take(ctx) // two passes over one node must not both query the API server
 	if err != nil {
 		return State{}, err
 	}
@@ -130,7 +128,7 @@ func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 	return s, nil
 }
 
-// hold adds what a vanished worker has published, for as long as it counts.
+// hold adds the features of a deleted worker's object, as long as they count.
 func (n *Nodes) hold(m *memory, s *State) {
 	last := n.takeLast(m)
 	for _, f := range s.Features {
@@ -186,7 +184,7 @@ func (n *Nodes) memory(node *corev1.Node) *memory {
 	if m == nil || m.uid != node.UID {
 		next := &memory{uid: node.UID, turn: turn.New(), unseen: true}
 		if m != nil {
-			next.known = m.known // until the new one has been looked at
+			next.known = m.known // until the new one has been processed
 		}
 		n.nodes[node.Name], m = next, next
 	}

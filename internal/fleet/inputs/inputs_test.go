@@ -23,7 +23,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// server is an API server that has these NodeFeatures, or is away.
+// server is a fake API server that has these NodeFeatures, or is unavailable.
 type server struct {
 	client.Reader
 	features map[string]bool // namespace/name
@@ -68,7 +68,7 @@ func node(uid string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: types.UID(uid)}}
 }
 
-// watched is Nodes that watch a cache.
+// watched returns Nodes that watch a cache.
 func watched(t *testing.T, opt inputs.Options, cache *inputstest.Cache) *inputs.Nodes {
 	t.Helper()
 	opt.Merge = nodefeature.Gather{Namespace: "own"}
@@ -79,7 +79,7 @@ func watched(t *testing.T, opt inputs.Options, cache *inputstest.Cache) *inputs.
 	return n
 }
 
-// What a cache lacks is no evidence: a list may have been cut short.
+// TestAnObjectIsGoneOnlyIfTheServerSaysSo: an object that is missing in the cache may exist, since a list can be incomplete.
 func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object string
@@ -176,7 +176,7 @@ func TestConfirmFindsWhatTheCacheLacks(t *testing.T) {
 	}
 }
 
-// A pod of the worker, or its token, may outlive its Node by a while, and go on to publish.
+// A pod of the worker, or its token, can outlive its Node for a while, and continue to publish.
 func TestWhatBelongsToAnEarlierNodeOfTheNameDoesNotCount(t *testing.T) {
 	owner := func(kind, uid string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "n", UID: types.UID(uid)}}
@@ -188,7 +188,7 @@ func TestWhatBelongsToAnEarlierNodeOfTheNameDoesNotCount(t *testing.T) {
 	}{
 		"ThisNode":    {"own", owner("Node", "2"), true},
 		"EarlierNode": {"own", owner("Node", "1"), false},
-		"NoOwner":     {"own", nil, true}, // worker.ownerRefs may leave the Node out, and NFD's workers do
+		"NoOwner":     {"own", nil, true}, // worker.ownerRefs can exclude the Node, and NFD's workers do not set it
 		"Pod":         {"own", owner("Pod", "1"), true},
 		"ThirdParty":  {"vendor", owner("Node", "1"), true},
 	} {
@@ -209,7 +209,7 @@ func TestWhatBelongsToAnEarlierNodeOfTheNameDoesNotCount(t *testing.T) {
 	}
 }
 
-// running starts Nodes that believe their cache, and waits until they know it.
+// running starts Nodes without a live reader, and waits until they are synced.
 func running(t *testing.T, opt inputs.Options, cache *inputstest.Cache) *inputs.Nodes {
 	t.Helper()
 	nodes := watched(t, opt, cache)
@@ -264,7 +264,7 @@ func TestKeepsUpWithItsCache(t *testing.T) {
 	moved := published("own", "n")
 	moved.Labels = map[string]string{nfdv1alpha1.NodeNameLabel: "other"}
 	cache.Put(moved)
-	cache.Put(node("2")) // another Node of the name: nothing is held for it
+	cache.Put(node("2")) // another Node of the same name: nothing is held for it
 	publishers(t, nodes, 0)
 	cache.Remove(node("2"))
 	testkit.Eventually(t, "the node is forgotten", func(context.Context) error {
@@ -289,7 +289,7 @@ func TestOnlyTrustedNamespacesCount(t *testing.T) {
 	publishers(t, nodes, 1)
 }
 
-// TestAChangeOfMetadataIsNoneOfTheInput keeps those from work that read inputs alone.
+// TestAChangeOfMetadataIsNoneOfTheInput: a change of metadata alone causes no work for readers of inputs only.
 func TestAChangeOfMetadataIsNoneOfTheInput(t *testing.T) {
 	cache := inputstest.New(node("1"), published("own", "n"))
 	nodes := watched(t, inputs.Options{}, cache)

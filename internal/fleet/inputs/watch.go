@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// retry is when a node is looked at again whose NodeFeatures could not be read or confirmed.
+	// retry is the delay after the NodeFeatures of a node could not be read or confirmed.
 	retry = time.Second
-	// parallel is the number of nodes that are looked at at once: each may wait for the API server.
+	// parallel is the number of nodes that are processed concurrently: each may wait for the API server.
 	parallel = 8
 	// together is the time from an event to the look at its node: events that arrive together are one look.
 	together = time.Millisecond
@@ -33,18 +33,19 @@ const (
 	patience = time.Minute
 )
 
-// Change says that a node is not what it was.
+// Change describes a changed node.
 type Change struct {
 	// Node is its name.
 	Node string
-	// Input says whether rules may come to another result: its facts or metadata have changed, or it is new or gone.
+	// Input is set if the result of rules could change: facts or metadata have changed, or the node was created or deleted.
 	Input bool
 }
 
-// OnChange has f called after each change, before Start: concurrently for different nodes, in their order for one. It must be quick.
+// OnChange registers f, which is called after each change, concurrently for different nodes and in order for one node. It must be
+// called before Start, and f must return quickly.
 func (n *Nodes) OnChange(f func(Change)) { n.changed = append(n.changed, f) }
 
-// Watch watches Nodes, NodeFeatures and, if only some count, namespaces through a cache, which need not run yet.
+// Watch watches Nodes, NodeFeatures and, if only some count, namespaces through a cache, which need not be running yet.
 func (n *Nodes) Watch(ctx context.Context, c cache.Cache) (err error) {
 	n.cached = c
 	list := []informer.Registration{{Object: &corev1.Node{}, Handler: informer.Changes(
@@ -83,23 +84,23 @@ func (n *Nodes) Watch(ctx context.Context, c cache.Cache) (err error) {
 	return c.IndexField(ctx, &nodefeature.NodeFeature{}, nodefeature.ByNode, index)
 }
 
-// sameNode reports whether nothing has changed that inputs are made of.
+// sameNode reports whether nothing has changed that inputs depend on.
 func sameNode(a, b *corev1.Node) bool {
 	return a.UID == b.UID && facts.SameNode(a, b) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
-// markNamespace has the nodes looked at that NodeFeatures of a namespace describe.
+// markNamespace marks the nodes that NodeFeatures in a namespace describe.
 func (n *Nodes) markNamespace(ctx context.Context, namespace string) {
 	var list nodefeature.NodeFeatureList
 	if err := n.cached.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return // only before the cache has started, when every node is due anyway
+		return // only before the cache has started; every node is due then anyway
 	}
 	for i := range list.Items {
 		n.mark(list.Items[i].NodeName())
 	}
 }
 
-// mark has a node looked at.
+// mark makes a node due.
 func (n *Nodes) mark(name string) {
 	if name == "" {
 		return
@@ -109,11 +110,11 @@ func (n *Nodes) mark(name string) {
 	n.mu.Unlock()
 	select {
 	case n.wake <- struct{}{}:
-	default: // Run is awake
+	default: // Run is already awake
 	}
 }
 
-// sync waits until the cache is filled and every node has been looked at, but not forever for nodes that cannot be.
+// sync waits until the cache is filled and every node has been processed, except for nodes that keep failing.
 func (n *Nodes) sync(ctx context.Context) error {
 	if err := informer.Wait(ctx, n.registered); err != nil {
 		return err
@@ -127,14 +128,14 @@ func (n *Nodes) sync(ctx context.Context) error {
 	}
 }
 
-// lacks reports whether a node could not be looked at yet.
+// lacks reports whether a node could not be processed yet.
 func (n *Nodes) lacks() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.failing) > 0
 }
 
-// Synced reports whether every node that existed at the start has been looked at.
+// Synced reports whether every node that existed at the start has been processed.
 func (n *Nodes) Synced() bool {
 	select {
 	case <-n.synced:
@@ -154,10 +155,10 @@ func (n *Nodes) Wait(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica knows the nodes.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica maintains the state of nodes.
 func (n *Nodes) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable: it looks at every node and keeps what is known up to date until the context ends.
+// Start implements manager.Runnable: it processes all nodes and keeps their state up to date until the context ends.
 func (n *Nodes) Start(ctx context.Context) error {
 	if err := n.sync(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -172,7 +173,7 @@ func (n *Nodes) Start(ctx context.Context) error {
 	return nil
 }
 
-// wait returns once a node may be due, and at the latest after a time; 0: any.
+// wait returns when a node may be due, or after a time; 0: no time limit.
 func (n *Nodes) wait(ctx context.Context, most time.Duration) {
 	var due <-chan time.Time
 	if most > 0 {
@@ -191,7 +192,7 @@ func (n *Nodes) wait(ctx context.Context, most time.Duration) {
 	}
 }
 
-// look looks at the nodes that are due, and returns when the next one is; 0: none is.
+// look processes the nodes that are due, and returns when the next one is due; 0: none is.
 func (n *Nodes) look(ctx context.Context) (next time.Duration) {
 	var group errgroup.Group
 	group.SetLimit(parallel)
@@ -209,7 +210,7 @@ func (n *Nodes) look(ctx context.Context) (next time.Duration) {
 			return nil
 		})
 	}
-	_ = group.Wait() // none fails
+	_ = group.Wait() // none returns an error
 	now := n.opt.Clock.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -221,7 +222,7 @@ func (n *Nodes) look(ctx context.Context) (next time.Duration) {
 	return next
 }
 
-// note remembers nodes of which nothing could be found out.
+// note records nodes whose state could not be determined.
 func (n *Nodes) note(name string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -232,7 +233,7 @@ func (n *Nodes) note(name string, err error) {
 	}
 }
 
-// takeDue returns the nodes that are due, sorted.
+// takeDue returns the sorted names of due nodes.
 func (n *Nodes) takeDue() (names []string) {
 	now := n.opt.Clock.Now()
 	n.mu.Lock()
@@ -247,7 +248,7 @@ func (n *Nodes) takeDue() (names []string) {
 	return names
 }
 
-// postpone has a node looked at after a time, unless it is due already; 0: not at all.
+// postpone makes a node due after a time, unless it is due already; 0: never.
 func (n *Nodes) postpone(name string, after time.Duration) {
 	if after <= 0 {
 		return
@@ -260,7 +261,7 @@ func (n *Nodes) postpone(name string, after time.Duration) {
 	}
 }
 
-// refresh looks at a node, and returns when to do so again.
+// refresh processes a node, and returns when to do so again.
 func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, err error) {
 	var node corev1.Node
 	if err := n.cached.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy); err != nil {
@@ -280,7 +281,7 @@ func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, 
 	before := m.known
 	same := before != nil && sameInput(before.Input, s.Input)
 	if same {
-		s.Input.Facts = before.Input.Facts // others hold on to it already
+		s.Input.Facts = before.Input.Facts // others already hold a reference to it
 	}
 	m.known = &s
 	n.mu.Unlock()
@@ -295,7 +296,7 @@ func sameInput(a, b rules.Input) bool {
 
 func samePublisher(a, b rules.Publisher) bool { return a.Name == b.Name && a.Facts.Same(b.Facts) }
 
-// forget drops what is known of a node that is gone.
+// forget removes a deleted node.
 func (n *Nodes) forget(name string) {
 	n.mu.Lock()
 	_, known := n.nodes[name]
@@ -312,7 +313,7 @@ func (n *Nodes) notify(c Change) {
 	}
 }
 
-// Get returns what was last known of a node, without its NodeFeatures.
+// Get returns the last known state of a node, without its NodeFeatures.
 func (n *Nodes) Get(name string) (State, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -323,7 +324,7 @@ func (n *Nodes) Get(name string) (State, bool) {
 	return *m.known, true
 }
 
-// All returns what was last known of all nodes, by name, without their NodeFeatures. It must not be changed.
+// All returns the last known state of all nodes, by name, without their NodeFeatures. The caller must not modify it.
 func (n *Nodes) All() []*State {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package podrequirements indexes what each pod of a cluster requires and prefers of its node.
+// Package podrequirements resolves what each pod of a cluster requires and prefers of its node.
 package podrequirements
 
 import (
@@ -39,15 +39,15 @@ type resolved struct {
 	problem      string
 }
 
-// named is a NodeFeatureRequest, and what is known of since when. It is compiled when a pod names it.
+// named is a NodeFeatureRequest, and since when it is unchanged. It is compiled when a pod names it.
 type named struct {
 	spec    *assayv1alpha1.NodeFeatureRequestSpec
 	created time.Time
 	edited  bool
 }
 
-// maxCompiled is the maximum memory in bytes of compiled NodeFeatureRequests: 32 of the largest, or 10,000 ordinary ones. There may be any
-// number of them; one that is named again is compiled again.
+// maxCompiled is the maximum memory in bytes of compiled NodeFeatureRequests: 32 of the maximum size, or 10,000 ordinary ones. The
+// number of requests is not limited; one that was evicted is compiled again when needed.
 const maxCompiled = 16 << 20
 
 // New returns a Resolver without any requests and policies.
@@ -57,10 +57,10 @@ func New(opt rules.Options) *Resolver {
 	}
 }
 
-// Generation grows with each change: what Of returned holds as long as it stays the same.
+// Generation increases with each change: results of Of are valid as long as it stays the same.
 func (a *Resolver) Generation() uint64 { return a.generation.Load() }
 
-// PutRequest adds a NodeFeatureRequest or replaces it. The object is kept, and must not be changed.
+// PutRequest adds or replaces a NodeFeatureRequest. The object is kept, and must not be modified.
 func (a *Resolver) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
 	name := obj.Namespace + "/" + obj.Name
 	out := named{spec: &obj.Spec, created: obj.CreationTimestamp.Time, edited: obj.Generation > 1}
@@ -70,7 +70,7 @@ func (a *Resolver) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
 	})
 }
 
-// request returns what a NodeFeatureRequest asks for. It needs the lock.
+// request returns the requirements of a NodeFeatureRequest. The caller holds the lock.
 func (a *Resolver) request(name string, r named) resolved {
 	if known, ok := a.compiled.Get([]byte(name)); ok {
 		return known
@@ -84,7 +84,7 @@ func (a *Resolver) request(name string, r named) resolved {
 	return out
 }
 
-// RemoveRequest forgets a NodeFeatureRequest.
+// RemoveRequest removes a NodeFeatureRequest.
 func (a *Resolver) RemoveRequest(namespace, name string) {
 	a.change(func() {
 		delete(a.requests, namespace+"/"+name)
@@ -92,8 +92,8 @@ func (a *Resolver) RemoveRequest(namespace, name string) {
 	})
 }
 
-// PutPolicy adds a NodeFeatureSchedulingPolicy or replaces it. One with mistakes selects no pods: nobody's pods shall wait for
-// what the administrator has mistyped.
+// PutPolicy adds or replaces a NodeFeatureSchedulingPolicy. An invalid one selects no pods, so that an error of the administrator
+// does not keep pods from being scheduled.
 func (a *Resolver) PutPolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy) {
 	policy, _ := requirements.CompilePolicy(obj, a.opt)
 	a.change(func() {
@@ -105,14 +105,14 @@ func (a *Resolver) PutPolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy) {
 	})
 }
 
-// RemovePolicy forgets a NodeFeatureSchedulingPolicy.
+// RemovePolicy removes a NodeFeatureSchedulingPolicy.
 func (a *Resolver) RemovePolicy(name string) { a.change(func() { a.removePolicy(name) }) }
 
 func (a *Resolver) removePolicy(name string) {
 	a.policies = slices.DeleteFunc(a.policies, func(p *requirements.Policy) bool { return p.Name == name })
 }
 
-// PutNamespace notes the labels of a namespace; nil if it is gone.
+// PutNamespace records the labels of a namespace; nil if it was deleted.
 func (a *Resolver) PutNamespace(name string, labels map[string]string) {
 	a.mu.RLock()
 	same := maps.Equal(a.namespaces[name], labels)
@@ -133,7 +133,7 @@ func (a *Resolver) change(f func()) {
 	a.generation.Add(1)
 }
 
-// Of returns what a pod asks for; nil if nothing. A problem that is not empty is the reason why it fits no node at all.
+// Of returns the requirements of a pod; nil if it has none. A problem that is not empty is the reason why the pod fits on no node.
 func (a *Resolver) Of(namespace string, labels, annotations map[string]string) (reqs *requirements.Requirements, problem string) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -141,9 +141,8 @@ func (a *Resolver) Of(namespace string, labels, annotations map[string]string) (
 	return out.requirements, out.problem
 }
 
-// Since returns what a pod has certainly asked for since it was created, as far as its own metadata say; nil if nothing. A
-// request that is younger, or was edited at some time, does not count, nor do policies: whether they selected the pod then is
-// not known.
+// Since returns the requirements that a pod has certainly had since it was created, according to its own metadata; nil if none. It
+// ignores requests that are younger or were edited, and policies: whether they selected the pod at that time is unknown.
 func (a *Resolver) Since(created time.Time, namespace string, labels, annotations map[string]string) *requirements.Requirements {
 	own, _ := requirements.Annotations(annotations, field.NewPath("metadata"), a.opt)
 	a.mu.RLock()
@@ -156,7 +155,7 @@ func (a *Resolver) Since(created time.Time, namespace string, labels, annotation
 	return requirements.Join(own, a.request(name, r).requirements)
 }
 
-// find needs the lock.
+// find requires the lock.
 func (a *Resolver) find(namespace string, labels, annotations map[string]string) resolved {
 	own, report := requirements.Annotations(annotations, field.NewPath("metadata"), a.opt)
 	if !report.OK() {
@@ -203,5 +202,5 @@ func problem(format string, args ...any) string {
 	return text
 }
 
-// maxProblem is how much of a mistake goes into an event, which has room for 1,024 bytes.
+// maxProblem is the maximum length of an error in an event, which can have 1,024 bytes.
 const maxProblem = 600

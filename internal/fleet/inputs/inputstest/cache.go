@@ -1,4 +1,4 @@
-// Package inputstest holds Nodes and NodeFeatures like the cache of a manager, for tests that are not about watching.
+// Package inputstest provides Nodes and NodeFeatures like a manager's cache, for tests that do not test watching.
 package inputstest
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// Cache holds objects and calls handlers with changes before Put and Remove return. It is safe for concurrent use.
+// Cache holds objects and calls handlers before Put and Remove return. It is safe for concurrent use.
 type Cache struct {
-	cache.Cache // the rest is not there
+	cache.Cache // other methods are not implemented
 
 	mu       sync.Mutex
 	objects  map[string]client.Object // by kind, namespace and name
@@ -42,7 +42,7 @@ func key(o client.Object, at client.ObjectKey) string {
 	return kind(o) + " " + at.Namespace + "/" + at.Name
 }
 
-// Put adds an object or replaces the one of its name.
+// Put adds or replaces an object.
 func (c *Cache) Put(o client.Object) {
 	c.mu.Lock()
 	before, known := c.objects[key(o, client.ObjectKeyFromObject(o))]
@@ -106,7 +106,7 @@ func (c *Cache) List(_ context.Context, into client.ObjectList, options ...clien
 	return nil
 }
 
-// IndexField implements client.FieldIndexer: List finds what it has to.
+// IndexField implements client.FieldIndexer: List needs no index.
 func (c *Cache) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
 	return nil
 }
@@ -122,7 +122,7 @@ type informer struct {
 	kind string
 }
 
-// AddEventHandler implements cache.Informer. The handler is called with what exists.
+// AddEventHandler implements cache.Informer. The handler is called for existing objects.
 func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	i.c.mu.Lock()
 	i.c.handlers[i.kind] = append(i.c.handlers[i.kind], h)
