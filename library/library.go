@@ -1,7 +1,7 @@
-// Package library holds ready-made NodeFeatureRules for common hardware.
+// Package library contains NodeFeatureRules for common hardware.
 //
-// ID.yaml is one NodeFeatureRule of that name, ID.test.yaml its tests for the assay command. Every rule has a test in
-// which it matches and one in which it narrowly does not match.
+// ID.yaml contains the NodeFeatureRule with the name ID, ID.test.yaml its tests for the assay command. For every rule there is a
+// test in which it matches and a test in which it almost matches.
 package library
 
 import (
@@ -24,7 +24,7 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// maxDistance is the number of edits from which on an ID is not suggested.
+// maxDistance is the number of edits at which an ID is not suggested anymore.
 const maxDistance = 4
 
 const (
@@ -34,7 +34,7 @@ const (
 
 // Entry is one object of the library.
 type Entry struct {
-	// ID is the name of the file without its ending, and the name of the object.
+	// ID is the file name without extension, and the name of the object.
 	ID string `json:"id"`
 	// Group is the kind of hardware, for example gpu or network.
 	Group string `json:"group"`
@@ -44,13 +44,13 @@ type Entry struct {
 	Sources string `json:"sources"`
 	// Labels are the keys that its rules write, sorted.
 	Labels []string `json:"labels"`
-	// Object is the NodeFeatureRule. It must not be changed.
+	// Object is the NodeFeatureRule. It must not be modified.
 	Object *nfdv1alpha1.NodeFeatureRule `json:"-"`
-	// YAML is the file.
+	// YAML is the content of the file.
 	YAML string `json:"-"`
 }
 
-// Entries returns all objects of the library, sorted by group and id. They are read once.
+// Entries returns all objects of the library, sorted by group and ID. They are parsed on first use.
 var Entries = sync.OnceValues(func() ([]*Entry, error) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
@@ -99,8 +99,7 @@ func read(name string) (*Entry, error) {
 	return e, nil
 }
 
-// Get returns the objects with the given ids, in their order. The error names an id that does not exist and a similar one that
-// does.
+// Get returns the objects with the given IDs, in the same order. The error names an unknown ID and suggests a similar one.
 func Get(ids ...string) ([]*Entry, error) {
 	all, err := Entries()
 	if err != nil {
@@ -123,7 +122,7 @@ func Get(ids ...string) ([]*Entry, error) {
 	return out, nil
 }
 
-// Write writes all files of the library into a directory that exists, or those of the given ids.
+// Write writes the files of the library, or those with the given IDs, into an existing directory.
 func Write(dir string, ids ...string) error {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {

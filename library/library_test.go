@@ -41,7 +41,7 @@ func TestTheTestsOfTheLibraryPass(t *testing.T) {
 	}
 }
 
-// A rule that always matches passes a test of what it should find, and one that never does passes a test of what it should not.
+// Without a test in which it does not match, a rule could always match; without a test in which it matches, it could never match.
 func TestEveryRuleMatchesInOneTestAndNotInAnother(t *testing.T) {
 	for _, e := range entries(t) {
 		set, report := rules.CompileSpec(e.ID, &e.Object.Spec, rules.Options{})
@@ -121,7 +121,7 @@ func TestEveryObjectIsDescribed(t *testing.T) {
 	}
 }
 
-// newer are ids that the embedded lists do not have, with the sources that do.
+// newer lists IDs that are not in the embedded lists, and their sources.
 var newer = map[string]string{
 	"1002:74a0": "amdgpu: MI300A", "1002:74a1": "amdgpu: MI300X",
 	"1da3:1060": "habanalabs: Gaudi 3",

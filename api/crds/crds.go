@@ -1,5 +1,5 @@
-// Package crds holds the CustomResourceDefinitions of Assay's kinds, generated from the Go types. The chart, the tests and
-// the command line all use this one copy.
+// Package crds contains the CustomResourceDefinitions of Assay's kinds, generated from the Go types. The chart, the tests and the
+// command line all use this copy.
 package crds
 
 import (
@@ -11,20 +11,20 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// All returns the YAML of every definition, by file name.
+// All returns the YAML of all CRDs by file name.
 func All() map[string][]byte {
 	out := map[string][]byte{}
 	for _, name := range Names() {
 		data, err := fs.ReadFile(files, name)
 		if err != nil {
-			panic(err) // an embedded file that was just listed
+			panic(err) // reading an embedded file cannot fail
 		}
 		out[name] = data
 	}
 	return out
 }
 
-// Names returns the file names of the definitions, sorted.
+// Names returns the sorted file names of the CRDs.
 func Names() []string {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// canonical is JSON as RFC 8785 (JSON Canonicalization Scheme) has it: no white space, the members of objects sorted by the UTF-16
-// code units of their names, and the shortest escapes. Features contain no numbers, the hard part of that RFC.
+// canonical is JSON according to RFC 8785 (JSON Canonicalization Scheme): no white space, object members sorted by the UTF-16 code
+// units of their names, and minimal escapes. Features contain no numbers.
 type canonical []byte
 
-// features appends the one feature that there is, with all of its members.
+// features appends the only feature with all of its fields.
 func (c *canonical) features(f *nfdv1alpha1.Features) {
 	for name, set := range f.Attributes {
 		c.open("attributes", name)
@@ -63,7 +63,7 @@ func object[V any](c *canonical, m map[string]V, value func(V)) {
 
 func (c *canonical) raw(s string) { *c = append(*c, s...) }
 
-// text appends a string, see RFC 8785, section 3.2.2.2.
+// text appends a string; see RFC 8785, section 3.2.2.2.
 func (c *canonical) text(s string) {
 	const hexDigits = "0123456789abcdef"
 	*c = append(*c, '"')
@@ -84,8 +84,8 @@ func (c *canonical) text(s string) {
 	*c = append(append(*c, s[start:]...), '"')
 }
 
-// compareUTF16 compares valid UTF-8 by its UTF-16 code units. The result is the order of the bytes, except that
-// characters beyond U+FFFF, whose code units are surrogates, come before those from U+E000 on.
+// compareUTF16 compares valid UTF-8 strings by their UTF-16 code units. The order is that of the bytes, except that characters
+// above U+FFFF, whose code units are surrogates, come before those from U+E000 to U+FFFF.
 func compareUTF16(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -95,8 +95,8 @@ func compareUTF16(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// utf16Order returns the order of a first byte of a character: F0 to F4 begin those beyond U+FFFF, EE and EF those from U+E000 to
-// U+FFFF.
+// utf16Order returns the order of the first byte of a character: F0 to F4 begin characters above U+FFFF, EE and EF those from
+// U+E000 to U+FFFF.
 func utf16Order(b byte) byte {
 	switch {
 	case b >= 0xF0:
@@ -107,7 +107,7 @@ func utf16Order(b byte) byte {
 	return b
 }
 
-// Size returns the number of bytes of the canonical form of features, which must be exactly one.
+// Size returns the size in bytes of the canonical form of features, which must contain exactly one feature.
 func Size(f *nfdv1alpha1.Features) int {
 	var c canonical
 	c.features(f)

@@ -1,7 +1,7 @@
-// Package featureset names feature sets by their content.
+// Package featureset computes the names of NodeFeatureSets from their content.
 //
-// A NodeFeatureSet is a feature that many nodes have in common, such as the configuration of a kernel. Its name contains a digest of
-// the feature, so that equal features get equal names on all nodes, and a reader can verify that a set is what its name says.
+// A NodeFeatureSet is a feature that many nodes have in common, such as the configuration of a kernel. Its name contains a digest
+// of the feature, so that equal features have equal names on all nodes, and a reader can verify the content of a set.
 package featureset
 
 import (
@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// Version is the version of the format of names and digests that this program writes, and the only one that it reads.
+	// Version is the format version of names and digests that this program reads and writes.
 	Version = "v1"
-	// digestLength is the number of hexadecimal digits of SHA-256 in a name: 160 bits, as in Git.
+	// digestLength is the number of hexadecimal digits of the SHA-256 in a name: 160 bits, as in Git.
 	digestLength = 40
-	// maxPrefix bounds the part of a name that shows the feature, which is for people. The names of features are shorter.
+	// maxPrefix is the maximum length of the readable prefix of a name. The names of features are shorter.
 	maxPrefix = 100
 )
 
-// Name returns the name of the set that holds these features, which must be exactly one, in valid UTF-8. It does not depend on
-// how the value was encoded: absent and empty maps, and the order of keys, make no difference.
+// Name returns the name of the set with these features, which must be exactly one, in valid UTF-8. It does not depend on the
+// encoding: absent and empty maps, and the order of keys, make no difference.
 func Name(f *nfdv1alpha1.Features) (string, error) {
 	feature, err := Feature(f)
 	if err != nil {
@@ -57,11 +57,11 @@ func Feature(f *nfdv1alpha1.Features) (string, error) {
 	return "", errors.New("a feature set holds exactly one feature")
 }
 
-// ErrVersion says that a name is of a version that this program does not know. Such a set must be left alone: a newer program wrote
-// it.
+// ErrVersion reports that a name has an unknown format version. A newer program wrote the set; do not change it.
 var ErrVersion = errors.New("unknown format version")
 
-// Verify returns an error if a set of this name may not hold these features. The error wraps ErrVersion if that cannot be decided.
+// Verify returns an error if the name of a set does not match its features. The error wraps ErrVersion if the format version is
+// unknown.
 func Verify(name string, f *nfdv1alpha1.Features) error {
 	if err := Known(name); err != nil {
 		return err
@@ -76,7 +76,7 @@ func Verify(name string, f *nfdv1alpha1.Features) error {
 	return nil
 }
 
-// Known returns an error that wraps ErrVersion if the name is not of the version that this program reads.
+// Known returns an error that wraps ErrVersion if the name does not have a known format version.
 func Known(name string) error {
 	rest, digest, ok := cutLast(name)
 	if ok && len(digest) == digestLength && isHex(digest) {
@@ -87,7 +87,7 @@ func Known(name string) error {
 	return fmt.Errorf("feature set %q: %w: this program reads names that end in -%s- and %d hexadecimal digits", name, ErrVersion, Version, digestLength)
 }
 
-// cutLast cuts a name at its last dash.
+// cutLast splits a name at its last dash.
 func cutLast(name string) (before, after string, ok bool) {
 	i := strings.LastIndexByte(name, '-')
 	if i < 0 {
@@ -100,8 +100,8 @@ func isHex(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }) < 0
 }
 
-// prefix returns a feature's name as the beginning of a DNS subdomain. Two features may have the same: the digest tells them
-// apart.
+// prefix converts the name of a feature to the start of a DNS subdomain. Two features may have the same prefix: the digest
+// distinguishes them.
 func prefix(feature string) string {
 	out := strings.Map(func(r rune) rune {
 		switch {

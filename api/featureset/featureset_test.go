@@ -23,7 +23,8 @@ func decode(t testing.TB, text string) *nfdv1alpha1.Features {
 	return &f
 }
 
-// TestNamesStay pins names: changing one makes every worker publish all of its sets again, and takes a new Version.
+// TestNamesStay checks fixed names: if a name changes, all workers publish all of their sets again, and Version must be
+// incremented.
 func TestNamesStay(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"attributes":{"kernel.config":{"elements":{"X":"y","A":"m"}}}}`:                "kernel-config-v1-fa360749640550d85019e1d3e09889e69229b1e2",
@@ -132,7 +133,7 @@ func FuzzName(f *testing.F) {
 		if err := Known(name); err != nil {
 			t.Error(err)
 		}
-		// The canonical form is JSON of the same value.
+		// The canonical form must be JSON with the same value.
 		var c canonical
 		c.features(features)
 		var back nfdv1alpha1.Features
@@ -142,7 +143,7 @@ func FuzzName(f *testing.F) {
 		if err := Verify(name, &back); err != nil {
 			t.Error(err)
 		}
-		// Keys are in the order of their code units.
+		// Keys must be ordered by their code units.
 		if got, want := compareUTF16(key, key2), slices.Compare(utf16.Encode([]rune(key)), utf16.Encode([]rune(key2))); got != want {
 			t.Errorf("%q and %q compare as %d, want %d", key, key2, got, want)
 		}

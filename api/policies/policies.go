@@ -1,5 +1,4 @@
-// Package policies holds the ValidatingAdmissionPolicies that Assay ships. The chart, the tests and the command line all use
-// this one copy.
+// Package policies contains the ValidatingAdmissionPolicies of Assay. The chart, the tests and the command line all use this copy.
 package policies
 
 import (
@@ -9,9 +8,9 @@ import (
 	"strings"
 )
 
-// The names that the policies are written for.
+// The default names in the policies.
 const (
-	// DefaultNamespace is where Assay is installed.
+	// DefaultNamespace is the namespace in which Assay is installed.
 	DefaultNamespace = "assay-system"
 	// DefaultWorker is the ServiceAccount of the workers in that namespace.
 	DefaultWorker = "assay-worker"
@@ -19,7 +18,7 @@ const (
 	DefaultManager = "assay-manager"
 )
 
-// Names are what an installation may call otherwise than the defaults. Empty ones are the defaults.
+// Names are the names of an installation. Empty names mean the defaults.
 type Names struct {
 	Namespace, Worker, Manager string
 }
@@ -27,7 +26,7 @@ type Names struct {
 //go:embed *.yaml
 var files embed.FS
 
-// All returns the YAML of every policy, by file name, for an installation with these names.
+// All returns the YAML of all policies by file name, for an installation with these names.
 func All(n Names) map[string][]byte {
 	replace := strings.NewReplacer(
 		user(DefaultNamespace, DefaultWorker), user(or(n.Namespace, DefaultNamespace), or(n.Worker, DefaultWorker)),
@@ -38,14 +37,14 @@ func All(n Names) map[string][]byte {
 	for _, name := range FileNames() {
 		data, err := fs.ReadFile(files, name)
 		if err != nil {
-			panic(err) // an embedded file that was just listed
+			panic(err) // reading an embedded file cannot fail
 		}
 		out[name] = []byte(replace.Replace(string(data)))
 	}
 	return out
 }
 
-// FileNames returns the names of the files, sorted.
+// FileNames returns the sorted file names.
 func FileNames() []string {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {

@@ -5,20 +5,20 @@ import "embed"
 //go:embed scheduling/*.yaml
 var scheduling embed.FS
 
-// The MutatingAdmissionPolicies for pods that ask for features. Which of them a cluster has is for its administrator to
-// choose; none is installed by default.
+// The MutatingAdmissionPolicies for pods that require features. The administrator chooses which ones to install; none is installed
+// by default.
 const (
-	// PodScheduler gives pods the scheduler that their namespace names.
+	// PodScheduler sets the scheduler of pods to that of their namespace.
 	PodScheduler = "pod-scheduler"
-	// PodMarker gives them the marker resource.
+	// PodMarker adds the marker resource to pods.
 	PodMarker = "pod-marker"
 )
 
-// Scheduling returns the YAML of one of these policies with its binding.
+// Scheduling returns the YAML of one of these policies and its binding.
 func Scheduling(name string) []byte {
 	data, err := scheduling.ReadFile("scheduling/" + name + ".yaml")
 	if err != nil {
-		panic(err) // it is embedded under the names above
+		panic(err) // reading an embedded file cannot fail
 	}
 	return data
 }

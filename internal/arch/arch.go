@@ -1,7 +1,7 @@
-// Package arch holds the arrows between packages: which may import which, and why.
+// Package arch defines which packages may import which, and why.
 //
-// A careless import is invisible in a diff and expensive to take back. One typed clientset under rules would add 132
-// packages of client-go to everything that evaluates a rule.
+// An unwanted import is easy to miss in a diff and expensive to remove later: one typed clientset below rules would add 132
+// packages of client-go to every program that evaluates rules.
 package arch
 
 import (
@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// Module is the path of Assay's own module.
+// Module is the path of this module.
 const Module = "github.com/assay-project/assay"
 
-// Arrow forbids imports. Patterns are import paths; one that ends in "/..." stands for the package and all below it, as for
-// the go command, and one that begins with "./" is of Assay itself.
+// Arrow forbids imports. Patterns are import paths; a pattern that ends in "/..." matches the package and all packages below it, as
+// in the go command, and a pattern that begins with "./" is relative to this module.
 type Arrow struct {
-	// From are the packages that the arrow is about, Except those of them it is not about.
+	// From are the packages to which the arrow applies, except for those in Except.
 	From, Except []string
-	// Forbidden must not be imported, unless it is Allowed as well.
+	// Forbidden packages must not be imported, unless they are also in Allowed.
 	Forbidden, Allowed []string
-	// Deep forbids it through other packages too.
+	// Deep also forbids indirect imports.
 	Deep bool
-	// Reason says what would be lost. It is part of the message.
+	// Reason is the reason for the arrow. It is part of the message.
 	Reason string
 }
 
-// Graph maps a package to the packages that it imports.
+// Graph maps a package to its imports.
 type Graph map[string][]string
 
-// Violations returns a message for every import that an arrow forbids, with the way it takes, sorted.
+// Violations returns a sorted list with a message for each forbidden import, with the import path that leads to it.
 func (g Graph) Violations(arrows []Arrow) []string {
 	var messages []string
 	for _, arrow := range arrows {
@@ -46,7 +46,7 @@ func (g Graph) Violations(arrows []Arrow) []string {
 	return slices.Compact(messages)
 }
 
-// ways returns, for every forbidden package that from imports, the shortest way there.
+// ways returns, for each forbidden package that from imports, the shortest import path to it.
 func (g Graph) ways(from string, arrow Arrow) [][]string {
 	var found [][]string
 	seen := map[string]bool{from: true}
@@ -55,7 +55,7 @@ func (g Graph) ways(from string, arrow Arrow) [][]string {
 		last := way[len(way)-1]
 		if len(way) > 1 && matchAny(last, arrow.Forbidden) && !matchAny(last, arrow.Allowed) {
 			found = append(found, way)
-			continue // what it imports in turn is its own affair
+			continue // imports of a forbidden package are not reported
 		}
 		if len(way) > 1 && !arrow.Deep {
 			continue
@@ -74,7 +74,7 @@ func matchAny(path string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return match(path, pattern) })
 }
 
-// match says whether a pattern stands for a package.
+// match reports whether a pattern matches a package.
 func match(path, pattern string) bool {
 	if own, ok := strings.CutPrefix(pattern, "./"); ok {
 		pattern = Module + "/" + own

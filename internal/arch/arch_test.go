@@ -21,8 +21,8 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// TestArrowsAreAboutSomething guards against a package that moved away from its arrow: of the patterns that name a part of
-// Assay, at least the pillars must stand for a package.
+// TestArrowsAreAboutSomething fails if a package was moved and its arrow no longer applies: at least the main patterns must match a
+// package.
 func TestArrowsAreAboutSomething(t *testing.T) {
 	graph := load(t)
 	for _, pillar := range []string{"./api/...", "./rules/...", "./discovery/...", "./discovery/publish", "./controller/...", "./cmd/assay-worker/..."} {
@@ -36,11 +36,11 @@ func TestArrowsAreAboutSomething(t *testing.T) {
 	}
 }
 
-// load asks the go command what imports what, in packages that the module's own code needs.
+// load returns the imports of all packages that this module needs, as reported by the go command.
 func load(t *testing.T) Graph {
 	t.Helper()
 	readTree(t)
-	// -e: what does not compile is another test's business.
+	// -e: other tests report compile errors.
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-deps", "-json=ImportPath,Imports", Module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -65,8 +65,8 @@ func load(t *testing.T) Graph {
 	}
 }
 
-// readTree reads the directories of the module. `go test` takes an earlier result if no file changed that the test itself
-// opened; what the go command opened on its behalf does not count.
+// readTree reads the directories of the module. `go test` reuses an earlier result if no file that the test itself opened has
+// changed; files that the go command opened do not count.
 func readTree(t *testing.T) {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -94,7 +94,7 @@ func TestViolations(t *testing.T) {
 	client := []string{"k8s.io/client-go/..."}
 	for name, test := range map[string]struct {
 		arrow Arrow
-		want  []string // the ways, from package to package
+		want  []string // import paths
 	}{
 		"DeepFindsShortestWay": {
 			Arrow{From: []string{"./rules/..."}, Forbidden: client, Deep: true},

@@ -1,9 +1,9 @@
 package arch
 
-// clusterClients are the ways to talk to an API server.
+// clusterClients are packages that talk to an API server.
 var clusterClients = []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
 
-// Arrows are the arrows of Assay. ARCHITECTURE.md draws them.
+// Arrows are the rules for imports. ARCHITECTURE.md describes them.
 var Arrows = []Arrow{
 	{
 		From:      []string{"./rules/...", "./api/..."},
@@ -73,10 +73,10 @@ var Arrows = []Arrow{
 	},
 }
 
-// siblings are the edges of Assay: each turns the same decisions into another form.
+// siblings are packages that must not import each other.
 var siblings = []string{"./controller/...", "./webhook/...", "./extender/...", "./certs/...", "./discovery/publish"}
 
-// sibling forbids one of them to import the others.
+// sibling returns the arrow that forbids a sibling to import the others.
 func sibling(self string) Arrow {
 	return Arrow{
 		From: []string{self}, Forbidden: siblings, Allowed: []string{self}, Deep: true,

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMapNamesEveryPackage compares the folders that ARCHITECTURE.md lists with those that hold Go code.
+// TestMapNamesEveryPackage checks that ARCHITECTURE.md lists exactly the directories with Go code.
 func TestMapNamesEveryPackage(t *testing.T) {
 	var have []string
 	root := filepath.Join("..", "..")
@@ -45,7 +45,7 @@ func TestMapNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// mappedFolders returns the folders of the map, sorted. A line begins with folders; two spaces end them.
+// mappedFolders returns the sorted directories in the list. A line starts with directories, followed by two spaces.
 func mappedFolders(t *testing.T, page string) []string {
 	t.Helper()
 	_, section, found := strings.Cut(page, "## Where things are\n")
@@ -69,7 +69,7 @@ func mappedFolders(t *testing.T, page string) []string {
 	return folders
 }
 
-// expandBraces expands the first a{b,c}d of a path, as a shell does.
+// expandBraces expands the first a{b,c}d in a path, as a shell does.
 func expandBraces(path string) []string {
 	before, rest, braces := strings.Cut(path, "{")
 	inside, after, closed := strings.Cut(rest, "}")
@@ -83,10 +83,10 @@ func expandBraces(path string) []string {
 	return all
 }
 
-// maxPathPackages is the maximum number of packages that a reader of one of the two paths has to open.
+// maxPathPackages is the maximum number of packages on each of the two paths through the code.
 const maxPathPackages = 8
 
-// TestPathsNameFilesThatExist checks the files on the two paths of ARCHITECTURE.md, and that the paths are short.
+// TestPathsNameFilesThatExist checks that the files on the two paths in ARCHITECTURE.md exist, and that the paths are short.
 func TestPathsNameFilesThatExist(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "ARCHITECTURE.md"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// additions are one of each thing that the table "To change X, open Y" of ARCHITECTURE.md says where to add. Each is one insertion
-// behind a line; everything else has to follow from it.
+// additions contains an example for each row of the table "To change X, open Y" in ARCHITECTURE.md. Each is inserted after a line;
+// no other change must be necessary.
 var additions = []struct{ file, behind, insert string }{
 	{
 		"rules/lang/match/operator.go", "var operators = []operator{\n",
@@ -39,8 +39,8 @@ var additions = []struct{ file, behind, insert string }{
 	{"discovery/builtin/builtin.go", "import (\n", `"` + Module + `/discovery/row"`},
 }
 
-// TestRowsOfTheTable makes every addition of the table in an overlay of the tree. A rule that uses all of them has to compile and
-// take effect, and the definitions, the schema for editors and the reference have to name them.
+// TestRowsOfTheTable makes all additions in an overlay of the source tree. A rule that uses all of them must compile and take
+// effect, and the CRDs, the schema for editors and the reference must contain them.
 func TestRowsOfTheTable(t *testing.T) {
 	readTree(t)
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -71,7 +71,7 @@ func TestRowsOfTheTable(t *testing.T) {
 	contains(t, crd, "- RowIn\n")
 }
 
-// writeOverlay writes the changed files and the file that tells the go command of them, and returns its name.
+// writeOverlay writes the changed files and the overlay file of the go command, and returns the name of the overlay file.
 func writeOverlay(t *testing.T, root, dir string) string {
 	t.Helper()
 	replace := map[string]string{

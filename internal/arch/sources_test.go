@@ -10,8 +10,8 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// TestEverySourceCanBeConfigured names the lists that a new source is missing from. Sources and rules do not import one another, so
-// neither list can be made of the other; what a worker reads is compared with the same list by its own tests.
+// TestEverySourceCanBeConfigured checks that all lists contain all sources. discovery and rules must not import each other, so
+// their lists cannot be generated from one another. Tests of the worker compare its list as well.
 func TestEverySourceCanBeConfigured(t *testing.T) {
 	features := lint.FeatureNames()
 	for _, s := range builtin.Sources(builtin.DefaultConfig()) {

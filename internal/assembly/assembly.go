@@ -1,9 +1,9 @@
 // Package assembly resolves the references of a NodeFeatureRule (bases, default template, Secrets, ConfigMaps) and compiles the result.
 //
-// The result depends on more than the object: on its bases, on the default template, on Secrets and ConfigMaps, on fields that the
-// API server may have dropped, and, while one of these is missing, on the last result. All components that evaluate rules use this
-// package, so that they get the same result. It does not read a cluster: package controller/compile compiles the rules of a
-// running one.
+// The result depends on more than the object: on its bases, the default template, Secrets and ConfigMaps, on fields that the API
+// server may have dropped, and, while one of these is missing, on the last result. All components that evaluate rules use this
+// package, so that they get the same result. It does not watch the cluster: package controller/compile keeps the rules of a running
+// cluster compiled.
 package assembly
 
 import (
@@ -24,94 +24,95 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// Options say how rules are put together. All who do so for one cluster need the same.
+// Options configure an Assembler. All components of one cluster must use the same options.
 type Options struct {
-	// Rules are the settings that rules are compiled under.
+	// Rules are the options for compiling rules.
 	Rules rules.Options
-	// Namespace is Assay's own: the one of Secrets and ConfigMaps that rules refer to.
+	// Namespace is Assay's own namespace, in which rules refer to Secrets and ConfigMaps.
 	Namespace string
-	// DefaultTemplate is the name of a NodeFeatureRuleTemplate that every object is based on in addition to its own bases;
-	// empty: none.
+	// DefaultTemplate is the name of a NodeFeatureRuleTemplate on which every object is based in addition to its own bases. Empty
+	// means none.
 	DefaultTemplate string
-	// Version is the version of this program, which a rule's minimumVersion is compared with. One that is not a version
-	// understands everything.
+	// Version is the version of this program. A rule's minimumVersion is compared with it. A value that is not a version supports
+	// all rules.
 	Version string
-	// KeptName is the ConfigMap of Namespace that holds what objects last came to; empty: SharedKeptName.
+	// KeptName is the name of the ConfigMap in Namespace with the last active rules. It defaults to SharedKeptName.
 	KeptName string
-	// Missing returns the fields of a NodeFeatureRule that the API server drops, because another chart has installed the
-	// definition; nil: none.
+	// Missing returns the fields of a NodeFeatureRule that the API server drops, because another chart has installed the CRD. Nil
+	// means none.
 	Missing func() []string
-	// IDs returns the names of PCI and USB ids for warnings; nil: unknown.
+	// IDs returns the names of PCI and USB IDs for warnings. Nil means unknown.
 	IDs lint.IDs
 }
 
-// known returns what reviews of objects depend on.
+// known returns the input for reviews of objects.
 func (o *Options) known(rules rules.Options) review.Known {
 	return review.Known{Rules: rules, IDs: o.IDs}
 }
 
-// Source is where rules and what they refer to is looked up: Secrets and ConfigMaps in Assay's own namespace. What does not
-// exist, or must not be read, is an error as the API server has it.
+// Source reads the objects that rules refer to: templates, and Secrets and ConfigMaps in Assay's own namespace. Errors are those of
+// the API server, such as NotFound and Forbidden.
 type Source interface {
 	Template(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error)
 	Secret(ctx context.Context, name string) (*corev1.Secret, error)
 	ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error)
 }
 
-// Assembler puts objects together. It is safe for concurrent use if its Source is.
+// Assembler assembles objects. It is safe for concurrent use if its Source is.
 type Assembler struct {
 	opt    Options
 	source Source
 }
 
-// New returns an Assembler that looks things up in a source.
+// New returns an Assembler that reads referenced objects from a source.
 func New(opt Options, source Source) *Assembler { return &Assembler{opt: opt, source: source} }
 
-// Object is the compiled form of an object with rules. It is immutable.
+// Object is the result of assembling an object with rules. It is immutable.
 type Object struct {
 	UID        types.UID
 	Generation int64
 	Created    time.Time
 	Sensitive  bool
 
-	// Refused is the reason why none of its rules are used; nil: they are.
+	// Refused is the reason why none of the rules are used. Nil means that they are used.
 	Refused *Problem
-	// Unresolved describes a reference that cannot be resolved; nil: all are.
+	// Unresolved describes a reference that cannot be resolved. Nil means that all are resolved.
 	Unresolved *Problem
-	// Suspicion describes a possible error that cannot be confirmed.
+	// Suspicion describes a possible error that cannot be confirmed, or is "".
 	Suspicion string
-	// Errors are the errors of rules that are left out, Warnings describe valid fields that were probably not intended.
+	// Errors are the errors of rules that are left out. Warnings are about valid fields that are probably not intended.
 	Errors   field.ErrorList
 	Warnings []rules.Warning
 
-	// Rules are the active rules; Set is nil if there are none. Spec may be that of the object itself. Hash identifies them to
-	// users, and Origins lists the documents that they come from.
+	// Rules are the active rules. Set is nil if there are none. Spec may share memory with the object. Hash identifies the rules in
+	// messages, and Origins lists the documents that they come from.
 	Rules
 	Hash    string
 	Origins []nfdv1alpha1.RuleOrigin
 
-	// Excess says that it does not fit into the compiled size of a cluster: it needs more than Room, what older objects leave.
+	// Excess is set if the object exceeds the maximum compiled size of all rules in the cluster: it needs more than Room, the size
+	// that older objects leave.
 	Excess bool
 	Room   int
 
-	// Good is the part to keep if a referenced object is deleted; nil: it refers to nothing.
+	// Good is the part to store in case a referenced object is deleted. Nil means that the object has no references.
 	Good *Kept
-	// Refs are all references, whether their targets exist or not: when one changes, the object must be assembled again.
+	// Refs are all references, including those to objects that do not exist. The object must be assembled again when one of them
+	// changes.
 	Refs []Ref
 }
 
-// Settled reports whether what is used of the object follows from what is written in it and what it refers to. If something of
-// that is missing, or the API server may have dropped fields, it is unknown what its rules are meant to be; and where other objects
-// leave no room for them, it is not the object that has changed.
+// Settled reports whether the active rules follow only from the object and what it refers to. They do not if a reference is
+// missing, if the API server may have dropped fields, or if other objects leave no room.
 func (o *Object) Settled() bool {
 	return o.Unresolved == nil && !o.Excess && (o.Refused == nil || o.Refused.Reason != reasonSchema && o.Refused.Reason != reasonDropped)
 }
 
-// Problem is a reason and a message of a condition.
+// Problem is the reason and message of a condition.
 type Problem struct{ Reason, Message string }
 
-// Waits reports whether the problem goes away without a change of the object itself, as soon as what it refers to is applied.
-// Objects may be applied in any order.
+// Waits reports whether the problem can be solved by applying a referenced object, without changing the object itself. Objects may
+// be applied in any order.
 func (p *Problem) Waits() bool {
 	return p.Reason == reasonBase || p.Reason == reasonDigest || p.Reason == reasonMissing
 }
@@ -120,12 +121,12 @@ func (p *Problem) Waits() bool {
 func (p *Problem) Error() string { return p.Message }
 
 // Assemble resolves the references of an object and compiles the result. If a reference cannot be resolved, the last active rules
-// stay: those of this object, not of another one with its name. Last is what Assemble returned for this name before, or nil.
+// of this object (not of another one with the same name) stay active. last is the previous result for this name, or nil.
 //
-// Room is the memory in bytes that older objects have left, see Sum. An object that needs more than that, and no more than every object may, is
-// refused and not compiled to its end.
+// room is the compiled size in bytes that older objects have left; see Sum. An object that needs more than room, but not more than
+// the maximum of one object, is rejected and not compiled completely.
 //
-// An error is none of the object: the source could not be asked.
+// Errors are not about the object: they mean that the source could not be read.
 func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, last *Object, room int) (*Object, error) {
 	out := &Object{
 		UID: obj.UID, Generation: obj.Generation, Created: obj.CreationTimestamp.Time, Room: room, Sensitive: ptr.Deref(obj.Spec.Sensitive, false), Suspicion: a.suspicion(),
@@ -136,7 +137,7 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	if out.Refused = a.refuses(obj, last); out.Refused != nil {
 		return out, nil //nolint:nilerr // what is wrong with it is a part of the object, here and below
 	}
-	// Before anything else: what a newer version refers to may be nothing that this one knows.
+	// First, because references for a newer version may be unknown to this one.
 	if out.Refused = a.tooOld(&obj.Spec); out.Refused != nil {
 		return out, nil //nolint:nilerr // see above
 	}
@@ -170,13 +171,13 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	return out, nil
 }
 
-// stand keeps the last active rules: those that this process knows, or those that another process has kept.
+// stand keeps the last active rules: those of last, or those that another process has stored.
 func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out, last *Object) error {
 	if last != nil && last.Set != nil {
 		out.Rules, out.Good, out.Hash, out.Origins = last.Rules, last.Good, last.Hash, last.Origins
 		return nil
 	}
-	out.Refs = append(out.Refs, Ref{ConfigMapRef, a.keptName()}) // which another process may write any moment
+	out.Refs = append(out.Refs, Ref{ConfigMapRef, a.keptName()}) // another process may write it at any time
 	good, err := a.restore(ctx, obj)
 	if good == nil || err != nil {
 		return err

@@ -16,28 +16,29 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 )
 
-// Kept is what an object last came to. It is kept as long as the object cannot be resolved: a manager that restarts meanwhile
-// would otherwise take its labels away.
+// Kept holds the last active rules of an object. They are stored as long as the object cannot be resolved; otherwise a restart of
+// the manager would remove its labels.
 //
-// A finalizer on templates that are in use would be the other way. It was not taken: it makes `kubectl delete -f directory`
-// hang, depending on the order of the files, and the removal of Assay's definitions too once no manager runs that could take
-// it off; and it does not help against the other ways to lose a base, an edit that a pin refuses or a cycle. So a template may
-// go at any time: nothing is lost on nodes, Resolved=False and an Event on each object that is based on it say so, and the
-// labels go with the object itself.
+// The alternative, a finalizer on templates in use, has disadvantages: `kubectl delete -f directory` would hang depending on the
+// order of the files, and so would the removal of Assay's CRDs if no manager is running to remove the finalizer. It also would not
+// help if a base is lost in other ways, by an edit that does not match a digest or by a cycle. Templates can therefore be deleted
+// at any time: nodes keep their labels, each object that is based on the template reports it with Resolved=False and an Event, and
+// the labels are removed with the object itself.
 //
-// Rules from Secrets are not kept: they are read again.
+// Rules from Secrets are not stored; they are read again.
 type Kept struct {
-	UID     types.UID                        `json:"uid"` // an object of the same name may be another
+	UID     types.UID                        `json:"uid"` // another object may have the same name
 	Spec    *nfdv1alpha1.NodeFeatureRuleSpec `json:"spec"`
 	Hash    string                           `json:"hash"`
 	Origins []nfdv1alpha1.RuleOrigin         `json:"origins,omitempty"`
 }
 
-// SharedKeptName is the ConfigMap of Assay's namespace that holds them, one key for each object, of the instance without a name. Older
-// releases had it for all instances, so the others read it until they have their own.
+// SharedKeptName is the name of the ConfigMap in Assay's namespace with the stored rules of the instance without a name, one key
+// per object. Older releases used it for all instances, so the other instances read it until they have their own.
 const SharedKeptName = "assay-kept-rules"
 
-// KeptName returns the name of the ConfigMap of an instance. It is fixed, so that the manager need not be allowed to write others.
+// KeptName returns the name of the ConfigMap of an instance. It is fixed, so that the manager's permissions can be restricted to
+// it.
 func KeptName(instance string) string {
 	if instance == "" {
 		return SharedKeptName
@@ -47,10 +48,10 @@ func KeptName(instance string) string {
 
 func (a *Assembler) keptName() string { return cmp.Or(a.opt.KeptName, SharedKeptName) }
 
-// maxKept bounds what one of them is decompressed to, in bytes.
+// maxKept is the maximum decompressed size in bytes.
 const maxKept = 4 * compose.MaxResult
 
-// restore reads what was kept of an object; nil if there is nothing.
+// restore returns the stored rules of an object, or nil if there are none.
 func (a *Assembler) restore(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*Kept, error) {
 	for _, name := range slices.Compact([]string{a.keptName(), SharedKeptName}) {
 		m, err := a.source.ConfigMap(ctx, name)
@@ -67,16 +68,16 @@ func (a *Assembler) restore(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRul
 	return nil, nil
 }
 
-// Pack returns it as compressed JSON.
+// Pack returns the compressed JSON.
 func (k *Kept) Pack() []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_ = json.NewEncoder(z).Encode(k) // into memory, of types that were decoded from JSON
+	_ = json.NewEncoder(z).Encode(k) // cannot fail: these types were decoded from JSON
 	_ = z.Close()
 	return b.Bytes()
 }
 
-// Unpack is the inverse of Pack. It returns nil if that is not what Pack has made: somebody has edited it, and nobody can know what was in it.
+// Unpack is the inverse of Pack. It returns nil if data is not a result of Pack, for example because a user has edited it.
 func Unpack(data []byte) *Kept {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

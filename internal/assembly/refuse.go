@@ -12,7 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// missing are the fields that the API server drops.
+// missing returns the fields that the API server drops.
 func (a *Assembler) missing() []string {
 	if a.opt.Missing == nil {
 		return nil
@@ -20,13 +20,13 @@ func (a *Assembler) missing() []string {
 	return a.opt.Missing()
 }
 
-// refuses says why an object cannot be trusted under the definition that the cluster serves, or served when the object was
-// written. If that lacks fields of ours, the API server has dropped them without a word, and a rule without its conditions
-// matches more than its author meant.
+// refuses returns the reason why an object is rejected under the CRD of the cluster, now or at the time when the object was
+// written. If that CRD lacks fields of Assay, the API server has dropped them silently, and a rule without its conditions matches
+// more nodes than intended.
 //
-// What was dropped is only known of objects that kubectl has applied. Of the others, those with rules that match every node
-// are suspect. All others are evaluated, with a warning: plain rules for Node Feature Discovery are most of what a cluster
-// with its definition has, and they lose nothing.
+// Only for objects applied with kubectl is it known which fields were dropped. Other objects are rejected if they have rules that
+// match every node. All others are evaluated, with a warning: in a cluster with NFD's CRD most are plain NFD rules, which lose
+// nothing.
 func (a *Assembler) refuses(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Problem {
 	missing := a.missing()
 	if len(missing) == 0 {
@@ -49,8 +49,8 @@ func (a *Assembler) refuses(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Pro
 	return nil
 }
 
-// leftover refuses what was refused under another definition and has not been written since: that the definition has the
-// fields now does not bring back what it dropped. The status remembers over a restart.
+// leftover rejects an object that was rejected under another CRD and has not been written since: a new CRD does not restore dropped
+// fields. The status of the object preserves this across restarts.
 func leftover(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Problem {
 	suspect := last != nil && last.Generation == obj.Generation && last.Refused != nil &&
 		(last.Refused.Reason == reasonSchema || last.Refused.Reason == reasonDropped)
@@ -66,7 +66,7 @@ func leftover(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Problem {
 		"the object was written while the definition of NodeFeatureRule lacked fields that it may have had; delete it and create it again"}
 }
 
-// suspicion is what the status of an object says that is evaluated although the definition lacks fields; "" if it lacks none.
+// suspicion returns the message for objects that are evaluated although the CRD lacks fields, or "" if it lacks none.
 func (a *Assembler) suspicion() string {
 	if n := len(a.missing()); n > 0 {
 		return fmt.Sprintf("the definition of NodeFeatureRule in this cluster is not Assay's and drops %d fields; "+
@@ -75,9 +75,9 @@ func (a *Assembler) suspicion() string {
 	return ""
 }
 
-// dropped returns which of the missing fields an object has lost, as far as anybody can know: kubectl records what it was
-// given in an annotation, which the API server does not cut. Neither managedFields nor an audit log would help, because both
-// are written after the cut.
+// dropped returns which of the missing fields an object has lost, as far as this is known: kubectl records the applied object in an
+// annotation, which the API server does not prune. managedFields and audit logs do not help, because they are written after
+// pruning.
 func dropped(rule *nfdv1alpha1.NodeFeatureRule, missing []string) (out []string) {
 	text := rule.Annotations[corev1.LastAppliedConfigAnnotation]
 	if text == "" || len(missing) == 0 {
@@ -95,7 +95,7 @@ func dropped(rule *nfdv1alpha1.NodeFeatureRule, missing []string) (out []string)
 	return out
 }
 
-// mentions reports whether a value has something at a path, whose steps are names, with [] after those of lists.
+// mentions reports whether a value exists at a path. The elements of the path are names, with [] after those of lists.
 func mentions(value any, path []string) bool {
 	if len(path) == 0 {
 		return value != nil
@@ -112,8 +112,8 @@ func mentions(value any, path []string) bool {
 	return slices.ContainsFunc(items, func(item any) bool { return mentions(item, path[1:]) })
 }
 
-// unrestricted returns the names of the rules that would match every node: under a definition that drops conditions, nobody
-// can tell whether they are meant to.
+// unrestricted returns the names of the rules that match every node. Under a CRD that drops conditions, it is unknown whether this
+// is intended.
 func unrestricted(spec *nfdv1alpha1.NodeFeatureRuleSpec) (names []string) {
 	for i := range spec.Rules {
 		if r := &spec.Rules[i]; len(r.MatchFeatures) == 0 && len(r.MatchAny) == 0 && len(r.Conditions) == 0 {

@@ -14,12 +14,12 @@ import (
 
 // Rules are the active rules of one object.
 type Rules struct {
-	// Set is the compiled form of Spec, without rules that have errors.
+	// Set is the compiled form of Spec, without rules with errors.
 	Set  *rules.RuleSet
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec
 }
 
-// Registry holds the active rules, and links them into a program. It is safe for concurrent use.
+// Registry holds the active rules and links them to a program. It is safe for concurrent use.
 type Registry struct {
 	opt rules.Options
 
@@ -34,31 +34,31 @@ type Registry struct {
 // Linked is the program at one point in time.
 type Linked struct {
 	Program *rules.Program
-	// Cache remembers results across nodes. It survives a change of the program as far as the rules do.
+	// Cache caches results across nodes. When the program changes, it keeps the results of unchanged rules.
 	Cache *rules.Cache
-	// Generation grows with each change of the rules.
+	// Generation is incremented with each change of the rules.
 	Generation int64
 }
 
-// NewRegistry returns an empty registry for rules that are compiled under these options. It is not ready: until Ready is
-// called, Program returns nil, so that a start with half of the rules cannot remove what the other half gives.
+// NewRegistry returns an empty registry for rules that are compiled with these options. Until Ready is called, Program returns nil,
+// so that a partial set of rules after a restart does not remove the outputs of the other rules.
 func NewRegistry(opt rules.Options) *Registry {
 	return &Registry{opt: opt, objects: map[string]Rules{}, ready: make(chan struct{})}
 }
 
-// Options that the rules are compiled under.
+// Options returns the options for compiling rules.
 func (r *Registry) Options() rules.Options { return r.opt }
 
-// OnChange registers a further function that is called, outside of any lock, whenever the program has changed.
+// OnChange registers a function that is called without a lock whenever the program has changed.
 func (r *Registry) OnChange(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changed = append(r.changed, f)
 }
 
-// Replace adds the rules of several objects, in place of those they had, and drops those of others, as one change: when a
-// template that many objects are based on is edited, nodes are evaluated once and not once for each object, and never with
-// the new template in one object and the old one in another. The same rules again change nothing.
+// Replace replaces the rules of several objects and removes those of others in one change. When a template that many objects are
+// based on is edited, nodes are evaluated once, not once per object, and never with the new template in one object and the old one
+// in another. Replacing rules by the same rules has no effect.
 func (r *Registry) Replace(put []Rules, remove []string) {
 	r.update(func() bool {
 		changed := false
@@ -76,7 +76,7 @@ func (r *Registry) Replace(put []Rules, remove []string) {
 	})
 }
 
-// PutBuiltIn replaces all rules that are built in.
+// PutBuiltIn replaces all built-in rules.
 func (r *Registry) PutBuiltIn(list []Rules) {
 	r.update(func() bool {
 		r.builtIn = list
@@ -84,7 +84,7 @@ func (r *Registry) PutBuiltIn(list []Rules) {
 	})
 }
 
-// Ready says that every object that exists by now has been put. From now on there is a program.
+// Ready marks the initial rules as complete. From now on there is a program.
 func (r *Registry) Ready() {
 	r.update(func() bool {
 		if r.linked != nil {
@@ -96,7 +96,7 @@ func (r *Registry) Ready() {
 	})
 }
 
-// Wait returns once there is a program, or an error when the context ends before.
+// Wait waits until there is a program. It returns an error if the context ends first.
 func (r *Registry) Wait(ctx context.Context) error {
 	select {
 	case <-r.ready:
@@ -119,7 +119,7 @@ func (r *Registry) Program() *Linked {
 	return r.linked
 }
 
-// All returns the active rules, the built-in rules first and the others by name.
+// All returns the active rules: the built-in rules, then the others by name.
 func (r *Registry) All() []Rules {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +130,7 @@ func (r *Registry) All() []Rules {
 	return out
 }
 
-// link is called with the lock held. Link sorts, so the order of the map does not matter.
+// link creates the program. The caller must hold the lock. Link sorts, so the order of the map does not matter.
 func (r *Registry) link() {
 	sets := make([]*rules.RuleSet, 0, len(r.objects)+len(r.builtIn))
 	for _, o := range r.builtIn {
@@ -145,7 +145,7 @@ func (r *Registry) link() {
 	r.linked = &next
 }
 
-// update changes the rules; the program is linked when it is next asked for, so that a start with 500 objects links once.
+// update changes the rules. The program is linked on the next use, so that a start with 500 objects links once.
 func (r *Registry) update(change func() bool) {
 	r.mu.Lock()
 	before := len(r.objects)
@@ -153,7 +153,7 @@ func (r *Registry) update(change func() bool) {
 	if changed && r.linked != nil {
 		r.linked = &Linked{Cache: r.linked.Cache, Generation: r.linked.Generation + 1}
 		if len(r.objects) < before {
-			r.link() // a standby may not ask for long, and the results of rules that are gone refer to them
+			r.link() // a standby may not use the program for a long time, and cached results keep deleted rules in memory
 		}
 	}
 	ready := r.linked != nil
@@ -163,8 +163,8 @@ func (r *Registry) update(change func() bool) {
 	}
 }
 
-// Settle is the time for which changes of rules are collected before nodes are evaluated again: applying a directory of rules
-// causes one pass over the nodes, not one for each file.
+// Settle is the time for which changes of rules are collected before nodes are evaluated again, so that applying a directory of
+// rules causes one pass over the nodes.
 const Settle = 50 * time.Millisecond
 
 // Touch causes all nodes to be evaluated again, as if the rules had changed.

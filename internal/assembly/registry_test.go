@@ -12,8 +12,8 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// TestDeletedRulesAreForgotten evaluates rules, deletes them, and looks whether something still refers to them: results of 60
-// rules with 200 patterns held 163 MB.
+// TestDeletedRulesAreForgotten evaluates rules, deletes them, and checks that they are garbage collected: results of 60 rules with
+// 200 patterns used to hold 163 MB.
 func TestDeletedRulesAreForgotten(t *testing.T) {
 	r := assembly.NewRegistry(rules.Options{})
 	r.Ready()
@@ -36,7 +36,7 @@ func TestDeletedRulesAreForgotten(t *testing.T) {
 	before := r.Program()
 	before.Cache.Eval(before.Program, in, nil).Labels()
 	r.Replace(nil, []string{"o0", "o2"})
-	before.Cache.Eval(before.Program, in, nil) // one that was under way
+	before.Cache.Eval(before.Program, in, nil) // an evaluation that was in progress
 	after := r.Program()
 	after.Cache.Eval(after.Program, in, nil).Labels()
 	runtime.GC()

@@ -19,52 +19,52 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 )
 
-// The reasons of Resolved=False and Accepted=False, besides mistakes in the rules themselves. People alert on them: they do
-// not change.
+// The reasons of Resolved=False and Accepted=False, except for errors in the rules themselves. Users alert on them: do not change
+// them.
 const (
 	reasonBase         = "BaseMissing"         // a template does not exist
-	reasonDigest       = "DigestMismatch"      // a template is not what it is pinned to
+	reasonDigest       = "DigestMismatch"      // a template does not match its digest
 	reasonCycle        = "BaseCycle"           // a template is based on itself
-	reasonOrder        = "BaseOrder"           // templates want their bases in orders that contradict one another
-	reasonConflict     = "BaseConflict"        // templates cannot be combined because of what a field holds
-	reasonLimit        = "TooLarge"            // too deep, too many, too much
-	reasonMissing      = "ReferenceMissing"    // a Secret or a ConfigMap, or the key in it, does not exist
-	reasonUnreadable   = "ReferenceUnreadable" // it may not be read, or holds something else
+	reasonOrder        = "BaseOrder"           // templates require contradictory orders of their bases
+	reasonConflict     = "BaseConflict"        // templates cannot be combined because of the value of a field
+	reasonLimit        = "TooLarge"            // a limit is exceeded
+	reasonMissing      = "ReferenceMissing"    // a Secret, a ConfigMap or a key in it does not exist
+	reasonUnreadable   = "ReferenceUnreadable" // it cannot be read, or its content is invalid
 	reasonVersion      = "VersionTooOld"       // minimumVersion
-	reasonSchema       = "SchemaOutdated"      // the definition lacks fields that the object may need
-	reasonDropped      = "FieldsDropped"       // it did when the object was written
-	maxReferencedBytes = 1 << 20               // what a Secret or a ConfigMap can hold
+	reasonSchema       = "SchemaOutdated"      // the CRD lacks fields that the object may need
+	reasonDropped      = "FieldsDropped"       // the CRD lacked fields when the object was written
+	maxReferencedBytes = 1 << 20               // maximum size of the data of a Secret or ConfigMap
 )
 
-// RefKind is a kind of objects that rules can refer to.
+// RefKind is a kind of objects to which rules can refer.
 type RefKind string
 
-// What rules can refer to.
+// The kinds of references.
 const (
 	TemplateRef  RefKind = "NodeFeatureRuleTemplate"
 	SecretRef    RefKind = "Secret"
 	ConfigMapRef RefKind = "ConfigMap"
 )
 
-// Ref is something that rules refer to, whether it exists or not.
+// Ref is a reference to an object, which may not exist.
 type Ref struct {
 	Kind RefKind
 	Name string
 }
 
-// resolved is a spec that refers to nothing any more.
+// resolved is a spec without references.
 type resolved struct {
 	spec      *nfdv1alpha1.NodeFeatureRuleSpec
-	keep      *nfdv1alpha1.NodeFeatureRuleSpec // the same without what comes from Secrets
-	versions  []string                         // of those Secrets
-	sensitive bool                             // some of it comes from a Secret
+	keep      *nfdv1alpha1.NodeFeatureRuleSpec // the same without content of Secrets
+	versions  []string                         // versions of the Secrets
+	sensitive bool                             // parts of it come from a Secret
 	refs      []Ref
 	origins   []nfdv1alpha1.RuleOrigin
-	bases     []string // of each rule, the template that it came from; nil if the object is based on nothing
+	bases     []string // for each rule, the template that it came from; nil if the object has no bases
 }
 
-// resolve gathers what an object refers to. The error is a *Problem if that is the user's affair. The result holds the
-// references in any case.
+// resolve resolves the references of an object. If the user can fix the error, it is a *Problem. The result contains the references
+// in any case.
 func (a *Assembler) resolve(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*resolved, error) {
 	out := &resolved{spec: &obj.Spec}
 	if err := a.assemble(ctx, obj, out); err != nil {
@@ -73,7 +73,7 @@ func (a *Assembler) resolve(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRul
 	return out, a.fetch(ctx, out)
 }
 
-// fetch puts what lies in ConfigMaps and Secrets into a spec that has no bases.
+// fetch replaces references to ConfigMaps and Secrets in a spec without bases by their content.
 func (a *Assembler) fetch(ctx context.Context, out *resolved) error {
 	if err := a.templatesFrom(ctx, out); err != nil {
 		return err
@@ -82,11 +82,11 @@ func (a *Assembler) fetch(ctx context.Context, out *resolved) error {
 	if err := a.rulesFrom(ctx, out); err != nil {
 		return err
 	}
-	return a.templatesFrom(ctx, out) // of the rules that came from Secrets
+	return a.templatesFrom(ctx, out) // for the rules from Secrets
 }
 
-// hash identifies what came out, for people. What lies in a Secret is not in it: anybody who reads the status could test
-// guesses of it.
+// hash returns a hash of the rules for messages. It does not include the content of Secrets, which a reader of the status could
+// otherwise guess and verify.
 func (r *resolved) hash(set *rules.RuleSet) string {
 	if len(r.versions) == 0 {
 		return set.Hash()
@@ -95,7 +95,7 @@ func (r *resolved) hash(set *rules.RuleSet) string {
 	return "sha256:" + hex.EncodeToString(sum[:8])
 }
 
-// assemble combines the object with its bases, and with the template that the administrator has put below all objects.
+// assemble combines the object with its bases and with the administrator's default template.
 func (a *Assembler) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out *resolved) error {
 	if len(obj.Spec.BasedOn) == 0 && a.opt.DefaultTemplate == "" {
 		return nil
@@ -142,7 +142,7 @@ func compositionProblem(err error) error {
 	return err
 }
 
-// rulesFrom appends the rules that lie in Secrets. What comes out is sensitive: neither status nor Events may repeat it.
+// rulesFrom appends the rules from Secrets. The result is sensitive: status and Events must not contain it.
 func (a *Assembler) rulesFrom(ctx context.Context, out *resolved) error {
 	if len(out.spec.RulesFrom) == 0 {
 		return nil
@@ -175,7 +175,7 @@ func (a *Assembler) rulesFrom(ctx context.Context, out *resolved) error {
 	return nil
 }
 
-// templatesFrom puts the text of templates that lie in ConfigMaps into the rules.
+// templatesFrom sets the templates from ConfigMaps in the rules.
 func (a *Assembler) templatesFrom(ctx context.Context, out *resolved) error {
 	external := func(r nfdv1alpha1.Rule) bool { return r.LabelsTemplateFrom != nil || r.VarsTemplateFrom != nil }
 	if !slices.ContainsFunc(out.spec.Rules, external) {
@@ -196,7 +196,7 @@ func (a *Assembler) templatesFrom(ctx context.Context, out *resolved) error {
 	return nil
 }
 
-// templateFrom fetches one template. A rule that has both is left to Compile, which refuses it.
+// templateFrom reads one template. Compile rejects a rule with both a template and a reference.
 func (a *Assembler) templateFrom(ctx context.Context, out *resolved, text *string, from **nfdv1alpha1.TemplateSource) error {
 	if *from == nil || (*from).ConfigMapKeyRef == nil || *text != "" {
 		return nil
@@ -215,7 +215,7 @@ func (a *Assembler) templateFrom(ctx context.Context, out *resolved, text *strin
 	return nil
 }
 
-// unreadable says of something that rules refer to why it cannot be had, if that is anybody's affair who reads a status.
+// unreadable returns the reason why a referenced object cannot be read as a *Problem, unless the error is temporary.
 func (a *Assembler) unreadable(kind RefKind, name string, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -226,7 +226,7 @@ func (a *Assembler) unreadable(kind RefKind, name string, err error) error {
 	return err
 }
 
-// tooOld refuses rules that need a newer Assay.
+// tooOld rejects rules that require a newer version of Assay.
 func (a *Assembler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *Problem {
 	if spec.MinimumVersion == nil {
 		return nil

@@ -8,10 +8,10 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// reasonSum is the reason of Accepted=False for an object that does not fit into the compiled size of a cluster.
+// reasonSum is the reason of Accepted=False for an object that exceeds the maximum compiled size of the cluster's rules.
 const reasonSum = "TooManyRules"
 
-// exceed takes the rules of an object out that does not fit.
+// exceed removes the rules of an object that exceeds the limit.
 func (o *Object) exceed() {
 	o.Excess, o.Rules, o.Good = true, Rules{}, nil
 	o.Errors, o.Warnings, o.Hash, o.Origins = nil, nil, "", nil
@@ -20,7 +20,7 @@ func (o *Object) exceed() {
 			"delete objects, or use fewer values and simpler patterns", rules.MaxClusterSize)}
 }
 
-// Exceeding returns the object without its rules, which need more than there is room for.
+// Exceeding returns the object without its rules, which need more than room.
 func (o *Object) Exceeding(room int) *Object {
 	out := *o
 	out.Room = room
@@ -28,7 +28,7 @@ func (o *Object) Exceeding(room int) *Object {
 	return &out
 }
 
-// Size returns how much memory the rules of an object take; 0: it has none.
+// Size returns the compiled size of an object's rules, or 0 if it has none.
 func (o *Object) Size() int {
 	if o == nil || o.Set == nil {
 		return 0
@@ -36,11 +36,12 @@ func (o *Object) Size() int {
 	return o.Set.Size()
 }
 
-// Sum is which objects share the memory that the rules of a cluster may take. Older objects come first, and those of one second by
-// name, so that it does not matter in which order they arrive. One that does not fit leaves its room to those after it.
+// Sum holds the objects that share the maximum compiled size of a cluster's rules. Older objects come first, and objects of the
+// same second are ordered by name, so that the result does not depend on the order of events. An object that does not fit leaves
+// its room to later objects.
 type Sum map[string]*Object
 
-// RoomFor returns how much memory the objects before an object leave for it.
+// RoomFor returns the compiled size that the objects before an object leave for it.
 func (s Sum) RoomFor(name string, o *Object) int {
 	room := rules.MaxClusterSize
 	for other, before := range s {
@@ -51,7 +52,7 @@ func (s Sum) RoomFor(name string, o *Object) int {
 	return room
 }
 
-// Tight reports whether an object does not fit, or would not, so that it matters which come first.
+// Tight reports whether an object does not fit or might not fit, so that the order of the objects matters.
 func (s Sum) Tight() bool {
 	left := rules.MaxClusterSize
 	for _, o := range s {
@@ -62,7 +63,7 @@ func (s Sum) Tight() bool {
 	return false
 }
 
-// Names returns the names of all objects in their order.
+// Names returns the names of all objects in order.
 func (s Sum) Names() []string {
 	names := make([]string, 0, len(s))
 	for name := range s {

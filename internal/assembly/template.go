@@ -14,11 +14,11 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-// Template checks whether rules can be based on a template: it combines the template with its own bases, and compiles the
-// result. Names that nothing declares are not errors, since the rules that are based on it may declare them. Secrets and
-// ConfigMaps are left to those rules as well.
+// Template checks whether rules can be based on a template: it combines the template with its own bases and compiles the result.
+// Undeclared names are not errors, because rules that are based on the template may declare them. Secrets and ConfigMaps are not
+// read.
 //
-// An error is not about the template: the source did not answer.
+// Errors are not about the template: they mean that the source could not be read.
 func (a *Assembler) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRuleTemplate) (*Object, error) {
 	out := &Object{UID: t.UID, Generation: t.Generation, Sensitive: ptr.Deref(t.Spec.Sensitive, false)}
 	if out.Refused = a.tooOld(&t.Spec); out.Refused != nil {

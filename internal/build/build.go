@@ -1,4 +1,4 @@
-// Package build says which build of Assay a program is.
+// Package build provides the version of the program.
 package build
 
 import (
@@ -6,17 +6,17 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker: -X github.com/assay-project/assay/internal/build.version=v1.2.3, and likewise commit.
+// Set by the linker: -X github.com/assay-project/assay/internal/build.version=v1.2.3, and the same for commit.
 var (
 	version string
 	commit  string
 )
 
-// unknown is the value of what the linker was not given.
+// unknown is the value of variables that the linker has not set.
 const unknown = "unknown"
 
-// Version returns the version that was given to the linker, or that of the module for a program made by `go install module@version`,
-// or "devel".
+// Version returns the version set by the linker, or the version of the module for a program installed with `go install
+// module@version`, or "devel".
 func Version() string {
 	if version != "" {
 		return version
@@ -27,7 +27,7 @@ func Version() string {
 	return "devel"
 }
 
-// Commit is the commit of the source, with "-dirty" if the working tree differed, or "unknown".
+// Commit returns the commit of the source, with the suffix "-dirty" if there were uncommitted changes, or "unknown".
 func Commit() string {
 	if commit != "" {
 		return commit
@@ -55,10 +55,10 @@ func revision(settings []debug.BuildSetting) string {
 	return found + dirty
 }
 
-// Platform is what the program was compiled for, such as linux/amd64.
+// Platform returns the platform of the program, such as linux/amd64.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
-// String is one line for --version and for the first line of a log: version, commit, Go version and platform.
+// String returns one line for --version and for the start of a log: version, commit, Go version and platform.
 func String() string {
 	return Version() + " (" + Commit() + ", " + runtime.Version() + " " + Platform() + ")"
 }

@@ -1,8 +1,8 @@
 // Package config reads the configuration files of the worker and the manager.
 //
-// A program declares its keys with the variables that hold their values. Reading reports all errors of a file at once, in the
-// form FILE:LINE:COLUMN: KEY: what is wrong and what to write instead. Unknown keys are warnings: files of NFD have keys that
-// mean nothing here, and an older release must start with the file of a newer one.
+// A program declares its keys together with the variables for their values. All errors of a file are reported at once, in the form
+// FILE:LINE:COLUMN: KEY: message. Unknown keys are warnings: files of NFD contain keys that have no effect here, and an older
+// release must start with the file of a newer one.
 package config
 
 import (
@@ -19,20 +19,20 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// limits bound a configuration. A ConfigMap holds at most 1 MiB; each level of aliases can multiply the one below; NFD's
-// limit of nesting is 100 as well.
+// limits are the limits on a configuration. A ConfigMap has at most 1 MiB; aliases could expand to much more. NFD's nesting limit
+// is 100 as well.
 var limits = yamltree.Options{Bytes: 1 << 20, Nodes: 100_000, Depth: 100}
 
-// Keys are the keys of a map, and what they hold.
+// Keys maps the keys of a section to their fields.
 type Keys map[string]Field
 
-// Field is what a key holds.
+// Field defines how the value of a key is read.
 type Field struct {
 	keys Keys // of a section
 	read func(r *reader, n *yaml.Node, path string)
 }
 
-// Names returns all keys, those of sections with dots, sorted.
+// Names returns all keys, sorted; keys in sections contain dots.
 func (k Keys) Names() []string {
 	var out []string
 	for name, field := range k {
@@ -45,8 +45,8 @@ func (k Keys) Names() []string {
 	return out
 }
 
-// Load reads a file, and over it the value of the flag -options. A file that does not exist is an empty one if it is the
-// standard one. The keys are declared once for each of the two.
+// Load reads a file and then the value of the flag -options, which overrides it. If file equals standard, it need not exist. keys
+// is called once for each of the two.
 func Load(file, standard, options string, keys func() Keys) (warnings []string, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil && (file != standard || !errors.Is(err, fs.ErrNotExist)) {
@@ -57,8 +57,8 @@ func Load(file, standard, options string, keys func() Keys) (warnings []string, 
 	return append(warnings, more...), errors.Join(err, wrong)
 }
 
-// Read reads one document into the variables of the keys. The origin is what messages call the document. Variables whose
-// values are invalid are left as they are.
+// Read reads one document into the variables of the keys. origin is the name of the document in messages. Variables with invalid
+// values are not changed.
 func Read(origin string, data []byte, keys Keys) (warnings []string, err error) {
 	r := &reader{origin: origin}
 	text := yamltree.Parse(data, limits)
@@ -107,7 +107,7 @@ func (r *reader) expected(n *yaml.Node, path, want string) {
 	r.errorf(n, path, "expected %s, found %s", want, found)
 }
 
-// section reads the values of known keys. Keys that differ in case only are accepted with a warning, since NFD accepts them.
+// section reads the values of known keys. Like NFD, it accepts keys that differ only in case, with a warning.
 func (r *reader) section(n *yaml.Node, path string, known Keys) {
 	if yamltree.IsNull(n) {
 		return
@@ -136,7 +136,7 @@ func (r *reader) section(n *yaml.Node, path string, known Keys) {
 	}
 }
 
-// name returns the known key that a key is.
+// name returns the known key for a key.
 func (r *reader) name(key *yaml.Node, path string, known Keys) (string, bool) {
 	if _, ok := known[key.Value]; ok {
 		return key.Value, true
@@ -157,7 +157,7 @@ func join(path, key string) string {
 	return path + "." + short(key)
 }
 
-// maxShown is the number of bytes of a value that a message quotes.
+// maxShown is the maximum number of bytes of a value in a message.
 const maxShown = 60
 
 func short(s string) string {

@@ -11,11 +11,11 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// Section is a field with keys of its own.
+// Section returns a field that contains keys.
 func Section(keys Keys) Field { return Field{keys: keys} }
 
-// Into is a field that is read into a variable: a string, boolean, number or duration, or lists and maps of these. Null
-// leaves the variable as it is; a list or map replaces the one before.
+// Into returns a field whose value is stored in a variable: a string, boolean, number or duration, or lists and maps of these. Null
+// does not change the variable; a list or map replaces the previous one.
 func Into[T any](variable *T) Field {
 	return Parsed(func(v T) error {
 		*variable = v
@@ -23,7 +23,7 @@ func Into[T any](variable *T) Field {
 	})
 }
 
-// Parsed is a field whose value a function takes. Its error is reported at the place of the value.
+// Parsed returns a field whose value is passed to a function. The function's error is reported at the position of the value.
 func Parsed[T any](set func(T) error) Field {
 	return Field{read: func(r *reader, n *yaml.Node, path string) {
 		if yamltree.IsNull(n) {
@@ -41,7 +41,7 @@ func Parsed[T any](set func(T) error) Field {
 	}}
 }
 
-// Tree is a field whose value a function takes as it is; nil for null.
+// Tree returns a field whose node is passed to a function; nil for null.
 func Tree(set func(n *yaml.Node) error) Field {
 	return Field{read: func(r *reader, n *yaml.Node, path string) {
 		if yamltree.IsNull(n) {
@@ -53,7 +53,7 @@ func Tree(set func(n *yaml.Node) error) Field {
 	}}
 }
 
-// Deprecated is a field under an older name. A warning says what to write instead.
+// Deprecated returns a field with an old name. Using it causes a warning with the new name.
 func Deprecated(instead string, f Field) Field {
 	return Field{keys: f.keys, read: func(r *reader, n *yaml.Node, path string) {
 		r.warnf(n, path, "deprecated: write %s", instead)
@@ -61,7 +61,7 @@ func Deprecated(instead string, f Field) Field {
 	}}
 }
 
-// Ignored is a field that has no effect. A warning says why.
+// Ignored returns a field that has no effect. Using it causes a warning with the reason.
 func Ignored(why string) Field {
 	return Field{read: func(r *reader, n *yaml.Node, path string) {
 		if !yamltree.IsNull(n) {
@@ -70,7 +70,7 @@ func Ignored(why string) Field {
 	}}
 }
 
-// Duration parses a duration, which must not be negative.
+// Duration parses a duration. Negative durations are errors.
 func Duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
@@ -81,7 +81,7 @@ func Duration(text string) (time.Duration, error) {
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// value reads a node into a variable of any of the types that fields have.
+// value reads a node into a variable.
 func (r *reader) value(n *yaml.Node, v reflect.Value, path string) {
 	switch {
 	case yamltree.IsNull(n):
@@ -114,7 +114,7 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// kind describes a type, with a plural ending for the elements of lists and maps.
+// kind describes a type; s is a plural ending for the elements of lists and maps.
 func kind(t reflect.Type, s string) string {
 	article := "a "
 	if s != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-project/assay/internal/doctest"
 )
 
-// fence is what code blocks begin and end with; this file cannot hold it in a raw string.
+// fence starts and ends code blocks. It is a constant because raw strings cannot contain it.
 const fence = "```"
 
 func page(lines ...string) string {
@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		page     []string
 		examples int
-		problem  string // part of the only one; empty for none
+		problem  string // substring of the only problem; empty for none
 	}{
 		"AcceptsWhatIsTrue":          {append(rule, outcome("3")...), 1, ""},
 		"FindsAWrongOutcome":         {append(rule, outcome("4")...), 1, "but it is\nlabels:\n  example.com/a: \"3\""},

@@ -1,7 +1,7 @@
-// Package doctest executes the examples of the documentation.
+// Package doctest runs the examples in the documentation.
 //
-// The first word behind the fence of a code block is its language, for whoever renders the page; the second says what the
-// block is, and the rest are settings. In one section, in this order:
+// The first word after the fence of a code block is its language. The second word is the type of the block, and further words are
+// settings. The blocks of a section are, in this order:
 //
 //	```yaml rule                NodeFeatureRules, or a list of rules
 //	```yaml facts node=n43      what the node is: spec.features of a NodeFeature; default: a node without features
@@ -9,15 +9,15 @@
 //	```text report              what Compile says about the rules; without it, Compile must have nothing to say
 //	```yaml outcome             what is written on the node
 //
-// A new rule block after an outcome begins a new example with the same facts; so does a heading, without any. A page may hold
-// files and commands that are run on them:
+// A new rule block after an outcome starts a new example with the same facts; a heading starts one without facts. A page may also
+// contain files, and commands that use them:
 //
 //	```yaml file=pools/gpu.yaml
 //	```console                  lines that begin with $ are commands, the others what they print
 //	```yaml outcome file=…      assembles the file first and evaluates it
 //
-// The rows of a table below an HTML comment "expressions node=NAME as=label" are a text and what it gives on that node. Blocks
-// of YAML that are none of these are an error, unless they are marked "example": nothing on a page goes unchecked by mistake.
+// Each row of a table below the HTML comment "expressions node=NAME as=label" contains a string and its result on that node. Other
+// YAML blocks are errors, unless they are marked as "example", so that no block is left unchecked by mistake.
 package doctest
 
 import (
@@ -38,21 +38,21 @@ type Page struct {
 // Block is a fenced code block.
 type Block struct {
 	Lang string
-	// Kind is the second word of the fence, unless that is a setting.
+	// Kind is the second word after the fence, unless it is a setting.
 	Kind     string
 	Settings map[string]string
-	// Section numbers the headings; blocks of one section share facts.
+	// Section is the number of the section. Blocks of a section share facts.
 	Section int
 	Text    string
-	// Above is the line above the block, without the empty lines in between.
+	// Above is the last line above the block that is not empty.
 	Above string
 
-	first, last int    // lines of the text: [first, last)
-	got         string // what Text should be
+	first, last int    // lines of Text: [first, last)
+	got         string // expected Text
 	differs     bool
 }
 
-// Read reads a page.
+// Read reads a page from a file.
 func Read(file string) (*Page, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -62,7 +62,7 @@ func Read(file string) (*Page, error) {
 	return p, p.parse()
 }
 
-// parse finds the blocks.
+// parse splits the page into blocks.
 func (p *Page) parse() error {
 	section := 0
 	var open *Block
@@ -105,7 +105,7 @@ func newBlock(fence string) *Block {
 	return b
 }
 
-// above returns the last line before another that is not empty.
+// above returns the last line before a line that is not empty.
 func (p *Page) above(line int) string {
 	for _, text := range slices.Backward(p.lines[:line]) {
 		if text != "" {
@@ -115,8 +115,8 @@ func (p *Page) above(line int) string {
 	return ""
 }
 
-// Commands returns the blocks of commands: those of a shell or a console, and others, also indented ones, of which a line begins with
-// one of the programs.
+// Commands returns the blocks with commands: all shell and console blocks, and other blocks, fenced or indented, with a line that
+// begins with one of the programs.
 func (p *Page) Commands(programs []string) []*Block {
 	var out []*Block
 	for _, b := range append(slices.Clone(p.Blocks), p.indented()...) {
@@ -132,7 +132,7 @@ func (p *Page) Commands(programs []string) []*Block {
 	return out
 }
 
-// indented returns the code blocks without a fence.
+// indented returns the indented code blocks.
 func (p *Page) indented() []*Block {
 	var out []*Block
 	fenced, list := false, false
@@ -158,16 +158,16 @@ func (p *Page) indented() []*Block {
 	return out
 }
 
-// At says where a block is, for messages.
+// At returns the position of a block for messages.
 func (p *Page) At(b *Block) string { return fmt.Sprintf("%s:%d", p.File, b.first) }
 
-// expect compares the text of a block with what it should be.
+// expect compares the text of a block with the expected text.
 func (b *Block) expect(got string) {
 	b.got = strings.TrimRight(got, "\n")
 	b.differs = b.got != strings.TrimRight(b.Text, "\n")
 }
 
-// Update writes what came out into the page.
+// Update writes the expected text of all blocks to the page.
 func (p *Page) Update() error {
 	lines := slices.Clone(p.lines)
 	for _, b := range slices.Backward(p.Blocks) {

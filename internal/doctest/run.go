@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Runner executes pages.
+// Runner runs the examples on pages.
 type Runner struct {
-	// Command runs a command line in a directory, and returns an error if it fails; nil if pages have no commands.
+	// Command runs a command line in a directory. It may be nil if pages have no commands.
 	Command func(dir string, args []string, out io.Writer) error
-	// Kubectl runs kubectl likewise; nil if pages do not use it.
+	// Kubectl runs kubectl in a directory. It may be nil if pages do not use it.
 	Kubectl func(dir string, args []string, out io.Writer) error
 	// Dir is an empty directory for the files of a page.
 	Dir string
@@ -26,7 +26,7 @@ type Runner struct {
 	examples int
 }
 
-// Run executes all examples of a page. It returns what is wrong with it, and how many examples it has.
+// Run runs all examples on a page. It returns the number of examples and all problems.
 func (r *Runner) Run(p *Page) (examples int, problems []error) {
 	r.page, r.current, r.section, r.examples = p, newScenario(), -1, 0
 	for _, b := range p.Blocks {
@@ -45,7 +45,7 @@ func (r *Runner) Run(p *Page) (examples int, problems []error) {
 	return r.examples + r.tables(), append(problems, r.tableProblems()...)
 }
 
-// block executes one block.
+// block runs one block.
 func (r *Runner) block(b *Block) error {
 	s := r.current
 	if file := b.Settings["file"]; file != "" && b.Kind != "outcome" {
@@ -80,7 +80,7 @@ func (r *Runner) block(b *Block) error {
 	return nil
 }
 
-// close checks that an example has been evaluated, or refused, before another one begins.
+// close checks that an example has an outcome or errors before the next one begins.
 func (r *Runner) close(next *scenario) []error {
 	s := r.current
 	if len(s.objects) > 0 && !s.done && !s.reported && s != next {
@@ -123,7 +123,7 @@ func (r *Runner) write(file, text string) error {
 	return os.WriteFile(path, []byte(text+"\n"), 0o644)
 }
 
-// console runs the commands of a block and puts what they print behind each.
+// console runs the commands of a block and inserts their output after each.
 func (r *Runner) console(b *Block) error {
 	var got strings.Builder
 	for line := range strings.Lines(b.Text) {
@@ -170,14 +170,14 @@ func (r *Runner) command(words []string, out io.Writer) error {
 	return err
 }
 
-// row is one row of a table of expressions.
+// row is one row of an expression table.
 type row struct {
 	line         int
 	text, result string
 	node, kind   string
 }
 
-// rows finds the tables of expressions of a page.
+// rows returns the rows of the expression tables on a page.
 func (p *Page) rows() []row {
 	var rows []row
 	node, kind, in := "", "", false
@@ -211,7 +211,7 @@ func (p *Page) rows() []row {
 
 func (r *Runner) tables() int { return len(r.page.rows()) }
 
-// tableFacts are what the nodes of the tables of expressions have.
+// tableFacts are the facts of nodes in expression tables.
 const tableFacts = `
 attributes:
   kernel.version: {elements: {major: "6", minor: "8"}}
@@ -220,7 +220,7 @@ instances:
   pci.device: {elements: [{attributes: {vendor: "8086", class: "0200"}}]}
 `
 
-// tableProblems evaluates the tables of expressions.
+// tableProblems evaluates the expression tables.
 func (r *Runner) tableProblems() []error {
 	var problems []error
 	for _, row := range r.page.rows() {

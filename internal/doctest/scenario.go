@@ -13,19 +13,19 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// scenario is one example: rules, and the node that they meet.
+// scenario is one example: rules and a node.
 type scenario struct {
 	objects  []nfdv1alpha1.NodeFeatureRule
 	features nfdv1alpha1.Features
 	node     rules.Node
 	strict   bool
-	done     bool // an outcome was shown
-	reported bool // what Compile says was shown
+	done     bool // the page shows the outcome
+	reported bool // the page shows the report
 }
 
 func newScenario() *scenario { return &scenario{node: rules.Node{Name: "node-1"}} }
 
-// addRules takes a block of NodeFeatureRules, or of a list of rules.
+// addRules adds a block of NodeFeatureRules, or of a list of rules.
 func (s *scenario) addRules(text string) error {
 	if s.done {
 		s.objects, s.done, s.reported = nil, false, false
@@ -45,7 +45,7 @@ func (s *scenario) addRules(text string) error {
 	return nil
 }
 
-// isList reports whether the first line that is no comment begins a list.
+// isList reports whether the first line that is not a comment starts a list.
 func isList(doc string) bool {
 	for line := range strings.Lines(doc) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -82,7 +82,7 @@ func (s *scenario) options() rules.Options {
 	return opt
 }
 
-// report is what Compile has to say, a line each.
+// report returns the errors and warnings of Compile, one per line.
 func (s *scenario) report() string {
 	var b strings.Builder
 	for i := range s.objects {
@@ -106,7 +106,7 @@ func (s *scenario) eval() *rules.Outcome {
 	return rules.Link(s.options(), sets...).Eval(rules.Input{Node: s.node, Facts: facts.New(&s.features, nil)})
 }
 
-// outcome is what a page shows of an outcome, each in a form that is short to read.
+// outcome is the compact form of an outcome on a page.
 type outcome struct {
 	Labels            map[string]string `json:"labels,omitempty"`
 	Annotations       map[string]string `json:"annotations,omitempty"`
@@ -117,17 +117,17 @@ type outcome struct {
 	Errors            []string          `json:"errors,omitempty"`
 	Conflicts         []string          `json:"conflicts,omitempty"`
 	Events            []string          `json:"events,omitempty"`
-	// Shown only where a page has them already.
+	// Only included if the page shows them.
 	Vars    map[string]string `json:"vars,omitempty"`
 	Matched []string          `json:"matched,omitempty"`
 	Skipped []string          `json:"skipped,omitempty"`
 	Log     []string          `json:"log,omitempty"`
 }
 
-// optional are the members that a page need not show.
+// optional lists the fields that a page may omit.
 var optional = []string{"vars", "matched", "skipped", "log"}
 
-// show prints an outcome with the optional members that the page shows.
+// show formats an outcome with the optional fields that the page shows.
 func show(o *rules.Outcome, page string) (string, error) {
 	out := outcome{
 		Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources(), Vars: o.Vars(),
@@ -184,7 +184,7 @@ func (o *outcome) print(page string) (string, error) {
 	return string(bytes.TrimSpace(text)), err
 }
 
-// expression evaluates a text as the value of an annotation, or of a label.
+// expression evaluates a string as the value of an annotation or of a label.
 func expression(text, kind string, s *scenario) string {
 	rule := nfdv1alpha1.Rule{Name: "x", Vars: map[string]string{"rack": "3", "unit": "07", "serial": "000123"}}
 	values := map[string]string{"x": text}
@@ -215,7 +215,7 @@ func expression(text, kind string, s *scenario) string {
 	return ""
 }
 
-// kinds of blocks that hold YAML and are not evaluated by themselves.
+// quiet lists the types of YAML blocks that are not evaluated.
 var quiet = []string{"example"}
 
 func known(kind string) bool { return slices.Contains(quiet, kind) }

@@ -1,7 +1,7 @@
-// Package ids knows the names of PCI and USB ids.
+// Package ids provides the names of PCI and USB IDs.
 //
-// The names come from the PCI ID Repository and the USB ID Repository, as Debian packages them (pci.ids, usb.ids); see
-// LICENSES for their notices. They are for messages only: that an id is unknown means that the list is older than the device.
+// The names come from the PCI ID Repository and the USB ID Repository, as packaged by Debian (pci.ids, usb.ids); see LICENSES for
+// their notices. Use them only in messages: an unknown ID usually means that the device is newer than the list.
 package ids
 
 import (
@@ -27,21 +27,21 @@ var pciGz []byte
 //go:embed usb.ids.gz
 var usbGz []byte
 
-// maxFile bounds a file of ids; the whole lists have less than 2 MB.
+// maxFile is the maximum size of a file in bytes. The complete lists have less than 2 MB.
 const maxFile = 16 << 20
 
-// Names are the names of ids. Ids are lower-case hexadecimal, four digits each, as sysfs has them. It is immutable and safe for
+// Names maps IDs to names. IDs are lower-case hexadecimal numbers with four digits, as in sysfs. It is immutable and safe for
 // concurrent use.
 type Names struct {
-	pci, usb table // vendor<<16|device+1; a vendor itself is vendor<<16
+	pci, usb table // vendor<<16|device+1; for a vendor itself, vendor<<16
 	classes  table // PCI: class<<16|subclass+1
 }
 
-// table maps numbers to names. It is one piece of text and two of numbers: as a map, its 60,000 strings would be looked at in
-// every cycle of the garbage collector.
+// table maps numbers to names. It consists of one string and two slices of numbers: the garbage collector would have to scan a map
+// with 60,000 strings in each cycle.
 type table struct {
 	keys []uint32 // sorted
-	ends []uint32 // where in text the name of each key ends
+	ends []uint32 // end of the name of each key in text
 	text string
 }
 
@@ -68,7 +68,7 @@ func (t *table) name(key uint32) (string, bool) {
 	return t.text[start:t.ends[i]], true
 }
 
-// Embedded returns the names that the program brings along. They are read once, when first asked for.
+// Embedded returns the names that are embedded in the program. They are parsed on first use.
 var Embedded = sync.OnceValues(func() (*Names, error) {
 	pci, err := unzip(pciGz)
 	if err != nil {
@@ -81,7 +81,7 @@ var Embedded = sync.OnceValues(func() (*Names, error) {
 	return Parse(bytes.NewReader(pci), bytes.NewReader(usb))
 })
 
-// Load returns the embedded names, where the files are not newer ones: each path may be empty.
+// Load returns the embedded names, replaced by the names in the given files. Either path may be empty.
 func Load(pciFile, usbFile string) (*Names, error) {
 	base, err := Embedded()
 	if err != nil {
@@ -101,7 +101,7 @@ func Load(pciFile, usbFile string) (*Names, error) {
 	return &n, nil
 }
 
-// Parse reads lists in the format of pci.ids and usb.ids. What is in neither list of vendors nor classes is skipped.
+// Parse parses lists in the format of pci.ids and usb.ids. It skips everything except for vendors, devices and classes.
 func Parse(pci, usb io.Reader) (*Names, error) {
 	n := &Names{}
 	var err error
@@ -159,7 +159,7 @@ func parseFile(path string) (devices, classes table, err error) {
 	if err != nil {
 		return table{}, table{}, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // closing a file that was only read
 	devices, classes, err = parse(io.LimitReader(f, maxFile))
 	if err != nil {
 		return table{}, table{}, fmt.Errorf("%s: %w", path, err)
@@ -167,8 +167,8 @@ func parseFile(path string) (devices, classes table, err error) {
 	return devices, classes, nil
 }
 
-// parse reads one list, and returns its devices and its classes. A line is "ID  NAME"; those of devices are indented by one tab, those of subsystems and interfaces by
-// two. Classes begin with "C "; other letters begin lists that are of no use here.
+// parse parses one list, and returns its devices and its classes. A line is "ID NAME"; devices are indented by one tab, subsystems
+// and interfaces by two. Classes begin with "C "; lists that begin with other letters are skipped.
 func parse(r io.Reader) (table, table, error) {
 	devices, classes := map[uint32]string{}, map[uint32]string{}
 	var into map[uint32]string
@@ -190,7 +190,7 @@ func parse(r io.Reader) (table, table, error) {
 		v, err := strconv.ParseUint(id, 16, 16)
 		if !ok || err != nil {
 			if !indented {
-				into = nil // a list of something else
+				into = nil // a list of another type
 			}
 			continue
 		}

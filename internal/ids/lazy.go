@@ -2,10 +2,10 @@ package ids
 
 import "sync"
 
-// Lazy reads names when the first id is looked up: most rules name none, and the names take memory. Names that cannot be read
-// count as unknown. It is safe for concurrent use.
+// Lazy loads names when the first ID is looked up: most rules contain no IDs, and the names take memory. If the names cannot be
+// loaded, all IDs are unknown. It is safe for concurrent use.
 type Lazy struct {
-	// PCI and USB are files that replace the embedded names; empty: the embedded ones.
+	// PCI and USB are files that replace the embedded names. Empty means the embedded names.
 	PCI, USB string
 
 	once  sync.Once

@@ -1,4 +1,4 @@
-// Package informer calls typed functions with the objects of a cache.
+// Package informer adds typed event handlers to caches.
 package informer
 
 import (
@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Handler returns a handler that calls put with each object that is added or updated, and drop with the last known state of each
+// Handler returns a handler that calls put for each object that is added or updated, and drop with the last known state of each
 // object that is deleted.
 func Handler[T client.Object](put, drop func(T)) toolscache.ResourceEventHandler {
 	return Changes(func(_, object T) { put(object) }, drop)
 }
 
-// Changes is Handler with the object as it was before an update, the zero value if it is new.
+// Changes is like Handler, but also passes the previous object to put, or the zero value if the object is new.
 func Changes[T client.Object](put func(before, object T), drop func(T)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
@@ -37,16 +37,16 @@ func Changes[T client.Object](put func(before, object T), drop func(T)) toolscac
 
 // Registration is a handler of one kind of object.
 type Registration struct {
-	// Object is of the kind.
+	// Object is an object of the kind.
 	Object  client.Object
 	Handler toolscache.ResourceEventHandler
 }
 
-// Register adds handlers to the informers of a cache, which need not run yet. Synced reports whether each handler has been called
-// with every object that existed when its informer started.
+// Register adds handlers to the informers of a cache, which need not be running yet. The functions in synced report whether each
+// handler has been called with all objects that existed when its informer started.
 func Register(ctx context.Context, c cache.Cache, list ...Registration) (synced []toolscache.InformerSynced, err error) {
 	for _, r := range list {
-		// Do not wait: NodeFeatures are read once Nodes are known.
+		// Do not wait: NodeFeatures are read after Nodes.
 		informer, err := c.GetInformer(ctx, r.Object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return nil, err
@@ -60,7 +60,7 @@ func Register(ctx context.Context, c cache.Cache, list ...Registration) (synced 
 	return synced, nil
 }
 
-// Wait waits until handlers have been called with every object that existed when their informers started.
+// Wait waits until all handlers have been called with all objects that existed when their informers started.
 func Wait(ctx context.Context, synced []toolscache.InformerSynced) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return errors.New("stopped before the caches were filled")
@@ -68,7 +68,7 @@ func Wait(ctx context.Context, synced []toolscache.InformerSynced) error {
 	return nil
 }
 
-// Watch is Register and Wait.
+// Watch calls Register and Wait.
 func Watch(ctx context.Context, c cache.Cache, list ...Registration) error {
 	synced, err := Register(ctx, c, list...)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package intake bounds what connections and requests take from a server before they have arrived.
+// Package intake limits the resources that connections and incomplete requests take from a server.
 package intake
 
 import (
@@ -15,59 +15,58 @@ import (
 )
 
 const (
-	// announced is what a request weighs before the first byte of its body: a goroutine, its buffers, a stream of HTTP/2.
+	// announced is the cost in bytes of a request before its body: a goroutine, buffers, an HTTP/2 stream.
 	announced = 16 << 10
-	// firstRead is the most bytes of a body that are read under that weight.
+	// firstRead is the maximum number of bytes of a body that are included in this cost.
 	firstRead = 4 << 10
-	// chunk is the most bytes of a body that get memory at a time. Nearly all bodies are smaller.
+	// chunk is the maximum number of bytes of a body that are allocated at a time. Most bodies are smaller.
 	chunk = 256 << 10
-	// patience is the duration after which a body must make room for others, if memory is short. Bodies of API servers and
-	// schedulers arrive within milliseconds.
+	// patience is the time after which a slow body is canceled if memory is short. Bodies from API servers and schedulers arrive
+	// within milliseconds.
 	patience = 250 * time.Millisecond
-	// retry is how often a request that waits for memory checks whether bodies have become too old.
+	// retry is the interval at which a request that waits for memory checks for slow bodies.
 	retry = 50 * time.Millisecond
 )
 
 var (
-	// ErrBusy is returned if a request does not get memory in time, or if its body is so slow that it made room for others.
+	// ErrBusy is returned if a request does not get memory in time, or if its body was too slow and was canceled.
 	ErrBusy = errors.New("too many requests at once")
-	// ErrTooLarge is returned for a body beyond the limit.
+	// ErrTooLarge is returned for a body that exceeds the limit.
 	ErrTooLarge = errors.New("the request body is too large")
-	// ErrCutShort is returned for a body that ends early, or does not arrive in time.
+	// ErrCutShort is returned for a body that ends early or does not arrive in time.
 	ErrCutShort = errors.New("the request body is incomplete")
 )
 
-// Bodies reads bodies of requests within a bound of memory for all of them. A body that is only announced takes next to nothing,
-// and if memory is short, those that arrive slowly make room: of the peer that holds most, the oldest first. Safe for concurrent
-// use.
+// Bodies reads request bodies within a total memory limit. A body that has not arrived takes almost no memory. If memory is short,
+// slow bodies are canceled: those of the peer that holds the most memory, oldest first. It is safe for concurrent use.
 type Bodies struct {
-	limit int64 // of one body, in bytes
+	limit int64 // maximum size of one body in bytes
 	weigh func(size int64) int64
 	slots *semaphore.Weighted
 
 	mu      sync.Mutex
-	reading []*reading       // in the order of their beginning
-	held    map[string]int64 // by peer, of those in reading
+	reading []*reading       // ordered by start
+	held    map[string]int64 // memory of the bodies in reading, by peer
 }
 
-// reading is a body that has not arrived in full.
+// reading is a body that has not been read completely.
 type reading struct {
 	peer    string
 	began   time.Time
 	w       http.ResponseWriter
 	held    int64
-	waiting bool // for the network; for memory otherwise
+	waiting bool // waiting for the network, otherwise for memory
 	evicted bool
 }
 
-// NewBodies returns Bodies of at most limit bytes each, which take at most memory together. Weigh returns what a request with a
-// body of a size takes until it is answered.
+// NewBodies returns Bodies with a maximum size of limit bytes each and a total of memory bytes. weigh returns the memory that a
+// request with a body of the given size takes until it is answered.
 func NewBodies(memory, limit int64, weigh func(size int64) int64) *Bodies {
 	return &Bodies{limit: limit, weigh: weigh, slots: semaphore.NewWeighted(memory), held: map[string]int64{}}
 }
 
-// Read reads the body of a request into buf, which it may replace. The body holds its weight until release is called. The
-// context bounds waiting for memory; the server's read timeout bounds waiting for the network.
+// Read reads the body of a request into buf, which it may reallocate. The body's memory is reserved until release is called. The
+// context limits the time to wait for memory; the server's read timeout limits the time to wait for the network.
 func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Request, buf []byte) (body []byte, release func(), err error) {
 	if r.ContentLength > b.limit {
 		return buf, nil, ErrTooLarge
@@ -104,12 +103,13 @@ func (b *Bodies) read(ctx context.Context, rd *reading, r *http.Request, buf []b
 			return buf, b.acquire(ctx, rd, max(0, b.weigh(size)-rd.held))
 		}
 		next = min(b.rest(r, buf), chunk)
-		// The first bytes are weighed with the first chunk, so that small bodies wait once.
+		// The first bytes are counted with the first chunk, so that small bodies wait only once.
 		weight = max(0, b.weigh(size+next)-rd.held)
 	}
 }
 
-// rest returns how much of a body is missing; of a body of unknown length, what would be one byte too many.
+// rest returns the number of bytes to read: the missing bytes of a body, or up to one byte more than the limit if the length is
+// unknown.
 func (b *Bodies) rest(r *http.Request, buf []byte) int64 {
 	if r.ContentLength >= 0 {
 		return r.ContentLength - int64(len(buf))
@@ -117,8 +117,8 @@ func (b *Bodies) rest(r *http.Request, buf []byte) int64 {
 	return b.limit + 1 - int64(len(buf))
 }
 
-// network reads from the network: of the first bytes what there is, then as much as there is room for. It reports whether the
-// body has made room for others meanwhile.
+// network reads from the network: for the first read the available bytes, then until into is full. It reports whether the body was
+// canceled in the meantime.
 func (b *Bodies) network(rd *reading, from io.Reader, into []byte, first bool) (n int, evicted bool, err error) {
 	b.wait(rd, true)
 	for err == nil && n < len(into) && (n == 0 || !first) {
@@ -129,7 +129,7 @@ func (b *Bodies) network(rd *reading, from io.Reader, into []byte, first bool) (
 	return n, b.wait(rd, false), err
 }
 
-// acquire waits until there is memory, for which slow bodies make room.
+// acquire waits until memory is available, and cancels slow bodies if necessary.
 func (b *Bodies) acquire(ctx context.Context, rd *reading, n int64) error {
 	for !b.slots.TryAcquire(n) {
 		b.evict(n)
@@ -150,7 +150,7 @@ func (b *Bodies) acquire(ctx context.Context, rd *reading, n int64) error {
 	return nil
 }
 
-// evict ends slow bodies that hold n bytes together, if there are such.
+// evict cancels slow bodies that hold n bytes together, if there are any.
 func (b *Bodies) evict(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,7 +167,7 @@ func (b *Bodies) evict(n int64) {
 		}
 		n -= worst.held
 		worst.evicted = true
-		_ = http.NewResponseController(worst.w).SetReadDeadline(time.Unix(1, 0)) // a writer that cannot is one of a test
+		_ = http.NewResponseController(worst.w).SetReadDeadline(time.Unix(1, 0)) // only writers in tests do not support it
 	}
 }
 
@@ -177,7 +177,7 @@ func (b *Bodies) begin(rd *reading) {
 	b.reading = append(b.reading, rd)
 }
 
-// wait notes whether a body waits for the network, and reports whether it has made room for others.
+// wait records whether a body waits for the network, and reports whether it was canceled.
 func (b *Bodies) wait(rd *reading, waiting bool) (evicted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,7 +195,7 @@ func (b *Bodies) end(rd *reading) {
 	}
 }
 
-// host is an address without its port.
+// host returns an address without its port.
 func host(addr string) string {
 	if h, _, err := net.SplitHostPort(addr); err == nil {
 		return h

@@ -17,7 +17,7 @@ import (
 
 const mebi = 1 << 20
 
-// slowly is a request of a peer whose body is sent by the test. Its answer takes deadlines as a server's does.
+// slowly is a request whose body the test sends. Its ResponseWriter supports deadlines.
 type slowly struct {
 	*httptest.ResponseRecorder
 	r    *http.Request
@@ -35,7 +35,7 @@ func newRequest(peer string, size int64) *slowly {
 	return &slowly{httptest.NewRecorder(), r, w}
 }
 
-// read reads the body and tells what came of it.
+// read reads the body and returns the result.
 func (s *slowly) read(b *intake.Bodies) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -50,14 +50,15 @@ func (s *slowly) read(b *intake.Bodies) <-chan error {
 
 func size(n int64) int64 { return n }
 
-// TestSlowBodiesMakeRoom: those of the address that holds most, the oldest first, and none if there is room.
+// TestSlowBodiesMakeRoom checks that slow bodies of the address with the most memory are canceled, oldest first, and none if there
+// is enough memory.
 func TestSlowBodiesMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := intake.NewBodies(mebi, mebi, size)
 		begin := func(peer string) (*slowly, <-chan error) {
 			s := newRequest(peer, 300<<10)
 			done := s.read(b)
-			_, _ = s.body.Write([]byte("{")) // from now on it holds a chunk
+			_, _ = s.body.Write([]byte("{")) // it now holds a chunk
 			time.Sleep(time.Second)
 			return s, done
 		}
@@ -90,7 +91,7 @@ func TestSlowBodiesMakeRoom(t *testing.T) {
 	})
 }
 
-// TestBodiesThatArriveAreNotEnded: under load that is honest, requests wait for memory as long as their context lets them.
+// TestBodiesThatArriveAreNotEnded checks that under legitimate load, requests wait for memory until their context ends.
 func TestBodiesThatArriveAreNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := intake.NewBodies(mebi, mebi, size)
@@ -152,14 +153,14 @@ func TestBodiesThatAreWrong(t *testing.T) {
 	}
 }
 
-// dialed is a listener for connections that the test makes up.
+// dialed is a listener for connections that the test creates.
 type dialed chan net.Conn
 
 func (d dialed) Accept() (net.Conn, error) { return <-d, nil }
 func (d dialed) Close() error              { return nil }
 func (d dialed) Addr() net.Addr            { return nil }
 
-// from is a connection that knows whether it was closed.
+// from is a connection that records whether it was closed.
 type from struct {
 	net.Conn
 	peer   string
@@ -169,7 +170,8 @@ type from struct {
 func (c *from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.peer), Port: 1} }
 func (c *from) Close() error         { c.closed = true; return nil }
 
-// TestSilentConnectionsGiveWay: a new connection is never turned away for silent ones, and those that are of use stay.
+// TestSilentConnectionsGiveWay checks that a new connection replaces a silent one and is not rejected, and that used connections
+// stay open.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	d := make(dialed, 1)
 	l := intake.Listen(d)

@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// maxConns is the maximum number of open connections: some tens of kilobytes each. API servers and schedulers need a few each.
+	// maxConns is the maximum number of open connections. Each takes tens of kilobytes. API servers and schedulers need a few each.
 	maxConns = 1024
-	// maxPerPeer is the maximum number of open connections of one address. Several API servers may share one, and one that does
-	// not speak HTTP/2 has a connection for each request under way.
+	// maxPerPeer is the maximum number of open connections from one address. Several API servers may share an address, and without
+	// HTTP/2 each concurrent request needs a connection.
 	maxPerPeer = 256
 )
 
-// Listener bounds the number of connections, in all and of one peer. A new connection takes the place of another one: the oldest
-// of those that have never had a request answered, else the one that had none for the longest. A connection with a request that
-// has arrived is never closed. Safe for concurrent use.
+// Listener limits the number of connections, in total and per peer. A new connection replaces another one: the oldest connection
+// without an answered request, or else the connection whose last answer is the oldest. A connection with a request that has been
+// received is never closed. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 	peers map[string]int
-	clock uint64 // counts connections and answers
+	clock uint64 // logical clock, incremented by connections and answers
 }
 
 // Listen returns a Listener for a server whose ConnContext is ConnContext.
@@ -39,7 +39,7 @@ type conn struct {
 	peer     string
 
 	began, answered uint64 // answered is 0 before the first answer
-	busy            int    // requests that have arrived
+	busy            int    // number of received requests
 }
 
 // Accept implements net.Listener.
@@ -57,7 +57,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit makes room for a connection, and reports whether there is any.
+// admit makes room for a connection and reports whether it can be accepted.
 func (l *Listener) admit(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +84,7 @@ func (l *Listener) admit(c *conn) bool {
 	return true
 }
 
-// victim returns the connection of a peer that is least needed, nil if all are.
+// victim returns the connection of a peer to close, or nil if all are in use.
 func (l *Listener) victim(peer string) (worst *conn) {
 	for c := range l.conns {
 		if c.peer != peer || c.busy > 0 {
@@ -97,7 +97,7 @@ func (l *Listener) victim(peer string) (worst *conn) {
 	return worst
 }
 
-// remove forgets a connection. It needs the lock.
+// remove removes a connection. The caller must hold the lock.
 func (l *Listener) remove(c *conn) {
 	if _, ok := l.conns[c]; !ok {
 		return
@@ -118,7 +118,7 @@ func (c *conn) Close() error {
 
 type connKey struct{}
 
-// ConnContext lets Arrived find the connection of a request. It is for http.Server.ConnContext.
+// ConnContext stores the connection for Arrived. It is for http.Server.ConnContext.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -126,8 +126,8 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Arrived notes that a request has arrived in full, and answered that it has been answered. A request whose connection is not of
-// a Listener is ignored.
+// Arrived records that a request has been received completely. answered must be called when it is answered. Arrived ignores
+// requests whose connection is not from a Listener.
 func Arrived(ctx context.Context) (answered func()) {
 	c, ok := ctx.Value(connKey{}).(*conn)
 	if !ok {

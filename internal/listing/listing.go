@@ -1,4 +1,4 @@
-// Package listing lists objects of the cluster page by page.
+// Package listing lists objects of the cluster in pages.
 package listing
 
 import (
@@ -7,11 +7,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pageSize is the number of objects that are listed at once: 5,000 Nodes in one answer would be 50 MB.
+// pageSize is the maximum number of objects per page: 5,000 Nodes in one response would take 50 MB.
 const pageSize = 250
 
-// Pages lists objects page by page and passes each page to do. A page is a new list: what is decoded into an old one may keep
-// parts of it.
+// Pages lists objects in pages and calls do with each page. It allocates a new list for each page, because decoding into an old one
+// may keep parts of it.
 func Pages[T any, L interface {
 	*T
 	client.ObjectList

@@ -1,4 +1,4 @@
-// Package lru remembers values within a number of bytes, and forgets those first that were used the longest ago.
+// Package lru provides a cache with a maximum size that evicts the least recently used values.
 package lru
 
 import (
@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// Cache maps strings to values. It is safe for concurrent use.
+// Cache maps keys to values. It is safe for concurrent use.
 type Cache[V any] struct {
 	most int
 
 	mu      sync.RWMutex
 	entries map[string]*entry[V]
 	bytes   int
-	clock   atomic.Uint64 // counts uses
-	mark    uint64        // the clock at the last Sweep
+	clock   atomic.Uint64 // incremented on each use
+	mark    uint64        // clock at the last Sweep
 }
 
 type entry[V any] struct {
@@ -26,10 +26,10 @@ type entry[V any] struct {
 	used  atomic.Uint64
 }
 
-// entryBytes is the memory in bytes that an entry takes in addition to its key and value.
+// entryBytes is the size of an entry in addition to its key and value.
 const entryBytes = 128
 
-// New returns an empty cache of at most so many bytes.
+// New returns an empty cache with a maximum size of most bytes.
 func New[V any](most int) *Cache[V] { return &Cache[V]{most: most, entries: map[string]*entry[V]{}} }
 
 // Get returns the value of a key. It does not allocate.
@@ -44,8 +44,7 @@ func (c *Cache[V]) Get(key []byte) (value V, ok bool) {
 	return e.value, true
 }
 
-// Put remembers a value of so many bytes. One that is larger than a quarter of the cache is not remembered: it would displace what
-// many others use.
+// Put adds a value with the given size. It does not add values larger than a quarter of the cache, which would evict many others.
 func (c *Cache[V]) Put(key string, value V, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +60,8 @@ func (c *Cache[V]) Put(key string, value V, bytes int) {
 	c.entries[key], c.bytes = e, c.bytes+e.bytes
 }
 
-// shrink forgets what was used the longest ago until three quarters are left, so that it is not done for each new entry.
+// shrink evicts the least recently used values until three quarters of the maximum size are left, so that it does not run for each
+// new entry.
 func (c *Cache[V]) shrink() {
 	keys := slices.SortedFunc(maps.Keys(c.entries), func(a, b string) int {
 		return cmp.Compare(c.entries[a].used.Load(), c.entries[b].used.Load())
@@ -74,7 +74,7 @@ func (c *Cache[V]) shrink() {
 	}
 }
 
-// Remove forgets a key.
+// Remove removes a key.
 func (c *Cache[V]) Remove(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,14 +88,14 @@ func (c *Cache[V]) remove(key string) {
 	}
 }
 
-// Clear forgets everything.
+// Clear removes all entries.
 func (c *Cache[V]) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries, c.bytes = map[string]*entry[V]{}, 0
 }
 
-// Sweep forgets what was not used since the last Sweep.
+// Sweep removes entries that were not used since the last Sweep.
 func (c *Cache[V]) Sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *Cache[V]) Sweep() {
 	c.mark = c.clock.Load()
 }
 
-// Bytes returns how much memory the entries take.
+// Bytes returns the size of all entries.
 func (c *Cache[V]) Bytes() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -1,4 +1,4 @@
-// Package metricsaccess lets only those clients read metrics that the API server permits.
+// Package metricsaccess authorizes requests for metrics with the API server.
 package metricsaccess
 
 import (
@@ -20,17 +20,17 @@ import (
 	"github.com/assay-project/assay/extender"
 )
 
-// path is the path that a client needs the right to get.
+// path is the non-resource URL that a client must be allowed to get.
 const path = "/metrics"
 
-// reviewTimeout is the default scrape timeout of Prometheus: no client waits longer for the API server.
+// reviewTimeout is the default scrape timeout of Prometheus.
 const reviewTimeout = 10 * time.Second
 
-// errNotPermitted is for users that are known, and may not read metrics.
+// errNotPermitted is returned for authenticated users who may not read metrics.
 var errNotPermitted = errors.New("the user is not permitted to get " + path)
 
-// Filter returns a filter that passes requests whose bearer token belongs to a user who may get /metrics. It does what
-// the filter of controller-runtime does, which would link k8s.io/apiserver with gRPC, OpenTelemetry and CEL.
+// Filter returns a filter that accepts requests whose bearer token belongs to a user who may get /metrics. It behaves like the
+// filter of controller-runtime, which would add k8s.io/apiserver with gRPC, OpenTelemetry and CEL to the program.
 func Filter(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	tokens, err := authenticationclient.NewForConfigAndClient(config, client)
 	if err != nil {
@@ -79,7 +79,7 @@ func Filter(config *rest.Config, client *http.Client) (metricsserver.Filter, err
 	}, nil
 }
 
-// access returns the question whether a user may get /metrics.
+// access returns a SubjectAccessReview for getting /metrics.
 func access(user authenticationv1.UserInfo) *authorizationv1.SubjectAccessReview {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, value := range user.Extra {

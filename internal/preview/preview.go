@@ -1,7 +1,6 @@
-// Package preview counts on which nodes of the cluster, as they are now, a rule would match.
+// Package preview counts the nodes of the cluster on which a rule would match.
 //
-// It evaluates the rules that it is asked about with the code and the inputs that the controller uses. What is unknown yet, it does
-// not guess.
+// It evaluates rules with the same code and input as the controller. Unknown results are not estimated.
 package preview
 
 import (
@@ -17,30 +16,31 @@ import (
 )
 
 const (
-	// maxNodes bounds on how many nodes rules are tried: those of a large fleet are of a few kinds, and somebody waits.
+	// maxNodes is the maximum number of nodes on which rules are evaluated, because a client is waiting. The nodes of a large fleet
+	// are of a few kinds.
 	maxNodes = 2000
-	// maxPublished bounds the names of features that are remembered. A cluster has some hundred.
+	// maxPublished is the maximum number of feature names that are stored. A cluster has a few hundred.
 	maxPublished = 16384
 )
 
-// Nodes are the nodes of a cluster. It is safe for concurrent use.
+// Nodes holds the nodes of a cluster. It is safe for concurrent use.
 type Nodes struct {
 	inputs *inputs.Nodes
 	rules  *assembly.Registry
 
 	mu        sync.Mutex
-	published map[string]bool // lower case, as rules are compared; names stay, since "ever" is the question
+	published map[string]bool // in lower case; names are not removed, since a feature counts if it was ever published
 }
 
-// New returns what is known of nodes, which must not be watched yet. The rules are those of the cluster, which matter where others read
-// what they produce. Nothing is answered before all nodes and rules are known.
+// New returns Nodes for the given inputs, which must not be running yet, and the rules of the cluster. There are no results before
+// all nodes and rules are synced.
 func New(nodes *inputs.Nodes, rules *assembly.Registry) *Nodes {
 	n := &Nodes{inputs: nodes, rules: rules, published: map[string]bool{}}
 	nodes.OnChange(n.note)
 	return n
 }
 
-// note remembers what a node has published.
+// note records the features of a node.
 func (n *Nodes) note(c inputs.Change) {
 	s, ok := n.inputs.Get(c.Node)
 	if !ok || !c.Input {
@@ -60,8 +60,8 @@ func (n *Nodes) note(c inputs.Change) {
 // synced reports whether all nodes and rules that existed at the start are known.
 func (n *Nodes) synced() bool { return n.rules.Program() != nil && n.inputs.Synced() }
 
-// Published reports whether a node has published a feature since this process started, or a rule makes it up; ok is false
-// while nothing was published at all, so that a cluster whose workers just start draws no warning.
+// Published reports whether a node has published a feature since this process started, or a rule derives it. ok is false if no
+// features were published yet, so that there are no warnings while workers are starting.
 func (n *Nodes) Published(feature string) (published, ok bool) {
 	if !n.synced() {
 		return false, false
@@ -83,9 +83,8 @@ func (n *Nodes) Published(feature string) (published, ok bool) {
 	return false, true
 }
 
-// Count says on how many nodes each rule of a set matches, by its index in spec.rules, and on how many of all nodes it was
-// tried: those that have published something, or the first of them by name. Nothing is ok if there are none, or if the
-// context ends before all were tried.
+// Count returns the number of nodes on which each rule of a set matches, by its index in spec.rules, and the number of nodes on
+// which the rules were evaluated: at most maxNodes, by name. ok is false if there are no nodes or if the context ended first.
 func (n *Nodes) Count(ctx context.Context, set *rules.RuleSet) (matched map[int]int, tried, all int, ok bool) {
 	if !n.synced() {
 		return nil, 0, 0, false
@@ -97,7 +96,7 @@ func (n *Nodes) Count(ctx context.Context, set *rules.RuleSet) (matched map[int]
 	matched = map[int]int{}
 	cache := rules.NewCache()
 	for _, in := range inputs {
-		if ctx.Err() != nil { // one node takes milliseconds at worst, see rules.NodeBudget
+		if ctx.Err() != nil { // a node takes at most milliseconds, see rules.NodeBudget
 			return nil, 0, 0, false
 		}
 		for _, r := range cache.Eval(program, *in, nil).Rules() {
@@ -109,7 +108,7 @@ func (n *Nodes) Count(ctx context.Context, set *rules.RuleSet) (matched map[int]
 	return matched, len(inputs), all, true
 }
 
-// snapshot returns the set linked with the rules that it depends on, and the nodes to try it on.
+// snapshot returns the set linked with the rules that it depends on, and the nodes to evaluate.
 func (n *Nodes) snapshot(set *rules.RuleSet) (program *rules.Program, tried []*rules.Input, all int) {
 	sets := []*rules.RuleSet{set}
 	for _, other := range n.rules.All() {
@@ -119,7 +118,7 @@ func (n *Nodes) snapshot(set *rules.RuleSet) (program *rules.Program, tried []*r
 	}
 	for _, s := range n.inputs.All() {
 		if len(s.Input.Publishers) == 0 {
-			continue // its worker has just not started
+			continue // its worker has not published yet
 		}
 		if all++; all <= maxNodes {
 			tried = append(tried, &s.Input)

@@ -22,14 +22,14 @@ import (
 	"github.com/assay-project/assay/rules"
 )
 
-// world is nodes, and the rules of their cluster.
+// world holds the nodes and rules of a cluster.
 type world struct {
 	*preview.Nodes
 	*inputstest.Cache
 	rules *assembly.Registry
 }
 
-// newWorld returns nodes and NodeFeatures that exist already when the process starts.
+// newWorld returns a world with objects that exist when the process starts.
 func newWorld(objects ...client.Object) (*world, *inputs.Nodes) {
 	w := &world{rules: assembly.NewRegistry(rules.Options{}), Cache: inputstest.New(objects...)}
 	nodes := inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: "assay-system"}})
@@ -37,7 +37,7 @@ func newWorld(objects ...client.Object) (*world, *inputs.Nodes) {
 	return w, nodes
 }
 
-// start has the world watched until the test ends.
+// start runs the world until the test ends.
 func start(t testing.TB, objects ...client.Object) *world {
 	t.Helper()
 	w, nodes := newWorld(objects...)
@@ -66,7 +66,7 @@ func node(name string, labels map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-// published is a NodeFeature in the form in which it is cached.
+// published returns a NodeFeature in its cached form.
 func published(t testing.TB, namespace, name, node, features string) *nodefeature.NodeFeature {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(fmt.Sprintf("metadata: {namespace: %q, name: %q, labels: {%s: %q}}\nspec: {features: %s}",
@@ -219,7 +219,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// A preview of one rule on two thousand nodes of which each is named otherwise, as nodes are.
+// BenchmarkCount previews one rule on two thousand nodes with different names.
 func BenchmarkCount(b *testing.B) {
 	var objects []client.Object
 	for i := range 2000 {

@@ -1,4 +1,4 @@
-// Package prune removes from a cluster what Assay has written.
+// Package prune removes everything that Assay has written to a cluster.
 package prune
 
 import (
@@ -24,20 +24,19 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// parallel is the number of Nodes that are written at once: enough to be done with 5,000 in half a minute.
+// parallel is the number of Nodes that are written concurrently: enough to process 5,000 in half a minute.
 const parallel = 10
 
-// Pruner removes what the controllers of one instance have written.
+// Pruner removes everything that the controllers of one instance have written.
 type Pruner struct {
 	Client client.Client
 	Record plan.Record
 }
 
-// policy writes nothing, and removes taints as well.
+// policy returns a policy that also removes taints.
 func (p Pruner) policy() plan.Policy { return plan.Policy{Record: p.Record, Taints: true} }
 
-// Nodes cleans all Nodes and returns the number of those on which there was something to do. A Node that fails does not keep
-// the others.
+// Nodes prunes all Nodes and returns the number of changed Nodes. It continues if a Node fails.
 func (p Pruner) Nodes(ctx context.Context) (int, error) {
 	var errs []error
 	cleaned := 0
@@ -51,7 +50,7 @@ func (p Pruner) Nodes(ctx context.Context) (int, error) {
 				return nil
 			})
 		}
-		_ = group.Wait() // the errors are in failed
+		_ = group.Wait() // errors are in failed
 		for i := range done {
 			if done[i] {
 				cleaned++
@@ -64,7 +63,7 @@ func (p Pruner) Nodes(ctx context.Context) (int, error) {
 	return cleaned, errors.Join(append(errs, err)...)
 }
 
-// node removes from a Node what its record says is ours.
+// node removes the keys in the record of a Node.
 func (p Pruner) node(ctx context.Context, node *corev1.Node) (wrote bool, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		todo := plan.Compute(plan.StateOf(node), plan.Desired{}, p.policy())
@@ -80,7 +79,7 @@ func (p Pruner) node(ctx context.Context, node *corev1.Node) (wrote bool, err er
 	return wrote, client.IgnoreNotFound(err)
 }
 
-// unmark removes what the controller says on a Node about itself, beside the record.
+// unmark removes the controller's own annotation, which is not in the record.
 var unmark = fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, assayv1alpha1.FeaturesGenerationAnnotation)
 
 func (p Pruner) write(ctx context.Context, node *corev1.Node, todo *plan.Plan) error {
@@ -88,7 +87,7 @@ func (p Pruner) write(ctx context.Context, node *corev1.Node, todo *plan.Plan) e
 		if err := p.Client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, unmark)); err != nil {
 			return err
 		}
-		todo = plan.Compute(plan.StateOf(node), plan.Desired{}, p.policy()) // the Node has a new version
+		todo = plan.Compute(plan.StateOf(node), plan.Desired{}, p.policy()) // the resourceVersion of the Node has changed
 	}
 	if body := todo.Patch(); body != nil {
 		if err := p.Client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, body)); err != nil {
@@ -101,7 +100,7 @@ func (p Pruner) write(ctx context.Context, node *corev1.Node, todo *plan.Plan) e
 	return nil
 }
 
-// Features deletes the workers' NodeFeatures, which have the names of their Nodes, and returns their number.
+// Features deletes the workers' NodeFeatures, which have the names of their Nodes, and returns the number of deleted objects.
 func (p Pruner) Features(ctx context.Context, namespace string) (int, error) {
 	var errs []error
 	deleted := 0
@@ -109,7 +108,7 @@ func (p Pruner) Features(ctx context.Context, namespace string) (int, error) {
 		for i := range list.Items {
 			f := &list.Items[i]
 			if f.Name != f.NodeName() {
-				continue // of another publisher
+				continue // from another publisher
 			}
 			if err := p.Client.Delete(ctx, f); client.IgnoreNotFound(err) != nil {
 				errs = append(errs, err)
@@ -121,7 +120,7 @@ func (p Pruner) Features(ctx context.Context, namespace string) (int, error) {
 	return deleted, errors.Join(append(errs, err)...)
 }
 
-// Own deletes what the controller keeps in its own namespace: its records and Leases; without names, its own Lease.
+// Own deletes the objects in the controller's own namespace: its records and the named Leases, by default only its own Lease.
 func (p Pruner) Own(ctx context.Context, namespace string, leases []string) error {
 	if leases == nil {
 		leases = []string{nfdv1alpha1.LeaseName(p.Record.Instance)}

@@ -1,4 +1,4 @@
-// Package refusals reports clients that may not call the extender.
+// Package refusals logs clients that may not call the extender.
 package refusals
 
 import (
@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	// every is the time in which the log reports a client once. A scheduler with a wrong certificate calls for every pod.
+	// every is the interval at which a client is logged once. A scheduler with an invalid certificate calls the extender for every
+	// pod.
 	every = 10 * time.Minute
-	// maximum is the number of different refusals that the log takes in that time: strangers must not fill it.
+	// maximum is the maximum number of different clients that are logged in this interval, so that unknown clients cannot fill the
+	// log.
 	maximum = 50
 )
 
-// Log reports refused clients to the administrator. It is safe for concurrent use.
+// Log logs rejected clients. It is safe for concurrent use.
 type Log struct {
 	log   logr.Logger
 	clock clock.PassiveClock
@@ -28,7 +30,7 @@ type Log struct {
 	told  map[[2]string]bool
 }
 
-// New returns a Log without reports.
+// New returns an empty Log.
 func New(log logr.Logger, clk clock.PassiveClock) *Log {
 	return &Log{log: log, clock: clk, Count: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "assay_extender_refused_total",
@@ -36,7 +38,7 @@ func New(log logr.Logger, clk clock.PassiveClock) *Log {
 	})}
 }
 
-// Report counts a refusal, and logs it unless it has just done so.
+// Report counts a rejected request, and logs it unless the client was logged recently.
 func (r *Log) Report(from string, why error) {
 	r.Count.Inc()
 	r.mu.Lock()

@@ -12,7 +12,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// The administrator reads why a scheduler may not ask, once for a while, and strangers cannot fill the log.
+// The log must contain the reason why a scheduler was rejected, once per interval, and unknown clients must not be able to fill the
+// log.
 func TestRefusalsAreLoggedOnceForAWhile(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})

@@ -1,6 +1,6 @@
-// Package schemacheck validates objects of Assay's kinds as an API server does that has Assay's CustomResourceDefinitions.
+// Package schemacheck validates objects of Assay's kinds against the CRDs, as the API server does.
 //
-// It runs the API server's own code on the definitions of api/crds, so that both give the same verdict. That code is large: only the
+// It uses the code of the API server on the CRDs in api/crds, so that the results are the same. That code is large: only the
 // command line imports this package.
 package schemacheck
 
@@ -28,10 +28,10 @@ import (
 	"github.com/assay-project/assay/api/crds"
 )
 
-// Unchecked begins the message that the API server gives where errors of the schema keep it from evaluating its CEL rules.
+// unchecked is the prefix of the API server's message that it did not evaluate CEL rules because of other errors.
 const unchecked = "some validation rules were not checked"
 
-// kind validates the objects of one definition. Its CEL rules are compiled when the first object is validated.
+// kind validates the objects of one CRD. Its CEL rules are compiled on first use.
 type kind struct {
 	namespaced bool
 	structural *structuralschema.Structural
@@ -39,13 +39,13 @@ type kind struct {
 	rules      *cel.Validator
 }
 
-// load returns the definitions by kind; it reads each when it is first needed, since that takes tens of milliseconds.
+// load returns the CRDs by kind. Each is parsed on first use, which takes tens of milliseconds.
 var load = sync.OnceValue(func() map[string]func() *kind {
 	out := map[string]func() *kind{}
 	for _, data := range crds.All() {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.Unmarshal(data, crd); err != nil {
-			panic(err) // an embedded file, see the test
+			panic(err) // embedded files are valid, see the test
 		}
 		out[crd.Spec.Names.Kind] = sync.OnceValue(func() *kind { return newKind(crd) })
 	}
@@ -55,7 +55,7 @@ var load = sync.OnceValue(func() map[string]func() *kind {
 func newKind(crd *apiextensionsv1.CustomResourceDefinition) *kind {
 	props := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
-		panic(err) // an embedded file, here and below
+		panic(err) // embedded file, here and below
 	}
 	structural, err := structuralschema.NewStructural(props)
 	if err != nil {
@@ -71,8 +71,8 @@ func newKind(crd *apiextensionsv1.CustomResourceDefinition) *kind {
 	}
 }
 
-// Create returns the errors with which an API server rejects an object that is created, under fieldValidation=Strict. The object
-// is changed. Objects of other kinds have none.
+// Create returns the errors of the API server for creating an object with fieldValidation=Strict. It modifies the object. Objects
+// of other kinds have no errors.
 func Create(object map[string]any) field.ErrorList {
 	u := &unstructured.Unstructured{Object: object}
 	find := load()[u.GetKind()]
@@ -80,7 +80,7 @@ func Create(object map[string]any) field.ErrorList {
 		return nil
 	}
 	k := find()
-	delete(object, "status") // as a create does
+	delete(object, "status") // as the API server does on create
 	if errs := k.metadata(u); len(errs) > 0 {
 		return errs
 	}
@@ -110,14 +110,14 @@ func (k *kind) metadata(u *unstructured.Unstructured) field.ErrorList {
 	}
 	switch namespace := u.GetNamespace(); {
 	case k.namespaced && namespace == "":
-		u.SetNamespace("default") // as kubectl does
+		u.SetNamespace("default") // the default of kubectl
 	case !k.namespaced && namespace != "":
 		errs = append(errs, field.Forbidden(path.Child("namespace"), fmt.Sprintf("%s is cluster-scoped; remove the namespace", u.GetKind())))
 	}
 	return errs
 }
 
-// validate runs the schema, and the CEL rules if the schema lets it.
+// validate validates the schema and, if it is valid, the CEL rules.
 func (k *kind) validate(u *unstructured.Unstructured) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(u, k.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, k.schema)...)

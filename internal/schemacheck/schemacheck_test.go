@@ -14,7 +14,7 @@ func TestCreateDropsNulls(t *testing.T) {
 		`{description: null, rules: [{name: a, labels: null}]}`:       true,
 		`{rules: [{name: a, labels: {example.com/a: null, b: "c"}}]}`: true,
 		`{rules: [null]}`: false,
-		`{rules: null}`:   false, // as if it were absent
+		`{rules: null}`:   false, // treated as absent
 	} {
 		object := map[string]any{}
 		text := "{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeatureRule, metadata: {name: a}, spec: " + spec + "}"

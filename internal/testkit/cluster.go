@@ -1,10 +1,9 @@
 //go:build linux
 
-// Package testkit gives integration tests a control plane.
+// Package testkit provides a control plane for integration tests.
 //
-// A package whose tests import it is run by `make test-integration`, and its tests skip themselves otherwise. That is
-// decided when the tests run and not by a build tag, so that `go vet`, the linter and every editor see them, and so that
-// `go test ./...` compiles each package once.
+// `make test-integration` runs the tests of packages that import it; elsewhere they are skipped. This is decided at run time and
+// not by a build tag, so that `go vet`, linters and editors see the tests, and `go test ./...` compiles each package once.
 package testkit
 
 import (
@@ -29,16 +28,16 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// cleanUpTime bounds what a test's clean-up may take; the test's own context has ended by then.
+// cleanUpTime is the maximum duration of a test's cleanup, which runs after the test's context has ended.
 const cleanUpTime = 30 * time.Second
 
-// turn gives back the turn that this process has, which it does by ending. It is kept because the lock lasts as long as the
-// open file: what nobody refers to is closed by the garbage collector.
+// turn releases the lock of this process, which happens when the process ends. It is stored because the garbage collector would
+// close the file, and with it the lock, if there were no reference.
 var turn func() //nolint:unused // to be kept is its use
 
-// shared attaches this process to a shared control plane, waits for its turn, and cleans up what others left.
+// shared connects this process to a shared control plane, waits for its turn, and deletes leftover objects.
 var shared = sync.OnceValues(func() (*cluster.Cluster, error) {
-	// If `go test` is killed, so shall be this program, and then what it has started.
+	// If `go test` is killed, this program and its child processes must be killed too.
 	if err := cluster.EndWithParent(syscall.SIGKILL); err != nil {
 		return nil, err
 	}
@@ -50,12 +49,12 @@ var shared = sync.OnceValues(func() (*cluster.Cluster, error) {
 	return c, c.Clean(context.Background())
 })
 
-// Cluster returns a control plane that the integration tests of a run share, with Assay's kinds and without any Node. There
-// may be several, and packages take turns; the tests of one package see each other's objects unless they remove them. The
-// test is skipped if there is no control plane.
+// Cluster returns a control plane that the integration tests of a run share, with Assay's CRDs and without Nodes. There may be
+// several, and packages take turns. The tests of a package see each other's objects unless they delete them. Cluster skips the test
+// if there is no control plane.
 //
-// A test that kills or pauses a part of the control plane, or starts it with other flags, needs a PrivateCluster. One that
-// needs another scheduler does not: see cluster.RunScheduler.
+// A test that kills, pauses or reconfigures a part of the control plane needs a PrivateCluster. A test with another scheduler does
+// not: see cluster.RunScheduler.
 func Cluster(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	needsCluster(t)
@@ -66,8 +65,8 @@ func Cluster(t testing.TB) *cluster.Cluster {
 	return c
 }
 
-// PrivateCluster starts a control plane for this test alone, with Assay's kinds, and stops it at the end: 4 to 6 seconds
-// and 0.3 to 0.5 GB. It is skipped where Cluster is.
+// PrivateCluster starts a control plane for this test only, with Assay's CRDs, and stops it at the end of the test. It takes 4 to 6
+// seconds and 0.3 to 0.5 GB. PrivateCluster skips the test if there is no control plane.
 func PrivateCluster(t testing.TB, opts cluster.Options) *cluster.Cluster {
 	t.Helper()
 	needsCluster(t)
@@ -90,18 +89,18 @@ func needsCluster(t testing.TB) {
 	}
 }
 
-// Scheme knows the kinds of Kubernetes and of Assay.
+// Scheme contains the kinds of Kubernetes and Assay.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, nfdv1alpha1.AddToScheme, assayv1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
-			panic(err) // two kinds of one name: a mistake in the code
+			panic(err) // two kinds with the same name: a programming error
 		}
 	}
 	return s
 })
 
-// Client returns a client that acts as the user, reads from the API server and caches nothing.
+// Client returns a client without a cache that acts as the user.
 func Client(t testing.TB, user *cluster.User) client.WithWatch {
 	t.Helper()
 	c, err := client.NewWithWatch(user.RESTConfig(), client.Options{Scheme: Scheme()})
@@ -111,7 +110,7 @@ func Client(t testing.TB, user *cluster.User) client.WithWatch {
 	return c
 }
 
-// Namespace makes a namespace of a name not used before, and removes it at the end of the test.
+// Namespace creates a namespace with a unique name and deletes it at the end of the test.
 func Namespace(t testing.TB, c client.Client) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -119,7 +118,7 @@ func Namespace(t testing.TB, c client.Client) string {
 	return namespace.Name
 }
 
-// Node makes a Node without a kubelet, with room for pods, and removes it at the end of the test.
+// Node creates a Node without a kubelet, with capacity for pods, and deletes it at the end of the test.
 func Node(t testing.TB, c client.Client, name string) *corev1.Node {
 	t.Helper()
 	room := corev1.ResourceList{
@@ -135,7 +134,7 @@ func Node(t testing.TB, c client.Client, name string) *corev1.Node {
 	return node
 }
 
-// WebhookObjects creates what an installation creates for the webhook to fill: a Secret, and configurations of these names.
+// WebhookObjects creates the objects that an installation creates and the webhook updates: a Secret and the named configurations.
 func WebhookObjects(t testing.TB, c client.Client, namespace, secret string, names ...string) {
 	t.Helper()
 	Create(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret}})
@@ -146,7 +145,7 @@ func WebhookObjects(t testing.TB, c client.Client, namespace, secret string, nam
 	}
 }
 
-// Create makes an object, and removes it at the end of the test.
+// Create creates an object and deletes it at the end of the test.
 func Create(t testing.TB, c client.Client, object client.Object) {
 	t.Helper()
 	if err := c.Create(t.Context(), object); err != nil {
@@ -161,8 +160,8 @@ func Create(t testing.TB, c client.Client, object client.Object) {
 	})
 }
 
-// Eventually waits until the condition, named what in messages, returns nil. If it takes minutes, the test fails with the
-// condition's last error.
+// Eventually waits until the condition returns nil. After some minutes the test fails with the condition's last error. what
+// describes the condition.
 func Eventually(t testing.TB, what string, condition func(context.Context) error) {
 	t.Helper()
 	if err := cluster.WaitFor(t.Context(), what, condition); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// FreeAddress returns an address of the loopback interface that was free a moment ago.
+// FreeAddress returns a free address on the loopback interface.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	address, err := cluster.FreeAddress()
@@ -29,7 +29,7 @@ func Port(address string) string {
 	return port
 }
 
-// Get returns what is at a URL. Any status but 200 is an error, which quotes the answer.
+// Get returns the body of a response. A status other than 200 is an error that includes the body.
 func Get(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package turn holds a lock for work that asks the API server: a caller that waits for its turn gives up when its context ends.
+// Package turn provides a lock whose waiters give up when their context ends, for work that calls the API server.
 package turn
 
 import (
@@ -6,17 +6,17 @@ import (
 	"fmt"
 )
 
-// Lock is held by one caller at a time. The zero value cannot be used; New returns one.
+// Lock is a mutual exclusion lock. Use New to create one; the zero value is not usable.
 type Lock struct{ free chan struct{} }
 
-// New returns a lock that no one holds.
+// New returns an unlocked Lock.
 func New() Lock {
 	l := Lock{make(chan struct{}, 1)}
 	l.free <- struct{}{}
 	return l
 }
 
-// Take waits for the lock and returns what releases it. If the context ends first it returns an error.
+// Take waits for the lock and returns a function that releases it. It returns an error if the context ends first.
 func (l Lock) Take(ctx context.Context) (release func(), err error) {
 	select {
 	case <-l.free:

@@ -1,4 +1,4 @@
-// Package verify checks that every Node that is ready has features and labels.
+// Package verify checks that all ready Nodes have features and labels.
 package verify
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// Once checks once, and returns the number of Nodes that are ready. The error names those that lack something.
+// Once checks once and returns the number of ready Nodes. The error names the Nodes that lack something.
 func Once(ctx context.Context, c client.Reader, like controller.Config) (int, error) {
 	published := map[string]bool{}
 	err := listing.Pages(ctx, c, func(list *nodefeature.NodeFeatureList) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// RoundTripper returns a transport that sends requests by next and takes note of watches.
+// RoundTripper returns a transport that sends requests with next and monitors watches.
 func (m *Monitor) RoundTripper(next http.RoundTripper) http.RoundTripper { return &transport{m, next} }
 
 type transport struct {
@@ -44,7 +44,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper lets client-go look beneath.
+// WrappedRoundTripper returns the underlying transport, for client-go.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func isWatch(r *http.Request) bool {
@@ -55,7 +55,7 @@ func isWatch(r *http.Request) bool {
 	return w == "true" || w == "1"
 }
 
-// body is what comes of a watch.
+// body is the response body of a watch.
 type body struct {
 	io.ReadCloser
 	monitor *Monitor
@@ -64,8 +64,8 @@ type body struct {
 	over    sync.Once
 }
 
-// Read implements io.Reader. A stream that breaks off ends as one that the server has ended: clients go on from the last event
-// then, while after any other error they list all objects anew.
+// Read implements io.Reader. It reports a broken stream as one that the server has closed: clients then continue from the last
+// event, while after any other error they list all objects again.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
@@ -95,8 +95,8 @@ func (b *body) end() {
 	b.over.Do(func() { b.monitor.end(b.stream, b.caller.Err() == nil) })
 }
 
-// unanswered is the error of a watch that was not answered for so long. It is a timeout, after which clients ask again rather
-// than list all objects.
+// unanswered is the error of a watch request without a response. It is a timeout, after which clients retry and do not list all
+// objects.
 type unanswered time.Duration
 
 // Error implements error.

@@ -1,9 +1,8 @@
-// Package watchhealth detects watches of the API server that have stalled, and restarts them.
+// Package watchhealth detects and restarts stalled watches of the API server.
 //
-// A watch stalls if a proxy or a load balancer keeps the connection open and forwards nothing. This looks like a cluster in which
-// nothing happens. Two signals reveal it without a request: a connection answers pings, which the transport sends, and the API
-// server sends a bookmark to every watch each minute. A Monitor wraps the transport of a client and records when each watch last
-// received data.
+// A watch stalls if a proxy or a load balancer keeps the connection open but forwards nothing. This looks like a cluster without
+// changes. There are two ways to detect it without requests: the server answers HTTP/2 pings, and the API server sends a bookmark
+// to every watch each minute. A Monitor wraps the transport of a client and records when each watch last received data.
 package watchhealth
 
 import (
@@ -22,36 +21,36 @@ import (
 )
 
 const (
-	// DefaultSilence is the maximum time for which an open watch may receive nothing before it is opened again: one and a half
-	// times the interval of bookmarks. An API server without a watch cache sends none; each interval then costs one request.
+	// DefaultSilence is the maximum time for which an open watch may receive nothing before it is reopened: one and a half times
+	// the bookmark interval. An API server without a watch cache sends no bookmarks; each interval then costs one request.
 	DefaultSilence = 90 * time.Second
-	// DefaultPatience is the maximum time for which a watch may be closed. A server that restarts takes less; together with the
-	// 15 seconds in which pings detect a dead connection, data that is used is at most half a minute old.
+	// DefaultPatience is the maximum time for which a watch may be closed. A restart of the API server takes less. Together with
+	// the 15 seconds in which pings detect a dead connection, data is at most half a minute old.
 	DefaultPatience = 15 * time.Second
-	// beat is the number of times that a Monitor checks its watches within its patience.
+	// beat is the number of checks within the patience.
 	beat = 5
 )
 
-// Options configure what a Monitor tolerates. The zero value is valid.
+// Options configure a Monitor. The zero value is valid.
 type Options struct {
-	// Silence is the maximum time for which an open watch may receive nothing before it is opened again; 0: DefaultSilence. A value
-	// below the interval of bookmarks, one minute, costs a request each time nothing happens for so long.
+	// Silence is the maximum time for which an open watch may receive nothing before it is reopened. It defaults to DefaultSilence.
+	// A value below the bookmark interval of one minute costs a request whenever there are no events for that time.
 	Silence time.Duration
-	// Patience is the maximum time for which a watch may be closed before Check fails; 0: DefaultPatience.
+	// Patience is the maximum time for which a watch may be closed before Check fails. It defaults to DefaultPatience.
 	Patience time.Duration
-	// Reconnect closes all connections; it is called when the server does not answer on them. Nil: they are kept.
+	// Reconnect closes all connections. It is called when the server does not respond on them. Nil keeps them open.
 	Reconnect func()
-	// Report is called with each Stall. It must return quickly. Nil ignores stalls.
+	// Report is called for each Stall. It must return quickly. It may be nil.
 	Report func(Stall)
-	// Clock; nil: the real one.
+	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 }
 
-// Stall describes a watch that has stalled.
+// Stall describes a stalled watch.
 type Stall struct {
 	// Resource is the plural name of the watched resource.
 	Resource string
-	// Opening is true for a watch whose request was not answered, and false for one that was open.
+	// Opening is set if the watch request got no response, and not set if an open watch stalled.
 	Opening bool
 	// For is the time since it last received data.
 	For time.Duration
@@ -66,27 +65,27 @@ type Monitor struct {
 	reconnected time.Time
 }
 
-// watch is the sequence of streams that watch one list.
+// watch is the sequence of streams of one watch.
 type watch struct {
 	resource string
-	open     *stream // nil: none is
-	opening  *stream // nil: none has been asked for
-	opened   bool    // at least once
+	open     *stream // nil if no stream is open
+	opening  *stream // nil if no stream is being opened
+	opened   bool    // was open at least once
 	down     time.Time
-	problem  string // why it could not be opened the last time
+	problem  string // error of the last attempt to open it
 }
 
-// stream is one request.
+// stream is one watch request.
 type stream struct {
 	watch  *watch
 	key    string
 	since  time.Time
 	cancel context.CancelFunc
 	heard  atomic.Int64 // in nanoseconds since 1970
-	frozen atomic.Bool  // the Monitor has ended it
+	frozen atomic.Bool  // the Monitor has closed it
 }
 
-// New returns a Monitor of no watches.
+// New returns a Monitor without watches.
 func New(o Options) *Monitor {
 	o.Silence, o.Patience = cmp.Or(o.Silence, DefaultSilence), cmp.Or(o.Patience, DefaultPatience)
 	if o.Clock == nil {
@@ -101,8 +100,8 @@ func New(o Options) *Monitor {
 	return &Monitor{opts: o, watches: map[string]*watch{}}
 }
 
-// Check returns an error that names the watches that have been closed for too long, so that cached objects may be out of date. The
-// message stays the same as long as the condition lasts, because it is copied to events of pods.
+// Check returns an error that names the watches that have been closed for too long, so that cached objects may be outdated. The
+// message does not change as long as the condition lasts, because it is copied to Events of pods.
 func (m *Monitor) Check() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,7 +123,7 @@ func (m *Monitor) Check() error {
 	return fmt.Errorf("watches of the API server are interrupted: %s", strings.Join(slices.Compact(closed), ", "))
 }
 
-// Closed returns the longest time for which a watch has been closed; 0 if all are open.
+// Closed returns the longest time for which a watch has been closed, or 0 if all are open.
 func (m *Monitor) Closed() (longest time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,8 +133,8 @@ func (m *Monitor) Closed() (longest time.Duration) {
 	return longest
 }
 
-// closed returns the time for which a watch has been closed. It is 0 for a watch that was never open: its client still waits for the
-// first data.
+// closed returns the time for which a watch has been closed. It is 0 for a watch that was never open, because its client still
+// waits for the first data.
 func (m *Monitor) closed(w *watch) time.Duration {
 	if w.open != nil || !w.opened {
 		return 0
@@ -143,7 +142,7 @@ func (m *Monitor) closed(w *watch) time.Duration {
 	return m.opts.Clock.Since(w.down)
 }
 
-// Run opens stalled watches again until the context ends.
+// Run reopens stalled watches until the context ends.
 func (m *Monitor) Run(ctx context.Context) {
 	ticker := m.opts.Clock.NewTicker(min(m.opts.Patience, m.opts.Silence) / beat)
 	defer ticker.Stop()
@@ -157,7 +156,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// look ends stalled streams; their clients open the watch again at the last resourceVersion.
+// look closes stalled streams. Clients then reopen the watch at the last resourceVersion.
 func (m *Monitor) look() {
 	stalls, reconnect := m.stalls()
 	for _, s := range stalls {
@@ -184,12 +183,12 @@ func (m *Monitor) stalls() (found []Stall, reconnect bool) {
 			continue
 		}
 		waits := now.Sub(s.since)
-		// The connection may have stalled. All watches share it, so reconnect at most once per silence.
+		// The connection may have stalled. All watches share it, so reconnect at most once per silence interval.
 		if waits > m.opts.Patience && now.Sub(m.reconnected) > m.opts.Silence {
 			m.reconnected, reconnect = now, true
 			found = append(found, Stall{Resource: w.resource, Opening: true, For: waits})
 		}
-		// There are proxies that hold back the beginning of an answer until the first event, which a bookmark is.
+		// Some proxies hold back the start of a response until the first event, which may be a bookmark.
 		if waits > m.opts.Silence {
 			s.freeze()
 		}
@@ -233,7 +232,7 @@ func (m *Monitor) answered(s *stream, problem string) {
 
 func (s *stream) hear(c clock.PassiveClock) { s.heard.Store(c.Now().UnixNano()) }
 
-// end notes that a stream has ended. If it is the caller who wants no more, the watch is forgotten.
+// end records that a stream has ended. If the client has closed it, the watch is removed.
 func (m *Monitor) end(s *stream, wanted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,14 +18,14 @@ import (
 	"github.com/assay-project/assay/internal/watchhealth"
 )
 
-// world is a server of watches that write what they are told, and a client whose transport is monitored.
+// world is a server of watches that send the events of the test, and a client with a monitored transport.
 type world struct {
 	t       *testing.T
 	clock   *clocktesting.FakeClock
 	monitor *watchhealth.Monitor
 	client  *http.Client
 	url     string
-	// answer is what the server does with the next request.
+	// answer handles the next request.
 	answer     atomic.Pointer[http.HandlerFunc]
 	stalls     chan watchhealth.Stall
 	reconnects chan struct{}
@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// open asks for a watch of nodes that the server answers by writing what comes from events.
+// open starts a watch of nodes. The server sends the strings from events.
 func (w *world) open(ctx context.Context, events <-chan string) io.ReadCloser {
 	w.t.Helper()
 	w.answers(func(rw http.ResponseWriter, r *http.Request) {
@@ -108,7 +108,7 @@ func TestSilentWatchIsEndedSoThatItIsOpenedAnew(t *testing.T) {
 	events <- "bookmark"
 	read(t, stream, "bookmark")
 	w.clock.Step(50 * time.Second)
-	events <- "bookmark" // it is still open after more than a minute, since something came meanwhile
+	events <- "bookmark" // it is still open after more than a minute, because it has received data
 	read(t, stream, "bookmark")
 	w.clock.Step(61 * time.Second)
 	if n, err := stream.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
@@ -160,7 +160,7 @@ func TestAWatchThatBreaksOffGoesOnWhereItStopped(t *testing.T) {
 	events := make(chan string)
 	stream := w.open(t.Context(), events)
 	events <- "break"
-	// Of any other error client-go makes an event, upon which all objects are listed.
+	// client-go converts any other error to an event, which causes a list of all objects.
 	if _, err := io.ReadAll(stream); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v", err)
 	}
@@ -186,10 +186,10 @@ func TestUnansweredWatchTriesAnotherConnectionAndThenAnotherRequest(t *testing.T
 	if s := <-w.stalls; !s.Opening || s.For != 11*time.Second {
 		t.Errorf("the stall is %+v", s)
 	}
-	w.clock.Step(40 * time.Second) // not again yet: one connection is shared by many watches
+	w.clock.Step(40 * time.Second) // not again yet: many watches share one connection
 	w.clock.Step(10 * time.Second)
 	err := <-failed
-	// client-go asks again after a timeout, and lists all objects after anything else.
+	// client-go retries after a timeout, and lists all objects after any other error.
 	if !utilnet.IsTimeout(err) || !strings.Contains(err.Error(), "no answer within 1m0s") {
 		t.Errorf("got %v, want a timeout", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/discovery/publish"
 )
 
-// content chooses what is published of a report, and says what is wrong with the rest.
+// content returns the part of a report to publish, and the problems of the rest.
 func (w *Worker) content(r *discovery.Report) (publish.Content, []string) {
 	f := nfdv1alpha1.Features{
 		Flags:      maps.Clone(r.Features.Flags),
@@ -27,7 +27,7 @@ func (w *Worker) content(r *discovery.Report) (publish.Content, []string) {
 	return publish.Content{Features: f, Labels: labels}, problems
 }
 
-// withhold deletes the features that are named, or begin with what stands before a trailing *.
+// withhold deletes features by name. A trailing * matches any suffix.
 func withhold[V any](sets map[string]V, names []string) {
 	maps.DeleteFunc(sets, func(feature string, _ V) bool {
 		return slices.ContainsFunc(names, func(name string) bool {
@@ -37,7 +37,7 @@ func withhold[V any](sets map[string]V, names []string) {
 	})
 }
 
-// labels drops what cannot be a label, and what the white list does not have.
+// labels drops labels that are invalid or do not match the white list, and returns the reasons.
 func (w *Worker) labels(in map[string]string) (map[string]string, []string) {
 	out := make(map[string]string, len(in))
 	var problems []string
@@ -54,13 +54,13 @@ func (w *Worker) labels(in map[string]string) (map[string]string, []string) {
 	return out, problems
 }
 
-// wrongLabel says why something cannot be a label; empty if it can.
+// wrongLabel returns the reason why a label is invalid, or "".
 func wrongLabel(name, value string) string {
 	if errs := validation.IsQualifiedName(name); len(errs) > 0 {
 		return "name: " + errs[0]
 	}
 	if strings.HasPrefix(value, "@") {
-		return "" // the controller resolves it
+		return "" // the controller resolves the reference
 	}
 	if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
 		return "value: " + errs[0]

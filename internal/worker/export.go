@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/discovery/publish"
 )
 
-// export prints what was discovered as the NodeFeature that would be published.
+// export prints the NodeFeature that would be published.
 func export(w io.Writer, format, node, namespace string, c publish.Content) error {
 	nf := nfdv1alpha1.NodeFeature{
 		TypeMeta: metav1.TypeMeta{APIVersion: nfdv1alpha1.GroupVersion.String(), Kind: "NodeFeature"},
@@ -38,7 +38,7 @@ func export(w io.Writer, format, node, namespace string, c publish.Content) erro
 	return err
 }
 
-// toYAML rewrites JSON. It goes through plain maps, so that keys come sorted and without JSON's quotes and braces.
+// toYAML converts JSON to YAML. It decodes into maps, so that keys are sorted and there are no braces and unnecessary quotes.
 func toYAML(data []byte) ([]byte, error) {
 	var v any
 	if err := json.Unmarshal(data, &v); err != nil {

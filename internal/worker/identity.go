@@ -14,21 +14,21 @@ import (
 
 const (
 	serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
-	// defaultNamespace is where a worker outside a cluster publishes.
+	// defaultNamespace is the namespace in which a worker outside of a cluster publishes.
 	defaultNamespace = "assay-system"
 )
 
-// identity finds out which node and pod this is.
+// identity determines the node and pod of this worker.
 type identity struct {
 	client *publish.Client
-	token  string // file; empty outside a pod
+	token  string // path; empty outside of a pod
 	log    *slog.Logger
-	// fallback is the name that the host gives itself.
+	// fallback is the host name.
 	fallback string
-	denied   bool // the Node could not be looked up; said once
+	denied   bool // the Node could not be read; logged once
 }
 
-// clusterConfig returns how to reach the API server: a kubeconfig that is named, or the pod's service account.
+// clusterConfig returns the configuration for connecting to the API server: from a kubeconfig, or from the pod's service account.
 func clusterConfig(opt *Options) (*publish.Config, error) {
 	path := opt.Kubeconfig
 	if path == "" {
@@ -48,14 +48,14 @@ func clusterConfig(opt *Options) (*publish.Config, error) {
 	return c, nil
 }
 
-// connection is the way to the API server. A configuration that is read again nearly never changes it, and a connection that
-// is there need not be made again. The zero value is none.
+// connection is a connection to the API server. It is reused when a new configuration does not change it. The zero value is not
+// connected.
 type connection struct {
 	config *publish.Config
 	client *publish.Client
 }
 
-// to returns a client, and the file of its token; empty outside a pod.
+// to returns a client and the path of its token, which is empty outside of a pod.
 func (c *connection) to(opt *Options) (client *publish.Client, tokenFile string, err error) {
 	now, err := clusterConfig(opt)
 	if err != nil {
@@ -70,8 +70,8 @@ func (c *connection) to(opt *Options) (client *publish.Client, tokenFile string,
 	return c.client, now.TokenFile, nil
 }
 
-// identify reads the claims of the bound token; what they do not say comes from the flags and the environment, and the UID
-// of the Node, as the last resort, from the API server.
+// identify reads the claims of the bound token. If claims are missing, it uses the flags and the environment, and requests the UID
+// of the Node from the API server.
 func (i *identity) identify(ctx context.Context) (publish.Identity, error) {
 	id := publish.Identity{}
 	if i.token != "" {
@@ -101,7 +101,7 @@ func (i *identity) identify(ctx context.Context) (publish.Identity, error) {
 	return id, nil
 }
 
-// namespace is where the NodeFeature lives.
+// namespace returns the namespace of the NodeFeature.
 func namespace(opt *Options) string {
 	for _, ns := range []string{opt.Namespace, os.Getenv("KUBERNETES_NAMESPACE"), os.Getenv("POD_NAMESPACE")} {
 		if ns != "" {
@@ -116,7 +116,7 @@ func namespace(opt *Options) string {
 	return defaultNamespace
 }
 
-// nodeName is the name that features of the host report.
+// nodeName returns the node name for features of the host.
 func nodeName(opt *Options) string {
 	if data, err := os.ReadFile(serviceAccountDir + "/token"); err == nil {
 		if id, err := publish.FromToken(data); err == nil && id.Node != "" {

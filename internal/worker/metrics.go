@@ -16,27 +16,27 @@ import (
 	"github.com/assay-project/assay/internal/build"
 )
 
-// buckets are the bounds of the discovery histogram in seconds. NFD's start where a whole discovery has ended here.
+// buckets are the upper bounds of the discovery histogram in seconds. They are smaller than NFD's, because discovery is faster.
 var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-// stuckAfter is the time that a discovery may be overdue until /healthz says so. Each source has two seconds.
+// stuckAfter is the time after which /healthz reports a running discovery as stuck. Each source has two seconds.
 const stuckAfter = 2 * time.Minute
 
-// metrics is what the worker counts, and serves. It writes Prometheus' text format itself: the few lines below replace a
-// library of 3 MB on every node. Safe for concurrent use.
+// metrics holds and serves the metrics of the worker. It writes Prometheus' text format itself: these few lines replace a library
+// of 3 MB on every node. It is safe for concurrent use.
 type metrics struct {
 	node  string
 	start time.Time
 
 	mu          sync.Mutex
-	counts      []uint64 // by bucket, the last one is infinity
+	counts      []uint64 // by bucket; the last bucket is infinity
 	sum         float64
-	discovery   time.Time // when the running one began; zero if none runs
+	discovery   time.Time // start of the running discovery; zero if none is running
 	discoveries uint64
 	changes     map[publish.Change]uint64
 	failures    uint64
 	bytes       uint64
-	failing     error // why the latest content is not published
+	failing     error // the reason why the latest content is not published
 	pending     bool  // nothing has been published yet
 	dropped     int
 }
@@ -49,14 +49,14 @@ func newMetrics(node string) *metrics {
 	}
 }
 
-// discovering notes that a discovery begins.
+// discovering records the start of a discovery.
 func (m *metrics) discovering() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.discovery = time.Now()
 }
 
-// discovered notes that it has ended.
+// discovered records the end of a discovery.
 func (m *metrics) discovered(took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +70,7 @@ func (m *metrics) discovered(took time.Duration) {
 	m.counts[i]++
 }
 
-// published notes what the publisher did.
+// published records an event of the publisher.
 func (m *metrics) published(e publish.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,14 +88,15 @@ func (m *metrics) published(e publish.Event) {
 	}
 }
 
-// nothingToPublish makes the worker ready without a cluster.
+// nothingToPublish marks the worker as ready without a cluster.
 func (m *metrics) nothingToPublish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pending = false
 }
 
-// listen opens the port, so that a port in use is an error of the start, and returns what serves it until ctx is done.
+// listen opens the port and returns a function that serves it until ctx is done. Opening it first reports a port that is in use as
+// a startup error.
 func (m *metrics) listen(ctx context.Context, port int) (func(context.Context), error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
@@ -112,7 +113,7 @@ func (m *metrics) listen(ctx context.Context, port int) (func(context.Context), 
 	return func(ctx context.Context) {
 		stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 		defer stop()
-		_ = srv.Serve(l) // ends with ErrServerClosed
+		_ = srv.Serve(l) // returns ErrServerClosed
 	}, nil
 }
 
@@ -127,7 +128,7 @@ func (m *metrics) handler() http.Handler {
 	return mux
 }
 
-// healthz fails if a discovery hangs, which a restart may mend. An API server that is away is nothing to restart for.
+// healthz fails if a discovery hangs, because a restart may help. It does not fail if the API server is unavailable.
 func (m *metrics) healthz(w http.ResponseWriter, _ *http.Request) {
 	m.mu.Lock()
 	hangs := !m.discovery.IsZero() && time.Since(m.discovery) > stuckAfter
@@ -139,7 +140,7 @@ func (m *metrics) healthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// readyz fails while what the cluster has is not what this node is.
+// readyz fails while the published features are not up to date.
 func (m *metrics) readyz(w http.ResponseWriter, _ *http.Request) {
 	m.mu.Lock()
 	failing, pending := m.failing, m.pending
@@ -154,7 +155,7 @@ func (m *metrics) readyz(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// write prints all metrics in Prometheus' text format. NFD's names first.
+// write writes all metrics in Prometheus' text format, those with NFD's names first.
 func (m *metrics) write(w io.Writer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,28 +6,28 @@ import (
 	"github.com/assay-project/assay/internal/config/workerconfig"
 )
 
-// Options are what the command line says.
+// Options are the parsed flags.
 type Options struct {
-	// ConfigFile is read again when it changes. Inline is YAML that wins over it, Override wins over both.
+	// ConfigFile is read again when it changes. Inline is YAML that overrides it, and Override overrides both.
 	ConfigFile, Inline string
 	Override           workerconfig.Override
-	// ConfigDir is the directory of features.d, source.d and custom.d.
+	// ConfigDir is the directory with features.d, source.d and custom.d.
 	ConfigDir string
-	// Kubeconfig is a file; empty is KUBECONFIG or, in a pod, the service account.
+	// Kubeconfig is the path of a kubeconfig. If it is empty, KUBECONFIG or, in a pod, the service account is used.
 	Kubeconfig string
-	// Namespace is that of the NodeFeature; empty is that of the pod.
+	// Namespace is the namespace of the NodeFeature. It defaults to the namespace of the pod.
 	Namespace string
-	// NodeName is the name of this node, unless the token of the service account has one.
+	// NodeName is the name of this node, unless the service account token contains a name.
 	NodeName string
-	// Port serves /healthz, /readyz and /metrics; 0 is none.
+	// Port is the port of /healthz, /readyz and /metrics; 0 disables them.
 	Port int
-	// Oneshot discovers and publishes once. Output prints what was discovered then, as yaml or json.
+	// Oneshot discovers and publishes once. Output then prints the result, as yaml or json.
 	Oneshot bool
 	Output  string
-	// HostPaths are container, native, or auto; HostRoot is the directory that holds the host's /.
+	// HostPaths are container, native, or auto. HostRoot is the directory that contains the host's /.
 	HostPaths, HostRoot string
 	// Sandbox is auto or off.
 	Sandbox string
-	// LogLevel is set by the configuration.
+	// LogLevel is changed by the configuration.
 	LogLevel *slog.LevelVar
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/assay-project/assay/internal/worker/sandbox"
 )
 
-// dnsPort is where names are looked up if the answer is too long for UDP.
+// dnsPort is the port for DNS over TCP, for responses that are too long for UDP.
 const dnsPort = 53
 
-// restrict puts the process into a sandbox, unless it is configured not to or runs hooks, which are programs that may do anything.
+// restrict enters a sandbox, unless it is disabled or the worker runs hooks, which may do anything.
 func (w *Worker) restrict() {
 	if w.opt.Sandbox == "off" || w.config.Local.HooksEnabled {
 		return
@@ -30,11 +30,11 @@ func (w *Worker) restrict() {
 	}
 }
 
-// serverPorts are the TCP ports that publishing needs; none if they are not known, so that any may be connected to.
+// serverPorts returns the TCP ports that publishing needs, or none if they are unknown and all ports must be allowed.
 func (w *Worker) serverPorts() []uint16 {
 	cfg, err := clusterConfig(&w.opt)
 	if err != nil {
-		return nil // it does not publish, but a new configuration may ask for it
+		return nil // it does not publish, but a new configuration may enable it
 	}
 	server, err := url.Parse(cfg.Server)
 	if err != nil || usesProxy(cfg, server) {

@@ -17,14 +17,14 @@ import (
 	"github.com/assay-project/assay/internal/worker/customrules"
 )
 
-// Directories of configDir, as NFD has them; they are of this process, mounted there in a container.
+// Subdirectories of configDir, as in NFD. Paths are those of this process; in a container they are mounted.
 const (
 	featuresDir = "features.d"
 	hooksDir    = "source.d"
 	customDir   = "custom.d"
 )
 
-// configSource is what is announced when the configuration may have changed.
+// configSource is the name in events that the configuration may have changed.
 const configSource = "configuration"
 
 // sources returns the sources of a worker.
@@ -44,13 +44,13 @@ func sources(opt *Options, c *workerconfig.Settings, log *slog.Logger) []discove
 	)
 }
 
-// dir is one of the directories beside the configuration.
+// dir returns a subdirectory of ConfigDir.
 func (opt *Options) dir(name string) string { return filepath.Join(opt.ConfigDir, name) }
 
-// inTree is the name of an absolute path in a tree rooted at "/".
+// inTree returns an absolute path as a path in a tree rooted at "/".
 func inTree(path string) string { return strings.TrimPrefix(path, "/") }
 
-// targets lists the files that matter while the worker runs.
+// targets returns the files to watch while the worker runs.
 func targets(opt *Options) []watch.Target {
 	return []watch.Target{
 		{Path: opt.dir(featuresDir), Source: local.Name},
@@ -60,8 +60,7 @@ func targets(opt *Options) []watch.Target {
 	}
 }
 
-// hostPaths says where the host's directories are. In a container they are mounted as NFD's manifests do it, which is
-// recognized by /host-sys.
+// hostPaths returns the paths of the host's directories. A container with NFD's mounts is recognized by /host-sys.
 func hostPaths(opt *Options) host.Paths {
 	paths := host.Paths{}
 	_, err := os.Stat("/host-sys")

@@ -1,4 +1,4 @@
-// Package worker discovers the features of a host again and again, and publishes them.
+// Package worker discovers the features of a host periodically and on events, and publishes them.
 package worker
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/assay-project/assay/internal/worker/memory"
 )
 
-// Worker is the daemon: one goroutine that discovers, one that publishes, and the HTTP server beside them.
+// Worker is the daemon. One goroutine discovers, one publishes, and one runs the HTTP server.
 type Worker struct {
 	opt     Options
 	log     *slog.Logger
@@ -38,26 +38,26 @@ type Worker struct {
 
 	config   *workerconfig.Settings
 	runner   *discovery.Runner
-	sources  []string        // names of those that the runner may run
-	covered  []string        // names of those whose changes are heard
-	glances  bool            // events tell what a Glancer does not look at
-	polls    int             // since everything was discovered last
-	problems map[string]bool // reported already, so that they are logged once and not at each discovery
+	sources  []string        // names of the sources that may run
+	covered  []string        // names of the sources whose changes cause events
+	glances  bool            // sources that support it may skip what events cover
+	polls    int             // number of polls since the last full discovery
+	problems map[string]bool // problems that were already logged, so that each is logged once
 	damper   flap.Damper
-	held     []string      // what the damper holds back
-	release  time.Duration // until the damper may let something go; 0 holds nothing
-	leftOut  []string      // what of the last report could not be published, and why
+	held     []string      // what the damper is suppressing
+	release  time.Duration // time until the damper may release something; 0 if it suppresses nothing
+	leftOut  []string      // the parts of the last report that could not be published, and why
 	last     publish.Content
-	found    bool // last is what was handed on
+	found    bool // the last published content
 
 	publishing publishing
 	connection connection
 	sandboxed  bool
-	trimmed    time.Time   // used by the publisher's goroutine only
-	untrimmed  atomic.Bool // a trim was put off
+	trimmed    time.Time   // used only by the publisher's goroutine
+	untrimmed  atomic.Bool // a trim was postponed
 }
 
-// New returns a worker with the present configuration. It does not talk to the cluster yet.
+// New returns a worker with the current configuration. It does not connect to the cluster yet.
 func New(opt Options, log *slog.Logger) (*Worker, error) {
 	paths := hostPaths(&opt)
 	paths.NodeName = nodeName(&opt)
@@ -72,7 +72,7 @@ func New(opt Options, log *slog.Logger) (*Worker, error) {
 	return w, nil
 }
 
-// use takes a configuration into service.
+// use applies a configuration.
 func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 	for _, warning := range warnings {
 		w.log.Warn(warning)
@@ -91,7 +91,7 @@ func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 	if w.sandboxed && c.Local.HooksEnabled {
 		w.log.Warn("Cannot run hooks: the sandbox forbids this process to execute files; restart the worker")
 	}
-	w.config, w.damper = c, flap.Damper{} // what a configuration changes is meant to change
+	w.config, w.damper = c, flap.Damper{} // changes caused by the configuration are intended
 	w.sources = nil
 	for _, s := range list {
 		w.sources = append(w.sources, s.Name())
@@ -99,7 +99,7 @@ func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 	w.runner = discovery.NewRunner(w.host, list, discovery.Selection{Features: features, Labels: labels})
 }
 
-// Run discovers and publishes until ctx is done; once only with Oneshot, and then it prints what it found to stdout, if Output says so.
+// Run discovers and publishes until ctx is done. With Oneshot it does so once, and prints the result to stdout if Output is set.
 func (w *Worker) Run(ctx context.Context, stdout io.Writer) error {
 	w.log.Info("Starting assay-worker", "version", build.Version(), "node", w.node)
 	if w.opt.Oneshot {
@@ -143,7 +143,7 @@ func (p *publishing) stop() {
 	}
 }
 
-// hand passes the latest content on, in place of one that has not been taken yet.
+// hand passes the latest content to the Publisher and replaces content that it has not received yet.
 func (p *publishing) hand(c publish.Content) {
 	if p.contents == nil {
 		memory.GiveBack()
@@ -156,12 +156,11 @@ func (p *publishing) hand(c publish.Content) {
 	p.contents <- c
 }
 
-// republish ends the Publisher, if there is one, and starts one that follows the present configuration, unless that says
-// not to publish.
+// republish stops the running Publisher and starts one with the current configuration, unless publishing is disabled.
 func (w *Worker) republish(ctx context.Context) error {
 	w.publishing.stop()
 	w.publishing = publishing{}
-	w.found = false // what is found next is to be published, known or not
+	w.found = false // publish the next result even if it has not changed
 	if w.config.NoPublish {
 		w.metrics.nothingToPublish()
 		return nil
@@ -196,14 +195,14 @@ func (w *Worker) once(ctx context.Context, stdout io.Writer) error {
 	return err
 }
 
-// loop discovers what events name, and again and again what no event tells of, and hands on what is new.
+// loop discovers what events announce, discovers everything periodically, and passes on new results.
 func (w *Worker) loop(ctx context.Context, events <-chan []string) {
-	var names []string // none are all
+	var names []string // nil means all sources
 	var again <-chan time.Time
 	glance := false
 	for due := true; ; {
 		if c, changed := w.discover(ctx, glance, names...); changed && ctx.Err() == nil {
-			memory.ForgetCode() // the code of the sources, before that of publishing is mapped
+			memory.ForgetCode() // code of the sources, before the code for publishing is mapped
 			w.publishing.hand(c)
 		}
 		if due && w.config.SleepInterval > 0 {
@@ -229,13 +228,14 @@ func (w *Worker) loop(ctx context.Context, events <-chan []string) {
 	}
 }
 
-// nothing names no source: those that derive from others run anyway.
+// nothing names no source: only sources that depend on others run.
 var nothing = []string{""}
 
-// everythingEvery is the number of intervals of polling between discoveries of everything. Events may get lost without notice, so what they tell of is polled too, but rarely: with the default interval every ten minutes.
+// everythingEvery is the number of polling intervals between full discoveries. Events may be lost without notice, so sources with
+// events are also polled, but rarely: every ten minutes by default.
 const everythingEvery = 10
 
-// poll returns the sources to run after an interval; none are all.
+// poll returns the sources to run after an interval. Nil means all.
 func (w *Worker) poll() []string {
 	if w.polls++; w.polls >= everythingEvery || len(w.covered) == 0 {
 		w.polls = 0
@@ -244,7 +244,7 @@ func (w *Worker) poll() []string {
 	return slices.DeleteFunc(slices.Clone(w.sources), func(name string) bool { return slices.Contains(w.covered, name) })
 }
 
-// affected turns an announcement into the sources to run; none are all. A changed configuration is taken into service.
+// affected returns the sources to run after an event. Nil means all. If the configuration has changed, it applies it.
 func (w *Worker) affected(ctx context.Context, event []string) []string {
 	if slices.Contains(event, configSource) && w.reload(ctx) || slices.Contains(event, watch.Everything) {
 		return nil
@@ -252,7 +252,7 @@ func (w *Worker) affected(ctx context.Context, event []string) []string {
 	return event
 }
 
-// reload reads the configuration again, if it has changed; a wrong one is reported, and the last good one kept.
+// reload reads the configuration again if it has changed. An invalid configuration is logged, and the last valid one stays active.
 func (w *Worker) reload(ctx context.Context) bool {
 	c, warnings, err := workerconfig.Load(w.opt.ConfigFile, w.opt.Inline, w.opt.Override)
 	if err != nil {
@@ -262,7 +262,7 @@ func (w *Worker) reload(ctx context.Context) bool {
 	if reflect.DeepEqual(c, w.config) {
 		return false
 	}
-	w.publishing.stop() // what it holds is garbage now, and so is what the sources before remember
+	w.publishing.stop() // its content is garbage now, and so are the caches of the old sources
 	w.use(c, warnings)
 	memory.GiveBack()
 	w.log.Info("Reloaded the configuration")
@@ -272,14 +272,14 @@ func (w *Worker) reload(ctx context.Context) bool {
 	return true
 }
 
-// listen announces what happens on the host, until ctx is done.
+// listen returns a channel with events from the host until ctx is done.
 func (w *Worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []string {
 	h, errs := watch.Open(targets(&w.opt))
 	for _, err := range errs {
 		w.log.Warn("Cannot watch some event sources; falling back to polling", "error", err)
 	}
 	w.covered, w.glances = h.Covered(w.host), h.Devices()
-	if h.Files() { // of which custom rules are made
+	if h.Files() { // custom rules may use them
 		w.covered = append(w.covered, custom.Name)
 	}
 	w.log.Debug("Watching events", "sources", w.covered)
@@ -296,8 +296,8 @@ func (w *Worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []s
 	return events
 }
 
-// discover runs the named sources, or all, and reports whether the result is new. A glance leaves out sources of which
-// nothing has changed that an event would not have told.
+// discover runs the named sources, or all, and reports whether the result has changed. If glance is set, sources may skip what
+// events cover.
 func (w *Worker) discover(ctx context.Context, glance bool, names ...string) (publish.Content, bool) {
 	start := time.Now()
 	w.metrics.discovering()
@@ -324,7 +324,7 @@ func (w *Worker) discover(ctx context.Context, glance bool, names ...string) (pu
 	return c, true
 }
 
-// damp holds back what changes again and again, and says so.
+// damp suppresses features that change too often, and logs it.
 func (w *Worker) damp(now time.Time, c publish.Content) publish.Content {
 	spec, wait := w.damper.Apply(now, nfdv1alpha1.NodeFeatureSpec{Features: c.Features, Labels: c.Labels})
 	w.release = wait
@@ -338,7 +338,7 @@ func (w *Worker) damp(now time.Time, c publish.Content) publish.Content {
 	return publish.Content{Features: spec.Features, Labels: spec.Labels}
 }
 
-// report logs each problem once, until it has gone and come back.
+// report logs each problem once until it disappears.
 func (w *Worker) report(problems []discovery.Problem) {
 	messages := slices.Clone(w.leftOut)
 	for _, p := range problems {
@@ -359,7 +359,7 @@ func (w *Worker) report(problems []discovery.Problem) {
 	w.problems = now
 }
 
-// publisher connects to the cluster. It does not talk to it yet.
+// publisher returns a Publisher. It does not connect to the cluster yet.
 func (w *Worker) publisher() (*publish.Publisher, error) {
 	client, token, err := w.connection.to(&w.opt)
 	if errors.Is(err, publish.ErrNoCluster) {
@@ -380,7 +380,7 @@ func (w *Worker) publisher() (*publish.Publisher, error) {
 	}), nil
 }
 
-// observe logs and counts what the publisher does.
+// observe logs and counts an event of the publisher.
 func (w *Worker) observe(e publish.Event) {
 	w.metrics.published(e)
 	if e.Change != "" && e.Err == nil {
@@ -400,12 +400,11 @@ func (w *Worker) observe(e publish.Event) {
 	}
 }
 
-// trimInterval is the least time between two trims: on a node where pods come and go all the time they must not cost more
-// than the discoveries.
+// trimInterval is the minimum time between two trims: on a node where pods often start and stop, they must not cost more than the
+// discoveries.
 const trimInterval = 250 * time.Millisecond
 
-// trim gives back the memory that a discovery and a publication took, for the worker has nothing to do now; a little later if
-// it just did.
+// trim returns unused memory to the system when the worker has no work. If it has just done so, it postpones the trim.
 func (w *Worker) trim(now time.Time) {
 	if now.Sub(w.trimmed) < trimInterval {
 		if !w.untrimmed.Swap(true) {

@@ -1,4 +1,4 @@
-// Package v1alpha1 holds the kinds of the group assay.dev, which NFD does not have: NodeFeatureRuleTemplate,
+// Package v1alpha1 contains the kinds of the API group assay.dev, which do not exist in NFD: NodeFeatureRuleTemplate,
 // NodeFeatureRequest, NodeFeatureSchedulingPolicy and NodeFeatureSet.
 //
 // +kubebuilder:object:generate=true

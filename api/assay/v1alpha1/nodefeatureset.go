@@ -10,8 +10,8 @@ import (
 // NodeFeatureSetResource is the resource of NodeFeatureSets.
 var NodeFeatureSetResource = GroupVersion.WithResource("nodefeaturesets")
 
-// NodeFeatureSet is one large feature that many nodes have in common, such as the configuration of a kernel. NodeFeatures name it in
-// spec.featureSets instead of repeating it.
+// NodeFeatureSet is one large feature that many nodes have in common, such as the configuration of a kernel. NodeFeatures refer to
+// it in spec.featureSets instead of repeating it.
 //
 // Its name contains a digest of its features. Workers create NodeFeatureSets; they are never updated.
 //
@@ -60,7 +60,7 @@ type NodeFeatureSetStatus struct {
 	// feature is the name of the feature.
 	// +optional
 	Feature string `json:"feature,omitempty"`
-	// nodes is the number of nodes whose NodeFeatures name the set.
+	// nodes is the number of nodes whose NodeFeatures refer to the set.
 	// +optional
 	Nodes *int32 `json:"nodes,omitempty"`
 	// elements is the number of elements of the feature.
@@ -71,5 +71,5 @@ type NodeFeatureSetStatus struct {
 	Bytes *int64 `json:"bytes,omitempty"`
 }
 
-// NodeFeatureSetGVK is the kind as it is written.
+// NodeFeatureSetGVK is the kind of NodeFeatureSet.
 var NodeFeatureSetGVK = schema.GroupVersionKind{Group: GroupName, Version: GroupVersion.Version, Kind: "NodeFeatureSet"}

@@ -6,14 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupName is the API group of the kinds of this package, and the namespace of the labels and annotations that are
-// Assay's alone.
+// GroupName is the API group of the kinds in this package, and the prefix of labels and annotations that only Assay has.
 const GroupName = "assay.dev"
 
-// GroupVersion is the group and version that the kinds of this package are served under.
+// GroupVersion is the group and version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
-// AddToScheme registers the kinds of this package with a scheme.
+// AddToScheme adds the kinds in this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&NodeFeatureRuleTemplate{}, &NodeFeatureRuleTemplateList{},
@@ -25,39 +24,38 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Names that Assay writes or reads on Nodes and Pods.
+// Names that Assay writes or reads on Nodes, Pods, Namespaces and its own objects.
 const (
-	// ScopeLabel on a Node says which rules with a scope apply to it.
+	// ScopeLabel on a Node is its scope. Rules with a scope apply only to nodes with the same scope.
 	ScopeLabel = GroupName + "/scope"
-	// RequiredFeaturesAnnotation on a Pod holds, as YAML, what its node must be able to do.
+	// RequiredFeaturesAnnotation on a Pod contains, as YAML, the requirements that its node must meet.
 	RequiredFeaturesAnnotation = GroupName + "/required-features"
-	// PreferredFeaturesAnnotation on a Pod holds, as YAML, what its node had better be able to do.
+	// PreferredFeaturesAnnotation on a Pod contains, as YAML, the requirements that its node should meet.
 	PreferredFeaturesAnnotation = GroupName + "/preferred-features"
-	// FeatureRequestLabel on a Pod names a NodeFeatureRequest of its namespace.
+	// FeatureRequestLabel on a Pod is the name of a NodeFeatureRequest in its namespace.
 	FeatureRequestLabel = GroupName + "/feature-request"
-	// RequirementHashAnnotation on a Pod is the hash of what it asked for when it was created.
+	// RequirementHashAnnotation on a Pod is a hash of its requirements at its creation.
 	RequirementHashAnnotation = GroupName + "/requirement-hash"
-	// FeaturesGenerationAnnotation on a Node changes whenever its effective features do, so that the scheduler looks again
-	// at pods that it could not place.
+	// FeaturesGenerationAnnotation on a Node changes with its effective features, so that the scheduler retries unschedulable pods.
 	FeaturesGenerationAnnotation = GroupName + "/features-generation"
-	// MarkerResource and PreferenceMarkerResource are the extended resources that mark pods for an extender attached to the
-	// default scheduler: those for which it has to leave out nodes, and those for which it has to score them.
+	// MarkerResource and PreferenceMarkerResource are extended resources that mark pods for an extender of the default scheduler:
+	// the first for filtering, the second for scoring.
 	MarkerResource           = GroupName + "/features"
 	PreferenceMarkerResource = GroupName + "/preferences"
-	// SchedulingLabel on a Namespace says that NodeFeatureSchedulingPolicies apply to its pods, with the value below.
+	// SchedulingLabel on a Namespace enables NodeFeatureSchedulingPolicies for its pods if it has the value below.
 	SchedulingLabel        = GroupName + "/scheduling"
 	SchedulingLabelEnabled = "enabled"
-	// SchedulerLabel on a Namespace names the scheduler of pods that ask for features and left theirs at the default.
+	// SchedulerLabel on a Namespace is the scheduler for pods that require features and have the default scheduler.
 	SchedulerLabel = GroupName + "/scheduler"
 	// CreatedByNodeLabel on a NodeFeatureSet is the name of the Node whose worker created it.
 	CreatedByNodeLabel = GroupName + "/created-by-node"
-	// MissingFeatureSetsAnnotation on a NodeFeature lists the NodeFeatureSets that it names and the controller cannot find: sorted
+	// MissingFeatureSetsAnnotation on a NodeFeature lists the NodeFeatureSets that it refers to and that do not exist: sorted
 	// names, separated by commas. The worker of the node creates them again.
 	MissingFeatureSetsAnnotation = GroupName + "/missing-feature-sets"
-	// FeatureSetMarker is the name of the ConfigMap in Assay's namespace by which a controller announces that it reads
-	// NodeFeatureSets, and FeatureSetFormatAnnotation on it is the format version that it reads.
+	// FeatureSetMarker is the name of the ConfigMap in Assay's namespace with which a controller announces that it reads
+	// NodeFeatureSets. FeatureSetFormatAnnotation on it is the format version that the controller reads.
 	FeatureSetMarker           = "assay-feature-sets"
 	FeatureSetFormatAnnotation = GroupName + "/feature-set-format"
-	// FailedAnnotation on a Node says which rule's fail action keeps its labels as they are.
+	// FailedAnnotation on a Node is the rule whose fail action prevents changes to its labels.
 	FailedAnnotation = GroupName + "/failed"
 )

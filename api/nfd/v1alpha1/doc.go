@@ -1,8 +1,7 @@
-// Package v1alpha1 holds the kinds of the group nfd.k8s-sigs.io: NodeFeature, NodeFeatureRule and NodeFeatureGroup.
+// Package v1alpha1 contains the kinds of the API group nfd.k8s-sigs.io: NodeFeature, NodeFeatureRule and NodeFeatureGroup.
 //
-// They are Node Feature Discovery's kinds, field for field and wire form for wire form, so that objects, clients and
-// consumers of NFD go on working. Fields that Assay adds are optional and say so; an object without them means what it
-// means in NFD.
+// They have the same fields and encoding as Node Feature Discovery's kinds, so that objects, clients and consumers of NFD continue
+// to work. Fields that Assay adds are optional and documented as such; an object without them has the same meaning as in NFD.
 //
 // +kubebuilder:object:generate=true
 // +groupName=nfd.k8s-sigs.io

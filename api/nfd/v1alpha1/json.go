@@ -5,17 +5,17 @@ import (
 	"encoding/json"
 )
 
-// JSON is a value whose shape the API server does not check, because it depends on a neighboring field (the arguments of
-// an operator depend on the operator). Compile checks it. The zero value is absent.
+// JSON is a value whose type the API server does not check, because it depends on another field: the arguments of an operator
+// depend on the operator. Compile checks it. The zero value is absent.
 //
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XPreserveUnknownFields
 type JSON struct {
-	// Raw is the value as it was written, valid JSON.
+	// Raw is the value as written. It is valid JSON.
 	Raw []byte `json:"-"`
 }
 
-// MarshalJSON returns the value as it was written; an absent value is null.
+// MarshalJSON returns the value as written. An absent value is null.
 func (j JSON) MarshalJSON() ([]byte, error) {
 	if len(j.Raw) == 0 {
 		return []byte("null"), nil
@@ -23,7 +23,7 @@ func (j JSON) MarshalJSON() ([]byte, error) {
 	return j.Raw, nil
 }
 
-// UnmarshalJSON keeps a copy of the value, unparsed; null leaves it absent.
+// UnmarshalJSON stores a copy of the value without parsing it. null is absent.
 func (j *JSON) UnmarshalJSON(data []byte) error {
 	if bytes.Equal(data, []byte("null")) {
 		j.Raw = nil
@@ -36,8 +36,8 @@ func (j *JSON) UnmarshalJSON(data []byte) error {
 // IsZero reports whether the value is absent.
 func (j JSON) IsZero() bool { return len(j.Raw) == 0 }
 
-// Decode parses the value the way encoding/json does into an any, with numbers kept as json.Number so that no digit of a
-// large integer is lost. An absent value is nil.
+// Decode parses the value as encoding/json does, with numbers as json.Number so that large integers keep all digits. An absent
+// value is nil.
 func (j JSON) Decode() (any, error) {
 	if j.IsZero() {
 		return nil, nil

@@ -28,10 +28,10 @@ type FeatureMatcherTerm struct {
 // +kubebuilder:validation:MaxProperties=64
 type MatchExpressionSet map[string]*MatchExpression
 
-// The rules below count arguments. By the bounds of the types there can be a million expressions in matchFeatures, and the API
-// server grants ten million steps to a rule and a hundred million to all: so there is one cheap rule for each operator, and
-// the first two check its letters (only operators without arguments contain an s). Under matchAny there could be 64 times as
-// many expressions, which no rule can afford: hack/crds removes these there, and Compile alone counts.
+// The rules below check the number of arguments. matchFeatures may contain a million expressions, and the API server's CEL cost
+// limit is ten million per rule and a hundred million in total. So there is one cheap rule per operator, and the first two rules
+// check letters in its name (only operators without arguments contain an s). Under matchAny there may be 64 times as many
+// expressions, which exceeds the limit: hack/crds removes the rules there, and only Compile checks these.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) && self.value.size() > 0 || self.op.contains('s')",message="the operator needs a value; did you write values: instead of value:?"
 // +kubebuilder:validation:XValidation:rule="!has(self.value) || !self.op.contains('s')",message="Exists, DoesNotExist, IsTrue and IsFalse take no value: leave value out, or write op: In to compare"
@@ -63,7 +63,7 @@ type MatchExpression struct {
 // +kubebuilder:validation:items:MaxLength=1024
 type MatchValue []string
 
-// MatchOp is an operator of a MatchExpression. The definitions list those that rules know (hack/crds).
+// MatchOp is an operator of a MatchExpression. hack/crds adds the known operators to the CRDs as an enum.
 type MatchOp string
 
 // The operators of a MatchExpression. MatchAny is valid in the configuration of the worker only.

@@ -10,7 +10,7 @@ const (
 	// BookkeepingNamespace is the prefix of the annotations that record what the controller wrote on a Node.
 	BookkeepingNamespace = "nfd.node.kubernetes.io"
 
-	// NodeNameLabel names the Node that a NodeFeature describes.
+	// NodeNameLabel on a NodeFeature is the name of the Node that it describes.
 	NodeNameLabel = BookkeepingNamespace + "/node-name"
 
 	// FeatureLabelsAnnotation lists the labels that the controller owns on a Node: sorted names, separated by commas,
@@ -29,12 +29,12 @@ const (
 	WorkerPodUIDAnnotation = BookkeepingNamespace + "/worker.pod.uid"
 )
 
-// controllerLease is the Lease of the controller, in its own namespace. It is NFD's, so that the two never write Nodes at the same
-// time while one takes over from the other.
+// controllerLease is the Lease of the controller, in its own namespace. It equals NFD's, so that NFD and Assay never write Nodes at
+// the same time during a migration.
 const controllerLease = "nfd-master.nfd.kubernetes.io"
 
-// LeaseName returns the name of the Lease of the controller with this instance name. Instances have Leases of their own, since each
-// writes its own labels.
+// LeaseName returns the name of the controller's Lease for an instance name. Each instance has its own Lease, since each writes its
+// own labels.
 func LeaseName(instance string) string {
 	if instance == "" {
 		return controllerLease
@@ -42,6 +42,6 @@ func LeaseName(instance string) string {
 	return instance + "." + controllerLease
 }
 
-// RuleMatchedFeature is the feature that holds the labels and vars of the rules evaluated so far (a back-reference). It
-// is synthetic: one that is published in a NodeFeature is ignored.
+// RuleMatchedFeature is the feature that contains the labels and vars of the rules evaluated so far (a back-reference). It is
+// synthetic: if a NodeFeature contains it, it is ignored.
 const RuleMatchedFeature = "rule.matched"

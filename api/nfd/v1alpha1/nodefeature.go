@@ -41,9 +41,9 @@ type NodeFeatureSpec struct {
 	// +optional
 	// +mapType=atomic
 	Labels map[string]string `json:"labels"`
-	// FeatureSets are the names of NodeFeatureSets of the same namespace whose features belong to the node too. If features has a
-	// feature of the same name, that one counts and the set's does not. They count in Assay's own namespace only (an addition of
-	// Assay).
+	// featureSets lists the names of NodeFeatureSets in the same namespace whose features are features of the node too. If features
+	// contains a feature with the same name, the feature of the set is ignored. The list is only used in Assay's own namespace.
+	// Assay adds this field to the NFD API.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

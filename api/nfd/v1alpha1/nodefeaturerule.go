@@ -51,8 +51,8 @@ type NodeFeatureRuleList struct {
 // NodeFeatureRuleSpec holds rules and how they are evaluated. Assay adds every field except rules to the NFD API. They have no
 // defaults in the schema, because an absent field may be inherited through basedOn.
 //
-// Rule names must be unique in an object with basedOn, where rules with the same name are combined. The CEL rule compares the names
-// of up to 64 rules, because more names of 1 KiB would exceed the cost limit of the API server. It uses the CEL functions of
+// Rule names must be unique in an object with basedOn, because rules with the same name are combined. The CEL rule compares the
+// names of up to 64 rules, because more names of 1 KiB would exceed the cost limit of the API server. It uses the CEL functions of
 // Kubernetes 1.30 (lists have distinct() since 1.34).
 //
 // +kubebuilder:validation:XValidation:rule="has(self.rules) || has(self.basedOn) || has(self.rulesFrom)",message="there are no rules: write rules, basedOn or rulesFrom"
@@ -174,7 +174,7 @@ type KeyRef struct {
 	Key string `json:"key"`
 }
 
-// Rule writes its outputs on the nodes that match. A rule without matchers and conditions matches every node.
+// Rule writes its outputs to the nodes that match. A rule without matchers and conditions matches every node.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.labelsTemplateFrom) || !has(self.labelsTemplate) || self.labelsTemplate.size() == 0",message="labelsTemplate and labelsTemplateFrom are mutually exclusive"
 // +kubebuilder:validation:XValidation:rule="!has(self.varsTemplateFrom) || !has(self.varsTemplate) || self.varsTemplate.size() == 0",message="varsTemplate and varsTemplateFrom are mutually exclusive"
@@ -334,20 +334,20 @@ type RuleOrigin struct {
 	From string `json:"from"`
 }
 
-// The types of conditions. All kinds with a status have Ready, Accepted and, while it is True, Stalled; the others are on a
-// NodeFeatureRule.
+// The types of conditions. All kinds with a status have Ready, Accepted and, while it is True, Stalled. Only a NodeFeatureRule has
+// the others.
 const (
-	// ConditionReady is Accepted and Resolved, with the reason of the first of them that is False. Nothing else changes it:
-	// one node on which a rule fails must not keep `helm --wait` or Flux waiting.
+	// ConditionReady combines Accepted and Resolved, with the reason of the first of them that is False. It does not depend on
+	// anything else: a rule that fails on one node must not block `helm --wait` or Flux.
 	ConditionReady = "Ready"
-	// ConditionStalled is absent unless True, which means that a user must act. kstatus reads it as failed.
+	// ConditionStalled is absent unless it is True: a user must act. kstatus reports it as failed.
 	ConditionStalled = "Stalled"
-	// ConditionWithheld is absent unless True: a setting of the controller keeps outputs of the rules from the nodes.
+	// ConditionWithheld is absent unless it is True: a setting of the controller prevents outputs of the rules from being written.
 	ConditionWithheld   = "Withheld"
 	ConditionAccepted   = "Accepted"
 	ConditionResolved   = "Resolved"
 	ConditionHealthy    = "Healthy"
 	ConditionConflicted = "Conflicted"
-	// ConditionRejecting is there only once an action fail has kept a node as it was.
+	// ConditionRejecting exists only after a fail action has prevented changes to a node.
 	ConditionRejecting = "Rejecting"
 )

@@ -6,20 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupName is the API group of the kinds of this package. It is NFD's, because Assay serves NFD's objects.
+// GroupName is the API group of the kinds in this package. It equals NFD's, because Assay serves NFD's kinds.
 const GroupName = "nfd.k8s-sigs.io"
 
-// GroupVersion is the group and version that the kinds of this package are served under.
+// GroupVersion is the group and version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
-// The resources of the group, for clients that work without the typed kinds.
+// The resources of the group, for clients without typed kinds.
 var (
 	NodeFeatureResource      = GroupVersion.WithResource("nodefeatures")
 	NodeFeatureRuleResource  = GroupVersion.WithResource("nodefeaturerules")
 	NodeFeatureGroupResource = GroupVersion.WithResource("nodefeaturegroups")
 )
 
-// AddToScheme registers the kinds of this package with a scheme.
+// AddToScheme adds the kinds in this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&NodeFeature{}, &NodeFeatureList{},

@@ -1,7 +1,7 @@
-// Package directory loads the built-in rules of a directory, and keeps them current.
+// Package directory loads built-in rules from a directory and reloads them when they change.
 //
 // Built-in rules belong to the administrator: they are not objects, so that users who may write NodeFeatureRules cannot edit or
-// delete them, and their priority is not bounded, so that they can be evaluated before or after all others.
+// delete them. Their priority is not limited, so that they can be evaluated before or after all others.
 package directory
 
 import (
@@ -18,23 +18,23 @@ import (
 )
 
 // every is the interval at which the directory is read. A kubelet takes up to a minute to update a mounted ConfigMap, so two more
-// seconds do not matter; and reading a few small files costs less than a watch that must follow the kubelet's symbolic links, and
-// cannot miss a change.
+// seconds do not matter. Reading a few small files costs less than a watch, which would have to follow the kubelet's symbolic
+// links, and cannot miss changes.
 const every = 2 * time.Second
 
-// Directory keeps what lies in a directory in a registry. It implements manager.Runnable, for every replica.
+// Directory keeps the rules of a directory in a registry. It implements manager.Runnable and runs on every replica.
 type Directory struct {
 	path     string
 	registry *assembly.Registry
 	valid    prometheus.Gauge
-	changed  chan struct{} // holds an element if the state may be another
+	changed  chan struct{} // receives an element when the state may have changed
 
 	mu      sync.Mutex
-	latest  *Set // what the directory holds
-	inForce *Set // what is in the registry
+	latest  *Set // the content of the directory
+	inForce *Set // the set in the registry
 }
 
-// New loads the rules of a directory into the registry. Run reads it again when it changes.
+// New loads the rules of a directory into the registry. Start reloads them when they change.
 func New(path string, registry *assembly.Registry) *Directory {
 	d := &Directory{path: path, registry: registry, valid: validGauge(), changed: make(chan struct{}, 1)}
 	d.load(logf.Log)
@@ -48,10 +48,11 @@ func (d *Directory) State() (latest, inForce *Set) {
 	return d.latest, d.inForce
 }
 
-// Changed delivers an element when the state may be another one, for one reader.
+// Changed returns a channel that receives an element when the state may have changed. It supports one reader.
 func (d *Directory) Changed() <-chan struct{} { return d.changed }
 
-// validGauge is 1 while the set in the directory is active. It belongs to the process, in which several managers may run in turn.
+// validGauge is 1 while the set in the directory is active. It is shared by the managers of this process, which may run one after
+// the other.
 var validGauge = sync.OnceValue(func() prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "assay_builtin_rules_valid",
@@ -61,7 +62,7 @@ var validGauge = sync.OnceValue(func() prometheus.Gauge {
 	return g
 })
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: standbys have the rules at hand.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: standby replicas load the rules too.
 func (*Directory) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
@@ -78,8 +79,8 @@ func (d *Directory) Start(ctx context.Context) error {
 	}
 }
 
-// load reads the directory if it has changed. A set with errors is used only if no set was loaded before: at the
-// start, the rules of the valid files are better than none.
+// load reads the directory and replaces the active set if it has changed. A set with errors is used only at the start, where the
+// rules of the valid files are better than none.
 func (d *Directory) load(log logger) {
 	files, digest, err := read(d.path)
 	d.mu.Lock()
@@ -112,11 +113,11 @@ func (d *Directory) load(log logger) {
 	}
 	select {
 	case d.changed <- struct{}{}:
-	default: // told already
+	default: // a notification is already pending
 	}
 }
 
-// logger is the part of a logr.Logger that is used.
+// logger is the subset of logr.Logger that load needs.
 type logger interface {
 	Info(message string, keysAndValues ...any)
 	Error(err error, message string, keysAndValues ...any)

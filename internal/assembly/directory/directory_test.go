@@ -36,7 +36,7 @@ func TestLoad(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  []string // names
-		wrong []string // parts of the problems
+		wrong []string // substrings of the problems
 	}{
 		"AnyPriority": {files: map[string]string{"a.yaml": good}, want: []string{"policy"}},
 		"SeveralDocuments": {

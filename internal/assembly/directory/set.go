@@ -16,29 +16,28 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// The bounds of one directory. What a ConfigMap or a Secret can hold is far below them; they are for a mistaken --built-in-rules=/.
+// Limits on one directory. ConfigMaps and Secrets are much smaller; the limits protect from errors such as --built-in-rules=/.
 const (
 	MaxFiles = 1000
 	MaxBytes = 16 << 20
 )
 
-// Prefix begins the names of built-in objects wherever rules are named: a NodeFeatureRule of the same name is something
-// else, and a colon cannot occur in its name.
+// Prefix is the prefix of the names of built-in objects in messages and metrics. It cannot occur in the name of a NodeFeatureRule.
 const Prefix = "builtin:"
 
-// Set is what a directory holds at one moment.
+// Set is the content of a directory at one time.
 type Set struct {
-	// Digest identifies the content of the files.
+	// Digest is a hash of the files.
 	Digest string
-	// Objects in the order of their files.
+	// Objects are in the order of the files.
 	Objects []Object
-	// Problems are all mistakes, by file. A set with problems is never used in place of one without.
+	// Problems are all errors, by file. A set with problems never replaces one without.
 	Problems []string
 
-	size int // of what is compiled
+	size int // compiled size
 }
 
-// Object is one NodeFeatureRule of a file.
+// Object is one NodeFeatureRule in a file.
 type Object struct {
 	File string
 	Rule *nfdv1alpha1.NodeFeatureRule
@@ -54,14 +53,14 @@ func (s *Set) Compiled() []assembly.Rules {
 	return out
 }
 
-// file is a file of the directory.
+// file is a file in the directory.
 type file struct {
 	name string
 	data []byte
 }
 
-// read returns the YAML files of a directory, sorted by name, and the digest of their content. Sub-directories and names
-// that begin with a dot are passed over: a mounted ConfigMap has both.
+// read returns the YAML files of a directory, sorted by name, and a digest of their content. It skips subdirectories and names that
+// begin with a dot, because a mounted ConfigMap has both.
 func read(dir string) (files []file, digest string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -93,7 +92,7 @@ func read(dir string) (files []file, digest string, err error) {
 	return files, "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Load reads and compiles a directory. The set is never nil; an error to read is one of its problems.
+// Load reads and compiles a directory. The set is never nil; read errors are in its problems.
 func Load(dir string, opt rules.Options) *Set {
 	files, digest, err := read(dir)
 	if err != nil {
@@ -175,7 +174,7 @@ func (s *Set) add(file string, d *manifest.Document, opt rules.Options, names ma
 	s.Objects = append(s.Objects, Object{File: file, Rule: rule, set: set})
 }
 
-// refers returns the first field that refers to something outside of the file.
+// refers returns the first field that refers to an object outside of the file, or "".
 func refers(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
 	switch {
 	case len(spec.BasedOn) > 0:
@@ -194,7 +193,7 @@ func refers(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
 	return ""
 }
 
-// shown is a problem as it may be shown: that of a sensitive rule could repeat a value.
+// shown returns a problem without details that could contain values of a sensitive rule.
 func shown(p manifest.Problem, sensitive bool) string {
 	if sensitive {
 		return fmt.Sprintf("%s: %s: an error of the kind %s; the rule is sensitive, so its content is not shown", p.Position, rules.Place(p.Path), p.Code)

@@ -1,8 +1,8 @@
-// Package schema guards against rules that the API server has cut short.
+// Package schema detects that the API server drops fields of rules.
 //
-// If another chart has installed the definition of NodeFeatureRule, the API server drops every field that Node Feature
-// Discovery does not know, without a word to clients that do not ask for it. A rule whose conditions are dropped matches more
-// nodes than its author meant. kubectl and server-side apply refuse such objects; Helm 3 and most programs do not.
+// If another chart has installed the NodeFeatureRule CRD, the API server silently drops all fields that NFD does not have, unless
+// clients request validation. A rule without its conditions matches more nodes than intended. kubectl and server-side apply report
+// an error; Helm 3 and most programs do not.
 package schema
 
 import (
@@ -23,22 +23,22 @@ import (
 // Definition is the name of the CustomResourceDefinition that Guard reads.
 const Definition = "nodefeaturerules.nfd.k8s-sigs.io"
 
-// Guard knows which fields of a NodeFeatureRule the API server drops. It is safe for concurrent use.
+// Guard holds the fields of a NodeFeatureRule that the API server drops. It is safe for concurrent use.
 type Guard struct {
 	reader client.Reader
 
-	turn    turn.Lock // of those who refresh
-	version string    // of the definition that was last read
+	turn    turn.Lock // held by callers of Refresh
+	version string    // resourceVersion of the last CRD
 
 	mu      sync.Mutex
 	missing []string
 }
 
-// New returns a Guard that has not read the definition yet. The reader must not be a cache: a definition is large and read rarely.
+// New returns a Guard that has not read the CRD yet. The reader should not be a cache, because the CRD is large and rarely read.
 func New(reader client.Reader) *Guard { return &Guard{reader: reader, turn: turn.New()} }
 
-// Refresh looks whether the definition is another one, and reports whether other fields are missing than before. As long as
-// it is the same, that costs a request for a few hundred bytes.
+// Refresh reads the CRD if it has changed, and reports whether the missing fields have changed. If the CRD has not changed, this
+// costs a request of a few hundred bytes.
 func (g *Guard) Refresh(ctx context.Context) (changed bool, err error) {
 	release, err := g.turn.Take(ctx)
 	if err != nil {
@@ -69,17 +69,18 @@ func (g *Guard) Refresh(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// Missing returns the fields that the API server drops, such as spec.rules[].conditions, sorted. It is read only.
+// Missing returns the sorted fields that the API server drops, such as spec.rules[].conditions. The slice is shared: do not modify
+// it.
 func (g *Guard) Missing() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.missing
 }
 
-// Kind is the kind of definitions.
+// Kind is the kind of CRDs.
 var Kind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
-// compare returns the fields of the spec of our own definition that a served one lacks.
+// compare returns the fields of the spec that the served CRD lacks.
 func compare(served map[string]any) ([]string, error) {
 	return fields.Missing(Definition, served, "spec")
 }

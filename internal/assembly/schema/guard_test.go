@@ -10,7 +10,7 @@ import (
 	"github.com/assay-project/assay/api/crds"
 )
 
-// definition is our own, without some fields.
+// definition returns this version's CRD without some fields.
 func definition(t *testing.T, without ...[]string) map[string]any {
 	t.Helper()
 	var crd map[string]any

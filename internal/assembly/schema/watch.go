@@ -10,22 +10,22 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// DefaultEvery is the interval at which the definition is read. An informer would notice changes at once, but would keep the
-// manager from starting where it may not list definitions.
+// DefaultEvery is the interval at which the CRD is read. An informer would notice changes at once, but would prevent the manager
+// from starting without the permission to list CRDs.
 const DefaultEvery = 10 * time.Second
 
-// Watch reads the definition periodically, on every replica. It implements manager.Runnable.
+// Watch reads the CRD periodically, on every replica. It implements manager.Runnable.
 type Watch struct {
 	Guard *Guard
-	// Every is the interval between two reads; 0: DefaultEvery.
+	// Every is the interval between two reads. It defaults to DefaultEvery.
 	Every time.Duration
-	// Changed is called when other fields are missing than before.
+	// Changed is called when the missing fields have changed.
 	Changed func(context.Context)
 
 	failed bool
 }
 
-// missingFields is of the process: managers may follow one another in it.
+// missingFields is shared by the managers of this process, which may run one after the other.
 var missingFields = sync.OnceValue(func() prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "assay_schema_missing_fields",
@@ -58,8 +58,8 @@ func (w *Watch) Start(ctx context.Context) error {
 	}
 }
 
-// Look reads the definition once, reports missing fields in the log and in a metric, and returns whether they have changed. A
-// definition that cannot be read is assumed to be current, or unchanged: without that permission Assay still writes labels.
+// Look reads the CRD once, reports missing fields in the log and in a metric, and returns whether they have changed. If the CRD
+// cannot be read, Look assumes that it is complete or unchanged: without this permission Assay still writes labels.
 func (w *Watch) Look(ctx context.Context) (changed bool) {
 	log := logf.FromContext(ctx)
 	changed, err := w.Guard.Refresh(ctx)

@@ -29,10 +29,10 @@ import (
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
-// DefaultFile is where NFD's charts mount the configuration of the master. It need not exist.
+// DefaultFile is the path at which NFD's charts mount the configuration of nfd-master. It need not exist.
 const DefaultFile = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
 
-// Settings are the manager's configuration: NFD's keys, and ours behind them.
+// Settings are the manager's configuration: NFD's keys and Assay's own.
 type Settings struct {
 	NoPublish      bool
 	ExtraLabelNs   []string
@@ -42,39 +42,41 @@ type Settings struct {
 	ResyncPeriod   time.Duration
 	LeaderElection LeaderElection
 	Parallelism    int // nfdApiParallelism
-	// InformerPageSize is the number of NodeFeatures that an API server that cannot stream them lists at once; 0: all.
+	// InformerPageSize is the page size for listing NodeFeatures if the API server does not support streaming lists; 0 means one
+	// page.
 	InformerPageSize int
 	Restrictions     Restrictions
 
-	// RemovalGracePeriod is the time that labels outlive their worker's NodeFeature.
+	// RemovalGracePeriod is the time for which labels stay after the worker's NodeFeature is deleted.
 	RemovalGracePeriod time.Duration
 	RemovalBudget      budget.Budget
-	// NoExecuteBudget is how fast and how far nodes get taints that evict pods; without "every" there are no bounds, as in NFD.
+	// NoExecuteBudget limits the rate and number of nodes that get NoExecute taints. Without "every" there is no limit, as in NFD.
 	NoExecuteBudget budget.Evictions
-	// MaskSecrets is always, sensitive or never; MaskedElements are the names of what is masked, nil for the default.
+	// MaskSecrets is always, sensitive or never. MaskedElements are the names of masked elements; nil means the default.
 	MaskSecrets    string
 	MaskedElements []string
-	// DefaultScope is that of rules that set neither scope nor nodeSelector, DefaultNodeScope that of nodes without a scope.
+	// DefaultScope is the scope of rules that set neither scope nor nodeSelector. DefaultNodeScope is the scope of nodes without
+	// one.
 	DefaultScope     string
 	DefaultNodeScope string
-	// FeatureSources chooses, by namespace/name, the NodeFeatures that rules of objects without featureSources see.
+	// FeatureSources selects, by namespace/name, the NodeFeatures that rules without featureSources read.
 	FeatureSources *regexp.Regexp
-	// DefaultTemplate is a NodeFeatureRuleTemplate that every rule is based on.
+	// DefaultTemplate is a NodeFeatureRuleTemplate on which every rule is based.
 	DefaultTemplate string
-	// BuiltInRules is a directory of rules that are always active.
+	// BuiltInRules is a directory with built-in rules.
 	BuiltInRules string
-	// ProtectedKeys are keys that no rule may write, in addition to those that never may be written.
+	// ProtectedKeys are additional keys that no rule may write.
 	ProtectedKeys []string
 	AllowFail     bool
-	// FailTaint is put on nodes that the action fail keeps as they were: key=value:effect; empty: none.
+	// FailTaint is the taint for nodes on which a rule's fail action prevents changes, as key=value:effect. Empty means none.
 	FailTaint  string
 	GcInterval time.Duration
-	// GcGracePeriod is the time that a NodeFeature outlives its Node.
+	// GcGracePeriod is the time for which a NodeFeature stays after its Node is deleted.
 	GcGracePeriod time.Duration
 	FeatureGates  map[string]bool
 }
 
-// LeaderElection holds the times of the lease that one replica has.
+// LeaderElection holds the durations of leader election.
 type LeaderElection struct{ LeaseDuration, RenewDeadline, RetryPeriod time.Duration }
 
 // Restrictions limit what rules and NodeFeatures may do.
@@ -85,7 +87,7 @@ type Restrictions struct {
 	AllowOverwrite                            bool
 }
 
-// Default returns the settings without any configuration, which are those of NFD.
+// Default returns the default settings, which equal those of NFD.
 func Default() *Settings {
 	return &Settings{
 		ResyncPeriod: time.Hour, Parallelism: 10,
@@ -100,7 +102,7 @@ func Default() *Settings {
 	}
 }
 
-// The feature gates that mean something. NFD's NodeFeatureAPI is always on.
+// The feature gates that have an effect. NFD's NodeFeatureAPI is always enabled.
 const (
 	GateBare        = "DisableAutoPrefix"
 	GateGroups      = "NodeFeatureGroupAPI"
@@ -108,7 +110,7 @@ const (
 	gateNodeFeature = "NodeFeatureAPI"
 )
 
-// Load reads the file and the inline options over it, and lays overrides over both. All errors are reported at once.
+// Load reads the file, then the inline options, and then applies overrides; later values win. It reports all errors at once.
 func Load(file, options string, overrides []func(*Settings) error) (s *Settings, warnings []string, err error) {
 	s = Default()
 	warnings, err = config.Load(file, DefaultFile, options, s.Keys)
@@ -186,12 +188,12 @@ func (s *Settings) Keys() config.Keys {
 	}
 }
 
-// SetLabelWhiteList takes a regular expression; an empty one allows all.
+// SetLabelWhiteList sets a regular expression. An empty one allows all labels.
 func (s *Settings) SetLabelWhiteList(pattern string) error {
 	return setPattern(&s.LabelWhiteList, pattern)
 }
 
-// SetFeatureSources takes a regular expression; an empty one chooses all.
+// SetFeatureSources sets a regular expression. An empty one selects all NodeFeatures.
 func (s *Settings) SetFeatureSources(pattern string) error {
 	return setPattern(&s.FeatureSources, pattern)
 }
@@ -222,7 +224,7 @@ func (s *Settings) setNamespaces(n *yaml.Node) error {
 	return nil
 }
 
-// Equal reports whether two configurations are the same.
+// Equal reports whether two configurations are equal.
 func (s *Settings) Equal(other *Settings) bool {
 	a, b := *s, *other
 	for _, same := range [][2]**regexp.Regexp{{&a.LabelWhiteList, &b.LabelWhiteList}, {&a.FeatureSources, &b.FeatureSources}} {
@@ -241,7 +243,7 @@ func text(pattern *regexp.Regexp) string {
 	return pattern.String()
 }
 
-// check returns the errors of single values, from the file and from flags.
+// check returns the errors of values from the file and from flags.
 func (s *Settings) check() (errs []error) {
 	if s.Parallelism < 1 {
 		errs = append(errs, fmt.Errorf("nfdApiParallelism is %d; it must be at least 1", s.Parallelism))
@@ -271,7 +273,7 @@ func (s *Settings) check() (errs []error) {
 	return errs
 }
 
-// failTaint reads the taint of failed nodes; nil if there is none.
+// failTaint returns the taint for failed nodes, or nil if there is none.
 func (s *Settings) failTaint() (*corev1.Taint, error) {
 	if s.FailTaint == "" {
 		return nil, nil
@@ -301,7 +303,7 @@ func (s *Settings) unknownGates() (warnings []string) {
 	return warnings
 }
 
-// RuleOptions returns the options that rules are compiled with; strict does as NFD does.
+// RuleOptions returns the options for compiling rules. strict selects NFD's behavior.
 func (s *Settings) RuleOptions(strict bool) rules.Options {
 	return rules.Options{
 		Strict: strict,
@@ -315,7 +317,7 @@ func (s *Settings) RuleOptions(strict bool) rules.Options {
 	}
 }
 
-// Controllers returns the configuration of the controllers in a namespace, under the name of an instance.
+// Controllers returns the configuration of the controllers for a namespace and an instance name.
 func (s *Settings) Controllers(namespace, instance string, strict bool) controller.Config {
 	options := s.RuleOptions(strict)
 	policy := options.Keys
@@ -343,9 +345,9 @@ func (s *Settings) Controllers(namespace, instance string, strict bool) controll
 			Interval: s.GcInterval, Grace: s.GcGracePeriod,
 		},
 	}
-	c.FailTaint, _ = s.failTaint() // it was checked when it was read
+	c.FailTaint, _ = s.failTaint() // checked before
 	if s.Restrictions.NodeFeatureNamespaceSelector != nil {
-		// It was checked when it was read.
+		// Checked before.
 		c.Sources.Namespaces, _ = metav1.LabelSelectorAsSelector(s.Restrictions.NodeFeatureNamespaceSelector)
 	}
 	return c

@@ -25,7 +25,7 @@ func TestReadsTheKeysOfTheSchema(t *testing.T) {
 	}
 }
 
-// names returns the keys of a schema, sorted.
+// names returns the keys in a schema, sorted.
 func names(s map[string]any, path string) (out []string) {
 	properties, _ := s["properties"].(map[string]any)
 	for name, p := range properties {

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// Scheme returns the kinds that the manager works with, NodeFeatures in their cached form.
+// Scheme returns a scheme with the kinds that the manager uses. NodeFeatures have their cached form.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

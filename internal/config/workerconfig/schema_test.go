@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/rules/schema"
 )
 
-// sample returns a value for a schema: the default or an example of each field.
+// sample returns a value for a schema, using the default or an example of each field.
 func sample(t *testing.T, path string, s, definitions map[string]any) any {
 	t.Helper()
 	if ref, ok := s["$ref"].(string); ok {
@@ -46,7 +46,7 @@ func sample(t *testing.T, path string, s, definitions map[string]any) any {
 	return value
 }
 
-// names returns the keys of a schema, sorted.
+// names returns the keys in a schema, sorted.
 func names(s, definitions map[string]any, path string) (out []string) {
 	if ref, ok := s["$ref"].(string); ok {
 		s = definitions[strings.TrimPrefix(ref, "#/definitions/")].(map[string]any)

@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// Dir is where NFD keeps its configuration; a chart that is swapped for ours finds its files again.
+	// Dir is the directory of NFD's configuration, so that Assay's chart can replace NFD's and use the same files.
 	Dir = "/etc/kubernetes/node-feature-discovery"
 	// DefaultFile need not exist.
 	DefaultFile = Dir + "/nfd-worker.conf"
 
-	// defaultSleepInterval is how often everything is discovered, as in NFD. With events, it is a safety net.
+	// defaultSleepInterval is the interval of discovery, as in NFD. Changes usually cause events, so it is a fallback.
 	defaultSleepInterval = 60 * time.Second
-	// minSleepInterval is the shortest, as in NFD.
+	// minSleepInterval is the minimum interval, as in NFD.
 	minSleepInterval = time.Second
 )
 
-// Settings are the worker's configuration: NFD's keys, and ours beside them.
+// Settings are the worker's configuration: NFD's keys and Assay's own.
 type Settings struct {
-	SleepInterval     time.Duration // 0 discovers once and then only on events
+	SleepInterval     time.Duration // 0: discover once, and then only on events
 	FeatureSources    []string
 	LabelSources      []string
 	LabelWhiteList    *regexp.Regexp // nil allows all
@@ -51,7 +51,7 @@ type Settings struct {
 	Custom  []byte // a YAML list of rules
 }
 
-// Override holds the flags that win over the configuration; nil is not given.
+// Override holds the flags that override the configuration. Nil means that a flag is not set.
 type Override struct {
 	NoPublish         *bool
 	FeatureSources    *[]string
@@ -62,7 +62,7 @@ type Override struct {
 	LabelWhiteList    *string
 }
 
-// Default returns the settings without any configuration.
+// Default returns the default settings.
 func Default() *Settings {
 	return &Settings{
 		SleepInterval:  defaultSleepInterval,
@@ -71,7 +71,7 @@ func Default() *Settings {
 	}
 }
 
-// Load reads the file and the inline options over it, and lays the flags over both. All errors are reported at once.
+// Load reads the file, then the inline options, and then applies the flags; later values win. It reports all errors at once.
 func Load(file, options string, flags Override) (s *Settings, warnings []string, err error) {
 	s = Default()
 	warnings, err = config.Load(file, DefaultFile, options, s.Keys)
@@ -84,7 +84,7 @@ func Load(file, options string, flags Override) (s *Settings, warnings []string,
 
 // Keys declares the keys of the file.
 func (s *Settings) Keys() config.Keys {
-	owned := false // ownerRefs wins over its older form, in any order
+	owned := false // ownerRefs overrides its old name, in any order
 	return config.Keys{
 		"core": config.Section(config.Keys{
 			"sleepInterval":     config.Parsed(s.setSleepInterval),
@@ -113,7 +113,7 @@ func (s *Settings) Keys() config.Keys {
 	}
 }
 
-// sources are the keys under sources. Sources without options are known as well, so that an empty section draws no warning.
+// sources returns the keys under sources. It includes sources without options, so that an empty section causes no warning.
 func (s *Settings) sources() config.Keys {
 	none := config.Section(nil)
 	b := &s.Builtin
@@ -153,7 +153,7 @@ func (s *Settings) sources() config.Keys {
 	}
 }
 
-// setSleepInterval takes 0 and, as NFD does, negative numbers for never.
+// setSleepInterval treats 0 and negative numbers as never, as NFD does.
 func (s *Settings) setSleepInterval(text string) error {
 	if text == "-1" {
 		text = "0"
@@ -191,7 +191,7 @@ func (s *Settings) setFilePrefixes(prefixes map[string][]string) error {
 	return nil
 }
 
-// setCustom keeps the rules as YAML, for the engine that compiles them.
+// setCustom stores the rules as YAML.
 func (s *Settings) setCustom(rules *yaml.Node) (err error) {
 	s.Custom = nil
 	if rules != nil {
@@ -200,7 +200,7 @@ func (s *Settings) setCustom(rules *yaml.Node) (err error) {
 	return err
 }
 
-// apply lays the flags over the settings.
+// apply applies the flags to the settings.
 func (o *Override) apply(s *Settings) error {
 	set(&s.NoPublish, o.NoPublish)
 	set(&s.FeatureSources, o.FeatureSources)

@@ -93,7 +93,7 @@ func TestZeroAndNegativeIntervalsDiscoverOnce(t *testing.T) {
 	}
 }
 
-// assay lint checks worker.conf with these.
+// assay lint uses these keys to check worker.conf.
 func TestReviewKnowsTheKeys(t *testing.T) {
 	got := map[string][]string{}
 	for _, name := range workerconfig.Default().Keys().Names() {

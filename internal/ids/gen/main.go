@@ -1,5 +1,5 @@
-// Command gen makes the embedded lists of ids from those of the Debian packages pci.ids and usb.ids. It keeps the names of
-// vendors, devices and classes, and leaves out subsystems, interfaces and comments, which nothing here asks for.
+// Command gen generates the embedded lists of IDs from the Debian packages pci.ids and usb.ids. It keeps the names of vendors,
+// devices and classes, and drops subsystems, interfaces and comments.
 package main
 
 import (

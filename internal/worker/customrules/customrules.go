@@ -1,4 +1,4 @@
-// Package customrules evaluates the worker's custom rules with the engine that runs in the cluster.
+// Package customrules evaluates the worker's custom rules with the same engine as the cluster.
 package customrules
 
 import (
@@ -15,7 +15,7 @@ import (
 // Engine implements custom.Engine.
 type Engine struct{}
 
-// Compile understands every notation of NFD's custom rules.
+// Compile compiles rules in any notation of NFD's custom rules.
 func (Engine) Compile(docs []custom.Document) (custom.Program, []error) {
 	opt := rules.Options{Custom: true}
 	var sets []*rules.RuleSet
@@ -23,14 +23,14 @@ func (Engine) Compile(docs []custom.Document) (custom.Program, []error) {
 	for i, doc := range docs {
 		list, notes, err := convert.CustomRules(doc.Origin, doc.Data)
 		if err != nil {
-			errs = append(errs, err) // the rules that are right were returned anyway
+			errs = append(errs, err) // valid rules are returned anyway
 		}
 		for _, note := range notes {
 			if note.Lost {
 				errs = append(errs, fmt.Errorf("%s: %s", doc.Origin, note))
 			}
 		}
-		// The name makes documents count in their order.
+		// The name keeps the order of the documents.
 		spec := nfdv1alpha1.NodeFeatureRuleSpec{Rules: list}
 		set, report := rules.CompileSpec(fmt.Sprintf("%03d %s", i, doc.Origin), &spec, opt)
 		for _, err := range report.Errors {
@@ -46,8 +46,8 @@ func (Engine) Compile(docs []custom.Document) (custom.Program, []error) {
 
 type program struct{ *rules.Program }
 
-// Labels are those of the rules that match, without the default namespace, which is how labels of other sources are
-// written: a label of the administrator's must meet one of the same name.
+// Labels returns the labels of the rules that match, without the default namespace: labels of other sources are written in the same
+// way, so that equal labels are recognized.
 func (p program) Labels(node string, features *nfdv1alpha1.Features) (map[string]string, []error) {
 	out := p.Eval(rules.Input{Node: rules.Node{Name: node}, Facts: facts.New(features, nil)})
 	labels := map[string]string{}

@@ -53,7 +53,7 @@ func TestCustomRulesOfEveryNotation(t *testing.T) {
 	}
 }
 
-// A worker writes a NodeFeature, and never a Node.
+// A worker writes NodeFeatures and never Nodes.
 func TestCustomRulesGiveLabelsAlone(t *testing.T) {
 	features := discovery.NewResult()
 	features.Flags("kernel.loadedmodule", []string{"e1000"})

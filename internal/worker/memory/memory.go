@@ -1,4 +1,4 @@
-// Package memory keeps a program small that is idle nearly always.
+// Package memory reduces the memory use of a program that is almost always idle.
 package memory
 
 import (
@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// startGCPercent trades a little CPU for memory while a start makes most of what it allocates garbage at once.
+	// startGCPercent is the GOGC value during startup, when most allocations soon become garbage.
 	startGCPercent = 40
-	// startMemoryLimit makes the collector work harder beyond what a large server needs; it refuses nothing.
+	// startMemoryLimit is the soft memory limit during startup, slightly more than what a large server needs.
 	startMemoryLimit = 48 << 20
-	// restingGarbage is the memory beyond that at rest that a worker may take before it collects garbage. The runtime's collector stops
-	// 1 MiB before a limit, so one is left to allocate: the work for an event of a server with 130 kB of features, or half an
-	// hour of rest.
+	// restingGarbage is the amount of garbage that an idle worker may accumulate before it is collected. The runtime collects 1 MiB
+	// before the limit, so that 1 MiB remains: enough for an event on a server with 130 kB of features, or half an hour of idle
+	// time.
 	restingGarbage = 2 << 20
 )
 
-// Tune makes the runtime small, unless the environment says otherwise: one thread runs Go code, since a worker is idle.
+// Tune configures the runtime for low memory use, unless the environment configures it: one thread runs Go code, since a worker is
+// mostly idle.
 func Tune() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
@@ -33,9 +34,9 @@ func Tune() {
 
 func tunedByUser() bool { return os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" }
 
-// GiveBack returns to the system what work has left behind, and lets the runtime rest: from now on it collects garbage when
-// there is some, and not every two minutes, which would take more CPU than all else that an idle worker does (0.7 ms each).
-// The caller has just finished something, so that what is in use now is what rest needs.
+// GiveBack returns unused memory to the system and configures garbage collection for an idle program: it collects when there is
+// enough garbage and not every two minutes, which would take more CPU than everything else that an idle worker does (0.7 ms each).
+// Call it when work is finished, because the memory in use at that time determines the limit.
 func GiveBack() {
 	debug.FreeOSMemory()
 	if !tunedByUser() {
@@ -45,7 +46,7 @@ func GiveBack() {
 	ForgetCode()
 }
 
-// inUse is the memory that counts against the limit, see debug.SetMemoryLimit.
+// inUse returns the memory that counts against the limit, see debug.SetMemoryLimit.
 func inUse() int64 {
 	s := []usage.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	usage.Read(s)

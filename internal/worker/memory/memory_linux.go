@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ForgetCode gives back the pages of the program's file that this process has mapped: most of them hold code that only a
-// start runs, and the kernel maps 16 pages for each that is touched. What is needed again is mapped again from the page
-// cache, which takes less than a microsecond. A worker is idle nearly always, on every node, so it should weigh what being
-// idle needs. Failure changes nothing but that.
+// ForgetCode unmaps the pages of the executable from this process: most of them contain code that runs only at startup, and the
+// kernel maps 16 pages for each page that is accessed. Pages are mapped again from the page cache when needed, in less than a
+// microsecond. A worker runs on every node and is almost always idle, so it should only take the memory that it needs while idle.
+// Errors are ignored.
 //
-// A position-independent program is left alone: its read-only pages may hold addresses that were written when it was loaded.
+// It does nothing in a position-independent program, whose read-only pages may contain relocated addresses.
 func ForgetCode() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -28,7 +28,7 @@ func ForgetCode() {
 		// 00400000-00be3000 r-xp 00000000 fe:01 1234    /assay-worker; see proc_pid_maps(5).
 		f := strings.Fields(string(line))
 		if len(f) < 6 || f[5] != program || strings.Contains(f[1], "w") {
-			continue // what was written to lives in these pages alone
+			continue // these pages contain modified data
 		}
 		from, to, _ := strings.Cut(f[0], "-")
 		start, err1 := strconv.ParseUint(from, 16, 64)
@@ -39,6 +39,6 @@ func ForgetCode() {
 	}
 }
 
-// fixedAddresses is above the addresses that linkers give programs that are not position-independent; the kernel maps
-// others far higher.
+// fixedAddresses is larger than the addresses in programs that are not position-independent. The kernel maps other programs far
+// above it.
 const fixedAddresses = 1 << 32

@@ -9,7 +9,7 @@ import (
 	"github.com/assay-project/assay/internal/worker/memory"
 )
 
-// TestForgottenCodeStillRuns calls much code again after it was given back; the pages come back with it.
+// TestForgottenCodeStillRuns calls code again after its pages were unmapped; they must be mapped again.
 func TestForgottenCodeStillRuns(t *testing.T) {
 	before := fileMemory(t)
 	memory.ForgetCode()

@@ -2,5 +2,5 @@
 
 package memory
 
-// ForgetCode does nothing: other systems count memory in other ways.
+// ForgetCode does nothing, since other systems account for memory differently.
 func ForgetCode() {}

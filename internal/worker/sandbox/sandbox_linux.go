@@ -1,4 +1,4 @@
-// Package sandbox takes rights from a process that it does not need once it runs.
+// Package sandbox removes privileges that a process does not need after startup.
 package sandbox
 
 import (
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Landlock can forbid, by the version of its interface that brought it; see Documentation/userspace-api/landlock.rst.
+// The access rights of Landlock by ABI version; see Documentation/userspace-api/landlock.rst.
 const (
 	writeV1 = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR |
 		unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR |
@@ -20,8 +20,8 @@ const (
 	writeV3 = unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	writeV5 = unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	netV4   = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
-	// Scoping of signals (version 6 too) is left out: until a later fix it kept the threads of one process from signalling
-	// each other, which Go's runtime does all the time.
+	// Scoping of signals (also ABI version 6) is not used: before a later fix it prevented threads of one process from signaling
+	// each other, which Go's runtime does constantly.
 	scopeV6 = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
 )
 
@@ -33,14 +33,13 @@ type netPort struct {
 	port   uint64
 }
 
-// ErrNone says that the kernel has no Landlock, or that it is switched off.
+// ErrNone reports that the kernel does not support Landlock or that it is disabled.
 var ErrNone = errors.New("the kernel does not support Landlock")
 
-// Enter takes from this process, for good, what a worker does not need once it runs: to write, create, remove or
-// execute any file, to listen on TCP ports, and to connect to others than the given ones; no ports are any. An attacker
-// who takes the process over finds a reader of files. Reading stays as it was, since what a worker must not read is not mounted into
-// its container; UDP and MPTCP, which Landlock does not see, are for a NetworkPolicy. It returns what is forbidden, for the
-// log.
+// Enter permanently removes privileges that a worker does not need after startup: to write, create, remove or execute files, to
+// listen on TCP ports, and to connect to TCP ports other than the given ones; without ports, all are allowed. Reading files is not
+// restricted, because the container only mounts what the worker may read. UDP and MPTCP, which Landlock does not cover, can be
+// restricted with a NetworkPolicy. Enter returns a description of the restrictions for the log.
 func Enter(ports []uint16) (string, error) {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -60,7 +59,7 @@ func Enter(ports []uint16) (string, error) {
 			}
 		}
 	}
-	// Both are of a thread, and inherited by those that it starts.
+	// Both are per thread and inherited by new threads.
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
 		return "", fmt.Errorf("prctl: %w", errno)
 	}
@@ -70,7 +69,7 @@ func Enter(ports []uint16) (string, error) {
 	return what, nil
 }
 
-// ruleset is what a version of the interface can forbid. The kernel accepts fields that it does not know if they are zero.
+// ruleset returns the restrictions that an ABI version supports. The kernel accepts unknown fields if they are zero.
 func ruleset(version int, connect bool) (unix.LandlockRulesetAttr, string) {
 	attr := unix.LandlockRulesetAttr{Access_fs: writeV1}
 	what := "writing and executing files"

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sandboxedVar makes the test below what it tests: a process cannot leave a sandbox, so it has to be another one.
+// sandboxedVar is set in the child process of the test, because a process cannot leave a sandbox.
 const sandboxedVar = "ASSAY_TEST_SANDBOXED"
 
 func TestSandboxForbidsWhatAWorkerDoesNotNeed(t *testing.T) {
@@ -52,7 +52,7 @@ func TestSandboxForbidsWhatAWorkerDoesNotNeed(t *testing.T) {
 	}
 }
 
-// tryEverything enters the sandbox, and prints what is possible there. Other threads than that which entered it try too.
+// tryEverything enters the sandbox and prints what is still possible, also in other threads than the one that entered it.
 func tryEverything(port string) {
 	server, _ := strconv.ParseUint(port, 10, 16)
 	what, err := Enter([]uint16{uint16(server)})
@@ -85,7 +85,7 @@ func tryEverything(port string) {
 	try("execute a file", func() error { return exec.Command("/proc/self/exe", "-test.list=none").Run() })
 	try("listen", func() error {
 		var plain net.ListenConfig
-		plain.SetMultipathTCP(false) // Go's default, which Landlock does not see
+		plain.SetMultipathTCP(false) // MPTCP is Go's default, and Landlock does not cover it
 		_, err := plain.Listen(context.Background(), "tcp", "127.0.0.1:0")
 		return err
 	})

@@ -1,11 +1,11 @@
 //go:build !linux
 
-// Package sandbox takes rights from a process that it does not need once it runs.
+// Package sandbox removes privileges that a process does not need after startup.
 package sandbox
 
 import "errors"
 
-// ErrNone says that there is no sandbox.
+// ErrNone reports that there is no sandbox.
 var ErrNone = errors.New("there is no Landlock outside Linux")
 
 // Enter returns ErrNone.

@@ -1,4 +1,4 @@
-// Package fields compares the definitions that a cluster serves with our own.
+// Package fields compares the CRDs of a cluster with those of this version.
 package fields
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/assay-project/assay/api/crds"
 )
 
-// Missing returns the fields in parts (spec, status) of our definition of that name that a served one drops, such as
-// spec.rules[].conditions, sorted. Fields below a dropped one are not listed.
+// Missing returns the fields in parts (spec, status) of this version's CRD that the served CRD drops, such as
+// spec.rules[].conditions, sorted. It does not list fields below a dropped field.
 func Missing(name string, served map[string]any, parts ...string) ([]string, error) {
 	all, err := own()
 	if err != nil {
@@ -35,7 +35,7 @@ func Missing(name string, served map[string]any, parts ...string) ([]string, err
 	return out, nil
 }
 
-// Names returns the names of our definitions, sorted.
+// Names returns the sorted names of this version's CRDs.
 func Names() ([]string, error) {
 	all, err := own()
 	names := make([]string, 0, len(all))
@@ -46,13 +46,13 @@ func Names() ([]string, error) {
 	return names, err
 }
 
-// definition is the version of one of our own definitions, and the properties of its objects.
+// definition is one version of a CRD, and the properties of its objects.
 type definition struct {
 	version string
 	schema  map[string]any
 }
 
-// own returns our definitions by their names.
+// own returns this version's CRDs by name.
 var own = sync.OnceValues(func() (map[string]definition, error) {
 	out := map[string]definition{}
 	for file, data := range crds.All() {
@@ -75,7 +75,7 @@ var own = sync.OnceValues(func() (map[string]definition, error) {
 	return out, nil
 })
 
-// schemaOf returns the properties of the objects of one version of a definition; nil if it does not have that version.
+// schemaOf returns the properties of one version of a CRD, or nil if it does not have the version.
 func schemaOf(crd map[string]any, version string) map[string]any {
 	versions, _, _ := unstructured.NestedSlice(crd, "spec", "versions")
 	for _, v := range versions {
@@ -89,7 +89,7 @@ func schemaOf(crd map[string]any, version string) map[string]any {
 	return nil
 }
 
-// lacking returns the fields under path that the one schema has and the other drops, sorted.
+// lacking returns the sorted fields under path that exist in own and that served drops.
 func lacking(path string, own, served map[string]any) (out []string) {
 	if served["x-kubernetes-preserve-unknown-fields"] == true {
 		return nil

@@ -1,4 +1,4 @@
-// Command probe uses one of everything that TestRowsOfTheTable adds, and prints what became of it.
+// Command probe uses one of everything that TestRowsOfTheTable adds, and prints the results.
 package main
 
 import (
@@ -48,7 +48,7 @@ func run() error {
 		return report.Errors.ToAggregate()
 	}
 	sources := builtin.Sources(builtin.DefaultConfig())
-	sources = slices.DeleteFunc(sources, func(s discovery.Source) bool { return s.Name() != "row" }) // it alone needs no host
+	sources = slices.DeleteFunc(sources, func(s discovery.Source) bool { return s.Name() != "row" }) // the only source that needs no host
 	found := discovery.Run(context.Background(), host.Host{}, sources)
 	outcome := rules.Link(rules.Options{}, set).Eval(rules.Input{Node: rules.Node{Name: "n"}, Facts: facts.New(&found.Features, nil)})
 	for key, value := range outcome.Labels() {

@@ -1,4 +1,4 @@
-// Package row discovers one device that is always there.
+// Package row discovers one device that always exists.
 package row
 
 import (
