@@ -17,6 +17,14 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
 )
@@ -60,7 +68,10 @@ func run(ctx context.Context, bin string, keep, down bool) error {
 		return err
 	}
 	fmt.Printf("Kubernetes %s is up after %s.\n", kube.Version, time.Since(began).Round(100*time.Millisecond))
-	err = (&demo{cluster: c, bin: bin}).tell(ctx)
+	client, err := dynamic.NewForConfig(c.RESTConfig())
+	if err == nil {
+		err = (&demo{cluster: c, client: client, bin: bin}).tell(ctx)
+	}
 	if keep && err == nil {
 		fmt.Printf(kept, c.Kubeconfig, filepath.Dir(c.Program(kube.Kubectl)), c.LogDir())
 		return nil
@@ -112,6 +123,7 @@ const (
 // demo is the story and what it needs.
 type demo struct {
 	cluster *cluster.Cluster
+	client  dynamic.Interface
 	bin     string
 	node    string
 }
@@ -154,7 +166,7 @@ func (d *demo) discover(ctx context.Context) error {
 		Name: worker, Path: filepath.Join(d.bin, worker),
 		Args: []string{"--kubeconfig", d.cluster.Kubeconfig, "--node-name", d.node, "--namespace", namespace, "--port", "0"},
 		Ready: func(ctx context.Context) error {
-			_, err := d.cluster.Kubectl(ctx, "get", "nodefeature", d.node, "--namespace", namespace)
+			_, err := d.get(ctx, nfdv1alpha1.NodeFeatureResource, namespace, d.node)
 			return err
 		},
 	})
@@ -192,8 +204,10 @@ func (d *demo) applyRules(ctx context.Context) error {
 		return err
 	}
 	// The status follows the labels within a second; shown before, its columns would be empty.
-	if _, err := d.cluster.Kubectl(ctx, "wait", "nodefeaturerules", "--all", "--for=jsonpath={.status.matchedNodes}=1", "--timeout=30s"); err != nil {
-		return err
+	for _, name := range []string{"example-platform", "example-tier"} {
+		if err := cluster.WaitFor(ctx, "the status of "+name, d.matchesNode(name)); err != nil {
+			return err
+		}
 	}
 	return d.show(ctx, "get", "nodefeaturerules")
 }
@@ -236,6 +250,14 @@ func (d *demo) review(ctx context.Context) error {
 	if _, err := d.cluster.KubectlInput(ctx, webhookObjects, "apply", "-f", "-"); err != nil {
 		return err
 	}
+	broken := &unstructured.Unstructured{}
+	data, err := os.ReadFile(brokenRule)
+	if err == nil {
+		err = yaml.Unmarshal(data, broken)
+	}
+	if err != nil {
+		return err
+	}
 	address, err := cluster.FreeAddress()
 	if err != nil {
 		return err
@@ -251,7 +273,7 @@ func (d *demo) review(ctx context.Context) error {
 			"--webhook-url", "https://" + address, "--webhook-port", port, "--port=0", "--metrics-port=0",
 		},
 		Ready: func(ctx context.Context) error {
-			_, err := d.cluster.Kubectl(ctx, "apply", "--dry-run=server", "-f", brokenRule)
+			err := d.dryRun(ctx, broken)
 			if err == nil || !strings.Contains(err.Error(), "kernal") {
 				return fmt.Errorf("the API server does not call the webhook yet: %w", err)
 			}
@@ -337,15 +359,42 @@ func (d *demo) await(ctx context.Context, key, value string) error {
 
 // hasLabel returns a condition: the Node has the label, with the value unless that is "".
 func (d *demo) hasLabel(key, value string) func(context.Context) error {
-	// One kubectl that waits takes less of the processors than one every few milliseconds.
-	condition := `--for=jsonpath={.metadata.labels.` + strings.ReplaceAll(key, ".", `\.`) + `}`
-	if value != "" {
-		condition += "=" + value
-	}
 	return func(ctx context.Context) error {
-		_, err := d.cluster.Kubectl(ctx, "wait", "node", d.node, condition, "--timeout=10s")
-		return err
+		node, err := d.get(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), "", d.node)
+		if err != nil {
+			return err
+		}
+		if has, ok := node.GetLabels()[key]; !ok || value != "" && has != value {
+			return fmt.Errorf("the label is %q", has)
+		}
+		return nil
 	}
+}
+
+// matchesNode returns a condition: the status of a rule has the Node.
+func (d *demo) matchesNode(rule string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		object, err := d.get(ctx, nfdv1alpha1.NodeFeatureRuleResource, "", rule)
+		if err != nil {
+			return err
+		}
+		if n, _, _ := unstructured.NestedInt64(object.Object, "status", "matchedNodes"); n != 1 {
+			return fmt.Errorf("it matches %d nodes", n)
+		}
+		return nil
+	}
+}
+
+// get reads an object. A process of kubectl for each look takes several times as much of the processors as the control plane.
+func (d *demo) get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	return d.client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// dryRun creates a rule without storing it.
+func (d *demo) dryRun(ctx context.Context, rule *unstructured.Unstructured) error {
+	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	_, err := d.client.Resource(nfdv1alpha1.NodeFeatureRuleResource).Create(ctx, rule.DeepCopy(), options)
+	return err
 }
 
 // say prints the title of a chapter.
