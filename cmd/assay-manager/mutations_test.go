@@ -28,7 +28,7 @@ const defaultMutations = 100
 
 // verdictsDiffer lists errors of lint for objects that the API server accepts, and the reason.
 var verdictsDiffer = map[string]string{
-	"an expression without anything in it": "the API server drops null, so that the webhook never sees the expression that the author wrote",
+	"an empty expression matches any value": "the API server drops null, so that the webhook never sees the expression that the author wrote",
 }
 
 // TestMutatedObjectsGetOneVerdict changes valid objects at random, with a fixed seed, lints them and creates them: lint must reject
