@@ -1,5 +1,5 @@
-// Command generate writes what of the chart follows from something else: copies of the definitions and policies, the ids of the
-// library, the schema and the documentation of its values, and, from the rendered chart on standard input, the kustomize base.
+// Command generate writes the generated parts of the chart: copies of the CRDs and policies, the IDs of the library, the schema
+// and the documentation of the values, and, from the rendered chart on standard input, the kustomize base.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// chart writes all that needs no rendering.
+// chart writes everything that needs no rendered chart.
 func chart() error {
 	if err := copies("crds", crds.Names(), crds.All()); err != nil {
 		return err
@@ -78,7 +78,7 @@ func chart() error {
 	return os.WriteFile("docs/values.md", root.markdown(), 0o644)
 }
 
-// libraryIDs writes the ids of the library, one a line, by which the chart checks its value.
+// libraryIDs writes the IDs of the library, one per line, with which the chart validates its value.
 func libraryIDs() error {
 	entries, err := library.Entries()
 	if err != nil {
@@ -92,7 +92,7 @@ func libraryIDs() error {
 	return os.WriteFile(filepath.Join(chartDir, "files", "library.txt"), []byte(strings.Join(ids, "\n")+"\n"), 0o644)
 }
 
-// webhooks writes the configurations for pods and workloads that the webhook makes itself unless its certificate is given.
+// webhooks writes the configurations for pods and workloads. The webhook installs them itself unless its certificate is given.
 func webhooks() error {
 	mutating, validating := webhook.SchedulingConfigurations(webhook.ConfigurationOptions{Namespace: "assay-system", Service: "assay-webhook"})
 	files := map[string][]byte{}
@@ -106,7 +106,7 @@ func webhooks() error {
 	return copies("webhooks", []string{"mutating.yaml", "validating.yaml"}, files)
 }
 
-// copies makes a directory of the chart hold exactly these files.
+// copies makes a directory of the chart contain exactly these files.
 func copies(dir string, names []string, files map[string][]byte) error {
 	dir = filepath.Join(chartDir, "files", dir)
 	if err := os.RemoveAll(dir); err != nil {

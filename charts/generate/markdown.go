@@ -17,14 +17,14 @@ func (v *value) markdown() []byte {
 	return b.Bytes()
 }
 
-// settingValues is how values are set.
+// settingValues describes how to set values.
 const settingValues = "Set them with `helm install --set NAME=VALUE`, or in a file given with `--values`. Names that Node Feature Discovery's chart\n" +
 	"has mean the same here. Values that are misspelled or of the wrong type are rejected, and the message says where.\n"
 
 //go:embed readme.md
 var introduction []byte
 
-// readme returns the README of the chart, which registries show: the introduction, then the values.
+// readme returns the README of the chart, which chart registries display: the introduction, then the values.
 func (v *value) readme() []byte {
 	b := bytes.NewBuffer(bytes.Clone(bytes.TrimRight(introduction, "\n")))
 	b.WriteString("\n\n## Values\n\n" + settingValues)
@@ -32,7 +32,7 @@ func (v *value) readme() []byte {
 	return b.Bytes()
 }
 
-// sections writes a table for each part of the values.
+// sections writes a table for each section of the values.
 func (v *value) sections(b *bytes.Buffer, heading string) {
 	var general []*value
 	for _, child := range v.below {
@@ -60,13 +60,13 @@ func section(b *bytes.Buffer, title, about string, values []*value) {
 			about += " One of: " + enum + "."
 		}
 		if alias := v.hints["alias"]; alias != "" {
-			about += " `" + alias + "` is understood too."
+			about += " `" + alias + "` is also accepted."
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", v.path, show(v.node), strings.ReplaceAll(strings.TrimSpace(about), "|", `\|`))
 	}
 }
 
-// leaves are the values below one, without those that only group others.
+// leaves returns the values below a value, without those that only group others.
 func (v *value) leaves() []*value {
 	if len(v.below) == 0 {
 		return []*value{v}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// property is the part of JSON Schema (draft 7, which Helm 3 and 4 know) that is used.
+// property is the used part of JSON Schema (draft 7, which Helm 3 and 4 support).
 type property struct {
 	Schema      string               `json:"$schema,omitempty"`
 	Title       string               `json:"title,omitempty"`
@@ -20,8 +20,8 @@ type property struct {
 	Additional  *bool                `json:"additionalProperties,omitempty"`
 }
 
-// schema returns values.schema.json. It is strict: a key that values.yaml does not have is rejected, but below those that
-// accept anything.
+// schema returns values.schema.json. It is strict: it rejects keys that values.yaml does not have, except below values that
+// accept any key.
 func (v *value) schema() ([]byte, error) {
 	root, err := v.property()
 	if err != nil {
@@ -70,7 +70,7 @@ func (v *value) property() (*property, error) {
 	return p, nil
 }
 
-// alias returns the property of another name of a value, which is null unless it is set.
+// alias returns the property for an alias of a value, which is null unless set.
 func (p *property) alias(of string) *property {
 	types, ok := p.Type.([]string)
 	if !ok {

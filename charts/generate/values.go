@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// value is one entry of values.yaml with what the comment above it says.
+// value is one entry of values.yaml with its comment.
 type value struct {
 	path  string
 	name  string
@@ -61,7 +61,7 @@ func (v *value) descend() error {
 // hint is a line of a comment that belongs to the schema.
 var hint = regexp.MustCompile(`^@(\w+)\s*(.*)$`)
 
-// comment splits a comment into text and hints. What an empty line parts from the value's own comment is about the file.
+// comment splits a comment into text and hints. Text before an empty line is about the file and not included.
 func (v *value) comment(text string) error {
 	v.hints = map[string]string{}
 	if i := strings.LastIndex(text, "\n\n"); i >= 0 {
@@ -86,7 +86,7 @@ func (v *value) comment(text string) error {
 	return nil
 }
 
-// types are the value's types in JSON's words.
+// types returns the JSON types of the value.
 func (v *value) types() ([]string, error) {
 	if given, ok := v.hints["type"]; ok {
 		return strings.Split(given, "|"), nil

@@ -52,8 +52,8 @@ var expectations = map[string]expected{
 		},
 		notes: []string{
 			"Assay v0.1.0 is installed in namespace assay-system as assay:",
-			"- 1 controller, which evaluates rules and writes on Nodes",
-			"- 2 admission webhooks, which refuse broken rules",
+			"- 1 controller, which evaluates rules and updates Nodes",
+			"- 2 admission webhooks, which reject invalid rules",
 			"helm test assay --namespace assay-system",
 		},
 	},
@@ -89,13 +89,13 @@ var expectations = map[string]expected{
 			"ValidatingAdmissionPolicyBinding/assay-recorded-writes spec.policyName":                "assay-recorded-writes",
 		},
 		notes: []string{
-			"- 2 controllers, one of which evaluates rules and writes on Nodes, taints included",
+			"- 2 controllers, one of which evaluates rules and updates Nodes, taints included",
 			"- image.repository, image.tag: those images hold Node Feature Discovery's programs; Assay's own are used",
 			"- gc.replicaCount, gc.serviceAccount: the controller itself removes what Nodes leave behind",
 			"- topologyUpdater: Assay publishes no NodeResourceTopology; keep Node Feature Discovery's topology updater for that",
 			"- enableNodeFeatureApi: features are always published as NodeFeatures",
 			"- master.config.klog",
-			"NOTE: the values give the ServiceAccount node-feature-discovery to the worker and to another part. The worker uses the ServiceAccount",
+			"NOTE: the values assign the ServiceAccount node-feature-discovery to the worker and to another component. The worker uses the ServiceAccount",
 		},
 	},
 	"scheduling": {
@@ -129,8 +129,8 @@ var expectations = map[string]expected{
 		},
 		notes: []string{
 			"Assay v0.1.0 is installed in namespace assay-system as placement:",
-			"- a second scheduler: pods with schedulerName: assay are placed by the features they ask for",
-			"- pods can ask for features, and the webhook reviews those that do",
+			"- a second scheduler: pods with schedulerName: assay are placed by the features that they require",
+			"- pods can require features, and the webhook reviews such pods",
 		},
 	},
 	"service": {

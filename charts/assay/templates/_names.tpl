@@ -1,4 +1,4 @@
-{{/* Names and labels that all parts share. */}}
+{{/* Names and labels that all components share. */}}
 
 {{- define "assay.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
@@ -21,43 +21,43 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* The Lease of the controller: that of Node Feature Discovery's master, or one of its own for an instance with a name. */}}
+{{/* The Lease of the controller: that of Node Feature Discovery's master, or a separate one for a named instance. */}}
 {{- define "assay.controllerLease" -}}
 {{- with (include "assay.controller" . | fromYaml).instance }}{{ . }}.{{ end }}nfd-master.nfd.kubernetes.io
 {{- end -}}
 
 {{/*
-The Lease of the second scheduler. It is the same whatever the release is called: by it `assay doctor` sees whether one runs.
+The Lease of the second scheduler. It is independent of the release name, so that `assay doctor` can check whether one is running.
 */}}
 {{- define "assay.schedulerLease" -}}assay-scheduler{{- end -}}
 
-{{/* What selects the pods of a part; it never changes, since selectors cannot. */}}
+{{/* The selector of the pods of a component; it never changes, since selectors are immutable. */}}
 {{- define "assay.selector" -}}
 app.kubernetes.io/name: {{ include "assay.name" .root | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Labels of an object: call with root, component and, if it has more, labels. None replaces those that select pods. */}}
+{{/* Labels of an object. Parameters: root, component and, if there are more, labels. They cannot override the selector labels. */}}
 {{- define "assay.labels" -}}
 {{- $chart := printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
 {{- $own := dict "app.kubernetes.io/part-of" "assay" "app.kubernetes.io/version" .root.Chart.AppVersion "app.kubernetes.io/managed-by" .root.Release.Service "helm.sh/chart" $chart -}}
 {{- merge (include "assay.selector" . | fromYaml) (.labels | default dict) $own (.root.Values.commonLabels | default dict) | toYaml -}}
 {{- end -}}
 
-{{/* Labels of the pods of a part: call with root, component and values. */}}
+{{/* Labels of the pods of a component. Parameters: root, component and values. */}}
 {{- define "assay.podLabels" -}}
 {{- merge (include "assay.selector" . | fromYaml) (.values.labels | default dict) (.values.podLabels | default dict) (.root.Values.commonLabels | default dict) | toYaml -}}
 {{- end -}}
 
-{{/* Annotations of the pods of a part, nothing if there are none: call with values. */}}
+{{/* Annotations of the pods of a component, empty if there are none. Parameter: values. */}}
 {{- define "assay.podAnnotations" -}}
 {{- with merge (dict) (.values.annotations | default dict) (.values.podAnnotations | default dict) -}}
 {{- toYaml . -}}
 {{- end -}}
 {{- end -}}
 
-{{/* metadata of an object in the namespace: call with root, component and, if it differs, name. */}}
+{{/* metadata of a namespaced object. Parameters: root, component and, if it differs, name. */}}
 {{- define "assay.metadata" -}}
 name: {{ default (printf "%s-%s" (include "assay.fullname" .root) .component) .name | quote }}
 namespace: {{ include "assay.namespace" .root | quote }}
@@ -65,14 +65,14 @@ labels:
   {{- include "assay.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* metadata of an object of the cluster. */}}
+{{/* metadata of a cluster-scoped object. */}}
 {{- define "assay.clusterMetadata" -}}
 name: {{ default (printf "%s-%s" (include "assay.fullname" .root) .component) .name | quote }}
 labels:
   {{- include "assay.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* The ServiceAccount of a part: call with root, component and values. The worker may have one of its own instead. */}}
+{{/* The ServiceAccount of a component. Parameters: root, component and values. The worker may use a separate one instead. */}}
 {{- define "assay.serviceAccountName" -}}
 {{- if and (eq .component "worker") (include "assay.sharedAccount" .root) -}}
 {{- printf "%s-worker" (include "assay.fullname" .root) -}}
@@ -90,9 +90,10 @@ labels:
 {{- end -}}
 
 {{/*
-The ServiceAccount that the values give to the worker and to another part too, as those of GPU and network operators do; nothing if
-there is none. Every node has a token of the worker's account: shared, it could do what the controller may, and admission policies
-could not tell the two apart. So the chart makes another account for the worker, and refuses values by which it cannot.
+The ServiceAccount that the values assign to the worker and to another component, as GPU and network operators do; empty if there
+is none. Every node has a token of the worker's ServiceAccount: if it were shared, it would have the permissions of the
+controller, and admission policies could not distinguish the two. Therefore the chart creates a separate ServiceAccount for the
+worker, and rejects values that prevent this.
 */}}
 {{- define "assay.sharedAccount" -}}
 {{- $controller := include "assay.controller" . | fromYaml -}}
@@ -115,12 +116,12 @@ could not tell the two apart. So the chart makes another account for the worker,
 {{- $shared -}}
 {{- end -}}
 
-{{/* "true" if a part is enabled: call with its values. Node Feature Discovery's spelling wins where both are set. */}}
+{{/* "true" if a component is enabled. Parameter: its values. Node Feature Discovery's spelling takes precedence if both are set. */}}
 {{- define "assay.enabled" -}}
 {{- if kindIs "bool" .enable -}}{{- if .enable -}}true{{- end -}}{{- else if .enabled -}}true{{- end -}}
 {{- end -}}
 
-{{/* Who the release is to RBAC: a rule for a cluster-scoped object that other releases may have too. */}}
+{{/* The name of the release for cluster-scoped RBAC objects, which other releases can have too. */}}
 {{- define "assay.subject" -}}
 subjects:
   - kind: ServiceAccount

@@ -1,11 +1,11 @@
-{{/* How values that were written for Node Feature Discovery's chart are understood. */}}
+{{/* Compatibility with values for Node Feature Discovery's chart. */}}
 
-{{/* "true" if the repository is one of Node Feature Discovery, whose images hold other programs. */}}
+{{/* "true" if the repository belongs to Node Feature Discovery, whose images contain other programs. */}}
 {{- define "assay.foreignImage" -}}
 {{- if hasSuffix "node-feature-discovery" (.Values.image.repository | toString | trimSuffix "/") -}}true{{- end -}}
 {{- end -}}
 
-{{/* An image: call with root, the name and, if the part has an image of its own, that as own. */}}
+{{/* An image. Parameters: root, name and, if the component overrides the image, own. */}}
 {{- define "assay.image" -}}
 {{- $image := .root.Values.image -}}
 {{- if include "assay.foreignImage" .root -}}
@@ -17,21 +17,21 @@
 {{- include "assay.registry" (dict "root" .root "repository" $repository) }}{{ if $own.digest }}@{{ $own.digest }}{{ else }}:{{ $tag }}{{ end -}}
 {{- end -}}
 
-{{/* A repository, with global.imageRegistry in place of its registry: the first part, if it is the name of a host. */}}
+{{/* A repository in which global.imageRegistry replaces the registry: the first part, if that is a host name. */}}
 {{- define "assay.registry" -}}
 {{- $registry := (.root.Values.global | default dict).imageRegistry | default "" | trimSuffix "/" -}}
 {{- $host := regexFind "^([^/]+[.:][^/]*|localhost)/" .repository -}}
 {{- if $registry -}}{{ $registry }}/{{ trimPrefix $host .repository }}{{- else -}}{{ .repository }}{{- end -}}
 {{- end -}}
 
-{{/* The values of the controller, with those of `master` over them, as YAML. */}}
+{{/* The values of the controller, overridden by those of `master`, as YAML. */}}
 {{- define "assay.controller" -}}
 {{- mustMergeOverwrite (deepCopy .Values.controller) (deepCopy (.Values.master | default dict)) | toYaml -}}
 {{- end -}}
 
 {{/*
-The configuration of the manager, in the form of Node Feature Discovery's master, as YAML. Controller, webhook and extender are
-given the same one: the webhook must not let pass what the controller then refuses.
+The configuration of the manager, in the form of Node Feature Discovery's master, as YAML. Controller, webhook and extender use
+the same one: the webhook must not accept what the controller rejects.
 */}}
 {{- define "assay.managerConfig" -}}
 {{- $config := deepCopy ((include "assay.controller" . | fromYaml).config | default dict) -}}
@@ -52,7 +52,7 @@ given the same one: the webhook must not let pass what the controller then refus
     name: {{ include "assay.fullname" . }}-manager
 {{- end -}}
 
-{{/* Rules that are built in, where whoever evaluates rules reads them. */}}
+{{/* Arguments, mount and volume of built-in rules, for programs that evaluate rules. */}}
 {{- define "assay.rulesMount" -}}
 {{- if (include "assay.controller" . | fromYaml).builtInRules }}
 - {name: rules, mountPath: /etc/assay/rules, readOnly: true}
@@ -67,7 +67,7 @@ given the same one: the webhook must not let pass what the controller then refus
 {{- end }}
 {{- end -}}
 
-{{/* What each program that evaluates rules may do in Assay's own namespace: read what rules refer to, what they last resolved to, and feature sets. */}}
+{{/* Permissions in Assay's own namespace for programs that evaluate rules: to read objects that rules refer to, their last resolved state, and feature sets. */}}
 {{- define "assay.referenceRights" -}}
 - apiGroups: [""]
   resources: [configmaps, secrets]
@@ -77,7 +77,7 @@ given the same one: the webhook must not let pass what the controller then refus
   verbs: [list, watch]
 {{- end -}}
 
-{{/* And in the cluster: see whether the definition of rules is Assay's. */}}
+{{/* Permissions in the cluster: to check whether the CRD of rules is Assay's. */}}
 {{- define "assay.definitionRights" -}}
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
@@ -85,12 +85,12 @@ given the same one: the webhook must not let pass what the controller then refus
   resourceNames: [nodefeaturerules.nfd.k8s-sigs.io]
 {{- end -}}
 
-{{/* It is read at the start, so pods start anew when it changes. */}}
+{{/* It is read at startup, so pods restart when it changes. */}}
 {{- define "assay.configChecksum" -}}
 checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- end -}}
 
-{{/* What rules mean, as arguments that win over the configuration: a YAML list, the same for all three. */}}
+{{/* Arguments that affect the evaluation of rules and override the configuration, as a YAML list, the same for all three. */}}
 {{- define "assay.ruleArgs" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- $args := list -}}
@@ -109,7 +109,7 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- toYaml $args -}}
 {{- end -}}
 
-{{/* What else the controller is told, as a YAML list. */}}
+{{/* Further arguments of the controller, as a YAML list. */}}
 {{- define "assay.controllerArgs" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- $args := list -}}
@@ -121,19 +121,19 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- toYaml $args -}}
 {{- end -}}
 
-{{/* Whether rules may create taints, "true" or nothing. */}}
+{{/* "true" if rules can create taints, else empty. */}}
 {{- define "assay.taints" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- if or $c.enableTaints ($c.config | default dict).enableTaints -}}true{{- end -}}
 {{- end -}}
 
-{{/* Whether the controller puts taints on Nodes for any reason, "true" or nothing. */}}
+{{/* "true" if the controller adds taints to Nodes for any reason, else empty. */}}
 {{- define "assay.writesTaints" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- if or (include "assay.taints" .) $c.failTaint ($c.config | default dict).failTaint -}}true{{- end -}}
 {{- end -}}
 
-{{/* Whether the controller looks at pods that ask for features, "true" or nothing. The gate wins over the switch. */}}
+{{/* "true" if the controller watches pods that require features, else empty. The feature gate takes precedence. */}}
 {{- define "assay.followsPods" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- $config := ($c.config | default dict).featureGates | default dict -}}
@@ -141,7 +141,7 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if dig "FeatureScheduling" $default (.Values.featureGates | default dict) -}}true{{- end -}}
 {{- end -}}
 
-{{/* What was set and means nothing here: one line each, for the notes. */}}
+{{/* Values that are set and ignored: one line each, for the notes. */}}
 {{- define "assay.meaningless" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- $config := $c.config | default dict -}}
@@ -182,8 +182,8 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- end -}}
 
 {{/*
-Keys that values for Node Feature Discovery may have and that mean nothing here. The schema accepts any key below master, gc and
-topologyUpdater, since versions of that chart differ; the notes warn of those that are neither here nor among the controller's.
+Keys in values for Node Feature Discovery that are accepted and ignored. The schema accepts any key below master, gc and
+topologyUpdater, since versions of that chart differ; the notes warn about keys that are neither here nor among the controller's.
 */}}
 {{- define "assay.masterKeys" -}}
 crdController featureApi featureRulesController healthPort resourceLabels service
@@ -195,7 +195,7 @@ affinity annotations deploymentAnnotations dnsPolicy extraArgs extraEnvs hostNet
 config createCRDs daemonsetAnnotations kubeletConfigPath kubeletPodResourcesSockPath kubeletStateDir podSetFingerprint updateInterval updateStrategy watchNamespace
 {{- end -}}
 
-{{/* Those of some keys that are set, with their path: call with the path, the values and the keys. */}}
+{{/* The given keys that are set, with their path. Parameters: the path, the values and the keys. */}}
 {{- define "assay.setKeys" -}}
 {{- $set := list -}}
 {{- $values := index . 1 | default dict -}}
@@ -205,12 +205,12 @@ config createCRDs daemonsetAnnotations kubeletConfigPath kubeletPodResourcesSock
 {{- join ", " $set -}}
 {{- end -}}
 
-{{/* Keys that no chart has: one line each, for the notes. */}}
+{{/* Unknown keys: one line each, for the notes. */}}
 {{- define "assay.unknown" -}}
 {{- $gc := concat (list "enable" "enabled" "interval") (include "assay.gcKeys" . | splitList " ") -}}
 {{- $known := dict "gc" $gc "topologyUpdater" (concat $gc (include "assay.topologyUpdaterKeys" . | splitList " ")) -}}
 {{- $_ := set $known "master" (concat (list "enable" "podAnnotations" "podLabels") (keys .Values.controller) (include "assay.masterKeys" . | splitList " ")) -}}
-{{- /* Maps of the controller that list their keys; in the others a user may write any. */}}
+{{- /* Maps of the controller with a fixed set of keys; the others accept any key. */}}
 {{- range $map := list "image" "networkPolicy" "podDisruptionBudget" "rbac" "serviceAccount" }}
 {{- $_ := set $known (printf "master.%s" $map) (concat (list "enable" "create" "unhealthyPodEvictionPolicy") (keys (get $.Values.controller $map))) }}
 {{- end }}
@@ -230,7 +230,7 @@ config createCRDs daemonsetAnnotations kubeletConfigPath kubeletPodResourcesSock
 {{- if semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version -}}true{{- end -}}
 {{- end -}}
 
-{{/* Whether workers make their Node the owner of what they publish: flags win over the configuration, as in the worker. */}}
+{{/* "true" if workers set their Node as the owner of their NodeFeatures: flags take precedence over the configuration, as in the worker. */}}
 {{- define "assay.nodeOwns" -}}
 {{- $core := (.Values.worker.config | default dict).core | default dict -}}
 {{- if .Values.worker.ownerRefs -}}

@@ -1,4 +1,4 @@
-{{/* What the pods of all parts have in common. Call each with root, component and values. */}}
+{{/* Parts that the pods of all components share. Parameters of each: root, component and values. */}}
 
 {{/* The first half of a pod's spec. */}}
 {{- define "assay.podSpec" -}}
@@ -40,7 +40,7 @@ tolerations:
 {{- if .values.topologySpreadConstraints }}
 topologySpreadConstraints:
   {{- range .values.topologySpreadConstraints }}
-  {{- /* Without a selector a constraint counts no pods. */}}
+  {{- /* Without a selector, a constraint applies to no pods. */}}
   {{- $constraint := dict "labelSelector" (dict "matchLabels" (include "assay.selector" $ | fromYaml)) }}
   {{- range $key, $value := . }}{{ $_ := set $constraint $key $value }}{{ end }}
   - {{- toYaml $constraint | nindent 4 }}
@@ -53,8 +53,8 @@ initContainers:
 {{- end -}}
 
 {{/*
-The values of a pod that runs once, as YAML: those of the controller, without what belongs to its container or its replicas. Call with
-root and serviceAccount, the name of the pod's own account, if it has one.
+The values of a Job's pod, as YAML: those of the controller, except for those of its container or its replicas. Parameters: root
+and, if the pod has its own ServiceAccount, serviceAccount.
 */}}
 {{- define "assay.jobValues" -}}
 {{- $c := omit (include "assay.controller" .root | fromYaml) "initContainers" "hostNetwork" "topologySpreadConstraints" -}}
@@ -62,7 +62,7 @@ root and serviceAccount, the name of the pod's own account, if it has one.
 {{- toYaml $c -}}
 {{- end -}}
 
-{{/* Affinity of a Deployment's pods: what the values say, or nodes of the control plane and apart from one another. */}}
+{{/* Affinity of a Deployment's pods: that of the values, or a preference for control plane nodes and different nodes. */}}
 {{- define "assay.affinity" -}}
 {{- if .values.affinity -}}
 {{- toYaml .values.affinity -}}
@@ -85,7 +85,7 @@ podAntiAffinity:
 {{- end -}}
 {{- end -}}
 
-{{/* Where programs look for their token. It is as a token that is mounted by itself, but lives for an hour and says so. */}}
+{{/* Volume with the ServiceAccount token. Unlike the automatically mounted one, it explicitly expires after an hour. */}}
 {{- define "assay.tokenMount" -}}
 - name: token
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
@@ -112,7 +112,7 @@ podAntiAffinity:
                 fieldPath: metadata.namespace
 {{- end -}}
 
-{{/* Probes of a container: call with values, the name of the port and, if it is not HTTP, its scheme. */}}
+{{/* Probes of a container. Parameters: values, the name of the port and, if it is not HTTP, its scheme. */}}
 {{- define "assay.probes" -}}
 startupProbe:
   httpGet: {path: /healthz, port: {{ .port }}{{ with .scheme }}, scheme: {{ . }}{{ end }}}
@@ -125,7 +125,7 @@ livenessProbe:
   {{- toYaml .values.livenessProbe | nindent 2 }}
 {{- end -}}
 
-{{/* ServiceAccount of a part. */}}
+{{/* ServiceAccount of a component. */}}
 {{- define "assay.serviceAccount" -}}
 {{- if or .values.serviceAccount.create (and (eq .component "worker") (include "assay.sharedAccount" .root)) -}}
 apiVersion: v1
@@ -141,8 +141,8 @@ automountServiceAccountToken: false
 {{- end -}}
 
 {{/*
-NetworkPolicy of a part: nothing goes in or out but what is named. Call also with ports, the names of those that anybody may
-reach. API servers have no labels to select them by, hence the two ports that they listen on.
+NetworkPolicy of a component that only allows the listed traffic. Additional parameter: ports, the names of ports that are open
+for all clients. No label selects API servers, hence the two ports on which they listen.
 */}}
 {{- define "assay.networkPolicy" -}}
 {{- if .values.networkPolicy.enabled -}}
@@ -181,7 +181,7 @@ spec:
 {{- end -}}
 {{- end -}}
 
-{{/* Makes an object one that exists only while Helm runs a hook: call with the events and its weight. */}}
+{{/* Annotations of an object that exists only while Helm runs a hook. Parameters: the events and the weight. */}}
 {{- define "assay.hook" -}}
 annotations:
   helm.sh/hook: {{ first . }}

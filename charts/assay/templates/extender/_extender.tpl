@@ -1,6 +1,6 @@
-{{/* What the extender of a scheduler has in common, wherever it runs. */}}
+{{/* Parts that the extender has as a sidecar and as a Deployment. */}}
 
-{{/* The Secret with the certificate that it serves with, and the authority of those who may ask. */}}
+{{/* The Secret with the serving certificate, and the CA of client certificates. */}}
 {{- define "assay.extenderCertificate" -}}
 {{- $e := .Values.extender -}}
 {{- if $e.certManager.enabled -}}
@@ -10,7 +10,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret with the certificate of whoever asks, the same for all; nothing if nobody has said. */}}
+{{/* The Secret with the client certificate; empty if none is configured. */}}
 {{- define "assay.extenderClient" -}}
 {{- $e := .Values.extender -}}
 {{- if $e.certManager.enabled -}}
@@ -20,7 +20,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* "true" if the second scheduler asks through the Service, and has no extender beside it. */}}
+{{/* "true" if the second scheduler uses the Service, and has no sidecar. */}}
 {{- define "assay.schedulerUsesService" -}}
 {{- if .Values.scheduler.useService -}}
 {{- if not .Values.extender.enabled }}{{ fail "scheduler.useService needs extender.enabled, which runs the extender behind a Service" }}{{ end -}}
@@ -29,7 +29,7 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* What it reads, as rules of a ClusterRole. */}}
+{{/* Its permissions, as rules of a ClusterRole. */}}
 {{- define "assay.extenderRights" -}}
 - apiGroups: [""]
   resources: [nodes, namespaces, pods]

@@ -1,6 +1,6 @@
 {{/*
-What of the release has metrics: a YAML list of components, with the name of their port. That of the extender is read as schedulers
-ask it, with the certificate of those who may.
+The components with metrics, as a YAML list with the names of their ports. Scraping the extender requires a client certificate, as
+for schedulers.
 */}}
 {{- define "assay.monitored" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
@@ -18,7 +18,7 @@ ask it, with the certificate of those who may.
 {{- end }}
 {{- end -}}
 
-{{/* How the metrics of a part are read: call with root and a part of that list. */}}
+{{/* Endpoint of a component. Parameters: root and an entry of that list. */}}
 {{- define "assay.endpoint" -}}
 - port: {{ .part.port }}
   path: /metrics

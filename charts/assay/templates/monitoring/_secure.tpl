@@ -1,4 +1,4 @@
-{{/* Metrics of controller and webhook over TLS, for clients that may get them: arguments, mount and volume of a container. */}}
+{{/* Metrics of controller and webhook over TLS, for authorized clients: arguments, mount and volume of a container. */}}
 
 {{- define "assay.metricsArgs" -}}
 {{- if .Values.prometheus.secure.enabled }}
@@ -24,7 +24,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* How Prometheus reads them: the rest of an endpoint of a monitor. */}}
+{{/* TLS settings of a monitor's endpoint. */}}
 {{- define "assay.secureEndpoint" -}}
 {{- $secure := .Values.prometheus.secure -}}
 scheme: https

@@ -1,4 +1,4 @@
-{{/* The Secret of a certificate that somebody else renews; nothing if the webhook makes its own. */}}
+{{/* The Secret of a certificate that another controller renews; empty if the webhook creates its own. */}}
 {{- define "assay.givenCertificate" -}}
 {{- if .Values.webhook.certManager.enabled -}}
 {{- .Values.webhook.certificateSecret | default (printf "%s-webhook-cert" (include "assay.fullname" .)) -}}
