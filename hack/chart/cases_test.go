@@ -162,7 +162,7 @@ var expectations = map[string]expected{
 			"Deployment/assay-scheduler spec.template.spec.volumes.1.secret.secretName": "assay-extender-client",
 		},
 		notes: []string{
-			"- 2 extenders behind the Service assay-extender, port 8443, for schedulers that show the certificate of system:kube-scheduler or system:serviceaccount:monitoring:prometheus",
+			"- 2 extenders behind the Service assay-extender, port 8443, for schedulers with a client certificate for system:kube-scheduler or system:serviceaccount:monitoring:prometheus",
 		},
 	},
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/assay-project/assay/internal/sim/apiserver"
 )
 
-// seen returns a revision that the rules of a process had at least.
+// seen returns the minimum revision of the rules that a process used.
 func (c *checker) seen(process string) int64 {
 	if p := c.w.running(process); p != nil {
 		return p.floor["nodefeaturerules"]
@@ -18,7 +18,7 @@ func (c *checker) seen(process string) int64 {
 	return 0
 }
 
-// ruled reports whether a rule that may give a key has changed since a revision.
+// ruled reports whether a rule that can give a key has changed since a revision.
 func (c *checker) ruled(k string, since int64) bool {
 	return slices.ContainsFunc(c.w.server.Since(since), func(change apiserver.Change) bool {
 		if change.Resource.Name != "nodefeaturerules" || strings.HasPrefix(change.By, "controller") {
@@ -29,7 +29,8 @@ func (c *checker) ruled(k string, since int64) bool {
 	})
 }
 
-// budget checks a removal that no rule explains: too many nodes must not lose something at once, unless that has been due for a while.
+// budget checks a removal that no rule explains: not too many nodes may lose keys at once, unless the removal has been due for the
+// hold time.
 func (c *checker) budget(change apiserver.Change, name, k, value string) {
 	nodes := c.lost[change.By]
 	if nodes == nil {
@@ -50,11 +51,11 @@ func (c *checker) budget(change apiserver.Change, name, k, value string) {
 
 func ordinal(n int) string { return fmt.Sprintf("%d.", n) }
 
-// unwanted returns for how long the rules have not wanted a key with its value.
+// unwanted returns how long the rules have not produced a key with its value.
 func (c *checker) unwanted(name, k, value string) time.Duration {
 	changes := c.w.server.Since(0)
 	for i := len(changes) - 1; i >= 0; i-- {
-		// What was so until a change is so from the change before.
+		// A state that ended with a change began with the previous one.
 		ended := time.Now()
 		if i+1 < len(changes) {
 			ended = changes[i+1].Time
@@ -69,7 +70,7 @@ func (c *checker) unwanted(name, k, value string) time.Duration {
 	return removals.Hold
 }
 
-// wanted returns what the rules wanted at a revision.
+// wanted returns the outputs of the rules at a revision.
 func (c *checker) wanted(name string, revision int64) map[string]string {
 	var features []object
 	for _, f := range c.w.server.At("nodefeatures", revision) {
@@ -80,7 +81,7 @@ func (c *checker) wanted(name string, revision int64) map[string]string {
 	return c.want.want(name, c.w.server.At("nodefeaturerules", revision), features)
 }
 
-// count counts writes, and what may have caused them.
+// count counts writes, and their possible causes.
 func (c *checker) count(change apiserver.Change) {
 	byUs := strings.HasPrefix(change.By, "controller")
 	switch change.Resource.Name {
@@ -94,7 +95,7 @@ func (c *checker) count(change apiserver.Change) {
 	case "nodefeatures":
 		for _, o := range []object{change.Old, change.New} {
 			if o != nil {
-				c.causes[nodeOf(o)]++ // a deletion has an effect at once, or after the grace period
+				c.causes[nodeOf(o)]++ // a deletion has an effect immediately, or after the grace period
 			}
 		}
 	case "nodefeaturerules":
@@ -104,7 +105,7 @@ func (c *checker) count(change apiserver.Change) {
 	}
 }
 
-// frugal checks that no change was answered with more than two writes of a Node: one of its status, one of its taints.
+// frugal checks that no change caused more than two writes of a Node: one of its status, one of its taints.
 func (c *checker) frugal() {
 	for _, node := range slices.Sorted(maps.Keys(c.writes)) {
 		if most := 2 * (c.causes[node] + c.everywhere + c.w.started); c.writes[node] > most {
@@ -119,7 +120,8 @@ func nodeOf(feature object) string {
 	return name
 }
 
-// sent notes which requests a process has sent. One that has lost the lease must not send a write of a Node once the next leader has written.
+// sent records the requests of a process. A process that has lost the lease must not write a Node after the next leader has
+// written.
 func (c *checker) sent(p *program) {
 	for _, r := range p.client.Pending() {
 		if !r.Writes() || !strings.Contains(r.String(), " nodes") || p.sent[r] {
@@ -132,12 +134,12 @@ func (c *checker) sent(p *program) {
 	}
 }
 
-// led notes who writes Nodes.
+// led records which process writes Nodes.
 func (c *checker) led(process string) {
 	if c.w.leader != "" && c.w.leader != process {
 		c.w.deposed[c.w.leader] = true
 		if c.w.deposed[process] {
-			return // a write that was on its way
+			return // a write that was already in flight
 		}
 	}
 	c.w.leader = process

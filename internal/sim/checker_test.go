@@ -13,21 +13,21 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// checker checks each write of a Node against what the controller promises.
+// checker checks the controller's guarantees for each write of a Node.
 type checker struct {
 	w    *world
 	want *reference
-	ours map[string]map[string]given     // node -> key that the controller wrote, and no one else has changed
-	lost map[string]map[string]time.Time // process -> node -> when it last took away a key that no rule explains
-	// writes and causes are, by node, the number of writes of the controller, and of what may have caused them.
+	ours map[string]map[string]given     // by node: keys that the controller wrote, and no other client has changed since
+	lost map[string]map[string]time.Time // by process and node: when it last removed a key without a change of the rules
+	// writes and causes are, by node, the number of writes of the controller and of their possible causes.
 	writes, causes map[string]int
-	everywhere     int // number of causes that concern all nodes
+	everywhere     int // number of causes that affect all nodes
 }
 
 // given is a key that the controller has written.
 type given struct {
 	value string
-	rules int64 // revision that the rules had at least
+	rules int64 // minimum revision of the rules
 }
 
 func newChecker(w *world) *checker {
@@ -37,7 +37,7 @@ func newChecker(w *world) *checker {
 	}
 }
 
-// record returns the keys that a Node says are ours.
+// record returns the keys that a Node's annotations list as the controller's.
 func (c *checker) record(o object) map[string]bool {
 	out := map[string]bool{}
 	var r plan.Record
@@ -58,14 +58,14 @@ func (c *checker) record(o object) map[string]bool {
 	return out
 }
 
-// bookkeeping reports whether a key is an annotation by which the controller keeps its record.
+// bookkeeping reports whether a key is an annotation for the controller's record.
 func bookkeeping(k string) bool {
 	name, is := strings.CutPrefix(k, string(plan.Annotation)+" ")
 	return is && (strings.HasPrefix(name, nfdv1alpha1.BookkeepingNamespace+"/") ||
 		name == assayv1alpha1.FailedAnnotation || name == assayv1alpha1.FeaturesGenerationAnnotation)
 }
 
-// floor notes what a process has seen, if it is not about to act on something older.
+// floor records what a process has seen, unless it can still act on an older state.
 func (c *checker) floor(p *program) {
 	if time.Now().Before(p.unsure) {
 		return
@@ -146,11 +146,11 @@ func (c *checker) change(change apiserver.Change) {
 	}
 }
 
-// same compares values; those of resources are amounts.
+// same compares values; values of resources are quantities.
 func same(_, a, b string) bool { return a == b }
 
-// taken reports whether a key with its value was wanted by all that the writer may have seen. A key that is removed must not have been
-// wanted with any value: it would be gone for a moment, and come back.
+// taken reports whether a key with its value was wanted in all states that the writer could have seen. A removed key must not have
+// been wanted with any value: it would disappear briefly and come back.
 func (c *checker) taken(change apiserver.Change, node, k, value string, changed bool) bool {
 	return !c.justified(change, node, func(want map[string]string) bool {
 		v, wants := want[k]
@@ -158,8 +158,8 @@ func (c *checker) taken(change apiserver.Change, node, k, value string, changed 
 	}, true)
 }
 
-// justified reports whether what the writer of a change may have seen explains it. If it takes something away, what a worker published
-// counts for the grace period after it is gone.
+// justified reports whether a state that the writer could have seen explains a change. For removals, a worker's features count for
+// the grace period after their deletion.
 func (c *checker) justified(change apiserver.Change, name string, explains func(want map[string]string) bool, takes bool) bool {
 	p := c.w.running(change.By)
 	if p == nil {
@@ -187,7 +187,7 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	return false
 }
 
-// last returns the NodeFeature of a worker that was deleted within the grace period, and does not exist.
+// last returns the NodeFeature of a worker that was deleted within the grace period, and was not created again.
 func (c *checker) last(name string) (last object) {
 	if c.w.server.Get("nodefeatures", namespace, name) != nil {
 		return nil
@@ -201,7 +201,7 @@ func (c *checker) last(name string) (last object) {
 	return last
 }
 
-// states returns the states that the objects of a resource had from a revision on.
+// states returns the states of a resource's objects from a revision on.
 func (c *checker) states(resource string, from int64) [][]object {
 	out := [][]object{c.w.server.At(resource, from)}
 	for _, change := range c.w.server.Since(from) {
@@ -218,7 +218,7 @@ func union(a, b map[string]string) map[string]string {
 	return out
 }
 
-// settled checks that the Nodes are what the rules want.
+// settled checks that the Nodes match the rules.
 func (c *checker) settled() {
 	for _, o := range c.w.server.List("nodes") {
 		name := o["metadata"].(object)["name"].(string)

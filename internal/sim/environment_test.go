@@ -37,7 +37,7 @@ func (w *world) addNode(name string) {
 	w.facts[name] = facts
 }
 
-// publish writes the NodeFeature of a node as its worker would.
+// publish writes the NodeFeature of a node like its worker.
 func (w *world) publish(node string) {
 	elements := object{}
 	for k, v := range w.facts[node] {
@@ -72,7 +72,7 @@ func (w *world) change(node string) {
 	w.publish(node)
 }
 
-// editRule creates a rule or writes another one in its place.
+// editRule creates or replaces a rule.
 func (w *world) editRule(i int) {
 	name := ruleName(i)
 	w.versions[name]++
@@ -85,7 +85,7 @@ func (w *world) editRule(i int) {
 	}
 }
 
-// rule is a rule of some form.
+// rule returns a random rule.
 func (w *world) rule(i, form int, value string) object {
 	attribute := fmt.Sprintf("a%d", i%w.attributes)
 	when := func(expression object) []any {
@@ -110,7 +110,7 @@ func (w *world) rule(i, form int, value string) object {
 		out["labelsTemplate"] = "{{range .test.attr}}" + key + "-{{.Name}}={{.Value}}\n{{end}}"
 	case 6:
 		out["labels"], out["matchFeatures"] = object{"shared": value}, when(object{"op": "In", "value": []any{value}})
-	case 7: // broken: it is left out
+	case 7: // invalid: it is skipped
 		out["labels"], out["matchFeatures"] = object{key: value}, when(object{"op": "Inn", "value": []any{"1"}})
 	}
 	return out
@@ -130,7 +130,7 @@ func (w *world) deleteFeature(node string) {
 	}
 }
 
-// heartbeat changes what no one cares about.
+// heartbeat changes fields that no one uses.
 func (w *world) heartbeat(node string) {
 	if w.server.Get("nodes", "", node) != nil {
 		w.do("kubelet", http.MethodPatch, nodesPath+"/"+node+"/status", object{"status": object{
@@ -167,7 +167,7 @@ func (w *world) interfere(node string) {
 	}
 }
 
-// foreign changes a label that is not ours, or one that is.
+// foreign changes a label that is not the controller's, or one that is.
 func (w *world) foreign(node string) {
 	o := w.server.Get("nodes", "", node)
 	if o == nil {

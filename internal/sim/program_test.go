@@ -28,14 +28,14 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// namespace is the manager's and the workers'.
+// namespace is the namespace of the manager and the workers.
 const namespace = "assay-system"
 
-// removals are the settings of the breaker: small, so that a small fleet reaches it.
+// removals is a small budget, so that a small fleet exceeds it.
 var removals = budget.Budget{Nodes: 1, Share: 0.25, Window: 10 * time.Minute, Hold: 5 * time.Minute}
 
-// leasePace is what the times of the leader election are multiples of. It is a second in the shipped configuration; a lease that is
-// renewed less often leaves time for the rest.
+// leasePace is the unit of the leader election's durations. It is a second in the shipped configuration; with less frequent
+// renewals, other events have time to happen.
 const leasePace = time.Minute
 
 // scheme is that of all programs.
@@ -55,7 +55,7 @@ var mapper = sync.OnceValue(func() meta.RESTMapper {
 	return m
 })
 
-// config is that of the controllers.
+// config is the configuration of the controllers.
 func config() controller.Config {
 	return controller.Config{
 		Sources: inputs.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
@@ -71,20 +71,20 @@ type program struct {
 	stop   context.CancelFunc
 	done   chan error
 	start  time.Time
-	// floor is, by resource, a revision that everything this process does is based on or newer than.
+	// floor is, by resource, the minimum revision on which everything in this process is based.
 	floor map[string]int64
-	began int64 // revision when it was started
-	// synced says that the caches have been filled.
+	began int64 // revision at which it was started
+	// synced is set once the caches have been filled.
 	synced bool
 	// stopping says that it was asked to end.
 	stopping bool
 	sent     map[*apiserver.Request]bool // writes of Nodes
 	since    time.Time                   // since when they are, as far as can be seen
-	// unsure is until when it may act on what it knew before a request failed.
+	// unsure is the time until which it can act on the state before a failed request.
 	unsure time.Time
 }
 
-// startController starts a manager with the controllers, wired as in the program.
+// startController starts a manager with the controllers, configured as in the program.
 func startController(s *apiserver.Server, name string, log logr.Logger) (*program, error) {
 	p := &program{
 		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, sent: map[*apiserver.Request]bool{}, began: s.Revision(),
@@ -116,8 +116,8 @@ func startController(s *apiserver.Server, name string, log logr.Logger) (*progra
 	return p, nil
 }
 
-// requests returns the requests that can be answered now. Those about the lease wait until the caches are filled: until then controllers
-// wait for a mutex of controller-runtime, which keeps time from passing.
+// requests returns the requests that can be answered now. Requests for the lease wait until the caches are filled: before that,
+// controllers wait for a mutex in controller-runtime, during which simulated time cannot advance.
 func (p *program) requests() []*apiserver.Request {
 	list := p.client.Pending()
 	if p.ready(list) {
@@ -126,7 +126,7 @@ func (p *program) requests() []*apiserver.Request {
 	return slices.DeleteFunc(list, func(r *apiserver.Request) bool { return strings.Contains(r.String(), " leases ") })
 }
 
-// flow answers all requests and delivers all events, without a word in the story.
+// flow answers all requests and delivers all events, without logging them.
 func (p *program) flow() (any bool) {
 	for _, r := range p.requests() {
 		r.Answer()
@@ -145,7 +145,7 @@ func (p *program) flow() (any bool) {
 	return any
 }
 
-// syncPeriod is more than the time after which a controller notices that caches are filled.
+// syncPeriod is longer than a controller takes to notice that caches are filled.
 const syncPeriod = time.Second
 
 // ready reports whether the caches have been filled for a while.
@@ -179,10 +179,10 @@ func (p *program) filled(pending []*apiserver.Request) bool {
 	return have["nodes"] && have["nodefeatures"] && have["nodefeaturerules"] && have["nodefeatureruletemplates"] && have["secrets"] && have["configmaps"]
 }
 
-// crash ends a program without letting it say goodbye.
+// crash ends a program without a graceful shutdown.
 //
-// A manager of controller-runtime that is stopped before its caches are filled turns in a loop and never ends. One that crashes then is cut
-// off, and fills its caches from an empty cluster first.
+// A controller-runtime manager that is stopped before its caches are filled loops forever. If such a manager crashes, it is
+// disconnected and first fills its caches from an empty cluster.
 func (p *program) crash() {
 	if !p.synced {
 		p.client.Reconnect(apiserver.New(apiserver.Resources()...))

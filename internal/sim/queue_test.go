@@ -17,8 +17,8 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 )
 
-// gates are the queues of the controllers of one program. An item leaves its queue when the simulator says so: informers fill queues
-// in the order in which Go walks through maps, which no seed decides.
+// gates are the queues of the controllers in one program. An item leaves its queue when the simulator releases it: informers fill
+// queues in Go's random map order, which no seed determines.
 type gates struct {
 	ctrl.Manager
 	mu   sync.Mutex
@@ -31,7 +31,7 @@ type gate interface {
 	release(item string)
 }
 
-// Add registers a controller, or something else that runs, and gives it a gated queue.
+// Add registers a controller or another runnable, and gives it a gated queue.
 func (g *gates) Add(r manager.Runnable) error {
 	if v := reflect.Indirect(reflect.ValueOf(r)); v.Kind() == reflect.Struct {
 		field := v.FieldByName("NewQueue")
@@ -48,7 +48,7 @@ func (g *gates) Add(r manager.Runnable) error {
 	return g.Manager.Add(r)
 }
 
-// ready returns the items that can be worked on, as controller and item, sorted.
+// ready returns the items that can be processed, as controller and item, sorted.
 func (g *gates) ready() (out [][2]string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

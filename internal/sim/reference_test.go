@@ -14,7 +14,7 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// Keys of Nodes are written as kind and key, such as "label feature.node.kubernetes.io/x".
+// Keys of Nodes are written as kind and key, for example "label feature.node.kubernetes.io/x".
 
 func labelOf(k string) (string, bool) { return strings.CutPrefix(k, string(plan.Label)+" ") }
 
@@ -53,11 +53,11 @@ func keysOf(o object) map[string]string {
 	return out
 }
 
-// reference says what the rules want on Nodes, without any controller.
+// reference computes the outputs of the rules for Nodes, without a controller.
 type reference struct {
 	interner *facts.Interner
 	compiled map[string]*rules.RuleSet // by UID and generation
-	programs map[string]*rules.Program // by those of all rules
+	programs map[string]*rules.Program // by the rules in them
 	outcomes map[string]map[string]string
 }
 
@@ -99,7 +99,7 @@ func (r *reference) program(list []object) *rules.Program {
 	return r.programs[all]
 }
 
-// want returns what the rules want on a node, given its NodeFeatures.
+// want returns the outputs of the rules for a node with the given NodeFeatures.
 func (r *reference) want(node string, ruleObjects, features []object) map[string]string {
 	key := node + " " + ids(ruleObjects) + " " + ids(features)
 	out := r.outcomes[key]

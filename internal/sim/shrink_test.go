@@ -7,10 +7,10 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// attempts is the maximum number of schedules that are tried to find a shorter one.
+// attempts is the maximum number of schedules that are run to find a shorter one.
 const attempts = 200
 
-// shrink cuts choices out of a schedule that fails, as long as what is left fails too, and returns the shortest.
+// shrink removes choices from a failing schedule as long as it still fails, and returns the shortest one.
 func shrink(t *testing.T, failing []uint16) []uint16 {
 	tries := 0
 	for size := len(failing) / 2; size > 0; size /= 2 {

@@ -35,10 +35,10 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	runtime.GOMAXPROCS(1) // goroutines that can run take turns in one order
-	// The first error that is handled would make the others wait for simulated years.
+	runtime.GOMAXPROCS(1) // runnable goroutines take turns in a fixed order
+	// The rate limiter of the default handler would make later errors wait for simulated years.
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(context.Context, error, string, ...any) {}} //nolint:reassign // its purpose
-	// The collector runs between schedules: it is one thing less that takes turns with the programs.
+	// The garbage collector runs between schedules, so that it does not take turns with the programs.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(1 << 30)
 	ctrl.SetLogger(logr.Discard())
@@ -80,7 +80,7 @@ func TestSchedules(t *testing.T) {
 			t.Fatalf("found by seed %d: %s", s, w.violations[0])
 		}
 		again := run(t, newTape(s), logr.Discard())
-		if w.hash != again.hash { // a machine that is busy may have taken the processor away in a step: two of three must agree
+		if w.hash != again.hash { // a busy machine can preempt the process during a step: two of three runs must agree
 			t.Logf("seed %d runs a third time: %s", s, firstDifference(w.story, again.story))
 			third := run(t, newTape(s), logr.Discard())
 			if third.hash == w.hash {

@@ -9,13 +9,13 @@ import (
 	"github.com/assay-project/assay/internal/sim/apiserver"
 )
 
-// The weights of what may happen next.
+// Weights of possible steps.
 const (
-	likely   = 40 // an answer or an event arrives
+	likely   = 40 // a response or an event arrives
 	usual    = 8
 	seldom   = 2
 	steps    = 120
-	maxChaos = 3 // rounds of chaos, each from a quiet cluster
+	maxChaos = 3 // rounds of faults, each starting from a settled cluster
 )
 
 // play runs the whole schedule.
@@ -23,7 +23,7 @@ func (w *world) play() {
 	for range w.replicas {
 		w.boot()
 	}
-	if w.n(3) > 0 { // otherwise it starts in the midst of it
+	if w.n(3) > 0 { // otherwise it starts during the synchronization
 		w.drain(time.Minute)
 	}
 	for range 1 + w.n(maxChaos) {
@@ -41,13 +41,13 @@ func (w *world) play() {
 	w.settle()
 }
 
-// settle ends all faults, and checks that the cluster becomes what it should be, and stays so.
+// settle ends all faults, and checks that the cluster reaches the desired state and keeps it.
 func (w *world) settle() {
 	w.tell("all faults end")
 	for w.working() < w.replicas {
 		w.boot()
 	}
-	for _, watch := range w.short { // what a list lacked is seen with the next one
+	for _, watch := range w.short { // objects that a list lacked are seen with the next list
 		watch.Expire()
 	}
 	for i := range w.nodes {
@@ -58,7 +58,7 @@ func (w *world) settle() {
 	w.server.CollectGarbage()
 	w.drain(time.Minute)
 	w.calm = true
-	w.drain(75 * time.Minute) // keys over which others contended are left alone for an hour
+	w.drain(75 * time.Minute) // contested keys are left alone for an hour
 	if len(w.violations) > 0 {
 		return
 	}
@@ -69,7 +69,7 @@ func (w *world) settle() {
 	w.check.frugal()
 }
 
-// step does one of the things that can happen next.
+// step executes one of the possible steps.
 func (w *world) step() {
 	w.jitter = int64(w.n(1 << 16))
 	things := append(w.environment(), w.life()...)
@@ -80,7 +80,7 @@ func (w *world) step() {
 	w.wait()
 }
 
-// network is what can happen to requests and watches.
+// network returns possible events of requests and watches.
 func (w *world) network(p *program) []weighted {
 	pending, watches := p.requests(), p.client.Watches()
 	var out []weighted
@@ -180,7 +180,7 @@ func (w *world) hurt(p *program, r *apiserver.Request) {
 	}
 }
 
-// patience is the time after a failed request for which a program may act on what it knew before.
+// patience is how long a program can act on the previous state after a failed request.
 const patience = 20 * time.Minute
 
 // cut ends a watch in some way.
@@ -203,7 +203,7 @@ func (w *world) cut(watch *apiserver.Watch) {
 	}
 }
 
-// environment is what others do.
+// environment returns possible changes by other clients.
 func (w *world) environment() []weighted {
 	node := func() string { return nodeName(w.n(w.nodes)) }
 	rule := func() int { return w.n(3) }
@@ -225,7 +225,7 @@ func (w *world) environment() []weighted {
 	}
 }
 
-// life is the life of the program.
+// life returns possible starts and crashes of the program.
 func (w *world) life() []weighted {
 	switch {
 	case w.working() < w.replicas:

@@ -2,8 +2,8 @@ package sim
 
 import "math/rand/v2"
 
-// tape is the source of all choices of a run. Every choice is recorded, so that a run can be repeated with other choices; 0 is
-// always the least surprising one.
+// tape provides all random choices of a run. It records every choice, so that a run can be repeated with modified choices; 0 is
+// always the most ordinary choice.
 type tape struct {
 	random *rand.Rand // nil: choices beyond replay are 0
 	replay []uint16
@@ -28,13 +28,13 @@ func (t *tape) n(n int) int {
 // one chooses one of a list.
 func one[T any](t *tape, list ...T) T { return list[t.n(len(list))] }
 
-// weighted is something that may happen, with its weight against everything else.
+// weighted is a possible step with its relative weight.
 type weighted struct {
 	weight int
 	do     func()
 }
 
-// pick does one of a list.
+// pick executes one step of a list.
 func (t *tape) pick(list []weighted) {
 	sum := 0
 	for _, w := range list {

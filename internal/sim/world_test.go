@@ -19,26 +19,26 @@ import (
 // object is an object of the API as decoded JSON.
 type object = map[string]any
 
-// world is one run: a cluster, its programs, and what has happened.
+// world is one run: a cluster, its programs, and the history.
 type world struct {
 	*tape
 	server   *apiserver.Server
-	programs []*program // that run
+	programs []*program // running programs
 	replicas int
-	started  int    // number of programs so far
-	leader   string // who wrote Nodes last
+	started  int    // number of programs started so far
+	leader   string // process that last wrote a Node
 	deposed  map[string]bool
 	start    time.Time
 	log      logr.Logger
 	faults   bool
 	jitter   int64              // what the jitter of clients begins with
 	drawn    *rand.Rand         // what it continues with if no client has drawn
-	calm     bool               // nothing happens any more
-	short    []*apiserver.Watch // that began with a list that lacked something
+	calm     bool               // no further faults
+	short    []*apiserver.Watch // watches whose initial list was incomplete
 
 	nodes, attributes int
-	facts             map[string]map[string]string // node -> attribute -> value, as the host has them
-	versions          map[string]int               // rule -> number of its edits
+	facts             map[string]map[string]string // by node and attribute: the value on the host
+	versions          map[string]int               // by rule: number of edits
 	keys              map[string]map[string]string // version of a Node -> its keys
 
 	seen       int64 // revision up to which changes were checked
@@ -70,7 +70,7 @@ func newWorld(t *tape, log logr.Logger) *world {
 	return w
 }
 
-// tell adds a line to the story. It is part of what two runs of a seed are compared by.
+// tell adds a line to the log of the schedule. Two runs of a seed are compared by their logs.
 func (w *world) tell(format string, args ...any) {
 	line := fmt.Sprintf("%10s %s", time.Since(w.start).Round(time.Millisecond), fmt.Sprintf(format, args...))
 	h := fnv.New64a()
@@ -85,7 +85,7 @@ func (w *world) violate(format string, args ...any) {
 	w.violations = append(w.violations, text)
 }
 
-// do carries out a request of someone who is not simulated.
+// do executes a request of a client that is not simulated.
 func (w *world) do(by, method, path string, body any) {
 	if code, answer := w.server.Do(by, method, path, body); code >= 300 {
 		w.violate("%s by %s: %s %s: %d %s", method, by, path, body, code, answer)
@@ -141,7 +141,7 @@ func (w *world) running(name string) *program {
 	return nil
 }
 
-// bury takes out programs that have ended by themselves, because they lost the lease.
+// bury removes programs that ended by themselves because they lost the lease.
 func (w *world) bury() {
 	for _, p := range slices.Clone(w.programs) {
 		select {
@@ -154,7 +154,7 @@ func (w *world) bury() {
 	}
 }
 
-// wait waits until nothing moves, and checks what has been written.
+// wait waits until all goroutines are blocked, and checks the writes.
 func (w *world) wait() {
 	w.seed()
 	synctest.Wait()
@@ -184,7 +184,7 @@ func (w *world) seed() {
 	}
 }
 
-// difference says what of a Node a change is about.
+// difference describes a change of a Node.
 func (w *world) difference(c apiserver.Change) string {
 	if c.Resource.Name != "nodes" || c.Type != apiserver.Modified {
 		return ""
@@ -206,7 +206,7 @@ func (w *world) difference(c apiserver.Change) string {
 	return ": " + strings.Join(out, " ")
 }
 
-// pass lets time pass, up to the next request.
+// pass advances the time, up to the next request.
 func (w *world) pass(d time.Duration) {
 	w.wait()
 	for _, p := range w.programs {
@@ -225,7 +225,7 @@ func (w *world) pass(d time.Duration) {
 	w.wait()
 }
 
-// drain lets everything go well for some time. It returns whether no one wrote a Node.
+// drain runs without faults for some time. It returns whether no Node was written.
 func (w *world) drain(d time.Duration) (quiet bool) {
 	end, from := time.Now().Add(d), w.server.Revision()
 	w.tell("without faults for %s", d)
@@ -273,7 +273,7 @@ func (w *world) flowOf(p *program) (any bool) {
 	return any
 }
 
-// end stops what still runs.
+// end stops all running programs.
 func (w *world) end() {
 	for len(w.programs) > 0 {
 		w.crash(w.programs[0])

@@ -1,4 +1,4 @@
-// Package bench holds the nodes and rules that benchmarks measure with, so that all of them measure the same.
+// Package bench holds the nodes and rules that all benchmarks use.
 package bench
 
 import (
@@ -11,8 +11,8 @@ import (
 //go:embed *.json.gz
 var files embed.FS
 
-// Read decodes one of the files of this directory: node-0, node-1 and node-4 are NodeFeatures, rules-10, rules-100 and
-// rules-500 lists of NodeFeatureRules.
+// Read decodes one of the files in this directory: node-0, node-1 and node-4 are NodeFeatures, rules-10, rules-100 and rules-500
+// lists of NodeFeatureRules.
 func Read(t testing.TB, name string, into any) {
 	t.Helper()
 	if err := Decode(name, into); err != nil {
@@ -20,7 +20,7 @@ func Read(t testing.TB, name string, into any) {
 	}
 }
 
-// Decode is Read for programs.
+// Decode is Read for programs without a testing.TB.
 func Decode(name string, into any) error {
 	file, err := files.Open(name + ".json.gz")
 	if err != nil {

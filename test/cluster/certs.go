@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// certLifetime bounds what a forgotten cluster's keys are good for; nothing here runs for longer.
+// certLifetime is the lifetime of certificates, so that keys of a forgotten cluster become useless; no test runs longer.
 const certLifetime = 30 * 24 * time.Hour
 
-// clockSkew is how far back certificates are valid, for tests that set a clock back a little.
+// clockSkew is the time before now from which certificates are valid, for tests that set a clock back.
 const clockSkew = time.Hour
 
 // authority is a certificate authority. It is immutable and safe for concurrent use.
@@ -35,7 +35,7 @@ type authority struct {
 // keyPair is a certificate and its private key, in PEM.
 type keyPair struct{ cert, key []byte }
 
-// newAuthority makes a certificate authority and writes it to dir as name.crt and name.key.
+// newAuthority creates a certificate authority and writes it to dir as name.crt and name.key.
 func newAuthority(dir, name string) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -59,7 +59,7 @@ func newAuthority(dir, name string) (*authority, error) {
 	return parseAuthority(pair)
 }
 
-// loadAuthority reads what newAuthority wrote.
+// loadAuthority is the inverse of newAuthority.
 func loadAuthority(dir, name string) (*authority, error) {
 	var pair keyPair
 	var err error
@@ -93,8 +93,8 @@ func parseAuthority(pair keyPair) (*authority, error) {
 	return &authority{cert: cert, key: signer, pem: pair.cert}, nil
 }
 
-// server issues a certificate for a server at the given names and addresses. It is good for a client too: etcd's peers
-// and its gateway to itself use one certificate for both.
+// server issues a serving certificate for the given names and addresses. It can also be used by a client, since etcd uses one
+// certificate for both.
 func (a *authority) server(name string, hosts ...string) (keyPair, error) {
 	template := certTemplate(pkix.Name{CommonName: name})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -108,7 +108,7 @@ func (a *authority) server(name string, hosts ...string) (keyPair, error) {
 	return a.issue(template)
 }
 
-// client issues a certificate by which the API server knows the user and the groups.
+// client issues a certificate for a user with groups.
 func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	template := certTemplate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -163,7 +163,7 @@ func (p keyPair) write(dir, name string) error {
 	return os.WriteFile(filepath.Join(dir, name+".key"), p.key, 0o600)
 }
 
-// writeServiceAccountKeys writes the keys that the API server signs (sa.key) and checks (sa.pub) tokens with.
+// writeServiceAccountKeys writes the keys with which the API server signs (sa.key) and verifies (sa.pub) tokens.
 func writeServiceAccountKeys(dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -189,8 +189,8 @@ func writeServiceAccountKeys(dir string) error {
 	return nil
 }
 
-// pki is every certificate of a control plane, in the directory that the programs read them from. Three authorities, so
-// that a certificate of a mere user opens neither etcd nor the path of the aggregation layer.
+// pki holds all certificates of a control plane, in the directory from which the programs read them. There are three authorities,
+// so that the certificate of a user gives no access to etcd or the aggregation layer.
 type pki struct {
 	dir   string
 	users *authority // signs users' and the API server's certificates
@@ -246,7 +246,7 @@ func newPKI(dir string) (*pki, error) {
 	return &pki{dir: dir, users: users}, nil
 }
 
-// loadPKI reads what newPKI wrote.
+// loadPKI is the inverse of newPKI.
 func loadPKI(dir string) (*pki, error) {
 	users, err := loadAuthority(dir, caName)
 	if err != nil {

@@ -2,9 +2,9 @@
 
 // Package cluster runs a real Kubernetes control plane on this machine, for tests and the demo.
 //
-// etcd, kube-apiserver, kube-scheduler and kube-controller-manager are processes on free ports of the loopback address; a
-// cluster starts in 4 to 6 seconds, takes 0.5 GB of memory, and leaves nothing behind. Its processes die with the program
-// that started them, also if that is killed.
+// etcd, kube-apiserver, kube-scheduler and kube-controller-manager are processes that listen on free ports of the loopback address.
+// A cluster starts in 4 to 6 seconds, takes 0.5 GB of memory, and is removed completely. Its processes end with the program that
+// started them, even if that program is killed.
 package cluster
 
 import (
@@ -26,36 +26,36 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// Options say what to run. The zero value is etcd and an API server.
+// Options configure what to run. The zero value is etcd and an API server.
 type Options struct {
-	// Scheduler runs kube-scheduler, with SchedulerConfig (a KubeSchedulerConfiguration in YAML) if given. How to connect
-	// is filled in.
+	// Scheduler runs kube-scheduler, with SchedulerConfig (a KubeSchedulerConfiguration in YAML) if set. The connection settings
+	// are added.
 	Scheduler       bool
 	SchedulerConfig []byte
-	// ControllerManager runs kube-controller-manager. Without it no namespace ever ends, nothing is garbage-collected and
-	// there are no default ServiceAccounts, hence no pods.
+	// ControllerManager runs kube-controller-manager. Without it namespaces are never deleted completely, there is no garbage
+	// collection, and there are no default ServiceAccounts and therefore no pods.
 	ControllerManager     bool
 	ControllerManagerArgs []string
-	// APIServerArgs are more flags for kube-apiserver; they win over those that are set anyway.
+	// APIServerArgs are additional flags for kube-apiserver; they override the default ones.
 	APIServerArgs []string
-	// DisableAdmission names admission plug-ins that are on by default and shall be off.
+	// DisableAdmission lists admission plugins to disable that are enabled by default.
 	DisableAdmission []string
-	// FakeNodes says that Nodes are mere objects without a kubelet: nobody taints them as not ready.
+	// FakeNodes is set if Nodes are only objects without a kubelet: they are not tainted as not ready.
 	FakeNodes bool
-	// Core is for clusters without scheduler and controller manager: neither is compiled, which saves a third of the time that
-	// the first start takes. Neither can be started later.
+	// Core is for clusters without scheduler and controller manager: neither is compiled, which saves a third of the first start.
+	// They cannot be started later.
 	Core bool
-	// RunDir is where certificates, data and logs are kept; it must be new or empty. By default it is a temporary directory
-	// that is removed at the end.
+	// RunDir is the directory for certificates, data and logs; it must be new or empty. By default it is a temporary directory that
+	// is removed at the end.
 	RunDir string
-	// Detach leaves the cluster running when this program ends, until Down(RunDir). It needs a RunDir.
+	// Detach keeps the cluster running when this program ends, until Down(RunDir). It requires a RunDir.
 	Detach bool
-	// Progress is told what takes long: building Kubernetes the first time. nil discards it.
+	// Progress receives messages about slow operations: building Kubernetes the first time. nil discards them.
 	Progress io.Writer
 }
 
-// Cluster is a running control plane. It is its own administrator: a User in system:masters. Its methods are safe for
-// concurrent use, but for Stop, after which nothing else may be called.
+// Cluster is a running control plane, and its administrator: a User in system:masters. Its methods are safe for concurrent use,
+// except for Stop, after which no other method may be called.
 type Cluster struct {
 	*User
 
@@ -64,15 +64,15 @@ type Cluster struct {
 	programs kube.Programs
 	pki      *pki
 	detached bool
-	attached bool // somebody else started it
+	attached bool // started by another process
 	cleanup  []func()
 
 	mu        sync.Mutex
-	processes []*process // in the order they were started
+	processes []*process // in the order in which they were started
 }
 
-// Start runs a control plane and waits until it is ready for use. On error nothing is left running, and the error quotes
-// the log of what did not start. The context bounds the start alone.
+// Start runs a control plane and waits until it is ready. On error it stops everything, and the error quotes the log of the program
+// that failed. The context only applies to the start.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if opts.Detach && opts.RunDir == "" {
 		return nil, errors.New("start a cluster: Detach needs a RunDir, by which the cluster can be found again")
@@ -108,7 +108,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if err = os.MkdirAll(c.LogDir(), 0o700); err != nil {
 		return err
 	}
-	if err := (state{}).write(c.dir); err != nil { // from here on Down knows the directory
+	if err := (state{}).write(c.dir); err != nil { // from here on Down recognizes the directory
 		return err
 	}
 	if c.pki, err = newPKI(filepath.Join(c.dir, pkiDir)); err != nil {
@@ -178,7 +178,7 @@ func (c *Cluster) holdPorts(n int) ([]port, error) {
 	return ports, nil
 }
 
-// exists waits until an object that the control plane makes itself is there.
+// exists waits until an object exists that the control plane creates itself.
 func (c *Cluster) exists(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) error {
 	client, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -193,8 +193,8 @@ func (c *Cluster) exists(ctx context.Context, resource schema.GroupVersionResour
 	})
 }
 
-// Attach returns a cluster that another process started in dir. Its control plane cannot be paused, killed or restarted
-// from here; Stop ends only what was started through the Cluster returned.
+// Attach returns a cluster that another process started in dir. Its control plane cannot be paused, killed or restarted by this
+// process; Stop only ends programs that were started through the returned Cluster.
 func Attach(dir string) (*Cluster, error) {
 	s, err := readState(dir)
 	if err != nil {
@@ -210,17 +210,17 @@ func Attach(dir string) (*Cluster, error) {
 	return c, nil
 }
 
-// Dir is the directory of the cluster: Attach and Down take it.
+// Dir returns the directory of the cluster, for Attach and Down.
 func (c *Cluster) Dir() string { return c.dir }
 
-// LogDir is the directory of the programs' logs: one file each, NAME.log.
+// LogDir returns the directory of the programs' logs, which are named NAME.log.
 func (c *Cluster) LogDir() string { return filepath.Join(c.dir, logDir) }
 
-// Program returns the path of one of Kubernetes' programs, "" if there is none of that name.
+// Program returns the path of a program of Kubernetes, "" if there is none of that name.
 func (c *Cluster) Program(name string) string { return c.programs[name] }
 
-// Run starts a program beside the control plane, waits until it is ready, and stops it with the cluster. If it does not
-// become ready, the error quotes its log and it is stopped.
+// Run starts an additional program, waits until it is ready, and stops it with the cluster. If it does not become ready, Run stops
+// it, and the error quotes its log.
 func (c *Cluster) Run(ctx context.Context, program Program) error {
 	if p := c.find(program.Name); p != nil && p.running() {
 		return fmt.Errorf("start %s: a program of that name is running already", program.Name)
@@ -240,7 +240,7 @@ func (c *Cluster) Run(ctx context.Context, program Program) error {
 	return nil
 }
 
-// RunScheduler starts one more scheduler, for pods that ask for it by the schedulerName in its configuration.
+// RunScheduler starts an additional scheduler, for pods with the schedulerName in its configuration.
 func (c *Cluster) RunScheduler(ctx context.Context, name string, config []byte) error {
 	held, err := holdPort()
 	if err != nil {
@@ -256,7 +256,7 @@ func (c *Cluster) RunScheduler(ctx context.Context, name string, config []byte) 
 	return c.Run(ctx, program)
 }
 
-// add notes a process, in the place of an earlier one of its name.
+// add records a process, and replaces an earlier one of the same name.
 func (c *Cluster) add(p *process) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,12 +267,12 @@ func (c *Cluster) add(p *process) error {
 		c.processes = append(c.processes, p)
 	}
 	if c.attached {
-		return nil // the directory is somebody else's
+		return nil // another process owns the directory
 	}
 	s := state{Server: c.server, Programs: c.programs}
 	for _, p := range c.processes {
 		record := processRecord{Name: p.Name, PID: p.cmd.Process.Pid}
-		if started, _, err := procStat(record.PID); err == nil { // otherwise it has ended already
+		if started, _, err := procStat(record.PID); err == nil { // otherwise it has already ended
 			record.Started = started
 			s.Processes = append(s.Processes, record)
 		}
@@ -300,7 +300,7 @@ func (c *Cluster) PID(name string) (int, error) {
 	return p.cmd.Process.Pid, nil
 }
 
-// mine returns the program of that name, if it was started through this Cluster.
+// mine returns the program of that name if it was started through this Cluster.
 func (c *Cluster) mine(name string) (*process, error) {
 	if p := c.find(name); p != nil {
 		return p, nil
@@ -311,13 +311,13 @@ func (c *Cluster) mine(name string) (*process, error) {
 	return nil, fmt.Errorf("no program %s was started", name)
 }
 
-// Pause stops a program in its tracks: its connections stay open and nothing answers. Resume lets it go on.
+// Pause suspends a program: its connections stay open and nothing answers. Resume continues it.
 func (c *Cluster) Pause(name string) error { return c.signal(name, syscall.SIGSTOP) }
 
-// Resume lets a paused program go on.
+// Resume continues a paused program.
 func (c *Cluster) Resume(name string) error { return c.signal(name, syscall.SIGCONT) }
 
-// Terminate asks a program to end (SIGTERM) and waits until it has.
+// Terminate sends SIGTERM to a program and waits until it has ended.
 func (c *Cluster) Terminate(ctx context.Context, name string) error {
 	p, err := c.mine(name)
 	if err != nil {
@@ -334,7 +334,7 @@ func (c *Cluster) Terminate(ctx context.Context, name string) error {
 	}
 }
 
-// Kill ends a program at once, as a crash does.
+// Kill kills a program, as in a crash.
 func (c *Cluster) Kill(name string) error {
 	p, err := c.mine(name)
 	if err != nil {
@@ -344,7 +344,7 @@ func (c *Cluster) Kill(name string) error {
 	return nil
 }
 
-// Restart starts a program again, on the same ports with the same data, after killing it if it still runs.
+// Restart starts a program again, on the same ports with the same data, and kills it first if it is running.
 func (c *Cluster) Restart(ctx context.Context, name string) error {
 	p, err := c.mine(name)
 	if err != nil {
@@ -362,14 +362,13 @@ func (c *Cluster) signal(name string, s syscall.Signal) error {
 	return p.signal(s)
 }
 
-// Log returns the end of a program's log under its path, for messages of failed tests.
+// Log returns the end of a program's log with its path, for messages of failed tests.
 func (c *Cluster) Log(name string) string {
 	return quoteLog(filepath.Join(c.LogDir(), name+".log"))
 }
 
-// Stop ends all programs, the last started first, and removes the directory if it is temporary; of a RunDir the logs and
-// certificates stay. Everything is killed: its data is of no use to anybody, and a polite stop of the API server takes
-// 9 seconds.
+// Stop ends all programs in reverse order, and removes the directory if it is temporary; in a RunDir, logs and certificates are
+// kept. It kills all programs: their data is not needed any more, and a graceful shutdown of the API server takes 9 seconds.
 func (c *Cluster) Stop() {
 	c.mu.Lock()
 	processes, cleanup := c.processes, c.cleanup
@@ -380,7 +379,7 @@ func (c *Cluster) Stop() {
 	}
 	if !c.attached {
 		_ = os.RemoveAll(filepath.Join(c.dir, etcdDataDir))
-		_ = state{}.write(c.dir) // nothing runs; it tells Down that the directory may go
+		_ = state{}.write(c.dir) // nothing is running; Down can remove the directory
 	}
 	for _, f := range slices.Backward(cleanup) {
 		f()

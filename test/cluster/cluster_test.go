@@ -101,7 +101,7 @@ func TestRunsSecondScheduler(t *testing.T) {
 			Containers:    []corev1.Container{{Name: "none", Image: "none"}},
 		},
 	}
-	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { // once the ServiceAccount of the namespace is there
+	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { // once the ServiceAccount in the namespace exists
 		return api.Create(ctx, pod)
 	})
 	testkit.Eventually(t, "pod is bound", func(ctx context.Context) error {

@@ -17,13 +17,12 @@ import (
 	"github.com/assay-project/assay/api/crds"
 )
 
-// fieldManager owns what this package applies.
+// fieldManager is the field manager of this package.
 const fieldManager = "assay-cluster"
 
 var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// ApplyCRDs applies the definitions of Assay's kinds and waits until the API server serves them. Doing it again changes
-// nothing.
+// ApplyCRDs applies Assay's CRDs and waits until the API server serves them. It is idempotent.
 func (c *Cluster) ApplyCRDs(ctx context.Context) error {
 	client, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -57,7 +56,7 @@ func (c *Cluster) ApplyCRDs(ctx context.Context) error {
 	return nil
 }
 
-// definitions returns the definitions of Assay's kinds, sorted by file name.
+// definitions returns Assay's CRDs, sorted by file name.
 func definitions() ([]*unstructured.Unstructured, error) {
 	files := crds.All()
 	var objects []*unstructured.Unstructured
@@ -71,7 +70,7 @@ func definitions() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// ownKinds returns the resources that the definitions define.
+// ownKinds returns the resources that the CRDs define.
 func ownKinds() ([]schema.GroupVersionResource, error) {
 	objects, err := definitions()
 	if err != nil {
@@ -99,7 +98,7 @@ func ownKinds() ([]schema.GroupVersionResource, error) {
 	return kinds, nil
 }
 
-// established returns nil once the API server serves the definition, and otherwise what it says is wrong with it.
+// established returns nil once the API server serves the CRD, else the reason.
 func established(definition *unstructured.Unstructured) error {
 	conditions, _, err := unstructured.NestedSlice(definition.Object, "status", "conditions")
 	if err != nil {

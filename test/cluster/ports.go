@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopback is the one address that everything listens on.
+// loopback is the address on which all programs listen.
 const loopback = "127.0.0.1"
 
-// port is a TCP port on the loopback address that nobody else is given as long as it is held.
+// port is a TCP port on the loopback address that is reserved as long as it is held.
 //
-// It is held by a socket that is bound and does not listen. The kernel hands a port that is bound to nobody else, but lets
-// a server that sets SO_REUSEADDR, as Go's do, bind it as well while the holder does not listen (socket(7), ip(7)). So
-// there is no gap between choosing a port and using it, and a server that is restarted finds its port free.
+// It is held by a socket that is bound and does not listen. The kernel assigns a bound port to no other process, but a server that
+// sets SO_REUSEADDR, as Go's do, can bind it too while the holder does not listen (socket(7), ip(7)). So there is no gap between
+// choosing a port and using it, and a restarted server can use its port again.
 type port struct {
 	number int
 	socket int
@@ -48,7 +48,7 @@ func holdPort() (port, error) {
 	return port{number: inet.Port, socket: socket}, nil
 }
 
-// FreeAddress returns an address of the loopback interface that was free a moment ago, for a program beside the cluster.
+// FreeAddress returns an address of the loopback interface that was just free, for an additional program.
 func FreeAddress() (string, error) {
 	p, err := holdPort()
 	if err != nil {
@@ -58,10 +58,10 @@ func FreeAddress() (string, error) {
 	return p.address(), nil
 }
 
-// release gives the port back.
+// release releases the port.
 func (p port) release() { _ = unix.Close(p.socket) }
 
 func (p port) String() string { return fmt.Sprint(p.number) }
 
-// address is the port with its host, as a URL or a flag has it.
+// address returns host:port.
 func (p port) address() string { return fmt.Sprintf("%s:%d", loopback, p.number) }

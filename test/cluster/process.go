@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program is what a Cluster runs: a part of the control plane, or a program under test.
+// Program is a program that a Cluster runs: a part of the control plane, or a program under test.
 type Program struct {
 	// Name names the program in messages, in Kill and Restart, and its log file.
 	Name string
@@ -26,7 +26,7 @@ type Program struct {
 	Args []string
 	// Env is added to the environment.
 	Env []string
-	// Ready returns nil once the program does its work. It is asked again and again; nil means ready at once.
+	// Ready returns nil once the program is ready. It is polled; nil means ready immediately.
 	Ready func(context.Context) error
 }
 
@@ -36,11 +36,11 @@ type process struct {
 	cmd  *exec.Cmd
 	log  string
 	done chan struct{} // closed when it has ended
-	err  error         // why it ended; set before done is closed
+	err  error         // error at its end; set before done is closed
 }
 
 // spawner runs functions on one operating system thread that lives as long as this program. The kernel sends a child its
-// parent-death signal when the *thread* that started it ends (prctl(2), PR_SET_PDEATHSIG), and Go may end any other thread.
+// parent-death signal when the *thread* that started it ends (prctl(2), PR_SET_PDEATHSIG), and Go can end any other thread.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -52,8 +52,8 @@ var spawner = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// startProcess starts a program with its output appended to a file in logDir. Unless it is detached, the kernel kills it
-// when this program ends, however it ends.
+// startProcess starts a program with its output appended to a file in logDir. Unless it is detached, the kernel kills it when this
+// program ends for any reason.
 func startProcess(program Program, logDir string, detached bool) (*process, error) {
 	path := filepath.Join(logDir, program.Name+".log")
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -66,9 +66,9 @@ func startProcess(program Program, logDir string, detached bool) (*process, erro
 	cmd.Env = append(os.Environ(), program.Env...)
 	cmd.Dir = logDir
 	cmd.Stdout, cmd.Stderr = log, log
-	// A session of its own. Ctrl-C in a terminal reaches this program only, which then stops the others in their order. And
-	// each program gets a share of the processors of its own, as containers do under a kubelet: the kernel shares them out
-	// among sessions before processes (sched(7), the autogroup feature).
+	// A separate session: Ctrl-C in a terminal only reaches this program, which then stops the others in order. Also, each program
+	// gets its own share of the processors, as containers under a kubelet do, because the kernel first distributes them among
+	// sessions (sched(7), the autogroup feature).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if !detached {
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
@@ -86,13 +86,13 @@ func startProcess(program Program, logDir string, detached bool) (*process, erro
 	return p, nil
 }
 
-// EndWithParent asks the kernel to send this process a signal when the program that started it ends (prctl(2),
-// PR_SET_PDEATHSIG): a killed `go run`, `go test` or make would otherwise leave it, and all that it runs.
+// EndWithParent makes the kernel send this process a signal when its parent ends (prctl(2), PR_SET_PDEATHSIG): otherwise this
+// process and its children would survive a killed `go run`, `go test` or make.
 func EndWithParent(signal syscall.Signal) error {
 	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(signal), 0, 0, 0)
 }
 
-// waitReady waits until the program is ready, has ended, or takes too long. The error quotes the end of its log.
+// waitReady waits until the program is ready, has ended, or times out. The error quotes the end of its log.
 func (p *process) waitReady(ctx context.Context) error {
 	if p.Ready == nil {
 		return nil
@@ -111,7 +111,7 @@ func (p *process) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// ended says how a program that is no longer running came to its end.
+// ended returns why a program ended.
 func (p *process) ended() error {
 	if p.err != nil {
 		return fmt.Errorf("it ended: %w", p.err)
@@ -136,20 +136,20 @@ func (p *process) signal(s syscall.Signal) error {
 	return nil
 }
 
-// kill ends the program at once and waits until it is gone. A program that is stopped (SIGSTOP) dies as well.
+// kill kills the program and waits until it has ended. This also works for a stopped program (SIGSTOP).
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // fails only if it is gone already
+	_ = p.cmd.Process.Kill() // only fails if it has already ended
 	<-p.done
 }
 
 const (
-	// quotedLines of a log are quoted in an error: the last words of a program, and what led to them.
+	// quotedLines is the number of log lines quoted in an error.
 	quotedLines = 25
-	// quotedBytes of a log are read for that.
+	// quotedBytes is the number of bytes read for that.
 	quotedBytes = 64 << 10
 )
 
-// quoteLog returns the end of a log file, indented, under its path.
+// quoteLog returns the end of a log file, indented, after its path.
 func quoteLog(path string) string {
 	data, err := tailOf(path)
 	if err != nil {

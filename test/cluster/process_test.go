@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parentVar makes this test binary the parent in TestProgramsDieWithTheirParent: it starts a program and waits for ever.
+// parentVar makes this test binary the parent in TestProgramsDieWithTheirParent: it starts a program and waits forever.
 const parentVar = "ASSAY_TEST_PARENT"
 
 func TestMain(m *testing.M) {

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// serviceRange is the range of Service addresses; nothing routes them as long as there is no real node.
+	// serviceRange is the range of Service addresses; without a real node nothing routes them.
 	serviceRange = "10.96.0.0/16"
 	// firstServiceIP is the address of the Service "kubernetes".
 	firstServiceIP = "10.96.0.1"
-	// etcdQuota leaves room for the scale tests: 15,000 Nodes and NodeFeatures with their history.
+	// etcdQuota is large enough for the scale tests: 15,000 Nodes and NodeFeatures with their history.
 	etcdQuota = 8 << 30
-	// httpTimeout bounds one question whether a program is ready; it is asked again.
+	// httpTimeout is the timeout of one readiness request, which is retried.
 	httpTimeout = 5 * time.Second
 )
 
-// etcd describes the store. It does not wait for the disk: what a test writes need not survive a power cut.
+// etcd returns the program etcd. It does not sync to disk: the data of a test need not survive a power failure.
 func (c *Cluster) etcd(client, peer port) (Program, error) {
 	ready, err := c.probe("https://"+client.address()+"/health", etcdCAName, "apiserver-etcd")
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *Cluster) etcd(client, peer port) (Program, error) {
 	}, nil
 }
 
-// apiServer describes the API server: authorization as on a real cluster, so that tests of roles and of the node
-// restriction mean something.
+// apiServer returns the API server with authorization as on a real cluster, so that tests of roles and of the node restriction are
+// meaningful.
 func (c *Cluster) apiServer(etcd, secure port, opts Options) (Program, error) {
 	ready, err := c.probe(c.server+"/readyz", caName, "")
 	if err != nil {
@@ -109,8 +109,8 @@ func (c *Cluster) apiServer(etcd, secure port, opts Options) (Program, error) {
 	}, nil
 }
 
-// controllerManager describes the controllers of Kubernetes itself: garbage collection by owner, default ServiceAccounts,
-// the end of namespaces, DaemonSets and Deployments.
+// controllerManager returns the controllers of Kubernetes: garbage collection, default ServiceAccounts, deletion of namespaces,
+// DaemonSets and Deployments.
 func (c *Cluster) controllerManager(secure port, opts Options) (Program, error) {
 	user, err := c.NewUser("system:kube-controller-manager")
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Cluster) controllerManager(secure port, opts Options) (Program, error) 
 		"--kubeconfig="+user.Kubeconfig,
 		"--controllers="+controllers,
 		"--leader-elect=false",
-		"--kube-api-qps=500", "--kube-api-burst=1000", // its default of 20 a second makes the start 4 seconds longer
+		"--kube-api-qps=500", "--kube-api-burst=1000", // with the default of 20 QPS the start takes 4 seconds longer
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file="+c.pki.file("sa.key"),
 		"--root-ca-file="+c.pki.file(caName+".crt"),
@@ -140,7 +140,7 @@ func (c *Cluster) controllerManager(secure port, opts Options) (Program, error) 
 	}, nil
 }
 
-// scheduler describes a scheduler with the given configuration, which may be nil.
+// scheduler returns a scheduler with the given configuration, which can be nil.
 func (c *Cluster) scheduler(name string, secure port, config []byte) (Program, error) {
 	user, err := c.NewUser("system:kube-scheduler")
 	if err != nil {
@@ -164,8 +164,7 @@ func (c *Cluster) scheduler(name string, secure port, config []byte) (Program, e
 	}, nil
 }
 
-// schedulerConfig completes a KubeSchedulerConfiguration by what only this package knows: whom to connect as. A leader
-// election that is not asked for is switched off.
+// schedulerConfig adds the connection settings to a KubeSchedulerConfiguration. Leader election is disabled unless configured.
 func schedulerConfig(config []byte, kubeconfig string) ([]byte, error) {
 	object := map[string]any{}
 	if err := yaml.Unmarshal(config, &object); err != nil {
@@ -190,7 +189,7 @@ func schedulerConfig(config []byte, kubeconfig string) ([]byte, error) {
 	return yaml.Marshal(object)
 }
 
-// servingArgs are the flags that scheduler and controller manager share.
+// servingArgs returns the flags that scheduler and controller manager share.
 func (c *Cluster) servingArgs(secure port, cert string, user *User) []string {
 	return []string{
 		"--bind-address=" + loopback,
@@ -202,8 +201,8 @@ func (c *Cluster) servingArgs(secure port, cert string, user *User) []string {
 	}
 }
 
-// probe returns a function that asks url and is content with 200. The server's certificate must come from the authority;
-// client names the certificate to show, "" for none.
+// probe returns a function that requests url and expects status 200. The authority must have signed the server's certificate;
+// client names the client certificate, "" for none.
 func (c *Cluster) probe(url, authority, client string) (func(context.Context) error, error) {
 	pem, err := os.ReadFile(c.pki.file(authority + ".crt"))
 	if err != nil {
@@ -218,7 +217,7 @@ func (c *Cluster) probe(url, authority, client string) (func(context.Context) er
 		}
 		config.Certificates = []tls.Certificate{cert}
 	}
-	// No connection is kept: one to a server that was killed would answer the first question after its restart.
+	// Keep no connection: one to a killed server would fail the first request after its restart.
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
 	asker := &http.Client{Transport: transport, Timeout: httpTimeout}
 	return func(ctx context.Context) error {
@@ -234,7 +233,7 @@ func (c *Cluster) probe(url, authority, client string) (func(context.Context) er
 		if response.StatusCode == http.StatusOK {
 			return nil
 		}
-		body, _ := io.ReadAll(io.LimitReader(response.Body, quotedBytes)) // part of a message; what was read will do
+		body, _ := io.ReadAll(io.LimitReader(response.Body, quotedBytes)) // part of a message; a partial body is fine
 		return fmt.Errorf("GET %s: %s: %s", url, response.Status, strings.TrimSpace(string(body)))
 	}, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// Names inside a cluster's directory.
+// Names in a cluster's directory.
 const (
 	stateFile      = "cluster.json"
 	lockFile       = "lock"
@@ -27,24 +27,24 @@ const (
 	pkiDir         = "pki"
 )
 
-// tempPrefix begins the name of a directory that Start made itself.
+// tempPrefix is the prefix of directories that Start created.
 const tempPrefix = "assay-cluster-"
 
-// orphanAge is when a directory without a lock counts as left behind: longer than it takes to make one.
+// orphanAge is the age after which a directory without a lock is considered abandoned: longer than creating it takes.
 const orphanAge = time.Hour
 
-// state is what another process needs to use or stop a cluster.
+// state is the data with which another process can use or stop a cluster.
 type state struct {
 	Server    string          `json:"server"`
 	Programs  kube.Programs   `json:"programs"`
 	Processes []processRecord `json:"processes"`
 }
 
-// processRecord identifies a process: process numbers are used again, a number and a start time are not.
+// processRecord identifies a process: process IDs are reused, but not together with a start time.
 type processRecord struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`
-	Started string `json:"started"` // in clock ticks since the machine started, as /proc/PID/stat has it
+	Started string `json:"started"` // in clock ticks since boot, as in /proc/PID/stat
 }
 
 func (s state) write(dir string) error {
@@ -71,7 +71,7 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
-// Down stops the cluster that was started, detached, in dir, and removes the directory. No cluster there is no error.
+// Down stops the detached cluster that was started in dir, and removes the directory. It is not an error if there is none.
 func Down(dir string) error {
 	s, err := readState(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,9 +88,9 @@ func Down(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// kill ends the process and waits until it is gone. It does nothing if the number belongs to another process by now.
+// kill kills the process and waits until it has ended. It does nothing if the ID belongs to another process now.
 func (r processRecord) kill() error {
-	process, err := os.FindProcess(r.PID) // holds on to this very process: what follows cannot hit a later one
+	process, err := os.FindProcess(r.PID) // refers to this process only: later calls cannot affect another one
 	if err != nil {
 		return nil
 	}
@@ -109,22 +109,22 @@ func (r processRecord) kill() error {
 	return nil
 }
 
-// killTimeout bounds the time between SIGKILL and the end of a process: only one that hangs in the kernel takes longer.
+// killTimeout is the maximum time between SIGKILL and the end of a process: only one that hangs in the kernel takes longer.
 const killTimeout = 10 * time.Second
 
-// alive says whether the process is there and is the one recorded.
+// alive reports whether the recorded process exists.
 func (r processRecord) alive() bool {
 	started, zombie, err := procStat(r.PID)
 	return err == nil && started == r.Started && !zombie
 }
 
-// procStat returns when a process started and whether it has ended but nobody asked for its result (proc(5)).
+// procStat returns when a process started and whether it is a zombie (proc(5)).
 func procStat(pid int) (started string, zombie bool, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", false, err
 	}
-	// The second field is the program's name in parentheses, and may hold anything; field 3 follows the last ")".
+	// The second field is the program's name in parentheses, which can contain any character; field 3 follows the last ")".
 	rest := string(data[strings.LastIndexByte(string(data), ')')+1:])
 	fields := strings.Fields(rest)
 	const state, startTime = 0, 19 // fields 3 and 22
@@ -134,8 +134,8 @@ func procStat(pid int) (started string, zombie bool, err error) {
 	return fields[startTime], fields[state] == "Z", nil
 }
 
-// makeDir makes the directory of a cluster: the one asked for, which must be new or empty, or a temporary one. A temporary
-// one is locked as long as this process lives.
+// makeDir creates the directory of a cluster: the given one, which must be new or empty, or a temporary one. A temporary one is
+// locked as long as this process lives.
 func makeDir(asked string) (dir string, unlock func(), err error) {
 	if asked == "" {
 		sweep(os.TempDir())
@@ -161,7 +161,7 @@ func makeDir(asked string) (dir string, unlock func(), err error) {
 	return dir, func() {}, nil
 }
 
-// lockDir marks a directory as in use. The lock is taken before the file has its name, so that nobody finds it free.
+// lockDir marks a directory as in use. The file is locked before it gets its name, so that no other process sees it unlocked.
 func lockDir(dir string) (unlock func(), err error) {
 	next := filepath.Join(dir, lockFile+".new")
 	file, err := os.OpenFile(next, os.O_CREATE|os.O_RDWR, 0o600)
@@ -177,7 +177,7 @@ func lockDir(dir string) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// sweep removes the directories that earlier clusters left because their program was killed. What cannot be removed stays.
+// sweep removes the directories of earlier clusters whose program was killed. It ignores errors.
 func sweep(temp string) {
 	dirs, err := filepath.Glob(filepath.Join(temp, tempPrefix+"*"))
 	if err != nil {
@@ -190,7 +190,7 @@ func sweep(temp string) {
 	}
 }
 
-// abandoned says whether no living process holds the lock of a directory.
+// abandoned reports whether no living process holds the lock of a directory.
 func abandoned(dir string) bool {
 	file, err := os.Open(filepath.Join(dir, lockFile))
 	if err != nil {

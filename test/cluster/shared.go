@@ -18,24 +18,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DirVar names the environment variable that tells tests the directories of the control planes they share: one or more, with
-// a colon between them as in PATH.
+// DirVar is the environment variable with the directories of control planes that tests share: one or more, separated by colons as
+// in PATH.
 const DirVar = "ASSAY_CLUSTER"
 
-// SharedOptions is the control plane that the integration tests share: everything that a cluster without a real node has.
+// SharedOptions are the options of the control plane that the integration tests share: everything that works without a real node.
 func SharedOptions() Options {
 	return Options{Scheduler: true, ControllerManager: true, FakeNodes: true}
 }
 
-// turnFile is locked by the process whose turn it is to use a shared cluster.
+// turnFile is locked by the process that uses a shared cluster.
 const turnFile = "turn"
 
-// errInUse says why a turn is waited for.
+// errInUse is the error while waiting for a cluster.
 var errInUse = errors.New("every cluster is in use")
 
-// TakeTurn attaches to one of the clusters in a list of directories, see DirVar: one that no other process uses. It waits for
-// it, and keeps it until this process ends or calls done. Rules and Nodes belong to no namespace: the controllers of two tests
-// would undo each other's work.
+// TakeTurn attaches to one of the clusters in a list of directories, see DirVar, that no other process uses. It waits for one, and
+// keeps it until this process ends or calls done. Tests cannot share a cluster at the same time, since rules and Nodes are
+// cluster-scoped and the controllers of two tests would interfere.
 func TakeTurn(ctx context.Context, dirs string) (c *Cluster, done func(), err error) {
 	err = poll(ctx, func(context.Context) error {
 		for _, dir := range filepath.SplitList(dirs) {
@@ -74,8 +74,8 @@ func takeTurn(dir string) (done func(), err error) {
 	return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
 }
 
-// cleaned lists what Clean removes besides Assay's own kinds. Webhooks and policies come first: one whose server is gone
-// would refuse the rest.
+// cleaned lists what Clean removes in addition to Assay's own kinds. Webhooks and policies come first: one whose server has stopped
+// would reject other deletions.
 var cleaned = []schema.GroupVersionResource{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
@@ -84,8 +84,8 @@ var cleaned = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "nodes"},
 }
 
-// Clean removes what an earlier test may have left that others would notice: Nodes, admission webhooks and policies, and
-// all objects of Assay's kinds. Namespaces stay, since their end takes seconds and their names are unique.
+// Clean removes objects of earlier tests that could affect others: Nodes, admission webhooks and policies, and all objects of
+// Assay's kinds. Namespaces are kept, since deleting them takes seconds and their names are unique.
 func (c *Cluster) Clean(ctx context.Context) error {
 	client, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -103,11 +103,11 @@ func (c *Cluster) Clean(ctx context.Context) error {
 	return nil
 }
 
-// removeAll deletes all objects of a resource, in all namespaces, and waits until they are gone.
+// removeAll deletes all objects of a resource, in all namespaces, and waits until they are deleted.
 func (c *Cluster) removeAll(ctx context.Context, client dynamic.NamespaceableResourceInterface, resource schema.GroupVersionResource) error {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil // the definition was never applied
+		return nil // the CRD was never applied
 	}
 	if err != nil {
 		return fmt.Errorf("list %s: %w", resource.Resource, err)

@@ -19,9 +19,9 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// User is somebody whom the API server knows by a client certificate. It is safe for concurrent use.
+// User is a user of the API server with a client certificate. It is safe for concurrent use.
 type User struct {
-	// Kubeconfig is the path of a file that holds all that is needed to connect as this user.
+	// Kubeconfig is the path of a kubeconfig file for this user.
 	Kubeconfig string
 
 	rest    *rest.Config
@@ -29,8 +29,8 @@ type User struct {
 	cache   string
 }
 
-// NewUser makes a user with the name and groups, who may do what RBAC lets them. Roles of the bootstrap policy apply: a member
-// of system:masters may do everything, system:node:NAME in system:nodes is a node.
+// NewUser creates a user with a name and groups, and the permissions that RBAC grants them. The default roles apply: a member of
+// system:masters is an administrator, system:node:NAME in system:nodes is a node.
 func (c *Cluster) NewUser(name string, groups ...string) (*User, error) {
 	pair, err := c.pki.users.client(name, groups...)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Cluster) NewUser(name string, groups ...string) (*User, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.CreateTemp(dir, fileName(name)+"-*.kubeconfig") // two users may share a name and differ in groups
+	file, err := os.CreateTemp(dir, fileName(name)+"-*.kubeconfig") // two users can have the same name and different groups
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (c *Cluster) loadUser(path string) (*User, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1 // tests wait for the API server, not for the client's own throttle
+	config.QPS = -1 // tests wait for the API server, not for client-side throttling
 	return &User{
 		Kubeconfig: path,
 		rest:       config,
@@ -78,7 +78,7 @@ func (c *Cluster) loadUser(path string) (*User, error) {
 	}, nil
 }
 
-// fileName makes a user's name fit for a file.
+// fileName converts a user's name to a valid file name.
 func fileName(user string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '/' || r == ':' || r == '*' {
@@ -88,16 +88,15 @@ func fileName(user string) string {
 	}, user)
 }
 
-// RESTConfig returns a configuration for clients of this user, without a client-side rate limit. The caller may change it.
+// RESTConfig returns a configuration for clients of this user, without client-side rate limiting. The caller can modify it.
 func (u *User) RESTConfig() *rest.Config { return rest.CopyConfig(u.rest) }
 
-// Kubectl runs kubectl as this user and returns what it prints on standard output. The error holds what it prints on
-// standard error.
+// Kubectl runs kubectl as this user and returns its standard output. The error contains its standard error.
 func (u *User) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return u.KubectlInput(ctx, "", args...)
 }
 
-// KubectlInput is Kubectl with a standard input, as for `apply -f -`.
+// KubectlInput is Kubectl with standard input, as for `apply -f -`.
 func (u *User) KubectlInput(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, u.kubectl, append([]string{"--kubeconfig=" + u.Kubeconfig, "--cache-dir=" + u.cache}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)

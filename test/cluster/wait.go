@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// patience is how long WaitFor waits: many times what anything here takes, on a machine that does other work too.
+	// patience is the timeout of WaitFor: many times what any condition takes, even on a loaded machine.
 	patience = 2 * time.Minute
-	// pollInterval is how often it looks: more often than anybody notices, seldom enough to cost nothing.
+	// pollInterval is short enough for fast tests, and long enough to cost little.
 	pollInterval = 25 * time.Millisecond
 )
 
-// WaitFor waits until the condition returns nil. After two minutes, or when ctx ends, it gives up; the error names what was
-// waited for and holds the condition's last error.
+// WaitFor waits until the condition returns nil. It gives up after two minutes, or when ctx ends; the error names the condition and
+// wraps its last error.
 func WaitFor(ctx context.Context, what string, condition func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %s", patience))
 	defer cancel()
@@ -46,7 +46,7 @@ func poll(ctx context.Context, condition func(context.Context) error) error {
 		if errors.As(err, &permanent) {
 			return permanent.error
 		}
-		if ctx.Err() == nil || last == nil { // that the wait is over is no news about the condition
+		if ctx.Err() == nil || last == nil { // the end of the context says nothing about the condition
 			last = err
 		}
 		select {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command demo shows the whole of Assay on this machine: its real hardware becomes labels of its Node on a real control plane.
+// Command demo demonstrates Assay on this machine: its real hardware becomes labels of its Node on a real control plane.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// namespace is where the worker publishes.
+// namespace is the worker's namespace.
 const namespace = "assay-system"
 
 func main() {
@@ -37,7 +37,7 @@ func main() {
 	down := flag.Bool("down", false, "stop what an earlier demo left running, and nothing else")
 	bin := flag.String("bin", "bin", "`directory` of assay-worker, assay-manager and assay")
 	flag.Parse()
-	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
+	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *bin, *keep, *down)
 	stop()
@@ -52,7 +52,7 @@ func run(ctx context.Context, bin string, keep, down bool) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.Down(dir); err != nil || down { // what an earlier demo left
+	if err := cluster.Down(dir); err != nil || down { // leftovers of an earlier demo
 		return err
 	}
 	if bin, err = programs(bin); err != nil {
@@ -92,13 +92,13 @@ It is left running. To look around:
 Logs are in %s. To stop it: make demo-down
 `
 
-// keepDir is where a demo that is left running is found again.
+// keepDir returns the directory of a demo that keeps running.
 func keepDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	return filepath.Join(cache, "assay", "demo"), err
 }
 
-// programs returns the absolute path of bin, which must hold what is shown.
+// programs returns the absolute path of bin, which must contain the programs.
 func programs(bin string) (string, error) {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
@@ -112,7 +112,7 @@ func programs(bin string) (string, error) {
 	return bin, nil
 }
 
-// Names of the programs shown.
+// Names of the demonstrated programs.
 const (
 	worker  = "assay-worker"
 	manager = "assay-manager"
@@ -120,7 +120,7 @@ const (
 	webhook = "webhook"
 )
 
-// demo is the story and what it needs.
+// demo holds the state of the demo.
 type demo struct {
 	cluster *cluster.Cluster
 	client  dynamic.Interface
@@ -128,7 +128,7 @@ type demo struct {
 	node    string
 }
 
-// tell tells the story, chapter by chapter.
+// tell runs the demo, chapter by chapter.
 func (d *demo) tell(ctx context.Context) error {
 	for _, chapter := range []func(context.Context) error{
 		d.registerNode, d.discover, d.label, d.applyRules, d.changeRule, d.review, d.rejectRule, d.fixRule,
@@ -203,7 +203,7 @@ func (d *demo) applyRules(ctx context.Context) error {
 	if err := d.showLabels(ctx); err != nil {
 		return err
 	}
-	// The status follows the labels within a second; shown before, its columns would be empty.
+	// The status follows the labels within a second; before that, its columns would be empty.
 	for _, name := range []string{"example-platform", "example-tier"} {
 		if err := cluster.WaitFor(ctx, "the status of "+name, d.matchesNode(name)); err != nil {
 			return err
@@ -224,7 +224,7 @@ func (d *demo) changeRule(ctx context.Context) error {
 	return d.showLabels(ctx)
 }
 
-// webhookObjects are what the chart creates and the webhook fills.
+// webhookObjects are the objects that the chart creates and the webhook updates.
 const webhookObjects = `
 apiVersion: v1
 kind: Secret
@@ -239,7 +239,7 @@ kind: MutatingWebhookConfiguration
 metadata: {name: assay}
 `
 
-// The rules of the last chapters: the same one with errors, and without.
+// Rules of the last chapters: the same one with errors, and without.
 const (
 	brokenRule = "test/demo/kernel-broken.yaml"
 	fixedRule  = "test/demo/kernel.yaml"
@@ -307,7 +307,7 @@ func (d *demo) fixRule(ctx context.Context) error {
 	return d.run(ctx, filepath.Join(d.bin, cli), "explain", d.node, "example.com/recent-kernel")
 }
 
-// run runs a program as a user would, with its output on the terminal.
+// run runs a program with its output on the terminal.
 func (d *demo) run(ctx context.Context, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig)
@@ -315,7 +315,7 @@ func (d *demo) run(ctx context.Context, program string, args ...string) error {
 	return cmd.Run()
 }
 
-// printFile prints a file below its command.
+// printFile prints a file after the command that shows it.
 func (d *demo) printFile(path string) error {
 	data, err := os.ReadFile(path)
 	if err == nil {
@@ -334,13 +334,13 @@ func (d *demo) showAllLabels(ctx context.Context) error {
 	return err
 }
 
-// showLabels shows those labels that come from the examples.
+// showLabels shows the labels from the examples.
 func (d *demo) showLabels(ctx context.Context) error {
 	return d.show(ctx, "get", "node", d.node,
 		"--label-columns=example.com/os,example.com/kernel-major,example.com/kernel-minor,example.com/cpu-vendor,example.com/tier")
 }
 
-// show runs kubectl and prints the command and what it says.
+// show runs kubectl and prints the command and its output.
 func (d *demo) show(ctx context.Context, args ...string) error {
 	fmt.Println("$ kubectl", shellLine(args))
 	out, err := d.cluster.Kubectl(ctx, args...)
@@ -400,7 +400,7 @@ func (d *demo) dryRun(ctx context.Context, rule *unstructured.Unstructured) erro
 // say prints the title of a chapter.
 func say(title string) { fmt.Printf("\n== %s\n", title) }
 
-// shellLine is a command line that can be pasted into a shell.
+// shellLine returns a command line that can be pasted into a shell.
 func shellLine(args []string) string {
 	var line strings.Builder
 	for i, arg := range args {

@@ -13,9 +13,9 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// BenchmarkDiscovery is a full discovery of a large server: 4,000 options of the kernel's configuration, 150 modules, 80 PCI
-// devices, 60 network interfaces. "first" parses everything, as a worker does when it starts; "again" is what each later
-// discovery costs. The bar is 15 ms of CPU.
+// BenchmarkDiscovery runs a full discovery of a large server: 4,000 kernel options, 150 modules, 80 PCI devices, 60 network
+// interfaces. "first" parses everything, as a worker does at startup; "again" is a later discovery. The goal is at most 15 ms of
+// CPU time.
 func BenchmarkDiscovery(b *testing.B) {
 	h := large(b)
 	b.Run("first", func(b *testing.B) {
@@ -30,7 +30,7 @@ func BenchmarkDiscovery(b *testing.B) {
 	})
 }
 
-// BenchmarkDiscoveryOfThisMachine reads the real /sys and /proc, with what system calls cost.
+// BenchmarkDiscoveryOfThisMachine reads the real /sys and /proc, including the cost of system calls.
 func BenchmarkDiscoveryOfThisMachine(b *testing.B) {
 	h := host.Real(host.Paths{})
 	measure(b, func() *discovery.Report {
@@ -49,7 +49,7 @@ func measure(b *testing.B, run func() *discovery.Report) {
 	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }
 
-// large returns the server, grown.
+// large returns the server with additional devices.
 func large(b *testing.B) host.Host {
 	h := open(b, "server")
 	tree := h.FS.(*host.Tree)
@@ -94,7 +94,7 @@ func large(b *testing.B) host.Host {
 	return h
 }
 
-// cpuTime is the CPU time that this process has used, user and system.
+// cpuTime returns the CPU time that this process has used, user and system.
 func cpuTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

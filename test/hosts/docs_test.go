@@ -17,7 +17,7 @@ import (
 
 const featuresPage = "../../docs/features.md"
 
-// documented is what the reference says of one feature.
+// documented is the documentation of one feature.
 type documented struct {
 	types    []string
 	labels   []*regexp.Regexp
@@ -25,7 +25,7 @@ type documented struct {
 	open     bool // has elements that depend on the host
 }
 
-// anything stands in the reference for elements that depend on the host.
+// anything is the placeholder in the reference for elements that depend on the host.
 const anything = "…"
 
 var (

@@ -1,4 +1,4 @@
-// Package hosts holds whole machines as archives, for tests of everything that discovers.
+// Package hosts holds whole machines as archives, for tests of discovery.
 package hosts
 
 import (
@@ -8,13 +8,13 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// Names are the machines there are; each is a directory with an archive and the NodeFeature it yields.
+// Names lists the machines; each is a directory with an archive and the resulting NodeFeature.
 var Names = []string{"arm-board", "cloud-vm", "server"}
 
 //go:embed */host.txtar
 var archives embed.FS
 
-// Open returns the machine of that name. Every call returns one of its own, whose Tree may be changed.
+// Open returns the machine of that name. Every call returns a new one, whose Tree can be modified.
 func Open(name string) (host.Host, error) {
 	data, err := archives.ReadFile(name + "/host.txtar")
 	if err != nil {

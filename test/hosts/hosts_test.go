@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the NodeFeatures that are expected")
 
-// TestDiscoversWholeMachine compares all that is found on a machine with the NodeFeature beside its archive.
+// TestDiscoversWholeMachine compares the features and labels of a machine with the NodeFeature in its directory.
 func TestDiscoversWholeMachine(t *testing.T) {
 	for _, name := range hosts.Names {
 		t.Run(name, func(t *testing.T) {

@@ -17,14 +17,14 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// TestBrokenPartSilencesNoOther breaks one thing of the server and wants the problem named, and the rest found.
+// TestBrokenPartSilencesNoOther breaks one part of the server and expects a problem for it, and all other features.
 func TestBrokenPartSilencesNoOther(t *testing.T) {
 	const release = "5.14.0-362.18.1.el9_3.x86_64"
 	const gpu = "sys/devices/pci0000:31/0000:31:00.0"
 	tests := map[string]struct {
 		reason  string
 		breaks  func(t *host.Tree)
-		problem string // part of the only problem; empty: none
+		problem string // substring of the only problem; empty: no problem
 		lost    []string
 		kept    []string
 	}{
@@ -195,7 +195,7 @@ func TestTenThousandDevicesAreFound(t *testing.T) {
 			tree.AddFile(dir+file, []byte(value+"\n"))
 		}
 	}
-	// The source itself, since the runner's deadline would make this a test of how busy the machine is.
+	// Call the source directly, since with the runner's deadline this test would depend on the machine's load.
 	for _, source := range builtin.Sources(builtin.DefaultConfig()) {
 		if source.Name() != "pci" {
 			continue
@@ -215,8 +215,8 @@ func TestTenThousandDevicesAreFound(t *testing.T) {
 	t.Fatal("no source is called pci")
 }
 
-// TestRealTreeIsReadLikeTheArchive writes the server to disk, with the directories where a container has them, and reads
-// it through the real view.
+// TestRealTreeIsReadLikeTheArchive writes the server to disk, with the directories mounted as in a container, and reads it with the
+// real implementation.
 func TestRealTreeIsReadLikeTheArchive(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux")
@@ -227,7 +227,7 @@ func TestRealTreeIsReadLikeTheArchive(t *testing.T) {
 	for from, to := range mounts {
 		copyTree(t, h, from, filepath.Join(dir, to))
 	}
-	// The path of a directory may be a link itself.
+	// The path of a directory can be a link itself.
 	if err := os.Symlink("host-usr/lib", filepath.Join(dir, "host-lib")); err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestRealTreeLetsNoLinkOut(t *testing.T) {
 	}
 }
 
-// copyTree writes a part of an archive to disk, with its links; what cannot be opened there is left out.
+// copyTree writes a part of an archive to disk, with its links; it skips files that cannot be opened.
 func copyTree(t *testing.T, h host.Host, name, to string) {
 	t.Helper()
 	if target, err := h.ReadLink(name); err == nil {

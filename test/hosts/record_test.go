@@ -13,7 +13,7 @@ import (
 	"github.com/assay-project/assay/test/hosts"
 )
 
-// record returns an archive of a host and the machine it describes.
+// record returns an archive of a host and the machine that it describes.
 func record(t *testing.T, h host.Host) ([]byte, host.Host) {
 	t.Helper()
 	archive, err := host.Record(context.Background(), h, func(ctx context.Context, h host.Host) {
@@ -61,7 +61,7 @@ func TestThisMachineCanBeRecorded(t *testing.T) {
 	}
 }
 
-// withoutIdentity takes out what an archive must not have.
+// withoutIdentity removes values that an archive must not contain.
 func withoutIdentity(r *discovery.Report) *discovery.Report {
 	delete(r.Features.Attributes, system.NameFeature)
 	for _, tag := range []string{"board_asset_tag", "chassis_asset_tag"} {

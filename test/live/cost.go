@@ -33,8 +33,7 @@ func (b *bench) printCost(when string) error {
 	return nil
 }
 
-// printIdle prints what the worker does while nothing happens. That begins with its first look after the last event: until
-// then it has work.
+// printIdle prints the CPU time of an idle worker. It starts after the worker's first poll after the last event.
 func (b *bench) printIdle(ctx context.Context, idle time.Duration) error {
 	if err := wait(ctx, sleepInterval+time.Second); err != nil {
 		return err
@@ -57,7 +56,7 @@ func (b *bench) printIdle(ctx context.Context, idle time.Duration) error {
 	return b.printCost("after that")
 }
 
-// requests is how many requests about NodeFeatures the API server has answered, anybody's, as its metrics have it.
+// requests returns the number of requests for NodeFeatures that the API server has answered, for all clients, from its metrics.
 func (b *bench) requests(ctx context.Context) (int, error) {
 	c, err := rest.HTTPClientFor(b.RESTConfig())
 	if err != nil {
@@ -88,8 +87,8 @@ func (b *bench) requests(ctx context.Context) (int, error) {
 	return sum, lines.Err()
 }
 
-// cpuTime is how long threads of the worker were on a CPU, see proc_pid_schedstat(5): in nanoseconds, where /proc/PID/stat
-// counts ticks of 10 ms. Threads that have ended are left out, but a worker's do not end.
+// cpuTime returns the time in nanoseconds that threads of the worker were running, see proc_pid_schedstat(5); /proc/PID/stat has a
+// resolution of 10 ms. Threads that have ended are not included, but a worker's do not end.
 func (b *bench) cpuTime() time.Duration {
 	var sum time.Duration
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", b.worker))

@@ -16,30 +16,30 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// errImpossible says that this machine cannot have an event.
+// errImpossible means that this machine does not support an event.
 var errImpossible = errors.New("not possible on this machine")
 
-// event is something that happens on a host, and is undone.
+// event is a change on a host, which can be undone.
 type event struct {
 	name string
-	// prepare makes what it happens to, and clear removes that; both may be nil.
+	// prepare creates the device or file, and clear removes it; both can be nil.
 	prepare, clear func() error
-	// happen makes it so, or undoes it.
+	// happen makes the change, or undoes it.
 	happen func(on bool) error
-	// published reports whether the NodeFeature says that it is so.
+	// published reports whether the NodeFeature shows the change.
 	published func(*nfdv1alpha1.NodeFeature) bool
-	// label is that of the Node while it is so.
+	// label is the label of the Node while the change is in effect.
 	label string
 }
 
 const (
-	// blockNumbers begin those of the loop devices that come and go; nobody has so many.
+	// blockNumbers is the prefix of the numbers of loop devices that are created; no machine has so many.
 	blockNumbers = "471"
-	// changedMTU is one that nobody else gives an interface.
+	// changedMTU is an unusual MTU.
 	changedMTU = 1370
 )
 
-// events are what happens, by round: each has devices and names of its own.
+// events returns the events of a round: each round has its own devices and names.
 func (b *bench) events() []func(round int) event {
 	return []func(int) event{
 		func(i int) event {
@@ -96,7 +96,7 @@ func (b *bench) events() []func(round int) event {
 	}
 }
 
-// plainConfig is the worker's configuration most of the time.
+// plainConfig is the default configuration of the worker.
 const plainConfig = "core: {sleepInterval: 60s}\n"
 
 // sleepInterval is that of plainConfig.
@@ -129,7 +129,7 @@ func hasInstance(feature, attribute, value string) func(*nfdv1alpha1.NodeFeature
 	}
 }
 
-// loopDevice returns what adds and removes a loop device without a file behind it, see include/uapi/linux/loop.h.
+// loopDevice returns a function that adds and removes a loop device without a file, see include/uapi/linux/loop.h.
 func loopDevice(name string) func(bool) error {
 	return func(on bool) error {
 		const loopAdd, loopRemove = 0x4C80, 0x4C81
@@ -148,7 +148,7 @@ func loopDevice(name string) func(bool) error {
 		}
 		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 			err := unix.IoctlSetInt(int(control.Fd()), request, number)
-			if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) { // udev may be looking at it
+			if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) { // udev can be using it
 				return err
 			}
 		}

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vethName begins the names of the interfaces that come and go.
+// vethName is the prefix of the names of interfaces that are created.
 const vethName = "assaylive"
 
-// veth returns what creates and removes a pair of interfaces.
+// veth returns a function that creates and removes a pair of interfaces.
 func veth(name string) func(bool) error {
 	return func(on bool) error {
 		if on {
@@ -24,10 +24,10 @@ func veth(name string) func(bool) error {
 	}
 }
 
-// usualMTU is that of a new interface.
+// usualMTU is the MTU of a new interface.
 const usualMTU = 1500
 
-// mtu returns what changes the MTU of an interface, and changes it back.
+// mtu returns a function that changes the MTU of an interface, and restores it.
 func mtu(name string, size int) func(bool) error {
 	return func(on bool) error {
 		if !on {
@@ -37,9 +37,9 @@ func mtu(name string, size int) func(bool) error {
 	}
 }
 
-// ip runs the program of that name, of iproute2.
+// ip runs the program ip of iproute2.
 func ip(args ...string) error {
-	out, err := exec.Command("ip", args...).CombinedOutput() //nolint:noctx // it takes milliseconds, and undoing must work after the end
+	out, err := exec.Command("ip", args...).CombinedOutput() //nolint:noctx // it takes milliseconds, and must also work after the context has ended
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(err, exec.ErrNotFound), unix.Geteuid() != 0:

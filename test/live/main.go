@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command live measures how fast something that happens on a host becomes a NodeFeature and a label, and what a worker costs
-// that waits for it. It needs root: it creates network interfaces and block devices, and removes them again.
+// Command live measures how fast a change on a host becomes a NodeFeature and a label, and the cost of a waiting worker. It
+// requires root: it creates and removes network interfaces and block devices.
 //
 // It prints figures and asserts nothing: machines differ.
 package main
@@ -31,7 +31,7 @@ import (
 const (
 	namespace = "assay-system"
 	node      = "live"
-	// patience bounds the wait for one event.
+	// patience is the timeout for one event.
 	patience = 20 * time.Second
 )
 
@@ -41,7 +41,7 @@ func main() {
 	storm := flag.Int("storm", 10, "how many times the configuration changes in a storm of other events")
 	idle := flag.Duration("idle", 0, "how long to watch an idle worker, such as 5m")
 	flag.Parse()
-	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
+	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *bin, *rounds, *storm, *idle)
 	stop()
@@ -154,7 +154,7 @@ func (b *bench) start(ctx context.Context, bin string) error {
 	})
 }
 
-// write replaces a file of the worker's configuration at once.
+// write replaces a file of the worker's configuration atomically.
 func (b *bench) write(name, text string) error {
 	path := filepath.Join(b.dir, name)
 	hidden := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
@@ -164,8 +164,8 @@ func (b *bench) write(name, text string) error {
 	return os.Rename(hidden, path)
 }
 
-// rules make labels of devices that the events bring. Each round has names of its own: what changes again and again within
-// a minute is flapping, which is damped on purpose.
+// rules create labels for the devices of the events. Each round has its own names: changes that repeat within a minute count as
+// flapping, which is suppressed.
 func rules() []client.Object {
 	var list []nfdv1alpha1.Rule
 	for _, r := range []struct{ feature, attribute, pattern, template string }{
@@ -187,7 +187,7 @@ func rules() []client.Object {
 	return []client.Object{&nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: "live"}, Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: list}}}
 }
 
-// printEvents lets each event happen, and prints the medians and maxima of how long it took.
+// printEvents runs each event, and prints the medians and maxima of the latency.
 func (b *bench) printEvents(ctx context.Context, rounds int) error {
 	fmt.Printf("\n%-44s %24s %24s\n%-44s %12s %11s %12s %11s\n", "", "to the NodeFeature", "to the Node's label", "event", "median", "max", "median", "max")
 	for _, e := range b.events() {
@@ -208,10 +208,10 @@ func (b *bench) printEvents(ctx context.Context, rounds int) error {
 	return nil
 }
 
-// settled is how long a prepared device is left alone before something happens to it.
+// settled is the delay between preparing a device and changing it.
 const settled = time.Second
 
-// round lets an event happen and undoes it.
+// round makes a change and undoes it.
 func (b *bench) round(ctx context.Context, e event, published, labelled *[]time.Duration) (err error) {
 	if e.prepare != nil {
 		if err := e.prepare(); err != nil {
@@ -230,7 +230,7 @@ func (b *bench) round(ctx context.Context, e event, published, labelled *[]time.
 	return nil
 }
 
-// measure makes something so, or no longer so, and waits for the watches of the NodeFeature and of the Node to say it.
+// measure makes or undoes a change, and waits for the watches of the NodeFeature and the Node to show it.
 func (b *bench) measure(ctx context.Context, e event, on bool) (published, labelled time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -258,7 +258,7 @@ func (b *bench) measure(ctx context.Context, e event, on bool) (published, label
 	return published, labelled, nil
 }
 
-// await watches from now on, and sends the time at which an object of the node holds.
+// await starts a watch, and sends the time at which an object of the node satisfies the condition.
 func (b *bench) await(ctx context.Context, list client.ObjectList, holds func(client.Object) bool) (<-chan time.Time, error) {
 	if err := b.client.List(ctx, list); err != nil {
 		return nil, err

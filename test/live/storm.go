@@ -13,14 +13,14 @@ import (
 const (
 	// calm is how long the worker rests before and after a storm.
 	calm = 3 * time.Second
-	// gust is how long the other events blow between two changes of the configuration.
+	// gust is how long other events occur between two changes of the configuration.
 	gust = time.Second
-	// breath lies between two events: a node that starts a pod after another makes some ten a second.
+	// breath is the time between two events: a node that starts pods one after another causes about ten events a second.
 	breath = 20 * time.Millisecond
 )
 
-// printStorm changes the configuration again and again while interfaces come and go and feature files are written, and
-// prints the memory that the worker took at most meanwhile.
+// printStorm changes the configuration repeatedly while interfaces come and go and feature files are written, and prints the
+// worker's peak memory.
 func (b *bench) printStorm(ctx context.Context, changes int) error {
 	if err := wait(ctx, calm); err != nil {
 		return err
@@ -48,9 +48,9 @@ func (b *bench) printStorm(ctx context.Context, changes int) error {
 	return b.printCost(fmt.Sprintf("in a storm of %d events and %d changes of its configuration (%s of CPU)", events, changes, b.cpuTime()-used))
 }
 
-// blow lets a link and a file come and go.
+// blow creates and removes a link and a file.
 func (b *bench) blow(ctx context.Context, number int) error {
-	name := fmt.Sprint("s", number%1000) // names of interfaces have 15 characters at most
+	name := fmt.Sprint("s", number%1000) // names of interfaces have at most 15 characters
 	link, file := veth(vethName+name), b.file("features.d/"+name, name+"\n")
 	if err := errors.Join(ignoreImpossible(link(true)), file(true), wait(ctx, breath)); err != nil {
 		return err

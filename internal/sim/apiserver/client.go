@@ -13,10 +13,10 @@ import (
 	"sync"
 )
 
-// Arrived returns a channel that receives a value after a request of any client has arrived. It is meant for one reader.
+// Arrived returns a channel that receives a value after a request of any client has arrived. It has a single reader.
 func (s *Server) Arrived() <-chan struct{} { return s.arrived }
 
-// Client is the connection of one program to a server. Requests wait until they are answered by one of the methods of Request. It
+// Client is the connection of one program to a server. Requests wait until one of the methods of Request answers them. It
 // implements http.RoundTripper, and is safe for concurrent use.
 type Client struct {
 	name   string
@@ -29,25 +29,25 @@ type Client struct {
 	direct  bool
 }
 
-// NewClient returns the connection of a program of some name.
+// NewClient returns the connection of a program with the given name.
 func (s *Server) NewClient(name string) *Client {
 	return &Client{name: name, server: s}
 }
 
-// Direct has all requests answered at once. Events wait as ever.
+// Direct answers all requests immediately. Events still wait.
 func (c *Client) Direct() *Client {
 	c.direct = true
 	return c
 }
 
-// Request is a request that waits for its answer.
+// Request is a request that waits for its response.
 type Request struct {
 	client *Client
 	call   *call
 	text   string // see String
 	http   *http.Request
 	answer chan result
-	done   *response // the request was carried out, and its answer is on the way
+	done   *response // the request was executed, and its response is pending
 }
 
 type result struct {
@@ -57,7 +57,7 @@ type result struct {
 
 var errGone = errors.New("connection refused: the program has ended")
 
-// RoundTrip implements http.RoundTripper. The list of resources is answered at once.
+// RoundTrip implements http.RoundTripper. It answers discovery requests immediately.
 func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	server := c.server
@@ -111,7 +111,7 @@ func (c *Client) forget(req *Request) bool {
 	return true
 }
 
-// Pending returns the requests that wait, sorted.
+// Pending returns the waiting requests, sorted.
 func (c *Client) Pending() []*Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *Client) Watches() []*Watch {
 	return out
 }
 
-// Close makes all requests fail, those to come included, and ends the watches: the program has crashed.
+// Close makes all requests fail, including later ones, and ends the watches: the program has crashed.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.gone = true
@@ -140,7 +140,7 @@ func (c *Client) Close() {
 	c.Reconnect(c.server)
 }
 
-// Reconnect makes all requests fail, ends the watches, and sends what follows to a server.
+// Reconnect makes all requests fail, ends the watches, and sends later requests to another server.
 func (c *Client) Reconnect(s *Server) {
 	c.mu.Lock()
 	pending, watches := c.pending, c.watches
@@ -154,7 +154,7 @@ func (c *Client) Reconnect(s *Server) {
 	}
 }
 
-// String is the request in one line, without its body.
+// String returns the request on one line, without its body.
 func (r *Request) String() string { return r.text }
 
 func (c *call) String() string {
@@ -180,13 +180,13 @@ func (c *call) String() string {
 	return strings.TrimSpace(out)
 }
 
-// Body is what is sent.
+// Body returns the body of the request.
 func (r *Request) Body() []byte { return r.call.body }
 
 // Writes reports whether the request changes an object.
 func (r *Request) Writes() bool { return r.call.method != http.MethodGet }
 
-// Execute carries the request out. Its answer is on the way, and arrives with Answer, or gets lost with Lose.
+// Execute executes the request. Its response is pending until Answer delivers it or Lose drops it.
 func (r *Request) Execute() {
 	if r.done == nil {
 		r.done = r.client.server.serve(r.call)
@@ -196,10 +196,10 @@ func (r *Request) Execute() {
 // Target returns the resource and the name that the request is about.
 func (r *Request) Target() (resource, name string) { return r.call.resource.Name, r.call.name }
 
-// Executed reports whether the answer is on the way.
+// Executed reports whether the request was executed.
 func (r *Request) Executed() bool { return r.done != nil }
 
-// Answer carries the request out unless that has been done, and delivers the answer. It returns its status code.
+// Answer executes the request if necessary, and delivers the response. It returns the status code.
 func (r *Request) Answer() int {
 	r.Execute()
 	if !r.client.forget(r) {
@@ -215,7 +215,7 @@ func (r *Request) Answer() int {
 	return r.done.code
 }
 
-// Fail answers with an error, and carries nothing out. A positive retryAfter, in seconds, is part of the answer.
+// Fail responds with an error without executing the request. A positive retryAfter, in seconds, is part of the response.
 func (r *Request) Fail(code, retryAfter int) {
 	if !r.client.forget(r) {
 		return
@@ -227,7 +227,7 @@ func (r *Request) Fail(code, retryAfter int) {
 	r.answer <- result{response: answer.write(r.http)} //nolint:bodyclose // the client closes it
 }
 
-// Lose breaks the connection; whether the request has been carried out is what Execute has done.
+// Lose breaks the connection, whether or not the request was executed.
 func (r *Request) Lose() {
 	if r.client.forget(r) {
 		r.answer <- result{err: errors.New("connection reset by peer")}

@@ -5,7 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Resources returns the built-in and the custom resources that Assay uses.
+// Resources returns the built-in and custom resources that Assay uses.
 func Resources() []*Resource {
 	const nfd, assay = "nfd.k8s-sigs.io", "assay.dev"
 	return []*Resource{

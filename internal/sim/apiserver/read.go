@@ -27,7 +27,7 @@ func (s *Server) get(c *call) (Object, error) {
 	return o, nil
 }
 
-// selection is which objects a list or a watch is about.
+// selection is the set of objects of a list or a watch.
 type selection struct {
 	namespace string
 	labels    labels.Selector
@@ -65,7 +65,7 @@ func (sel selection) matches(o Object) bool {
 	return (sel.namespace == "" || sel.namespace == text(m, "namespace")) && sel.labels.Matches(set) && sel.fields.Matches(name)
 }
 
-// page is where a list continues.
+// page is the position at which a list continues.
 type page struct {
 	Revision int64
 	After    string
@@ -82,7 +82,7 @@ func (s *Server) list(c *call) *response {
 	}
 	limit, _ := strconv.Atoi(c.query.Get("limit"))
 	if c.query.Get("resourceVersion") == "0" {
-		limit = 0 // the watch cache has no pages
+		limit = 0 // the watch cache does not support paging
 	}
 	objects, items := s.at(c.resource, at.Revision), []any{}
 	listMeta := Object{"resourceVersion": strconv.FormatInt(at.Revision, 10)}
@@ -90,7 +90,7 @@ func (s *Server) list(c *call) *response {
 		if k <= at.After && rest || sel.namespace != "" && !strings.HasPrefix(k, sel.namespace+"/") {
 			continue
 		}
-		if limit > 0 && len(items) == limit { // whatever comes next, selected or not
+		if limit > 0 && len(items) == limit { // the next object, selected or not
 			last := items[limit-1].(Object)["metadata"].(Object)
 			next := page{at.Revision, key(text(last, "namespace"), text(last, "name"))}
 			listMeta["continue"] = base64.RawURLEncoding.EncodeToString(encode(next))
@@ -102,7 +102,7 @@ func (s *Server) list(c *call) *response {
 		o := objects[k]
 		if c.metadata {
 			o = partial(o)
-		} else if c.resource.Typed != nil { // items of built-in lists do not repeat their kind
+		} else if c.resource.Typed != nil { // items of built-in lists have no kind
 			o = maps.Clone(o)
 			delete(o, "kind")
 			delete(o, "apiVersion")
@@ -116,7 +116,7 @@ func (s *Server) list(c *call) *response {
 	return ok(out)
 }
 
-// listAt returns the revision that a list is of, and where it continues.
+// listAt returns the revision of a list, and where it continues.
 func (s *Server) listAt(c *call) (at page, rest bool, bad *response) {
 	if token := c.query.Get("continue"); token != "" {
 		data, err := base64.RawURLEncoding.DecodeString(token)
@@ -153,7 +153,7 @@ func (s *Server) listAt(c *call) (at page, rest bool, bad *response) {
 	return at, false, nil
 }
 
-// tooLarge says that a revision has not been reached.
+// tooLarge returns the error for a revision that has not been reached.
 func tooLarge(wanted, have int64) *response {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", wanted, have), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}

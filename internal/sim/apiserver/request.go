@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// call is a request as the server understands it.
+// call is a parsed request.
 type call struct {
 	method      string
 	resource    *Resource
@@ -22,11 +22,11 @@ type call struct {
 	query       url.Values
 	body        []byte
 	contentType string
-	metadata    bool // the answer is to have metadata alone
+	metadata    bool // the response only contains metadata
 	by          string
 }
 
-// parse returns the call of a request; nil: its path is of no resource.
+// parse parses a request; nil if the path is not that of a resource.
 func (s *Server) parse(r *http.Request, by string) (*call, error) {
 	c := &call{method: r.Method, query: r.URL.Query(), contentType: r.Header.Get("Content-Type"), by: by}
 	c.metadata = strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
@@ -67,12 +67,12 @@ func (s *Server) parse(r *http.Request, by string) (*call, error) {
 	return c, nil
 }
 
-// response is what a request is answered with.
+// response is the response to a request.
 type response struct {
 	code   int
 	header http.Header
 	body   []byte
-	watch  *Watch // the body is what is delivered to it
+	watch  *Watch // the body streams its events
 }
 
 func (r *response) write(to *http.Request) *http.Response {
@@ -94,7 +94,7 @@ func (r *response) write(to *http.Request) *http.Response {
 
 func ok(v any) *response { return &response{code: http.StatusOK, body: encode(v)} }
 
-// fail answers with the Status of an error.
+// fail responds with the Status of an error.
 func fail(err error) *response {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -105,7 +105,7 @@ func fail(err error) *response {
 	return &response{code: int(out.Code), body: encode(out)}
 }
 
-// failed answers with a code and no particular reason.
+// failed responds with a status code without a reason.
 func failed(code int, message string) *response {
 	return fail(&apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(code), Reason: reasons[code], Message: message,
@@ -121,7 +121,7 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusGatewayTimeout:      metav1.StatusReasonTimeout,
 }
 
-// serve answers a call.
+// serve executes a call.
 func (s *Server) serve(c *call) *response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *Server) serve(c *call) *response {
 	return answer
 }
 
-// errUnsupported is something that the model does not know, and a test must not rely on.
+// errUnsupported means that the model does not support something, which a test must not rely on.
 type errUnsupported string
 
 func (e errUnsupported) Error() string { return "the model does not support " + string(e) }
@@ -179,7 +179,7 @@ func (s *Server) unknown(c *call) *response {
 	return failed(http.StatusNotImplemented, errUnsupported(text).Error())
 }
 
-// partial returns the metadata of an object, as kind PartialObjectMetadata.
+// partial returns the metadata of an object as PartialObjectMetadata.
 func partial(o Object) Object {
 	return Object{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]}
 }

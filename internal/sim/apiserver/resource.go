@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is a kind of objects that the server has.
+// Resource is a resource of the server.
 type Resource struct {
 	Group, Version, Name, Kind string
 	Namespaced                 bool
-	// Status says that there is a subresource status.
+	// Status is set if it has a status subresource.
 	Status bool
-	// Generation says that the server counts changes of the spec.
+	// Generation is set if the server counts changes of the spec.
 	Generation bool
-	// Observed says that a status is missing in no object: its default has an observedGeneration of -1.
+	// Observed is set if every object has a status: its default has an observedGeneration of -1.
 	Observed bool
-	// Typed returns an empty object of a built-in kind, in whose form objects are stored; nil: a custom resource.
+	// Typed returns an empty object of a built-in kind, which determines the stored form; nil: a custom resource.
 	Typed func() any
 }
 
@@ -31,7 +31,7 @@ func (r *Resource) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.Group, Resource: r.Name}
 }
 
-// discover answers requests for the list of resources; nil: it is another request.
+// discover answers discovery requests; nil: it is another request.
 func (s *Server) discover(path string) *response {
 	switch parts := strings.Split(strings.Trim(path, "/"), "/"); {
 	case path == "/api":

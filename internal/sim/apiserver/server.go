@@ -1,7 +1,8 @@
-// Package apiserver is a model of the Kubernetes API server without sockets, whose client decides when each answer and each event arrives.
+// Package apiserver is a model of the Kubernetes API server without sockets, whose client decides when each response and each event
+// arrives.
 //
-// It does what the controllers, the publisher and the extender ask of an API server, and nothing else: a request that it does not know is
-// recorded (see Server.Unsupported) and fails the test.
+// It supports the requests of the controllers, the publisher and the extender. Other requests are recorded (see Server.Unsupported)
+// and fail the test.
 package apiserver
 
 import (
@@ -16,28 +17,28 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Object is an object of the API as decoded JSON. Objects in the store are never changed.
+// Object is an API object as decoded JSON. Stored objects are never modified.
 type Object = map[string]any
 
-// Change is one entry of the history of the store.
+// Change is one entry of the store's history.
 type Change struct {
 	Revision int64
 	Resource *Resource
 	Key      string // namespace/name, or name
 	Type     string // ADDED, MODIFIED or DELETED
-	Old, New Object // New of a deletion is the last state, with the revision of the deletion
+	Old, New Object // for a deletion, New is the last state with the revision of the deletion
 	By       string // the client that wrote it
 	Time     time.Time
 }
 
-// Server holds all objects under one revision. It is safe for concurrent use.
+// Server holds all objects, with one revision for all. It is safe for concurrent use.
 type Server struct {
 	resources []*Resource
 
 	mu          sync.Mutex
 	revision    int64
-	compacted   int64 // watches and lists of older revisions expire
-	created     int   // number of objects that were created, for UIDs
+	compacted   int64 // watches and lists from older revisions expire
+	created     int   // number of created objects, for UIDs
 	objects     map[*Resource]map[string]Object
 	history     []Change
 	encoded     map[string][]byte // objects as JSON, by resource, key and version
@@ -45,7 +46,7 @@ type Server struct {
 	arrived     chan struct{} // holds an element after a request has arrived
 }
 
-// New returns an empty server of some resources.
+// New returns an empty server with the given resources.
 func New(resources ...*Resource) *Server {
 	s := &Server{resources: resources, revision: 1, objects: map[*Resource]map[string]Object{}, encoded: map[string][]byte{}, arrived: make(chan struct{}, 1)}
 	for _, r := range resources {
@@ -54,7 +55,7 @@ func New(resources ...*Resource) *Server {
 	return s
 }
 
-// Unsupported returns the requests that the model does not know.
+// Unsupported returns the requests that the model does not support.
 func (s *Server) Unsupported() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,21 +81,21 @@ func (s *Server) since(revision int64) []Change {
 	return s.history[i:]
 }
 
-// Compact makes watches and lists from revisions up to now expire.
+// Compact expires watches and lists from revisions up to the current one.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compacted = s.revision
 }
 
-// Get returns an object, nil if there is none. It must not be changed.
+// Get returns an object, nil if it does not exist. The caller must not modify it.
 func (s *Server) Get(resource, namespace, name string) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[s.resource(resource)][key(namespace, name)]
 }
 
-// List returns the objects of a resource, sorted by namespace and name. They must not be changed.
+// List returns the objects of a resource, sorted by namespace and name. The caller must not modify them.
 func (s *Server) List(resource string) []Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +110,7 @@ func (s *Server) resource(name string) *Resource {
 	return s.resources[i]
 }
 
-// At returns the objects of a resource as they were at a revision, sorted by namespace and name. They must not be changed.
+// At returns the objects of a resource at a revision, sorted by namespace and name. The caller must not modify them.
 func (s *Server) At(resource string, revision int64) []Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +125,7 @@ func sorted(objects map[string]Object) []Object {
 	return out
 }
 
-// at returns the objects of a resource as they were at a revision.
+// at returns the objects of a resource at a revision.
 func (s *Server) at(r *Resource, revision int64) map[string]Object {
 	if revision >= s.revision {
 		return s.objects[r]
@@ -146,7 +147,7 @@ func (s *Server) at(r *Resource, revision int64) map[string]Object {
 	return out
 }
 
-// The types of changes and watch events.
+// Types of changes and watch events.
 const (
 	Added    = "ADDED"
 	Modified = "MODIFIED"
@@ -155,7 +156,7 @@ const (
 	failure  = "ERROR"
 )
 
-// commit writes an object; new is nil to remove it. It is called with the lock held, and returns the object as stored.
+// commit writes an object; a nil object deletes it. It returns the object as stored. The caller holds the lock.
 func (s *Server) commit(r *Resource, k string, next Object, by string) Object {
 	old := s.objects[r][k]
 	s.revision++
@@ -180,7 +181,7 @@ func (s *Server) nextUID() string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012d", s.created)
 }
 
-// now is a timestamp as the API has it.
+// now returns a timestamp in the API's format.
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
 func key(namespace, name string) string {
@@ -190,7 +191,7 @@ func key(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// meta returns the metadata of an object, which it gets if it has none.
+// meta returns the metadata of an object, and creates it if it is missing.
 func meta(o Object) Object {
 	m, ok := o["metadata"].(Object)
 	if !ok {
@@ -225,7 +226,7 @@ func copyValue(v any) any {
 	return v
 }
 
-// Decode returns an object of JSON.
+// Decode decodes a JSON object.
 func Decode(data []byte) (Object, error) {
 	var o Object
 	if err := utiljson.Unmarshal(data, &o); err != nil {

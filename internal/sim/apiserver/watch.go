@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Watch is a watch that a client holds. It is the body of the answer; whoever reads it waits on a channel.
+// Watch is a watch of a client. It is the body of the response; reading it blocks on a channel.
 type Watch struct {
 	server    *Server
 	call      *call
@@ -24,13 +24,13 @@ type Watch struct {
 	initial []event // of what there was at the start
 	at      int64   // revision up to which changes were delivered or passed over
 	buffer  []byte
-	err     error // once the buffer is read
+	err     error // after the buffer was read
 	closed  bool
 	wake    chan struct{}
 	ctx     context.Context
 }
 
-// watch begins a watch. It is called with the lock held.
+// watch starts a watch. The caller holds the lock.
 func (s *Server) watch(c *call) *response {
 	sel, err := c.selection()
 	if err != nil {
@@ -108,7 +108,7 @@ func (w *Watch) bookmark(revision int64, annotations Object) event {
 	return event{bookmark, Object{"kind": w.call.resource.Kind, "apiVersion": w.call.resource.groupVersion().String(), "metadata": m}}
 }
 
-// next returns the next event, and the revision that the watch has then. It is called with both locks held.
+// next returns the next event, and the revision of the watch after it. The caller holds both locks.
 func (w *Watch) next() (e event, at int64, about string) {
 	if len(w.initial) > 0 {
 		e, about = w.initial[0], "initial "+w.initial[0].kind
@@ -129,18 +129,18 @@ func (w *Watch) next() (e event, at int64, about string) {
 			return event{Added, c.New}, c.Revision, "ADDED " + c.Key
 		case was:
 			last := c.New
-			if c.Type != Deleted { // it is not selected any more: the last state that was, with the revision of the change
+			if c.Type != Deleted { // no longer selected: the last selected state, with the revision of the change
 				last = deepCopy(c.Old)
 				meta(last)["resourceVersion"] = strconv.FormatInt(c.Revision, 10)
 			}
 			return event{Deleted, last}, c.Revision, "DELETED " + c.Key
 		}
 	}
-	w.at = w.server.revision // nothing up to here is selected
+	w.at = w.server.revision // nothing up to this revision is selected
 	return event{}, 0, ""
 }
 
-// Next says which event Deliver would deliver; empty: none.
+// Next describes the event that Deliver would deliver; empty: none.
 func (w *Watch) Next() string {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -153,7 +153,7 @@ func (w *Watch) Next() string {
 	return about
 }
 
-// Initial reports whether what there was at the start has not been delivered completely.
+// Initial reports whether initial objects have not all been delivered.
 func (w *Watch) Initial() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,7 +180,7 @@ func (w *Watch) Deliver() {
 	}
 }
 
-// Skip leaves out the next object of those that there were at the start, as no API server should. It reports whether there was one.
+// Skip drops the next initial object, which no API server should do. It reports whether there was one.
 func (w *Watch) Skip() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,7 +191,7 @@ func (w *Watch) Skip() bool {
 	return true
 }
 
-// Bookmark delivers a bookmark if the client wants some and has all events.
+// Bookmark delivers a bookmark if the client requested bookmarks and has received all events.
 func (w *Watch) Bookmark() bool {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -212,14 +212,14 @@ func (w *Watch) Expire() {
 	w.send(w.line(event{failure, expired(w.at, w.at+1)}), io.EOF)
 }
 
-// End ends the watch: with io.EOF as a server does after some minutes, with another error as a broken connection.
+// End ends the watch: with io.EOF like a server after some minutes, or with another error like a broken connection.
 func (w *Watch) End(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.send(nil, err)
 }
 
-// send adds an event to what is read. It is called with the lock held.
+// send adds an event to the buffer. The caller holds the lock.
 func (w *Watch) send(line []byte, err error) {
 	w.buffer = append(w.buffer, line...)
 	if err != nil {
@@ -242,7 +242,7 @@ func (w *Watch) Read(p []byte) (int, error) {
 		case n > 0:
 			return n, nil
 		case closed:
-			return 0, io.EOF // watch.Filter of client-go may wait forever for someone to read another error
+			return 0, io.EOF // watch.Filter of client-go could block forever on another error
 		case err != nil:
 			return 0, err
 		}
@@ -264,7 +264,7 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-// At returns the resource that is watched, and the revision up to which the client has all changes of it.
+// At returns the watched resource, and the revision up to which the client has received all changes.
 func (w *Watch) At() (resource string, revision int64) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -283,7 +283,7 @@ func (w *Watch) Open() bool {
 	return !w.closed && w.err == nil
 }
 
-// String names what is watched.
+// String returns the watched resource.
 func (w *Watch) String() string { return w.name }
 
 func (c *call) watched() string {

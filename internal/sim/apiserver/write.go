@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// normal returns an object in the form in which it is stored.
+// normal returns an object in its stored form.
 func (r *Resource) normal(o Object) (Object, error) {
 	if r.Typed == nil {
 		if r.Observed && o["status"] == nil {
 			o["status"] = Object{"observedGeneration": int64(-1)}
 		}
-		for k, v := range meta(o) { // the API server leaves out what is empty
+		for k, v := range meta(o) { // the API server omits empty values
 			if m, is := v.(Object); is && len(m) == 0 {
 				delete(meta(o), k)
 			}
@@ -129,7 +129,7 @@ func (s *Server) patch(c *call) (Object, error) {
 	return s.replace(c, old, next)
 }
 
-// mergePatch applies a JSON merge patch (RFC 7386) to an object, which it changes.
+// mergePatch applies a JSON merge patch (RFC 7386) to an object in place.
 func mergePatch(to, change Object) Object {
 	for k, v := range change {
 		switch v := v.(type) {
@@ -148,10 +148,10 @@ func mergePatch(to, change Object) Object {
 	return to
 }
 
-// kept are the parts of the metadata that only the server changes.
+// kept lists the metadata that only the server changes.
 var kept = []string{"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"}
 
-// replace writes what an update or a patch makes of an object, if that is another one.
+// replace stores the result of an update or a patch if it differs.
 func (s *Server) replace(c *call, old, next Object) (Object, error) {
 	r, before, m := c.resource, meta(old), meta(next)
 	if v := text(m, "resourceVersion"); v != "" && v != text(before, "resourceVersion") {
@@ -160,7 +160,7 @@ func (s *Server) replace(c *call, old, next Object) (Object, error) {
 	}
 	if uid := text(m, "uid"); uid != "" && uid != text(before, "uid") {
 		return nil, apierrors.NewConflict(r.groupResource(), c.name,
-			fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, text(before, "uid"))) //nolint:staticcheck // the text of the API server
+			fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, text(before, "uid"))) //nolint:staticcheck // the message of the API server
 	}
 	next["kind"], next["apiVersion"] = old["kind"], old["apiVersion"]
 	switch {
@@ -238,7 +238,7 @@ func (s *Server) remove(c *call) (Object, error) {
 	m := meta(old)
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil && string(*p.UID) != text(m, "uid") || p.ResourceVersion != nil && *p.ResourceVersion != text(m, "resourceVersion") {
-			return nil, apierrors.NewConflict(c.resource.groupResource(), c.name, errors.New("Precondition failed")) //nolint:staticcheck // the text of the API server
+			return nil, apierrors.NewConflict(c.resource.groupResource(), c.name, errors.New("Precondition failed")) //nolint:staticcheck // the message of the API server
 		}
 	}
 	k := key(c.namespace, c.name)
@@ -260,7 +260,7 @@ func (s *Server) remove(c *call) (Object, error) {
 	}, nil
 }
 
-// CollectGarbage deletes the objects that have owners of which none exists any more, and returns how many.
+// CollectGarbage deletes the objects whose owners have all been deleted, and returns their number.
 func (s *Server) CollectGarbage() (deleted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

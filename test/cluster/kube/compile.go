@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// buildEnv is the project's one set of build flags (the Makefile exports the same): another -trimpath or CGO_ENABLED would
-// compile client-go and everything under it a second time.
+// buildEnv is the project's set of build flags (the Makefile exports the same): with another -trimpath or CGO_ENABLED, client-go
+// and its dependencies would be compiled twice.
 var buildEnv = []string{"CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false"}
 
-// reportEvery is how often the build says how far it is: seldom enough for a log, often enough to believe in.
+// reportEvery is the interval of progress messages during a build.
 const reportEvery = 15 * time.Second
 
-// ldflags strips the binary and stamps the version. Without a stamp `kubectl version` fails, since it cannot parse the
-// placeholder that the source has.
+// ldflags strips the binary and sets the version. Without a version `kubectl version` fails, since it cannot parse the placeholder
+// in the source.
 func ldflags() string {
 	parts := strings.Split(strings.TrimPrefix(Version, "v"), ".")
 	const version = "k8s.io/component-base/version."
@@ -37,7 +37,7 @@ func ldflags() string {
 	}, " ")
 }
 
-// compile builds the module in source into the file out.
+// compile builds the module in source to the file out.
 func compile(ctx context.Context, e edition, source, out string, progress io.Writer) error {
 	start := time.Now()
 	fmt.Fprintf(progress, "kube: looking up what a Kubernetes %s control plane needs (the first time that downloads some 200 Go modules)\n", Version)
@@ -46,7 +46,7 @@ func compile(ctx context.Context, e edition, source, out string, progress io.Wri
 	if err != nil {
 		return err
 	}
-	// The program itself is always stale, since it is never installed; two or three packages are no work worth a warning.
+	// The program itself is always stale, since it is never installed; two or three packages need no warning.
 	if total := report.total(); total > 3 {
 		fmt.Fprintf(progress, "kube: compiling "+e.about+", once; afterwards it is cached. "+
 			"If %s names a directory with these programs, such as that of setup-envtest, nothing is compiled.\n", total, AssetsVar)
@@ -64,8 +64,7 @@ func compile(ctx context.Context, e edition, source, out string, progress io.Wri
 	return nil
 }
 
-// run runs the go command. What it prints are packages to compile; what it says meanwhile goes to the report, and is quoted
-// if it fails.
+// run runs the go command. Its output lists packages to compile; its error output goes to the report, and is quoted in the error.
 func run(ctx context.Context, dir string, report *report, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -113,7 +112,7 @@ func eachLine(r io.Reader, f func(string)) {
 	_, _ = io.Copy(io.Discard, r) // after a line beyond the scanner's limit: do not block the writer
 }
 
-// report counts what the go command says it does. It is safe for concurrent use.
+// report tracks the progress of the go command. It is safe for concurrent use.
 type report struct {
 	w     io.Writer
 	start time.Time
@@ -128,7 +127,7 @@ func newReport(w io.Writer, start time.Time) *report {
 	return &report{w: w, start: start, stale: map[string]bool{}}
 }
 
-// planned notes one package that is to be compiled.
+// planned records a package to compile.
 func (r *report) planned(line string) {
 	if line == "" {
 		return
@@ -138,7 +137,7 @@ func (r *report) planned(line string) {
 	r.stale[line] = true
 }
 
-// happened notes what a line of the go command's standard error says and returns whether it was mere progress.
+// happened processes a line of the go command's error output and returns whether it is a progress message.
 func (r *report) happened(line string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +161,7 @@ func (r *report) total() int {
 	return len(r.stale)
 }
 
-// tick says from time to time how far the compilation is, until done is closed.
+// tick reports the progress of the compilation periodically, until done is closed.
 func (r *report) tick(done <-chan struct{}) {
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
@@ -179,7 +178,7 @@ func (r *report) tick(done <-chan struct{}) {
 func (r *report) line() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.compiled >= len(r.stale)-1 { // the last one is the program itself: compiled in no time, then linked
+	if r.compiled >= len(r.stale)-1 { // the last one is the program itself: it is compiled quickly, then linked
 		return fmt.Sprintf("kube: linking (needs some 2.5 GB of memory for half a minute), %s", r.elapsed())
 	}
 	return fmt.Sprintf("kube: %4d of %d packages compiled (%d %%), %s",
@@ -188,10 +187,10 @@ func (r *report) line() string {
 
 func (r *report) elapsed() time.Duration { return time.Since(r.start).Round(time.Second) }
 
-// tailLines is how much of a failed command's output an error quotes: enough for a compiler's messages.
+// tailLines is the number of output lines of a failed command that an error quotes: enough for a compiler's messages.
 const tailLines = 30
 
-// tail keeps the last lines it was given. It is not safe for concurrent use.
+// tail keeps the last lines. It is not safe for concurrent use.
 type tail struct{ lines []string }
 
 func (t *tail) add(line string) {

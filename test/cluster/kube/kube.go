@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package kube provides the programs of Kubernetes, built from Go modules: no registry, no download of binaries.
+// Package kube provides the programs of Kubernetes, built from Go modules, without a registry or downloaded binaries.
 //
-// hack/kube is a module of its own that links all of them into one binary. It is built once per version and kept in the
-// user's cache directory; every program is a symlink to it.
+// hack/kube is a separate module that links all of them to one binary. It is built once per version and stored in the user's cache
+// directory; every program is a symlink to it.
 package kube
 
 import (
@@ -38,20 +38,20 @@ const (
 // Version is the version of Kubernetes that hack/kube pins, and that its programs report.
 const Version = "v1.36.3"
 
-// AssetsVar names the environment variable that may point to a directory with programs, as controller-runtime's envtest
-// uses it. What that directory holds is used as it is; only what it lacks is built.
+// AssetsVar is the environment variable with a directory of programs, as in controller-runtime's envtest. Programs in that
+// directory are used; missing ones are built.
 const AssetsVar = "KUBEBUILDER_ASSETS"
 
-// keepUnused is how long the binary of another version is kept after its last use: long enough to switch between branches,
-// short enough that old versions (145 MB each) do not pile up.
+// keepUnused is how long the binary of another version is kept after its last use: long enough to switch between branches, short
+// enough that old versions (145 MB each) do not accumulate.
 const keepUnused = 30 * 24 * time.Hour
 
 // ControlPlane names the programs of a control plane, and kubectl.
 var ControlPlane = []string{Etcd, APIServer, Scheduler, ControllerManager, Kubectl}
 
-// edition is a binary that hack/kube can be built into, and the programs it is.
+// edition is a variant of the binary that hack/kube builds, and the programs in it.
 type edition struct {
-	tag      string // build tag, and the end of the name in the cache; empty for the full one
+	tag      string // build tag, and suffix of the name in the cache; empty for the full one
 	programs []string
 	about    string // for the message before it is compiled
 }
@@ -80,10 +80,10 @@ func smallest(needed []string) edition {
 // Programs maps the name of a program to the path of its executable.
 type Programs map[string]string
 
-// Find returns the paths of the programs needed (all, if none is named): from $KUBEBUILDER_ASSETS where that holds them,
-// otherwise from the cache, otherwise newly built, which takes up to 12 minutes on two cores and is reported to progress. If
-// etcd, kube-apiserver and kubectl are all that is needed, no other program is compiled. It must be called with the working directory inside a clone of the project. It may be called by several processes at
-// once: one builds, the others wait for it.
+// Find returns the paths of the needed programs (all, if none is named): from $KUBEBUILDER_ASSETS if they exist there, else from
+// the cache, else newly built, which takes up to 12 minutes on two cores and is reported to progress. If only etcd, kube-apiserver
+// and kubectl are needed, no other program is compiled. The working directory must be inside a clone of the project. Several
+// processes can call it at the same time: one builds, the others wait.
 func Find(ctx context.Context, progress io.Writer, needed ...string) (Programs, error) {
 	if len(needed) == 0 {
 		needed = full.programs
@@ -119,12 +119,12 @@ func given(dir string, needed []string) Programs {
 	return programs
 }
 
-// Build returns the directory that holds all programs of the version in hack/kube, and builds them if they are not there.
+// Build returns the directory with all programs of the version in hack/kube, and builds them if necessary.
 func Build(ctx context.Context, progress io.Writer) (string, error) {
 	return provide(ctx, full, progress)
 }
 
-// provide returns the directory of an edition, or of the full one if that is there already.
+// provide returns the directory of an edition, or of the full one if it already exists.
 func provide(ctx context.Context, e edition, progress io.Writer) (string, error) {
 	source, err := sourceDir()
 	if err != nil {
@@ -169,13 +169,13 @@ func provide(ctx context.Context, e edition, progress io.Writer) (string, error)
 	return dir, nil
 }
 
-// build compiles into a directory beside dir and renames it: dir is complete or absent.
+// build compiles to a temporary directory and renames it to dir, so that dir is complete or absent.
 func build(ctx context.Context, e edition, source, dir string, progress io.Writer) error {
 	next, err := os.MkdirTemp(filepath.Dir(dir), "new-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(next) }() // gone after the rename
+	defer func() { _ = os.RemoveAll(next) }() // does nothing after the rename
 	if err := os.Chmod(next, 0o755); err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func build(ctx context.Context, e edition, source, dir string, progress io.Write
 			return err
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil { // what an interrupted clean-up may have left
+	if err := os.RemoveAll(dir); err != nil { // leftovers of an interrupted cleanup
 		return err
 	}
 	return os.Rename(next, dir)
@@ -198,7 +198,7 @@ func complete(dir string, e edition) bool {
 	return len(given(dir, e.programs)) == len(e.programs)
 }
 
-// Root returns the directory of the project that the working directory lies in.
+// Root returns the directory of the project that contains the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -222,7 +222,7 @@ func sourceDir() (string, error) {
 	return filepath.Join(root, "hack", "kube"), nil
 }
 
-// cacheKey names the binary that the source, the Go version and the flags make.
+// cacheKey identifies the binary built from the source with the Go version and the flags.
 func cacheKey(ctx context.Context, source string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(source, "*.go"))
 	if err != nil {
@@ -258,7 +258,7 @@ func stderrOf(err error) string {
 	return ""
 }
 
-// lock waits for the exclusive lock on a file. The kernel gives it back when the process ends, however it ends.
+// lock waits for the exclusive lock on a file. The kernel releases it when the process ends.
 func lock(path string, progress io.Writer) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
 	if err != nil {
@@ -276,14 +276,14 @@ func lock(path string, progress io.Writer) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// touch notes that a binary is in use. Failing to costs a rebuild in a month.
+// touch records that a binary is in use. If it fails, the binary is rebuilt in a month.
 func touch(dir string) {
 	now := time.Now()
 	_ = os.Chtimes(dir, now, now)
 }
 
-// prune removes the binaries of other versions that nobody used for a while, and what interrupted builds left. What it
-// cannot remove, the next build tries again.
+// prune removes binaries of other versions that were not used for a while, and leftovers of interrupted builds. The next build
+// retries after a failure.
 func prune(cache, keep string) {
 	entries, err := os.ReadDir(cache)
 	if err != nil {

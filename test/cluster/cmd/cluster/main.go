@@ -24,12 +24,12 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// The main goroutine stays on the main thread, which lives as long as the process: the kernel ties the parent-death signal
-// of a child to the thread that started it (prctl(2), PR_SET_PDEATHSIG).
+// The main goroutine stays on the main thread, which lives as long as the process: the kernel sends a child's parent-death signal
+// when the thread that started the child ends (prctl(2), PR_SET_PDEATHSIG).
 func init() { runtime.LockOSThread() }
 
 func main() {
-	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
+	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()
@@ -37,7 +37,7 @@ func main() {
 	switch {
 	case err == nil:
 	case errors.As(err, &exit):
-		os.Exit(max(exit.ExitCode(), 1)) // the command said itself what went wrong
+		os.Exit(max(exit.ExitCode(), 1)) // the command has printed its error
 	default:
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
@@ -86,12 +86,12 @@ func runCommand() *cobra.Command {
 	return cmd
 }
 
-// startAll starts that many control planes at a time. What has been started is returned also on errors.
+// startAll starts the given number of control planes concurrently. It also returns those that were started if there is an error.
 func startAll(ctx context.Context, count int) ([]*cluster.Cluster, error) {
 	if count < 1 {
 		return nil, fmt.Errorf("--clusters: got %d, want 1 or more", count)
 	}
-	// The programs are built once, before they are started side by side.
+	// Build the programs once, before starting control planes concurrently.
 	if _, err := kube.Find(ctx, os.Stderr, kube.ControlPlane...); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func run(ctx context.Context, count int, args []string) error {
 	for i, c := range all {
 		dirs[i] = c.Dir()
 	}
-	cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // is asked to end below, and not killed
+	cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // ended below, not killed
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+c.Kubeconfig,
@@ -133,8 +133,8 @@ func run(ctx context.Context, count int, args []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// Ctrl-C has reached the command too, being in the same process group; SIGTERM has not. Either way its end is awaited,
-	// so that its own clean-up still finds a control plane.
+	// Ctrl-C has also reached the command, which is in the same process group; SIGTERM has not. In both cases wait until the
+	// command ends, so that its cleanup still finds a control plane.
 	stopForwarding := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	defer stopForwarding()
 	err = cmd.Wait()
@@ -146,7 +146,7 @@ func run(ctx context.Context, count int, args []string) error {
 	return err
 }
 
-// keepLogs copies the logs of the control plane to where they outlive it.
+// keepLogs copies the logs of the control plane to a directory that is not removed.
 func keepLogs(c *cluster.Cluster) {
 	dir, err := os.MkdirTemp("", "assay-logs-")
 	if err == nil {
@@ -201,7 +201,7 @@ func runDirFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "run-dir", filepath.Join(os.TempDir(), fmt.Sprintf("assay-%d", os.Getuid())), "directory for certificates, data and logs")
 }
 
-// start starts a control plane with Assay's kinds and says so.
+// start starts a control plane with Assay's CRDs and prints messages.
 func start(ctx context.Context, opts cluster.Options) (*cluster.Cluster, error) {
 	began := time.Now()
 	c, err := cluster.Start(ctx, opts)
@@ -216,7 +216,7 @@ func start(ctx context.Context, opts cluster.Options) (*cluster.Cluster, error) 
 	return c, nil
 }
 
-// stopped stops a cluster that could not be made use of.
+// stopped stops a cluster after an error.
 func stopped(c *cluster.Cluster, opts cluster.Options) error {
 	c.Stop()
 	if opts.RunDir != "" {
