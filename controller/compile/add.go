@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -18,6 +17,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/directory"
 	"github.com/assay-project/assay/internal/assembly/schema"
+	"github.com/assay-project/assay/internal/informer"
 )
 
 // Add registers the compiler of the cluster's rules with a manager. It runs on every replica, so that a new leader has the rules at
@@ -42,7 +42,7 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	everywhere := false
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("rule-compile").
-		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(informer.SpecChanged)).
 		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
 		Complete(reconcile.Func(r.object))
 	if err != nil {
@@ -51,7 +51,7 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	err = builder.TypedControllerManagedBy[assembly.Ref](mgr).
 		Named("rule-references").
 		Watches(&assayv1alpha1.NodeFeatureRuleTemplate{}, changes(assembly.TemplateRef),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			builder.WithPredicates(informer.SpecChanged)).
 		WatchesMetadata(&corev1.Secret{}, changes(assembly.SecretRef)).
 		WatchesMetadata(&corev1.ConfigMap{}, changes(assembly.ConfigMapRef)).
 		WithOptions(controller.TypedOptions[assembly.Ref]{NeedLeaderElection: &everywhere}).

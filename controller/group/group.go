@@ -19,13 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/condition"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/review"
@@ -81,7 +81,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
-		For(&nfdv1alpha1.NodeFeatureGroup{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&nfdv1alpha1.NodeFeatureGroup{}, builder.WithPredicates(informer.SpecChanged)).
 		WatchesRawSource(source.Channel(opt.NodesChanged, gathered{r: r})).
 		Complete(r)
 }

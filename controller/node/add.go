@@ -165,7 +165,7 @@ var relevant = predicate.Funcs{
 var changedFeatures = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*nodefeature.NodeFeature), e.ObjectNew.(*nodefeature.NodeFeature)
-		return before.Generation != after.Generation || before.NodeName() != after.NodeName() ||
+		return before.UID != after.UID || before.Generation != after.Generation || before.NodeName() != after.NodeName() ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
 	},

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/review"
 )
@@ -101,7 +101,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("request-status").
-		For(&assayv1alpha1.NodeFeatureRequest{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&assayv1alpha1.NodeFeatureRequest{}, builder.WithPredicates(informer.SpecChanged)).
 		WatchesRawSource(source.Channel(requests, handler.EnqueueRequestsFromMapFunc(r.allRequests))).
 		Complete(reconcile.Func(r.Request))
 	if err != nil {
@@ -109,7 +109,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("policy-status").
-		For(&assayv1alpha1.NodeFeatureSchedulingPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&assayv1alpha1.NodeFeatureSchedulingPolicy{}, builder.WithPredicates(informer.SpecChanged)).
 		WatchesRawSource(source.Channel(policies, handler.EnqueueRequestsFromMapFunc(r.allPolicies))).
 		Complete(reconcile.Func(r.Policy))
 }

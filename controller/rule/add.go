@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
+	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -67,7 +67,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	countConditions(mgr.GetClient())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rule-status").
-		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(informer.SpecChanged)).
 		WatchesRawSource(source.Channel(opt.Changed, enqueue{}, source.WithBufferSize[client.Object, reconcile.Request](statusBuffer))).
 		WatchesRawSource(source.Channel(assembled, enqueue{}, source.WithBufferSize[client.Object, reconcile.Request](statusBuffer))).
 		Complete(reconcile.Func(s.Reconcile))

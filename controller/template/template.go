@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/condition"
+	"github.com/assay-project/assay/internal/informer"
 )
 
 // delay is how long changes of templates are batched before the templates that could be based on them are checked.
@@ -38,7 +38,7 @@ func Add(mgr ctrl.Manager, rules *compile.Rules) error {
 		client: mgr.GetClient(), rules: rules,
 		events: mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 	}
-	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	changed := builder.WithPredicates(informer.SpecChanged)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("template-status").
 		For(&assayv1alpha1.NodeFeatureRuleTemplate{}, changed).
