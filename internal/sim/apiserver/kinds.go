@@ -15,7 +15,7 @@ func Resources() []*Resource {
 		{Version: "v1", Name: "events", Kind: "Event", Namespaced: true, Typed: func() any { return &corev1.Event{} }},
 		{Version: "v1", Name: "namespaces", Kind: "Namespace", Typed: func() any { return &corev1.Namespace{} }},
 		{Group: "apps", Version: "v1", Name: "deployments", Kind: "Deployment", Namespaced: true, Status: true, Generation: true},
-		{Group: "coordination.k8s.io", Version: "v1", Name: "leases", Kind: "Lease", Namespaced: true, Typed: func() any { return &coordinationv1.Lease{} }},
+		{Group: "coordination.k8s.io", Version: "v1", Name: "leases", Kind: "Lease", Namespaced: true, Conditional: true, Typed: func() any { return &coordinationv1.Lease{} }},
 		{Group: "apiextensions.k8s.io", Version: "v1", Name: "customresourcedefinitions", Kind: "CustomResourceDefinition", Status: true, Generation: true},
 		{Group: nfd, Version: "v1alpha1", Name: "nodefeatures", Kind: "NodeFeature", Namespaced: true, Generation: true},
 		{Group: nfd, Version: "v1alpha1", Name: "nodefeaturerules", Kind: "NodeFeatureRule", Status: true, Generation: true, Observed: true},

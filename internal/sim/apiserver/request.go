@@ -160,7 +160,7 @@ func (s *Server) serve(c *call) *response {
 	case out["kind"] == "Status":
 		answer.body = encode(out)
 	default:
-		answer.body = s.encode(c.resource, out)
+		answer.body = s.encode(out)
 	}
 	if c.method == http.MethodPost {
 		answer.code = http.StatusCreated

@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -41,14 +43,14 @@ type Server struct {
 	created     int   // number of created objects, for UIDs
 	objects     map[*Resource]map[string]Object
 	history     []Change
-	encoded     map[string][]byte // objects as JSON, by resource, key and version
+	encoded     map[unsafe.Pointer]encoded
 	unsupported []string
 	arrived     chan struct{} // holds an element after a request has arrived
 }
 
 // New returns an empty server with the given resources.
 func New(resources ...*Resource) *Server {
-	s := &Server{resources: resources, revision: 1, objects: map[*Resource]map[string]Object{}, encoded: map[string][]byte{}, arrived: make(chan struct{}, 1)}
+	s := &Server{resources: resources, revision: 1, objects: map[*Resource]map[string]Object{}, encoded: map[unsafe.Pointer]encoded{}, arrived: make(chan struct{}, 1)}
 	for _, r := range resources {
 		s.objects[r] = map[string]Object{}
 	}
@@ -238,16 +240,21 @@ func Decode(data []byte) (Object, error) {
 	return o, nil
 }
 
-// encode returns a stored object as JSON. It is called with the lock held.
-func (s *Server) encode(r *Resource, o Object) []byte {
-	m := meta(o)
-	id := r.Group + "/" + r.Name + "/" + key(text(m, "namespace"), text(m, "name")) + "@" + text(m, "resourceVersion")
-	data := s.encoded[id]
-	if data == nil {
-		data = encode(o)
-		s.encoded[id] = data
+// encoded is an object as JSON. It keeps the object, so that no other one gets its address.
+type encoded struct {
+	object Object
+	data   []byte
+}
+
+// encode returns an object that does not change any more as JSON. It is called with the lock held.
+func (s *Server) encode(o Object) []byte {
+	at := reflect.ValueOf(o).UnsafePointer()
+	e, known := s.encoded[at]
+	if !known {
+		e = encoded{o, encode(o)}
+		s.encoded[at] = e
 	}
-	return data
+	return e.data
 }
 
 func encode(v any) []byte {

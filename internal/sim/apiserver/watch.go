@@ -51,14 +51,14 @@ func (s *Server) watch(c *call) *response {
 	case initial || from == 0:
 		for _, o := range sorted(s.objects[c.resource]) {
 			if sel.matches(o) {
-				w.initial = append(w.initial, event{Added, o})
+				w.initial = append(w.initial, event{kind: Added, object: o})
 			}
 		}
 		if initial {
 			w.initial = append(w.initial, w.bookmark(s.revision, Object{metav1.InitialEventsAnnotationKey: "true"}))
 		}
 	case from < s.compacted:
-		w.initial = []event{{failure, expired(from, s.compacted)}}
+		w.initial = []event{{kind: failure, object: expired(from, s.compacted)}}
 		w.at = from
 	default:
 		w.at = from
@@ -83,7 +83,7 @@ func (w *Watch) line(e event) []byte {
 	case e.kind == bookmark:
 		data = encode(e.object)
 	default:
-		data = w.server.encode(w.call.resource, e.object)
+		data = w.server.encode(e.object)
 	}
 	out := make([]byte, 0, len(data)+len(e.kind)+len(`{"type":"","object":}`)+1)
 	out = append(append(out, `{"type":"`...), e.kind...)
@@ -105,7 +105,7 @@ func (w *Watch) bookmark(revision int64, annotations Object) event {
 	if annotations != nil {
 		m["annotations"] = annotations
 	}
-	return event{bookmark, Object{"kind": w.call.resource.Kind, "apiVersion": w.call.resource.groupVersion().String(), "metadata": m}}
+	return event{kind: bookmark, object: Object{"kind": w.call.resource.Kind, "apiVersion": w.call.resource.groupVersion().String(), "metadata": m}}
 }
 
 // next returns the next event, and the revision of the watch after it. The caller holds both locks.
@@ -124,16 +124,16 @@ func (w *Watch) next() (e event, at int64, about string) {
 		was, is := c.Type != Added && w.selection.matches(c.Old), c.Type != Deleted && w.selection.matches(c.New)
 		switch {
 		case was && is:
-			return event{Modified, c.New}, c.Revision, "MODIFIED " + c.Key
+			return event{kind: Modified, object: c.New}, c.Revision, "MODIFIED " + c.Key
 		case is:
-			return event{Added, c.New}, c.Revision, "ADDED " + c.Key
+			return event{kind: Added, object: c.New}, c.Revision, "ADDED " + c.Key
 		case was:
 			last := c.New
 			if c.Type != Deleted { // no longer selected: the last selected state, with the revision of the change
 				last = deepCopy(c.Old)
 				meta(last)["resourceVersion"] = strconv.FormatInt(c.Revision, 10)
 			}
-			return event{Deleted, last}, c.Revision, "DELETED " + c.Key
+			return event{kind: Deleted, object: last}, c.Revision, "DELETED " + c.Key
 		}
 	}
 	w.at = w.server.revision // nothing up to this revision is selected
@@ -209,7 +209,7 @@ func (w *Watch) Bookmark() bool {
 func (w *Watch) Expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.send(w.line(event{failure, expired(w.at, w.at+1)}), io.EOF)
+	w.send(w.line(event{kind: failure, object: expired(w.at, w.at+1)}), io.EOF)
 }
 
 // End ends the watch: with io.EOF like a server after some minutes, or with another error like a broken connection.

@@ -93,7 +93,7 @@ func (s *Server) update(c *call) (Object, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if text(meta(next), "resourceVersion") == "" && c.resource.Typed == nil {
+	if text(meta(next), "resourceVersion") == "" && (c.resource.Typed == nil || c.resource.Conditional) {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Kind}, c.name, nil)
 	}
 	return s.replace(c, old, next)
@@ -191,8 +191,9 @@ func (s *Server) replace(c *call, old, next Object) (Object, error) {
 	}
 	k := key(c.namespace, c.name)
 	if text(m, "deletionTimestamp") != "" && !hasFinalizers(next) {
-		s.objects[r][k] = next
-		return s.commit(r, k, nil, c.by), nil
+		last := s.commit(r, k, nil, c.by) // watches see the object as it was before
+		m["resourceVersion"] = meta(last)["resourceVersion"]
+		return next, nil
 	}
 	return s.commit(r, k, next, c.by), nil
 }
