@@ -52,7 +52,7 @@ func (a *Assembler) refuses(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Pro
 // leftover rejects an object that was rejected under another CRD and has not been written since: a new CRD does not restore dropped
 // fields. The status of the object preserves this across restarts.
 func leftover(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Problem {
-	suspect := last != nil && last.UID == obj.UID && last.Generation == obj.Generation && last.Refused != nil &&
+	suspect := last != nil && last.Generation == obj.Generation && last.Refused != nil &&
 		(last.Refused.Reason == reasonSchema || last.Refused.Reason == reasonDropped)
 	if !suspect {
 		accepted := meta.FindStatusCondition(obj.Status.Conditions, nfdv1alpha1.ConditionAccepted)
