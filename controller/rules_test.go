@@ -94,10 +94,12 @@ func TestRulesSpeak(t *testing.T) {
 		t.Errorf("event says %q", got)
 	}
 	testkit.Eventually(t, "log line", func(context.Context) error {
-		if !strings.Contains(m.log.String(), "looked at n1") {
-			return fmt.Errorf("not there")
+		for line := range strings.Lines(m.log.String()) {
+			if strings.Contains(line, "looked at n1") && strings.Contains(line, "level=WARN") {
+				return nil
+			}
 		}
-		return nil
+		return fmt.Errorf("not there with its level")
 	})
 	f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "n1"}}
 	change(w, f, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Features.Attributes["test.attr"].Elements["bad"] = "true" })

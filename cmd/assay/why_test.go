@@ -110,6 +110,11 @@ func TestWhyPod(t *testing.T) {
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
 `, 0},
+		"in a namespace as in kubectl": {[]string{"possible", "-n", "ml"}, `Pod ml/possible asks by annotation assay.dev/required-features.
+1 of 3 nodes have what is required: b
+2 nodes: node feature requirement not met: cpu.cpuid/AMX
+    a, c
+`, 0},
 		"impossible": {[]string{"ml/impossible"}, `Pod ml/impossible asks by annotation assay.dev/required-features.
 0 of 3 nodes have what is required
 3 nodes: node feature requirement not met: cpu.cpuid/FP64 (no node has it)
