@@ -144,7 +144,7 @@ func TestAnObjectThatCameAndWentBetweenTwoLooksIsHeld(t *testing.T) {
 	}
 }
 
-func TestTheFirstLookAsksForTheWorkersObject(t *testing.T) {
+func TestTheFirstPassReadsTheWorkersObject(t *testing.T) {
 	nodes := watched(t, inputs.Options{Live: &server{features: map[string]bool{"own/n": true}}}, inputstest.New())
 	if _, err := nodes.Of(t.Context(), node("")); !errors.Is(err, inputs.ErrStale) {
 		t.Errorf("error %v: the cache was believed", err)
