@@ -34,15 +34,15 @@ type Report struct {
 	// Labels have full names without the default namespace.
 	Labels map[string]string
 	// Problems are sorted by source and text, so that equal problems result in equal reports.
-	Problems []Problem
+	Problems []SourceError
 	// Changed is set if Features or Labels differ from those of the previous report.
 	Changed bool
 	// Took is the duration of each source that was run.
 	Took map[string]time.Duration
 }
 
-// Problem is something that a source could not read.
-type Problem struct {
+// SourceError is something that a source could not read.
+type SourceError struct {
 	// Source is the name of the source.
 	Source string
 	// Err is the error, with the location.
@@ -51,7 +51,7 @@ type Problem struct {
 	Stale bool
 }
 
-func (p Problem) String() string {
+func (p SourceError) String() string {
 	if p.Stale {
 		return fmt.Sprintf("source %s: %v; its last good result is kept", p.Source, p.Err)
 	}
@@ -125,14 +125,14 @@ func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
 			switch {
 			case o.err != nil:
 				e.glance = nil
-				report.Problems = append(report.Problems, Problem{Source: e.Name(), Err: o.err, Stale: e.good})
+				report.Problems = append(report.Problems, SourceError{Source: e.Name(), Err: o.err, Stale: e.good})
 			case !o.same:
 				e.glance = o.glance
 				report.Changed = e.take(e.checkLabels(o.result)) || report.Changed
 			}
 		}
 		for _, err := range e.last.Problems {
-			report.Problems = append(report.Problems, Problem{Source: e.Name(), Err: err})
+			report.Problems = append(report.Problems, SourceError{Source: e.Name(), Err: err})
 		}
 	}
 	if report.Changed || r.last == nil {
@@ -141,7 +141,7 @@ func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
 		report.Features, report.Labels = r.last.Features, r.last.Labels
 	}
 	r.last = report
-	slices.SortStableFunc(report.Problems, func(a, b Problem) int {
+	slices.SortStableFunc(report.Problems, func(a, b SourceError) int {
 		return strings.Compare(a.String(), b.String())
 	})
 	return report

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/lang/action"
 	"github.com/assay-project/assay/rules/lang/args"
 	"github.com/assay-project/assay/rules/lang/expr"
@@ -36,7 +37,7 @@ func (c *compiler) actions(path *field.Path, r *rule, list []nfdv1alpha1.Action)
 // silently.
 func (c *compiler) checkOutput(path *field.Path, a *action.Action, r *rule) {
 	root, name := a.Output()
-	kind, ok := map[string]Kind{"labels": KindLabel, "annotations": KindAnnotation, "extendedResources": KindResource}[root]
+	kind, ok := map[string]keys.Kind{"labels": keys.Label, "annotations": keys.Annotation, "extendedResources": keys.Resource}[root]
 	if !ok || name == "" {
 		return
 	}
@@ -50,7 +51,7 @@ func (e *evaluation) act(r *rule) error {
 	for i, a := range r.actions {
 		to := &effects{e: e, how: fmt.Sprintf("actions[%d]", i)}
 		err := a.Run(e, to)
-		if err != nil && !e.missing(KindAction, to.how, err) {
+		if err != nil && !e.missing(keys.Action, to.how, err) {
 			return fmt.Errorf("%s: %w", to.how, err)
 		}
 	}
@@ -73,7 +74,7 @@ func (f *effects) pay(steps int) error {
 
 // leaveOut records, once per action, that part of its effect is left out.
 func (f *effects) leaveOut(format string, args ...any) {
-	r := Rejection{Kind: KindAction, Key: f.how, Reason: fmt.Sprintf(format, args...)}
+	r := Rejection{Kind: keys.Action, Key: f.how, Reason: fmt.Sprintf(format, args...)}
 	if !slices.Contains(f.e.result.rejected, r) {
 		f.e.reject(r)
 	}
@@ -87,18 +88,18 @@ func (f *effects) output(o output) error {
 
 // SetLabel implements action.Effects.
 func (f *effects) SetLabel(name, value string) error {
-	f.e.write(KindLabel, name, value, f.how)
+	f.e.write(keys.Label, name, value, f.how)
 	return nil
 }
 
 // DeleteLabel implements action.Effects.
 func (f *effects) DeleteLabel(name string) error {
-	return f.output(output{kind: KindLabel, op: opDelete, key: f.e.rule.keys.Qualify(name), raw: name})
+	return f.output(output{kind: keys.Label, op: opDelete, key: f.e.rule.keys.Qualify(name), raw: name})
 }
 
 // SetAnnotation implements action.Effects.
 func (f *effects) SetAnnotation(name, value string) error {
-	f.e.write(KindAnnotation, name, value, f.how)
+	f.e.write(keys.Annotation, name, value, f.how)
 	return nil
 }
 
@@ -106,30 +107,30 @@ func (f *effects) SetAnnotation(name, value string) error {
 func (f *effects) AppendAnnotation(name, value string, unique bool) error {
 	verdict := f.e.rule.keys.Annotation(name, value)
 	if !verdict.OK() {
-		f.e.reject(Rejection{Kind: KindAnnotation, Key: name, Reason: f.e.shown(verdict.Message())})
+		f.e.reject(Rejection{Kind: keys.Annotation, Key: name, Reason: f.e.shown(verdict.Message())})
 		return nil
 	}
 	op := opAppend
 	if unique {
 		op = opAppendUnique
 	}
-	return f.output(output{kind: KindAnnotation, op: op, key: verdict.Key, raw: name, value: value})
+	return f.output(output{kind: keys.Annotation, op: op, key: verdict.Key, raw: name, value: value})
 }
 
 // DeleteAnnotation implements action.Effects.
 func (f *effects) DeleteAnnotation(name string) error {
-	return f.output(output{kind: KindAnnotation, op: opDelete, key: f.e.rule.keys.Qualify(name), raw: name})
+	return f.output(output{kind: keys.Annotation, op: opDelete, key: f.e.rule.keys.Qualify(name), raw: name})
 }
 
 // SetResource implements action.Effects.
 func (f *effects) SetResource(name, quantity string) error {
-	f.e.write(KindResource, name, quantity, f.how)
+	f.e.write(keys.Resource, name, quantity, f.how)
 	return nil
 }
 
 // DeleteResource implements action.Effects.
 func (f *effects) DeleteResource(name string) error {
-	return f.output(output{kind: KindResource, op: opDelete, key: f.e.rule.keys.Qualify(name), raw: name})
+	return f.output(output{kind: keys.Resource, op: opDelete, key: f.e.rule.keys.Qualify(name), raw: name})
 }
 
 // SetTaints implements action.Effects.
@@ -191,7 +192,7 @@ func (f *effects) ExtendVar(name string, value expr.Value, unique bool) error {
 // UnsetVar implements action.Effects.
 func (f *effects) UnsetVar(name string) error {
 	f.e.unsetVariable(name)
-	return f.output(output{kind: KindVar, op: opDelete, key: name, raw: name})
+	return f.output(output{kind: keys.Var, op: opDelete, key: name, raw: name})
 }
 
 // Fail implements action.Effects.

@@ -15,11 +15,13 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/lang/args"
 	"github.com/assay-project/assay/rules/lang/condition"
 	"github.com/assay-project/assay/rules/lang/expr"
 	"github.com/assay-project/assay/rules/lang/match"
 	"github.com/assay-project/assay/rules/lang/size"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Limits on one object. They repeat the CRD's limits for rules that do not pass through an API server.
@@ -217,9 +219,7 @@ func (c *compiler) matcher(path *field.Path, terms nfdv1alpha1.FeatureMatcher) *
 	if m == nil {
 		return nil
 	}
-	for _, w := range m.Warnings() {
-		c.report.Warnings = append(c.report.Warnings, Warning{Path: w.Path, Message: w.Message, Rank: RankSuspicious})
-	}
+	c.report.Warnings = append(c.report.Warnings, m.Warnings()...)
 	return m
 }
 
@@ -250,13 +250,13 @@ func expression(e *nfdv1alpha1.MatchExpression) *match.Expr {
 // outputs compiles the maps and the taints of a rule.
 func (c *compiler) outputs(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	r.vars = c.variables(path.Child("vars"), in.Vars)
-	r.labels = c.assignments(path.Child("labels"), KindLabel, in.Labels, r)
+	r.labels = c.assignments(path.Child("labels"), keys.Label, in.Labels, r)
 	if c.opt.Custom {
 		c.ignoreOnNodes(path, in)
 		return
 	}
-	r.annotations = c.assignments(path.Child("annotations"), KindAnnotation, in.Annotations, r)
-	r.resources = c.assignments(path.Child("extendedResources"), KindResource, in.ExtendedResources, r)
+	r.annotations = c.assignments(path.Child("annotations"), keys.Annotation, in.Annotations, r)
+	r.resources = c.assignments(path.Child("extendedResources"), keys.Resource, in.ExtendedResources, r)
 	for i, t := range in.Taints {
 		c.taint(path.Child("taints").Index(i), r, t)
 	}
@@ -267,7 +267,7 @@ func (c *compiler) outputs(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 func (c *compiler) ignoreOnNodes(path *field.Path, in *nfdv1alpha1.Rule) {
 	ignored := func(name string, n int) {
 		if n > 0 {
-			c.report.warn(path.Child(name), RankDefect, "ignored in the worker's configuration; write a NodeFeatureRule")
+			c.report.warn(path.Child(name), warning.Defect, "ignored in the worker's configuration; write a NodeFeatureRule")
 		}
 	}
 	ignored("annotations", len(in.Annotations))
@@ -285,7 +285,7 @@ func (c *compiler) taint(path *field.Path, r *rule, t corev1.Taint) {
 		t.Key, t.Value = literal(key), literal(value)
 		if verdict := r.keys.Taint(t); !verdict.OK() {
 			c.report.defect(path, "%s", verdict.Message())
-			r.rejected = append(r.rejected, Rejection{Kind: KindTaint, Key: t.Key, Reason: verdict.Message()})
+			r.rejected = append(r.rejected, Rejection{Kind: keys.Taint, Key: t.Key, Reason: verdict.Message()})
 			return
 		}
 	}
@@ -332,7 +332,7 @@ func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
 			continue
 		}
 		if r.Name != "" {
-			c.report.warn(path.Index(i).Child("name"), RankUnlikely, "rules[%d] has the name %q already; messages cannot tell them apart", at, r.Name)
+			c.report.warn(path.Index(i).Child("name"), warning.Unlikely, "rules[%d] has the name %q already; messages cannot tell them apart", at, r.Name)
 		}
 	}
 }
@@ -410,11 +410,5 @@ func (c *compiler) conditions(path *field.Path, r *rule, list []nfdv1alpha1.Cond
 // collect adds the errors and warnings of an argument compiler to the report.
 func (c *compiler) collect(a *args.Compiler) {
 	c.report.add(a.Errors...)
-	for _, w := range a.Warnings {
-		rank := RankSuspicious
-		if w.Style {
-			rank = RankUnlikely
-		}
-		c.report.warn(w.Path, rank, "%s", w.Message)
-	}
+	c.report.Warnings = append(c.report.Warnings, a.Warnings[:min(len(a.Warnings), max(0, maxWarnings-len(c.report.Warnings)))]...)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 	"github.com/assay-project/assay/rules/lang/size"
 	"github.com/assay-project/assay/rules/lang/tmpl"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // compiler compiles the rules of one object in order.
@@ -60,11 +61,11 @@ func (c *compiler) text(path *field.Path, source string, place expr.Place) *expr
 	return t
 }
 
-func (c *compiler) problems(path *field.Path, source string, problems []expr.Problem) {
+func (c *compiler) problems(path *field.Path, source string, problems []expr.Diagnostic) {
 	for _, p := range problems {
 		switch {
 		case p.Warning:
-			c.report.warn(path, RankSuspicious, "%s", p.Error())
+			c.report.warn(path, warning.Suspicious, "%s", p.Error())
 		default:
 			c.report.add(field.Invalid(path, source, p.Error()))
 		}
@@ -122,7 +123,7 @@ func (c *compiler) variables(path *field.Path, vars map[string]string) []assignm
 }
 
 // assignments compiles labels, annotations or extended resources.
-func (c *compiler) assignments(path *field.Path, kind Kind, values map[string]string, r *rule) []assignment {
+func (c *compiler) assignments(path *field.Path, kind keys.Kind, values map[string]string, r *rule) []assignment {
 	var out []assignment
 	for _, name := range sortedKeys(values) {
 		if a := c.assignment(path.Key(name), kind, name, values[name], r); a != nil {
@@ -139,14 +140,14 @@ func bareFirst(a, b string) int { return cmp.Compare(strings.Count(a, "/"), stri
 
 // assignment compiles one entry. It returns nil if there is an error or if no rule may write the key. If only the value is invalid,
 // the entry is void: it removes the key of earlier rules, as in NFD.
-func (c *compiler) assignment(path *field.Path, kind Kind, name, value string, r *rule) *assignment {
+func (c *compiler) assignment(path *field.Path, kind keys.Kind, name, value string, r *rule) *assignment {
 	a := &assignment{kind: kind, key: c.text(path, name, expr.Strict)}
 	place := expr.Strict
-	if kind == KindAnnotation {
+	if kind == keys.Annotation {
 		place = expr.Free
 	}
 	isRef := false
-	if kind != KindAnnotation {
+	if kind != keys.Annotation {
 		if a.value, isRef = c.reference(path, value); isRef {
 			a.late, _ = strings.CutPrefix(value, "@"+nfdv1alpha1.RuleMatchedFeature+".")
 			if a.late == value {
@@ -175,8 +176,8 @@ func (c *compiler) assignment(path *field.Path, kind Kind, name, value string, r
 }
 
 // goTemplate warns about a Go template in a field where templates are not expanded.
-func (c *compiler) goTemplate(path *field.Path, kind Kind, value string) {
-	if kind == KindLabel && c.mode != expr.Disabled && strings.Contains(value, "{{") && expr.TemplateHint(value) != "" {
+func (c *compiler) goTemplate(path *field.Path, kind keys.Kind, value string) {
+	if kind == keys.Label && c.mode != expr.Disabled && strings.Contains(value, "{{") && expr.TemplateHint(value) != "" {
 		c.report.add(field.Invalid(path, value, expr.TemplateHint(value)))
 	}
 }
@@ -201,7 +202,7 @@ func (c *compiler) checkLiteral(path *field.Path, a *assignment, name, value str
 	case a.raw != name || a.value.IsLiteral() && a.reference == "" && literal(a.value) != value:
 		// Expressions are an extension of NFD, so the error is not dropped silently.
 		c.report.add(field.Invalid(path, value, verdict.Message()))
-	case verdict.Cause == keys.BadValue && a.kind == KindResource && passesNFD(r.keys, a):
+	case verdict.Cause == keys.BadValue && a.kind == keys.Resource && passesNFD(r.keys, a):
 		// NFD writes such quantities, and the API server then rejects the whole update of the node.
 		c.report.add(field.Invalid(path, value, verdict.Message()))
 	default:
@@ -223,25 +224,25 @@ func passesNFD(p *keys.Policy, a *assignment) bool {
 	return verdict.OK()
 }
 
-func checkName(p *keys.Policy, kind Kind, name string) keys.Verdict {
+func checkName(p *keys.Policy, kind keys.Kind, name string) keys.Verdict {
 	switch kind {
-	case KindLabel:
+	case keys.Label:
 		return p.LabelName(name)
-	case KindAnnotation:
+	case keys.Annotation:
 		return p.AnnotationName(name)
-	case KindResource:
+	case keys.Resource:
 		return p.ResourceName(name)
 	}
 	return keys.Verdict{Key: name}
 }
 
-func checkValue(p *keys.Policy, kind Kind, name, value string) keys.Verdict {
+func checkValue(p *keys.Policy, kind keys.Kind, name, value string) keys.Verdict {
 	switch kind {
-	case KindLabel:
+	case keys.Label:
 		return p.Label(name, value)
-	case KindAnnotation:
+	case keys.Annotation:
 		return p.Annotation(name, value)
-	case KindResource:
+	case keys.Resource:
 		return p.Resource(name, value)
 	}
 	return keys.Verdict{Key: name}
@@ -256,7 +257,7 @@ func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rul
 	for _, p := range problems {
 		text := fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
 		if p.Warning {
-			c.report.warn(path, RankUnlikely, "%s", text)
+			c.report.warn(path, warning.Unlikely, "%s", text)
 			continue
 		}
 		c.report.add(field.Invalid(path, clip.Text(source, maxShown), text))
@@ -274,10 +275,10 @@ func (c *compiler) template(path *field.Path, source string, in *nfdv1alpha1.Rul
 // compiledTemplate is a compiled template. It is immutable, and rules may share it.
 type compiledTemplate struct {
 	template *tmpl.Template
-	problems []tmpl.Problem
+	problems []tmpl.Diagnostic
 }
 
-func (c *compiler) compileTemplate(source string) (*tmpl.Template, []tmpl.Problem) {
+func (c *compiler) compileTemplate(source string) (*tmpl.Template, []tmpl.Diagnostic) {
 	known, ok := c.compiled[source]
 	if !ok {
 		if !c.size.Take(size.Template(source)) {
@@ -424,7 +425,7 @@ func (r *rule) always() *result {
 	res := &result{matched: true, rejected: r.rejected}
 	for i := range r.vars {
 		name, value := literal(r.vars[i].key), literal(r.vars[i].value)
-		res.outputs = append(res.outputs, output{kind: KindVar, key: name, raw: name, value: value, how: "vars"})
+		res.outputs = append(res.outputs, output{kind: keys.Var, key: name, raw: name, value: value, how: "vars"})
 		if res.vars == nil {
 			res.vars = map[string]expr.Value{}
 		}

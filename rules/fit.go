@@ -30,14 +30,14 @@ const (
 const maxSize = 2*(253+len("/")+63) + len(",") + keys.MaxAnnotationValue
 
 var bounds = []struct {
-	kind  Kind
+	kind  keys.Kind
 	bytes int
 	what  string
 }{
-	{KindLabel, MaxLabels, "labels"},
-	{KindAnnotation, MaxAnnotations, "annotations"},
-	{KindResource, MaxResources, "extended resources"},
-	{KindTaint, MaxTaintTexts, "taints"},
+	{keys.Label, MaxLabels, "labels"},
+	{keys.Annotation, MaxAnnotations, "annotations"},
+	{keys.Resource, MaxResources, "extended resources"},
+	{keys.Taint, MaxTaintTexts, "taints"},
 }
 
 // fit leaves out outputs that exceed the limits of a Node. Objects share the space: those with few outputs keep all of them, and
@@ -66,7 +66,7 @@ func (m *merger) fit() {
 		}
 	}
 	m.taints = slices.DeleteFunc(m.taints, func(t corev1.Taint) bool {
-		_, there := m.spaces[KindTaint].values[t.Key+":"+string(t.Effect)]
+		_, there := m.spaces[keys.Taint].values[t.Key+":"+string(t.Effect)]
 		return !there
 	})
 }

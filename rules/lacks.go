@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/lang/expr"
 	"github.com/assay-project/assay/rules/lang/match"
 )
@@ -83,7 +84,7 @@ func (p *Program) toldOthers(r *rule, res *result) *result {
 		return res
 	}
 	told := *res
-	told.outputs = slices.DeleteFunc(slices.Clone(res.outputs), func(out output) bool { return out.kind == KindVar })
+	told.outputs = slices.DeleteFunc(slices.Clone(res.outputs), func(out output) bool { return out.kind == keys.Var })
 	return &told
 }
 

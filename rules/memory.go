@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // Cache caches results across nodes: servers of one kind are evaluated once, and a changed feature re-evaluates only the rules that
@@ -229,7 +230,7 @@ func (p *Program) feeds(i int, r *result) bool {
 		return true
 	}
 	return slices.ContainsFunc(r.outputs, func(out output) bool {
-		return (out.kind == KindLabel || out.kind == KindVar) && p.matched[out.raw]
+		return (out.kind == keys.Label || out.kind == keys.Var) && p.matched[out.raw]
 	})
 }
 

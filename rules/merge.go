@@ -34,7 +34,7 @@ type result struct {
 
 // output is one change to the outcome.
 type output struct {
-	kind  Kind
+	kind  keys.Kind
 	op    outputOp
 	key   string // with its namespace
 	raw   string // as the author wrote it, for back-references
@@ -161,7 +161,7 @@ type merger struct {
 
 func (o *Outcome) merge() merged {
 	m := &merger{taintAt: map[string]int{}}
-	sizes := map[Kind]int{KindLabel: len(o.requested)}
+	sizes := map[keys.Kind]int{keys.Label: len(o.requested)}
 	late := false
 	for _, r := range o.results {
 		for i := range r.outputs {
@@ -169,8 +169,8 @@ func (o *Outcome) merge() merged {
 			late = late || r.outputs[i].op == opLate
 		}
 	}
-	m.spaces = map[Kind]*keyspace{}
-	for _, kind := range []Kind{KindLabel, KindAnnotation, KindResource, KindVar, KindTaint} {
+	m.spaces = map[keys.Kind]*keyspace{}
+	for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Var, keys.Taint} {
 		m.spaces[kind] = newKeyspace(sizes[kind])
 	}
 	if o.Failed != nil {
@@ -214,10 +214,10 @@ func (m *merger) request(o *Outcome) {
 			reason = verdict.Message()
 		}
 		if reason != "" {
-			m.rejected = append(m.rejected, Rejection{Kind: KindLabel, Key: name, Reason: reason})
+			m.rejected = append(m.rejected, Rejection{Kind: keys.Label, Key: name, Reason: reason})
 			continue
 		}
-		m.spaces[KindLabel].set(value, claim{key: verdict.Key, how: requestedBy, priority: lowestPriority})
+		m.spaces[keys.Label].set(value, claim{key: verdict.Key, how: requestedBy, priority: lowestPriority})
 	}
 }
 
@@ -321,9 +321,9 @@ func appendItem(list, item string, unique bool) (_ string, fits bool) {
 // taint adds a taint. Taints with the same key and effect replace each other.
 func (m *merger) taint(t corev1.Taint, r *rule) {
 	key := t.Key + ":" + string(t.Effect)
-	m.apply(&output{kind: KindTaint, key: key, value: t.Value, how: "taints"}, r)
+	m.apply(&output{kind: keys.Taint, key: key, value: t.Value, how: "taints"}, r)
 	if at, ok := m.taintAt[key]; ok {
-		m.taints[at].Value = m.spaces[KindTaint].values[key]
+		m.taints[at].Value = m.spaces[keys.Taint].values[key]
 		return
 	}
 	m.taintAt[key] = len(m.taints)
@@ -370,7 +370,7 @@ func (s *matchedState) add(r *rule, res *result) bool {
 	s.exists = true
 	for i := range res.outputs {
 		out := &res.outputs[i]
-		if out.kind != KindLabel && out.kind != KindVar || s.only != nil && !s.only[out.raw] {
+		if out.kind != keys.Label && out.kind != keys.Var || s.only != nil && !s.only[out.raw] {
 			continue
 		}
 		if s.values == nil {
@@ -399,7 +399,7 @@ func (s *matchedState) add(r *rule, res *result) bool {
 
 // keepKind keeps the kind of a list or map variable: expressions cannot iterate over its string form.
 func (s *matchedState) keepKind(out *output, res *result) {
-	if v := res.vars[out.raw]; out.kind == KindVar && (v.Kind() == expr.ListKind || v.Kind() == expr.MapKind) {
+	if v := res.vars[out.raw]; out.kind == keys.Var && (v.Kind() == expr.ListKind || v.Kind() == expr.MapKind) {
 		if s.kinds == nil {
 			s.kinds = map[string]expr.Value{}
 		}

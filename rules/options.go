@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Facts are the facts of a node.
@@ -50,7 +51,7 @@ type Report struct {
 	// Errors are in the order of the fields. Rules with errors are omitted from the RuleSet.
 	Errors field.ErrorList
 	// Warnings are about valid input that is probably not intended, in the order of the fields.
-	Warnings []Warning
+	Warnings []warning.Warning
 	// Over reports whether the object exceeds its maximum compiled size. The rules before the one that exceeds it are compiled, and
 	// an error reports the limit.
 	Over bool
@@ -64,38 +65,11 @@ const maxWarnings = 1000
 // may declare the name.
 func Undeclared(err *field.Error) bool { return strings.Contains(err.Detail, "unknown name") }
 
-// Warning is about valid input that is probably not intended.
-type Warning struct {
-	// Path of the field, such as spec.rules[2].labels[foo].
-	Path string
-	// Message describes the problem and what to write instead.
-	Message string
-	// Rank orders warnings if only some can be shown. A lower rank is more severe.
-	Rank int
-	// Defect marks input that NFD drops silently at run time. Strict admission rejects it.
-	Defect bool
-}
-
-// The ranks of warnings, most severe first.
-const (
-	// RankDangerous is for input that may take a cluster down.
-	RankDangerous = 5
-	// RankDefect is for input that is dropped at run time.
-	RankDefect = 10
-	// RankSuspicious is for input that almost certainly does not mean what its author intended.
-	RankSuspicious = 20
-	// RankUnlikely is for input that may well be correct, and for style.
-	RankUnlikely = 30
-)
-
-// String returns the path and the message.
-func (w Warning) String() string { return w.Path + ": " + w.Message }
-
 func (r *Report) warn(path *field.Path, rank int, format string, args ...any) {
 	if len(r.Warnings) >= maxWarnings {
 		return
 	}
-	r.Warnings = append(r.Warnings, Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
+	r.Warnings = append(r.Warnings, warning.Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
 // defect records input that NFD accepts and then drops at run time.
@@ -103,8 +77,8 @@ func (r *Report) defect(path *field.Path, format string, args ...any) {
 	if len(r.Warnings) >= maxWarnings {
 		return
 	}
-	r.Warnings = append(r.Warnings, Warning{
-		Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: RankDefect, Defect: true,
+	r.Warnings = append(r.Warnings, warning.Warning{
+		Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: warning.Defect, Defect: true,
 	})
 }
 

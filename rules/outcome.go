@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // Ref identifies a rule in messages.
@@ -27,23 +29,10 @@ func (r Ref) String() string {
 	return r.Object + "/" + r.Rule
 }
 
-// Kind is the part of a Node that a key belongs to.
-type Kind string
-
-// The kinds of outputs.
-const (
-	KindLabel      Kind = "label"
-	KindAnnotation Kind = "annotation"
-	KindTaint      Kind = "taint"
-	KindResource   Kind = "extended resource"
-	KindVar        Kind = "var"
-	KindAction     Kind = "action"
-)
-
 // Rejection is an output of a matching rule that is not written.
 type Rejection struct {
 	Ref
-	Kind Kind `json:"kind"`
+	Kind keys.Kind `json:"kind"`
 	// Key is the key as the author wrote it.
 	Key string `json:"key"`
 	// Reason explains why, and what to write instead.
@@ -54,8 +43,8 @@ type Rejection struct {
 
 // Conflict reports that two rules set different values for a key.
 type Conflict struct {
-	Kind Kind   `json:"kind"`
-	Key  string `json:"key"`
+	Kind keys.Kind `json:"kind"`
+	Key  string    `json:"key"`
 	// Kept is the rule whose value is written, Lost the other one.
 	Kept Ref `json:"kept"`
 	Lost Ref `json:"lost"`
@@ -135,23 +124,23 @@ func newOutcome(p *Program, in *Input) *Outcome {
 
 // merged holds the merged outputs of all rules.
 type merged struct {
-	spaces    map[Kind]*keyspace
+	spaces    map[keys.Kind]*keyspace
 	taints    []corev1.Taint
 	rejected  []Rejection
 	conflicts []Conflict
 }
 
 // Labels returns the labels to write, with their namespace.
-func (o *Outcome) Labels() map[string]string { return o.get().spaces[KindLabel].values }
+func (o *Outcome) Labels() map[string]string { return o.get().spaces[keys.Label].values }
 
 // Annotations returns the annotations to write, with their namespace.
-func (o *Outcome) Annotations() map[string]string { return o.get().spaces[KindAnnotation].values }
+func (o *Outcome) Annotations() map[string]string { return o.get().spaces[keys.Annotation].values }
 
 // ExtendedResources returns the extended resources to advertise, with their namespace.
-func (o *Outcome) ExtendedResources() map[string]string { return o.get().spaces[KindResource].values }
+func (o *Outcome) ExtendedResources() map[string]string { return o.get().spaces[keys.Resource].values }
 
 // Vars returns the variables of all rules, for back-references and messages.
-func (o *Outcome) Vars() map[string]string { return o.get().spaces[KindVar].values }
+func (o *Outcome) Vars() map[string]string { return o.get().spaces[keys.Var].values }
 
 // Taints returns the taints to create, in the order of the rules.
 func (o *Outcome) Taints() []corev1.Taint { return o.get().taints }
@@ -163,7 +152,7 @@ func (o *Outcome) Rejected() []Rejection { return o.get().rejected }
 func (o *Outcome) Conflicts() []Conflict { return o.get().conflicts }
 
 // Origin returns where the value of a written key came from.
-func (o *Outcome) Origin(kind Kind, key string) (Origin, bool) {
+func (o *Outcome) Origin(kind keys.Kind, key string) (Origin, bool) {
 	space := o.get().spaces[kind]
 	if space == nil {
 		return Origin{}, false

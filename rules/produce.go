@@ -68,7 +68,7 @@ func (e *evaluation) produceOnce(r *rule) error {
 
 // missing records an output that is left out because it refers to something that the node does not have, and reports whether err is
 // such an error.
-func (e *evaluation) missing(kind Kind, key string, err error) bool {
+func (e *evaluation) missing(kind keys.Kind, key string, err error) bool {
 	var fault *expr.Error
 	if !errors.As(err, &fault) || !fault.Missing {
 		return false
@@ -95,14 +95,14 @@ func (e *evaluation) reject(r Rejection) {
 func (e *evaluation) variable(a *assignment) error {
 	name, err := a.key.Format(e)
 	if err != nil {
-		return e.orMissing(KindVar, a.key.Source(), err)
+		return e.orMissing(keys.Var, a.key.Source(), err)
 	}
 	value, err := a.value.Eval(e)
 	if err == nil && value.Kind() == expr.Masked {
 		err = errMasked
 	}
 	if err != nil {
-		return e.orMissing(KindVar, name, err)
+		return e.orMissing(keys.Var, name, err)
 	}
 	e.setVariable(name, value, value.String(), "vars")
 	return nil
@@ -110,7 +110,7 @@ func (e *evaluation) variable(a *assignment) error {
 
 var errMasked = errors.New("the value is masked, and a masked value may not be written")
 
-func (e *evaluation) orMissing(kind Kind, key string, err error) error {
+func (e *evaluation) orMissing(kind keys.Kind, key string, err error) error {
 	if e.missing(kind, key, err) {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (e *evaluation) setVariable(name string, value expr.Value, text, how string
 		e.local = map[string]expr.Value{}
 	}
 	e.local[name] = value
-	e.result.outputs = append(e.result.outputs, output{kind: KindVar, key: name, raw: name, value: text, how: how})
+	e.result.outputs = append(e.result.outputs, output{kind: keys.Var, key: name, raw: name, value: text, how: how})
 }
 
 // unsetVariable removes a variable for the rest of the rule and for later rules of the object.
@@ -141,7 +141,7 @@ func (e *evaluation) setVar(name, value string) {
 
 // templateLabel adds a label from a template.
 func (e *evaluation) templateLabel(name, value string) {
-	e.write(KindLabel, name, value, "labelsTemplate")
+	e.write(keys.Label, name, value, "labelsTemplate")
 }
 
 // assign evaluates one label, annotation or resource.
@@ -204,16 +204,16 @@ func (e *evaluation) late(a *assignment, name, now string, err error) bool {
 
 // void removes a key of earlier rules without setting a value, as NFD does if a value cannot be resolved or written. A value in
 // braces that refers to something missing is only skipped.
-func (e *evaluation) void(kind Kind, name, how string) {
+func (e *evaluation) void(kind keys.Kind, name, how string) {
 	if verdict := checkName(e.rule.keys, kind, name); verdict.OK() {
 		e.result.outputs = append(e.result.outputs, output{kind: kind, op: opVoid, key: verdict.Key, raw: name, how: how})
 	}
 }
 
-var howOf = map[Kind]string{KindLabel: "labels", KindAnnotation: "annotations", KindResource: "extendedResources"}
+var howOf = map[keys.Kind]string{keys.Label: "labels", keys.Annotation: "annotations", keys.Resource: "extendedResources"}
 
 // write adds an output, or records why no rule may write it.
-func (e *evaluation) write(kind Kind, name, value, how string) {
+func (e *evaluation) write(kind keys.Kind, name, value, how string) {
 	verdict := checkValue(e.rule.keys, kind, name, value)
 	if !verdict.OK() {
 		e.reject(Rejection{Kind: kind, Key: name, Reason: e.shown(verdict.Message())})
@@ -236,11 +236,11 @@ func (e *evaluation) shown(reason string) string {
 func (e *evaluation) taint(t *taint) error {
 	key, err := t.key.Format(e)
 	if err != nil {
-		return e.orMissing(KindTaint, t.key.Source(), err)
+		return e.orMissing(keys.Taint, t.key.Source(), err)
 	}
 	value, err := t.value.Format(e)
 	if err != nil {
-		return e.orMissing(KindTaint, key, err)
+		return e.orMissing(keys.Taint, key, err)
 	}
 	e.addTaint(corev1.Taint{Key: key, Value: value, Effect: t.effect})
 	return nil
@@ -248,11 +248,11 @@ func (e *evaluation) taint(t *taint) error {
 
 func (e *evaluation) addTaint(t corev1.Taint) {
 	if verdict := e.rule.keys.Taint(t); !verdict.OK() {
-		e.reject(Rejection{Kind: KindTaint, Key: t.Key, Reason: e.shown(verdict.Message())})
+		e.reject(Rejection{Kind: keys.Taint, Key: t.Key, Reason: e.shown(verdict.Message())})
 		return
 	}
 	if len(e.result.taints) == MaxTaints {
-		e.reject(Rejection{Kind: KindTaint, Key: t.Key, Reason: fmt.Sprintf("a rule may give a node %d taints at most", MaxTaints)})
+		e.reject(Rejection{Kind: keys.Taint, Key: t.Key, Reason: fmt.Sprintf("a rule may give a node %d taints at most", MaxTaints)})
 		return
 	}
 	e.result.taints = append(e.result.taints, t)

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // ID identifies the object across restarts: its UID, or its name if it has none.
@@ -114,9 +116,9 @@ func (s *sources) of(set *RuleSet) (out []int) {
 func (p *Program) Sets() []*RuleSet { return p.sets }
 
 // MayGive reports whether the set may write a key on some node.
-func (s *RuleSet) MayGive(kind Kind, key string) bool {
+func (s *RuleSet) MayGive(kind keys.Kind, key string) bool {
 	for _, r := range s.rules {
-		if len(r.actions) > 0 || kind == KindLabel && r.labelsTemplate != nil || kind == KindTaint && len(r.taints) > 0 {
+		if len(r.actions) > 0 || kind == keys.Label && r.labelsTemplate != nil || kind == keys.Taint && len(r.taints) > 0 {
 			return true
 		}
 		for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
@@ -132,7 +134,7 @@ func (s *RuleSet) MayGive(kind Kind, key string) bool {
 
 // Giver returns the object that set the value of a key. The set is nil if a NodeFeature requests the label; ok is false if nothing
 // sets the key.
-func (o *Outcome) Giver(kind Kind, key string) (set *RuleSet, ok bool) {
+func (o *Outcome) Giver(kind keys.Kind, key string) (set *RuleSet, ok bool) {
 	space := o.get().spaces[kind]
 	if space == nil {
 		return nil, false
@@ -145,7 +147,7 @@ func (o *Outcome) Giver(kind Kind, key string) (set *RuleSet, ok bool) {
 }
 
 // Deleters returns the objects that delete a key on the node.
-func (o *Outcome) Deleters(kind Kind, key string) (out []*RuleSet) {
+func (o *Outcome) Deleters(kind keys.Kind, key string) (out []*RuleSet) {
 	for i, r := range o.results {
 		for j := range r.outputs {
 			if at := &r.outputs[j]; at.op == opDelete && at.kind == kind && at.key == key {
@@ -159,7 +161,7 @@ func (o *Outcome) Deleters(kind Kind, key string) (out []*RuleSet) {
 // Given is a key that an object writes on a node. Set is nil if a NodeFeature requests the label.
 type Given struct {
 	Set  *RuleSet
-	Kind Kind
+	Kind keys.Kind
 	Key  string
 }
 
@@ -173,7 +175,7 @@ func AllGiven(outcomes iter.Seq[*Outcome]) iter.Seq[Given] {
 			}
 			seen[o.merged] = true
 			spaces := o.get().spaces
-			for _, kind := range []Kind{KindLabel, KindAnnotation, KindResource, KindTaint} {
+			for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Taint} {
 				for _, c := range spaces[kind].claims {
 					g := Given{Kind: kind, Key: c.key}
 					if c.rule != nil {

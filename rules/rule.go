@@ -51,7 +51,7 @@ func (r *rule) assignments() int {
 
 // assignment sets the value of a key.
 type assignment struct {
-	kind       Kind
+	kind       keys.Kind
 	key, value *expr.Text
 	// raw is a literal key as written; full is the key with its namespace.
 	raw, full string

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/lang/condition"
 	"github.com/assay-project/assay/rules/lang/match"
 )
@@ -36,10 +37,10 @@ type RuleTrace struct {
 
 // TracedOutput is one key with its value.
 type TracedOutput struct {
-	Kind  Kind   `json:"kind"`
-	Key   string `json:"key"`
-	Value string `json:"value"`
-	How   string `json:"how"`
+	Kind  keys.Kind `json:"kind"`
+	Key   string    `json:"key"`
+	Value string    `json:"value"`
+	How   string    `json:"how"`
 }
 
 // Trace evaluates all rules for one node and explains each result, in evaluation order. The results equal those of Eval, which is
@@ -93,7 +94,7 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 		t.Outputs = append(t.Outputs, TracedOutput{out.kind, out.key, out.value, out.how})
 	}
 	for _, taint := range res.taints {
-		t.Outputs = append(t.Outputs, TracedOutput{KindTaint, taint.Key, taint.Value + ":" + string(taint.Effect), "taints"})
+		t.Outputs = append(t.Outputs, TracedOutput{keys.Taint, taint.Key, taint.Value + ":" + string(taint.Effect), "taints"})
 	}
 	return t
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // Withholding holds the settings of the controller that prevent outputs from being written to nodes. The zero value withholds
@@ -95,8 +97,8 @@ func (w Withholding) Of(set *RuleSet) (out []Withheld) {
 }
 
 // Withholds returns why an output of this kind is not written to nodes, or "" if it is.
-func (w Withholding) Withholds(kind Kind) string {
-	root := map[Kind]string{KindTaint: "taints", KindLabel: "labels", KindAnnotation: "annotations", KindResource: "extendedResources"}[kind]
+func (w Withholding) Withholds(kind keys.Kind) string {
+	root := map[keys.Kind]string{keys.Taint: "taints", keys.Label: "labels", keys.Annotation: "annotations", keys.Resource: "extendedResources"}[kind]
 	for _, x := range withholdings {
 		if *x.setting(&w) && slices.Contains(x.roots, root) {
 			return x.why

@@ -9,6 +9,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 func TestWithheldOutputsAreNamed(t *testing.T) {
@@ -47,7 +48,7 @@ func TestWithheldOutputsAreNamed(t *testing.T) {
 				got = fmt.Sprintf("%s %d %s: %s", w.Reason, w.Rule.Index, w.Field, w)
 				var back rules.Withholding
 				back.Read(w.Reason, "")
-				if back.Withholds(rules.KindTaint) == "" && back.Withholds(rules.KindLabel) == "" && back.Withholds(rules.KindAnnotation) == "" && back.Withholds(rules.KindResource) == "" {
+				if back.Withholds(keys.Taint) == "" && back.Withholds(keys.Label) == "" && back.Withholds(keys.Annotation) == "" && back.Withholds(keys.Resource) == "" {
 					t.Errorf("the reason %s withholds nothing", w.Reason)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // previewTimeout is the maximum time of a review for warnings about nodes: a response without them is better than a late one.
@@ -54,7 +55,7 @@ func (o *Options) aboutNodes(ctx context.Context, v *verdict, object *nfdv1alpha
 
 // warned reports whether there is a warning for a field.
 func (v *verdict) warned(path string) bool {
-	return slices.ContainsFunc(v.Warnings, func(w rules.Warning) bool { return w.Path == path })
+	return slices.ContainsFunc(v.Warnings, func(w warning.Warning) bool { return w.Path == path })
 }
 
 // aboutMatches warns about rules of the object itself that match all nodes or none. The rules of its bases are reviewed with the
@@ -66,7 +67,7 @@ func (v *verdict) aboutMatches(p Preview, object *nfdv1alpha1.NodeFeatureRule) {
 		n := p.Matched[v.Place(i)]
 		path := fmt.Sprintf("spec.rules[%d].taints", i)
 		if n == p.Nodes && p.All > 1 && taints(rule) && !v.warned(path) { // a taint that is not written has no effect
-			v.Warn(path, rules.RankDangerous, "would taint all %s now", p.nodes())
+			v.Warn(path, warning.Dangerous, "would taint all %s now", p.nodes())
 		}
 		if n == 0 {
 			none = append(none, fmt.Sprintf("%q", rule.Name))
@@ -75,9 +76,9 @@ func (v *verdict) aboutMatches(p Preview, object *nfdv1alpha1.NodeFeatureRule) {
 	switch {
 	case len(none) == 0:
 	case len(none) == len(object.Spec.Rules):
-		v.Warn("spec.rules", rules.RankUnlikely, "matches 0 of %s now", p.nodes())
+		v.Warn("spec.rules", warning.Unlikely, "matches 0 of %s now", p.nodes())
 	default:
-		v.Warn("spec.rules", rules.RankUnlikely, "match 0 of %s now: %s", p.nodes(), strings.Join(none, ", "))
+		v.Warn("spec.rules", warning.Unlikely, "match 0 of %s now: %s", p.nodes(), strings.Join(none, ", "))
 	}
 }
 

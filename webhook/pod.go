@@ -13,10 +13,10 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/review"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Scheduling configures the review of pods and workloads. It has its own webhook configuration, off by default; see
@@ -116,7 +116,7 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 // findings already report.
 func (v *verdict) aboutRequest(pods *review.Pods, problem string) {
 	if valid := v.Requirements != nil || !requirements.HasAny(nil, pods.Annotations); problem != "" && valid {
-		v.Warn(pods.Path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), rules.RankDefect, "%s", problem)
+		v.Warn(pods.Path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String(), warning.Defect, "%s", problem)
 	}
 }
 
@@ -128,6 +128,6 @@ func (o *Options) warnOfNodes(v *verdict, path string, reqs *requirements.Requir
 	}
 	a := view.Query(reqs, 0)
 	if text := podadmission.Warning(a.Matching, a.Nodes, a.Nearest, a.Lacks); text != "" {
-		v.Warn(path, rules.RankUnlikely, "%s", text)
+		v.Warn(path, warning.Unlikely, "%s", text)
 	}
 }

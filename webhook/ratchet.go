@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // ratchet converts errors to warnings if the old object had them too, in rules that did not change. An object that became invalid
@@ -29,8 +29,8 @@ func (v *verdict) ratchet(spec, old *nfdv1alpha1.NodeFeatureRuleSpec, oldErrs fi
 	kept := v.Errors[:0:0]
 	for _, e := range v.Errors {
 		if path, ok := oldPath(e.Field, was); ok && before[identity(e, path)] {
-			v.Warnings = append(v.Warnings, rules.Warning{
-				Path: e.Field, Message: "still wrong, as before: " + e.ErrorBody(), Rank: rules.RankDefect,
+			v.Warnings = append(v.Warnings, warning.Warning{
+				Path: e.Field, Message: "still wrong, as before: " + e.ErrorBody(), Rank: warning.Defect,
 			})
 			continue
 		}

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/review"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // The API server truncates each warning to 256 characters and all of them to 4 KiB, and kubectl prints each on one line.
@@ -81,7 +81,7 @@ func list(req *admissionv1.AdmissionRequest, name string, errs field.ErrorList) 
 }
 
 // worst returns the warnings that can be shown, most severe first, each on one line and without duplicates.
-func worst(all []rules.Warning) []string {
+func worst(all []warning.Warning) []string {
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Rank < all[j].Rank })
 	var out []string
 	seen := map[string]bool{}

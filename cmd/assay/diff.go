@@ -14,6 +14,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/rules/review"
@@ -92,7 +93,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 		steps[i] = kept.steps(w.nodes[names[i]], was, is, f.taints, between(was, is, f.taints))
 	})
 	list := slices.DeleteFunc(collectChanges(names, steps), func(c *change) bool {
-		why := withholding.Withholds(rules.Kind(c.Kind))
+		why := withholding.Withholds(keys.Kind(c.Kind))
 		if why != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s %s is not written on nodes: %s\n", c.Kind, printable(c.Key), why)
 		}
@@ -196,21 +197,21 @@ func between(before, after *rules.Outcome, taints bool) []plan.Step {
 }
 
 type flatKey struct {
-	kind plan.Kind
+	kind keys.Kind
 	key  string
 }
 
 func flatDesired(d plan.Desired) map[flatKey]string {
 	out := map[flatKey]string{}
-	for kind, values := range map[plan.Kind]map[string]string{
-		plan.Label: d.Labels, plan.Annotation: d.Annotations, plan.Resource: d.ExtendedResources,
+	for kind, values := range map[keys.Kind]map[string]string{
+		keys.Label: d.Labels, keys.Annotation: d.Annotations, keys.Resource: d.ExtendedResources,
 	} {
 		for k, v := range values {
 			out[flatKey{kind, k}] = v
 		}
 	}
 	for _, t := range d.Taints {
-		out[flatKey{plan.Taint, t.Key + ":" + string(t.Effect)}] = t.Value
+		out[flatKey{keys.Taint, t.Key + ":" + string(t.Effect)}] = t.Value
 	}
 	return out
 }

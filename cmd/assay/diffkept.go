@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -61,7 +62,7 @@ func (d *keptDiff) steps(node *corev1.Node, before, after *rules.Outcome, taints
 	}
 	was, now := flatDesired(desired(before, taints)), flatDesired(desired(after, taints))
 	for _, k := range d.world.writtenOn(node) {
-		id := flatKey{plan.Kind(k.kind), k.key}
+		id := flatKey{keys.Kind(k.kind), k.key}
 		has, there := valueOn(node, k)
 		if _, given := was[id]; given || !there {
 			continue
@@ -116,14 +117,14 @@ func (d *keptDiff) missing(g record.Giver) record.State {
 // valueOn returns the value of a key on a Node.
 func valueOn(node *corev1.Node, k writtenKey) (value string, ok bool) {
 	switch k.kind {
-	case rules.KindLabel:
+	case keys.Label:
 		value, ok = node.Labels[k.key]
-	case rules.KindAnnotation:
+	case keys.Annotation:
 		value, ok = node.Annotations[k.key]
-	case rules.KindResource:
+	case keys.Resource:
 		quantity, there := node.Status.Capacity[corev1.ResourceName(k.key)]
 		value, ok = quantity.String(), there
-	case rules.KindTaint:
+	case keys.Taint:
 		for _, t := range node.Spec.Taints {
 			if t.Key+":"+string(t.Effect) == k.key {
 				return t.Value, true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // onCluster evaluates rules for nodes of a cluster.
@@ -79,7 +80,7 @@ func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program
 			errs = append(errs, "failed by "+r.Failed.String())
 		}
 		failed = failed || len(errs) > 0
-		rows.add(r.Node, fmt.Sprint(matched), fmt.Sprint(ours(o, rules.KindLabel, r.Labels)), fmt.Sprint(len(r.Annotations)),
+		rows.add(r.Node, fmt.Sprint(matched), fmt.Sprint(ours(o, keys.Label, r.Labels)), fmt.Sprint(len(r.Annotations)),
 			fmt.Sprint(len(r.Taints)), fmt.Sprint(len(r.ExtendedResources)), dash(strings.Join(errs, ", ")))
 	}
 	if f.output == "text" {
@@ -121,7 +122,7 @@ func printResults(w io.Writer, format string, list []*result) error {
 }
 
 // ours returns the number of keys that rules set.
-func ours(o *rules.Outcome, kind rules.Kind, values map[string]string) int {
+func ours(o *rules.Outcome, kind keys.Kind, values map[string]string) int {
 	n := 0
 	for key := range values {
 		if origin, ok := o.Origin(kind, key); ok && origin.Object != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -83,7 +84,7 @@ type explanation struct {
 
 // given is a key that rules set on a node.
 type given struct {
-	kind       rules.Kind
+	kind       keys.Kind
 	key, value string
 }
 
@@ -92,11 +93,11 @@ func (e *explanation) find(name string) []given {
 	full := e.world.opt.Keys.Qualify(name)
 	var out []given
 	for _, m := range []struct {
-		kind   rules.Kind
+		kind   keys.Kind
 		values map[string]string
 	}{
-		{rules.KindLabel, e.outcome.Labels()}, {rules.KindAnnotation, e.outcome.Annotations()},
-		{rules.KindResource, e.outcome.ExtendedResources()},
+		{keys.Label, e.outcome.Labels()}, {keys.Annotation, e.outcome.Annotations()},
+		{keys.Resource, e.outcome.ExtendedResources()},
 	} {
 		for _, key := range []string{name, full} {
 			if value, ok := m.values[key]; ok && !slices.Contains(out, given{m.kind, key, value}) {
@@ -106,7 +107,7 @@ func (e *explanation) find(name string) []given {
 	}
 	for _, t := range e.outcome.Taints() {
 		if t.Key == name || t.Key == full || t.Key+":"+string(t.Effect) == name {
-			out = append(out, given{rules.KindTaint, t.Key + ":" + string(t.Effect), t.Value})
+			out = append(out, given{keys.Taint, t.Key + ":" + string(t.Effect), t.Value})
 		}
 	}
 	return out

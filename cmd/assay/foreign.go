@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/cmd/assay/written"
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // foreign is a key of a Node that no rule sets.
@@ -24,27 +24,27 @@ func (e *explanation) foreign(name string) []foreign {
 	}
 	full := e.world.opt.Keys.Qualify(name)
 	var out []foreign
-	add := func(kind rules.Kind, key, value string, path ...string) {
+	add := func(kind keys.Kind, key, value string, path ...string) {
 		out = append(out, foreign{given{kind, key, value}, written.Managers(e.node.ManagedFields, path...)})
 	}
-	keys := []string{name}
+	spellings := []string{name}
 	if full != name {
-		keys = append(keys, full)
+		spellings = append(spellings, full)
 	}
-	for _, key := range keys {
+	for _, key := range spellings {
 		if value, ok := e.node.Labels[key]; ok {
-			add(rules.KindLabel, key, value, "metadata", "labels", key)
+			add(keys.Label, key, value, "metadata", "labels", key)
 		}
 		if value, ok := e.node.Annotations[key]; ok {
-			add(rules.KindAnnotation, key, value, "metadata", "annotations", key)
+			add(keys.Annotation, key, value, "metadata", "annotations", key)
 		}
 		if quantity, ok := e.node.Status.Capacity[corev1.ResourceName(key)]; ok {
-			add(rules.KindResource, key, quantity.String(), "status", "capacity", key)
+			add(keys.Resource, key, quantity.String(), "status", "capacity", key)
 		}
 	}
 	for _, t := range e.node.Spec.Taints {
 		if id := t.Key + ":" + string(t.Effect); t.Key == name || t.Key == full || id == name {
-			add(rules.KindTaint, id, t.Value, "spec", "taints") // an atomic list
+			add(keys.Taint, id, t.Value, "spec", "taints") // an atomic list
 		}
 	}
 	return out

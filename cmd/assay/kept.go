@@ -12,13 +12,13 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
 // writtenKey is a key that an instance of the controller has recorded on a Node as its own.
 type writtenKey struct {
-	kind     rules.Kind
+	kind     keys.Kind
 	key      string
 	instance string
 }
@@ -26,16 +26,16 @@ type writtenKey struct {
 // writtenOn returns the keys that the controller has written, by the annotations in which it records its keys on the Node.
 func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 	for _, t := range plan.ParseTaints(node.Annotations[nfdv1alpha1.TaintsAnnotation]) {
-		out = append(out, writtenKey{rules.KindTaint, t.Key + ":" + string(t.Effect), ""})
+		out = append(out, writtenKey{keys.Taint, t.Key + ":" + string(t.Effect), ""})
 	}
 	for _, name := range sortedKeys(node.Annotations) {
 		for _, of := range []struct {
-			kind rules.Kind
+			kind keys.Kind
 			base string
 		}{
-			{rules.KindLabel, nfdv1alpha1.FeatureLabelsAnnotation},
-			{rules.KindAnnotation, nfdv1alpha1.FeatureAnnotationsAnnotation},
-			{rules.KindResource, nfdv1alpha1.ExtendedResourcesAnnotation},
+			{keys.Label, nfdv1alpha1.FeatureLabelsAnnotation},
+			{keys.Annotation, nfdv1alpha1.FeatureAnnotationsAnnotation},
+			{keys.Resource, nfdv1alpha1.ExtendedResourcesAnnotation},
 		} {
 			instance, found := strings.CutSuffix(name, of.base)
 			if !found || instance != "" && !strings.HasSuffix(instance, ".") {
@@ -51,7 +51,7 @@ func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 }
 
 // owner returns the instance of the controller that has written a key.
-func (w *world) owner(node *corev1.Node, kind rules.Kind, key string) (instance string, ok bool) {
+func (w *world) owner(node *corev1.Node, kind keys.Kind, key string) (instance string, ok bool) {
 	for _, k := range w.writtenOn(node) {
 		if k.kind == kind && k.key == key {
 			return k.instance, true

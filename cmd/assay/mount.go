@@ -6,10 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/template"
-	"github.com/assay-project/assay/rules/review"
 )
 
 // newTemplate returns the template commands with access to the cluster's templates and to the compiler.
@@ -23,21 +21,7 @@ func newTemplate() *cobra.Command {
 			}
 			return c.Template(ctx, name)
 		},
-		Check: checkAssembled,
 	})
 	f.Register(cmd.PersistentFlags())
 	return cmd
-}
-
-// checkAssembled returns the problems of an assembled rule.
-func checkAssembled(object *nfdv1alpha1.NodeFeatureRule) []template.Problem {
-	found := review.Review(object, review.Known{})
-	var out []template.Problem
-	for _, e := range found.Errors {
-		out = append(out, template.Problem{Path: e.Field, Message: e.ErrorBody()})
-	}
-	for _, w := range found.Warnings {
-		out = append(out, template.Problem{Path: w.Path, Message: w.Message, Warning: true})
-	}
-	return out
 }

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // result is the JSON of an outcome. Empty fields are omitted.
@@ -46,7 +47,7 @@ func newResult(o *rules.Outcome, taints bool) *result {
 		r.Rules = append(r.Rules, out)
 	}
 	for name, value := range o.Vars() {
-		if origin, _ := o.Origin(rules.KindVar, name); !sensitive[origin.Ref] {
+		if origin, _ := o.Origin(keys.Var, name); !sensitive[origin.Ref] {
 			r.Vars[name] = value
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // traceOptions define which parts of a trace are shown.
@@ -73,11 +74,11 @@ func (t *tracer) rule(r *rules.RuleTrace) {
 	}
 	for _, out := range r.Outputs {
 		value := out.Value
-		if r.Sensitive && out.Kind == rules.KindVar {
+		if r.Sensitive && out.Kind == keys.Var {
 			value = rules.Hidden
 		}
 		text := fmt.Sprintf("%s %s=%s", out.Kind, out.Key, value)
-		if out.Kind == rules.KindTaint {
+		if out.Kind == keys.Taint {
 			text = fmt.Sprintf("%s %s=%s", out.Kind, strings.TrimSuffix(out.Key, "="), value)
 		}
 		t.line(t.s.good("+"), text+t.s.faint("  ("+out.How+")"))
@@ -124,16 +125,16 @@ func (t *tracer) outcome(o *rules.Outcome) {
 		t.asides(o)
 		return
 	}
-	any := t.section(o, "labels", rules.KindLabel, o.Labels())
-	any = t.section(o, "annotations", rules.KindAnnotation, o.Annotations()) || any
-	any = t.section(o, "extended resources", rules.KindResource, o.ExtendedResources()) || any
+	any := t.section(o, "labels", keys.Label, o.Labels())
+	any = t.section(o, "annotations", keys.Annotation, o.Annotations()) || any
+	any = t.section(o, "extended resources", keys.Resource, o.ExtendedResources()) || any
 	if taints := o.Taints(); len(taints) > 0 && t.taints {
 		any = true
 		rows := &table{}
 		for _, taint := range taints {
-			rows.add(taintText(taint), t.origin(o, rules.KindTaint, taint.Key+":"+string(taint.Effect)))
+			rows.add(taintText(taint), t.origin(o, keys.Taint, taint.Key+":"+string(taint.Effect)))
 		}
-		if why := t.withholding.Withholds(rules.KindTaint); why != "" {
+		if why := t.withholding.Withholds(keys.Taint); why != "" {
 			fmt.Fprintf(t.w, "  taints, not written on nodes: %s:\n", why)
 		} else {
 			fmt.Fprintln(t.w, "  taints, if the controller runs with --enable-taints:")
@@ -154,7 +155,7 @@ func taintText(t corev1.Taint) string {
 	return text + ":" + string(t.Effect)
 }
 
-func (t *tracer) section(o *rules.Outcome, title string, kind rules.Kind, values map[string]string) bool {
+func (t *tracer) section(o *rules.Outcome, title string, kind keys.Kind, values map[string]string) bool {
 	if len(values) == 0 {
 		return false
 	}
@@ -175,7 +176,7 @@ func (t *tracer) section(o *rules.Outcome, title string, kind rules.Kind, values
 	return true
 }
 
-func (t *tracer) origin(o *rules.Outcome, kind rules.Kind, key string) string {
+func (t *tracer) origin(o *rules.Outcome, kind keys.Kind, key string) string {
 	origin, ok := o.Origin(kind, key)
 	if !ok {
 		return ""

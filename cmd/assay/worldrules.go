@@ -44,7 +44,7 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 		if object.Set != nil {
 			sets = append(sets, object.Set)
 		}
-		for _, p := range []*assembly.Problem{object.Refused, object.Unresolved} {
+		for _, p := range []*assembly.Error{object.Refused, object.Unresolved} {
 			if p != nil && object.Set == nil {
 				errs = append(errs, fmt.Errorf("%s: %w", list[i].Name, p))
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Reasons that several kinds use.
@@ -67,7 +68,7 @@ func (l List) Remove(kind string) { meta.RemoveStatusCondition(l.to, kind) }
 
 // Reviewed sets Accepted, Ready and Stalled of an object without references, from the findings of its review. The note is appended
 // to the message if the object is accepted.
-func (l List) Reviewed(errs field.ErrorList, warnings []rules.Warning, note string) {
+func (l List) Reviewed(errs field.ErrorList, warnings []warning.Warning, note string) {
 	if len(errs) > 0 {
 		l.SetIf(nfdv1alpha1.ConditionAccepted, false, reasonInvalid, Errors(errs, false))
 	} else {
@@ -154,7 +155,7 @@ func Errors(errs field.ErrorList, sensitive bool) string {
 }
 
 // Warnings returns the first warning and the number of further ones. For a sensitive object it returns only its position.
-func Warnings(list []rules.Warning, sensitive bool) string {
+func Warnings(list []warning.Warning, sensitive bool) string {
 	if len(list) == 0 {
 		return ""
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestReadyIsAcceptedAndResolved(t *testing.T) {
 	wrong := field.ErrorList{field.Required(field.NewPath("spec"), "is empty")}
-	missing, cycle := &assembly.Problem{Reason: "BaseMissing"}, &assembly.Problem{Reason: "BaseCycle"}
+	missing, cycle := &assembly.Error{Reason: "BaseMissing"}, &assembly.Error{Reason: "BaseCycle"}
 	compiled := assembly.Rules{Set: &rules.RuleSet{}}
 	for name, test := range map[string]struct {
 		object assembly.Object
@@ -24,7 +24,7 @@ func TestReadyIsAcceptedAndResolved(t *testing.T) {
 	}{
 		"Fine":                    {assembly.Object{Rules: compiled}, "True Ready"},
 		"Rejected":                {assembly.Object{Rules: compiled, Errors: wrong}, "False Invalid, stalled"},
-		"Refused":                 {assembly.Object{Refused: &assembly.Problem{Reason: "VersionTooOld"}}, "False VersionTooOld, stalled"},
+		"Refused":                 {assembly.Object{Refused: &assembly.Error{Reason: "VersionTooOld"}}, "False VersionTooOld, stalled"},
 		"WaitsForATemplate":       {assembly.Object{Unresolved: missing}, "False BaseMissing"},
 		"WaitsWithTheLastResult":  {assembly.Object{Rules: compiled, Unresolved: missing}, "False BaseMissing"},
 		"CannotBeResolved":        {assembly.Object{Unresolved: cycle}, "False BaseCycle, stalled"},

@@ -29,6 +29,7 @@ import (
 	"github.com/assay-project/assay/internal/lru"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/review"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 const (
@@ -69,7 +70,7 @@ type program struct {
 	rules      *rules.Program
 	cache      *rules.Cache
 	errors     field.ErrorList
-	warnings   []rules.Warning
+	warnings   []warning.Warning
 }
 
 // Add registers the controller. It watches groups in all namespaces and the inputs of rules for all nodes.

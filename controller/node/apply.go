@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -86,7 +87,7 @@ func blame(err error, p *plan.Plan) func(plan.Step) bool {
 	named, resources := map[string]bool{}, false
 	text := err.Error()
 	for _, s := range p.Steps {
-		resources = resources || s.Kind == plan.Resource
+		resources = resources || s.Kind == keys.Resource
 		if strings.Contains(text, s.Key) {
 			named[s.Key] = true
 		}
@@ -95,7 +96,7 @@ func blame(err error, p *plan.Plan) func(plan.Step) bool {
 	case len(named) > 0:
 		return func(s plan.Step) bool { return named[s.Key] }
 	case resources:
-		return func(s plan.Step) bool { return s.Kind == plan.Resource }
+		return func(s plan.Step) bool { return s.Kind == keys.Resource }
 	}
 	return nil
 }

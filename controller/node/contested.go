@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -36,7 +37,7 @@ func (r *Reconciler) contested(_ context.Context, p *plan.Plan, j *judge) (*plan
 // undone reports whether a step restores a value that this process wrote: the desired value is unchanged, and the Node's annotation
 // still lists the key. A kubelet that starts resets unknown resources to 0, which does not count, however often it starts.
 func (m *memo) undone(s plan.Step) bool {
-	if s.Kind == plan.Resource && s.Old == "0" {
+	if s.Kind == keys.Resource && s.Old == "0" {
 		return false
 	}
 	if s.Mark || !s.Recorded() || s.Op != plan.Add && s.Op != plan.Change || m.outcome == nil || m.unsure || m.left[name(s)] {
@@ -49,13 +50,13 @@ func (m *memo) undone(s plan.Step) bool {
 // wanted returns the value that an outcome has for the key of a step.
 func wanted(o *rules.Outcome, s plan.Step) (value string, ok bool) {
 	switch s.Kind {
-	case plan.Label:
+	case keys.Label:
 		value, ok = o.Labels()[s.Key]
-	case plan.Annotation:
+	case keys.Annotation:
 		value, ok = o.Annotations()[s.Key]
-	case plan.Resource:
+	case keys.Resource:
 		value, ok = o.ExtendedResources()[s.Key]
-	case plan.Taint:
+	case keys.Taint:
 		i := slices.IndexFunc(o.Taints(), func(t corev1.Taint) bool { return t.Key+":"+string(t.Effect) == s.Key })
 		if ok = i >= 0; ok {
 			value = o.Taints()[i].Value

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -34,7 +35,7 @@ func (r *Reconciler) eviction(ctx context.Context, p *plan.Plan, j *judge) (*pla
 
 // evicts reports whether a step adds a taint that evicts running pods.
 func evicts(s plan.Step) bool {
-	return s.Kind == plan.Taint && s.Op == plan.Add && strings.HasSuffix(s.Key, ":"+string(corev1.TaintEffectNoExecute))
+	return s.Kind == keys.Taint && s.Op == plan.Add && strings.HasSuffix(s.Key, ":"+string(corev1.TaintEffectNoExecute))
 }
 
 // bears reports whether a node has a taint that evicts pods and that the controller manages.

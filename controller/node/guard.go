@@ -10,6 +10,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -141,11 +142,11 @@ func (r *Reconciler) countNodes(ctx context.Context) int {
 // switchedOff reports whether a step removes an output that the configuration disables: that needs no other evidence.
 func (r *Reconciler) switchedOff(s plan.Step) bool {
 	switch s.Kind {
-	case plan.Label:
+	case keys.Label:
 		return r.disable.Labels
-	case plan.Annotation:
+	case keys.Annotation:
 		return r.disable.Annotations
-	case plan.Resource:
+	case keys.Resource:
 		return r.disable.ExtendedResources
 	}
 	return !r.policy.Taints

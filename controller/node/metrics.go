@@ -7,6 +7,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // metrics have NFD's names where NFD has the metric, so that dashboards continue to work. No metric has a label for a rule or a
@@ -65,11 +66,11 @@ func (m *metrics) rejected(o *rules.Outcome) {
 			continue
 		}
 		switch r.Kind {
-		case rules.KindLabel:
+		case keys.Label:
 			m.labels.Inc()
-		case rules.KindResource:
+		case keys.Resource:
 			m.resources.Inc()
-		case rules.KindTaint:
+		case keys.Taint:
 			m.taints.Inc()
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -96,7 +97,7 @@ type judge struct {
 
 // why returns the cause of a step that removes a key.
 func (j *judge) why(s plan.Step) provenance.Cause {
-	if s.Kind == plan.Taint && j.r.taint != nil && s.Key == j.r.taint.Key+":"+string(j.r.taint.Effect) {
+	if s.Kind == keys.Taint && j.r.taint != nil && s.Key == j.r.taint.Key+":"+string(j.r.taint.Effect) {
 		return provenance.Rules // no rule produces the failure mark: it is removed with the failure
 	}
 	c := provenance.Case{Past: j.givers(s), Overruled: j.overruled(s), Blind: j.blind}
@@ -110,7 +111,7 @@ func (j *judge) why(s plan.Step) provenance.Cause {
 		set := j.now.sets[g.ID]
 		c.Now = append(c.Now, provenance.Object{
 			State: provenance.InForce, Print: now.Print, Gives: gives == g.ID,
-			MayGive: set == nil || set.MayGive(kinds[s.Kind], s.Key),
+			MayGive: set == nil || set.MayGive(s.Kind, s.Key),
 		})
 	}
 	return provenance.Why(c)
@@ -130,7 +131,7 @@ func (j *judge) givers(s plan.Step) []provenance.Giver {
 		return held.givers
 	}
 	if j.known.gave != nil {
-		if set, ok := j.known.gave.Giver(kinds[s.Kind], s.Key); ok {
+		if set, ok := j.known.gave.Giver(s.Kind, s.Key); ok {
 			return []provenance.Giver{j.known.gaveBy.givers[provenance.IDOf(set)]}
 		}
 	}
@@ -139,7 +140,7 @@ func (j *judge) givers(s plan.Step) []provenance.Giver {
 
 // giver returns the ID of the object that gives a key now; empty if none does.
 func (j *judge) giver(s plan.Step) string {
-	if set, ok := j.outcome.Giver(kinds[s.Kind], s.Key); ok {
+	if set, ok := j.outcome.Giver(s.Kind, s.Key); ok {
 		return provenance.IDOf(set)
 	}
 	return ""
@@ -147,10 +148,10 @@ func (j *judge) giver(s plan.Step) string {
 
 // overruled reports whether an object that is new or has changed since the last pass sets or deletes a key.
 func (j *judge) overruled(s plan.Step) bool {
-	if set, ok := j.outcome.Giver(kinds[s.Kind], s.Key); ok {
+	if set, ok := j.outcome.Giver(s.Kind, s.Key); ok {
 		return set != nil && j.changed(set.ID())
 	}
-	return slices.ContainsFunc(j.outcome.Deleters(kinds[s.Kind], s.Key), func(set *rules.RuleSet) bool { return j.changed(set.ID()) })
+	return slices.ContainsFunc(j.outcome.Deleters(s.Kind, s.Key), func(set *rules.RuleSet) bool { return j.changed(set.ID()) })
 }
 
 // changed reports whether an active object has changed since the last pass over the node.
@@ -215,7 +216,7 @@ func (j *judge) pass() provenance.Pass {
 	return out
 }
 
-func keyOf(s plan.Step) provenance.Key { return provenance.KeyOf(kinds[s.Kind], s.Key) }
+func keyOf(s plan.Step) provenance.Key { return provenance.KeyOf(s.Kind, s.Key) }
 
 // maxExplained is the maximum number of keys that an Event or a log line names.
 const maxExplained = 5

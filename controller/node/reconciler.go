@@ -20,6 +20,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -158,7 +159,7 @@ func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome, generation string
 	policy := r.policy
 	policy.Taints, want.Taints = true, []corev1.Taint{*r.taint}
 	return plan.Compute(plan.StateOf(node), want, policy).Without(func(s plan.Step) bool {
-		return !s.Mark && (s.Kind != plan.Taint || s.Op == plan.Remove)
+		return !s.Mark && (s.Kind != keys.Taint || s.Op == plan.Remove)
 	})
 }
 

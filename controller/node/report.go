@@ -20,7 +20,7 @@ import (
 func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo, before, o *rules.Outcome, p *plan.Plan) {
 	var complaints []rulestats.Complaint
 	complain := func(s plan.Step, why string) {
-		if origin, ok := o.Origin(kinds[s.Kind], s.Key); ok && origin.Object != "" {
+		if origin, ok := o.Origin(s.Kind, s.Key); ok && origin.Object != "" {
 			message := fmt.Sprintf("rule %q: %s %q: %s", origin.Rule, s.Kind, s.Key, why)
 			complaints = append(complaints, rulestats.Complaint{Object: origin.Object, Message: message})
 		}
@@ -61,11 +61,6 @@ func (r *Reconciler) reportLeftOut(ctx context.Context, node *corev1.Node, list 
 		logf.FromContext(ctx).Info("Ignoring NodeFeatures over the budget", "number", over, "reason", why.Error())
 		r.events.Eventf(node, corev1.EventTypeWarning, "TooManyNodeFeatures", "%d are left out: %v", over, why)
 	}
-}
-
-var kinds = map[plan.Kind]rules.Kind{
-	plan.Label: rules.KindLabel, plan.Annotation: rules.KindAnnotation,
-	plan.Resource: rules.KindResource, plan.Taint: rules.KindTaint,
 }
 
 // say emits messages of the rules for a node that have not been emitted yet.

@@ -3,7 +3,7 @@ package provenance
 
 import (
 	"github.com/assay-project/assay/controller/provenance/record"
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 type (
@@ -41,7 +41,7 @@ const (
 )
 
 // KeyOf returns the hash of a key.
-func KeyOf(kind rules.Kind, key string) Key { return record.KeyOf(kind, key) }
+func KeyOf(kind keys.Kind, key string) Key { return record.KeyOf(kind, key) }
 
 // Why returns the cause of a removal.
 func Why(c Case) Cause { return record.Why(c) }

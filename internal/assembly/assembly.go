@@ -22,6 +22,7 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/review"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Options configure an Assembler. All components of one cluster must use the same options.
@@ -75,14 +76,14 @@ type Object struct {
 	Sensitive  bool
 
 	// Refused is the reason why none of the rules are used. Nil means that they are used.
-	Refused *Problem
+	Refused *Error
 	// Unresolved describes a reference that cannot be resolved. Nil means that all are resolved.
-	Unresolved *Problem
+	Unresolved *Error
 	// Suspicion describes a possible error that cannot be confirmed, or is "".
 	Suspicion string
 	// Errors are the errors of rules that are left out. Warnings are about valid fields that are probably not intended.
 	Errors   field.ErrorList
-	Warnings []rules.Warning
+	Warnings []warning.Warning
 
 	// Rules are the active rules. Set is nil if there are none. Spec may share memory with the object. Hash identifies the rules in
 	// messages, and Origins lists the documents that they come from.
@@ -108,17 +109,17 @@ func (o *Object) Settled() bool {
 	return o.Unresolved == nil && !o.Excess && (o.Refused == nil || o.Refused.Reason != reasonSchema && o.Refused.Reason != reasonDropped)
 }
 
-// Problem is the reason and message of a condition.
-type Problem struct{ Reason, Message string }
+// Error is the reason and message of a condition.
+type Error struct{ Reason, Message string }
 
 // Waits reports whether the problem can be solved by applying a referenced object, without changing the object itself. Objects may
 // be applied in any order.
-func (p *Problem) Waits() bool {
+func (p *Error) Waits() bool {
 	return p.Reason == reasonBase || p.Reason == reasonDigest || p.Reason == reasonMissing
 }
 
 // Error implements error.
-func (p *Problem) Error() string { return p.Message }
+func (p *Error) Error() string { return p.Message }
 
 // Assemble resolves the references of an object and compiles the result. If a reference cannot be resolved, the last active rules
 // of this object (not of another one with the same name) stay active. last is the previous result for this name, or nil.
@@ -144,7 +145,7 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	whole, err := a.resolve(ctx, obj)
 	out.Refs = whole.refs
 	out.Sensitive = out.Sensitive || whole.sensitive
-	if missing := (*Problem)(nil); errors.As(err, &missing) {
+	if missing := (*Error)(nil); errors.As(err, &missing) {
 		out.Unresolved = missing
 		return out, a.stand(ctx, obj, out, last)
 	}

@@ -27,13 +27,13 @@ func (a *Assembler) missing() []string {
 // Only for objects applied with kubectl is it known which fields were dropped. Other objects are rejected if they have rules that
 // match every node. All others are evaluated, with a warning: in a cluster with NFD's CRD most are plain NFD rules, which lose
 // nothing.
-func (a *Assembler) refuses(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Problem {
+func (a *Assembler) refuses(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Error {
 	missing := a.missing()
 	if len(missing) == 0 {
 		return leftover(obj, last)
 	}
-	outdated := func(why string) *Problem {
-		return &Problem{reasonSchema, fmt.Sprintf(
+	outdated := func(why string) *Error {
+		return &Error{reasonSchema, fmt.Sprintf(
 			"the definition of NodeFeatureRule in this cluster is not Assay's and lacks fields (%s): %s; apply Assay's definition, then the object again",
 			strings.Join(missing, ", "), why)}
 	}
@@ -51,7 +51,7 @@ func (a *Assembler) refuses(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Pro
 
 // leftover rejects an object that was rejected under another CRD and has not been written since: a new CRD does not restore dropped
 // fields. The status of the object preserves this across restarts.
-func leftover(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Problem {
+func leftover(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Error {
 	suspect := last != nil && last.Generation == obj.Generation && last.Refused != nil &&
 		(last.Refused.Reason == reasonSchema || last.Refused.Reason == reasonDropped)
 	if !suspect {
@@ -62,7 +62,7 @@ func leftover(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Problem {
 	if !suspect {
 		return nil
 	}
-	return &Problem{reasonDropped,
+	return &Error{reasonDropped,
 		"the object was written while the definition of NodeFeatureRule lacked fields that it may have had; delete it and create it again"}
 }
 

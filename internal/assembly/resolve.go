@@ -63,7 +63,7 @@ type resolved struct {
 	bases     []string // for each rule, the template that it came from; nil if the object has no bases
 }
 
-// resolve resolves the references of an object. If the user can fix the error, it is a *Problem. The result contains the references
+// resolve resolves the references of an object. If the user can fix the error, it is a *Error. The result contains the references
 // in any case.
 func (a *Assembler) resolve(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*resolved, error) {
 	out := &resolved{spec: &obj.Spec}
@@ -127,17 +127,17 @@ func compositionProblem(err error) error {
 	)
 	switch {
 	case errors.As(err, &missing):
-		return &Problem{reasonBase, err.Error()}
+		return &Error{reasonBase, err.Error()}
 	case errors.As(err, &digest):
-		return &Problem{reasonDigest, err.Error()}
+		return &Error{reasonDigest, err.Error()}
 	case errors.As(err, &cycle):
-		return &Problem{reasonCycle, err.Error()}
+		return &Error{reasonCycle, err.Error()}
 	case errors.As(err, &order):
-		return &Problem{reasonOrder, err.Error()}
+		return &Error{reasonOrder, err.Error()}
 	case errors.As(err, &value):
-		return &Problem{reasonConflict, err.Error()}
+		return &Error{reasonConflict, err.Error()}
 	case errors.As(err, &limit):
-		return &Problem{reasonLimit, err.Error()}
+		return &Error{reasonLimit, err.Error()}
 	}
 	return err
 }
@@ -163,11 +163,11 @@ func (a *Assembler) rulesFrom(ctx context.Context, out *resolved) error {
 		out.versions = append(out.versions, string(secret.UID)+" "+secret.ResourceVersion)
 		text, ok := secret.Data[key.Key]
 		if !ok {
-			return &Problem{reasonMissing, fmt.Sprintf("Secret %s has no key %s", key.Name, key.Key)}
+			return &Error{reasonMissing, fmt.Sprintf("Secret %s has no key %s", key.Name, key.Key)}
 		}
 		var more []nfdv1alpha1.Rule
 		if err := yaml.UnmarshalStrict(text, &more); err != nil || len(text) > maxReferencedBytes {
-			return &Problem{reasonUnreadable, fmt.Sprintf("key %s of Secret %s does not hold a YAML list of rules", key.Key, key.Name)}
+			return &Error{reasonUnreadable, fmt.Sprintf("key %s of Secret %s does not hold a YAML list of rules", key.Key, key.Name)}
 		}
 		spec.Rules = append(spec.Rules, more...)
 	}
@@ -209,35 +209,35 @@ func (a *Assembler) templateFrom(ctx context.Context, out *resolved, text *strin
 	}
 	found, ok := cm.Data[key.Key]
 	if !ok {
-		return &Problem{reasonMissing, fmt.Sprintf("ConfigMap %s has no key %s", key.Name, key.Key)}
+		return &Error{reasonMissing, fmt.Sprintf("ConfigMap %s has no key %s", key.Name, key.Key)}
 	}
 	*text, *from = found, nil
 	return nil
 }
 
-// unreadable returns the reason why a referenced object cannot be read as a *Problem, unless the error is temporary.
+// unreadable returns the reason why a referenced object cannot be read as a *Error, unless the error is temporary.
 func (a *Assembler) unreadable(kind RefKind, name string, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
-		return &Problem{reasonMissing, fmt.Sprintf("%s %s does not exist in namespace %s", kind, name, a.opt.Namespace)}
+		return &Error{reasonMissing, fmt.Sprintf("%s %s does not exist in namespace %s", kind, name, a.opt.Namespace)}
 	case apierrors.IsForbidden(err):
-		return &Problem{reasonUnreadable, fmt.Sprintf("the manager may not read %s %s in namespace %s", kind, name, a.opt.Namespace)}
+		return &Error{reasonUnreadable, fmt.Sprintf("the manager may not read %s %s in namespace %s", kind, name, a.opt.Namespace)}
 	}
 	return err
 }
 
 // tooOld rejects rules that require a newer version of Assay.
-func (a *Assembler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *Problem {
+func (a *Assembler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *Error {
 	if spec.MinimumVersion == nil {
 		return nil
 	}
 	need, err := version.ParseGeneric(*spec.MinimumVersion)
 	if err != nil {
-		return &Problem{reasonVersion, fmt.Sprintf("minimumVersion %q is not a version", *spec.MinimumVersion)}
+		return &Error{reasonVersion, fmt.Sprintf("minimumVersion %q is not a version", *spec.MinimumVersion)}
 	}
 	have, err := version.ParseGeneric(a.opt.Version)
 	if err != nil || have.AtLeast(need) {
 		return nil //nolint:nilerr // a build without a version is a developer's, and newer than all releases
 	}
-	return &Problem{reasonVersion, fmt.Sprintf("the rules need Assay %s, and this is %s", need, have)}
+	return &Error{reasonVersion, fmt.Sprintf("the rules need Assay %s, and this is %s", need, have)}
 }

@@ -15,7 +15,7 @@ const reasonSum = "TooManyRules"
 func (o *Object) exceed() {
 	o.Excess, o.Rules, o.Good = true, Rules{}, nil
 	o.Errors, o.Warnings, o.Hash, o.Origins = nil, nil, "", nil
-	o.Refused = &Problem{reasonSum, fmt.Sprintf(
+	o.Refused = &Error{reasonSum, fmt.Sprintf(
 		"all rules of a cluster may take %d bytes of memory when they are compiled, and older objects leave too little for this one; "+
 			"delete objects, or use fewer values and simpler patterns", rules.MaxClusterSize)}
 }

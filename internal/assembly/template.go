@@ -36,7 +36,7 @@ func (a *Assembler) Template(ctx context.Context, t *assayv1alpha1.NodeFeatureRu
 		}
 		combined, err := compose.AssembleOver(d, "", lookup)
 		if err != nil {
-			var problem *Problem
+			var problem *Error
 			if !errors.As(compositionProblem(err), &problem) {
 				return nil, err
 			}

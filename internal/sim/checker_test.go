@@ -10,6 +10,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -41,17 +42,17 @@ func newChecker(w *world) *checker {
 func (c *checker) record(o object) map[string]bool {
 	out := map[string]bool{}
 	var r plan.Record
-	keys := c.w.keysOf(o)
-	for kind, annotation := range map[plan.Kind]string{
-		plan.Label: r.Labels(), plan.Annotation: r.Annotations(), plan.Resource: r.Resources(),
+	present := c.w.keysOf(o)
+	for kind, annotation := range map[keys.Kind]string{
+		keys.Label: r.Labels(), keys.Annotation: r.Annotations(), keys.Resource: r.Resources(),
 	} {
-		for _, k := range r.Parse(keys[string(plan.Annotation)+" "+annotation]) {
+		for _, k := range r.Parse(present[string(keys.Annotation)+" "+annotation]) {
 			out[string(kind)+" "+k] = true
 		}
 	}
-	for k := range keys {
-		taint, is := strings.CutPrefix(k, string(plan.Taint)+" ")
-		if is && strings.Contains(keys[string(plan.Annotation)+" "+r.Taints()], strings.Split(taint, ":")[0]) {
+	for k := range present {
+		taint, is := strings.CutPrefix(k, string(keys.Taint)+" ")
+		if is && strings.Contains(present[string(keys.Annotation)+" "+r.Taints()], strings.Split(taint, ":")[0]) {
 			out[k] = true
 		}
 	}
@@ -60,7 +61,7 @@ func (c *checker) record(o object) map[string]bool {
 
 // bookkeeping reports whether a key is an annotation for the controller's record.
 func bookkeeping(k string) bool {
-	name, is := strings.CutPrefix(k, string(plan.Annotation)+" ")
+	name, is := strings.CutPrefix(k, string(keys.Annotation)+" ")
 	return is && (strings.HasPrefix(name, nfdv1alpha1.BookkeepingNamespace+"/") ||
 		name == assayv1alpha1.FailedAnnotation || name == assayv1alpha1.FeaturesGenerationAnnotation)
 }
@@ -223,9 +224,9 @@ func (c *checker) settled() {
 	for _, o := range c.w.server.List("nodes") {
 		name := o["metadata"].(object)["name"].(string)
 		want, have := c.wanted(name, c.w.server.Revision()), map[string]string{}
-		record, keys := c.record(o), c.w.keysOf(o)
+		record, present := c.record(o), c.w.keysOf(o)
 		for k := range record {
-			if v, has := keys[k]; has {
+			if v, has := present[k]; has {
 				have[k] = v
 			}
 		}

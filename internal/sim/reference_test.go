@@ -11,12 +11,12 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // Keys of Nodes are written as kind and key, for example "label feature.node.kubernetes.io/x".
 
-func labelOf(k string) (string, bool) { return strings.CutPrefix(k, string(plan.Label)+" ") }
+func labelOf(k string) (string, bool) { return strings.CutPrefix(k, string(keys.Label)+" ") }
 
 // keysOf returns the labels, annotations, resources and taints of a Node.
 func (w *world) keysOf(o object) map[string]string {
@@ -34,21 +34,21 @@ func keysOf(o object) map[string]string {
 	}
 	out := map[string]string{}
 	for k, v := range node.Labels {
-		out[string(plan.Label)+" "+k] = v
+		out[string(keys.Label)+" "+k] = v
 	}
 	for k, v := range node.Annotations {
-		out[string(plan.Annotation)+" "+k] = v
+		out[string(keys.Annotation)+" "+k] = v
 	}
 	for k, v := range node.Status.Capacity {
-		out[string(plan.Resource)+" "+string(k)] = v.String()
+		out[string(keys.Resource)+" "+string(k)] = v.String()
 	}
 	for k, v := range node.Status.Allocatable {
 		if capacity := node.Status.Capacity[k]; capacity.Cmp(v) != 0 {
-			out[string(plan.Resource)+" "+string(k)] = v.String() + " of " + capacity.String()
+			out[string(keys.Resource)+" "+string(k)] = v.String() + " of " + capacity.String()
 		}
 	}
 	for _, t := range node.Spec.Taints {
-		out[string(plan.Taint)+" "+t.Key+":"+string(t.Effect)] = t.Value
+		out[string(keys.Taint)+" "+t.Key+":"+string(t.Effect)] = t.Value
 	}
 	return out
 }
@@ -128,16 +128,16 @@ func (r *reference) evaluate(node string, ruleObjects, features []object) map[st
 	o := r.program(ruleObjects).Eval(in)
 	out := map[string]string{}
 	for k, v := range o.Labels() {
-		out[string(plan.Label)+" "+k] = v
+		out[string(keys.Label)+" "+k] = v
 	}
 	for k, v := range o.Annotations() {
-		out[string(plan.Annotation)+" "+k] = v
+		out[string(keys.Annotation)+" "+k] = v
 	}
 	for k, v := range o.ExtendedResources() {
-		out[string(plan.Resource)+" "+k] = v
+		out[string(keys.Resource)+" "+k] = v
 	}
 	for _, t := range o.Taints() {
-		out[string(plan.Taint)+" "+t.Key+":"+string(t.Effect)] = t.Value
+		out[string(keys.Taint)+" "+t.Key+":"+string(t.Effect)] = t.Value
 	}
 	return out
 }

@@ -339,7 +339,7 @@ func (w *Worker) damp(now time.Time, c publish.Content) publish.Content {
 }
 
 // report logs each problem once until it disappears.
-func (w *Worker) report(problems []discovery.Problem) {
+func (w *Worker) report(problems []discovery.SourceError) {
 	messages := slices.Clone(w.leftOut)
 	for _, p := range problems {
 		messages = append(messages, p.String())

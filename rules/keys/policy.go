@@ -33,20 +33,17 @@ type Policy struct {
 }
 
 // Kind is the kind of output to which a key belongs.
-type Kind uint8
+type Kind string
 
-// The four kinds of outputs on a Node.
+// The kinds of outputs: what a Node has, in the order in which plans show it; then variables and actions.
 const (
-	Label Kind = iota
-	Annotation
-	Resource
-	Taint
+	Label      Kind = "label"
+	Annotation Kind = "annotation"
+	Resource   Kind = "extended resource"
+	Taint      Kind = "taint"
+	Var        Kind = "var"
+	Action     Kind = "action"
 )
-
-var kindNames = [...]string{"label", "annotation", "extended resource", "taint"}
-
-// String returns the name of the kind in messages.
-func (k Kind) String() string { return kindNames[k] }
 
 // Cause identifies the check that rejected a key. It is a value of a metric label.
 type Cause string

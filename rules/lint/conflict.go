@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // writes is a field in which a rule sets a key.
@@ -42,7 +42,7 @@ func (l *linter) conflicts() {
 				before, ok := first[full]
 				first[full] = w
 				if ok && before.value != w.value && !alternatives(&l.spec.Rules[before.rule], &l.spec.Rules[i]) {
-					l.warn(w.path, rules.RankSuspicious, "is %q, but %q in rule %q; if both rules match, this one wins",
+					l.warn(w.path, warning.Suspicious, "is %q, but %q in rule %q; if both rules match, this one wins",
 						w.value, before.value, l.spec.Rules[before.rule].Name)
 				}
 			}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // IDs returns names of PCI and USB IDs. IDs are lower-case hexadecimal numbers.
@@ -44,15 +44,15 @@ type Options struct {
 type linter struct {
 	Options
 	spec *nfdv1alpha1.NodeFeatureRuleSpec
-	out  []rules.Warning
+	out  []warning.Warning
 }
 
 func (l *linter) warn(path *field.Path, rank int, format string, args ...any) {
-	l.out = append(l.out, rules.Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
+	l.out = append(l.out, warning.Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
 // Spec returns the warnings about rules. The order of the warnings is fixed.
-func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []rules.Warning {
+func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []warning.Warning {
 	l := &linter{Options: o, spec: spec}
 	l.selector()
 	for i := range spec.Rules {
@@ -64,7 +64,7 @@ func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []rules.Warning {
 
 // Matchers returns the warnings about matchFeatures and matchAny alone, for example of a NodeFeatureRequest. path is the path of
 // their parent.
-func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []rules.Warning {
+func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []warning.Warning {
 	l := &linter{Options: o, spec: &nfdv1alpha1.NodeFeatureRuleSpec{}}
 	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
 	return l.out
@@ -125,7 +125,7 @@ func (l *linter) selector() {
 	}
 	for _, key := range keys {
 		if ns, _, ok := strings.Cut(key, "/"); ok && (ns == nfdv1alpha1.FeatureLabelNamespace || strings.HasSuffix(ns, "."+nfdv1alpha1.FeatureLabelNamespace)) {
-			l.warn(field.NewPath("spec", "nodeSelector"), rules.RankSuspicious,
+			l.warn(field.NewPath("spec", "nodeSelector"), warning.Suspicious,
 				"rules cannot select nodes by labels that rules write; match the feature instead of %s", key)
 		}
 	}
@@ -155,7 +155,7 @@ var wholeName = regexp.MustCompile(`\bindex\s+[.$]\s+"([a-z]+\.[a-z]+)"`)
 func (l *linter) templateData(path *field.Path, source string) {
 	for _, m := range wholeName.FindAllStringSubmatch(source, -1) {
 		if Known(m[1]) {
-			l.warn(path, rules.RankDefect, `the data of a template has no key %q: write .%s, a list of what matched, as in {{range .%s}}{{.Name}}={{.Value}}{{end}}`, m[1], m[1], m[1])
+			l.warn(path, warning.Defect, `the data of a template has no key %q: write .%s, a list of what matched, as in {{range .%s}}{{.Name}}={{.Value}}{{end}}`, m[1], m[1], m[1])
 		}
 	}
 }
@@ -180,14 +180,14 @@ func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
 		return
 	}
 	if len(r.Taints) > 0 {
-		l.warn(path.Child("taints"), rules.RankDangerous, "the rule has no matcher: it taints every node")
+		l.warn(path.Child("taints"), warning.Dangerous, "the rule has no matcher: it taints every node")
 		return
 	}
 	if r.Loop != nil || !static(r.Labels) || !static(r.ExtendedResources) || !static(r.Annotations) {
 		return
 	}
 	if len(r.Labels)+len(r.ExtendedResources)+len(r.Annotations) > 0 {
-		l.warn(path, rules.RankSuspicious, "the rule has no matcher: it matches every node and gives all nodes the same output")
+		l.warn(path, warning.Suspicious, "the rule has no matcher: it matches every node and gives all nodes the same output")
 	}
 }
 
@@ -200,7 +200,7 @@ func (l *linter) noOutput(path *field.Path, r *nfdv1alpha1.Rule) {
 		r.LabelsTemplate != "" || r.VarsTemplate != "" || r.LabelsTemplateFrom != nil || r.VarsTemplateFrom != nil {
 		return
 	}
-	l.warn(path, rules.RankSuspicious, "the rule has no output and does nothing; add labels, annotations, taints, extendedResources, vars or actions")
+	l.warn(path, warning.Suspicious, "the rule has no output and does nothing; add labels, annotations, taints, extendedResources, vars or actions")
 }
 
 // static reports whether all values are the same on every node.
@@ -218,7 +218,7 @@ func (l *linter) taints(path *field.Path, r *nfdv1alpha1.Rule) {
 	for i := range r.Taints {
 		t := &r.Taints[i]
 		if t.Effect == corev1.TaintEffectNoExecute && l.Tolerations != nil && !l.tolerated(t) {
-			l.warn(path.Child("taints").Index(i), rules.RankDangerous,
+			l.warn(path.Child("taints").Index(i), warning.Dangerous,
 				"NoExecute evicts Assay's own worker too: add a toleration of %s to worker.tolerations", t.Key)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // term warns about one term of a matcher.
@@ -19,10 +20,10 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	f, known := catalog[name]
 	if t.MatchExpressions == nil && t.MatchName == nil {
 		// The API server drops unknown fields, so the author may have written more.
-		l.warn(path, rules.RankSuspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
+		l.warn(path, warning.Suspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
 	}
 	if t.MatchName != nil && known && !f.flags && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
-		l.warn(path.Child("matchName"), rules.RankSuspicious, "DoesNotExist never matches in matchName; write it in matchExpressions")
+		l.warn(path.Child("matchName"), warning.Suspicious, "DoesNotExist never matches in matchName; write it in matchExpressions")
 	}
 	if t.MatchExpressions == nil {
 		return
@@ -31,7 +32,7 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	if len(exprs) == 0 && t.MatchName == nil && !f.instances && r.LabelsTemplate == "" && r.VarsTemplate == "" &&
 		r.LabelsTemplateFrom == nil && r.VarsTemplateFrom == nil {
 		// The API server drops expressions that are null; without them, the term matches everything.
-		l.warn(path.Child("matchExpressions"), rules.RankSuspicious, "is empty and matches any %s; is an expression missing?", t.Feature)
+		l.warn(path.Child("matchExpressions"), warning.Suspicious, "is empty and matches any %s; is an expression missing?", t.Feature)
 	}
 	for _, key := range slices.Sorted(maps.Keys(exprs)) {
 		if e := exprs[key]; e != nil {
@@ -53,20 +54,20 @@ func (l *linter) feature(path *field.Path, name string) {
 	}
 	domain, _, dotted := strings.Cut(name, ".")
 	if near := nearest(name, featureNames); near != "" {
-		l.warn(path, rules.RankSuspicious, "no source publishes %s; did you mean %s?", name, near)
+		l.warn(path, warning.Suspicious, "no source publishes %s; did you mean %s?", name, near)
 		return
 	}
 	switch {
 	case !dotted && name != "":
-		l.warn(path, rules.RankSuspicious, "%q has no dot: names of features have the form domain.feature, such as cpu.cpuid", name)
+		l.warn(path, warning.Suspicious, "%q has no dot: names of features have the form domain.feature, such as cpu.cpuid", name)
 	case domain == "kubernetes" || domain == "node":
-		l.warn(path, rules.RankSuspicious, "labels of Nodes are not features: use spec.nodeSelector")
+		l.warn(path, warning.Suspicious, "labels of Nodes are not features: use spec.nodeSelector")
 	case ownDomains[domain]:
-		l.warn(path, rules.RankSuspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
+		l.warn(path, warning.Suspicious, "no source publishes %s; %s has %s", name, domain, strings.Join(featuresOf(domain), ", "))
 	default:
 		// network-sriov.capable is a label of the source network, not a feature.
 		if source, _, dashed := strings.Cut(domain, "-"); dashed && ownDomains[source] {
-			l.warn(path, rules.RankSuspicious, "%s is the name of a label; the features of %s are %s", name, source, strings.Join(featuresOf(source), ", "))
+			l.warn(path, warning.Suspicious, "%s is the name of a label; the features of %s are %s", name, source, strings.Join(featuresOf(source), ", "))
 		}
 	}
 }
@@ -80,9 +81,9 @@ func (l *linter) element(path *field.Path, name string, f knownFeature, key stri
 	switch {
 	case near != "" && f.open && !sameButTypo(key, near):
 	case near != "":
-		l.warn(path, rules.RankSuspicious, "%s has no %s; did you mean %s?", name, key, near)
+		l.warn(path, warning.Suspicious, "%s has no %s; did you mean %s?", name, key, near)
 	case !f.open:
-		l.warn(path, rules.RankSuspicious, "%s has no %s; it has %s", name, key, strings.Join(f.elements, ", "))
+		l.warn(path, warning.Suspicious, "%s has no %s; it has %s", name, key, strings.Join(f.elements, ", "))
 	}
 }
 
@@ -93,19 +94,19 @@ func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.M
 	f := catalog[name]
 	switch {
 	case f.flags && op.Valued && (!f.attributes || !slices.Contains(f.valued, key)):
-		l.warn(path, rules.RankSuspicious, "%s holds names without values: %s never matches; write op: Exists", name, e.Op)
+		l.warn(path, warning.Suspicious, "%s holds names without values: %s never matches; write op: Exists", name, e.Op)
 	case name == "kernel.config" && strings.HasPrefix(key, "CONFIG_"):
-		l.warn(path, rules.RankSuspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
+		l.warn(path, warning.Suspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
 	case name == "kernel.config" && (truth || slices.Contains(e.Value, "true")):
-		l.warn(path, rules.RankSuspicious, "options are y, m or a value, never true: write op: In, value: [\"y\"]")
+		l.warn(path, warning.Suspicious, "options are y, m or a value, never true: write op: In, value: [\"y\"]")
 	case name == "kernel.loadedmodule" && strings.HasSuffix(key, ".ko"):
-		l.warn(path, rules.RankSuspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
+		l.warn(path, warning.Suspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
 	case name == "kernel.loadedmodule" && strings.Contains(key, "-"):
-		l.warn(path, rules.RankSuspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
+		l.warn(path, warning.Suspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
 	case name == "kernel.version" && key == "full" && op.Ordered && e.Type == nfdv1alpha1.TypeInteger:
-		l.warn(path, rules.RankDefect, "%s compares integers, and a kernel version is not one: add type: version", e.Op)
+		l.warn(path, warning.Defect, "%s compares integers, and a kernel version is not one: add type: version", e.Op)
 	case name == "storage.block" && (key == "rotational" || key == "dax") && truth:
-		l.warn(path, rules.RankSuspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
+		l.warn(path, warning.Suspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
 	}
 }
 
@@ -124,9 +125,9 @@ func (l *linter) reference(path *field.Path, value string) {
 	if f, ok := catalog[strings.ToLower(name)]; ok {
 		switch {
 		case strings.ToLower(name) != name:
-			l.warn(path, rules.RankSuspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
+			l.warn(path, warning.Suspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
 		case !f.attributes && f.instances:
-			l.warn(path, rules.RankDefect, "%s is a list of instances, and @ refers to attributes; write {@%s[0].%s}, or a labelsTemplate", name, name, element)
+			l.warn(path, warning.Defect, "%s is a list of instances, and @ refers to attributes; write {@%s[0].%s}, or a labelsTemplate", name, name, element)
 		case f.attributes:
 			l.element(path, name, knownFeature{elements: append(slices.Clone(f.elements), f.valued...), prefixes: f.prefixes, open: f.open || f.flags}, element)
 		}
@@ -135,12 +136,12 @@ func (l *linter) reference(path *field.Path, value string) {
 	// cpu-security.sgx.enabled, as in NFD's label, means cpu.security.sgx.enabled.
 	if d, x, ok := strings.Cut(domain, "-"); ok {
 		if f, ok := catalog[d+"."+x]; ok && slices.Contains(f.elements, rest) {
-			l.warn(path, rules.RankDefect, "did you mean @%s.%s.%s? No source publishes %s", d, x, rest, name)
+			l.warn(path, warning.Defect, "did you mean @%s.%s.%s? No source publishes %s", d, x, rest, name)
 			return
 		}
 	}
 	if near := nearest(name, featureNames); near != "" {
-		l.warn(path, rules.RankDefect, "did you mean @%s.%s? No source publishes %s", near, element, name)
+		l.warn(path, warning.Defect, "did you mean @%s.%s? No source publishes %s", near, element, name)
 	}
 }
 
@@ -157,17 +158,17 @@ func (l *linter) id(path *field.Path, name, key string, all nfdv1alpha1.MatchExp
 		bare := strings.TrimPrefix(lower, "0x")
 		switch {
 		case !isHex(bare):
-			l.warn(p, rules.RankSuspicious, "%q is not an id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
+			l.warn(p, warning.Suspicious, "%q is not an id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
 		case bare != lower:
-			l.warn(p, rules.RankSuspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
+			l.warn(p, warning.Suspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
 		case len(bare) != width && name == "pci.device" && key == "class" && len(bare) == 6:
-			l.warn(p, rules.RankSuspicious, "a class has %d digits here, without the programming interface: %q", width, bare[:4])
+			l.warn(p, warning.Suspicious, "a class has %d digits here, without the programming interface: %q", width, bare[:4])
 		case name == "usb.device" && key == "class" && len(strings.TrimLeft(bare, "0")) > width:
-			l.warn(p, rules.RankSuspicious, "a class of USB devices has %d digits, and %q looks like a product; did you mean device?", width, v)
+			l.warn(p, warning.Suspicious, "a class of USB devices has %d digits, and %q looks like a product; did you mean device?", width, v)
 		case len(bare) != width:
-			l.warn(p, rules.RankSuspicious, "an id has %d digits: did you mean %q?", width, pad(bare, width))
+			l.warn(p, warning.Suspicious, "an id has %d digits: did you mean %q?", width, pad(bare, width))
 		case lower != v:
-			l.warn(p, rules.RankSuspicious, "the kernel writes ids in lower case: %q", lower)
+			l.warn(p, warning.Suspicious, "the kernel writes ids in lower case: %q", lower)
 		case name == "pci.device":
 			l.misplaced(p, key, v, vendors(all))
 		}
@@ -183,11 +184,11 @@ func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
 		}
 		for _, vendor := range vendors {
 			if name, ok := l.device(vendor, v); ok {
-				l.warn(path, rules.RankSuspicious, "%s:%s is %s, a device; did you mean device?", vendor, v, name)
+				l.warn(path, warning.Suspicious, "%s:%s is %s, a device; did you mean device?", vendor, v, name)
 				return
 			}
 		}
-		l.warn(path, rules.RankSuspicious, "%s is not a class of PCI devices; did you mean device?", v)
+		l.warn(path, warning.Suspicious, "%s is not a class of PCI devices; did you mean device?", v)
 	case "device", "vendor":
 		if l.IDs == nil {
 			return
@@ -198,7 +199,7 @@ func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
 		}
 		if key == "vendor" {
 			if _, known := l.IDs.PCIVendor(v); !known {
-				l.warn(path, rules.RankSuspicious, "%s is %s, a class; did you mean class?", v, class)
+				l.warn(path, warning.Suspicious, "%s is %s, a class; did you mean class?", v, class)
 			}
 			return
 		}
@@ -208,7 +209,7 @@ func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
 			}
 		}
 		if len(vendors) > 0 {
-			l.warn(path, rules.RankSuspicious, "%s is %s, a class; did you mean class?", v, class)
+			l.warn(path, warning.Suspicious, "%s is %s, a class; did you mean class?", v, class)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // patch is a JSON merge patch (RFC 7386) of a Node: null removes a key.
@@ -46,11 +48,11 @@ func (p *Plan) Patch() []byte {
 			continue
 		}
 		switch s.Kind {
-		case Label:
+		case keys.Label:
 			out.Metadata.Labels[s.Key] = value
-		case Annotation:
+		case keys.Annotation:
 			out.Metadata.Annotations[s.Key] = value
-		case Resource:
+		case keys.Resource:
 			amounts[s.Key] = value
 		}
 	}
@@ -71,7 +73,7 @@ func (p *Plan) TaintPatch(resourceVersion string) []byte {
 	p.recordInto(record, p.policy.Record.Taints(), p.taintRecordAfter())
 	changes := false
 	for _, s := range p.Steps {
-		changes = changes || s.Kind == Taint && s.Op != Adopt && s.Op != Forget
+		changes = changes || s.Kind == keys.Taint && s.Op != Adopt && s.Op != Forget
 	}
 	if !changes && len(record) == 0 {
 		return nil

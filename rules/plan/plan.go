@@ -58,17 +58,6 @@ type Policy struct {
 	Keys *keys.Policy
 }
 
-// Kind is the part of a Node that a step changes.
-type Kind string
-
-// The kinds of changes, in display order.
-const (
-	Label      Kind = "label"
-	Annotation Kind = "annotation"
-	Resource   Kind = "extended resource"
-	Taint      Kind = "taint"
-)
-
 // Op is the operation of a step.
 type Op string
 
@@ -83,7 +72,7 @@ const (
 
 // Step is one change of a Plan.
 type Step struct {
-	Kind     Kind
+	Kind     keys.Kind
 	Op       Op
 	Key      string // for taints: key:effect
 	Old, New string
@@ -109,15 +98,15 @@ type Plan struct {
 
 	state  State
 	policy Policy
-	owned  map[Kind]map[string]bool // owned keys after the plan is applied
+	owned  map[keys.Kind]map[string]bool // owned keys after the plan is applied
 }
 
 // Compute returns the plan for a Node.
 func Compute(state State, want Desired, policy Policy) *Plan {
-	p := &Plan{state: state, policy: policy, owned: map[Kind]map[string]bool{}}
-	p.compare(Label, policy.Record.Labels(), state.Labels, want.Labels, equalText)
-	p.compare(Annotation, policy.Record.Annotations(), state.Annotations, want.Annotations, equalText)
-	p.compare(Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
+	p := &Plan{state: state, policy: policy, owned: map[keys.Kind]map[string]bool{}}
+	p.compare(keys.Label, policy.Record.Labels(), state.Labels, want.Labels, equalText)
+	p.compare(keys.Annotation, policy.Record.Annotations(), state.Annotations, want.Annotations, equalText)
+	p.compare(keys.Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
 	p.compareTaints(want.Taints)
 	p.mark(assayv1alpha1.FailedAnnotation, want.Failed)
 	switch want.Generation {
@@ -154,7 +143,7 @@ func (p *Plan) Without(drop func(Step) bool) *Plan {
 	if len(dropped) == 0 {
 		return p
 	}
-	out := &Plan{Steps: kept, Left: p.Left, state: p.state, policy: p.policy, owned: map[Kind]map[string]bool{}}
+	out := &Plan{Steps: kept, Left: p.Left, state: p.state, policy: p.policy, owned: map[keys.Kind]map[string]bool{}}
 	for kind, set := range p.owned {
 		out.owned[kind] = make(map[string]bool, len(set))
 		for key := range set {
@@ -167,7 +156,7 @@ func (p *Plan) Without(drop func(Step) bool) *Plan {
 	return out
 }
 
-func (p *Plan) own(kind Kind, key string, owned bool) {
+func (p *Plan) own(kind keys.Kind, key string, owned bool) {
 	set := p.owned[kind]
 	if set == nil {
 		set = map[string]bool{}
@@ -183,7 +172,7 @@ func (p *Plan) own(kind Kind, key string, owned bool) {
 // mark plans one of Assay's own annotations, which exists if and only if its value is not empty.
 func (p *Plan) mark(annotation, value string) {
 	old, present := p.state.Annotations[annotation]
-	s := Step{Kind: Annotation, Key: annotation, Old: old, New: value, Mark: true}
+	s := Step{Kind: keys.Annotation, Key: annotation, Old: old, New: value, Mark: true}
 	switch {
 	case value == "" && present:
 		s.Op = Remove
@@ -198,7 +187,7 @@ func (p *Plan) mark(annotation, value string) {
 }
 
 // compare plans one of the maps.
-func (p *Plan) compare(kind Kind, annotation string, have, want map[string]string, equal func(a, b string) bool) {
+func (p *Plan) compare(kind keys.Kind, annotation string, have, want map[string]string, equal func(a, b string) bool) {
 	owned := map[string]bool{}
 	for _, key := range p.policy.Record.Parse(p.state.Annotations[annotation]) {
 		if key = p.policy.Record.resolve(key, have); p.policy.mayOwn(kind, key) {
@@ -217,7 +206,7 @@ func (p *Plan) compare(kind Kind, annotation string, have, want map[string]strin
 			s.Op = Add
 		case !equal(old, value):
 			s.Op = Change
-			s.grows = kind == Resource && p.grows(key, value)
+			s.grows = kind == keys.Resource && p.grows(key, value)
 		case !owned[key]:
 			s.Op = Adopt
 		}
@@ -278,7 +267,7 @@ func equalQuantity(a, b string) bool {
 	return err == nil && qa.Cmp(qb) == 0
 }
 
-var order = map[Kind]int{Label: 0, Annotation: 1, Resource: 2, Taint: 3}
+var order = map[keys.Kind]int{keys.Label: 0, keys.Annotation: 1, keys.Resource: 2, keys.Taint: 3}
 
 func compareSteps(a, b Step) int {
 	return cmp.Or(cmp.Compare(order[a.Kind], order[b.Kind]), cmp.Compare(a.Key, b.Key))

@@ -379,7 +379,7 @@ func TestRemovesEveryTaintThatIsNotWanted(t *testing.T) {
 	p := plan.Compute(state, plan.Desired{Taints: state.Taints[:1]}, plan.Policy{Taints: true})
 	removed := 0
 	for _, s := range p.Steps {
-		if s.Kind == plan.Taint && s.Op == plan.Remove {
+		if s.Kind == keys.Taint && s.Op == plan.Remove {
 			removed++
 		}
 	}

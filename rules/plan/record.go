@@ -41,17 +41,17 @@ func (r Record) annotation(name string) string {
 // mayOwn reports whether a key in the record can be owned. A kubelet may edit the annotations of its own Node, including the
 // record: without this check it could list control-plane taints or isolating labels there to have them removed, which it is not
 // allowed to do itself.
-func (p Policy) mayOwn(kind Kind, key string) bool {
+func (p Policy) mayOwn(kind keys.Kind, key string) bool {
 	policy := keys.Policy{DisableAutoPrefix: true}
 	if p.Keys != nil {
 		policy.Protected = p.Keys.Protected
 	}
 	switch kind {
-	case Label:
+	case keys.Label:
 		return policy.LabelName(key).Cause != keys.ProtectedKey
-	case Annotation:
+	case keys.Annotation:
 		return policy.AnnotationName(key).Cause != keys.ProtectedKey
-	case Resource:
+	case keys.Resource:
 		return policy.ResourceName(key).Cause != keys.ProtectedKey
 	}
 	return policy.TaintKey(key).OK()
@@ -113,9 +113,9 @@ func (r Record) resolve(name string, have map[string]string) string {
 // because taints have their own patch.
 func (p *Plan) recordAfter() map[string]*string {
 	out := map[string]*string{}
-	p.recordInto(out, p.policy.Record.Labels(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[Label]))))
-	p.recordInto(out, p.policy.Record.Annotations(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[Annotation]))))
-	p.recordInto(out, p.policy.Record.Resources(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[Resource]))))
+	p.recordInto(out, p.policy.Record.Labels(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Label]))))
+	p.recordInto(out, p.policy.Record.Annotations(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Annotation]))))
+	p.recordInto(out, p.policy.Record.Resources(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Resource]))))
 	return out
 }
 
@@ -133,7 +133,7 @@ func (p *Plan) recordInto(out map[string]*string, annotation, value string) {
 func (p *Plan) taintRecordAfter() string {
 	var list []string
 	for _, t := range p.taintsAfter() {
-		if p.owned[Taint][taintKey(t)] {
+		if p.owned[keys.Taint][taintKey(t)] {
 			list = append(list, FormatTaint(t))
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // taintKey identifies a taint: a Node has at most one taint per key and effect.
@@ -16,7 +18,7 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 	}
 	owned := map[string]corev1.Taint{}
 	for _, t := range ParseTaints(p.state.Annotations[p.policy.Record.Taints()]) {
-		if p.policy.mayOwn(Taint, t.Key) {
+		if p.policy.mayOwn(keys.Taint, t.Key) {
 			owned[taintKey(t)] = t
 		}
 	}
@@ -33,7 +35,7 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 		wanted[key] = true
 		old, present := have[key]
 		_, ours := owned[key]
-		s := Step{Kind: Taint, Key: key, Old: old.Value, New: t.Value, ownedBefore: ours, ownedAfter: true, taint: t}
+		s := Step{Kind: keys.Taint, Key: key, Old: old.Value, New: t.Value, ownedBefore: ours, ownedAfter: true, taint: t}
 		s.Foreign = present && !ours
 		switch {
 		case s.Foreign && p.policy.KeepForeign:
@@ -46,7 +48,7 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 		case !ours:
 			s.Op = Adopt
 		}
-		p.own(Taint, key, true)
+		p.own(keys.Taint, key, true)
 		if s.Op != "" {
 			p.Steps = append(p.Steps, s)
 		}
@@ -56,7 +58,7 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 			continue
 		}
 		old, present := have[key]
-		s := Step{Kind: Taint, Op: Remove, Key: key, Old: old.Value, ownedBefore: true, taint: t}
+		s := Step{Kind: keys.Taint, Op: Remove, Key: key, Old: old.Value, ownedBefore: true, taint: t}
 		if !present {
 			s.Op = Forget
 		}
@@ -68,7 +70,7 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 func (p *Plan) taintsAfter() []corev1.Taint {
 	steps := map[string]Step{}
 	for _, s := range p.Steps {
-		if s.Kind == Taint {
+		if s.Kind == keys.Taint {
 			steps[s.Key] = s
 		}
 	}
@@ -84,7 +86,7 @@ func (p *Plan) taintsAfter() []corev1.Taint {
 		out = append(out, t)
 	}
 	for _, s := range p.Steps {
-		if s.Kind == Taint && s.Op == Add {
+		if s.Kind == keys.Taint && s.Op == Add {
 			out = append(out, s.taint)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Read decodes a document of a supported kind, without the fields of the wrong type, and returns the problems of these fields. The
@@ -78,7 +78,7 @@ func Document(d *manifest.Document, known Known) (object any, shape []manifest.P
 	}
 	found = Review(object, known)
 	found.Errors = without(found.Errors, func(e *field.Error) bool { return d.Suspect(e.Field) })
-	found.Warnings = without(found.Warnings, func(w rules.Warning) bool { return d.Suspect(w.Path) })
+	found.Warnings = without(found.Warnings, func(w warning.Warning) bool { return d.Suspect(w.Path) })
 	return object, shape, found
 }
 

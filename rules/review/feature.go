@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Limits on one NodeFeature. A large host has about 10,000 kernel options and a few thousand virtual functions.
@@ -41,7 +41,7 @@ const (
 func (k *Known) feature(object *nfdv1alpha1.NodeFeature) Findings {
 	f := Findings{}
 	if object.Labels[nfdv1alpha1.NodeNameLabel] == "" {
-		f.Warn("metadata.labels", rules.RankDefect, "label %s is missing; the controller ignores this object", nfdv1alpha1.NodeNameLabel)
+		f.Warn("metadata.labels", warning.Defect, "label %s is missing; the controller ignores this object", nfdv1alpha1.NodeNameLabel)
 	}
 	c := &contents{}
 	c.check(object)
@@ -60,9 +60,9 @@ func (k *Known) names(f *Findings, path *field.Path, features []string) {
 		switch {
 		case name == "" || strings.EqualFold(name, nfdv1alpha1.RuleMatchedFeature):
 		case strings.Count(name, ".") != 1:
-			f.Warn(path.Key(shorten(name)).String(), rules.RankUnlikely, "the name of a feature is DOMAIN.FEATURE with one dot; templates cannot read this one")
+			f.Warn(path.Key(shorten(name)).String(), warning.Unlikely, "the name of a feature is DOMAIN.FEATURE with one dot; templates cannot read this one")
 		case name != strings.ToLower(name):
-			f.Warn(path.Key(shorten(name)).String(), rules.RankUnlikely, "matchFeatures reads names in lower case and does not find this one")
+			f.Warn(path.Key(shorten(name)).String(), warning.Unlikely, "matchFeatures reads names in lower case and does not find this one")
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (k *Known) labels(f *Findings, path *field.Path, labels map[string]string) 
 			continue
 		}
 		if verdict := k.Rules.Keys.Label(name, labels[name]); !verdict.OK() {
-			f.Warn(path.Key(name).String(), rules.RankDefect, "%s", verdict.Message())
+			f.Warn(path.Key(name).String(), warning.Defect, "%s", verdict.Message())
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/requirements"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Pods holds the pod metadata of an object: of a pod, or of the pod template of a workload.
@@ -123,12 +123,12 @@ func (k *Known) pods(p *Pods) Findings {
 			requirements.AnnotationPath(p.Path, assayv1alpha1.PreferredFeaturesAnnotation))
 	}
 	for _, key := range p.Misplaced {
-		f.Warn(requirements.AnnotationPath(field.NewPath("metadata"), key).String(), rules.RankDefect,
+		f.Warn(requirements.AnnotationPath(field.NewPath("metadata"), key).String(), warning.Defect,
 			"has no effect here: move it to %s.annotations, the metadata of the pods", p.Path)
 	}
 	if p.Single {
 		for _, e := range f.Errors {
-			f.Warn(e.Field, rules.RankDefect, "%s", Text(e))
+			f.Warn(e.Field, warning.Defect, "%s", Text(e))
 		}
 		f.Errors = nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/requirements"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Known holds everything that a review depends on in addition to the object. The zero value has no information about a cluster.
@@ -45,7 +46,7 @@ type Known struct {
 // Findings are the errors and warnings of one object, in a fixed order.
 type Findings struct {
 	Errors   field.ErrorList
-	Warnings []rules.Warning
+	Warnings []warning.Warning
 	// Inherited are errors in rules that the object inherits from its bases. The author of the base must fix them. Warnings
 	// contains them too.
 	Inherited field.ErrorList
@@ -77,7 +78,7 @@ func (f *Findings) Place(i int) int {
 
 // Warn adds a warning.
 func (f *Findings) Warn(path string, rank int, format string, args ...any) {
-	f.Warnings = append(f.Warnings, rules.Warning{Path: path, Message: fmt.Sprintf(format, args...), Rank: rank})
+	f.Warnings = append(f.Warnings, warning.Warning{Path: path, Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
 // Review reviews an object: a pointer to a supported kind, or Pods. It does not modify its arguments.
@@ -130,9 +131,9 @@ func (k *Known) unpublished(f *Findings, refs []lint.FeatureRef) {
 		if published, known := k.Published(ref.Feature); !known || published || warned[ref.Path] {
 			continue
 		}
-		rank := rules.RankSuspicious
+		rank := warning.Suspicious
 		if lint.Known(ref.Feature) {
-			rank = rules.RankUnlikely
+			rank = warning.Unlikely
 		}
 		f.Warn(ref.Path, rank, "no node of this cluster publishes %s", ref.Feature)
 	}
@@ -147,7 +148,7 @@ func (f *Findings) report(r *rules.Report, known *Known) {
 }
 
 // compiled adds a warning of a compiler. Under strict admission, defects are errors.
-func (f *Findings) compiled(w rules.Warning, known *Known) {
+func (f *Findings) compiled(w warning.Warning, known *Known) {
 	if w.Defect && known.Strict {
 		f.Errors = append(f.Errors, &field.Error{
 			Type: field.ErrorTypeForbidden, Field: w.Path, Detail: w.Message + " (admission is strict)",

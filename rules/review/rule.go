@@ -11,6 +11,7 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 func (k *Known) rule(object *nfdv1alpha1.NodeFeatureRule) Findings {
@@ -62,10 +63,10 @@ func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFea
 		case !own:
 			inherited := p.inherited(e)
 			f.Inherited = append(f.Inherited, inherited)
-			f.Warn("spec.basedOn", rules.RankDefect, "inherited error: %s: %s", inherited.Field, Text(e))
+			f.Warn("spec.basedOn", warning.Defect, "inherited error: %s: %s", inherited.Field, Text(e))
 		case (d.Template || !complete) && rules.Undeclared(e):
 			// A base, or an object that is based on this one, may declare the name.
-			f.Warn(path, rules.RankUnlikely, "%s", e.Detail)
+			f.Warn(path, warning.Unlikely, "%s", e.Detail)
 		default:
 			same := *e
 			same.Field = path
@@ -112,7 +113,7 @@ func (k *Known) withheld(f *Findings, p *paths) {
 		if !own {
 			path = "spec.basedOn"
 		}
-		f.Warn(path, rules.RankDangerous, "not written on nodes: %s", w.Why)
+		f.Warn(path, warning.Dangerous, "not written on nodes: %s", w.Why)
 	}
 }
 
@@ -141,9 +142,9 @@ func (k *Known) assemble(f *Findings, d compose.Document, below string) (whole *
 		missing, digest := new(*compose.MissingError), new(*compose.DigestError)
 		switch {
 		case errors.As(err, missing) && !k.AllTemplates:
-			f.Warn(path.String(), rules.RankDefect, "%s; it is not among these files, so the rules are checked without it", err)
+			f.Warn(path.String(), warning.Defect, "%s; it is not among these files, so the rules are checked without it", err)
 		case errors.As(err, missing), errors.As(err, digest):
-			f.Warn(path.String(), rules.RankDefect, "%s; the rules wait for it", err)
+			f.Warn(path.String(), warning.Defect, "%s; the rules wait for it", err)
 		default:
 			f.Errors = append(f.Errors, field.Invalid(path, names(d.Spec.BasedOn), err.Error()))
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Runner runs tests. It reads and compiles each file once. It is safe for concurrent use.
@@ -244,7 +245,7 @@ func (p *program) review(d *manifest.Document, known review.Known) *rules.RuleSe
 	p.note(d.File().Name, append(d.CheckType(), shape...), "")
 	errs := found.Errors
 	for _, w := range found.Warnings {
-		if w.Path == "spec.basedOn" && w.Rank == rules.RankDefect {
+		if w.Path == "spec.basedOn" && w.Rank == warning.Defect {
 			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: w.Path, BadValue: field.OmitValueType{}, Detail: w.Message})
 		}
 	}

@@ -41,8 +41,8 @@ const (
 	CodeEncoding     = "encoding"
 )
 
-// Problem is a reason why a document or a part of it cannot be parsed.
-type Problem struct {
+// SyntaxError is a reason why a document or a part of it cannot be parsed.
+type SyntaxError struct {
 	Position
 	// Code identifies the kind of problem, for tools that filter.
 	Code string
@@ -70,7 +70,7 @@ type Text struct {
 	// Documents are the document nodes that could be parsed, in order, with comments and with aliases expanded. Each has one child.
 	Documents []*yaml.Node
 	// Problems are sorted by position.
-	Problems []Problem
+	Problems []SyntaxError
 
 	lines []string
 	marks map[Position]bool // positions of separate exclamation marks
@@ -94,7 +94,7 @@ func Parse(data []byte, options Options) *Text {
 		}
 		p.chunk(c)
 	}
-	slices.SortStableFunc(t.Problems, func(a, b Problem) int {
+	slices.SortStableFunc(t.Problems, func(a, b SyntaxError) int {
 		return cmp.Or(a.Compare(b.Position), cmp.Compare(a.Message, b.Message))
 	})
 	return t
@@ -137,12 +137,12 @@ func (t *Text) From(at Position) string {
 }
 
 // unreadable returns the problem if data is not valid text.
-func unreadable(data []byte, limit int) *Problem {
-	at := func(offset int, code, format string, args ...any) *Problem {
+func unreadable(data []byte, limit int) *SyntaxError {
+	at := func(offset int, code, format string, args ...any) *SyntaxError {
 		before := data[:offset]
 		line := bytes.Count(before, []byte("\n")) + 1
 		column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-		return &Problem{Position: Position{line, column}, Code: code, Message: fmt.Sprintf(format, args...)}
+		return &SyntaxError{Position: Position{line, column}, Code: code, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case limit > 0 && len(data) > limit:

@@ -14,7 +14,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/yamltree"
 )
@@ -23,17 +22,8 @@ import (
 type Deps struct {
 	// Template reads a NodeFeatureRuleTemplate from the cluster. It returns nil, nil if the template does not exist.
 	Template func(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error)
-	// Check returns the problems of an assembled rule. Nil means the compiler with default options.
-	Check func(*nfdv1alpha1.NodeFeatureRule) []Problem
 	// HTTP fetches https locators. Its redirect policy is replaced.
 	HTTP *http.Client
-}
-
-// Problem is a problem of a rule.
-type Problem struct {
-	Path    string // such as spec.rules[0].labels[x]
-	Message string
-	Warning bool
 }
 
 // NewCommand returns the command "template" with its subcommands.

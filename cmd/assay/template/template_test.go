@@ -38,18 +38,6 @@ func clusterDeps() Deps {
 				},
 			}, nil
 		},
-		Check: func(r *nfdv1alpha1.NodeFeatureRule) []Problem {
-			var out []Problem
-			for i, rule := range r.Spec.Rules {
-				if _, ok := rule.Labels["bad"]; ok {
-					out = append(out, Problem{Path: fmt.Sprintf("spec.rules[%d].labels[bad]", i), Message: "this is bad"})
-				}
-				if len(rule.Labels) == 0 {
-					out = append(out, Problem{Path: fmt.Sprintf("spec.rules[%d]", i), Message: "it does nothing", Warning: true})
-				}
-			}
-			return out
-		},
 	}
 }
 

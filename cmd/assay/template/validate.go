@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/review"
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
@@ -61,48 +61,27 @@ func validate(cmd *cobra.Command, deps Deps, l *layers, arg string) bool {
 		fmt.Fprintf(out, "%s: warning: based on templates of the cluster, which were not asked for\n", arg)
 	}
 	valid := true
-	for _, p := range check(deps, assembled) {
-		n := locate(assembled.Spec, p.Path)
-		level := ""
-		if p.Warning {
-			level = "warning: "
-		} else {
-			valid = false
-		}
-		fmt.Fprintf(out, "%s:%d:%d: %s%s: %s\n", shortPaths(assembled.Origin(n)), n.Line, n.Column, level, p.Path, p.Message)
+	report := func(level, path, message string) {
+		n := locate(assembled.Spec, path)
+		fmt.Fprintf(out, "%s:%d:%d: %s%s: %s\n", shortPaths(assembled.Origin(n)), n.Line, n.Column, level, path, message)
+	}
+	spec, err := compose.Typed(assembled.Spec)
+	if err != nil {
+		report("", "spec", err.Error())
+		return false
+	}
+	found := review.Review(&nfdv1alpha1.NodeFeatureRule{Spec: *spec}, review.Known{})
+	for _, e := range found.Errors {
+		valid = false
+		report("", e.Field, e.ErrorBody())
+	}
+	for _, w := range found.Warnings {
+		report("warning: ", w.Path, w.Message)
 	}
 	if valid {
 		fmt.Fprintf(out, "%s: valid\n", arg)
 	}
 	return valid
-}
-
-// check compiles the result and returns its problems.
-func check(deps Deps, a *compose.AssembledYAML) []Problem {
-	spec, err := compose.Typed(a.Spec)
-	if err != nil {
-		return []Problem{{Path: "spec", Message: err.Error()}}
-	}
-	rule := &nfdv1alpha1.NodeFeatureRule{Spec: *spec}
-	if deps.Check != nil {
-		return deps.Check(rule)
-	}
-	return Compile(rules.Options{})(rule)
-}
-
-// Compile returns a check that uses the compiler.
-func Compile(opt rules.Options) func(*nfdv1alpha1.NodeFeatureRule) []Problem {
-	return func(rule *nfdv1alpha1.NodeFeatureRule) []Problem {
-		_, report := rules.Compile(rule, opt)
-		var out []Problem
-		for _, e := range report.Errors {
-			out = append(out, Problem{Path: e.Field, Message: e.ErrorBody()})
-		}
-		for _, w := range report.Warnings {
-			out = append(out, Problem{Path: w.Path, Message: w.Message, Warning: true})
-		}
-		return out
-	}
 }
 
 // printErrors prints each error on its own line.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // maxTraces is the maximum number of rules on the page of a node. The other rules have their own pages.
@@ -69,7 +70,7 @@ func foreignOf(node *corev1.Node, o *rules.Outcome) []foreign {
 		return nil
 	}
 	var out []foreign
-	add := func(kind rules.Kind, title string, values map[string]string, path ...string) {
+	add := func(kind keys.Kind, title string, values map[string]string, path ...string) {
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if _, ours := o.Origin(kind, key); !ours {
 				managers := written.Managers(node.ManagedFields, append(path, key)...)
@@ -77,10 +78,10 @@ func foreignOf(node *corev1.Node, o *rules.Outcome) []foreign {
 			}
 		}
 	}
-	add(rules.KindLabel, "label", node.Labels, "metadata", "labels")
-	add(rules.KindAnnotation, "annotation", node.Annotations, "metadata", "annotations")
+	add(keys.Label, "label", node.Labels, "metadata", "labels")
+	add(keys.Annotation, "annotation", node.Annotations, "metadata", "annotations")
 	for _, t := range node.Spec.Taints {
-		if _, ours := o.Origin(rules.KindTaint, t.Key+":"+string(t.Effect)); !ours {
+		if _, ours := o.Origin(keys.Taint, t.Key+":"+string(t.Effect)); !ours {
 			managers := written.Managers(node.ManagedFields, "spec", "taints")
 			out = append(out, foreign{"taint", t.Key + ":" + string(t.Effect), t.Value, strings.Join(managers, ", ")})
 		}

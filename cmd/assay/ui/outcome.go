@@ -11,6 +11,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // outcome holds the outputs of rules for one node.
@@ -57,10 +58,10 @@ type source struct {
 
 // kinds are the kinds of outputs on nodes, in page order.
 var kinds = []struct {
-	kind  rules.Kind
+	kind  keys.Kind
 	title string
 }{
-	{rules.KindLabel, "Labels"}, {rules.KindAnnotation, "Annotations"}, {rules.KindResource, "Extended resources"}, {rules.KindTaint, "Taints"},
+	{keys.Label, "Labels"}, {keys.Annotation, "Annotations"}, {keys.Resource, "Extended resources"}, {keys.Taint, "Taints"},
 }
 
 // comparison holds what an outcome is compared with.
@@ -101,7 +102,7 @@ func newOutcome(o *rules.Outcome, c comparison) outcome {
 }
 
 // outputs returns the outputs of one kind: those of rules, and those that NodeFeatures request.
-func (c *comparison) outputs(o *rules.Outcome, kind rules.Kind) (given, asked []output) {
+func (c *comparison) outputs(o *rules.Outcome, kind keys.Kind) (given, asked []output) {
 	add := func(key, value string) {
 		origin, _ := o.Origin(kind, key)
 		row := output{Key: key, Value: value, source: c.source(origin.Ref), Differs: written.Differs(c.node, c.keeps, kind, key, value)}
@@ -111,14 +112,14 @@ func (c *comparison) outputs(o *rules.Outcome, kind rules.Kind) (given, asked []
 			given = append(given, row)
 		}
 	}
-	if kind == rules.KindTaint {
+	if kind == keys.Taint {
 		for _, t := range o.Taints() {
 			add(t.Key+":"+string(t.Effect), t.Value)
 		}
 		return given, asked
 	}
-	values := map[rules.Kind]func() map[string]string{
-		rules.KindLabel: o.Labels, rules.KindAnnotation: o.Annotations, rules.KindResource: o.ExtendedResources,
+	values := map[keys.Kind]func() map[string]string{
+		keys.Label: o.Labels, keys.Annotation: o.Annotations, keys.Resource: o.ExtendedResources,
 	}[kind]()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		add(key, values[key])
@@ -171,10 +172,10 @@ func newTrace(r *rules.RuleTrace, mask rules.Masking) trace {
 	}
 	out.Lines = tracing.Lines(r, mask)
 	for _, o := range r.Outputs {
-		if r.Sensitive && o.Kind == rules.KindVar {
+		if r.Sensitive && o.Kind == keys.Var {
 			o.Value = rules.Hidden
 		}
-		if o.Kind == rules.KindTaint {
+		if o.Kind == keys.Taint {
 			o.Key = strings.TrimSuffix(o.Key, "=")
 		}
 		out.Outputs = append(out.Outputs, o)

@@ -8,18 +8,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // Differs returns the reason why a Node does not have an output of rules, or "" if it has it. It does not check taints and extended
 // resources, or a nil Node.
-func Differs(node *corev1.Node, withholding rules.Withholding, kind rules.Kind, key, value string) string {
+func Differs(node *corev1.Node, withholding rules.Withholding, kind keys.Kind, key, value string) string {
 	if why := withholding.Withholds(kind); why != "" {
 		return "not written on nodes: " + why
 	}
-	if node == nil || kind == rules.KindTaint || kind == rules.KindResource {
+	if node == nil || kind == keys.Taint || kind == keys.Resource {
 		return ""
 	}
-	values := map[rules.Kind]map[string]string{rules.KindLabel: node.Labels, rules.KindAnnotation: node.Annotations}[kind]
+	values := map[keys.Kind]map[string]string{keys.Label: node.Labels, keys.Annotation: node.Annotations}[kind]
 	switch has, ok := values[key]; {
 	case !ok:
 		return "the Node does not have it yet: is the controller running?"

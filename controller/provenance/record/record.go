@@ -12,7 +12,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // DataKey is the key of the record in the data of the ConfigMap. It is not a valid object name, so it never collides with the keys
@@ -41,7 +41,7 @@ const (
 type Key uint32
 
 // KeyOf returns the hash of a key.
-func KeyOf(kind rules.Kind, key string) Key {
+func KeyOf(kind keys.Kind, key string) Key {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(string(kind) + " " + key)) // never fails
 	return Key(h.Sum32())

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 func TestARecordSurvivesItsText(t *testing.T) {
 	r := &Record{Whole: true}
 	a, b := Giver{ID: "1", Name: "a", Print: "x"}, Giver{ID: "2", Name: "b", Print: "y"}
-	shared, own := KeyOf(rules.KindLabel, "shared"), KeyOf(rules.KindLabel, "own")
+	shared, own := KeyOf(keys.Label, "shared"), KeyOf(keys.Label, "own")
 	r.Add(a, shared)
 	r.Add(b, shared)
 	r.Add(b, own)
@@ -26,7 +26,7 @@ func TestARecordSurvivesItsText(t *testing.T) {
 	if givers := got.Givers(shared); len(givers) != 2 || givers[0] != a || givers[1].Print != "" {
 		t.Errorf("givers of the shared key: %v", givers)
 	}
-	if givers := got.Givers(KeyOf(rules.KindAnnotation, "own")); len(givers) != 0 {
+	if givers := got.Givers(KeyOf(keys.Annotation, "own")); len(givers) != 0 {
 		t.Errorf("a label counts as an annotation: %v", givers)
 	}
 	if !got.Covers(a, shared) || got.Covers(a, own) || got.Covers(Giver{ID: "1", Print: "z"}, shared) {

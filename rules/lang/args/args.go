@@ -12,6 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/lang/expr"
 	"github.com/assay-project/assay/rules/lang/size"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Param describes an argument of an operator or action.
@@ -42,15 +43,7 @@ type Compiler struct {
 	Size *size.Budget
 
 	Errors   field.ErrorList
-	Warnings []Warning
-}
-
-// Warning reports something that works but is probably not intended.
-type Warning struct {
-	Path    *field.Path
-	Message string
-	// Style marks something that works as intended but should be written differently.
-	Style bool
+	Warnings []warning.Warning
 }
 
 // WithItem returns a compiler for the body of a loop.
@@ -76,7 +69,7 @@ func (c *Compiler) Refuse(path *field.Path, value any, format string, args ...an
 
 // Warn records a warning.
 func (c *Compiler) Warn(path *field.Path, format string, args ...any) {
-	c.Warnings = append(c.Warnings, Warning{Path: path, Message: fmt.Sprintf(format, args...)})
+	c.Warnings = append(c.Warnings, warning.Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: warning.Suspicious})
 }
 
 // Values are compiled arguments, in the order of their Params; nil for those omitted.
@@ -119,7 +112,7 @@ func (c *Compiler) Compile(path *field.Path, op string, params []Param, raw nfdv
 
 // positional converts a list of arguments to named arguments.
 func (c *Compiler) positional(path *field.Path, op string, params []Param, list []any) map[string]any {
-	c.Warnings = append(c.Warnings, Warning{Path: path, Style: true,
+	c.Warnings = append(c.Warnings, warning.Warning{Path: path.String(), Rank: warning.Unlikely,
 		Message: fmt.Sprintf("name the arguments of %s: %s", op, usage(params))})
 	named := map[string]any{}
 	for i := range params {

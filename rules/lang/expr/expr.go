@@ -91,12 +91,12 @@ type part struct {
 
 // Compile parses a string, resolves its names in the scope and evaluates constants. It returns all independent problems, ordered by
 // column. The Text is nil unless all problems are warnings. A nil scope is an empty scope.
-func Compile(text string, place Place, mode Mode, scope *Scope) (*Text, []Problem) {
+func Compile(text string, place Place, mode Mode, scope *Scope) (*Text, []Diagnostic) {
 	if mode == Disabled || !hasBrace(text, place) {
 		return Literal(text), nil
 	}
 	if len(text) > MaxText && (place == Strict || place == Arg) {
-		return nil, []Problem{{Column: 1, Message: fmt.Sprintf("text of %d bytes is longer than %d", len(text), MaxText)}}
+		return nil, []Diagnostic{{Column: 1, Message: fmt.Sprintf("text of %d bytes is longer than %d", len(text), MaxText)}}
 	}
 	if scope == nil {
 		scope = &Scope{}

@@ -29,7 +29,7 @@ type compiler struct {
 	holds       bool // the string contains an expression, possibly a doubled one
 	arena       []node
 	scratch     []node // nodes of expressions that are parsed only to check whether they are valid
-	problems    []Problem
+	problems    []Diagnostic
 }
 
 // hasBrace reports whether the string must be parsed. A single closing brace matters only in places where it is an error.
@@ -43,7 +43,7 @@ func hasBrace(text string, place Place) bool {
 // lenient reports whether braces without a valid expression are literal.
 func (c *compiler) lenient() bool { return c.place == Free || c.place == Var || c.place == Regex }
 
-func (c *compiler) compile(mode Mode) (*Text, []Problem) {
+func (c *compiler) compile(mode Mode) (*Text, []Diagnostic) {
 	t := &Text{source: c.text}
 	c.parts = t.first[:0]
 	for pos := 0; pos >= 0 && pos < len(c.text); {
@@ -68,8 +68,8 @@ func (c *compiler) compile(mode Mode) (*Text, []Problem) {
 			c.problems[i].Warning = false
 		}
 	}
-	slices.SortStableFunc(c.problems, func(a, b Problem) int { return cmp.Compare(a.Column, b.Column) })
-	if slices.ContainsFunc(c.problems, func(p Problem) bool { return !p.Warning }) {
+	slices.SortStableFunc(c.problems, func(a, b Diagnostic) int { return cmp.Compare(a.Column, b.Column) })
+	if slices.ContainsFunc(c.problems, func(p Diagnostic) bool { return !p.Warning }) {
 		return nil, c.problems
 	}
 	c.finish(t)
@@ -233,7 +233,7 @@ func (c *compiler) flush() {
 }
 
 func (c *compiler) problem(pos int, message, hint string) {
-	c.problems = append(c.problems, Problem{Column: column(c.text, pos), Message: message, Hint: hint})
+	c.problems = append(c.problems, Diagnostic{Column: column(c.text, pos), Message: message, Hint: hint})
 }
 
 func (c *compiler) mistakes(list []mistake) {
@@ -246,7 +246,7 @@ func (c *compiler) warn(m mistake) {
 	if len(c.problems) >= maxWarnings {
 		return
 	}
-	c.problems = append(c.problems, Problem{
+	c.problems = append(c.problems, Diagnostic{
 		Column:  column(c.text, m.pos),
 		Message: m.message + ": this { stays as it is",
 		Hint:    cmp.Or(m.hint, "write expressions: Disabled if none is meant"),

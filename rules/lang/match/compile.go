@@ -12,6 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Limits of a rule. They are the limits of the CRD, checked again here because the command line and the worker's configuration do
@@ -59,13 +60,13 @@ type compiler struct {
 	patterns *Patterns
 	masked   func(element string) bool
 	errs     field.ErrorList
-	warnings []Warning
+	warnings []warning.Warning
 }
 
 func (c *compiler) add(err *field.Error) { c.errs = append(c.errs, err) }
 
 func (c *compiler) warn(path *field.Path, message string) {
-	c.warnings = append(c.warnings, Warning{Path: path.String(), Message: message})
+	c.warnings = append(c.warnings, warning.Warning{Path: path.String(), Message: message, Rank: warning.Suspicious})
 }
 
 func (c *compiler) term(path *field.Path, t *Term) term {

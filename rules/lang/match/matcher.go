@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // Matcher is a compiled list of terms, all of which must hold. It is immutable and safe for concurrent use.
@@ -16,7 +17,7 @@ type Matcher struct {
 	terms  []term
 	reads  []string
 
-	warnings []Warning
+	warnings []warning.Warning
 }
 
 // Term is a requirement on one feature.
@@ -58,16 +59,8 @@ type Options struct {
 // not modify it.
 func (m *Matcher) Reads() []string { return m.reads }
 
-// Warning reports something that NFD accepts but that cannot be intended.
-type Warning struct {
-	// Path is the path of the field.
-	Path string
-	// Message describes the effect.
-	Message string
-}
-
 // Warnings returns the warnings in the order of the terms. The slice is shared: do not modify it.
-func (m *Matcher) Warnings() []Warning { return m.warnings }
+func (m *Matcher) Warnings() []warning.Warning { return m.warnings }
 
 // Len returns the number of terms.
 func (m *Matcher) Len() int { return len(m.terms) }

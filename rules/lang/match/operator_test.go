@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // TestOperators tests each operator on an attribute with a value, on a missing attribute, and on a flag.
@@ -167,10 +168,10 @@ func TestWarnings(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	want := []Warning{
-		{"matchFeatures[0].matchExpressions[t].type", "In compares text and ignores the type"},
-		{"matchFeatures[0].matchExpressions[v].value", "never holds: the first bound is above the second"},
-		{"matchFeatures[1].matchName.op", "DoesNotExist never holds here: it is asked of names that exist"},
+	want := []warning.Warning{
+		{Path: "matchFeatures[0].matchExpressions[t].type", Message: "In compares text and ignores the type", Rank: warning.Suspicious},
+		{Path: "matchFeatures[0].matchExpressions[v].value", Message: "never holds: the first bound is above the second", Rank: warning.Suspicious},
+		{Path: "matchFeatures[1].matchName.op", Message: "DoesNotExist never holds here: it is asked of names that exist", Rank: warning.Suspicious},
 	}
 	if diff := cmp.Diff(want, m.Warnings()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -15,13 +15,13 @@ import (
 
 // Compile compiles a template. The template is nil unless all problems are warnings. All problems are reported at once, except for
 // syntax errors: the parser stops at the first one.
-func Compile(source string, opt Options) (*Template, []Problem) {
+func Compile(source string, opt Options) (*Template, []Diagnostic) {
 	t := &Template{source: source, opt: opt, defs: map[string]*definition{}, regexps: map[string]*regexp.Regexp{}}
 	c := &compiler{t: t}
 	if trees, ok := c.parse(); ok {
 		c.compile(trees)
 	}
-	slices.SortStableFunc(c.problems, func(a, b Problem) int {
+	slices.SortStableFunc(c.problems, func(a, b Diagnostic) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}
@@ -42,7 +42,7 @@ func Compile(source string, opt Options) (*Template, []Problem) {
 // compiler converts the parser's tree to statements and expressions.
 type compiler struct {
 	t        *Template
-	problems []Problem
+	problems []Diagnostic
 
 	scope []string // visible variables; a name may occur more than once
 	slot  []int    // slot of each variable in scope
@@ -63,7 +63,7 @@ type position struct {
 
 func (c *compiler) problem(at int, format string, args ...any) {
 	line, column := c.place(at)
-	c.problems = append(c.problems, Problem{Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
+	c.problems = append(c.problems, Diagnostic{Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
 }
 
 // place returns the line and column of a byte of the source. Unlike Template.place, it computes the lines only once.
@@ -104,7 +104,7 @@ func (c *compiler) parse() (map[string]*parse.Tree, bool) {
 	if err == nil {
 		return trees, true
 	}
-	p := Problem{Line: 1, Column: 1, Message: err.Error()}
+	p := Diagnostic{Line: 1, Column: 1, Message: err.Error()}
 	if m := parserPlace.FindStringSubmatch(p.Message); m != nil {
 		p.Message = p.Message[len(m[0]):]
 		p.Line, _ = strconv.Atoi(m[1])

@@ -141,7 +141,7 @@ func (w *bareLines) end() {
 		if w.c.t.opt.Strict {
 			message = "this line has no =, so that the rule is dropped wherever it is written; write key=value"
 		}
-		w.c.problems = append(w.c.problems, Problem{Line: line, Column: column, Message: message, Warning: true})
+		w.c.problems = append(w.c.problems, Diagnostic{Line: line, Column: column, Message: message, Warning: true})
 	}
 	w.text, w.open = false, false
 }

@@ -51,8 +51,8 @@ type definition struct {
 	slots int // number of variables, including $
 }
 
-// Problem is an error or warning of Compile.
-type Problem struct {
+// Diagnostic is an error or warning of Compile.
+type Diagnostic struct {
 	// Line and Column are the position in the source, counted from 1. Columns count bytes.
 	Line, Column int
 	// Message describes the problem and what to write instead.
@@ -62,7 +62,7 @@ type Problem struct {
 }
 
 // Error returns the position and the message.
-func (p Problem) Error() string {
+func (p Diagnostic) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
 }
 

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Problem is an error or warning of Compile.
-type Problem struct {
+// Diagnostic is an error or warning of Compile.
+type Diagnostic struct {
 	// Column is the position in characters, counted from 1.
 	Column int
 	// Message describes the problem.
@@ -19,7 +19,7 @@ type Problem struct {
 }
 
 // Error returns the problem on one line.
-func (p Problem) Error() string {
+func (p Diagnostic) Error() string {
 	if p.Hint == "" {
 		return fmt.Sprintf("column %d: %s", p.Column, p.Message)
 	}
