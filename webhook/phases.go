@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -32,7 +31,7 @@ type phases struct {
 }
 
 type passed struct {
-	key   [sha256.Size]byte
+	key   string
 	spec  nfdv1alpha1.NodeFeatureRuleSpec
 	found review.Findings
 	until time.Time
@@ -45,11 +44,11 @@ type head struct {
 }
 
 // key identifies what the review of a NodeFeatureRule depends on; false for objects whose review is not kept.
-func (h *head) key(raw []byte) (key [sha256.Size]byte, ok bool) {
+func (h *head) key(raw []byte) (key string, ok bool) {
 	if len(raw) > maxPassedBytes || utiljson.Unmarshal(raw, h) != nil || h.Name == "" {
-		return key, false
+		return "", false
 	}
-	return sha256.Sum256(append([]byte(h.Name+"\x00"), h.Spec...)), true
+	return h.Name + "\x00" + string(h.Spec), true
 }
 
 // put keeps a review.

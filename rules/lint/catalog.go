@@ -133,11 +133,12 @@ const maxTypo = 2
 // nearest returns the name that is most similar to s, or "" if none is similar.
 func nearest(s string, names []string) string {
 	best, bestDistance := "", maxTypo+1
+	squashed, numbers := squash(s), digits(s)
 	for _, name := range names {
-		if squash(name) == squash(s) {
+		if squash(name) == squashed {
 			return name
 		}
-		if digits(name) != digits(s) {
+		if digits(name) != numbers {
 			continue // names of different versions are similar but not typos
 		}
 		if d := suggest.Distance(s, name, bestDistance); d < bestDistance && d*4 <= len(name) {
