@@ -62,6 +62,8 @@ type Config struct {
 	Groups bool
 	// Scheduling enables status of requests and policies, and notifies schedulers when features of nodes change.
 	Scheduling bool
+	// Requests limits the NodeFeatureRequests that are materialized.
+	Requests compile.RequestLimits
 	// Orphans configures the deletion of NodeFeatures of deleted nodes.
 	Orphans orphan.Options
 	// DefaultTemplate and Version: see assembly.Options. SchemaEvery: see compile.Options.
@@ -81,7 +83,7 @@ func (c Config) Assembly() compile.Options {
 			Rules: c.Rules, Namespace: c.Sources.Namespace, DefaultTemplate: c.DefaultTemplate, Version: c.Version,
 			KeptName: assembly.KeptName(c.Policy.Record.Instance), IDs: c.IDs,
 		},
-		BuiltIn: c.BuiltInRules, SchemaEvery: c.SchemaEvery,
+		BuiltIn: c.BuiltInRules, SchemaEvery: c.SchemaEvery, Requests: c.Requests,
 	}
 }
 
@@ -92,7 +94,11 @@ func (c Config) settings() string {
 	if c.Sources.Namespaces != nil {
 		namespaces = c.Sources.Namespaces.String()
 	}
-	text, err := json.Marshal([]any{c.Rules, c.Policy.Record.Bare, c.Disable, c.Sources.IgnoreLabels, namespaces})
+	settings := []any{c.Rules, c.Policy.Record.Bare, c.Disable, c.Sources.IgnoreLabels, namespaces}
+	if c.Requests.Total > 0 {
+		settings = append(settings, c.Requests)
+	}
+	text, err := json.Marshal(settings)
 	if err != nil {
 		panic(err) // strings, booleans, and a regular expression, which marshals as a string
 	}
@@ -192,7 +198,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 			if !c.Scheduling {
 				return nil
 			}
-			return request.Add(mgr, request.Options{Nodes: nodes, Rules: reg, IDs: c.IDs, Pods: true})
+			return request.Add(mgr, request.Options{Nodes: nodes, Rules: reg, Materialized: assembled, IDs: c.IDs, Pods: true})
 		},
 		func() error { return mgr.Add(nodes) },
 		func() error { return orphan.Add(mgr, c.Orphans) },

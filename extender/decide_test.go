@@ -51,19 +51,19 @@ func decider(t testing.TB) *extender.Decider {
 	known.PutNamespace("other", map[string]string{})
 	known.PutRequest(&assayv1alpha1.NodeFeatureRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "amx"},
-		Spec: assayv1alpha1.NodeFeatureRequestSpec{
+		Spec: assayv1alpha1.NodeFeatureRequestSpec{PodRequirements: assayv1alpha1.PodRequirements{
 			Required: &assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")},
 			Preferred: []assayv1alpha1.Preference{
 				{Weight: 30, Requirement: assayv1alpha1.Requirement{MatchFeatures: matcher("AVX")}},
 				{Weight: 10, Requirement: assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")}},
 			},
-		},
+		}},
 	})
 	known.PutPolicy(&assayv1alpha1.NodeFeatureSchedulingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "batch"},
 		Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
-			NamespaceSelector:      &metav1.LabelSelector{},
-			NodeFeatureRequestSpec: assayv1alpha1.NodeFeatureRequestSpec{Required: &assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")}},
+			NamespaceSelector: &metav1.LabelSelector{},
+			PodRequirements:   assayv1alpha1.PodRequirements{Required: &assayv1alpha1.Requirement{MatchFeatures: matcher("AMXBF16")}},
 		},
 	})
 	return &extender.Decider{Index: v, Requirements: known, Now: func() time.Time { return time.Unix(1000, 0) }}

@@ -34,7 +34,7 @@ func TestMaskedValuesAreNotRead(t *testing.T) {
 		}}}
 		d.Requirements.PutRequest(&assayv1alpha1.NodeFeatureRequest{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "guess"},
-			Spec:       assayv1alpha1.NodeFeatureRequestSpec{Required: &guess},
+			Spec:       assayv1alpha1.NodeFeatureRequestSpec{PodRequirements: assayv1alpha1.PodRequirements{Required: &guess}},
 		})
 		e := d.Explain(pod("ml", map[string]string{"assay.dev/feature-request": "guess"}, nil), "n2")
 		return &e

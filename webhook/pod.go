@@ -58,6 +58,7 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 	if err != nil || pod == nil || req.Operation != admissionv1.Create {
 		return v, err
 	}
+	pod.Namespace = req.Namespace // which the object itself may lack
 	s := o.Scheduling
 	reqs, problem := s.Requirements.Of(req.Namespace, pod.Labels, pod.Annotations)
 	if metav1.GetControllerOf(pod) == nil { // no user reads warnings to a controller; the review of its workload gave them

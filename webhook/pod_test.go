@@ -78,7 +78,7 @@ func scheduling(t *testing.T) *webhook.Scheduling {
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
 			NamespaceSelector: &metav1.LabelSelector{},
-			NodeFeatureRequestSpec: assayv1alpha1.NodeFeatureRequestSpec{Required: &assayv1alpha1.Requirement{
+			PodRequirements: assayv1alpha1.PodRequirements{Required: &assayv1alpha1.Requirement{
 				MatchFeatures: nfdv1alpha1.FeatureMatcher{{
 					Feature: "cpu.cpuid", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{"AMX": {Op: nfdv1alpha1.MatchExists}},
 				}},

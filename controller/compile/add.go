@@ -26,6 +26,7 @@ import (
 //   - NodeFeatureRules, to compile them.
 //   - NodeFeatureRuleTemplates, and Secrets and ConfigMaps in the manager's namespace, to compile the objects again that refer
 //     to one that has changed.
+//   - NodeFeatureRequests, if some are materialized: their requirements are rules too.
 //   - the directory of built-in rules, and the CRD of NodeFeatureRule.
 //
 // The registry is ready once every object that existed at the start has been processed.
@@ -58,6 +59,16 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 		Complete(reconcile.TypedFunc[assembly.Ref](r.reference))
 	if err != nil {
 		return nil, err
+	}
+	if opt.Requests.Total > 0 {
+		err = ctrl.NewControllerManagedBy(mgr).
+			Named("request-compile").
+			For(&assayv1alpha1.NodeFeatureRequest{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
+			Complete(reconcile.Func(r.materialized))
+		if err != nil {
+			return nil, err
+		}
 	}
 	st := &start{rules: r, cache: mgr.GetCache()}
 	st.schema = &schema.Watch{Guard: guard, Every: opt.SchemaEvery, Changed: st.assembleAll}

@@ -20,6 +20,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly/schema"
 	"github.com/assay-project/assay/internal/turn"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // Options configure which rules are compiled, and how.
@@ -28,6 +29,8 @@ type Options struct {
 	Assembly assembly.Options
 	// BuiltIn is the directory of built-in rules, which are always active; empty: none.
 	BuiltIn string
+	// Requests limits the NodeFeatureRequests that are materialized.
+	Requests RequestLimits
 	// SchemaEvery is how often the CRD of NodeFeatureRule is read; 0: schema.DefaultEvery.
 	SchemaEvery time.Duration
 }
@@ -38,7 +41,9 @@ type Options struct {
 type Rules struct {
 	registry  *assembly.Registry
 	builtIn   *directory.Directory
-	assembler *assembly.Assembler
+	assembler *assembly.Assembler // of NodeFeatureRules
+	requests  *assembly.Assembler // of rules that materialize NodeFeatureRequests
+	limits    RequestLimits
 	cached    client.Reader
 	live      client.Reader
 
@@ -205,11 +210,14 @@ func (r *Rules) share(ctx context.Context) (changed []string, err error) {
 // look reads and compiles the current state of an object; nil means deleted. If the cache lacks an object, look reads it from the
 // API server. The caller holds the lock.
 func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error) {
+	if namespace, request, ok := requirements.RequestOf(name); ok {
+		return r.request(ctx, client.ObjectKey{Namespace: namespace, Name: request})
+	}
 	var obj nfdv1alpha1.NodeFeatureRule
 	err := r.cached.Get(ctx, client.ObjectKey{Name: name}, &obj, client.UnsafeDisableDeepCopy)
 	if err == nil {
 		delete(r.lacking, name)
-		return r.assemble(ctx, &obj)
+		return r.assemble(ctx, r.assembler, &obj)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
@@ -217,11 +225,8 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 	err = r.live.Get(ctx, client.ObjectKey{Name: name}, &obj)
 	if err == nil && obj.DeletionTimestamp == nil {
 		r.lacking[name] = true
-		select {
-		case r.lacks <- struct{}{}:
-		default: // follow is awake
-		}
-		return r.assemble(ctx, &obj)
+		r.wakeFollow()
+		return r.assemble(ctx, r.assembler, &obj)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
@@ -235,6 +240,14 @@ func (r *Rules) Confirm(ctx context.Context, name string) error { return r.refre
 
 // lackingEvery is how often objects that the cache lacks are read from the API server, because no event reports their changes.
 const lackingEvery = 2 * time.Second
+
+// wakeFollow wakes follow, which reads objects that the cache lacks.
+func (r *Rules) wakeFollow() {
+	select {
+	case r.lacks <- struct{}{}:
+	default: // it is awake
+	}
+}
 
 // follow reads objects that the cache lacks until the cache has them or they are deleted.
 func (r *Rules) follow(ctx context.Context) error {
@@ -264,9 +277,9 @@ func (r *Rules) follow(ctx context.Context) error {
 	}
 }
 
-func (r *Rules) assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule) (*assembly.Object, error) {
+func (r *Rules) assemble(ctx context.Context, by *assembly.Assembler, obj *nfdv1alpha1.NodeFeatureRule) (*assembly.Object, error) {
 	room := r.all.RoomFor(obj.Name, &assembly.Object{Created: obj.CreationTimestamp.Time})
-	out, err := r.assembler.Assemble(ctx, obj, r.Object(obj.Name), room)
+	out, err := by.Assemble(ctx, obj, r.Object(obj.Name), room)
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +312,10 @@ func (r *Rules) referringTo(to assembly.Ref) []string {
 func newRules(cached, live client.Reader, opt Options, guard *schema.Guard) *Rules {
 	o := opt.Assembly
 	o.Missing = guard.Missing
+	requests := opt.Assembly
+	requests.DefaultTemplate, requests.Rules.DefaultScope, requests.Rules.Keys.Requests = "", "", true
 	return &Rules{
+		limits: opt.Requests, requests: assembly.New(requests, source{cached: cached, live: live, namespace: o.Namespace}),
 		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, lacks: make(chan struct{}, 1), cached: cached, live: live, turn: turn.New(),
 		assembler: assembly.New(o, source{cached: cached, live: live, namespace: o.Namespace}),
 	}

@@ -3,7 +3,9 @@ package compile
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -11,8 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly/schema"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // start compiles every object once before the registry is ready. If nodes were evaluated with part of the rules, they would lose
@@ -50,13 +54,24 @@ func (s *start) Start(ctx context.Context) error {
 // hearOfRemovals removes the rules of deleted objects. The controller does so too, but it starts some time after the caches are
 // filled and would miss an object that is deleted between that time and its first list.
 func (s *start) hearOfRemovals(ctx context.Context) error {
-	informer, err := s.cache.GetInformer(ctx, &nfdv1alpha1.NodeFeatureRule{})
+	err := s.onDelete(ctx, &nfdv1alpha1.NodeFeatureRule{}, func(name string) string { return name })
+	if err != nil || s.rules.limits.Total == 0 {
+		return err
+	}
+	return s.onDelete(ctx, &assayv1alpha1.NodeFeatureRequest{}, func(key string) string {
+		namespace, name, _ := strings.Cut(key, "/")
+		return requirements.RuleName(namespace, name)
+	})
+}
+
+func (s *start) onDelete(ctx context.Context, kind client.Object, ruleName func(key string) string) error {
+	informer, err := s.cache.GetInformer(ctx, kind)
 	if err != nil {
 		return err
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
-		if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil { // without a namespace the key is the name
-			s.assemble(ctx, name)
+		if key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil { // without a namespace the key is the name
+			s.assemble(ctx, ruleName(key))
 		}
 	}})
 	return err
@@ -75,6 +90,16 @@ func (s *start) assembleAll(ctx context.Context) {
 	})
 	for i := range list.Items {
 		s.assemble(ctx, list.Items[i].Name)
+	}
+	if s.rules.limits.Total == 0 {
+		return
+	}
+	within, err := s.rules.withinLimits(ctx)
+	if err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot list requests") // the cache has been filled before
+	}
+	for _, name := range slices.Sorted(maps.Keys(within)) {
+		s.assemble(ctx, name)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
@@ -25,6 +26,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -44,6 +46,8 @@ type Options struct {
 	Nodes *inputs.Nodes
 	// Rules are the rules of the cluster.
 	Rules *assembly.Registry
+	// Materialized holds the rules that materialize requests; nil: none are.
+	Materialized *compile.Rules
 	// IDs returns the names of PCI and USB ids for warnings; nil: unknown.
 	IDs lint.IDs
 	// Pods enables Events on running pods whose node has lost required features.
@@ -56,6 +60,7 @@ type Reconciler struct {
 	events record.EventRecorder
 	view   *index.Index
 	known  review.Known
+	rule   func(name string) *assembly.Object // returns what materializes a request; nil: requests are not materialized
 }
 
 // Add registers the controllers. They watch:
@@ -92,6 +97,17 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	}
 	r := &Reconciler{
 		client: mgr.GetClient(), events: recorder(mgr), view: view, known: review.Known{Rules: opt.Rules.Options(), IDs: opt.IDs},
+	}
+	if opt.Materialized != nil && opt.Materialized.Materializes() {
+		r.rule = opt.Materialized.Object
+		opt.Materialized.OnObject(func(name string) {
+			if _, _, ok := requirements.RequestOf(name); ok {
+				select {
+				case changed <- event.GenericEvent{Object: &assayv1alpha1.NodeFeatureRequest{}}:
+				default: // one is waiting already
+				}
+			}
+		})
 	}
 	requests, policies := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {

@@ -38,28 +38,28 @@ func TestLimits(t *testing.T) {
 			add(i)
 		}
 	}
-	required := func(r assayv1alpha1.Requirement) assayv1alpha1.NodeFeatureRequestSpec {
-		return assayv1alpha1.NodeFeatureRequestSpec{Required: &r}
+	required := func(r assayv1alpha1.Requirement) assayv1alpha1.PodRequirements {
+		return assayv1alpha1.PodRequirements{Required: &r}
 	}
 	for name, test := range map[string]struct {
 		limit int
-		ask   func(n int) assayv1alpha1.NodeFeatureRequestSpec
+		ask   func(n int) assayv1alpha1.PodRequirements
 		// in is the path of the rejected field, relative to the annotation or the spec.
 		in string
 	}{
-		"terms": {rules.MaxTerms, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
+		"terms": {rules.MaxTerms, func(n int) assayv1alpha1.PodRequirements {
 			var r assayv1alpha1.Requirement
 			times(n, func(int) { r.MatchFeatures = append(r.MatchFeatures, one) })
 			return required(r)
 		}, "matchFeatures"},
-		"alternatives": {rules.MaxTerms, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
+		"alternatives": {rules.MaxTerms, func(n int) assayv1alpha1.PodRequirements {
 			var r assayv1alpha1.Requirement
 			times(n, func(int) {
 				r.MatchAny = append(r.MatchAny, nfdv1alpha1.MatchAnyElem{MatchFeatures: nfdv1alpha1.FeatureMatcher{one}})
 			})
 			return required(r)
 		}, "matchAny"},
-		"conditions": {rules.MaxTerms, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
+		"conditions": {rules.MaxTerms, func(n int) assayv1alpha1.PodRequirements {
 			var r assayv1alpha1.Requirement
 			times(n, func(int) {
 				var c nfdv1alpha1.Condition
@@ -70,26 +70,26 @@ func TestLimits(t *testing.T) {
 			})
 			return required(r)
 		}, "conditions"},
-		"expressions": {64, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
+		"expressions": {64, func(n int) assayv1alpha1.PodRequirements {
 			all := nfdv1alpha1.MatchExpressionSet{}
 			times(n, func(i int) { all[fmt.Sprint("f", i)] = &nfdv1alpha1.MatchExpression{Op: nfdv1alpha1.MatchExists} })
 			return required(assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{term(all)}})
 		}, "matchFeatures[0].matchExpressions"},
-		"values": {256, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
+		"values": {256, func(n int) assayv1alpha1.PodRequirements {
 			var list []string
 			times(n, func(i int) { list = append(list, fmt.Sprint(i)) })
 			return required(assayv1alpha1.Requirement{MatchFeatures: values(list...)})
 		}, "matchFeatures[0].matchExpressions"},
-		"length of a value": {1024, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
+		"length of a value": {1024, func(n int) assayv1alpha1.PodRequirements {
 			return required(assayv1alpha1.Requirement{MatchFeatures: values(strings.Repeat("x", n))})
 		}, "matchFeatures[0].matchExpressions"},
-		"length of a name": {1024, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
+		"length of a name": {1024, func(n int) assayv1alpha1.PodRequirements {
 			long := one
 			long.Feature = "a." + strings.Repeat("x", n-2)
 			return required(assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{long}})
 		}, "matchFeatures[0].feature"},
-		"preferences": {podreqs.MaxPreferred, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
-			var out assayv1alpha1.NodeFeatureRequestSpec
+		"preferences": {podreqs.MaxPreferred, func(n int) assayv1alpha1.PodRequirements {
+			var out assayv1alpha1.PodRequirements
 			times(n, func(int) {
 				out.Preferred = append(out.Preferred, assayv1alpha1.Preference{
 					Weight: 1, Requirement: assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{one}},
@@ -97,8 +97,8 @@ func TestLimits(t *testing.T) {
 			})
 			return out
 		}, ""},
-		"weight": {podreqs.MaxWeight, func(n int) assayv1alpha1.NodeFeatureRequestSpec {
-			return assayv1alpha1.NodeFeatureRequestSpec{Preferred: []assayv1alpha1.Preference{{
+		"weight": {podreqs.MaxWeight, func(n int) assayv1alpha1.PodRequirements {
+			return assayv1alpha1.PodRequirements{Preferred: []assayv1alpha1.Preference{{
 				Weight: int32(n), Requirement: assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{one}}, //nolint:gosec // 101
 			}}}
 		}, "[0].weight"},
@@ -110,7 +110,8 @@ func TestLimits(t *testing.T) {
 				if fine != (len(errs) == 0) || !fine && !strings.Contains(errs[0].Field, test.in) {
 					t.Errorf("%d in an annotation: %v", n, errs)
 				}
-				o := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}, Spec: spec}
+				o := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}}
+				o.Spec.PodRequirements = spec
 				err := api.Create(t.Context(), o, client.DryRunAll)
 				if fine && err != nil || !fine && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.in)) {
 					t.Errorf("%d in an object: %v", n, err)
@@ -121,7 +122,7 @@ func TestLimits(t *testing.T) {
 }
 
 // annotated compiles requirements given as annotations of a pod.
-func annotated(t *testing.T, spec assayv1alpha1.NodeFeatureRequestSpec) field.ErrorList {
+func annotated(t *testing.T, spec assayv1alpha1.PodRequirements) field.ErrorList {
 	t.Helper()
 	annotations := map[string]string{}
 	for key, value := range map[string]any{

@@ -109,18 +109,19 @@ func TestStatusAndLostFeatures(t *testing.T) {
 	a := features("req-a", ns, "AVX", "AMX")
 	testkit.Create(t, api, a)
 	testkit.Create(t, api, features("req-b", ns, "AVX"))
-	spec := func(flag string) assayv1alpha1.NodeFeatureRequestSpec {
-		return assayv1alpha1.NodeFeatureRequestSpec{Required: &assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{{
+	spec := func(flag string) assayv1alpha1.PodRequirements {
+		return assayv1alpha1.PodRequirements{Required: &assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{{
 			Feature: "cpu.cpuid", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{flag: {Op: nfdv1alpha1.MatchExists}},
 		}}}}
 	}
-	req := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}, Spec: spec("AMX")}
+	req := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}}
+	req.Spec.PodRequirements = spec("AMX")
 	testkit.Create(t, api, req)
 	broken := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broken"}}
 	broken.Spec.Required = &assayv1alpha1.Requirement{}
 	testkit.Create(t, api, broken)
 	policy := &assayv1alpha1.NodeFeatureSchedulingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "req-policy"}}
-	policy.Spec.NamespaceSelector, policy.Spec.NodeFeatureRequestSpec = &metav1.LabelSelector{}, spec("AVX")
+	policy.Spec.NamespaceSelector, policy.Spec.PodRequirements = &metav1.LabelSelector{}, spec("AVX")
 	testkit.Create(t, api, policy)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p", Labels: map[string]string{assayv1alpha1.FeatureRequestLabel: "r"}},
@@ -129,9 +130,10 @@ func TestStatusAndLostFeatures(t *testing.T) {
 	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { return api.Create(ctx, pod) })
 	// It is unknown whether these pods ever required what their node lacks: the request of one was edited since, the other is only
 	// selected by a policy, and no admission has recorded their requirements.
-	edited := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "edited"}, Spec: spec("AVX")}
+	edited := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "edited"}}
+	edited.Spec.PodRequirements = spec("AVX")
 	testkit.Create(t, api, edited)
-	if edited.Spec = spec("AMX"); api.Update(t.Context(), edited) != nil {
+	if edited.Spec.PodRequirements = spec("AMX"); api.Update(t.Context(), edited) != nil {
 		t.Fatal("the request cannot be edited")
 	}
 	enable := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`,
@@ -141,7 +143,7 @@ func TestStatusAndLostFeatures(t *testing.T) {
 	}
 	amx := policy.DeepCopy()
 	amx.ObjectMeta = metav1.ObjectMeta{Name: "req-amx"}
-	amx.Spec.NodeFeatureRequestSpec = spec("AMX")
+	amx.Spec.PodRequirements = spec("AMX")
 	testkit.Create(t, api, amx)
 	for name, labels := range map[string]map[string]string{
 		"by-edited": {assayv1alpha1.FeatureRequestLabel: "edited"}, "by-policy": nil,

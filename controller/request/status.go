@@ -13,6 +13,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/condition"
+	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -23,7 +24,8 @@ func (r *Reconciler) Request(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := obj.DeepCopy()
-	return r.write(ctx, &obj, before, &obj.Status, "RequestNotReady")
+	r.materialized(&obj)
+	return r.write(ctx, &obj, before, &before.Status, &obj.Status, "RequestNotReady")
 }
 
 // Policy updates the status of a NodeFeatureSchedulingPolicy if it has changed.
@@ -33,17 +35,16 @@ func (r *Reconciler) Policy(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := obj.DeepCopy()
-	return r.write(ctx, &obj, before, &obj.Status, "PolicyNotReady")
+	return r.write(ctx, &obj, before, &before.Status, &obj.Status, "PolicyNotReady")
 }
 
 // write reviews an object and updates its status if that has changed. Reason is the reason of the Event if the object is not ready.
-func (r *Reconciler) write(ctx context.Context, obj, before client.Object, status *assayv1alpha1.RequestStatus, reason string) (ctrl.Result, error) {
+func (r *Reconciler) write(ctx context.Context, obj, before client.Object, old, status *assayv1alpha1.RequestStatus, reason string) (ctrl.Result, error) {
 	if !r.view.Synced() {
 		return ctrl.Result{RequeueAfter: retryUnsynced}, nil
 	}
-	old := *status.DeepCopy()
 	r.report(status, obj.GetGeneration(), review.Review(obj, r.known))
-	if equality.Semantic.DeepEqual(old, *status) {
+	if equality.Semantic.DeepEqual(old, status) {
 		return ctrl.Result{}, nil
 	}
 	now := status.DeepCopy() // the response to the patch overwrites it
@@ -52,6 +53,31 @@ func (r *Reconciler) write(ctx context.Context, obj, before client.Object, statu
 	}
 	condition.Announce(r.events, obj, old.Conditions, now.Conditions, reason)
 	return ctrl.Result{}, nil
+}
+
+// materialized fills in the label of a request, and whether nodes have it.
+func (r *Reconciler) materialized(obj *assayv1alpha1.NodeFeatureRequest) {
+	c := condition.Of(&obj.Status.Conditions, obj.Generation)
+	obj.Status.Label = ""
+	if !obj.Spec.Materialize {
+		c.Remove(assayv1alpha1.ConditionMaterialized)
+		return
+	}
+	if r.rule == nil {
+		c.SetIf(assayv1alpha1.ConditionMaterialized, false, "Disabled", "the administrator has not set materializedRequests")
+		return
+	}
+	switch rule := r.rule(requirements.RuleName(obj.Namespace, obj.Name)); {
+	case rule == nil || rule.Generation != obj.Generation:
+		c.Set(assayv1alpha1.ConditionMaterialized, metav1.ConditionUnknown, "Pending", "the requirements are not compiled yet")
+	case rule.Refused != nil:
+		c.SetIf(assayv1alpha1.ConditionMaterialized, false, rule.Refused.Reason, rule.Refused.Message)
+	case len(rule.Errors) > 0:
+		c.SetIf(assayv1alpha1.ConditionMaterialized, false, "Invalid", rule.Errors.ToAggregate().Error())
+	default:
+		obj.Status.Label = requirements.LabelOf(obj.Namespace, obj.Name)
+		c.SetIf(assayv1alpha1.ConditionMaterialized, true, "Labeled", "")
+	}
 }
 
 // report fills in a status.

@@ -27,6 +27,8 @@ type Policy struct {
 	DisableAutoPrefix bool
 	// Protected adds to the keys that no rule may set: exact keys, namespaces, or suffixes of namespaces after a leading *.
 	Protected []string
+	// Requests allows the namespace of the labels of materialized NodeFeatureRequests, which is protected otherwise.
+	Requests bool
 	// Strict follows NFD where Assay differs: default namespaces can be denied, and quantities can be negative or fractional.
 	// Values that the API server always rejects, and protected keys, are still rejected.
 	Strict bool

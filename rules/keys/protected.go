@@ -61,6 +61,9 @@ var protectedBareKeys = map[string]string{
 // protectedBy returns why a key is protected, or "" if it is not.
 func (p *Policy) protectedBy(key string) string {
 	namespace, _ := Split(key)
+	if p.Requests && namespace == assayv1alpha1.RequestLabelNamespace {
+		return ""
+	}
 	if why := protectedAlways(namespace, key); why != "" {
 		return why
 	}

@@ -42,7 +42,7 @@ func (r Record) annotation(name string) string {
 // record: without this check it could list control-plane taints or isolating labels there to have them removed, which it is not
 // allowed to do itself.
 func (p Policy) mayOwn(kind keys.Kind, key string) bool {
-	policy := keys.Policy{DisableAutoPrefix: true}
+	policy := keys.Policy{DisableAutoPrefix: true, Requests: true}
 	if p.Keys != nil {
 		policy.Protected = p.Keys.Protected
 	}

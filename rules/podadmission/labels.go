@@ -49,7 +49,11 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 	}
 	out := Labels{}
 	for i := range list {
-		spec := list[i].Spec
+		spec, opt := list[i].Spec, opt
+		_, _, request := requirements.RequestOf(list[i].Set.Name)
+		if request {
+			opt.Keys.Requests, opt.DefaultScope = true, "" // as it was compiled
+		}
 		if !universal(spec, opt) || list[i].Set.Len() != len(spec.Rules) {
 			continue
 		}
@@ -64,14 +68,33 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 					key := requirements.KeyOf(&assayv1alpha1.Requirement{
 						MatchFeatures: r.MatchFeatures, MatchAny: r.MatchAny, Conditions: r.Conditions,
 					})
-					if out[key] == nil {
-						out[key] = []corev1.NodeSelectorRequirement{term}
+					if request || !slices.ContainsFunc(out[key], ofRule) {
+						out[key] = append(out[key], term)
 					}
 				}
 			}
 		}
 	}
 	return out
+}
+
+// ofRule reports whether a rule writes the label of a term; otherwise it is the label of a materialized request.
+func ofRule(term corev1.NodeSelectorRequirement) bool {
+	return !strings.HasPrefix(term.Key, assayv1alpha1.RequestLabelNamespace+"/")
+}
+
+// For returns the term that is equivalent to a requirement of a pod: the label of the request that the pod names, or
+// that of a rule. The labels of other requests do not count, because their owners can delete them.
+func (l Labels) For(key requirements.Key, pod *corev1.Pod) (corev1.NodeSelectorRequirement, bool) {
+	own := requirements.LabelOf(pod.Namespace, pod.Labels[assayv1alpha1.FeatureRequestLabel])
+	for _, is := range []func(corev1.NodeSelectorRequirement) bool{
+		func(term corev1.NodeSelectorRequirement) bool { return term.Key == own }, ofRule,
+	} {
+		if i := slices.IndexFunc(l[key], is); i >= 0 {
+			return l[key][i], true
+		}
+	}
+	return corev1.NodeSelectorRequirement{}, false
 }
 
 // decidesElsewhere reports whether an action affects the labels of other rules: it changes features that rules read but

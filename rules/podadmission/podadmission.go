@@ -73,9 +73,10 @@ func Decide(in Input) []Patch {
 func (in *Input) translate() (terms []corev1.NodeSelectorRequirement, marks []corev1.ResourceName) {
 	filter := in.Requirements.StaleAfter > 0
 	for _, r := range in.Requirements.Required {
-		list, ok := in.Labels[r.Key]
-		filter = filter || !ok
-		terms = append(terms, list...)
+		term, ok := in.Labels.For(r.Key, in.Pod)
+		if filter = filter || !ok; ok {
+			terms = append(terms, term)
+		}
 	}
 	if filter {
 		marks = append(marks, assayv1alpha1.MarkerResource)

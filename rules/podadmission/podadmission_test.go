@@ -4,18 +4,21 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/rules/requirements"
 )
@@ -255,5 +258,32 @@ func TestLabelsOfLeavesOutWhatReadsTheProductsOfRules(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+func TestPodsOfAMaterializedRequestGetItsLabel(t *testing.T) {
+	request := func(namespace, name string) podadmission.Rules {
+		o := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if err := yaml.UnmarshalStrict([]byte(amx), &o.Spec.Required); err != nil {
+			t.Fatal(err)
+		}
+		rule := requirements.RuleOf(o)
+		set, report := rules.CompileSpec(rule.Name, &rule.Spec, rules.Options{Keys: keys.Policy{Requests: true}})
+		if !report.OK() {
+			t.Fatal(report.Errors)
+		}
+		return podadmission.Rules{Set: set, Spec: &rule.Spec}
+	}
+	long := strings.Repeat("x", 70)
+	list := []podadmission.Rules{request("ml", "amx"), request("ml", long), request("other", "amx")}
+	labels := podadmission.LabelsOf(list, rules.Options{DefaultScope: "gpu"})
+	for name, want := range map[string]string{
+		"amx": "features.assay.dev/ml.amx", long: "features.assay.dev/ml." + long[:49] + "-", "unknown": "", "": "",
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Labels: map[string]string{assayv1alpha1.FeatureRequestLabel: name}}}
+		term, ok := labels.For(reqs(t, amx).Required[0].Key, pod)
+		if ok != (want != "") || !strings.HasPrefix(term.Key, want) || len(term.Key) > len("features.assay.dev/")+63 {
+			t.Errorf("a pod that names %q gets %q, want %q", name, term.Key, want)
+		}
 	}
 }

@@ -42,7 +42,7 @@ func TestDocumentedExamplesCompile(t *testing.T) {
 		case "NodeFeatureRequest":
 			var o assayv1alpha1.NodeFeatureRequest
 			strict(t, block, &o)
-			_, report = requirements.Compile(&o.Spec, field.NewPath("spec"), o.Name, rules.Options{})
+			_, report = requirements.Compile(&o.Spec.PodRequirements, field.NewPath("spec"), o.Name, rules.Options{})
 		case "NodeFeatureSchedulingPolicy":
 			var o assayv1alpha1.NodeFeatureSchedulingPolicy
 			strict(t, block, &o)

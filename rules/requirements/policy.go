@@ -24,7 +24,7 @@ type Policy struct {
 // CompilePolicy compiles a policy. It returns nil if there are errors.
 func CompilePolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy, opt rules.Options) (*Policy, *rules.Report) {
 	path := field.NewPath("spec")
-	reqs, report := Compile(&obj.Spec.NodeFeatureRequestSpec, path, "policy "+obj.Name, opt)
+	reqs, report := Compile(&obj.Spec.PodRequirements, path, "policy "+obj.Name, opt)
 	p := &Policy{Name: obj.Name, Requirements: reqs, SchedulerName: obj.Spec.SchedulerName}
 	p.namespaces = selector(obj.Spec.NamespaceSelector, path.Child("namespaceSelector"), report)
 	p.pods = labels.Everything()

@@ -26,7 +26,7 @@ const (
 )
 
 // Spec holds requirements and preferences as written.
-type Spec = assayv1alpha1.NodeFeatureRequestSpec
+type Spec = assayv1alpha1.PodRequirements
 
 // Key identifies the content of a requirement: requirements with equal keys hold on the same nodes.
 type Key [sha256.Size]byte

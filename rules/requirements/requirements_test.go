@@ -127,9 +127,9 @@ func TestPolicySelects(t *testing.T) {
 
 func TestPolicyMistakes(t *testing.T) {
 	p := &assayv1alpha1.NodeFeatureSchedulingPolicy{Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
-		NamespaceSelector:      &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}},
-		StaleAfter:             &metav1.Duration{Duration: time.Millisecond},
-		NodeFeatureRequestSpec: assayv1alpha1.NodeFeatureRequestSpec{Required: &assayv1alpha1.Requirement{}},
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}},
+		StaleAfter:        &metav1.Duration{Duration: time.Millisecond},
+		PodRequirements:   assayv1alpha1.PodRequirements{Required: &assayv1alpha1.Requirement{}},
 	}}
 	_, report := requirements.CompilePolicy(p, rules.Options{})
 	var got []string

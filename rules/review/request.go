@@ -11,10 +11,10 @@ import (
 
 func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 	f := Findings{}
-	reqs, report := requirements.Compile(&object.Spec, field.NewPath("spec"), object.Name, k.Rules)
+	reqs, report := requirements.Compile(&object.Spec.PodRequirements, field.NewPath("spec"), object.Name, k.Rules)
 	f.Requirements = reqs
 	f.report(report, k)
-	k.requirements(&f, &object.Spec, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
+	k.requirements(&f, &object.Spec.PodRequirements, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
 }
 
@@ -25,12 +25,12 @@ func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findin
 		f.Requirements = policy.Requirements
 	}
 	f.report(report, k)
-	k.requirements(&f, &object.Spec.NodeFeatureRequestSpec, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
+	k.requirements(&f, &object.Spec.PodRequirements, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
 }
 
 // requirements adds the warnings about a requirement and preferences at the given paths.
-func (k *Known) requirements(f *Findings, spec *assayv1alpha1.NodeFeatureRequestSpec, required, preferred *field.Path) {
+func (k *Known) requirements(f *Findings, spec *assayv1alpha1.PodRequirements, required, preferred *field.Path) {
 	if spec.Required != nil {
 		k.requirement(f, required, spec.Required)
 	}

@@ -23,7 +23,7 @@ func (in *installation) doctor(t *testing.T) {
 	in.chart(t)
 	in.create(t, &assayv1alpha1.NodeFeatureRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "amx"},
-		Spec:       assayv1alpha1.NodeFeatureRequestSpec{Required: requirement("AMXBF16")},
+		Spec:       assayv1alpha1.NodeFeatureRequestSpec{PodRequirements: assayv1alpha1.PodRequirements{Required: requirement("AMXBF16")}},
 	})
 	early := newPod("default", "early", strict, requires("AMXBF16"))
 	in.create(t, early)

@@ -85,7 +85,7 @@ func (w *world) requestByName(t *testing.T) {
 	ns := w.namespace(t, nil)
 	w.create(t, &assayv1alpha1.NodeFeatureRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "special"},
-		Spec:       assayv1alpha1.NodeFeatureRequestSpec{Required: requirement("ByName")},
+		Spec:       assayv1alpha1.NodeFeatureRequestSpec{PodRequirements: assayv1alpha1.PodRequirements{Required: requirement("ByName")}},
 	})
 	p := newPod(ns, "named", strict)
 	p.Labels = map[string]string{assayv1alpha1.FeatureRequestLabel: "special"}
@@ -199,8 +199,8 @@ func (w *world) policy(t *testing.T) {
 	w.create(t, &assayv1alpha1.NodeFeatureSchedulingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "modern"},
 		Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
-			NamespaceSelector:      &metav1.LabelSelector{MatchLabels: map[string]string{"team": "batch"}},
-			NodeFeatureRequestSpec: assayv1alpha1.NodeFeatureRequestSpec{Required: requirement("Modern")},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "batch"}},
+			PodRequirements:   assayv1alpha1.PodRequirements{Required: requirement("Modern")},
 		},
 	})
 	testkit.Eventually(t, "the extender knows the policy", func(context.Context) error {

@@ -34,6 +34,9 @@ const (
 	PreferredFeaturesAnnotation = GroupName + "/preferred-features"
 	// FeatureRequestLabel on a Pod is the name of a NodeFeatureRequest in its namespace.
 	FeatureRequestLabel = GroupName + "/feature-request"
+	// RequestLabelNamespace is the namespace of the labels of nodes that meet materialized NodeFeatureRequests. No rule may
+	// write in it.
+	RequestLabelNamespace = "features." + GroupName
 	// RequirementHashAnnotation on a Pod is a hash of its requirements at its creation.
 	RequirementHashAnnotation = GroupName + "/requirement-hash"
 	// FeaturesGenerationAnnotation on a Node changes with its effective features, so that the scheduler retries unschedulable pods.

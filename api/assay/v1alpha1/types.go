@@ -110,8 +110,19 @@ type NodeFeatureRequestList struct {
 	Items           []NodeFeatureRequest `json:"items"`
 }
 
-// NodeFeatureRequestSpec holds requirements and preferences.
+// NodeFeatureRequestSpec is what pods that refer to the request require and prefer.
 type NodeFeatureRequestSpec struct {
+	PodRequirements `json:",inline"`
+	// materialize keeps the label features.assay.dev/<namespace>.<name>=true on every node that meets the requirements, so that
+	// node affinity, DaemonSets, autoscalers and other schedulers can use them. Pods that refer to the request get the node
+	// affinity on admission. It has an effect only up to the number of requests that the administrator allows, and only if
+	// required reads nothing but features and the node.
+	// +optional
+	Materialize bool `json:"materialize,omitempty"`
+}
+
+// PodRequirements holds requirements and preferences of pods on the features of their node.
+type PodRequirements struct {
 	// required must match the node.
 	// +optional
 	Required *Requirement `json:"required,omitempty"`
@@ -134,13 +145,20 @@ type RequestStatus struct {
 	// +optional
 	// +listType=atomic
 	SampleNodes []string `json:"sampleNodes,omitempty"`
-	// conditions are Ready, Accepted (the requirements are valid), Satisfiable (at least one node meets them), and Stalled while a
-	// user must act.
+	// label is the label that the nodes have, if the request is materialized.
+	// +optional
+	Label string `json:"label,omitempty"`
+	// conditions are Ready, Accepted (the requirements are valid), Satisfiable (at least one node meets them), Materialized (the nodes
+	// are labeled), and Stalled while a user must act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// ConditionMaterialized reports whether the nodes that meet a request's requirements are labeled. It is absent if
+// spec.materialize is false.
+const ConditionMaterialized = "Materialized"
 
 // ConditionSatisfiable reports whether at least one node meets the requirements.
 const ConditionSatisfiable = "Satisfiable"
@@ -195,8 +213,8 @@ type NodeFeatureSchedulingPolicySpec struct {
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// podSelector selects pods by their labels. If absent, it selects all pods.
 	// +optional
-	PodSelector            *metav1.LabelSelector `json:"podSelector,omitempty"`
-	NodeFeatureRequestSpec `json:",inline"`
+	PodSelector     *metav1.LabelSelector `json:"podSelector,omitempty"`
+	PodRequirements `json:",inline"`
 	// schedulerName is set on selected pods that use the default scheduler.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63

@@ -18,6 +18,7 @@ import (
 
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/build"
@@ -67,7 +68,9 @@ type Settings struct {
 	BuiltInRules string
 	// ProtectedKeys are additional keys that no rule may write.
 	ProtectedKeys []string
-	AllowFail     bool
+	// MaterializedRequests limits the NodeFeatureRequests whose nodes are labeled; none by default.
+	MaterializedRequests compile.RequestLimits
+	AllowFail            bool
 	// FailTaint is the taint for nodes on which a rule's fail action prevents changes, as key=value:effect. Empty means none.
 	FailTaint  string
 	GcInterval time.Duration
@@ -177,10 +180,14 @@ func (s *Settings) Keys() config.Keys {
 		"defaultTemplate":  config.Into(&s.DefaultTemplate),
 		"builtInRules":     config.Into(&s.BuiltInRules),
 		"protectedKeys":    config.Into(&s.ProtectedKeys),
-		"allowFail":        config.Into(&s.AllowFail),
-		"failTaint":        config.Into(&s.FailTaint),
-		"gcInterval":       config.Into(&s.GcInterval),
-		"gcGracePeriod":    config.Into(&s.GcGracePeriod),
+		"materializedRequests": config.Section(config.Keys{
+			"total":        config.Into(&s.MaterializedRequests.Total),
+			"perNamespace": config.Into(&s.MaterializedRequests.PerNamespace),
+		}),
+		"allowFail":     config.Into(&s.AllowFail),
+		"failTaint":     config.Into(&s.FailTaint),
+		"gcInterval":    config.Into(&s.GcInterval),
+		"gcGracePeriod": config.Into(&s.GcGracePeriod),
 		"featureGates": config.Parsed(func(gates map[string]bool) error {
 			maps.Copy(s.FeatureGates, gates)
 			return nil
@@ -250,6 +257,9 @@ func (s *Settings) check() (errs []error) {
 	}
 	if s.InformerPageSize < 0 {
 		errs = append(errs, fmt.Errorf("informerPageSize is %d; it must not be negative", s.InformerPageSize))
+	}
+	if m := s.MaterializedRequests; m.Total < 0 || m.PerNamespace < 0 {
+		errs = append(errs, errors.New("materializedRequests: total and perNamespace must not be negative"))
 	}
 	if s.RemovalBudget.Nodes < 0 || s.RemovalBudget.Share < 0 || s.RemovalBudget.Share > 1 {
 		errs = append(errs, errors.New("removalBudget: nodes must not be negative, and share must lie between 0 and 1"))
@@ -341,6 +351,7 @@ func (s *Settings) Controllers(namespace, instance string, strict bool) controll
 		BuiltInRules:    s.BuiltInRules,
 		Groups:          s.FeatureGates[GateGroups],
 		Scheduling:      s.FeatureGates[GateScheduling],
+		Requests:        s.MaterializedRequests,
 		Orphans: orphan.Options{
 			Interval: s.GcInterval, Grace: s.GcGracePeriod,
 		},

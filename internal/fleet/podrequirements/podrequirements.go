@@ -41,7 +41,7 @@ type resolved struct {
 
 // named is a NodeFeatureRequest, and since when it is unchanged. It is compiled when a pod names it.
 type named struct {
-	spec    *assayv1alpha1.NodeFeatureRequestSpec
+	spec    *assayv1alpha1.PodRequirements
 	created time.Time
 	edited  bool
 }
@@ -63,7 +63,7 @@ func (a *Resolver) Generation() uint64 { return a.generation.Load() }
 // PutRequest adds or replaces a NodeFeatureRequest. The object is kept, and must not be modified.
 func (a *Resolver) PutRequest(obj *assayv1alpha1.NodeFeatureRequest) {
 	name := obj.Namespace + "/" + obj.Name
-	out := named{spec: &obj.Spec, created: obj.CreationTimestamp.Time, edited: obj.Generation > 1}
+	out := named{spec: &obj.Spec.PodRequirements, created: obj.CreationTimestamp.Time, edited: obj.Generation > 1}
 	a.change(func() {
 		a.requests[name] = out
 		a.compiled.Remove(name)

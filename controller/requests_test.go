@@ -1,0 +1,101 @@
+package controller_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/compile"
+)
+
+// materialized reports whether a request has this status and reason of the condition Materialized.
+func materialized(status metav1.ConditionStatus, reason string) func(*assayv1alpha1.NodeFeatureRequest) bool {
+	return func(r *assayv1alpha1.NodeFeatureRequest) bool {
+		c := meta.FindStatusCondition(r.Status.Conditions, assayv1alpha1.ConditionMaterialized)
+		return c != nil && c.Status == status && c.Reason == reason && c.ObservedGeneration == r.Generation
+	}
+}
+
+func TestMaterializedRequestsLabelNodes(t *testing.T) {
+	w := newWorld(t)
+	w.node("fast")
+	w.node("slow")
+	w.publish(w.namespace, "fast", "fast", map[string]string{"speed": "9"}, nil)
+	f := w.publish(w.namespace, "slow", "slow", map[string]string{"speed": "1"}, nil)
+	request := func(name, spec string) *assayv1alpha1.NodeFeatureRequest {
+		t.Helper()
+		r := &assayv1alpha1.NodeFeatureRequest{}
+		w.apply(r, "metadata: {name: "+name+", namespace: "+w.namespace+"}\nspec: "+spec)
+		return r
+	}
+	const speed = `required: {matchFeatures: [{feature: test.attr, matchExpressions: {speed: {op: Ge, value: ["5"]}}}]}`
+	first := request("a-first", "{materialize: true, "+speed+"}")
+	plain := request("b-plain", "{"+speed+"}")
+	empty := request("c-empty", "{materialize: true}")
+	label := "features.assay.dev/" + w.namespace + ".a-first"
+
+	off := w.start(func(c *controller.Config) { c.Scheduling = true })
+	becomes(w, first, "it is off until a limit is set", materialized(metav1.ConditionFalse, "Disabled"))
+	w.labels("fast", map[string]string{label: ""})
+	off.stop()
+
+	m := w.start(func(c *controller.Config) { c.Scheduling, c.Requests = true, compile.RequestLimits{Total: 2} })
+	w.labels("fast", map[string]string{label: "true"})
+	w.labels("slow", map[string]string{label: ""})
+	becomes(w, first, "the status names the label", func(r *assayv1alpha1.NodeFeatureRequest) bool {
+		return r.Status.Label == label && materialized(metav1.ConditionTrue, "Labeled")(r)
+	})
+	becomes(w, empty, "nothing is required", materialized(metav1.ConditionFalse, compile.ReasonNothingRequired))
+	becomes(w, plain, "the status is written", func(r *assayv1alpha1.NodeFeatureRequest) bool {
+		return len(r.Status.Conditions) > 0 && meta.FindStatusCondition(r.Status.Conditions, assayv1alpha1.ConditionMaterialized) == nil
+	})
+
+	// The label follows the features and the requirements.
+	change(w, f, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Features.Attributes["test.attr"].Elements["speed"] = "7" })
+	w.labels("slow", map[string]string{label: "true"})
+	change(w, first, func(r *assayv1alpha1.NodeFeatureRequest) {
+		(*r.Spec.Required.MatchFeatures[0].MatchExpressions)["speed"].Value = nfdv1alpha1.MatchValue{"8"}
+	})
+	w.labels("slow", map[string]string{label: ""})
+
+	// The two oldest have the places: another one waits until one of them is deleted.
+	last := request("d-last", "{materialize: true, "+speed+"}")
+	next := "features.assay.dev/" + w.namespace + ".d-last"
+	becomes(w, last, "there is no place", materialized(metav1.ConditionFalse, compile.ReasonTooManyRequests))
+	w.labels("fast", map[string]string{label: "true", next: ""})
+	if err := w.Delete(t.Context(), empty); err != nil {
+		t.Fatal(err)
+	}
+	w.labels("fast", map[string]string{label: "true", next: "true"})
+	becomes(w, last, "there is a place", materialized(metav1.ConditionTrue, "Labeled"))
+
+	// A request that is deleted while no controller runs takes its label along.
+	m.stop()
+	if err := w.Delete(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	w.start(func(c *controller.Config) { c.Scheduling, c.Requests = true, compile.RequestLimits{Total: 2} })
+	w.labels("fast", map[string]string{label: "true", next: ""})
+	if err := w.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	w.labels("fast", map[string]string{label: ""})
+}
+
+// The prefix of these labels is for requests alone.
+func TestRulesCannotWriteLabelsOfRequests(t *testing.T) {
+	w := newWorld(t)
+	w.start(func(c *controller.Config) { c.Requests = compile.RequestLimits{Total: 1} })
+	w.node("thief")
+	r := w.rule("thief", `rules: [{name: r, labels: {features.assay.dev/ml.amx: "true", other: "true"}}]`)
+	w.labels("thief", map[string]string{"other": "true", "features.assay.dev/ml.amx": ""})
+	becomes(w, r, "the status warns", func(r *nfdv1alpha1.NodeFeatureRule) bool {
+		c := meta.FindStatusCondition(r.Status.Conditions, nfdv1alpha1.ConditionAccepted)
+		return c != nil && strings.Contains(c.Message, "is protected")
+	})
+}

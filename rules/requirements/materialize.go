@@ -1,0 +1,57 @@
+package requirements
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// rulePrefix is the first part of the names of rules that materialize requests. The name of a NodeFeatureRule cannot
+// contain a slash.
+const rulePrefix = "nodefeaturerequest/"
+
+// RuleName returns the name of the rule that materializes a NodeFeatureRequest.
+func RuleName(namespace, name string) string { return rulePrefix + namespace + "/" + name }
+
+// RequestOf returns the NodeFeatureRequest that a rule materializes; ok is false for the name of a NodeFeatureRule.
+func RequestOf(rule string) (namespace, name string, ok bool) {
+	if rest, found := strings.CutPrefix(rule, rulePrefix); found {
+		return strings.Cut(rest, "/")
+	}
+	return "", "", false
+}
+
+// hashLength is the number of hexadecimal digits that replace the end of a long label name.
+const hashLength = 10
+
+// LabelOf returns the label of the nodes that meet a materialized NodeFeatureRequest. If <namespace>.<name> is too long
+// for a label, its end is replaced by a hash.
+func LabelOf(namespace, name string) string {
+	full := namespace + "." + name // unambiguous: a namespace contains no dot
+	if len(full) > validation.LabelValueMaxLength {
+		sum := sha256.Sum256([]byte(full))
+		full = full[:validation.LabelValueMaxLength-hashLength-1] + "-" + hex.EncodeToString(sum[:])[:hashLength]
+	}
+	return assayv1alpha1.RequestLabelNamespace + "/" + full
+}
+
+// RuleOf returns the rule that labels the nodes that meet a NodeFeatureRequest.
+func RuleOf(o *assayv1alpha1.NodeFeatureRequest) *nfdv1alpha1.NodeFeatureRule {
+	out := &nfdv1alpha1.NodeFeatureRule{}
+	out.Name = RuleName(o.Namespace, o.Name)
+	out.UID, out.Generation, out.CreationTimestamp = o.UID, o.Generation, o.CreationTimestamp
+	out.Spec.Rules = []nfdv1alpha1.Rule{{
+		Name:   "required",
+		Labels: map[string]string{LabelOf(o.Namespace, o.Name): "true"},
+	}}
+	if r := o.Spec.Required; r != nil {
+		rule := &out.Spec.Rules[0]
+		rule.MatchFeatures, rule.MatchAny, rule.Conditions = r.MatchFeatures, r.MatchAny, r.Conditions
+	}
+	return out
+}
