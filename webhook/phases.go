@@ -78,9 +78,12 @@ func (p *phases) take(raw []byte) (*nfdv1alpha1.NodeFeatureRule, review.Findings
 	p.mu.Lock()
 	none := len(p.kept) == 0
 	p.mu.Unlock()
+	if none {
+		return nil, review.Findings{}, false
+	}
 	var h head
 	key, ok := h.key(raw)
-	if none || !ok {
+	if !ok {
 		return nil, review.Findings{}, false
 	}
 	p.mu.Lock()
