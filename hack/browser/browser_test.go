@@ -1,4 +1,5 @@
-// Package browser tests the pages of assay ui in Chromium. It is a module of its own, so that no program of Assay depends on a browser.
+// Package browser tests the pages of assay ui in Chromium. It is a separate module, so that no program of Assay depends on a
+// browser.
 package browser
 
 import (
@@ -22,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of the documentation; look at them")
 
-// program is the command line, compiled once; chromium the browser, empty if there is none.
+// program is the command line, compiled once; chromium is the path of the browser, empty if there is none.
 var program, chromium string
 
 func TestMain(m *testing.M) {
@@ -57,10 +58,10 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// patience is how long a test waits for anything: machines of tests are busy.
+// patience is the timeout of all waits, for loaded machines.
 const patience = time.Minute
 
-// start runs assay ui in a directory, until the test ends, and returns the address that it prints.
+// start runs assay ui in a directory until the test ends, and returns the address that it prints.
 func start(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -91,7 +92,7 @@ func start(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(line)
 }
 
-// all is the one browser of all tests.
+// all is the browser that all tests share.
 var all = sync.OnceValues(func() (context.Context, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.WindowSize(width, height))
 	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
@@ -102,14 +103,14 @@ var all = sync.OnceValues(func() (context.Context, error) {
 // The size of the window, and of pictures.
 const width, height = 1280, 860
 
-// tab is a tab of the browser on a page of assay ui.
+// tab is a browser tab with a page of assay ui.
 type tab struct {
 	*testing.T
 	ctx  context.Context
 	base string
 }
 
-// open opens a tab. What goes wrong in it fails the test: exceptions, what the Content-Security-Policy rejects, dialogs.
+// open opens a tab. Exceptions, violations of the Content-Security-Policy, and dialogs fail the test.
 func open(t *testing.T, base string) *tab {
 	t.Helper()
 	browser, err := all()
@@ -134,7 +135,7 @@ func open(t *testing.T, base string) *tab {
 		case *page.EventJavascriptDialogOpening:
 			note("dialog: %s", e.Message)
 		case *log.EventEntryAdded:
-			if e.Entry.Level == "error" && e.Entry.Source != "network" { // a status of 400 is an answer
+			if e.Entry.Level == "error" && e.Entry.Source != "network" { // a status of 400 is a valid response
 				note("console: %s", e.Entry.Text)
 			}
 		}
@@ -183,13 +184,13 @@ func (b *tab) wait(expression string) {
 		if ok && err == nil {
 			return
 		}
-		if time.Now().After(deadline) { // an error may be that of a page that is just loading
+		if time.Now().After(deadline) { // the error could be from a page that is still loading
 			b.Fatalf("never true: %s (%v); the page says:\n%s", expression, err, eval[string](b, "document.body.innerText"))
 		}
 	}
 }
 
-// says waits until a part of the page contains a text.
+// says waits until a part of the page contains a string.
 func (b *tab) says(selector, text string) {
 	b.Helper()
 	b.wait(fmt.Sprintf("document.querySelector(%q)?.innerText.includes(%q)", selector, text))
@@ -201,7 +202,7 @@ func (b *tab) press(keys string, options ...chromedp.KeyOption) {
 	b.do(chromedp.KeyEvent(keys, options...))
 }
 
-// write replaces the text of a field, as a user who selects and types it.
+// write replaces the text of a field, as a user who selects all and types.
 func (b *tab) write(selector, text string) {
 	b.Helper()
 	eval[bool](b, fmt.Sprintf(`(() => { const f = document.querySelector(%q); f.focus(); f.value = %q;

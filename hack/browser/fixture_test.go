@@ -11,7 +11,7 @@ import (
 
 type object = map[string]any
 
-// feature makes a NodeFeature.
+// feature returns a NodeFeature.
 func feature(node string, features object) object {
 	return object{
 		"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeature",
@@ -20,7 +20,7 @@ func feature(node string, features object) object {
 	}
 }
 
-// write writes a file into a directory.
+// write writes a file in a directory.
 func write(t *testing.T, dir, name string, content any) {
 	t.Helper()
 	data, ok := content.([]byte)
@@ -35,7 +35,7 @@ func write(t *testing.T, dir, name string, content any) {
 	}
 }
 
-// subdirectory makes a directory in a directory.
+// subdirectory creates a subdirectory.
 func subdirectory(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
@@ -43,7 +43,7 @@ func subdirectory(t *testing.T, dir, name string) {
 	}
 }
 
-// library copies rules of the library into the subdirectory rules.
+// library copies rules of the library to the subdirectory rules.
 func library(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	subdirectory(t, dir, "rules")
@@ -58,10 +58,10 @@ func library(t *testing.T, dir string, names ...string) {
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// perFile is how many nodes one file holds: larger files than 16 MiB are not read.
+// perFile is the number of nodes per file: files above 16 MiB are not read.
 const perFile = 5000
 
-// fleet writes so many nodes of a data center into the subdirectory fleet, the same ones each time.
+// fleet writes the given number of nodes of a data center to the subdirectory fleet, the same ones each time.
 func fleet(t *testing.T, dir string, count int) {
 	t.Helper()
 	subdirectory(t, dir, "fleet")

@@ -14,22 +14,22 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// pictures are those of the documentation.
+// pictures are the pictures in the documentation.
 var pictures = map[string]string{
 	"fleet": "fleet?columns=kernel.version.full+cpu.model.name+memory.total.mib+gpu.drm.driver+system.osrelease.VERSION_ID+system.dmiid.bios_version",
 	"node":  "node?name=node-00008", "rule": "rule?name=nvidia-gpu", "playground": "playground?node=node-00000",
 }
 
-// maxPicture is the maximum size of a picture in bytes: everyone who clones the repository fetches it.
+// maxPicture is the maximum size of a picture in bytes, since every clone of the repository contains it.
 const maxPicture = 150_000
 
-// The size of pictures in pixels: as wide as they are shown.
+// The size of pictures in pixels: as wide as they are displayed.
 const pictureWidth, pictureHeight = 1120, 720
 
-// maxColors is the maximum number of colors of a picture with a palette.
+// maxColors is the maximum number of colors in a palette.
 const maxColors = 256
 
-// compress encodes a picture with a palette of its most frequent colors, which a page of text has few of.
+// compress encodes a picture with a palette of its most frequent colors. A page of text has few.
 func compress(t *testing.T, data []byte) []byte {
 	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(data))

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// small is a fleet with rules.
+// small creates a small fleet with rules.
 func small(t *testing.T) string {
 	dir := t.TempDir()
 	fleet(t, dir, 48)
@@ -21,7 +21,7 @@ func small(t *testing.T) string {
 	return start(t, dir, "fleet", "rules")
 }
 
-// views are the addresses of all views of the small fleet.
+// views are the paths of all views of the small fleet.
 var views = []string{"fleet", "fleet?by=nodes", "fleet?by=features", "node?name=node-00000", "rules", "rule?name=nvidia-gpu", "playground"}
 
 func TestViewsLoadWithoutErrorsAndFromHereAlone(t *testing.T) {
@@ -114,13 +114,13 @@ func TestKeyboard(t *testing.T) {
 	b.wait(`!document.querySelector("#tree").innerText.includes("kernel.version")`)
 	b.press(kb.Escape)
 	b.wait(`!document.activeElement.matches("[data-search]")`)
-	// A rule opens and closes with the keys of a button.
+	// A rule can be opened and closed with the keys of a button.
 	eval[bool](b, `(document.querySelector(".trace summary").focus(), true)`)
 	b.press(kb.Enter)
 	b.wait(`document.querySelector(".trace").open`)
 	b.press(" ")
 	b.wait(`!document.querySelector(".trace").open`)
-	// The editor keeps no one: Tab leaves it. Ctrl+Enter evaluates.
+	// The editor does not trap the focus: Tab leaves it. Ctrl+Enter evaluates.
 	b.visit("playground?node=node-00000")
 	eval[bool](b, `(document.querySelector("#text").focus(), true)`)
 	eval[bool](b, fmt.Sprintf(`(document.querySelector("#text").value = %q, true)`, nearly))
@@ -153,7 +153,7 @@ func TestControlsHaveNames(t *testing.T) {
 	}
 }
 
-// contrast returns the texts of a page with less contrast than WCAG 2 asks for (AA, 4.5), with it.
+// contrast returns the texts on a page whose contrast is below that of WCAG 2 (AA, 4.5).
 const contrast = `(() => {
 	const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
 	const light = ([r, g, b]) => { const [x, y, z] = [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestArgoCDKnowsTheHealthOfEachKind runs the health checks that are shipped for Argo CD in the interpreter that Argo CD has.
+// TestArgoCDKnowsTheHealthOfEachKind runs the shipped health checks for Argo CD in Argo CD's Lua interpreter.
 func TestArgoCDKnowsTheHealthOfEachKind(t *testing.T) {
 	data, err := os.ReadFile("../../examples/argocd/argocd-cm.yaml")
 	if err != nil {
@@ -57,7 +57,7 @@ func toYAML(t *testing.T, object any) string {
 	return string(data)
 }
 
-// health runs a check on an object of generation 2 with a status.
+// health runs a check on an object with generation 2 and a status.
 func health(t *testing.T, check, status string) string {
 	t.Helper()
 	object := map[string]any{"metadata": map[string]any{"generation": 2.0}}
@@ -81,7 +81,7 @@ func health(t *testing.T, check, status string) string {
 	return result.RawGetString("status").String() + ": " + result.RawGetString("message").String()
 }
 
-// luaValue is a JSON value as Argo CD gives it to a check.
+// luaValue converts a JSON value as Argo CD does.
 func luaValue(l *lua.LState, value any) lua.LValue {
 	switch v := value.(type) {
 	case map[string]any:

@@ -10,13 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// expected is what a user notices of a case of testdata. "everything" is compared as a whole instead, by TestRenders.
+// expected is the user-visible result of a case in testdata. TestRenders compares "everything" as a whole instead.
 type expected struct {
 	// commands are the arguments of containers, by pod and container.
 	commands map[string]string
-	// fields are values by object and path, "Kind/name path".
+	// fields are values by object and path: "Kind/name path".
 	fields map[string]any
-	// notes are lines of the notes.
+	// notes are lines in the notes.
 	notes []string
 }
 
@@ -167,7 +167,7 @@ var expectations = map[string]expected{
 	},
 }
 
-// TestCasesRender compares the cases of testdata with what a user notices of them.
+// TestCasesRender compares the cases in testdata with their user-visible results.
 func TestCasesRender(t *testing.T) {
 	for _, dir := range cases(t) {
 		name := filepath.Base(dir)
@@ -211,7 +211,7 @@ func commands(t *testing.T, all []map[string]any) map[string]string {
 	return out
 }
 
-// checkFields compares values by "Kind/name path"; nil is what is not there.
+// checkFields compares values by "Kind/name path"; nil means absent.
 func checkFields(t *testing.T, all []map[string]any, fields map[string]any) {
 	t.Helper()
 	byName := map[string]any{}
@@ -226,7 +226,7 @@ func checkFields(t *testing.T, all []map[string]any, fields map[string]any) {
 	}
 }
 
-// at returns the value at a path of keys and indices; a key may have dots.
+// at returns the value at a path of keys and indices; a key can contain dots.
 func at(value any, path string) any {
 	if path == "" || value == nil {
 		return value

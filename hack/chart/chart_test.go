@@ -34,9 +34,9 @@ var update = flag.Bool("update", false, "write the rendered charts to testdata")
 
 func newReader(text string) *bufio.Reader { return bufio.NewReader(strings.NewReader(text)) }
 
-// TestRenders compares two cases with what they rendered to before: the one with all parts, and the one with the extender behind a
-// Service, from which the tests of the manager read roles and arguments. The definitions are left out: they are copies.
-// TestCasesRender is about the other cases.
+// TestRenders compares two cases with their golden files: the one with all components, and the one with the extender behind a
+// Service, from which the manager's tests read roles and arguments. CRDs are omitted: they are copies. TestCasesRender covers the
+// other cases.
 func TestRenders(t *testing.T) {
 	for _, name := range []string{"everything", "service"} {
 		t.Run(name, func(t *testing.T) { compareRendered(t, filepath.Join("testdata", name)) })
@@ -128,8 +128,8 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestObjectsAreWhatKubernetesKnows compares each object with the schema that each version of Kubernetes publishes of its kind: a
-// kind or a field that the version does not have is an error. They are decoded strictly as well, which looks into quantities.
+// TestObjectsAreWhatKubernetesKnows validates each object with the schema of each version of Kubernetes: unknown kinds and fields
+// are errors. Objects are also decoded strictly, which validates quantities.
 func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
@@ -161,7 +161,7 @@ func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
 						t.Errorf("%s: %v", id, err)
 					}
 					if !scheme.Recognizes(kind) {
-						continue // of an operator
+						continue // the kind of an operator
 					}
 					data, err := yaml.Marshal(object)
 					if err != nil {
@@ -176,7 +176,7 @@ func TestObjectsAreWhatKubernetesKnows(t *testing.T) {
 	}
 }
 
-// TestSchemasRefuse sees that the schemas tell what a version has from what it has not.
+// TestSchemasRefuse checks that the schemas reject what a version does not support.
 func TestSchemasRefuse(t *testing.T) {
 	for name, test := range map[string]struct{ object, refusedBefore string }{
 		"UnknownField":      {`{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {port: []}}`, "v9"},
@@ -205,7 +205,7 @@ func TestSchemasRefuse(t *testing.T) {
 	}
 }
 
-// TestTakesVersionsAsProvidersWriteThem renders for clusters whose version says who made them.
+// TestTakesVersionsAsProvidersWriteThem renders for clusters whose version has a suffix of the provider.
 func TestTakesVersionsAsProvidersWriteThem(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.30.0":                "",
@@ -232,8 +232,8 @@ func identity(object map[string]any) string {
 	return fmt.Sprintf("%v/%s/%v", object["kind"], namespace, metadata["name"])
 }
 
-// TestPodsMeetRestricted evaluates pods by the code of Pod Security admission. The worker has to see its host: it may mount
-// its directories, and nothing else.
+// TestPodsMeetRestricted evaluates pods with the code of Pod Security admission. Only the worker may mount host directories, and
+// may do nothing else.
 func TestPodsMeetRestricted(t *testing.T) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -254,7 +254,7 @@ func TestPodsMeetRestricted(t *testing.T) {
 				}
 				want := 0
 				if object["kind"] == "DaemonSet" {
-					want = 2 // host path volumes: once as baseline forbids them, once as restricted does
+					want = 2 // host path volumes: one violation of baseline, one of restricted
 				}
 				for _, reason := range broken {
 					if want == 0 || !strings.Contains(reason, "hostPath") {
@@ -267,7 +267,7 @@ func TestPodsMeetRestricted(t *testing.T) {
 	}
 }
 
-// checkMounts sees that every mount is for reading only, and that no token is mounted but the one that says so.
+// checkMounts checks that all host mounts are read-only, and that only the explicit token volume is mounted.
 func checkMounts(t *testing.T, spec *corev1.PodSpec) {
 	t.Helper()
 	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
@@ -294,7 +294,7 @@ func checkMounts(t *testing.T, spec *corev1.PodSpec) {
 	}
 }
 
-// pod returns the pod that an object makes, if any.
+// pod returns the pod template of an object, if any.
 func pod(t *testing.T, object map[string]any) (*metav1.ObjectMeta, *corev1.PodSpec) {
 	t.Helper()
 	type template struct {
@@ -326,7 +326,7 @@ func pod(t *testing.T, object map[string]any) (*metav1.ObjectMeta, *corev1.PodSp
 	return nil, nil
 }
 
-// TestRolesAreNarrow sees that nobody may do everything, and that Secrets are within reach of one namespace only.
+// TestRolesAreNarrow checks that no role has wildcard permissions, and that access to Secrets is limited to one namespace.
 func TestRolesAreNarrow(t *testing.T) {
 	for _, dir := range cases(t) {
 		for _, object := range objects(t, mustRender(t, readValues(t, filepath.Join(dir, "values.yaml")))) {
@@ -353,7 +353,7 @@ func TestRolesAreNarrow(t *testing.T) {
 	}
 }
 
-// TestWorksAsSubChart renders it below a parent that gives it another name, as operators do.
+// TestWorksAsSubChart renders the chart as a dependency with another name, as operators do.
 func TestWorksAsSubChart(t *testing.T) {
 	child := load(t)
 	parent := &chartv2.Chart{Metadata: &chartv2.Metadata{
@@ -420,7 +420,7 @@ func TestPartsCanBeLeftOut(t *testing.T) {
 	}
 }
 
-// TestCopiesAreCurrent compares the chart's definitions with those that the rest of the project uses.
+// TestCopiesAreCurrent compares the chart's CRDs with those of the project.
 func TestCopiesAreCurrent(t *testing.T) {
 	for dir, source := range map[string]string{"crds": "crds", "policies": "policies", "scheduling": "policies/scheduling"} {
 		originals, err := filepath.Glob("../../api/" + source + "/*.yaml")

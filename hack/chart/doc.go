@@ -1,2 +1,2 @@
-// Package chart tests the chart with Helm's own engine. It is a module of its own, so that what Helm needs stays out of Assay.
+// Package chart tests the chart with Helm's engine. It is a separate module, so that Assay does not depend on Helm.
 package chart

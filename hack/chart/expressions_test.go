@@ -24,9 +24,9 @@ import (
 	"github.com/assay-project/assay/hack/chart/schemas"
 )
 
-// TestExpressionsCompileInEachVersion compiles the CEL of definitions, policies and webhooks with what each version of Kubernetes
-// knows. An API server refuses a definition with a function that it does not know, and with it the whole release. New
-// expressions may use what the version before knew too (KEP-2876), so that a server can be downgraded.
+// TestExpressionsCompileInEachVersion compiles the CEL expressions of CRDs, policies and webhooks with each version of Kubernetes.
+// An API server rejects a CRD with an unknown function, which fails the whole release. New expressions may only use what the
+// previous version supports too (KEP-2876), so that a server can be downgraded.
 func TestExpressionsCompileInEachVersion(t *testing.T) {
 	for _, source := range schemas.Sources {
 		server := version.MustParse(source.Version)
@@ -54,8 +54,8 @@ func TestExpressionsCompileInEachVersion(t *testing.T) {
 	}
 }
 
-// TestNamesOfRulesDiffer runs the rules of the definitions that compare all names with all others: names are unique in templates and
-// in objects with basedOn and nowhere else, and the largest object with the longest names is within the cost of a call.
+// TestNamesOfRulesDiffer evaluates the CEL rules that compare all names with each other: names must be unique in templates and in
+// objects with basedOn only, and the largest object with the longest names must not exceed the cost limit.
 func TestNamesOfRulesDiffer(t *testing.T) {
 	long := func(n int) []string {
 		names := make([]string, n)
@@ -126,7 +126,7 @@ func TestNamesOfRulesDiffer(t *testing.T) {
 	}
 }
 
-// compileSpec compiles the rules of a kind's spec that are about names.
+// compileSpec compiles the CEL rules of a kind's spec that concern names.
 func compileSpec(t *testing.T, kind string) []cel.CompilationResult {
 	t.Helper()
 	for _, object := range objects(t, mustRender(t, nil)) {
@@ -147,13 +147,13 @@ func compileSpec(t *testing.T, kind string) []cel.CompilationResult {
 	return nil
 }
 
-// expression is one CEL expression, and how the API server compiles it.
+// expression is a CEL expression, and how the API server compiles it.
 type expression struct {
 	where, text string
 	compile     func(*environment.EnvSet) error
 }
 
-// expressions finds those of an object.
+// expressions returns the CEL expressions in an object.
 func expressions(t *testing.T, object map[string]any) []expression {
 	t.Helper()
 	switch object["kind"] {
@@ -188,7 +188,7 @@ func expressions(t *testing.T, object map[string]any) []expression {
 		}
 		return out
 	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-		var configuration admissionregistrationv1.ValidatingWebhookConfiguration // the part that is of interest is the same
+		var configuration admissionregistrationv1.ValidatingWebhookConfiguration // the relevant part is the same
 		convert(t, object, &configuration)
 		var out []expression
 		for _, webhook := range configuration.Webhooks {
@@ -200,7 +200,7 @@ func expressions(t *testing.T, object map[string]any) []expression {
 	return nil
 }
 
-// structural is the schema of a version of a definition as the API server sees it.
+// structural returns the structural schema of a CRD version as in the API server.
 func structural(t *testing.T, v apiextensionsv1.CustomResourceDefinitionVersion) *schema.Structural {
 	t.Helper()
 	var internal apiextensions.JSONSchemaProps
@@ -214,7 +214,7 @@ func structural(t *testing.T, v apiextensionsv1.CustomResourceDefinitionVersion)
 	return s
 }
 
-// rulesOf finds the rules of a schema and of all below it.
+// rulesOf returns the CEL rules of a schema and of everything below it.
 func rulesOf(path string, s *schema.Structural, root bool) []expression {
 	var out []expression
 	if len(s.XValidations) > 0 {
@@ -231,8 +231,8 @@ func rulesOf(path string, s *schema.Structural, root bool) []expression {
 				if result.Error != nil {
 					return result.Error
 				}
-				// The API server's own arithmetic, without what it would forgive to a list without bounds (apiextensions,
-				// validation.go, StaticEstimatedCostLimit).
+				// The computation of the API server, without its exception for lists without limits (apiextensions, validation.go,
+				// StaticEstimatedCostLimit).
 				if limit := uint64(10_000_000); result.MaxCost > limit {
 					return fmt.Errorf("an object may make it cost %d, more than %d", result.MaxCost, limit)
 				}
@@ -252,7 +252,7 @@ func rulesOf(path string, s *schema.Structural, root bool) []expression {
 	return out
 }
 
-// admissionPolicy is what the expressions of a policy share.
+// admissionPolicy is the environment that the expressions of a policy share.
 type admissionPolicy struct {
 	variables []admissionregistrationv1.Variable
 	options   plugincel.OptionalVariableDeclarations

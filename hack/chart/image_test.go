@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestImages renders the images of the parts, by component and container.
+// TestImages renders the images of the components, by component and container.
 func TestImages(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	version := ":" + load(t).Metadata.AppVersion

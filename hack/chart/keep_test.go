@@ -2,7 +2,7 @@ package chart
 
 import "testing"
 
-// TestDefinitionsStay looks for the annotation by which Helm leaves an object behind when the release goes.
+// TestDefinitionsStay checks the annotation that makes Helm keep an object when the release is uninstalled.
 func TestDefinitionsStay(t *testing.T) {
 	for values, want := range map[string]string{`{}`: "keep", `{crds: {keep: false}}`: ""} {
 		definitions := 0

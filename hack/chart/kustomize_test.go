@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestKustomizeBaseIsWhatTheChartRenders builds the base as kubectl does. It has a Namespace too, and no hooks.
+// TestKustomizeBaseIsWhatTheChartRenders builds the base as kubectl does. It also has a Namespace, and no hooks.
 func TestKustomizeBaseIsWhatTheChartRenders(t *testing.T) {
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../hack/kustomize/base")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestKustomizeBaseIsWhatTheChartRenders(t *testing.T) {
 	}
 }
 
-// comparable is an object without the labels and annotations that only Helm writes; of a definition, its label and its spec.
+// comparable returns an object without the labels and annotations that only Helm writes; for a CRD, its label and its spec.
 func comparable(object map[string]any) map[string]any {
 	if object["kind"] == "CustomResourceDefinition" {
 		return map[string]any{"part-of": at(object, "metadata.labels.app.kubernetes.io/part-of"), "spec": object["spec"]}

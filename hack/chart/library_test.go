@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestLibraryIDsAreCurrent compares the ids by which the chart checks its value with the files of the library.
+// TestLibraryIDsAreCurrent compares the IDs that the chart accepts with the files of the library.
 func TestLibraryIDsAreCurrent(t *testing.T) {
 	files, err := filepath.Glob("../../library/*.yaml")
 	if err != nil {
@@ -30,7 +30,7 @@ func TestLibraryIDsAreCurrent(t *testing.T) {
 	}
 }
 
-// TestLibraryIsAppliedByAHook renders ids that exist, and one that does not.
+// TestLibraryIsAppliedByAHook renders valid IDs and an invalid one.
 func TestLibraryIsAppliedByAHook(t *testing.T) {
 	var jobs []string
 	for _, object := range objects(t, mustRender(t, set(t, `{library: [nvidia-gpu, coral]}`))) {

@@ -20,11 +20,11 @@ import (
 	promql "github.com/prometheus/prometheus/promql/parser"
 )
 
-// query is an expression of an alert or of a panel, with the text that is shown beside its result.
+// query is an expression of an alert or of a panel, with the text that shows its result.
 type query struct{ expr, text string }
 
-// TestQueriesReadRealMetrics parses each expression of the alerts and of the dashboard. Each metric in it must be one that the
-// programs have, and each label that it selects, groups or matches by, or that its text shows, one that the metric has.
+// TestQueriesReadRealMetrics parses each expression in the alerts and the dashboard. The programs must have each metric, and the
+// metric must have each label that the expression selects, groups or matches by, or that its text shows.
 func TestQueriesReadRealMetrics(t *testing.T) {
 	have := metrics(t)
 	queries := map[string]query{}
@@ -84,7 +84,7 @@ func TestQueriesReadRealMetrics(t *testing.T) {
 	}
 }
 
-// TestWrongQueriesAreFound shows the test above what it is for.
+// TestWrongQueriesAreFound checks that the test above detects errors.
 func TestWrongQueriesAreFound(t *testing.T) {
 	have := metrics(t)
 	for query, want := range map[string]string{
@@ -114,10 +114,10 @@ func TestWrongQueriesAreFound(t *testing.T) {
 	}
 }
 
-// shown finds the labels in a text: {{label}} in a legend, $labels.label in an annotation.
+// shown matches the labels in a text: {{label}} in a legend, $labels.label in an annotation.
 var shown = regexp.MustCompile(`\{\{(\w+)\}\}|\$labels\.(\w+)`)
 
-// faults says what is wrong with a query, and with the text that shows its result.
+// faults returns the errors of a query, and of the text that shows its result.
 func faults(expr promql.Expr, text string, have map[string][]string) (out []string) {
 	known := map[string]bool{} // the labels of all metrics in it
 	for _, selector := range promql.ExtractSelectors(expr) {
@@ -187,7 +187,7 @@ func dropped(expr promql.Expr, name string) bool {
 	return false
 }
 
-// scraped are the labels that Prometheus adds to what it scrapes by a PodMonitor or ServiceMonitor.
+// scraped are the labels that Prometheus adds when it scrapes a PodMonitor or ServiceMonitor.
 var scraped = []string{"namespace", "pod", "container", "job", "instance"}
 
 // labelsOf returns the labels of a series of a metric.
@@ -203,8 +203,8 @@ func labelsOf(series string, have map[string][]string) (names []string, ok bool)
 	return append(slices.Clone(names), scraped...), ok
 }
 
-// foreign are metrics of others, with their labels: of Prometheus' own library, by which the manager's registry describes its
-// process, and of the API server (staging/src/k8s.io/apiserver/pkg/admission/metrics).
+// foreign are metrics of other projects, with their labels: process metrics of Prometheus' client library, and those of the API
+// server (staging/src/k8s.io/apiserver/pkg/admission/metrics).
 var foreign = map[string][]string{
 	"process_resident_memory_bytes":               nil,
 	"apiserver_admission_webhook_fail_open_count": {"name", "type"},
@@ -213,11 +213,11 @@ var foreign = map[string][]string{
 
 var (
 	metricName = regexp.MustCompile(`\b(?:nfd|assay)_[a-z0-9_]+\b`)
-	// written is a metric that a program writes as text, with its first label: the worker has no library for metrics.
+	// written matches a metric that a program writes as text, with its first label: the worker has no metrics library.
 	written = regexp.MustCompile(`^((?:nfd|assay)_[a-z0-9_]+)\{(\w+)=`)
 )
 
-// metrics returns the metrics in the text of the programs, with their labels.
+// metrics returns the metrics in the source code of the programs, with their labels.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	have := maps.Clone(foreign)
@@ -238,7 +238,7 @@ func metrics(t *testing.T) map[string][]string {
 				switch n := node.(type) {
 				case *ast.BasicLit:
 					for _, name := range metricName.FindAllString(text(n), -1) {
-						have[name] = have[name] // without labels, as far as this literal says
+						have[name] = have[name] // without labels in this literal
 					}
 					if m := written.FindStringSubmatch(text(n)); m != nil {
 						have[m[1]] = append(have[m[1]], m[2])
@@ -259,7 +259,7 @@ func metrics(t *testing.T) map[string][]string {
 	return have
 }
 
-// text is the value of a string literal, or empty.
+// text returns the value of a string literal, or an empty string.
 func text(e ast.Expr) string {
 	if literal, ok := e.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 		value, _ := strconv.Unquote(literal.Value)
@@ -268,8 +268,8 @@ func text(e ast.Expr) string {
 	return ""
 }
 
-// declared returns the metric that a call makes, with its labels: prometheus.NewCounterVec(Opts{Name: …}, []string{…}) and its like,
-// or prometheus.NewDesc(name, help, []string{…}, nil).
+// declared returns the metric that a call declares, with its labels: prometheus.NewCounterVec(Opts{Name: …}, []string{…}) and
+// similar, or prometheus.NewDesc(name, help, []string{…}, nil).
 func declared(call *ast.CallExpr) (name string, names []string) {
 	function, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || len(call.Args) < 2 {

@@ -11,17 +11,17 @@ import (
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// allParts enables every part that is a Deployment.
+// allParts enables every component that is a Deployment.
 const allParts = `scheduler: {enabled: true}, extender: {enabled: true, certificateSecret: c}, prometheus: {enabled: true, monitor: ServiceMonitor}, library: [coral]`
 
-// deployments are the parts that are Deployments.
+// deployments lists the components that are Deployments.
 var deployments = []string{"controller", "webhook", "scheduler", "extender"}
 
-// TestEveryPartHasItsSettings renders what can be set for each part.
+// TestEveryPartHasItsSettings renders the settings that every component has.
 func TestEveryPartHasItsSettings(t *testing.T) {
 	for _, part := range append(deployments, "worker") {
 		t.Run(part, func(t *testing.T) {
-			key := map[string]string{"controller": "master"}[part] // NFD's name has them, too
+			key := map[string]string{"controller": "master"}[part] // NFD's name has them too
 			if key == "" {
 				key = part
 			}
@@ -55,7 +55,7 @@ func TestEveryPartHasItsSettings(t *testing.T) {
 	}
 }
 
-// merge adds values to others, one level deep.
+// merge merges values, one level deep.
 func merge(into, from map[string]any) {
 	for key, value := range from {
 		if below, ok := into[key].(map[string]any); ok {
@@ -66,13 +66,13 @@ func merge(into, from map[string]any) {
 	}
 }
 
-// lean leaves the definitions out of what values render to: they take most of the time.
+// lean disables CRDs, which take most of the rendering time.
 func lean(values map[string]any) map[string]any {
 	values["crds"] = map[string]any{"install": false}
 	return values
 }
 
-// TestPodsSpread renders a constraint without a selector, which would count no pods, and one with a selector of the user's.
+// TestPodsSpread renders a constraint without a selector, which would apply to no pods, and one with a selector.
 func TestPodsSpread(t *testing.T) {
 	for _, part := range deployments {
 		values := set(t, "{"+allParts+"}")
@@ -88,7 +88,7 @@ func TestPodsSpread(t *testing.T) {
 	}
 }
 
-// TestCommonLabels are on every object and pod, and change no selector.
+// TestCommonLabels checks that they are on every object and pod, and not in selectors.
 func TestCommonLabels(t *testing.T) {
 	const labels = `commonLabels: {team: nodes, app.kubernetes.io/name: other, release: common}, prometheus: {enabled: true, labels: {release: monitoring}}`
 	for _, values := range []string{"{" + labels + "}", `{` + labels + `, scheduler: {enabled: true}, scheduling: {enabled: true}, library: [coral], webhook: {certManager: {enabled: true}}}`} {
@@ -121,8 +121,8 @@ func TestServicesHaveAnnotations(t *testing.T) {
 	})
 }
 
-// TestJobsLackWhatBelongsToTheController renders the pods that run once. They have its annotations and labels, by which a mesh leaves
-// them alone, but not its init containers, network and spreading.
+// TestJobsLackWhatBelongsToTheController renders the pods of Jobs. They have the controller's annotations and labels, with which a
+// service mesh can exclude them, but not its init containers, network and topology spread settings.
 func TestJobsLackWhatBelongsToTheController(t *testing.T) {
 	jobs := 0
 	for _, object := range objects(t, mustRender(t, lean(set(t, `{library: [coral], controller: {hostNetwork: true, initContainers: [{name: first, image: i}],
@@ -144,7 +144,7 @@ func TestJobsLackWhatBelongsToTheController(t *testing.T) {
 	}
 }
 
-// TestEnabledIsSpelledInTwoWays renders NFD's spelling, which means the same.
+// TestEnabledIsSpelledInTwoWays renders NFD's spelling, which is equivalent.
 func TestEnabledIsSpelledInTwoWays(t *testing.T) {
 	unset := mustRender(t, lean(map[string]any{}))
 	for old, current := range map[string]string{
@@ -171,7 +171,7 @@ func TestEnabledIsSpelledInTwoWays(t *testing.T) {
 	}
 }
 
-// TestNotesWarnOfUnknownValues renders values below mappings that accept any key.
+// TestNotesWarnOfUnknownValues renders unknown values below mappings that accept any key.
 func TestNotesWarnOfUnknownValues(t *testing.T) {
 	const warning = "these values are unknown and ignored"
 	for values, want := range map[string][]string{
@@ -197,8 +197,8 @@ func TestNotesWarnOfUnknownValues(t *testing.T) {
 	}
 }
 
-// TestWorkerHasAnAccountOfItsOwn renders the values of operators that bundle NFD with one ServiceAccount for all, by itself and as a
-// sub-chart, whose notes Helm does not print.
+// TestWorkerHasAnAccountOfItsOwn renders the values of operators that bundle NFD with one ServiceAccount for all components,
+// directly and as a sub-chart, whose notes Helm does not print.
 func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 	const operator = `{gc: {serviceAccount: {name: shared, create: false}}, worker: {serviceAccount: {name: shared, create: false}}, master: {serviceAccount: {name: shared, create: true}}}`
 	child := load(t)
@@ -253,7 +253,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestTeamsReadKindsAndWriteRequests asks the ClusterRoles that those of Kubernetes include.
+// TestTeamsReadKindsAndWriteRequests checks the ClusterRoles that are aggregated to those of Kubernetes.
 func TestTeamsReadKindsAndWriteRequests(t *testing.T) {
 	all := objects(t, mustRender(t, nil))
 	const to = "rbac.authorization.k8s.io/aggregate-to-"
@@ -302,7 +302,7 @@ func TestTeamsReadKindsAndWriteRequests(t *testing.T) {
 	}
 }
 
-// TestInstancesHaveLeasesOfTheirOwn renders two releases for one namespace: no two controllers wait for each other.
+// TestInstancesHaveLeasesOfTheirOwn renders two releases for one namespace: their controllers must not share a Lease.
 func TestInstancesHaveLeasesOfTheirOwn(t *testing.T) {
 	for values, lease := range map[string]string{
 		`{}`:                               "nfd-master.nfd.kubernetes.io",

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestReadmeNamesEveryValue compares the README that registries show with the values.
+// TestReadmeNamesEveryValue compares the chart's README with the values.
 func TestReadmeNamesEveryValue(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join(chartDir, "README.md"))
 	if err != nil {
@@ -39,7 +39,7 @@ func TestReadmeNamesEveryValue(t *testing.T) {
 	}
 }
 
-// TestIconIsInTheRepository follows the URL of the icon.
+// TestIconIsInTheRepository checks that the URL of the icon refers to a file in the repository.
 func TestIconIsInTheRepository(t *testing.T) {
 	metadata := load(t).Metadata
 	path, ok := strings.CutPrefix(metadata.Icon, metadata.Home+"/raw/main/")

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// chartDir is where the chart lies, seen from here.
+// chartDir is the relative path of the chart.
 const chartDir = "../../charts/assay"
 
 // rendering is what to render, and for which cluster.
@@ -32,7 +32,7 @@ type rendering struct {
 	values             map[string]any
 }
 
-// render renders a chart as helm install does, and returns its files by name.
+// render renders a chart like helm install, and returns its files by name.
 func render(t *testing.T, c *chartv2.Chart, r rendering) (map[string]string, error) {
 	t.Helper()
 	capabilities := common.DefaultCapabilities.Copy()
@@ -74,7 +74,7 @@ func mustRender(t *testing.T, values map[string]any) map[string]string {
 	return files
 }
 
-// objects returns the objects in rendered files, in the order of the files' names.
+// objects returns the objects in rendered files, in the order of the file names.
 func objects(t *testing.T, files map[string]string) []map[string]any {
 	t.Helper()
 	var out []map[string]any
@@ -95,7 +95,7 @@ func objects(t *testing.T, files map[string]string) []map[string]any {
 	return out
 }
 
-// asJSON is an object as encoding/json decodes it.
+// asJSON returns an object as decoded by encoding/json.
 func asJSON(t *testing.T, object map[string]any) any {
 	t.Helper()
 	var out any
@@ -103,7 +103,7 @@ func asJSON(t *testing.T, object map[string]any) any {
 	return out
 }
 
-// convert decodes an object into its type.
+// convert converts an object to its Go type.
 func convert(t *testing.T, object map[string]any, into any) {
 	t.Helper()
 	data, err := yaml.Marshal(object)
@@ -133,7 +133,7 @@ func documents(t *testing.T, text string) [][]byte {
 	}
 }
 
-// readValues reads a file of values.
+// readValues reads a values file.
 func readValues(t *testing.T, path string) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Clean(path))
@@ -147,7 +147,7 @@ func readValues(t *testing.T, path string) map[string]any {
 	return values
 }
 
-// set parses values as they follow --set: a map from a path to a value.
+// set parses values in the form of --set: a map from a path to a value.
 func set(t *testing.T, text string) map[string]any {
 	t.Helper()
 	values := map[string]any{}

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestRightsFollowTheValues asks of roles what they allow: with what is switched on, and without it.
+// TestRightsFollowTheValues checks the permissions in roles with and without optional components.
 func TestRightsFollowTheValues(t *testing.T) {
 	const (
 		off     = `{}`
@@ -69,8 +69,8 @@ func TestRightsFollowTheValues(t *testing.T) {
 	}
 }
 
-// TestWebhookIsFilledNotCreated compares what Helm creates with what the webhook fills: an object that has neither data nor
-// webhooks, and goes with the release or with scheduling.
+// TestWebhookIsFilledNotCreated checks the objects that Helm creates and the webhook updates: they have neither data nor webhooks,
+// and are deleted with the release or with scheduling.
 func TestWebhookIsFilledNotCreated(t *testing.T) {
 	const secret, scheduling = "Secret/assay-system/assay-webhook-cert", "WebhookConfiguration//assay-scheduling"
 	own := []string{"Mutating" + "WebhookConfiguration//assay", secret, "Validating" + "WebhookConfiguration//assay"}
@@ -100,7 +100,8 @@ func TestWebhookIsFilledNotCreated(t *testing.T) {
 	}
 }
 
-// TestNoTokenObtainsAnother: a right to one of these, without names, is a right to every token of the namespace or the cluster.
+// TestNoTokenObtainsAnother: a permission for one of these resources without names gives access to every token in the namespace or
+// the cluster.
 func TestNoTokenObtainsAnother(t *testing.T) {
 	forbidden := map[string][]string{
 		"secrets":                         {"create"},
@@ -129,7 +130,7 @@ func TestNoTokenObtainsAnother(t *testing.T) {
 	}
 }
 
-// TestExtenderNeedsCertificates: a release that could not start, or that would serve strangers, is not made.
+// TestExtenderNeedsCertificates: rendering fails for a release that could not start, or that would serve unauthenticated clients.
 func TestExtenderNeedsCertificates(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
 		"NoneToServeWith": {`{extender: {enabled: true}}`, "set extender.certManager.enabled, or extender.certificateSecret"},
@@ -146,7 +147,7 @@ func TestExtenderNeedsCertificates(t *testing.T) {
 	}
 }
 
-// TestPodMonitorNeedsAToken: only a ServiceMonitor can use the token of Prometheus itself.
+// TestPodMonitorNeedsAToken: only a ServiceMonitor can use the token of the Prometheus pod.
 func TestPodMonitorNeedsAToken(t *testing.T) {
 	for values, want := range map[string]string{
 		`{prometheus: {enable: true, secure: {enabled: true}}}`:                          "prometheus.secure needs prometheus.secure.tokenSecret",
@@ -161,8 +162,8 @@ func TestPodMonitorNeedsAToken(t *testing.T) {
 	}
 }
 
-// TestSchedulerMayHoldItsLease renders releases of several names: the Lease in the scheduler's configuration is always the one
-// that `assay doctor` looks for, that its role allows, and that is removed with the release.
+// TestSchedulerMayHoldItsLease renders releases with several names: the Lease in the scheduler's configuration must always be the
+// one that `assay doctor` reads, that its role allows, and that is deleted with the release.
 func TestSchedulerMayHoldItsLease(t *testing.T) {
 	const lease = "assay-scheduler"
 	for name, r := range map[string]rendering{

@@ -1,9 +1,9 @@
-// Command crds completes generated CustomResourceDefinitions by what markers on Go types cannot express.
+// Command crds adds to generated CustomResourceDefinitions what markers on Go types cannot express.
 //
-// It lists the operators of matchers, which rules declare. And it removes the CEL rules below matchAny: the API server adds up what
-// the rules of a definition could cost at most, and rejects a definition above its budget. By the bounds of the types there can be a
-// million expressions in matchFeatures, which the rules of MatchExpression can afford, but 64 million in matchAny. Markers are on
-// types, and both places share theirs.
+// It adds the list of operators of matchers, which rules declare. And it removes the CEL rules below matchAny: the API server
+// estimates the maximum cost of all rules in a CRD, and rejects a CRD above its budget. With the limits of the types there can be a
+// million expressions in matchFeatures, for which the rules of MatchExpression fit into the budget, but 64 million in matchAny.
+// Markers apply to types, which both fields share.
 package main
 
 import (
@@ -45,7 +45,7 @@ func complete(name string) error {
 	return os.WriteFile(name, out, 0o644)
 }
 
-// walk completes a schema and all schemas in it. Below a property named matchAny it drops the CEL rules.
+// walk modifies a schema and all schemas in it. Below a property named matchAny it drops the CEL rules.
 func walk(v any, belowAny bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -65,7 +65,7 @@ func walk(v any, belowAny bool) {
 	}
 }
 
-// listOperators lists the operators where the properties are those of a MatchExpression: conditions have args instead of a value.
+// listOperators adds the list of operators to schemas of MatchExpression: those of conditions have args instead of a value.
 func listOperators(properties map[string]any) {
 	op, ok := properties["op"].(map[string]any)
 	if !ok || properties["value"] == nil {

@@ -1,3 +1,3 @@
-// Package helm3 tests that the chart is the same to Helm 3 and Helm 4. It is a module of its own, so that the two do not raise
-// each other's dependencies.
+// Package helm3 tests that Helm 3 and Helm 4 render the chart identically. It is a separate module, so that their dependencies are
+// independent.
 package helm3

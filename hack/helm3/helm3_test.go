@@ -14,16 +14,16 @@ import (
 
 const (
 	chart = "../../charts/assay"
-	// cases are directories with a values.yaml each; the tests of Helm 4 use the same ones.
+	// cases is the directory of test cases with a values.yaml each, which the tests with Helm 4 use too.
 	cases = "../chart/testdata"
 	// helm4 is the module that pins Helm 4.
 	helm4 = "-modfile=../chart/go.mod"
 )
 
-// helm is a program of one version.
+// helm is the path of a program of one version.
 type helm string
 
-// both compiles the two versions, or finds them compiled.
+// both compiles the two versions if necessary.
 func both(t *testing.T) (three, four helm) {
 	t.Helper()
 	find := func(args ...string) helm {
@@ -49,10 +49,10 @@ func stderr(err error) string {
 	return ""
 }
 
-// run runs Helm with settings of nobody's, and returns what it prints.
+// run runs Helm without user settings, and returns its output.
 func (h helm) run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), string(h), args...) //nolint:gosec // what both has compiled
+	cmd := exec.CommandContext(t.Context(), string(h), args...) //nolint:gosec // compiled by both
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG=/dev/null")
 	out, err := cmd.Output()
@@ -68,7 +68,7 @@ func (h helm) ok(t *testing.T, args ...string) string {
 	return out
 }
 
-// valuesFiles are those of the cases.
+// valuesFiles returns the values files of the cases.
 func valuesFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(cases + "/*/values.yaml")
@@ -96,8 +96,8 @@ func TestRendersAsHelm4Does(t *testing.T) {
 	}
 }
 
-// documents are what was rendered, sorted: the versions order kinds that they do not know differently, and leave different
-// numbers of empty lines.
+// documents returns the rendered documents, sorted: the versions order unknown kinds differently, and leave different numbers of
+// empty lines.
 func documents(text string) []string {
 	var out []string
 	for document := range strings.SplitSeq("\n"+text, "\n---\n") {

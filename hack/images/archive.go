@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// archive writes an index as an OCI layout into a tar file. The two annotations are how containerd and others find out what
-// the image is called.
+// archive writes an index as an OCI layout to a tar file. containerd and others read the name of the image from the two
+// annotations.
 func archive(path string, index v1.ImageIndex, reference string) error {
 	dir, err := os.MkdirTemp("", "assay-layout-")
 	if err != nil {
@@ -36,13 +36,13 @@ func archive(path string, index v1.ImageIndex, reference string) error {
 	return pack(path, dir)
 }
 
-// pack writes a directory into a tar file, in the order of its names and without times.
+// pack writes a directory to a tar file, sorted by name and without times.
 func pack(path, dir string) (err error) {
 	next, err := os.Create(path + ".new")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(next.Name()) }() // gone after the rename
+	defer func() { _ = os.Remove(next.Name()) }() // does nothing after the rename
 	w := tar.NewWriter(next)
 	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || name == dir {

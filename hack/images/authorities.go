@@ -7,13 +7,13 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// authorities returns Mozilla's certificate authorities as PEM. They come with a Go module, so that the version in go.sum
-// says exactly which they are. Those that are trusted only up to a date are left out: PEM cannot say so.
+// authorities returns Mozilla's certificate authorities as PEM. They come from a Go module, so that go.sum pins them. Authorities
+// that are only trusted up to a date are omitted, since PEM cannot express this.
 func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a bytes.Buffer takes everything
+			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // writing to a bytes.Buffer never fails
 		}
 	}
 	return out.Bytes()

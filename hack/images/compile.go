@@ -10,8 +10,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// compile builds a static program, or several if out ends in a slash. Nothing of this machine goes into it: no paths, no state of
-// a checkout.
+// compile builds a static program, or several if out ends in a slash. The result is independent of the machine: it contains no
+// paths or VCS state.
 func compile(root, out, ldflags string, platform v1.Platform, packages ...string) error {
 	path, err := filepath.Abs(out)
 	if err != nil {
@@ -24,7 +24,7 @@ func compile(root, out, ldflags string, platform v1.Platform, packages ...string
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(),
 		"CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOWORK=off",
-		// The baseline of each architecture, whatever the builder's own environment prefers.
+		// The baseline of each architecture, independent of the environment.
 		"GOAMD64=v1", "GOARM64=v8.0",
 	)
 	cmd.Stderr = os.Stderr

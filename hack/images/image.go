@@ -17,10 +17,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is the one that programs run as: the number that distroless images made customary for "nonroot".
+// user is the user ID of programs, the same as "nonroot" in distroless images.
 const user = "65532"
 
-// spec says what an image is besides its program.
+// spec describes an image except for its program.
 type spec struct {
 	Reference   string
 	Program     string // name under /usr/bin
@@ -35,7 +35,7 @@ type variant struct {
 	Path     string
 }
 
-// assemble makes an image index with one image per platform.
+// assemble creates an image index with one image per platform.
 func assemble(s spec, variants []variant) (v1.ImageIndex, error) {
 	base, err := baseLayer()
 	if err != nil {
@@ -57,7 +57,7 @@ func assemble(s spec, variants []variant) (v1.ImageIndex, error) {
 	return index, nil
 }
 
-// image makes the image of one platform: the base, and above it the program.
+// image creates the image of one platform: the base layer, and the program above it.
 func (s spec) image(base v1.Layer, variant variant) (v1.Image, error) {
 	path := "/usr/bin/" + s.Program
 	program, err := programLayer(path, variant.Path, s.level())
@@ -95,7 +95,7 @@ func (s spec) image(base v1.Layer, variant variant) (v1.Image, error) {
 	return image, nil
 }
 
-// level is how hard to compress the program.
+// level is the compression level of the program.
 func (s spec) level() int {
 	if s.Fast {
 		return gzip.BestSpeed
@@ -103,7 +103,7 @@ func (s spec) level() int {
 	return gzip.BestCompression
 }
 
-// baseLayer holds what a program without a distribution still needs.
+// baseLayer contains the files that a program needs without a distribution.
 func baseLayer() (v1.Layer, error) {
 	return layer(gzip.BestCompression, []file{
 		{name: "etc/", mode: 0o755},
@@ -133,8 +133,7 @@ type file struct {
 	data []byte
 }
 
-// layer packs files in the given order. Owner and time are the same for all: what differs between two builds of the same
-// source would differ in the digest.
+// layer packs files in the given order. Owner and time are constant, so that builds of the same source have the same digest.
 func layer(level int, files []file) (v1.Layer, error) {
 	var buffer bytes.Buffer
 	w := tar.NewWriter(&buffer)
@@ -158,7 +157,7 @@ func layer(level int, files []file) (v1.Layer, error) {
 		tarball.WithCompressionLevel(level), tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
-// sizes tells how much each platform's image is to download, and unpacked.
+// sizes returns the download size and the unpacked size of each platform's image.
 func sizes(index v1.ImageIndex) (string, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {

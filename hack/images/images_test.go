@@ -18,7 +18,7 @@ import (
 
 var amd64, arm64 = v1.Platform{OS: "linux", Architecture: "amd64"}, v1.Platform{OS: "linux", Architecture: "arm64"}
 
-// buildHello builds the image of a small program whose source lies in a directory that is new each time.
+// buildHello builds the image of a small program in a new source directory.
 func buildHello(t *testing.T) (v1.ImageIndex, options) {
 	t.Helper()
 	root := t.TempDir()
@@ -158,7 +158,7 @@ func TestImageRunsUnprivileged(t *testing.T) {
 	}
 }
 
-// checkFiles looks at what is in an image: these files, owned by root, none writable by others or setuid.
+// checkFiles checks that an image contains exactly these files, owned by root, and none writable by others or setuid.
 func checkFiles(t *testing.T, image v1.Image) {
 	t.Helper()
 	want := []string{"etc/", "etc/group", "etc/passwd", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt", "usr/", "usr/bin/", "usr/bin/hello"}
@@ -167,7 +167,7 @@ func checkFiles(t *testing.T, image v1.Image) {
 	}
 }
 
-// fileNames returns what is in an image, layer by layer, and complains of what does not belong to root alone.
+// fileNames returns the files in an image, layer by layer, and reports those that other users than root own or can change.
 func fileNames(t *testing.T, image v1.Image) []string {
 	t.Helper()
 	layers, err := image.Layers()

@@ -1,8 +1,8 @@
-// Command images builds Assay's container images: no Docker, no registry, the same bytes each time.
+// Command images builds Assay's container images, reproducibly and without Docker or a registry.
 //
-// An image is a static Go program on an empty base with certificate authorities and one unprivileged user. It is written as
-// an OCI image layout in a tar file (image-spec, image-layout.md), which `ctr images import`, `skopeo copy oci-archive:` and
-// `crane push` read. Beside it lies the list of what went into it, an SBOM per platform.
+// An image is a static Go program on an empty base with certificate authorities and one unprivileged user. It is written as an OCI
+// image layout in a tar file (image-spec, image-layout.md), which `ctr images import`, `skopeo copy oci-archive:` and `crane push`
+// read. An SBOM per platform is written next to it.
 package main
 
 import (
@@ -17,21 +17,21 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// component is an image and the program in it.
+// component is an image and its program.
 type component struct {
-	Name    string // of image and program
-	Package string // of the program, under the root of the project
+	Name    string // name of the image and the program
+	Package string // package of the program, relative to the root of the project
 	About   string
 }
 
-// components lists the images that Assay is delivered as.
+// components lists Assay's images.
 var components = []component{
 	{Name: "assay-worker", Package: "./cmd/assay-worker", About: "Discovers the features of a node and publishes them"},
 	{Name: "assay-manager", Package: "./cmd/assay-manager", About: "Controller, admission webhook and scheduler extender of Assay"},
 	{Name: "assay-cli", Package: "./cmd/assay", About: "Command line of Assay"},
 }
 
-// options are what the command line says.
+// options are the command line options.
 type options struct {
 	root, out, repository string
 	version, commit       string
@@ -133,14 +133,14 @@ func (o options) build(c component) error {
 	}, variants, c.Name)
 }
 
-// pack makes an image of a program that exists already: in tests, those of Kubernetes.
+// pack creates an image of an existing program, for tests with Kubernetes' programs.
 func (o options) pack(reference, program string) error {
 	name := reference[strings.LastIndexByte(reference, '/')+1:]
 	name, _, _ = strings.Cut(name, ":")
 	return o.write(spec{Reference: reference, Program: name, Created: o.created, Fast: o.fast}, []variant{{Platform: o.platforms[0], Path: program}}, name)
 }
 
-// write writes the archive of an image and says what it is.
+// write writes the archive of an image and prints a summary.
 func (o options) write(s spec, variants []variant, file string) error {
 	index, err := assemble(s, variants)
 	if err != nil {
@@ -194,7 +194,7 @@ func parsePlatforms(list string) ([]v1.Platform, error) {
 	return platforms, nil
 }
 
-// sourceDate is the one time that goes into an image: SOURCE_DATE_EPOCH (reproducible-builds.org), or else 1970.
+// sourceDate returns the time of all files in an image: SOURCE_DATE_EPOCH (reproducible-builds.org), or else 1970.
 func sourceDate(text string) (time.Time, error) {
 	if text == "" {
 		return time.Unix(0, 0).UTC(), nil
@@ -206,5 +206,5 @@ func sourceDate(text string) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-// tag makes a version fit for a tag, which may hold no "+".
+// tag converts a version to a valid tag, which cannot contain "+".
 func tag(version string) string { return strings.ReplaceAll(version, "+", "_") }

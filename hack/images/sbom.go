@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The part of SPDX 2.3 (spdx.github.io/spdx-spec/v2.3) that tells which modules a program holds.
+// The part of SPDX 2.3 (spdx.github.io/spdx-spec/v2.3) for the modules in a program.
 type (
 	document struct {
 		Version       string         `json:"spdxVersion"`
@@ -58,11 +58,11 @@ type (
 	}
 )
 
-// noAssertion is SPDX for "nobody looked".
+// noAssertion is SPDX's value for unknown.
 const noAssertion = "NOASSERTION"
 
-// writeSBOM writes what the linker noted in programs (debug/buildinfo) about the modules in them, which is exact: a module that
-// go.mod names and nothing imports is not in it. The first program is the component's own.
+// writeSBOM writes the modules in programs according to the linker (debug/buildinfo). This is exact: it omits a module in go.mod
+// that nothing imports. The first program is the component's own.
 func writeSBOM(path string, c component, o options, programs ...string) error {
 	var linked []debug.Module
 	var info *debug.BuildInfo
@@ -88,7 +88,7 @@ func writeSBOM(path string, c component, o options, programs ...string) error {
 	}
 	doc := document{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: filepath.Base(path),
-		// Must be unique to the document: two builds of the same bytes are the same document.
+		// Must be unique for the document: two builds with the same content are the same document.
 		Namespace: "https://github.com/assay-project/assay/sbom/" + c.Name + "/" + main.Checksums[0].Value,
 		Creation:  creation{o.created.Format(time.RFC3339), []string{"Organization: Assay", "Tool: hack/images"}},
 		Packages:  []spdxPackage{main, module("go", "stdlib", strings.TrimPrefix(info.GoVersion, "go"))},
@@ -109,7 +109,7 @@ func writeSBOM(path string, c component, o options, programs ...string) error {
 	return os.WriteFile(path, append(out, '\n'), 0o644)
 }
 
-// modules returns those that were linked, as they were replaced.
+// modules returns the linked modules after replacements.
 func modules(info *debug.BuildInfo) []debug.Module {
 	var list []debug.Module
 	for _, dep := range info.Deps {
@@ -121,7 +121,7 @@ func modules(info *debug.BuildInfo) []debug.Module {
 	return list
 }
 
-// distinct returns each module once, sorted by path. Those without a version are of this project.
+// distinct returns each module once, sorted by path. Those without a version belong to this project.
 func distinct(list []debug.Module) []debug.Module {
 	list = slices.DeleteFunc(slices.Clone(list), func(m debug.Module) bool { return m.Version == "" || m.Version == "(devel)" })
 	slices.SortFunc(list, func(a, b debug.Module) int {
@@ -130,7 +130,7 @@ func distinct(list []debug.Module) []debug.Module {
 	return slices.CompactFunc(list, func(a, b debug.Module) bool { return a.Path == b.Path && a.Version == b.Version })
 }
 
-// module describes a Go module. Its package URL (github.com/package-url/purl-spec) is what scanners look up.
+// module describes a Go module. Vulnerability scanners use its package URL (github.com/package-url/purl-spec).
 func module(kind, path, version string) spdxPackage {
 	purl := "pkg:golang/" + path + "@" + version
 	download := "https://" + path
@@ -144,7 +144,7 @@ func module(kind, path, version string) spdxPackage {
 	}
 }
 
-// spdxID makes an identifier, which has letters, digits, "." and "-" only.
+// spdxID returns a valid identifier, which only contains letters, digits, "." and "-".
 func spdxID(path string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

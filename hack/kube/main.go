@@ -1,9 +1,9 @@
-// Command kubeall is etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kubelet, kube-proxy and kubectl in one
-// binary: the name it is called by (a symlink) says which of them it is. Built with the tag core it is etcd, kube-apiserver and
-// kubectl alone, which takes two thirds of the time.
+// Command kubeall is etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kubelet, kube-proxy and kubectl in one binary:
+// the name by which it is called (a symlink) selects the program. Built with the tag core it only contains etcd, kube-apiserver and
+// kubectl, which takes two thirds of the time.
 //
-// One binary instead of seven because linking is cheap and shipping is not: 145 MB to keep instead of 444 MB. Its price is
-// that every program runs every other one's init functions, some 40 MB of memory each, which a test cluster can bear.
+// One binary instead of seven saves disk space, 145 MB instead of 444 MB. On the other hand, every program runs the init functions
+// of all others, which takes about 40 MB of memory each.
 package main
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json, as the stock binaries have it
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics, as the stock binaries have them
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json, as in the stock binaries
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics, as in the stock binaries
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	kubectlcmd "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
-// core maps the name that the binary is called by to what it then does; more has the rest.
+// core maps the name by which the binary is called to its main function; more has the others.
 var core = map[string]func(){
 	"etcd":           func() { etcdmain.Main(os.Args) },
 	"kube-apiserver": daemon(apiserver.NewAPIServerCommand),

@@ -16,5 +16,5 @@ var more = map[string]func(){
 	"kube-controller-manager": daemon(kcm.NewControllerManagerCommand),
 	"kube-proxy":              daemon(proxy.NewProxyCommand),
 	"kube-scheduler":          daemon(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
-	"kubelet":                 daemon(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }), // it listens to signals itself
+	"kubelet":                 daemon(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }), // handles signals itself
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// source is a package as it was written.
+// source is the source code of a package.
 type source struct {
 	files []*ast.File
 	set   *token.FileSet
@@ -36,7 +36,7 @@ func load(root, dir string) (*source, error) {
 	return s, nil
 }
 
-// limitsOf are the packages whose limits a user can meet, and the limits of each.
+// limitsOf lists the packages with limits that can affect users, and the limits of each.
 var limitsOf = []struct {
 	dir   string
 	names []string
@@ -82,11 +82,11 @@ machine works on all.`)
 	return nil
 }
 
-// constants returns the values of constants, and their comments: of a constant without one, that of its group.
+// constants returns the values of constants, and their comments: for a constant without a comment, that of its group.
 func (s *source) constants() (values, comments map[string]string) {
 	values, comments = map[string]string{}, map[string]string{}
 	info := &types.Info{Defs: map[*ast.Ident]types.Object{}}
-	// Only constants are wanted, so whatever else cannot be resolved does not matter.
+	// Only constants are needed, so other unresolved identifiers do not matter.
 	config := types.Config{Importer: few{}, Error: func(error) {}, IgnoreFuncBodies: true}
 	_, _ = config.Check("p", s.set, s.files, info)
 	for _, file := range s.files {
@@ -95,7 +95,7 @@ func (s *source) constants() (values, comments map[string]string) {
 			if !ok || group.Tok != token.CONST {
 				continue
 			}
-			last := "" // a comment may speak of the constants behind it too
+			last := "" // the comment of a constant can also apply to the following ones
 			for _, spec := range group.Specs {
 				v := spec.(*ast.ValueSpec)
 				if v.Doc.Text() != "" {
@@ -113,7 +113,7 @@ func (s *source) constants() (values, comments map[string]string) {
 	return values, comments
 }
 
-// few imports what constants need of other packages. Those of the standard library cannot be found by programs that were
+// few imports what constants need from other packages. Packages of the standard library cannot be found by programs that were
 // compiled with -trimpath.
 type few struct{}
 
@@ -132,7 +132,7 @@ func (few) Import(path string) (*types.Package, error) {
 	return (&types.Config{}).Check(path, set, []*ast.File{file}, nil)
 }
 
-// shown prints a constant for people.
+// shown formats a constant for readers.
 func shown(c *types.Const) string {
 	if c.Val().Kind() != constant.Int {
 		return c.Val().String()
@@ -150,7 +150,7 @@ func shown(c *types.Const) string {
 	return grouped(n)
 }
 
-// grouped prints a number with its thousands apart.
+// grouped formats a number with thousands separators.
 func grouped(n int64) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -159,7 +159,7 @@ func grouped(n int64) string {
 	return digits
 }
 
-// reason is the comment of a constant as the sentence of a table.
+// reason returns the comment of a constant as a sentence for a table.
 func reason(name string, comments ...string) string {
 	for _, comment := range comments {
 		if comment == "" {
@@ -176,7 +176,7 @@ func reason(name string, comments ...string) string {
 	return ""
 }
 
-// fieldsOf are the types whose fields are listed, each with its place in an object.
+// fieldsOf are the types whose fields are listed, each with its path in an object.
 var fieldsOf = []struct{ kind, title string }{
 	{"NodeFeatureRuleSpec", "spec"},
 	{"Rule", "spec.rules[]"},
@@ -187,7 +187,7 @@ var fieldsOf = []struct{ kind, title string }{
 	{"Base", "spec.basedOn[]"},
 }
 
-// fields lists the fields of rules with what their comments say.
+// fields lists the fields of rules with their comments.
 func (p *page) fields(root string) error {
 	s, err := load(root, "api/nfd/v1alpha1")
 	if err != nil {
@@ -251,7 +251,7 @@ func typeName(t ast.Expr) string {
 	return "?"
 }
 
-// sentence is the comment of a field without its markers, beginning without its name.
+// sentence returns the comment of a field without its markers and without the name at its beginning.
 func sentence(field *ast.Field) string {
 	var lines []string
 	for line := range strings.Lines(field.Doc.Text()) {

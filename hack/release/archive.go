@@ -26,7 +26,7 @@ func sorted(files []file) []file {
 	return files
 }
 
-// readTree reads all files below a directory, sorted by name, under names that begin with prefix.
+// readTree reads all files in a directory tree, sorted by name, and adds prefix to their names.
 func readTree(dir, prefix string) ([]file, error) {
 	var files []file
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -44,8 +44,7 @@ func readTree(dir, prefix string) ([]file, error) {
 	return sorted(files), err
 }
 
-// writeTarGz packs files in their order. Owner and time are the same for all: what differs between two builds of the same
-// commit would differ in the sum.
+// writeTarGz packs files in the given order. Owner and time are constant, so that builds of the same commit have the same checksum.
 func writeTarGz(target string, date time.Time, files []file) (err error) {
 	out, err := os.Create(target)
 	if err != nil {
@@ -69,7 +68,7 @@ func writeTarGz(target string, date time.Time, files []file) (err error) {
 	return errors.Join(w.Close(), compressed.Close())
 }
 
-// writeZip is writeTarGz for where a zip file is customary.
+// writeZip is writeTarGz for platforms where zip files are usual.
 func writeZip(target string, date time.Time, files []file) (err error) {
 	out, err := os.Create(target)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// release is one version of Assay: a commit, and the directory with what was made of it.
+// release is one version of Assay: a commit, and the directory of its release files.
 type release struct {
 	root, out  string
 	version    string // v1.2.3
@@ -25,25 +25,26 @@ type release struct {
 	builder    string
 }
 
-// platform is what the command line is compiled for.
+// platform is a platform of the command line.
 type platform struct{ OS, Arch string }
 
 func (p platform) String() string { return p.OS + "-" + p.Arch }
 
-// commandLine lists where the command line runs. The other programs run in pods, and are delivered as images.
+// commandLine lists the platforms of the command line. The other programs run in pods, and are released as images.
 var commandLine = []platform{
 	{"linux", "amd64"}, {"linux", "arm64"},
 	{"darwin", "amd64"}, {"darwin", "arm64"},
 	{"windows", "amd64"},
 }
 
-// semantic is what Helm, krew and Go take for a version. Without build metadata: a tag of an image has no "+".
+// semantic matches versions that Helm, krew and Go accept. Build metadata is excluded, since the tag of an image cannot contain
+// "+".
 var semantic = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// build makes everything but what vouches for it.
+// build creates all files except provenance, checksums and signatures.
 func (r *release) build(ctx context.Context) error {
 	if !semantic.MatchString(r.version) {
-		return fmt.Errorf("%q is no version of a release: tag the commit, or make release VERSION=v1.2.3", r.version)
+		return fmt.Errorf("invalid version %q: tag the commit, or run make release VERSION=v1.2.3", r.version)
 	}
 	if err := r.findCommit(ctx); err != nil {
 		return err
@@ -62,7 +63,7 @@ func (r *release) build(ctx context.Context) error {
 	return nil
 }
 
-// findCommit refuses what is not exactly one commit: provenance of anything else would be a lie.
+// findCommit returns an error unless the tree is exactly one commit: otherwise provenance would be wrong.
 func (r *release) findCommit(ctx context.Context) error {
 	changed, err := r.output(ctx, "git", "status", "--porcelain")
 	if err != nil {
@@ -77,13 +78,13 @@ func (r *release) findCommit(ctx context.Context) error {
 	return err
 }
 
-// images runs hack/images, a module of its own.
+// images runs hack/images, which is a separate module.
 func (r *release) images(ctx context.Context) error {
 	return r.command(ctx, nil, "go", "run", "-C", "hack/images", ".", "-root", r.root, "-out", r.out, "-version", r.version,
 		"-commit", r.commit, "-ldflags", r.linkerFlags(), "-platforms", r.platforms, "-repository", r.repository)
 }
 
-// commandLines compiles the command line for each platform and packs it with its manual.
+// commandLines compiles the command line for each platform and packs it with its documentation.
 func (r *release) commandLines(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "assay-release-")
 	if err != nil {
@@ -119,7 +120,7 @@ func (r *release) commandLines(ctx context.Context) error {
 	return nil
 }
 
-// manual returns what goes with the command line: its pages, completion for the usual shells, the licence.
+// manual returns the files that are packed with the command line: man pages, shell completions, the license.
 func (r *release) manual(ctx context.Context, dir string) ([]file, error) {
 	program := filepath.Join(dir, "assay")
 	if err := r.compile(ctx, platform{}, program); err != nil {
@@ -141,7 +142,7 @@ func (r *release) manual(ctx context.Context, dir string) ([]file, error) {
 		}
 		files = append(files, file{"completion/" + name, 0o644, text})
 	}
-	// kubectl asks an executable of this name to complete a plugin.
+	// kubectl calls an executable with this name for the completion of a plugin.
 	files = append(files, file{"completion/kubectl_complete-assay", 0o755, []byte("#!/bin/sh\nexec assay __complete \"$@\"\n")})
 	found, err := readTree(pages, "man/man1/")
 	if err != nil {
@@ -150,17 +151,17 @@ func (r *release) manual(ctx context.Context, dir string) ([]file, error) {
 	return sorted(append(files, found...)), nil
 }
 
-// compile builds the command line for a platform; for this machine if that is empty. Nothing of this machine goes into it.
+// compile builds the command line for a platform; for this machine if that is empty. The result is independent of the machine.
 func (r *release) compile(ctx context.Context, p platform, out string) error {
 	env := []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-trimpath -buildvcs=false"}
 	if p != (platform{}) {
-		// The baseline of each architecture, whatever the builder's own environment prefers.
+		// The baseline of each architecture, independent of the environment.
 		env = append(env, "GOOS="+p.OS, "GOARCH="+p.Arch, "GOAMD64=v1", "GOARM64=v8.0")
 	}
 	return r.command(ctx, env, "go", "build", "-ldflags", r.linkerFlags(), "-o", out, "./cmd/assay")
 }
 
-// linkerFlags tell the programs which build they are.
+// linkerFlags returns the flags that set the version of the programs.
 func (r *release) linkerFlags() string {
 	const build = "github.com/assay-project/assay/internal/build"
 	return fmt.Sprintf("%s -X %s.version=%s -X %s.commit=%s", r.ldflags, build, r.version, build, r.commit)
@@ -177,7 +178,7 @@ func (r *release) command(ctx context.Context, env []string, name string, args .
 	return nil
 }
 
-// output runs a program in the root of the project and returns what it prints.
+// output runs a program in the root of the project and returns its output.
 func (r *release) output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = r.root

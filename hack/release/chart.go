@@ -11,11 +11,10 @@ import (
 	"strings"
 )
 
-// chartDir is where the chart lies in the tree.
+// chartDir is the path of the chart.
 const chartDir = "charts/assay"
 
-// chart packs the chart as `helm package` does, but with the commit's date for all files. Helm would note the time at which
-// each was checked out.
+// chart packs the chart like `helm package`, but with the commit's date for all files, where Helm uses the checkout times.
 func (r *release) chart(ctx context.Context) error {
 	list, err := r.output(ctx, "git", "ls-files", "-z", chartDir)
 	if err != nil {
@@ -32,7 +31,7 @@ func (r *release) chart(ctx context.Context) error {
 			if data, err = stampChart(data, r.version); err != nil {
 				return fmt.Errorf("%s/Chart.yaml: %w", chartDir, err)
 			}
-			files = append([]file{{name, 0o644, data}}, files...) // what reads charts looks for this one first
+			files = append([]file{{name, 0o644, data}}, files...) // readers of charts expect this file first
 			continue
 		}
 		files = append(files, file{name, 0o644, data})
@@ -46,7 +45,7 @@ var (
 	prerelease   = regexp.MustCompile(`(?m)^(  artifacthub\.io/prerelease: ).*$`)
 )
 
-// stampChart puts the version of the release into Chart.yaml: the chart's, the programs' and that of the images it names.
+// stampChart sets the versions in Chart.yaml: of the chart, of the programs, and of the images.
 func stampChart(text []byte, version string) ([]byte, error) {
 	before := appVersion.FindSubmatch(text)
 	if before == nil || !chartVersion.Match(text) || !prerelease.Match(text) {
@@ -58,7 +57,7 @@ func stampChart(text []byte, version string) ([]byte, error) {
 	return prerelease.ReplaceAll(text, fmt.Appendf(nil, "${1}%q", fmt.Sprint(strings.Contains(version, "-")))), nil
 }
 
-// krew fills the version and the sums of the archives into the manifest for kubectl's plugin manager.
+// krew sets the version and the checksums of the archives in the manifest for kubectl's plugin manager.
 func (r *release) krew(context.Context) error {
 	text, err := os.ReadFile(filepath.Join(r.root, "hack/krew/assay.yaml"))
 	if err != nil {
@@ -75,7 +74,7 @@ func (r *release) krew(context.Context) error {
 
 var archiveSum = regexp.MustCompile(`SUM\(([^)]+)\)`)
 
-// fillKrew replaces VERSION, and each SUM(ARCHIVE) by the archive's sum.
+// fillKrew replaces VERSION, and each SUM(ARCHIVE) by the archive's checksum.
 func fillKrew(text, version string, sum func(archive string) (string, error)) (string, error) {
 	var problems []error
 	text = archiveSum.ReplaceAllStringFunc(text, func(found string) string {

@@ -1,7 +1,7 @@
-// Command release makes all files of a release from one commit, signs them, and verifies them.
+// Command release creates all files of a release from one commit, signs them, and verifies them.
 //
-// It needs Go and git, and neither a registry nor a Docker daemon nor a network beyond what Go needs for modules. The same
-// commit and the same key give the same bytes, signatures included; docs/release.md says how that is checked.
+// It needs Go and git, but no registry, Docker daemon or network, except for downloading Go modules. The same commit and the same
+// key result in the same bytes, including signatures; docs/release.md describes how this is verified.
 package main
 
 import (
@@ -101,7 +101,7 @@ func runVerify(args []string) error {
 	return nil
 }
 
-// sourceDate is the one time that goes into archives: SOURCE_DATE_EPOCH (reproducible-builds.org), the commit's.
+// sourceDate is the time of all files in archives: SOURCE_DATE_EPOCH (reproducible-builds.org), which must be the commit's date.
 func sourceDate(text string) (time.Time, error) {
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // The types of in-toto's Statement v1 (github.com/in-toto/attestation/spec/v1) with the predicate of SLSA Provenance v1
-// (slsa.dev/spec/v1.0/provenance). What they leave optional and would differ between two builds, the times, is left out.
+// (slsa.dev/spec/v1.0/provenance). Optional times, which would differ between two builds, are omitted.
 type (
 	statement struct {
 		Type          string     `json:"_type"`
@@ -51,14 +51,14 @@ const (
 	predicateType = "https://slsa.dev/provenance/v1"
 	payloadType   = "application/vnd.in-toto+json"
 
-	// page describes the parameters, which is what a build type and a builder have to point to.
+	// page describes the parameters; build type and builder must refer to such a page.
 	page           = "https://github.com/assay-project/assay/blob/main/docs/release.md"
 	buildType      = page + "#provenance"
 	defaultBuilder = page + "#builder"
 	source         = "git+https://github.com/assay-project/assay"
 )
 
-// provenance says of the files in r.out what they were made from: the commit, the compiler, and all modules that were linked.
+// provenance describes what the files in r.out were built from: the commit, the compiler, and all linked modules.
 func (r *release) provenance() (statement, error) {
 	s := statement{Type: statementType, PredicateType: predicateType}
 	files, err := list(r.out)
@@ -76,7 +76,7 @@ func (r *release) provenance() (statement, error) {
 		if !strings.HasSuffix(name, ".oci.tar") {
 			continue
 		}
-		// Whoever pulls an image has its digest, and never sees the archive.
+		// Clients that pull an image know its digest, not the archive.
 		image, err := imageOf(filepath.Join(r.out, name))
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", name, err)
@@ -97,7 +97,7 @@ func (r *release) provenance() (statement, error) {
 	return s, err
 }
 
-// modules are those that the SBOMs name, with the sums that go.sum holds.
+// modules returns the modules in the SBOMs, with their checksums from go.sum.
 func (r *release) modules(files []string) ([]resource, error) {
 	sums, err := readGoSum(filepath.Join(r.root, "go.sum"))
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *release) modules(files []string) ([]resource, error) {
 			seen[purl] = true
 			module := resource{URI: purl}
 			if hash, ok := sums[strings.TrimPrefix(purl, "pkg:golang/")]; ok {
-				// in-toto's name for the sum of a Go module, which it wants in hexadecimal (spec/v1/digest_set.md).
+				// in-toto's name for the checksum of a Go module, in hexadecimal (spec/v1/digest_set.md).
 				module.Digest = map[string]string{"dirHash": hash}
 			}
 			all = append(all, module)
@@ -156,7 +156,7 @@ func readSBOM(path string) (purls []string, err error) {
 	return purls, nil
 }
 
-// readGoSum returns the sums of modules by PATH@VERSION, in hexadecimal.
+// readGoSum returns the checksums of modules by PATH@VERSION, in hexadecimal.
 func readGoSum(path string) (map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 
 var date = time.Unix(1700000000, 0).UTC()
 
-// seals makes a small release in a new directory, and seals it.
+// seals creates a small release in a new directory, and seals it.
 func seals(t *testing.T, key *ecdsa.PrivateKey) release {
 	t.Helper()
 	r := release{root: t.TempDir(), out: t.TempDir(), version: "v1.2.3", commit: commit, date: date, builder: "https://example.com/builder"}
@@ -157,7 +157,7 @@ func TestRefusesWhatIsNotTheRelease(t *testing.T) {
 			}
 		}, "SHA256SUMS is not signed by this key"},
 		"Unsigned": {func(_ *testing.T, r release) { _ = os.Remove(filepath.Join(r.out, signatureFile)) }, signatureFile},
-		"Added":    {func(t *testing.T, r release) { write(t, r.out, "assay-linux-riscv64.tar.gz", "evil") }, "assay-linux-riscv64.tar.gz is no file of this release"},
+		"Added":    {func(t *testing.T, r release) { write(t, r.out, "assay-linux-riscv64.tar.gz", "evil") }, "assay-linux-riscv64.tar.gz is not a file of this release"},
 		"Missing": {func(_ *testing.T, r release) { _ = os.Remove(filepath.Join(r.out, "assay-worker.oci.tar")) },
 			"assay-worker.oci.tar is missing"},
 		"EnvelopeOfAnotherRelease": {func(t *testing.T, r release) {
@@ -188,7 +188,7 @@ func TestSameReleaseSameBytes(t *testing.T) {
 	}
 }
 
-// TestOpenSSLVerifies does what docs/release.md tells those to do who have no tool of ours.
+// TestOpenSSLVerifies verifies a release with openssl, as described in docs/release.md.
 func TestOpenSSLVerifies(t *testing.T) {
 	openssl, err := exec.LookPath("openssl")
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 	"strings"
 )
 
-// The files that vouch for the others.
+// Files for the verification of the others.
 const (
-	provenanceFile = "provenance.json"         // in the sums
-	sumsFile       = "SHA256SUMS"              // of all files but those below
-	signatureFile  = "SHA256SUMS.sig"          // as cosign writes it: base64 of an ASN.1 ECDSA signature
-	envelopeFile   = "provenance.intoto.jsonl" // the provenance in a signed envelope, for tools that want one
+	provenanceFile = "provenance.json"         // included in the checksums
+	sumsFile       = "SHA256SUMS"              // checksums of all files except the following ones
+	signatureFile  = "SHA256SUMS.sig"          // in cosign's format: base64 of an ASN.1 ECDSA signature
+	envelopeFile   = "provenance.intoto.jsonl" // the provenance in a signed envelope, for tools that require one
 )
 
-// seal adds provenance and sums to the files of the release, and signs them if there is a key.
+// seal adds provenance and checksums to the files of the release, and signs them if there is a key.
 func (r *release) seal(key *ecdsa.PrivateKey) error {
 	s, err := r.provenance()
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *release) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), data, 0o644)
 }
 
-// list returns the names of all files that the sums are of, sorted.
+// list returns the sorted names of all files with checksums.
 func list(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -85,7 +85,7 @@ func list(dir string) ([]string, error) {
 	return names, nil
 }
 
-// sumAll returns what `sha256sum -c` reads.
+// sumAll returns checksums in the format of `sha256sum -c`.
 func sumAll(dir string) ([]byte, error) {
 	names, err := list(dir)
 	if err != nil {
@@ -116,8 +116,8 @@ func sum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// sign signs as cosign and `openssl dgst -sha256 -sign` do. The nonce comes from the key and the data (RFC 6979) and not from
-// a source of randomness: the same release has the same signature.
+// sign signs as cosign and `openssl dgst -sha256 -sign` do. The nonce is derived from the key and the data (RFC 6979), so that the
+// same release has the same signature.
 func sign(key *ecdsa.PrivateKey, data []byte) (string, error) {
 	digest := sha256.Sum256(data)
 	signature, err := key.Sign(nil, digest[:], crypto.SHA256)
@@ -130,7 +130,7 @@ func signed(key *ecdsa.PublicKey, data []byte, signature string) bool {
 	return err == nil && ecdsa.VerifyASN1(key, digest[:], raw)
 }
 
-// envelope is DSSE (github.com/secure-systems-lab/dsse), the form in which attestations travel.
+// envelope is a DSSE envelope (github.com/secure-systems-lab/dsse), the standard format of attestations.
 type envelope struct {
 	PayloadType string              `json:"payloadType"`
 	Payload     []byte              `json:"payload"` // base64 in JSON
@@ -142,7 +142,7 @@ type envelopeSignature struct {
 	Sig   string `json:"sig"`
 }
 
-// encoding is what is signed of an envelope.
+// encoding returns the signed content of an envelope.
 func encoding(payload []byte) []byte {
 	return append(fmt.Appendf(nil, "DSSEv1 %d %s %d ", len(payloadType), payloadType, len(payload)), payload...)
 }
@@ -156,7 +156,7 @@ func seal(key *ecdsa.PrivateKey, payload []byte) ([]byte, error) {
 	return append(line, '\n'), err
 }
 
-// readPrivateKey reads PKCS #8 or what openssl calls EC PRIVATE KEY. Passphrases are left to openssl, which can write to a pipe.
+// readPrivateKey reads a key in PKCS #8 or openssl's EC PRIVATE KEY. For a key with a passphrase, use openssl and a pipe.
 func readPrivateKey(path string) (*ecdsa.PrivateKey, error) {
 	block, err := readPEM(path)
 	if err != nil {
@@ -180,7 +180,7 @@ func readPrivateKey(path string) (*ecdsa.PrivateKey, error) {
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: %q is no ECDSA key on P-256 without a passphrase; docs/release.md has the commands", path, block.Type)
+	return nil, fmt.Errorf("%s: %q is not an ECDSA key on P-256 without a passphrase; see docs/release.md", path, block.Type)
 }
 
 func readPublicKey(path string) (*ecdsa.PublicKey, error) {
@@ -197,10 +197,10 @@ func readPublicKey(path string) (*ecdsa.PublicKey, error) {
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: %q is no public ECDSA key on P-256", path, block.Type)
+	return nil, fmt.Errorf("%s: %q is not a public ECDSA key on P-256", path, block.Type)
 }
 
-// readPEM returns the first block that is no EC PARAMETERS, which older versions of openssl write before a key.
+// readPEM returns the first block other than EC PARAMETERS, which older versions of openssl write before a key.
 func readPEM(path string) (*pem.Block, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

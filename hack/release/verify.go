@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// verified is what a verified release says of itself.
+// verified describes a verified release.
 type verified struct {
 	files          int
 	source, commit string
 }
 
-// verify checks all files of a release against its sums, the sums against the key, and the provenance against both. It
-// returns all that is wrong.
+// verify checks all files of a release with its checksums, the checksums with the key, and the provenance with both. It returns all
+// errors.
 func verify(dir string, key *ecdsa.PublicKey) (verified, error) {
 	sums, err := os.ReadFile(filepath.Join(dir, sumsFile))
 	if err != nil {
@@ -31,7 +31,7 @@ func verify(dir string, key *ecdsa.PublicKey) (verified, error) {
 		return verified{}, err
 	}
 	if !signed(key, sums, string(signature)) {
-		// What follows from sums that anybody may have written is worth nothing.
+		// Without a valid signature the checksums prove nothing.
 		return verified{}, fmt.Errorf("%s is not signed by this key", sumsFile)
 	}
 	want, err := parseSums(sums)
@@ -57,7 +57,7 @@ func parseSums(text []byte) (map[string]string, error) {
 	return sums, nil
 }
 
-// compare says which files differ from their sums, are missing, or have none.
+// compare returns errors for files that differ from their checksums, are missing, or have no checksum.
 func compare(dir string, want map[string]string) error {
 	names, err := list(dir)
 	if err != nil {
@@ -75,7 +75,7 @@ func compare(dir string, want map[string]string) error {
 		case err != nil:
 			problems = append(problems, err)
 		case want[name] == "":
-			problems = append(problems, fmt.Errorf("%s is no file of this release", name))
+			problems = append(problems, fmt.Errorf("%s is not a file of this release", name))
 		case want[name] != digest:
 			problems = append(problems, fmt.Errorf("%s was changed: its SHA-256 is %s, and was %s", name, digest, want[name]))
 		}
@@ -86,7 +86,7 @@ func compare(dir string, want map[string]string) error {
 	return errors.Join(problems...)
 }
 
-// verifyProvenance checks that the provenance in the envelope is the one in the sums, and is about these files.
+// verifyProvenance checks that the provenance in the envelope equals the one with a checksum, and that it describes these files.
 func verifyProvenance(dir string, key *ecdsa.PublicKey, want map[string]string) (verified, error) {
 	text, err := os.ReadFile(filepath.Join(dir, provenanceFile))
 	if err != nil {

@@ -15,27 +15,27 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// version is the tag of the images that are built here.
+// version is the tag of the images.
 const version = "v0.0.0-test"
 
-// stamp tells the programs their version.
+// stamp sets the version of the programs.
 const stamp = "-s -w -X github.com/assay-project/assay/internal/build.version=" + version
 
-// imageDir holds the archives of images, binDir programs; both under the directory of the run.
+// imageDir contains image archives, binDir programs; both are in the directory of the run.
 const (
 	imageDir = "images"
 	binDir   = "bin"
 )
 
-// pauseImage holds a pod's namespaces open.
+// pauseImage is the image that holds a pod's namespaces.
 const pauseImage = "docker.io/assay-test/pause:1"
 
-// build compiles all that the test runs. What was built before comes from Go's build cache.
+// build compiles everything that the test runs, with Go's build cache.
 func build(ctx context.Context, dir string) error {
-	// The Makefile's flags, for who starts this program without it: with others everything would be compiled once more.
+	// The flags of the Makefile, if this program was started without it: with other flags everything would be compiled again.
 	for name, value := range map[string]string{"CGO_ENABLED": "0", "GOFLAGS": "-trimpath -buildvcs=false"} {
 		if _, set := os.LookupEnv(name); !set {
-			_ = os.Setenv(name, value) // fails for bad names only
+			_ = os.Setenv(name, value) // only fails for invalid names
 		}
 	}
 	root, err := kube.Root()
@@ -94,7 +94,7 @@ func build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// output runs a program in a directory and returns what it prints.
+// output runs a program in a directory and returns its output.
 func output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

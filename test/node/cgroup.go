@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoot is where every distribution mounts the cgroups.
+// cgroupRoot is where all distributions mount cgroups.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroups returns the type of file system at cgroupRoot: cgroup v2, or a tmpfs that holds the hierarchies of v1.
+// cgroups returns the type of file system at cgroupRoot: cgroup v2, or a tmpfs with the hierarchies of v1.
 func cgroups() (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(cgroupRoot, &s); err != nil {
@@ -32,10 +32,10 @@ func isV1() bool {
 	return err == nil && kind != unix.CGROUP2_SUPER_MAGIC
 }
 
-// cgroupName is the cgroup of a run, named after its directory.
+// cgroupName returns the cgroup of a run, named after its directory.
 func cgroupName(dir string) string { return filepath.Base(dir) }
 
-// hierarchies returns the directories that a cgroup has to be made in: one for each hierarchy of v1, the root for v2.
+// hierarchies returns the directories in which to create a cgroup: one for each hierarchy of v1, the root for v2.
 func hierarchies() ([]string, error) {
 	if !isV1() {
 		return []string{cgroupRoot}, nil
@@ -53,13 +53,13 @@ func hierarchies() ([]string, error) {
 	return dirs, nil
 }
 
-// v2Controllers are those that bound a pod.
+// v2Controllers are the controllers that limit a pod.
 var v2Controllers = []string{"cpu", "cpuset", "memory", "pids"}
 
-// controlFile lists the controllers that children of the root of cgroup v2 have.
+// controlFile lists the controllers for children of the cgroup v2 root.
 const controlFile = cgroupRoot + "/cgroup.subtree_control"
 
-// enabledControllers are those of cgroup v2 that are on for the children of the root.
+// enabledControllers returns the cgroup v2 controllers that are enabled for children of the root.
 func enabledControllers() []string {
 	has, err := os.ReadFile(controlFile)
 	if err != nil {
@@ -68,9 +68,8 @@ func enabledControllers() []string {
 	return strings.Fields(string(has))
 }
 
-// enableControllers switches on those that the kubelet wants its root to have: what bounds a pod, and huge pages if there are
-// any. It fails in a container whose own processes are in what it sees as the root (cgroup-v2.rst, "No Internal Process
-// Constraint").
+// enableControllers enables the controllers that the kubelet requires at its root. It fails in a container whose own processes are
+// in the apparent root (cgroup-v2.rst, "No Internal Process Constraint").
 func enableControllers() error {
 	on := slices.Clone(v2Controllers)
 	if has, err := os.ReadFile(cgroupRoot + "/cgroup.controllers"); err == nil && slices.Contains(strings.Fields(string(has)), "hugetlb") {
@@ -79,7 +78,7 @@ func enableControllers() error {
 	return os.WriteFile(controlFile, []byte("+"+strings.Join(on, " +")), 0o644)
 }
 
-// restoreControllers switches off what was on not before. The kubelet switches on all there are.
+// restoreControllers disables controllers that were disabled before. The kubelet enables all of them.
 func restoreControllers(before []string) error {
 	var errs []error
 	for _, controller := range enabledControllers() {
@@ -90,7 +89,7 @@ func restoreControllers(before []string) error {
 	return errors.Join(errs...)
 }
 
-// makeCgroups makes the cgroup that the kubelet puts all pods into.
+// makeCgroups creates the cgroup into which the kubelet puts all pods.
 func makeCgroups(name string) error {
 	if !isV1() {
 		if err := enableControllers(); err != nil {
@@ -106,7 +105,7 @@ func makeCgroups(name string) error {
 		if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// A cpuset of v1 is of use only once it names processors and memory (cgroup-v1/cpusets.rst).
+		// A v1 cpuset only works after its processors and memory are set (cgroup-v1/cpusets.rst).
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			value, err := os.ReadFile(filepath.Join(dir, file))
 			if err != nil {
@@ -120,7 +119,7 @@ func makeCgroups(name string) error {
 	return nil
 }
 
-// removeCgroups removes the cgroup with all below it, once the last process in it is gone.
+// removeCgroups removes the cgroup with everything below it, after its last process has ended.
 func removeCgroups(name string) error {
 	dirs, err := hierarchies()
 	if err != nil {
@@ -133,8 +132,7 @@ func removeCgroups(name string) error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes a cgroup, the deepest first; a cgroup's files cannot be removed and go with it. Killed processes may
-// take a moment to leave.
+// removeTree removes a cgroup, deepest first; its files are removed with it. Killed processes can take a moment to leave.
 func removeTree(root string) error {
 	var dirs []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

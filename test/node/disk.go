@@ -16,8 +16,8 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// fullDisk fills the file system that pods and their logs are on. Whoever runs has nothing to write there: labels change, and
-// rules are reviewed. Then the kubelet evicts pods, as it does by default, and the labels stay until they are back.
+// fullDisk fills the file system for pods and their logs. Running programs write nothing there: labels still change, and rules are
+// reviewed. Then the kubelet evicts pods, as it does by default, and the labels stay until the pods are back.
 func fullDisk(ctx context.Context, s *story) error {
 	filler := s.path(diskDir + "/filler")
 	if err := fill(filler); err != nil {
@@ -70,7 +70,7 @@ func fullDisk(ctx context.Context, s *story) error {
 	})
 }
 
-// evicted waits until the kubelet has evicted a pod for want of disk.
+// evicted waits until the kubelet has evicted a pod because of disk pressure.
 func (s *story) evicted(ctx context.Context) error {
 	if _, err := s.Kubectl(ctx, "wait", "node/"+nodeName, "--for=condition=DiskPressure=True", "--timeout="+helmTimeout); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (s *story) evicted(ctx context.Context) error {
 	})
 }
 
-// fill writes a file until there is no room for another byte.
+// fill writes a file until the disk is full.
 func fill(path string) error {
 	file, err := os.Create(path)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// clusterDomain ends the names of Services.
+// clusterDomain is the suffix of the names of Services.
 const clusterDomain = "cluster.local"
 
-// serveDNS answers for the names of Services as a cluster's DNS does, and knows no other name. It ends with the context.
+// serveDNS resolves the names of Services like a cluster's DNS, and no other names, until the context ends.
 func serveDNS(ctx context.Context, client kubernetes.Interface, address string) error {
 	conn, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", net.JoinHostPort(address, "53"))
 	if err != nil {
@@ -31,23 +31,23 @@ func serveDNS(ctx context.Context, client kubernetes.Interface, address string) 
 				return
 			}
 			if reply := answer(ctx, client, buffer[:n]); err == nil && reply != nil {
-				_, _ = conn.WriteTo(reply, from) // who gets no answer asks again
+				_, _ = conn.WriteTo(reply, from) // a client without a response retries
 			}
 		}
 	}()
 	return nil
 }
 
-// The parts of a message that are needed (RFC 1035, 4.1).
+// The used parts of a message (RFC 1035, 4.1).
 const (
 	dnsHeader    = 12
 	typeA        = 1
 	nameError    = 3
 	flagsReply   = 0x8480 // a response, authoritative, recursion available
-	pointToQuery = 0xc00c // a name that is the question's
+	pointToQuery = 0xc00c // a pointer to the name in the question
 )
 
-// answer answers one question; nil if it is none.
+// answer returns the response to a question; nil if it is invalid.
 func answer(ctx context.Context, client kubernetes.Interface, message []byte) []byte {
 	if len(message) < dnsHeader {
 		return nil
@@ -78,7 +78,7 @@ func answer(ctx context.Context, client kubernetes.Interface, message []byte) []
 	return append(reply, address...)
 }
 
-// question returns the name in a question, and where it ends; 0 if it does not.
+// question returns the name in a question, and its end; 0 if it is invalid.
 func question(data []byte) (name string, end int) {
 	var labels []string
 	for end < len(data) {
@@ -96,7 +96,7 @@ func question(data []byte) (name string, end int) {
 	return "", 0
 }
 
-// serviceAddress returns the address of the Service with that name; nil if there is none.
+// serviceAddress returns the address of the Service with that name; nil if it does not exist.
 func serviceAddress(ctx context.Context, client kubernetes.Interface, name string) net.IP {
 	name, ok := strings.CutSuffix(strings.ToLower(name), ".svc."+clusterDomain)
 	service, namespace, both := strings.Cut(name, ".")

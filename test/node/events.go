@@ -23,28 +23,28 @@ import (
 )
 
 const (
-	// hourOfEvents is what happens in an hour on a node where something happens every quarter of a minute.
+	// hourOfEvents is the number of events in an hour on a node with an event every 15 seconds.
 	hourOfEvents = 240
-	// samples is how often memory is looked at meanwhile.
+	// samples is the number of memory measurements.
 	samples = 12
-	// mayGrow is by how much the worker's memory may be larger in the second half than in the first: half of what it takes,
-	// where each event that is kept in memory with its NodeFeature would be ten times that.
+	// mayGrow is the maximum growth of the worker's memory from the first half to the second: half of what it uses; if each event
+	// were kept in memory with its NodeFeature, it would be ten times that.
 	mayGrow = 8 << 20
-	// gust is how many changes come at once.
+	// gust is the number of changes at once.
 	gust = 300
 )
 
-// featureFile has a file of features say just this, from one moment to the next.
+// featureFile replaces the content of a feature file atomically.
 func (s *story) featureFile(name, text string) error {
 	next := s.path("next-feature-file")
-	if err := os.WriteFile(next, []byte(text+"\n"), 0o644); err != nil { //nolint:gosec // the worker reads it
+	if err := os.WriteFile(next, []byte(text+"\n"), 0o644); err != nil { //nolint:gosec // readable for the worker
 		return err
 	}
 	return os.Rename(next, filepath.Join(s.path("features.d"), name))
 }
 
-// anHourOfEvents changes a file of features again and again. Each change is published before the next one comes, and the
-// worker's memory stays what it was. Then many come at once, of which the last one counts.
+// anHourOfEvents changes a feature file repeatedly. Each change is published before the next one, and the worker's memory does not
+// grow. Then many changes occur at once, of which the last one counts.
 func anHourOfEvents(ctx context.Context, s *story) error {
 	worker, err := process("assay-worker")
 	if err != nil {
@@ -58,7 +58,7 @@ func anHourOfEvents(ctx context.Context, s *story) error {
 	began := time.Now()
 	var sizes []uint64
 	for i := range hourOfEvents {
-		// An element of its own each: one that changes again and again is held back after the third time.
+		// A new element each time: an element that changes repeatedly is held after the third change.
 		label := fmt.Sprintf("event-%d", i)
 		if err := s.featureFile("events", label); err != nil {
 			return err
@@ -113,7 +113,7 @@ func anHourOfEvents(ctx context.Context, s *story) error {
 	return s.allReady(ctx)
 }
 
-// watchNodeFeature watches what the worker publishes.
+// watchNodeFeature watches the worker's NodeFeature.
 func (s *story) watchNodeFeature(ctx context.Context) (watch.Interface, error) {
 	client, err := dynamic.NewForConfig(s.RESTConfig())
 	if err != nil {

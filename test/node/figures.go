@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// programs are Assay's processes in pods, by name: that of the program, and the command of the manager.
+// programs returns Assay's processes in pods, by the name of the program and the command of the manager.
 func programs() (map[string][]int, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -37,7 +37,7 @@ func programs() (map[string][]int, error) {
 	return found, nil
 }
 
-// process is the number of a program that runs once.
+// process returns the process ID of a program that runs exactly once.
 func process(name string) (int, error) {
 	all, err := programs()
 	if err != nil {
@@ -49,7 +49,7 @@ func process(name string) (int, error) {
 	return all[name][0], nil
 }
 
-// size is what a process takes of memory, in bytes (VmRSS and VmHWM in proc_pid_status(5)).
+// size is the memory of a process in bytes (VmRSS and VmHWM in proc_pid_status(5)).
 type size struct{ now, most uint64 }
 
 func memoryOf(pid int) (size, error) {
@@ -75,7 +75,7 @@ func memoryOf(pid int) (size, error) {
 
 func megabytes(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<20)) }
 
-// memory reads what the programs use. It is reported, not judged: other machines have other hardware.
+// memory measures the memory of the programs. It is reported without a limit, since hardware differs.
 func memory(_ context.Context, s *story) error {
 	all, err := programs()
 	if err != nil {
@@ -98,7 +98,7 @@ func memory(_ context.Context, s *story) error {
 	return nil
 }
 
-// imageSizes are those of Assay's images as they travel.
+// imageSizes returns the compressed sizes of Assay's images.
 func (m *machine) imageSizes() ([]string, error) {
 	archives, err := filepath.Glob(m.path(imageDir + "/assay-*.oci.tar"))
 	if err != nil {

@@ -16,24 +16,24 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// flaps watches the labels of the Node and notes each that goes away or changes. Until done is closed,
-// only its version may be read.
+// flaps watches the labels of the Node and records each that is removed or changed. Until done is closed, only its version may be
+// read.
 type flaps struct {
-	ignore   string // labels that begin with this; "" is none
+	ignore   string // labels with this prefix are ignored; "": none
 	labels   map[string]string
-	version  atomic.Value // of the Node that was seen last
+	version  atomic.Value // last seen resourceVersion of the Node
 	seen     []string
-	versions int  // of the Node that were looked at
-	away     bool // the API server was, for a while
+	versions int  // number of versions of the Node
+	away     bool // the API server was unavailable for a while
 	done     chan struct{}
 }
 
-// watched does something during which no label may go away or change, and says how many changes of the Node were looked at.
+// watched runs a function during which no label may be removed or changed, and reports the number of versions of the Node.
 func (s *story) watched(ctx context.Context, do func() error) error {
 	return s.watchedBut(ctx, "", do)
 }
 
-// watchedBut is watched without the labels whose names begin with ignore.
+// watchedBut is watched without labels whose names begin with ignore.
 func (s *story) watchedBut(ctx context.Context, ignore string, do func() error) error {
 	node, err := s.node(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *story) watchedBut(ctx context.Context, ignore string, do func() error) 
 	defer stop()
 	go f.watch(watching, s)
 	done := do()
-	// What has been written so far is to be seen before the watch ends. A kubelet writes on, so this looks again and again.
+	// Wait until all changes so far were seen. A kubelet keeps writing, so read the Node again each time.
 	caughtUp := cluster.WaitFor(ctx, "the watch of the Node", func(ctx context.Context) error {
 		node, err := s.node(ctx)
 		if err != nil {
@@ -72,12 +72,12 @@ func (s *story) watchedBut(ctx context.Context, ignore string, do func() error) 
 	return nil
 }
 
-// watch looks at every version of the Node until the context ends. When the API server goes away, it looks at
-// what there is when it is back.
+// watch processes every version of the Node until the context ends. After the API server was unavailable, it continues with the
+// current state.
 func (f *flaps) watch(ctx context.Context, s *story) {
 	defer close(f.done)
 	for ctx.Err() == nil {
-		_ = f.follow(ctx, s) // why a watch ends does not matter: the next one begins where it ended, or after a gap
+		_ = f.follow(ctx, s) // the reason does not matter: the next watch continues where this one ended, or after a gap
 		if ctx.Err() != nil {
 			return
 		}
@@ -111,7 +111,7 @@ func (f *flaps) follow(ctx context.Context, s *story) error {
 	return nil
 }
 
-// look compares labels with those of the version before.
+// look compares labels with those of the previous version.
 func (f *flaps) look(node *corev1.Node) {
 	for key, value := range f.labels {
 		if f.ignore != "" && strings.HasPrefix(key, f.ignore) {

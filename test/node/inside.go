@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// inside runs the test in the namespaces: one step after the other, each with the time it took.
+// inside runs the test in the namespaces, and prints the duration of each step.
 func inside(ctx context.Context, opt options) error {
-	// Nothing of the user's own configuration may have a say.
+	// The user's own configuration must have no effect.
 	for _, name := range []string{"KUBECONFIG", "HELM_NAMESPACE", "HELM_DRIVER"} {
 		_ = os.Unsetenv(name)
 	}
@@ -51,7 +51,7 @@ func inside(ctx context.Context, opt options) error {
 	return nil
 }
 
-// run goes through the story.
+// run runs all steps.
 func (s *story) run(ctx context.Context) error {
 	for _, step := range steps {
 		s.begin(step.name)
@@ -70,7 +70,7 @@ func (s *story) run(ctx context.Context) error {
 	return nil
 }
 
-// sh runs a command of the user's on the running node.
+// sh runs a command of the user on the running node.
 func (m *machine) sh(command string) error {
 	cmd := exec.Command("sh", "-c", command) //nolint:noctx // the user ends it
 	cmd.Env = append(os.Environ(), m.env()...)
@@ -78,7 +78,7 @@ func (m *machine) sh(command string) error {
 	return cmd.Run()
 }
 
-// env is the environment for kubectl and helm.
+// env returns the environment for kubectl and helm.
 func (m *machine) env() []string {
 	return []string{
 		"KUBECONFIG=" + m.Kubeconfig, "HOME=" + m.path("home"), "CONTAINERD_ADDRESS=" + m.socket(), "CONTAINERD_NAMESPACE=k8s.io",

@@ -11,8 +11,8 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// applyLibrary has the hook of the chart apply rules of the library, and delete those that are no longer named, and in the end all of
-// them. A rule that the user applied with the command stays.
+// applyLibrary makes the chart's hook apply rules of the library, delete those that are no longer listed, and finally all of them.
+// A rule that the user applied with the command line is kept.
 func applyLibrary(ctx context.Context, s *story) error {
 	upgrade := func(values ...string) error {
 		args := []string{"helm", "upgrade", "--install", release, chart, "--hide-notes"}
@@ -28,7 +28,7 @@ func applyLibrary(ctx context.Context, s *story) error {
 	if _, err := s.show(ctx, "kubectl", "get", "nodefeaturerules", "--selector=app.kubernetes.io/managed-by=assay-library", "--label-columns=assay.dev/library-owner"); err != nil {
 		return err
 	}
-	// As if the user had applied it: it is of the library, and of no release.
+	// As if the user had applied it: a rule of the library that belongs to no release.
 	if _, err := s.Kubectl(ctx, "label", "nodefeaturerule", "nvme", "assay.dev/library-owner-"); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func applyLibrary(ctx context.Context, s *story) error {
 	return s.libraryHas(ctx)
 }
 
-// libraryHas waits until the rules of the library in the cluster are these.
+// libraryHas waits until exactly these rules of the library are in the cluster.
 func (s *story) libraryHas(ctx context.Context, names ...string) error {
 	return cluster.WaitFor(ctx, "the rules of the library", func(ctx context.Context) error {
 		out, err := s.Kubectl(ctx, "get", "nodefeaturerules", "--selector=app.kubernetes.io/managed-by=assay-library", "-o", "jsonpath={.items[*].metadata.name}")

@@ -29,7 +29,7 @@ spec:
       matchExpressions: {major: {op: InRegexp, value: ["("]}}
 `
 
-// brokenRule applies a rule that the CustomResourceDefinition cannot see to be wrong.
+// brokenRule applies an invalid rule that the CRD schema accepts.
 func brokenRule(ctx context.Context, s *story) error {
 	began := time.Now()
 	err := cluster.WaitFor(ctx, "the webhook's configuration", func(ctx context.Context) error {
@@ -54,7 +54,7 @@ func brokenRule(ctx context.Context, s *story) error {
 	return nil
 }
 
-// onlyItself writes as the worker, with a token that is of no node's.
+// onlyItself writes as the worker, with a token that is not bound to a node.
 func onlyItself(ctx context.Context, s *story) error {
 	token, err := s.Kubectl(ctx, "create", "token", "-n", namespace, release+"-worker")
 	if err != nil {
@@ -123,14 +123,14 @@ func upgrade(ctx context.Context, s *story) error {
 	})
 }
 
-// builtIn is a rule of the administrator's own. It gives no label: with the rollback it goes, and no label may.
+// builtIn installs a rule of the administrator. It creates no label, since the rollback removes it and no label may be removed.
 const builtIn = `apiVersion: nfd.k8s-sigs.io/v1alpha1
 kind: NodeFeatureRule
 metadata: {name: site}
 spec: {rules: [{name: site, annotations: {built-in: "true"}}]}
 `
 
-// escapeCommas is for --set, where a comma ends a value.
+// escapeCommas escapes commas for --set.
 func escapeCommas(text string) string {
 	return strings.NewReplacer(",", `\,`, "{", `\{`, "}", `\}`).Replace(text)
 }
@@ -143,13 +143,13 @@ func rollback(ctx context.Context, s *story) error {
 		if _, err := s.show(ctx, "helm", "history", release, "--namespace="+namespace); err != nil {
 			return err
 		}
-		// Helm did not make them, so it does not delete them.
+		// Helm did not create them, so it does not delete them.
 		_, err := s.Kubectl(ctx, append([]string{"delete", "secret", "-n", namespace, "--ignore-not-found"}, extenderSecrets...)...)
 		return err
 	})
 }
 
-// uninstall removes the release and compares the Node with what it was before.
+// uninstall uninstalls the release and compares the Node with its initial state.
 func uninstall(ctx context.Context, s *story) error {
 	if _, err := s.show(ctx, "helm", "uninstall", release, "--namespace="+namespace, "--wait", "--timeout="+helmTimeout); err != nil {
 		return err
@@ -188,7 +188,7 @@ func uninstall(ctx context.Context, s *story) error {
 	return err
 }
 
-// resources are the names and amounts of a Node's extended resources; the kubelet's own change by themselves.
+// resources returns a Node's extended resources, since the kubelet changes its own ones.
 func resources(node *corev1.Node) map[string]string {
 	out := map[string]string{}
 	for name, quantity := range node.Status.Capacity {
@@ -215,7 +215,7 @@ func difference(what string, before, after map[string]string) []string {
 	return out
 }
 
-// gone waits until of the release nothing is left but the definitions, and what stays, as KIND/NAMESPACE/NAME.
+// gone waits until only the CRDs and the given objects (KIND/NAMESPACE/NAME) are left of the release.
 func (s *story) gone(ctx context.Context, stays func(object string) bool) error {
 	return cluster.WaitFor(ctx, "the end of all that the release made", func(ctx context.Context) error {
 		var left []string
@@ -243,7 +243,7 @@ func (s *story) gone(ctx context.Context, stays func(object string) bool) error 
 	})
 }
 
-// explain prints what helps to understand a failure.
+// explain prints diagnostics for a failure.
 func (s *story) explain(ctx context.Context) {
 	for _, args := range [][]string{
 		{"get", "pods,deployments,daemonsets,jobs", "-A", "-o", "wide"},

@@ -22,7 +22,7 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// Addresses inside the network namespace; nobody else sees them.
+// Addresses inside the network namespace, which are invisible outside.
 const (
 	nodeName   = "node-1"
 	nodeIP     = "10.10.0.2"
@@ -31,7 +31,7 @@ const (
 	podGateway = "10.244.0.1"
 )
 
-// machine is a node with its control plane, and the programs to look at it with.
+// machine is a node with its control plane, and the programs to inspect it with.
 type machine struct {
 	*cluster.Cluster
 	root   string // of the project
@@ -39,7 +39,7 @@ type machine struct {
 	client *kubernetes.Clientset
 }
 
-// startMachine starts everything up to a Node that is ready, and says how long each part took.
+// startMachine starts everything until the Node is ready, and prints how long each part took.
 func startMachine(ctx context.Context, dir string, say func(string)) (*machine, error) {
 	if err := network(ctx); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
@@ -53,7 +53,7 @@ func startMachine(ctx context.Context, dir string, say func(string)) (*machine, 
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Scheduler: true, ControllerManager: true, RunDir: filepath.Join(dir, "cluster"),
-		// Pods reach the API server by its Service, so it has to be more than a loopback address.
+		// Pods use the Service of the API server, so it needs an address other than loopback.
 		APIServerArgs: []string{
 			"--bind-address=0.0.0.0", "--advertise-address=" + nodeIP, "--endpoint-reconciler-type=lease",
 			"--kubelet-preferred-address-types=InternalIP",
@@ -89,8 +89,8 @@ func startMachine(ctx context.Context, dir string, say func(string)) (*machine, 
 	return m, nil
 }
 
-// network gives the namespace a node's address on a pair of virtual Ethernet devices: a kubelet refuses a loopback address,
-// and not every kernel has dummy devices.
+// network creates a pair of virtual Ethernet devices for the node's address: a kubelet rejects a loopback address, and not every
+// kernel has dummy devices.
 func network(ctx context.Context) error {
 	for _, line := range []string{
 		"link set lo up",
@@ -118,7 +118,7 @@ func (m *machine) write(name, text string) (string, error) {
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
-// diskDir is the node's file system: what pods and their logs take. It is small, so that it can be filled.
+// diskDir is the node's file system for pods and their logs. It is small, so that it can be filled.
 const (
 	diskDir  = "disk"
 	diskSize = "64m"
@@ -132,15 +132,14 @@ func (m *machine) disk(context.Context) error {
 	return unix.Mount("node", m.path(diskDir), "tmpfs", 0, "mode=0755,size="+diskSize)
 }
 
-// saveLogs copies the logs of pods to where they outlive the node's file system.
+// saveLogs copies the logs of pods, which are on the node's file system, to the directory of the run.
 func (m *machine) saveLogs() {
 	_ = os.CopyFS(m.path(diskDir+"/podlogs"), os.DirFS(m.path(diskDir+"/podlogs"))) // there may be none
 }
 
 func (m *machine) socket() string { return "/run/containerd/containerd.sock" }
 
-// containerd starts the runtime. It may not lower the score by which the kernel chooses whom to kill, where the test itself
-// may not (CAP_SYS_RESOURCE).
+// containerd starts the runtime. It must not lower the OOM score where the test itself is not allowed to (CAP_SYS_RESOURCE).
 func (m *machine) containerd(ctx context.Context) error {
 	_, err := m.write("cni/10-bridge.conflist", `{
   "cniVersion": "1.0.0", "name": "bridge",
@@ -197,7 +196,7 @@ func (m *machine) images(ctx context.Context) error {
 	return nil
 }
 
-// kubelet starts the kubelet as the node that it is to the API server's node authorizer.
+// kubelet starts the kubelet with the identity of the node.
 func (m *machine) kubelet(ctx context.Context) error {
 	user, err := m.NewUser("system:node:"+nodeName, "system:nodes")
 	if err != nil {
@@ -220,7 +219,7 @@ func (m *machine) kubelet(ctx context.Context) error {
 	})
 }
 
-// configureKubelet writes the kubelet's configuration, with more reasons to evict pods than a lack of memory.
+// configureKubelet writes the kubelet's configuration, with additional eviction thresholds.
 func (m *machine) configureKubelet(evict map[string]string) (path string, err error) {
 	evictHard := map[string]string{"memory.available": "50Mi"}
 	maps.Copy(evictHard, evict)
@@ -232,7 +231,7 @@ func (m *machine) configureKubelet(evict map[string]string) (path string, err er
 		"containerRuntimeEndpoint":         "unix://" + m.socket(),
 		"cgroupDriver":                     "cgroupfs",
 		"cgroupRoot":                       "/" + cgroupName(m.dir),
-		"failCgroupV1":                     false, // still in use, here among others
+		"failCgroupV1":                     false, // still in use, for example here
 		"failSwapOn":                       false,
 		"clusterDNS":                       []string{nodeIP},
 		"clusterDomain":                    clusterDomain,
@@ -246,7 +245,7 @@ func (m *machine) configureKubelet(evict map[string]string) (path string, err er
 		"nodeStatusUpdateFrequency":        "5s",
 		"evictionHard":                     evictHard,
 		"evictionPressureTransitionPeriod": "1s",
-		"imageGCHighThresholdPercent":      100, // what was imported cannot be pulled again
+		"imageGCHighThresholdPercent":      100, // imported images cannot be pulled again
 	})
 	if err != nil {
 		return "", err
@@ -254,7 +253,7 @@ func (m *machine) configureKubelet(evict map[string]string) (path string, err er
 	return m.write("kubelet.yaml", string(config))
 }
 
-// proxy starts what makes the addresses of Services work.
+// proxy starts kube-proxy for the addresses of Services.
 func (m *machine) proxy(ctx context.Context) error {
 	user, err := m.NewUser("system:kube-proxy")
 	if err != nil {
@@ -266,8 +265,8 @@ func (m *machine) proxy(ctx context.Context) error {
 		"mode":             "iptables",
 		"hostnameOverride": nodeName,
 		"clientConnection": map[string]any{"kubeconfig": user.Kubeconfig},
-		// Zero leaves the kernel's limits as they are; they are the whole machine's.
-		// Pods on the same bridge would answer each other without the way back through the translation of addresses.
+		// Zero keeps the kernel's limits, which apply to the whole machine. Without masquerading, pods on the same bridge would
+		// respond to each other directly, without address translation.
 		"iptables":  map[string]any{"masqueradeAll": true},
 		"conntrack": map[string]any{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
 	})
@@ -290,7 +289,7 @@ func (m *machine) proxy(ctx context.Context) error {
 	})
 }
 
-// ready waits until the Node takes pods.
+// ready waits until the Node is ready for pods.
 func (m *machine) ready(ctx context.Context) error {
 	return cluster.WaitFor(ctx, "node "+nodeName, func(ctx context.Context) error {
 		node, err := m.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})

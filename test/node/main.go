@@ -1,11 +1,11 @@
 //go:build linux
 
-// Command node installs the chart on a real node, and looks at what a user would see.
+// Command node installs the chart on a real node, and checks what a user would see.
 //
-// It needs root and Linux, and builds everything else: Kubernetes, Helm and Assay's images from Go modules; containerd, runc
-// and the CNI plugins are Debian's packages, which are used as they are installed, or downloaded and not installed. All of it
-// runs in network, mount and process namespaces of its own, which end with the program, and in a cgroup of its own, which is
-// removed. What it needs of the machine is tried before anything is built.
+// It requires root and Linux, and builds everything else: Kubernetes, Helm and Assay's images from Go modules; containerd, runc and
+// the CNI plugins are Debian packages, which are used if installed, else downloaded without installing them. Everything runs in
+// separate network, mount and process namespaces, which end with the program, and in a separate cgroup, which is removed. It checks
+// the requirements on the machine before building anything.
 package main
 
 import (
@@ -21,16 +21,16 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// options are what the command line says; the inner program is given the same.
+// options are the command line options, which the inner program gets too.
 type options struct {
 	require  bool
 	download bool
 	keep     bool
 	shell    string
-	// What the program tells itself.
+	// For the inner program.
 	dir      string // of the run
 	packages string // unpacked ones
-	before   string // controllers of cgroup v2 that were on, separated by commas
+	before   string // cgroup v2 controllers that were enabled, separated by commas
 	stage    string
 }
 
@@ -47,12 +47,12 @@ func main() {
 	flag.Parse()
 	if opt.stage == stageGuard {
 		if err := asGuard(opt); err != nil {
-			os.Exit(1) // nobody reads why
+			os.Exit(1) // its error is not shown
 		}
 		return
 	}
-	_ = cluster.EndWithParent(syscall.SIGTERM)                                  // without it only a comfort is missing
-	_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin") // su leaves them out
+	_ = cluster.EndWithParent(syscall.SIGTERM)                                  // only a convenience
+	_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin") // su omits them
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, opt)
 	stop()
@@ -60,7 +60,7 @@ func main() {
 	switch {
 	case errors.As(err, &skip) && !opt.require:
 		fmt.Printf("SKIPPED: the real-node test cannot run here:\n  %v\n", err)
-	case err == errSaid && opt.stage == stageInit: //nolint:errorlint // just this: the outer program says so, with what else failed
+	case err == errSaid && opt.stage == stageInit: //nolint:errorlint // exactly this error: the outer program prints it, with other failures
 		os.Exit(1)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "node:", err)
@@ -68,7 +68,7 @@ func main() {
 	}
 }
 
-// skipped says why the test cannot run on this machine.
+// skipped is why the test cannot run on this machine.
 type skipped struct{ why string }
 
 func (s skipped) Error() string { return s.why }
@@ -87,7 +87,7 @@ func run(ctx context.Context, opt options) error {
 	return fmt.Errorf("unknown stage %q", opt.stage)
 }
 
-// outside prepares what needs the machine's network and caches, and runs the rest in namespaces of its own.
+// outside prepares what needs the machine's network and caches, and runs the rest in new namespaces.
 func outside(ctx context.Context, opt options) (err error) {
 	sweep(os.TempDir())
 	dir, unlock, err := makeRunDir()
@@ -96,7 +96,7 @@ func outside(ctx context.Context, opt options) (err error) {
 	}
 	defer unlock()
 	opt.dir = dir
-	// What compilers and others leave when they are killed goes with the directory too.
+	// Temporary files of killed compilers are removed with the directory, too.
 	if err := os.Setenv("TMPDIR", filepath.Join(dir, tempDir)); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}

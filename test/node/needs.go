@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a run takes; with less the kubelet would take no pods, or the kernel would kill at random.
+// Requirements of a run; with less the kubelet would not accept pods, or the kernel would kill processes.
 const (
 	diskNeeded   = 1 << 30 // images twice, packed and unpacked, and etcd
 	memoryNeeded = 3 << 29 // the control plane 0.6 GB, the node 0.3 GB, pods 0.3 GB
 )
 
-// check says what this machine lacks, all of it at once: first what can be seen from here, then what has to be tried.
+// check returns all unmet requirements: first those that can be checked here, then those that must be tried.
 func check(ctx context.Context, opt options) error {
 	if os.Geteuid() != 0 {
 		return missing{"it needs root, to make namespaces and run containers"}.skip()
@@ -32,7 +32,7 @@ func check(ctx context.Context, opt options) error {
 		lacks = append(lacks, "root lacks the capabilities "+strings.Join(names, ", ")+" here (docker run has --privileged)")
 	}
 	lacks = append(lacks, missingControllers()...)
-	// The kubelet reads from there which processes the kernel has killed, and does not start without it.
+	// The kubelet reads OOM kills from there, and does not start without it.
 	if file, err := os.Open("/dev/kmsg"); err != nil {
 		lacks = append(lacks, "the kernel's log cannot be read: "+err.Error())
 	} else {
@@ -45,10 +45,10 @@ func check(ctx context.Context, opt options) error {
 	return lacks.skip()
 }
 
-// missing is what a machine lacks, a sentence each.
+// missing lists unmet requirements, one sentence each.
 type missing []string
 
-// skip is the error that skips the test; nil if nothing is missing.
+// skip returns the error that skips the test; nil if nothing is missing.
 func (m missing) skip() error {
 	if len(m) == 0 {
 		return nil
@@ -56,13 +56,13 @@ func (m missing) skip() error {
 	return skipped{strings.Join(m, "\n  ")}
 }
 
-// missingRoom says whether there is enough disk and memory.
+// missingRoom checks for enough disk and memory.
 func missingRoom(dir string) missing {
 	var lacks missing
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err == nil {
 		free := fs.Bavail * uint64(fs.Bsize)
-		// The kubelet counts in parts of a hundred, and is told to evict at one.
+		// The kubelet uses percentages, and is configured to evict at 1 %.
 		if free < diskNeeded || fs.Bavail < fs.Blocks/50 {
 			lacks = append(lacks, fmt.Sprintf("%s has %d MB left, and %d MB and 2 %% are needed; TMPDIR names another place", filepath.Dir(dir), free>>20, diskNeeded>>20))
 		}
@@ -80,8 +80,8 @@ func missingRoom(dir string) missing {
 	return lacks
 }
 
-// capabilities are those that the test and the runtime use themselves, and those that a container gets unless its pod says
-// otherwise: nobody can give what he does not have.
+// capabilities are those that the test and the runtime use, and the default ones of a container: a process can only grant
+// capabilities that it has.
 var capabilities = map[string]int{
 	"CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN, "CAP_NET_ADMIN": unix.CAP_NET_ADMIN,
 	"CAP_AUDIT_WRITE": unix.CAP_AUDIT_WRITE, "CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE,
@@ -90,7 +90,7 @@ var capabilities = map[string]int{
 	"CAP_SETGID": unix.CAP_SETGID, "CAP_SETPCAP": unix.CAP_SETPCAP, "CAP_SETUID": unix.CAP_SETUID, "CAP_SYS_CHROOT": unix.CAP_SYS_CHROOT,
 }
 
-// missingCapabilities are those that this process does not have (capabilities(7), CapEff in proc(5)).
+// missingCapabilities returns capabilities that this process lacks (capabilities(7), CapEff in proc(5)).
 func missingCapabilities() []string {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -118,7 +118,7 @@ func missingCapabilities() []string {
 	return nil
 }
 
-// missingControllers says which parts of cgroups that bound a pod are not there.
+// missingControllers returns missing cgroup controllers that limit a pod.
 func missingControllers() missing {
 	fs, err := cgroups()
 	if err != nil {

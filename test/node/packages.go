@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needed maps each program to the Debian package that has it.
+// needed maps each program to the Debian package that contains it.
 var needed = []struct{ program, pkg string }{
 	{"containerd", "containerd"},
 	{"ctr", "containerd"},
@@ -27,10 +27,10 @@ var needed = []struct{ program, pkg string }{
 	{cniDir + "/host-local", "containernetworking-plugins"},
 }
 
-// cniDir is where Debian has the CNI plugins.
+// cniDir is the directory of Debian's CNI plugins.
 const cniDir = "/usr/lib/cni"
 
-// missingPackages are those of whose programs one is not installed.
+// missingPackages returns the packages of missing programs.
 func missingPackages() []string {
 	var missing []string
 	for _, n := range needed {
@@ -42,8 +42,8 @@ func missingPackages() []string {
 	return slices.Compact(missing)
 }
 
-// packages returns a directory with what is missing, "" if nothing is. Nothing is installed: packages are downloaded and
-// unpacked into the user's cache, and lie over /usr in the mount namespace of the test alone.
+// packages returns a directory with missing packages, "" if nothing is missing. It installs nothing: packages are downloaded and
+// unpacked to the user's cache, and mounted over /usr in the mount namespace of the test only.
 func packages(ctx context.Context, download bool) (string, error) {
 	missing := missingPackages()
 	if len(missing) == 0 {
@@ -81,8 +81,8 @@ func packages(ctx context.Context, download bool) (string, error) {
 	return dir, os.Rename(filepath.Join(work, "root"), dir)
 }
 
-// fetch downloads packages and what they depend on and is not installed, and unpacks them. apt keeps its lists and archives
-// in the directory too, so that the machine's own stay as they are.
+// fetch downloads packages and their missing dependencies, and unpacks them. apt keeps its lists and archives in the directory,
+// too, so that those of the machine do not change.
 func fetch(ctx context.Context, work string, names []string) error {
 	archives, root := filepath.Join(work, "archives"), filepath.Join(work, "root")
 	for _, dir := range []string{archives + "/partial", filepath.Join(work, "lists/partial"), root} {
@@ -91,7 +91,7 @@ func fetch(ctx context.Context, work string, names []string) error {
 		}
 	}
 	own := []string{"-q", "-o", "Dir::State::lists=" + filepath.Join(work, "lists"), "-o", "Dir::Cache=" + work, "-o", "Dir::Cache::archives=" + archives}
-	own = append(own, "-o", "APT::Sandbox::User=root") // the directory is nobody else's
+	own = append(own, "-o", "APT::Sandbox::User=root") // only this user can access the directory
 	for _, args := range [][]string{{"update"}, append([]string{"install", "-y", "--download-only", "--no-install-recommends"}, names...)} {
 		cmd := exec.CommandContext(ctx, "apt-get", append(slices.Clone(own), args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -110,9 +110,9 @@ func fetch(ctx context.Context, work string, names []string) error {
 	return arrange(ctx, root)
 }
 
-// arrange does with what was unpacked what their installation would do.
+// arrange makes the changes that installation scripts would make.
 func arrange(ctx context.Context, root string) error {
-	// Packages still name directories of the root that are links into /usr (UsrMerge).
+	// Packages still contain directories in the root that are links to /usr (UsrMerge).
 	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
 		from := filepath.Join(root, dir)
 		if _, err := os.Stat(from); err != nil {
@@ -125,7 +125,7 @@ func arrange(ctx context.Context, root string) error {
 			return err
 		}
 	}
-	// update-alternatives chooses between two programs of this name.
+	// update-alternatives selects one of two programs with this name.
 	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
 		link := filepath.Join(root, "usr/sbin", name)
 		if err := os.Symlink("xtables-nft-multi", link); err != nil && !errors.Is(err, os.ErrExist) {
@@ -138,7 +138,7 @@ func arrange(ctx context.Context, root string) error {
 	return nil
 }
 
-// overlay lays unpacked packages over /usr.
+// overlay mounts unpacked packages over /usr.
 func overlay(packages string) error {
 	if packages == "" {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// permitted looks for what a part wanted to do and may not, in all that the pods have logged. It waits until those that the
-// upgrade has replaced are gone: they met an API server that had just started and did not know its roles yet.
+// permitted searches the logs of all pods for denied requests. It waits until pods that the upgrade replaced are deleted: they used
+// an API server that had just started and did not have their roles yet.
 func permitted(ctx context.Context, s *story) error {
 	err := cluster.WaitFor(ctx, "the end of the replaced pods", func(ctx context.Context) error {
 		pods, err := s.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
@@ -45,7 +45,8 @@ func permitted(ctx context.Context, s *story) error {
 	return nil
 }
 
-// notPermitted takes a permission from a part. Its log says which, and with the permission it goes on.
+// notPermitted removes a permission from a component. Its log names the permission, and it recovers when the permission is granted
+// again.
 func notPermitted(ctx context.Context, s *story) error {
 	for _, part := range []struct {
 		name, role, less string

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces are those that the test runs in.
+// namespaces are the namespaces of the test.
 const namespaces = unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID
 
-// probe tries in namespaces of its own what the test will do to the kernel, and returns what does not work.
+// probe tries the kernel operations of the test in new namespaces, and returns those that fail.
 func probe(ctx context.Context, opt options) missing {
 	cmd := again(opt, stageProbe)
 	var stdout, stderr bytes.Buffer
@@ -31,14 +31,14 @@ func probe(ctx context.Context, opt options) missing {
 	if err := cmd.Wait(); err != nil {
 		return missing{fmt.Sprintf("the attempt to prepare a node failed: %v: %s", err, lastLine(stderr.Bytes()))}
 	}
-	// What was not removed in there, because it was not known to be empty.
+	// Cgroups that were not removed inside because they might not have been empty.
 	if err := removeCgroups(cgroupName(opt.dir)); err != nil {
 		return missing{err.Error()}
 	}
 	return strings.FieldsFunc(stdout.String(), func(r rune) bool { return r == '\n' })
 }
 
-// asProbe is probe's other half. Each line that it prints is something that does not work.
+// asProbe is the inner part of probe. Each line that it prints is an operation that failed.
 func asProbe(ctx context.Context, opt options) error {
 	say := func(what string, err error) bool {
 		if err != nil {
@@ -62,7 +62,7 @@ func asProbe(ctx context.Context, opt options) error {
 	return nil
 }
 
-// tryCgroups makes the test's cgroup and enters it.
+// tryCgroups creates the test's cgroup and enters it.
 func tryCgroups(name string) error {
 	if err := makeCgroups(name); err != nil {
 		return err
@@ -79,7 +79,7 @@ func tryCgroups(name string) error {
 	return nil
 }
 
-// tryFilters adds rules with every match and target that kube-proxy uses for what this test has.
+// tryFilters adds rules with every match and target that kube-proxy uses in this test.
 func tryFilters(ctx context.Context) error {
 	for _, rule := range []string{
 		"-t nat -A POSTROUTING -m comment --comment x -j MASQUERADE --random-fully",
@@ -95,8 +95,8 @@ func tryFilters(ctx context.Context) error {
 	return nil
 }
 
-// snapshotter names the way in which containerd makes the file system of a container: overlayfs where the kernel lets layers
-// lie over one another in dir, which it does not in a container whose own files are such; otherwise copies.
+// snapshotter returns containerd's snapshotter: overlayfs if the kernel supports it in dir, which it does not in a container that
+// uses overlayfs itself; otherwise native.
 func snapshotter(dir string) string {
 	try := filepath.Join(dir, "overlay")
 	defer func() { _ = os.RemoveAll(try) }()

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of directories for temporary files: of runs, which are removed, and of logs, which are left after a failure.
+// Prefixes of temporary directories: of runs, which are removed, and of logs, which are kept after a failure.
 const (
 	runPrefix  = "assay-node-run-"
 	logsPrefix = "assay-node-logs-"
@@ -25,7 +25,7 @@ const (
 	tempDir = "tmp"
 )
 
-// makeRunDir makes a directory that is locked for as long as this process lives.
+// makeRunDir creates a directory that is locked as long as this process lives.
 func makeRunDir() (dir string, unlock func(), err error) {
 	if dir, err = os.MkdirTemp("", runPrefix); err != nil {
 		return "", nil, err
@@ -43,11 +43,11 @@ func makeRunDir() (dir string, unlock func(), err error) {
 	return dir, func() { _ = lock.Close() }, nil
 }
 
-// newDir is how young a directory may be that is not locked yet.
+// newDir is the maximum age of a directory that is not locked yet.
 const newDir = time.Minute
 
-// sweep removes what runs have left that were killed together with their guards: their processes and mounts have gone with their
-// namespaces, files and cgroups have not. What cannot be removed stays.
+// sweep removes leftovers of runs that were killed together with their guards: processes and mounts ended with their namespaces,
+// files and cgroups did not. It ignores errors.
 func sweep(temp string) {
 	dirs, err := filepath.Glob(filepath.Join(temp, runPrefix+"*"))
 	if err != nil {
@@ -67,8 +67,7 @@ func sweep(temp string) {
 	}
 }
 
-// cleanUp removes what the run has left, and adds to its error what could not be removed. Logs stay after a failure, or if
-// they were asked for.
+// cleanUp removes the leftovers of the run, and adds errors to the run's error. Logs are kept after a failure, or on request.
 func cleanUp(opt options, controllers []string, err *error) {
 	failed := *err != nil && !errors.Is(*err, errInterrupted) && !errors.As(*err, new(skipped))
 	if failed || opt.keep {
@@ -81,17 +80,17 @@ func cleanUp(opt options, controllers []string, err *error) {
 	}
 }
 
-// remove removes the cgroup and the directory of a run whose processes end or have ended.
+// remove removes the cgroup and the directory of a run whose processes have ended or are about to end.
 func remove(dir string, controllers []string) error {
 	return errors.Join(removeCgroups(cgroupName(dir)), restoreControllers(controllers), os.RemoveAll(dir))
 }
 
-// guard starts a process that removes the directory and the cgroup of the run when this one is killed and cannot do that. The
-// function returned ends it.
+// guard starts a process that removes the directory and the cgroup of the run if this process is killed. The returned function ends
+// it.
 func guard(opt options, controllers []string) (end func(), err error) {
 	opt.before = strings.Join(controllers, ",")
 	cmd := again(opt, stageGuard)
-	// Of a session of its own it outlives what ends the group of this one; and nobody waits for it at a pipe.
+	// In a new session it survives signals to this process group; and no pipe blocks on it.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = nil, nil, nil, &syscall.SysProcAttr{Setsid: true}
 	alive, err := cmd.StdinPipe()
 	if err != nil {
@@ -103,7 +102,7 @@ func guard(opt options, controllers []string) (end func(), err error) {
 	return func() { _ = alive.Close(); _ = cmd.Wait() }, nil
 }
 
-// asGuard is guard's other half. Standard input ends when the process at its other end does.
+// asGuard is the inner part of guard. Standard input ends when the process at its other end does.
 func asGuard(opt options) error {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -113,7 +112,7 @@ func asGuard(opt options) error {
 	return remove(opt.dir, strings.FieldsFunc(opt.before, func(r rune) bool { return r == ',' }))
 }
 
-// keepLogs moves the logs of programs and pods out of the directory of a run, if there are any yet.
+// keepLogs moves the logs of programs and pods, if any, out of the directory of a run.
 func keepLogs(dir string) (string, bool) {
 	if _, err := os.Stat(filepath.Join(dir, "cluster/log")); errors.Is(err, fs.ErrNotExist) {
 		return "", false

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The program starts itself as the first process of new namespaces, and below it as the test. The first one does nothing but
-// collect orphans, among them those that containers leave: who waits for children of its own cannot do that. Before, it starts
-// itself to try what it will need, and to clean up should it be killed.
+// The program starts itself as the first process of new namespaces, and that process starts the test. The first process only reaps
+// orphans, for example those of containers, which a process that waits for its own children cannot do. Before that, the program
+// starts itself to check requirements, and to clean up if it is killed.
 const (
 	stageGuard = "guard"
 	stageProbe = "probe"
@@ -27,10 +27,10 @@ const (
 	stageTest  = "test"
 )
 
-// isolated runs the test in new network, mount and process namespaces. When the first process in them ends, the kernel ends
-// all others, and with them go mounts, interfaces and packet filters.
+// isolated runs the test in new network, mount and process namespaces. When their first process ends, the kernel ends all others,
+// and removes mounts, interfaces and packet filters.
 func isolated(ctx context.Context, opt options) error {
-	runtime.LockOSThread() // the parent-death signal comes when this thread ends (prctl(2))
+	runtime.LockOSThread() // the parent-death signal is sent when this thread ends (prctl(2))
 	cmd := again(opt, stageInit)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: namespaces,
@@ -50,17 +50,17 @@ func isolated(ctx context.Context, opt options) error {
 	return nil
 }
 
-// errInterrupted is the end of a test that somebody ended.
+// errInterrupted is returned if the user interrupted the test.
 var errInterrupted = errors.New("interrupted")
 
-// again is the program with the same options, for another stage.
+// again returns the command for another stage with the same options.
 func again(opt options, stage string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", "-stage="+stage, "-dir="+opt.dir, "-packages="+opt.packages, "-before="+opt.before, "-run="+opt.shell) //nolint:noctx // told to end by signals
+	cmd := exec.Command("/proc/self/exe", "-stage="+stage, "-dir="+opt.dir, "-packages="+opt.packages, "-before="+opt.before, "-run="+opt.shell) //nolint:noctx // ended by signals
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd
 }
 
-// errSaid is the end of a test that has said itself why it failed.
+// errSaid is returned if the test has already printed why it failed.
 var errSaid = errors.New("the test failed")
 
 // asInit is the first process of the namespaces.
@@ -90,8 +90,8 @@ func asInit(ctx context.Context, opt options) error {
 	}
 }
 
-// sysctls are what the kubelet wants of the kernel. It sets them itself, for the whole machine, unless they are so already;
-// so it is shown files that say what it wants to hear.
+// sysctls are the kernel settings that the kubelet requires. It would change them for the whole machine unless they are already
+// set, so it sees files with the required values.
 var sysctls = map[string]string{
 	"vm/overcommit_memory":     "1",
 	"vm/panic_on_oom":          "0",
@@ -100,7 +100,7 @@ var sysctls = map[string]string{
 	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
 }
 
-// mounts keeps what happens here from the rest of the machine.
+// mounts isolates the mounts of the test from the rest of the machine.
 func mounts(opt options) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -111,7 +111,7 @@ func mounts(opt options) error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return err
 	}
-	// /proc/sys for reading only, but for what belongs to the network namespace.
+	// /proc/sys is read-only, except for the network namespace.
 	bind := func(source, target string, flags uintptr) error {
 		if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("bind %s to %s: %w", source, target, err)
@@ -133,7 +133,7 @@ func mounts(opt options) error {
 	for key, value := range sysctls {
 		target := filepath.Join("/proc/sys", key)
 		if _, err := os.Stat(target); err != nil {
-			continue // a kernel without it
+			continue // not supported by this kernel
 		}
 		file := filepath.Join(opt.dir, "sysctl", filepath.FromSlash(key))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -149,9 +149,9 @@ func mounts(opt options) error {
 	return ownDirs(opt.dir)
 }
 
-// ownDirs gives the namespace directories of its own where the kubelet, containerd and the CNI plugins keep things outside of
-// their own directories, and where the chart looks for feature files by default. One that the machine does not have is not made
-// there: its parent is made a layer that ends with the namespace.
+// ownDirs gives the namespace separate directories where the kubelet, containerd and the CNI plugins write outside of their own
+// directories, and where the chart expects feature files by default. If a directory does not exist on the machine, its parent
+// becomes an overlay that ends with the namespace.
 func ownDirs(dir string) error {
 	layers := filepath.Join(dir, "layers")
 	for _, path := range []string{"/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/pods", "/var/log/containers", "/etc/cni", "/etc/kubernetes"} {
@@ -170,7 +170,7 @@ func ownDirs(dir string) error {
 	return nil
 }
 
-// layerOver lays an empty layer in memory over a directory, unless there is one already.
+// layerOver mounts an empty layer in memory over a directory, unless there is one already.
 func layerOver(path, layers string) error {
 	layer := filepath.Join(layers, strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
 	if err := os.MkdirAll(layer, 0o755); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// pod asks for a feature by an annotation.
+// pod requires a feature by an annotation.
 func pod(name, scheduler, feature, element string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -39,7 +39,7 @@ spec:
 `, name, feature, element, scheduler, pauseImage)
 }
 
-// schedule asks for what this node has, and for what no node has.
+// schedule requires a feature that this node has, and one that no node has.
 func schedule(ctx context.Context, s *story) error {
 	began := time.Now()
 	if _, err := s.showInput(ctx, pod("wants-kernel", "assay", "kernel.version", "major"), "kubectl", "apply", "-f", "-"); err != nil {
@@ -81,7 +81,7 @@ spec:
     matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Exists}}}]
 `
 
-// ask leaves it to admission to find the scheduler of a pod, and to the controller to count nodes.
+// ask lets admission set the scheduler of a pod, and the controller count nodes.
 func ask(ctx context.Context, s *story) error {
 	if _, err := s.show(ctx, "kubectl", "label", "namespace", "default", "assay.dev/scheduler=assay"); err != nil {
 		return err
@@ -115,11 +115,10 @@ func ask(ctx context.Context, s *story) error {
 	return err
 }
 
-// extenderSecrets hold what the extender and those who ask it show one another.
+// extenderSecrets contain the certificates of the extender and its clients.
 var extenderSecrets = []string{"assay-extender-cert", "assay-extender-client"}
 
-// behindService has the second scheduler ask an extender behind a Service, with certificates that are made as the documentation
-// says.
+// behindService makes the second scheduler use an extender behind a Service, with certificates created as documented.
 func behindService(ctx context.Context, s *story) error {
 	if path, _ := exec.LookPath("openssl"); path == "" {
 		s.note("SKIPPED: the documented commands need openssl, which is not installed")

@@ -17,30 +17,30 @@ import (
 )
 
 const (
-	// chart is the chart's directory, as a user in a clone names it.
+	// chart is the path of the chart in a clone.
 	chart     = "charts/assay"
 	namespace = "assay-system"
 	release   = "assay"
 	featureNS = "feature.node.kubernetes.io/"
-	// helmTimeout is how long Helm waits: many times what anything here takes.
+	// helmTimeout is Helm's timeout: many times what any operation takes.
 	helmTimeout = "180s"
 )
 
-// story is what the steps have in common.
+// story is the state that the steps share.
 type story struct {
 	*machine
 	*transcript
 	before *corev1.Node      // without Assay
-	labels map[string]string // that come without a rule
+	labels map[string]string // labels without a rule
 }
 
-// step is what a user does, and what then must be so.
+// step is an action of a user, with checks of its effects.
 type step struct {
 	name string
 	do   func(context.Context, *story) error
 }
 
-// steps is the story, in its order.
+// steps lists the steps in order.
 var steps = []step{
 	{"helm install --wait, and the first label", install},
 	{"the Node has the features of this machine", labelled},
@@ -70,7 +70,7 @@ var steps = []step{
 	{"the same with Helm 3", takeOverWith("helm3")},
 }
 
-// values are the chart's settings for this machine: where the images are, and nothing outside of the test's directory.
+// values returns the chart's values for this machine: the images, and paths in the test's directory only.
 func (s *story) values(more ...string) []string {
 	args := []string{
 		"--namespace=" + namespace, "--wait", "--timeout=" + helmTimeout,
@@ -114,7 +114,7 @@ func install(ctx context.Context, s *story) (err error) {
 	return err
 }
 
-// allReady checks that every container of the release runs, is ready, and has never been started again.
+// allReady checks that every container of the release is running, ready, and was never restarted.
 func (s *story) allReady(ctx context.Context) error {
 	pods, err := s.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + release})
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *story) waitLabel(ctx context.Context, key string) error {
 	})
 }
 
-// labelled compares labels with what this machine says of itself.
+// labelled compares labels with data of this machine.
 func labelled(ctx context.Context, s *story) error {
 	node, err := s.node(ctx)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// predecessor is what Node Feature Discovery's chart leaves in its namespace, as far as taking over from it is concerned: a
-// DaemonSet that owns the NodeFeature of each node.
+// predecessor is the part of Node Feature Discovery's installation that matters for taking over: a DaemonSet that owns the
+// NodeFeature of each node.
 const predecessor = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -35,10 +35,10 @@ spec:
       - {name: pause, image: "` + pauseImage + `", imagePullPolicy: Never}
 `
 
-// takeOverWith installs beside Node Feature Discovery, removes it, hands back and uninstalls in turn, and no label may go
-// away.
+// takeOverWith installs Assay next to Node Feature Discovery, removes that, hands back and uninstalls, without any label being
+// removed.
 //
-// It stands for two releases that share a cluster. What the other one does is written by hand here, in its form.
+// It simulates two releases that share a cluster: the test writes the objects of Node Feature Discovery itself.
 func takeOverWith(helm string) func(context.Context, *story) error {
 	return func(ctx context.Context, s *story) error {
 		if err := s.pretend(ctx, s.labels); err != nil {
@@ -54,7 +54,7 @@ func takeOverWith(helm string) func(context.Context, *story) error {
 	}
 }
 
-// takeOver does what docs/install.md says.
+// takeOver follows docs/install.md.
 func (s *story) takeOver(ctx context.Context, helm string) error {
 	if _, err := s.show(ctx, append([]string{helm, "install", release, chart, "--take-ownership", "--hide-notes"}, s.values()...)...); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *story) takeOver(ctx context.Context, helm string) error {
 	return err
 }
 
-// handBack is the way back. The other one finds its record, and objects that nobody keeps it from writing.
+// handBack is the reverse. Node Feature Discovery finds its record, and objects that it can write.
 func (s *story) handBack(ctx context.Context, helm string) error {
 	if _, err := s.show(ctx, append([]string{helm, "upgrade", release, chart, "--hide-notes"}, s.values("postDeleteCleanup=false")...)...); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *story) handBack(ctx context.Context, helm string) error {
 	if node.Annotations[recordAnnotation] == "" {
 		return errors.New("the record of what was written is gone, so nobody can take over")
 	}
-	// Its NodeFeature is data, which the other one goes on with; so are its lease and what the controller had noted.
+	// Its NodeFeature is data that Node Feature Discovery continues to use; so are its Lease and the controller's records.
 	data := []string{"NodeFeature/", "Lease/", "ConfigMap/"}
 	err = s.gone(ctx, func(object string) bool {
 		return strings.Contains(object, "/nfd-worker") || slices.ContainsFunc(data, func(kind string) bool { return strings.HasPrefix(object, kind) })
@@ -107,16 +107,16 @@ func (s *story) handBack(ctx context.Context, helm string) error {
 	if _, err := s.show(ctx, "kubectl", "patch", "nodefeature", nodeName, "-n", namespace, "--type=merge", "-p", patch); err != nil {
 		return err
 	}
-	// So that the next step finds what this one did.
+	// So that the next step sees the effect of this one.
 	_, err = s.Kubectl(ctx, "delete", "daemonset", "nfd-worker", "-n", namespace, "--cascade=foreground")
 	return err
 }
 
-// recordAnnotation is where both keep which labels they have written.
+// recordAnnotation is the annotation in which both record the labels that they have written.
 const recordAnnotation = "nfd.node.kubernetes.io/feature-labels"
 
-// pretend writes what Node Feature Discovery would have: definitions without an owner, an object per node, labels and their
-// record on the Node.
+// pretend writes what Node Feature Discovery would write: CRDs without an owner, a NodeFeature per node, labels and their record on
+// the Node.
 func (s *story) pretend(ctx context.Context, labels map[string]string) error {
 	definitions, err := filepath.Glob(filepath.Join(s.root, chart, "files", "crds", "nfd.*.yaml"))
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *story) pretend(ctx context.Context, labels map[string]string) error {
 	return err
 }
 
-// ownedByNode waits until the NodeFeature belongs to the Node, and to nobody else.
+// ownedByNode waits until the Node is the only owner of the NodeFeature.
 func (s *story) ownedByNode(ctx context.Context) error {
 	return cluster.WaitFor(ctx, "the NodeFeature's owner", func(ctx context.Context) error {
 		out, err := s.Kubectl(ctx, "get", "nodefeature", nodeName, "-n", namespace, "-o", "jsonpath={.metadata.ownerReferences[*].kind}")

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// transcript prints what a user would type, what came out, and what that shows. The zero value begins now.
+// transcript prints commands, their output, and what it shows. The zero value starts now.
 type transcript struct {
 	number  int
 	began   time.Time // of the step
@@ -26,28 +26,28 @@ func (t *transcript) begin(name string) {
 	fmt.Printf("\n[%d/%d] %s\n", t.number, len(steps), name)
 }
 
-// note says what was seen.
+// note prints an observation.
 func (t *transcript) note(format string, args ...any) {
 	fmt.Println(indent("  -> ", fmt.Sprintf(format, args...)))
 }
 
-// figure is a note that is repeated at the end.
+// figure prints a note that is repeated at the end.
 func (t *transcript) figure(format string, args ...any) {
 	t.note(format, args...)
 	t.figures = append(t.figures, fmt.Sprintf(format, args...))
 }
 
-// end ends a step; the result is a word.
+// end ends a step with a one-word result.
 func (t *transcript) end(result string) {
 	fmt.Printf("  %s, %.1f s\n", result, time.Since(t.began).Seconds())
 }
 
-// show runs kubectl or Helm as a user would, with the command and what it prints in the transcript, and returns that.
+// show runs kubectl or Helm with the command and its output in the transcript, and returns the output.
 func (s *story) show(ctx context.Context, args ...string) (string, error) {
 	return s.showInput(ctx, "", args...)
 }
 
-// showInput is show with a standard input, as for `kubectl apply -f -`.
+// showInput is show with standard input, as for `kubectl apply -f -`.
 func (s *story) showInput(ctx context.Context, stdin string, args ...string) (string, error) {
 	fmt.Println(indent("  $ ", typed(stdin, args)))
 	out, err := s.command(ctx, stdin, args...)
@@ -57,7 +57,7 @@ func (s *story) showInput(ctx context.Context, stdin string, args ...string) (st
 	return out, err
 }
 
-// command runs kubectl or Helm and returns all that it prints.
+// command runs kubectl or Helm and returns its output.
 func (s *story) command(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, s.path(filepath.Join(binDir, args[0])), args[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin = s.root, append(os.Environ(), s.env()...), strings.NewReader(stdin)
@@ -68,10 +68,10 @@ func (s *story) command(ctx context.Context, stdin string, args ...string) (stri
 	return string(out), nil
 }
 
-// lineWidth is where a long command goes on in the next line.
+// lineWidth is the width at which a long command is wrapped.
 const lineWidth = 120
 
-// typed is a command as it would be typed into a shell.
+// typed returns a command as typed in a shell.
 func typed(stdin string, args []string) string {
 	var text strings.Builder
 	width := 0
@@ -94,7 +94,7 @@ func typed(stdin string, args []string) string {
 	return text.String()
 }
 
-// quote puts an argument in quotes that a shell would take apart.
+// quote quotes an argument for a shell if necessary.
 func quote(arg string) string {
 	if arg != "" && !strings.ContainsAny(arg, " \t\n\"'\\$`|&;<>()[]{}*?#~!") {
 		return arg

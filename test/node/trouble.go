@@ -19,12 +19,12 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// ruleNamed is the good rule under another name, with a label of that name.
+// ruleNamed returns the valid rule with another name, and a label of that name.
 func ruleNamed(name string) string {
 	return strings.NewReplacer("name: linux", "name: "+name, "runs-linux", name).Replace(rule)
 }
 
-// restartAPIServer kills the API server under everything. What runs goes on, and rules work afterwards.
+// restartAPIServer kills the API server. Running programs continue, and rules work afterwards.
 func restartAPIServer(ctx context.Context, s *story) error {
 	return s.watched(ctx, func() error {
 		if err := s.Restart(ctx, kube.APIServer); err != nil {
@@ -47,7 +47,7 @@ func restartAPIServer(ctx context.Context, s *story) error {
 	})
 }
 
-// allReadyAgain waits until all pods of the release are ready, however often they were started.
+// allReadyAgain waits until all pods of the release are ready, regardless of restarts.
 func (s *story) allReadyAgain(ctx context.Context) error {
 	for _, workload := range []string{"daemonset/" + release + "-worker", "deployment/" + release + "-controller", "deployment/" + release + "-webhook"} {
 		if _, err := s.Kubectl(ctx, "rollout", "status", "-n", namespace, workload, "--timeout="+helmTimeout); err != nil {
@@ -61,7 +61,7 @@ func (s *story) allReadyAgain(ctx context.Context) error {
 		}
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded // as evicted ones have
+			ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded // for example evicted ones
 			if !ended && !isReady(p) {
 				return fmt.Errorf("%s is not ready", p.Name)
 			}
@@ -76,8 +76,8 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// deleteCertificate empties the Secret with the webhook's certificate. Its replicas agree on a new one, and the API server goes on
-// being answered.
+// deleteCertificate empties the Secret with the webhook's certificate. Its replicas agree on a new one, and the API server gets
+// responses meanwhile.
 func deleteCertificate(ctx context.Context, s *story) error {
 	const secret = release + "-webhook-cert"
 	certificate := []string{"get", "secret", "-n", namespace, secret, `-o=jsonpath={.data.tls\.crt}`}
@@ -88,7 +88,7 @@ func deleteCertificate(ctx context.Context, s *story) error {
 	if _, err := s.show(ctx, "kubectl", "patch", "secret", "-n", namespace, secret, "--type=merge", `--patch={"data":null}`); err != nil {
 		return err
 	}
-	// A replica that starts anew has no certificate in memory.
+	// A new replica has no certificate in memory.
 	if _, err := s.show(ctx, "kubectl", "rollout", "restart", "-n", namespace, "deployment/"+release+"-webhook"); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func deleteCertificate(ctx context.Context, s *story) error {
 	return s.refuses(ctx)
 }
 
-// refuses waits until a broken rule is refused.
+// refuses waits until an invalid rule is rejected.
 func (s *story) refuses(ctx context.Context) error {
 	err := cluster.WaitFor(ctx, "the refusal of a broken rule", func(ctx context.Context) error {
 		_, err := s.KubectlInput(ctx, broken, "apply", "--dry-run=server", "-f", "-")
@@ -127,8 +127,8 @@ func (s *story) refuses(ctx context.Context) error {
 // hidden are directories and a file of /sys that sources read.
 var hidden = []string{"/sys/bus/pci/devices", "/sys/class/net", "/sys/kernel/mm/transparent_hugepage/enabled"}
 
-// unreadable makes parts of /sys unreadable for all but root, as a security module does, and starts the worker anew. What the
-// test mounts there nobody sees outside of its mount namespace.
+// unreadable makes parts of /sys unreadable except for root, as a security module does, and restarts the worker. The mounts of the
+// test are invisible outside of its mount namespace.
 func unreadable(ctx context.Context, s *story) error {
 	closed := s.path("closed")
 	if err := os.WriteFile(closed, nil, 0); err != nil {
@@ -183,14 +183,14 @@ func (s *story) newWorker(ctx context.Context) error {
 	return err
 }
 
-// burst is how many rules come and go while the controller is killed.
+// burst is the number of rules that are created and deleted while the controller is killed.
 const burst = 20
 
-// burstNS begins the labels of those rules.
+// burstNS is the namespace of the labels of those rules.
 const burstNS = featureNS + "burst-"
 
-// killController kills the controller as soon as the first of many labels is there, and again as soon as the first has gone.
-// The next one finishes the work, and nothing else changes meanwhile.
+// killController kills the controller as soon as the first of many labels exists, and again as soon as the first was removed. The
+// next one finishes the work, and nothing else changes meanwhile.
 func killController(ctx context.Context, s *story) error {
 	var rules strings.Builder
 	for i := range burst {

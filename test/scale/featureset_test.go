@@ -29,7 +29,7 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// sharing is a namespace in which a controller announces that it reads feature sets.
+// sharing is a namespace in which a controller announces support for feature sets.
 type sharing struct {
 	*testing.T
 	client.WithWatch
@@ -49,7 +49,7 @@ func newSharing(t *testing.T, c *cluster.Cluster) *sharing {
 	return s
 }
 
-// publisher returns the publisher of a node, acting as a user, and what it has noticed.
+// publisher returns the publisher of a node, with the identity of a user, and its notices.
 func (s *sharing) publisher(node string, user *cluster.User, share bool) (*publish.Publisher, *[]string) {
 	s.Helper()
 	config, err := publish.FromKubeconfig(user.Kubeconfig)
@@ -72,7 +72,7 @@ func (s *sharing) publisher(node string, user *cluster.User, share bool) (*publi
 	}), notices
 }
 
-// publish publishes what the host of a node says, once.
+// publish publishes the features of a node's host once.
 func (s *sharing) publish(node string, user *cluster.User, share bool) []string {
 	s.Helper()
 	p, notices := s.publisher(node, user, share)
@@ -82,7 +82,7 @@ func (s *sharing) publish(node string, user *cluster.User, share bool) []string 
 	return *notices
 }
 
-// stored returns the NodeFeature of a node, and what it means together with the sets that there are.
+// stored returns the NodeFeature of a node, and its features including those of existing sets.
 func (s *sharing) stored(node string) (f *nfdv1alpha1.NodeFeature, resolved *nfdv1alpha1.Features, missing []string) {
 	s.Helper()
 	f = &nfdv1alpha1.NodeFeature{}
@@ -145,7 +145,7 @@ func TestNodesOfOneKindShareTheirSets(t *testing.T) {
 	}
 }
 
-// TestTwoWorkersCreateASetAtOnce has several workers find that a set is missing.
+// TestTwoWorkersCreateASetAtOnce has several workers create a missing set concurrently.
 func TestTwoWorkersCreateASetAtOnce(t *testing.T) {
 	s := newSharing(t, testkit.Cluster(t))
 	const workers = 4
@@ -197,7 +197,7 @@ func TestAWorkerCreatesASetThatWasDeletedAgain(t *testing.T) {
 	s.wants("n1", true)
 }
 
-// TestAWorkerDiesBeforeItsNodeFeature leaves sets behind that no NodeFeature names: the next worker uses them.
+// TestAWorkerDiesBeforeItsNodeFeature leaves sets that no NodeFeature names: the next worker uses them.
 func TestAWorkerDiesBeforeItsNodeFeature(t *testing.T) {
 	s := newSharing(t, testkit.Cluster(t))
 	s.publish("n1", s.cluster.User, true)
@@ -214,7 +214,7 @@ func TestAWorkerDiesBeforeItsNodeFeature(t *testing.T) {
 	}
 }
 
-// TestBetweenWholeAndSharedObjectsNoFeatureIsMissing switches sharing on and off, and reads every version of the NodeFeature.
+// TestBetweenWholeAndSharedObjectsNoFeatureIsMissing enables and disables sharing, and checks every version of the NodeFeature.
 func TestBetweenWholeAndSharedObjectsNoFeatureIsMissing(t *testing.T) {
 	s := newSharing(t, testkit.Cluster(t))
 	s.publish("n1", s.cluster.User, false)
@@ -239,7 +239,7 @@ func TestBetweenWholeAndSharedObjectsNoFeatureIsMissing(t *testing.T) {
 	}
 }
 
-// TestPublishesInlineWhatItMayNotCreate is a worker of before an upgrade of its Role, and of a namespace whose quota is used up.
+// TestPublishesInlineWhatItMayNotCreate tests a worker before its Role is upgraded, and one in a namespace with an exhausted quota.
 func TestPublishesInlineWhatItMayNotCreate(t *testing.T) {
 	s := newSharing(t, testkit.Cluster(t))
 	user, err := s.cluster.NewUser("worker-" + s.namespace)
@@ -268,7 +268,7 @@ func TestPublishesInlineWhatItMayNotCreate(t *testing.T) {
 	}
 }
 
-// TestPublishesWholeObjectsWithNFDsDefinition removes the field from the definition, as an installation of NFD does.
+// TestPublishesWholeObjectsWithNFDsDefinition removes the field from the CRD, as an installation of NFD does.
 func TestPublishesWholeObjectsWithNFDsDefinition(t *testing.T) {
 	s := newSharing(t, testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true}))
 	definition := &unstructured.Unstructured{}
@@ -299,7 +299,7 @@ func TestPublishesWholeObjectsWithNFDsDefinition(t *testing.T) {
 
 func TestASetIsImmutableAndHoldsOneFeature(t *testing.T) {
 	s := newSharing(t, testkit.Cluster(t))
-	// As many elements as a node's largest features together, for the cost of the rules in the definition.
+	// As many elements as a node's largest features together, because of the cost limits of CEL rules in the CRD.
 	const elements = 20_000
 	config := map[string]string{}
 	for i := range elements {

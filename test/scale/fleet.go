@@ -13,25 +13,25 @@ import (
 	"github.com/assay-project/assay/discovery/publish"
 )
 
-// fleet is the workers of all nodes: their publishers, each with a connection of its own.
+// fleet runs the publishers of all nodes, each with its own connection.
 type fleet struct {
 	config   *publish.Config
 	hosts    hosts
 	shared   bool
-	parallel int // how many publish for the first time at once
+	parallel int // number of concurrent first publications
 
 	mu      sync.Mutex
 	workers map[string]*worker // by node
-	values  map[string]string  // of ownFeature, by node; firstValue where there is none
+	values  map[string]string  // of ownFeature, by node; firstValue if absent
 	failed  atomic.Int64       // attempts
 }
 
-// worker is one publisher that runs.
+// worker is a running publisher.
 type worker struct {
 	number   int
 	id       publish.Identity
 	contents chan publish.Content
-	done     chan time.Time // when something was published; holds the latest
+	done     chan time.Time // when something was published; holds the latest time
 	stop     context.CancelFunc
 	ended    chan struct{}
 }
@@ -77,7 +77,7 @@ func (f *fleet) startOne(ctx context.Context, n node, generation int) error {
 				f.failed.Add(1)
 			case e.Change != "":
 				select {
-				case <-w.done: // nobody waited for the one before
+				case <-w.done: // no one waited for the previous one
 				default:
 				}
 				w.done <- time.Now()
@@ -103,13 +103,13 @@ func (f *fleet) startOne(ctx context.Context, n node, generation int) error {
 	return err
 }
 
-// publish has a worker publish a value, and returns when that was done.
+// publish makes a worker publish a value, and returns when that was done.
 func (f *fleet) publish(ctx context.Context, node, value string) (time.Time, error) {
 	f.mu.Lock()
 	w := f.workers[node]
 	f.values[node] = value
 	f.mu.Unlock()
-	select { // the echo of something that was done unasked, such as a repair
+	select { // from something else, such as a repair
 	case <-w.done:
 	default:
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/assay-project/assay/test/bench"
 )
 
-// kinds are the machines that the fleet consists of, in equal parts.
+// kinds are the kinds of machines in the fleet, in equal parts.
 var kinds = []string{"node-0", "node-1", "node-4"}
 
-// ownFeature holds the attribute that phases change. It is of no source, hence in no set that nodes share by accident.
+// ownFeature holds the attribute that phases change. It belongs to no source, and is therefore in no set that nodes happen to
+// share.
 const ownFeature = "scale.own"
 
-// hosts makes up what workers discover.
+// hosts generates what workers discover.
 type hosts []nfdv1alpha1.Features
 
 func newHosts() (hosts, error) {
@@ -32,8 +33,8 @@ func newHosts() (hosts, error) {
 	return out, nil
 }
 
-// content returns what the worker of a host publishes. Hosts of one kind differ in their name, in their virtual interfaces
-// and in the attribute value of ownFeature; the other features are shared maps.
+// content returns what the worker of a host publishes. Hosts of one kind differ in their name, in their virtual interfaces and in
+// the attribute value of ownFeature; the other features are shared maps.
 func (h hosts) content(number int, name, value string) publish.Content {
 	kind := h[number%len(h)]
 	f := nfdv1alpha1.Features{Flags: kind.Flags, Attributes: maps.Clone(kind.Attributes), Instances: maps.Clone(kind.Instances)}

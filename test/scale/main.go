@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command scale measures what a fleet of nodes costs a real control plane: publishers of the worker, thousands in one process,
+// Command scale measures the load of a fleet of nodes on a real control plane: the worker's publishers, thousands in one process,
 // with the real controller, webhook and extender.
 //
-// It prints figures and asserts nothing: machines differ. Its test runs a small fleet and checks what can be counted.
+// It prints figures and asserts nothing: machines differ. Its test runs a small fleet and checks request counts.
 package main
 
 import (
@@ -47,7 +47,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "scale: invalid arguments: use flags only, -o json or none, and positive numbers")
 		os.Exit(2)
 	}
-	_ = cluster.EndWithParent(syscall.SIGTERM) // without it only a comfort is missing
+	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	modes := []bool{o.shared}
 	if both {

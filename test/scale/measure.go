@@ -25,17 +25,17 @@ const (
 	extenderName   = "extender"
 )
 
-// processes are those that are measured.
+// processes lists the measured processes.
 var processes = []string{kube.APIServer, kube.Etcd, controllerName, webhookName, extenderName}
 
-// process is what one process has used so far.
+// process is the resource usage of one process.
 type process struct {
 	pid    int
 	cpu    time.Duration
 	memory int64 // bytes, resident now
 }
 
-// snapshot is everything that is measured, at one time.
+// snapshot is all measurements at one time.
 type snapshot struct {
 	processes map[string]process
 	requests  map[string]int // "PATCH nodes/status"
@@ -48,7 +48,7 @@ func (s *scale) snapshot(ctx context.Context) (*snapshot, error) {
 	return out, s.scrape(ctx, out)
 }
 
-// usage reads what the processes have used; those that do not run are left out.
+// usage reads the resource usage of running processes.
 func (s *scale) usage() map[string]process {
 	out := map[string]process{}
 	for _, name := range processes {
@@ -63,11 +63,11 @@ func (s *scale) usage() map[string]process {
 	return out
 }
 
-// clockTick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all machines that Go runs on.
+// clockTick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all machines that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// readProcess reads proc_pid_stat(5): after the name in parentheses, which may hold anything, utime, stime and rss are the
-// fields 14, 15 and 24 of those that are counted from 1.
+// readProcess reads proc_pid_stat(5): after the name in parentheses, which can contain any character, utime, stime and rss are the
+// fields 14, 15 and 24, counted from 1.
 func readProcess(pid int) (process, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *scale) scrape(ctx context.Context, into *snapshot) error {
 	return lines.Err()
 }
 
-// add adds one line of metrics, if it is one of those that are measured.
+// add adds one line of metrics, if it is one of the measured ones.
 func (s *snapshot) add(line string) error {
 	requests, size := strings.HasPrefix(line, "apiserver_request_total{"), strings.HasPrefix(line, "apiserver_storage_size_bytes{")
 	if !requests && !size {
@@ -139,7 +139,7 @@ func (s *snapshot) add(line string) error {
 	return nil
 }
 
-// labelOf returns the value of a label in a line of metrics. None of those that are read holds a quote.
+// labelOf returns the value of a label in a line of metrics. None of the values contains a quote.
 func labelOf(line, name string) string {
 	_, rest, ok := strings.Cut(line, ","+name+`="`)
 	if !ok {
@@ -149,8 +149,8 @@ func labelOf(line, name string) string {
 	return value
 }
 
-// since returns what was used between two snapshots. A process that was started in between counts from its start, and so do
-// the requests if the API server was.
+// since returns the usage between two snapshots. A process that was started in between counts from its start, and so do requests if
+// the API server was.
 func (s *snapshot) since(before *snapshot) *snapshot {
 	out := &snapshot{processes: maps.Clone(s.processes), requests: map[string]int{}, rejected: s.rejected, etcd: s.etcd}
 	for name, p := range out.processes {
@@ -175,14 +175,15 @@ func (s *snapshot) since(before *snapshot) *snapshot {
 }
 
 const (
-	// calm is how long the processes must be quiet, and calmShare how much of one CPU that is, all together.
+	// calm is how long the processes must be idle, and calmShare the fraction of one CPU that all of them together may use
+	// meanwhile.
 	calm      = 2 * time.Second
 	calmShare = 0.15
-	// calmBound bounds the wait: an API server with thousands of watches is never quite quiet.
+	// calmBound is the maximum wait: an API server with thousands of watches is never completely idle.
 	calmBound = 30 * time.Second
 )
 
-// quiet waits until the processes use little CPU time, so that what a phase causes is counted with it.
+// quiet waits until the processes use little CPU time, so that all effects of a phase are counted with it.
 func (s *scale) quiet(ctx context.Context) error {
 	for end := time.Now().Add(calmBound); time.Now().Before(end); {
 		before := &snapshot{processes: s.usage()}

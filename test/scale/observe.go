@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// observer follows the labels of all Nodes by one watch.
+// observer watches the labels of all Nodes.
 type observer struct {
 	client client.WithWatch
 
@@ -34,7 +34,7 @@ func observe(ctx context.Context, c client.WithWatch) *observer {
 	return o
 }
 
-// reconnect is the time between two attempts to watch.
+// reconnect is the delay between two attempts to watch.
 const reconnect = 100 * time.Millisecond
 
 // follow lists and watches until the watch ends.

@@ -35,18 +35,18 @@ const (
 	replacedPercentage = 1
 )
 
-// phase is something that is measured.
+// phase is one measurement.
 type phase struct {
 	name string
-	per  int // of how many nodes it is, for figures per node
-	// do returns once what the phase waits for has happened. It may add values to the result.
+	per  int // number of nodes, for figures per node
+	// do returns once the phase is complete. It can add values to the result.
 	do func(context.Context, *phaseResult) error
-	// prepare is done before, unmeasured; may be nil.
+	// prepare runs before, unmeasured; can be nil.
 	prepare func(context.Context) error
 }
 
-// phases returns the phases in their order. Not more nodes change than may lose labels within some minutes: the controller would
-// hold the others back.
+// phases returns the phases in order. No more nodes change than can lose labels within some minutes: the controller would hold the
+// others.
 func (s *scale) phases() []phase {
 	all := s.options.nodes
 	replaced := max(1, all*replacedPercentage/100)
@@ -81,7 +81,7 @@ func (s *scale) phases() []phase {
 			if err := s.Restart(ctx, kube.APIServer); err != nil {
 				return err
 			}
-			// That a change becomes a label shows that worker and controller have found it again.
+			// When a change becomes a label, worker and controller have reconnected.
 			n := s.nodes[len(s.nodes)-1]
 			if _, err := s.fleet.publish(ctx, n.name, "restarted"); err != nil {
 				return err
@@ -91,7 +91,7 @@ func (s *scale) phases() []phase {
 	}
 }
 
-// phaseBound bounds a phase: many times what any takes.
+// phaseBound is the timeout of a phase: many times what any takes.
 const phaseBound = 30 * time.Minute
 
 // phase runs one phase and adds its result.
@@ -131,8 +131,8 @@ func (s *scale) labeled(ctx context.Context, phase string, nodes []node, label, 
 	return err
 }
 
-// change changes one attribute of some nodes, one after another, and adds how long it took until the worker had published it
-// and until the Node had the label.
+// change changes one attribute on some nodes, one after another, and adds the time until the worker had published it and until the
+// Node had the label.
 func (s *scale) change(ctx context.Context, count int, r *phaseResult) error {
 	var published, labeled []time.Duration
 	for i := range count {
@@ -164,7 +164,7 @@ func percentile(d []time.Duration, share float64) float64 {
 	return float64(d[max(0, rank)].Microseconds()) / 1000
 }
 
-// apply creates a rule, and returns once its status says on how many nodes it matches.
+// apply creates a rule, and returns once its status has the number of matching nodes.
 func (s *scale) apply(ctx context.Context, r *nfdv1alpha1.NodeFeatureRule) error {
 	if err := s.client.Create(ctx, r); err != nil {
 		return err
@@ -190,13 +190,13 @@ func (s *scale) apply(ctx context.Context, r *nfdv1alpha1.NodeFeatureRule) error
 	}
 }
 
-// restartWorkers ends all workers and starts them again, of the same pods if the generation is that of before.
+// restartWorkers ends all workers and starts them again, in the same pods if the generation is the same.
 func (s *scale) restartWorkers(ctx context.Context, phase string, generation int) error {
 	s.fleet.end(s.nodes)
 	return s.fleet.start(ctx, s.nodes, generation, s.counter(phase, len(s.nodes)))
 }
 
-// replacement is the phase in which the first nodes go and others come.
+// replacement is the phase in which the first nodes are deleted and others created.
 func (s *scale) replacement(count int) phase {
 	var fresh []node
 	return phase{

@@ -14,34 +14,34 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// results are those of one or more modes.
+// results are the results of one or more modes.
 type results []*result
 
-// result is what was measured in one mode.
+// result is the measurements in one mode.
 type result struct {
 	Nodes  int            `json:"nodes"`
 	Shared bool           `json:"shared"`
 	Phases []*phaseResult `json:"phases"`
 }
 
-// phaseResult is what one phase used, until everything was quiet again.
+// phaseResult is the usage of one phase, until all processes were idle again.
 type phaseResult struct {
 	Name string `json:"name"`
-	// Per is the number of nodes that the phase is about; 0: none.
+	// Per is the number of nodes of the phase; 0: none.
 	Per int `json:"per,omitempty"`
-	// Seconds is the time until what the phase waits for had happened.
+	// Seconds is the time until the phase was complete.
 	Seconds   float64                  `json:"seconds"`
 	Processes map[string]processResult `json:"processes"`
-	// Requests are those that the API server answered, of all clients, by verb and resource.
+	// Requests are those of all clients that the API server answered, by verb and resource.
 	Requests map[string]int `json:"requests"`
 	// Rejected are requests that the API server answered with 429.
 	Rejected  int   `json:"rejected"`
 	EtcdBytes int64 `json:"etcdBytes"`
-	// Values are times of single changes.
+	// Values are durations of single changes.
 	Values map[string]float64 `json:"values,omitempty"`
 }
 
-// processResult is what one process used in a phase, and its memory at the end.
+// processResult is the usage of one process in a phase, and its memory at the end.
 type processResult struct {
 	CPUSeconds  float64 `json:"cpuSeconds"`
 	MemoryBytes int64   `json:"memoryBytes"`

@@ -31,7 +31,7 @@ import (
 
 const (
 	namespace = "assay-system"
-	// firstValue is what ownFeature holds at first.
+	// firstValue is the initial value of ownFeature.
 	firstValue = "0"
 	// valueLabel is the label that shows the value of ownFeature, and allLabel that of the rule that matches all nodes.
 	valueLabel = nfdv1alpha1.FeatureLabelNamespace + "/scale-value"
@@ -46,17 +46,17 @@ type scale struct {
 	observer *observer
 	fleet    *fleet
 	nodes    []node
-	created  int // nodes so far, which numbers them
+	created  int // nodes created so far, to number them
 	result   *result
 }
 
-// node is a Node that was created.
+// node is a created Node.
 type node struct {
 	number    int
 	name, uid string
 }
 
-// measure runs all phases on a control plane that has Assay's kinds and no Nodes.
+// measure runs all phases on a control plane with Assay's CRDs and without Nodes.
 func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -81,7 +81,7 @@ func (s *scale) prepare(ctx context.Context) error {
 	}
 	var err error
 	config := rest.CopyConfig(s.RESTConfig())
-	config.WarningHandler = rest.NoWarnings{} // the webhook warns of the rule that matches no node
+	config.WarningHandler = rest.NoWarnings{} // the webhook warns about the rule that matches no node
 	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: kinds}); err != nil {
 		return err
 	}
@@ -131,14 +131,14 @@ func installation() ([]client.Object, error) {
 	return objects, nil
 }
 
-// marker returns what a controller writes that reads feature sets.
+// marker returns the object with which a controller announces support for feature sets.
 func marker(namespace string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: assayv1alpha1.FeatureSetMarker, Annotations: map[string]string{assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version},
 	}}
 }
 
-// rule returns a rule that gives a label if ownFeature meets the operator.
+// rule returns a rule that creates a label if ownFeature satisfies the operator.
 func rule(name, label, value string, op nfdv1alpha1.MatchOp) *nfdv1alpha1.NodeFeatureRule {
 	return &nfdv1alpha1.NodeFeatureRule{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -151,7 +151,7 @@ func rule(name, label, value string, op nfdv1alpha1.MatchOp) *nfdv1alpha1.NodeFe
 	}
 }
 
-// createNodes creates Nodes of names that were not used before.
+// createNodes creates Nodes with new names.
 func (s *scale) createNodes(ctx context.Context, count int) ([]node, error) {
 	progress := s.counter("create Nodes", count)
 	nodes := make([]node, count)
@@ -167,7 +167,7 @@ func (s *scale) createNodes(ctx context.Context, count int) ([]node, error) {
 	return nodes, nil
 }
 
-// counter returns a function that shows how far something is, now and then. It is safe for concurrent use.
+// counter returns a function that prints progress from time to time. It is safe for concurrent use.
 func (s *scale) counter(what string, of int) func(done int) {
 	const often = 5 * time.Second
 	var last atomic.Int64
@@ -218,7 +218,7 @@ func (s *scale) startManager(ctx context.Context, name string, args ...string) e
 	return s.run(ctx, name, health, append(args, "--port="+port)...)
 }
 
-// run starts assay-manager, and returns once /readyz of the address says that it is ready.
+// run starts assay-manager, and returns once /readyz succeeds.
 func (s *scale) run(ctx context.Context, name, address string, args ...string) error {
 	path, err := filepath.Abs(s.manager)
 	if err != nil {

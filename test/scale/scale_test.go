@@ -14,14 +14,14 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// TestFleet runs all phases with a small fleet, and checks what may not depend on the machine: how many requests they take.
+// TestFleet runs all phases with a small fleet, and checks the number of requests, which does not depend on the machine.
 func TestFleet(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
 	manager := filepath.Join(t.TempDir(), "assay-manager")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", manager, "../../cmd/assay-manager").CombinedOutput(); err != nil {
 		t.Fatalf("build assay-manager: %v\n%s", err, out)
 	}
-	const nodes, changes = 15, 3 // what is counted does not depend on it
+	const nodes, changes = 15, 3 // request counts do not depend on it
 	r, err := measure(t.Context(), c, options{
 		nodes: nodes, changes: changes, idle: 2 * time.Second, parallel: 8, manager: manager, progress: io.Discard,
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// doctor: an installation that works is broken part by part, and mended.
+// doctor breaks a working installation part by part, and repairs it.
 func (in *installation) doctor(t *testing.T) {
 	in.chart(t)
 	in.create(t, &assayv1alpha1.NodeFeatureRequest{
@@ -35,7 +35,7 @@ func (in *installation) doctor(t *testing.T) {
 		"ok   3 of 3 Nodes have a ready worker and features", "ok   NodeFeatureRequest ml/amx is satisfiable", "ok   the second scheduler runs",
 		"ok   no pod waits for a scheduler that does not check its features")
 
-	// The scheduler asks nobody.
+	// The extender is not running.
 	if err := in.Terminate(t.Context(), "extender"); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func (in *installation) doctor(t *testing.T) {
 	in.placed(t, unasked, "node-2")
 	in.diagnosed(t, 0)
 
-	// A pod of the installation crashes; there is no kubelet here to say so.
+	// A pod of the installation crashes; there is no kubelet here to report it.
 	crashing := in.ownPod(t, "assay-controller-1", "controller", "node-1", corev1.ContainerStatus{
 		Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 	})
@@ -56,7 +56,7 @@ func (in *installation) doctor(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The scheduler ends; it gives its Lease back, which is as fresh as ever then.
+	// The scheduler ends and releases its Lease, which is then still recent.
 	if err := in.Terminate(t.Context(), "second"); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func (in *installation) chart(t *testing.T) {
 	}
 }
 
-// ownPod creates a pod of a part of Assay; there is no kubelet that would report its status.
+// ownPod creates a pod of a component of Assay; there is no kubelet to report its status.
 func (in *installation) ownPod(t *testing.T, name, part, node string, status corev1.ContainerStatus) *corev1.Pod {
 	t.Helper()
 	p := newPod(ownNamespace, name, "none")
@@ -115,7 +115,7 @@ func (in *installation) ownPod(t *testing.T, name, part, node string, status cor
 	return p
 }
 
-// diagnosed waits until assay doctor says all that, and ends with that code.
+// diagnosed waits until the output of assay doctor contains all strings and the exit code matches.
 func (in *installation) diagnosed(t *testing.T, code int, want ...string) {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("the doctor says %q", want), func(context.Context) error {

@@ -30,8 +30,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is printed into docs/scheduling.md; read the diff")
 
-// installation is all of Assay that has to do with scheduling, as users run it: processes that know of one another what
-// their flags say.
+// installation is all components of Assay for scheduling, run as users do: processes that are configured by flags only.
 type installation struct {
 	*cluster.Cluster
 	api client.WithWatch
@@ -39,8 +38,8 @@ type installation struct {
 	bin, extender string
 }
 
-// install runs controller, webhook and extender in a cluster with three nodes, of which node-2 has AMX. The second scheduler
-// does not run yet.
+// install runs controller, webhook and extender in a cluster with three nodes, of which node-2 has AMX. The second scheduler is not
+// running yet.
 func install(t *testing.T) *installation {
 	t.Helper()
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
@@ -55,7 +54,7 @@ func install(t *testing.T) *installation {
 		in.create(t, bigNode(node))
 		in.create(t, nodeFeature(node, flags...))
 	}
-	// What the chart lets the second scheduler do beyond any scheduler's rights.
+	// The permissions in the chart that the second scheduler has in addition to those of any scheduler.
 	lease := metav1.ObjectMeta{Namespace: ownNamespace, Name: "assay-scheduler"}
 	in.create(t, &rbacv1.Role{ObjectMeta: lease, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "list", "watch", "update", "patch"},
@@ -84,7 +83,7 @@ func install(t *testing.T) *installation {
 	return in
 }
 
-// warnings is what whoever creates an object is warned of. The object is not created.
+// warnings returns the warnings for creating an object, in dry-run mode.
 func (in *installation) warnings(ctx context.Context, o client.Object) (string, error) {
 	heard := &warned{}
 	config := rest.CopyConfig(in.RESTConfig())
@@ -110,7 +109,7 @@ func (in *installation) create(t *testing.T, o client.Object) {
 	}
 }
 
-// programs builds the programs of Assay and returns where they are.
+// programs builds Assay's programs and returns their directory.
 func programs(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,7 +120,7 @@ func programs(t testing.TB) string {
 	return dir
 }
 
-// runManager runs a part of Assay in a cluster until the end of the test, from the programs in bin.
+// runManager runs a component of Assay in a cluster until the end of the test, from the programs in bin.
 func runManager(t testing.TB, c *cluster.Cluster, bin, part, ready string, args ...string) {
 	t.Helper()
 	err := c.Run(t.Context(), cluster.Program{
@@ -162,7 +161,7 @@ func (in *installation) runScheduler(t *testing.T) {
 	}
 }
 
-// assay runs the command line and returns what it prints.
+// assay runs the command line and returns its output.
 func (in *installation) assay(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(in.bin, "assay"), args...)
@@ -177,7 +176,7 @@ func TestInstallation(t *testing.T) {
 	t.Run("TheDoctorSaysWhatIsBroken", in.doctor)
 }
 
-// TestDocumentation follows docs/scheduling.md: what it shows is what is printed.
+// TestDocumentation runs the commands in docs/scheduling.md and compares their output.
 func TestDocumentation(t *testing.T) {
 	in := install(t)
 	in.runScheduler(t)
@@ -205,7 +204,7 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// kubectl runs kubectl. Events are written a moment after what they tell of; it waits for those that the page shows.
+// kubectl runs kubectl. Since Events are written with a delay, it waits for those that the page shows.
 func (in *installation) kubectl(t *testing.T) func(string, []string, io.Writer) error {
 	awaited := map[string]string{"describe": "FailedScheduling", "events": "FeaturesLost"}
 	return func(dir string, args []string, out io.Writer) error {
@@ -231,13 +230,13 @@ func (in *installation) kubectl(t *testing.T) func(string, []string, io.Writer) 
 	}
 }
 
-// How long ago something was, and how often, is no part of what is shown. Ages keep their width, by which tables are aligned.
+// The age and the count of Events are not compared. Ages keep their width, since tables are aligned.
 var (
 	ages    = regexp.MustCompile(`(^|  )(\d+m)?\d+s( |$)`)
 	repeats = regexp.MustCompile(` \(x\d+ over \w+\)`)
 )
 
-// show runs a program in a directory and shows all that it prints. That it refuses is printed, too.
+// show runs a program in a directory and returns all output, including errors.
 func (in *installation) show(t *testing.T, dir, program string, args []string, out io.Writer) error {
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), "KUBECONFIG="+in.Kubeconfig)

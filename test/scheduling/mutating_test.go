@@ -38,7 +38,7 @@ func (w *world) install(t *testing.T, name string) {
 	}
 }
 
-// policies: the shipped policies do what the webhook does, as far as their language goes.
+// policies tests that the shipped policies do the same as the webhook, as far as CEL allows.
 func (w *world) policies(t *testing.T) {
 	w.install(t, policies.PodScheduler)
 	ns := w.namespace(t, map[string]string{assayv1alpha1.SchedulerLabel: strict})

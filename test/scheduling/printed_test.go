@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// printed: what assay scheduler-config prints for the cluster's own scheduler is what kube-scheduler reads. The profile alone is
-// another one: pods must choose one of the schedulers that run here.
+// printed tests that kube-scheduler reads the configurations that assay scheduler-config prints. Only the profile differs: pods
+// must choose one of the schedulers in this test.
 func (w *world) printed(t *testing.T) {
 	assay := filepath.Join(t.TempDir(), "assay")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", assay, "../../cmd/assay").CombinedOutput(); err != nil {
@@ -59,7 +59,7 @@ func (w *world) printed(t *testing.T) {
 	}
 }
 
-// configuration is the KubeSchedulerConfiguration in what is printed: behind a line of dashes, or in a patch for Talos.
+// configuration returns the KubeSchedulerConfiguration in the output: after a line of dashes, or in a patch for Talos.
 func configuration(t *testing.T, text string) string {
 	t.Helper()
 	if _, config, ok := strings.Cut(text, "\n---\n"); ok {

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The names of the schedulers: one that waits for the extender, one that goes on without, and the cluster's own, which asks it
-// for pods with the marker only.
+// Names of the schedulers: one that waits for the extender, one that continues without it, and the cluster's own, which only sends
+// it pods with the marker.
 const (
 	strict  = "assay"
 	lenient = "assay-lenient"
@@ -95,7 +95,8 @@ func (w *world) requestByName(t *testing.T) {
 	}
 }
 
-// preferred shows that the score decides: without it, the chance that five pods go to five given nodes of 1,000 is 10⁻¹⁵.
+// preferred tests that the score decides: without it, the probability that five pods are placed on five given nodes of 1,000 is
+// 10⁻¹⁵.
 func (w *world) preferred(t *testing.T) {
 	ns := w.namespace(t, nil)
 	for i := range 5 {
@@ -127,7 +128,7 @@ func (w *world) impossible(t *testing.T) {
 	}
 }
 
-// nudge does what the controller does when the features of a node change: the scheduler hears of Nodes only.
+// nudge does what the controller does when the features of a node change, since the scheduler only watches Nodes.
 func (w *world) nudge(t *testing.T, node, generation string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, assayv1alpha1.FeaturesGenerationAnnotation, generation)
@@ -150,8 +151,8 @@ func (w *world) explain(t *testing.T, p *corev1.Pod) (out extender.Explanation) 
 	return out
 }
 
-// preemption: the node with the feature is full of pods that are as important, others have room or pods that could be
-// evicted. Nobody may be.
+// preemption: the node with the feature is full of pods with the same priority, others have room or pods that could be evicted. No
+// pod may be evicted.
 func (w *world) preemption(t *testing.T) {
 	for name, value := range map[string]int32{"high": 1000, "low": 1} {
 		w.create(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
@@ -180,7 +181,7 @@ func (w *world) preemption(t *testing.T) {
 	if wants.Status.NominatedNodeName != "" {
 		t.Errorf("it waits for %s", wants.Status.NominatedNodeName)
 	}
-	// The same pod without the requirement does evict: it was the feature that saved the other one.
+	// The same pod without the requirement does evict: the requirement protected the other pod.
 	evicts := newPod(ns, "evicts", strict, priority("high"), on("n11"), requests(corev1.ResourceCPU, "60"))
 	w.create(t, evicts)
 	testkit.Eventually(t, "a pod without the requirement evicts", func(ctx context.Context) error {
@@ -227,8 +228,8 @@ func (w *world) policy(t *testing.T) {
 	}
 }
 
-// marker: attached to the default scheduler, the extender must cost nothing to pods that ask for nothing, and nothing but the
-// question that matters to the others.
+// marker: for the default scheduler, the extender must cost nothing for pods without requirements, and one request per decision for
+// the others.
 func (w *world) marker(t *testing.T) {
 	ns := w.namespace(t, nil)
 	asked := func() [2]int64 {

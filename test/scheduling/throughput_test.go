@@ -32,19 +32,18 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// BenchmarkThroughput measures how many waiting pods a second the real kube-scheduler places on 5,000 nodes: without an
-// extender, with one for pods that ask for nothing, with one for pods that ask, and with one that does nothing. Every program
-// is a process of its own, as under a kubelet.
+// BenchmarkThroughput measures the number of pending pods per second that the real kube-scheduler places on 5,000 nodes: without an
+// extender, with one for pods without requirements, with one for pods with requirements, and with one that does nothing. Every
+// program is a separate process, as under a kubelet.
 //
-// Beside that it prints how often the extender was asked for each pod, how long the extender took over it, and the processor
-// time that the programs took. That is the better figure on a machine that does other things too: with as few processors as
-// programs, what one of them takes is what the others lack.
+// It also prints the number and duration of extender requests per pod, and the CPU time of the programs. CPU time is the better
+// figure on a loaded machine: with as few processors as programs, each program takes time from the others.
 //
 //	bin/cluster run -- go test ./test/scheduling -run '^$' -bench . -benchtime 1x
 //
-// $NODES and $PODS change the size. $ROUNDS repeats all of it: neighbours of a shared machine change its speed by a quarter
-// from minute to minute, so that only medians of several rounds can be compared. They are printed at the end, and what they
-// are of those without an extender.
+// $NODES and $PODS change the size. $ROUNDS repeats all of it: on a shared machine the speed varies by a quarter from minute to
+// minute, so only medians of several rounds can be compared. They are printed at the end, also relative to those without an
+// extender.
 func BenchmarkThroughput(b *testing.B) {
 	nodes, pods := number("NODES", 5000), number("PODS", 1000)
 	w := newNodes(b, nodes)
@@ -94,7 +93,8 @@ func BenchmarkThroughput(b *testing.B) {
 		for i, run := range runs {
 			b.Run(run.name, func(b *testing.B) {
 				for n := 0; b.Loop(); n++ {
-					// One scheduler at a time: each follows all nodes and pods, and four of them would take more than the extender.
+					// One scheduler at a time: each watches all nodes and pods, and four of them would use more CPU time than the
+					// extender.
 					scheduler := fmt.Sprintf("%s-%d-%d-%d", run.scheduler, i, round, n)
 					figures[run.name] = append(figures[run.name], w.measure(b, url, scheduler, schedulers[run.scheduler], run.pods, run.change...))
 				}
@@ -111,10 +111,10 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// without is the run that others are compared with.
+// without is the run with which others are compared.
 const without = "WithoutExtender"
 
-// figure is how many pods were placed a second, and the processor time that all programs took for each, in milliseconds.
+// figure is the number of pods placed per second, and the CPU time of all programs per pod in milliseconds.
 type figure struct{ speed, processor float64 }
 
 func medians(all []figure) (speed, processor float64) {
@@ -135,8 +135,8 @@ func medians(all []figure) (speed, processor float64) {
 // echoAt is the environment variable that turns this program into an extender that does nothing, at that address.
 const echoAt = "ASSAY_TEST_ECHO_AT"
 
-// echo runs the least that an extender can do: it names all nodes that it was asked about. What pods are placed slower with
-// it than without any is the price of the protocol, which no extender can undercut.
+// echo runs a minimal extender, which returns all nodes in a request. The difference to a run without an extender is the cost of
+// the protocol, which no extender can avoid.
 func (w *world) echo(b *testing.B) (url string) {
 	program, err := os.Executable()
 	if err != nil {
@@ -166,7 +166,7 @@ func serveEcho(address string) error {
 	}))
 }
 
-// labelling is a rule that labels the nodes that have a flag. The nodes are labelled by hand here, no controller runs.
+// labelling is a rule that labels the nodes with a flag. The test labels the nodes itself, since no controller is running.
 func labelling(label, flag string) *nfdv1alpha1.NodeFeatureRule {
 	return &nfdv1alpha1.NodeFeatureRule{
 		ObjectMeta: metav1.ObjectMeta{Name: label},
@@ -176,8 +176,8 @@ func labelling(label, flag string) *nfdv1alpha1.NodeFeatureRule {
 	}
 }
 
-// admitted changes pods as admission does where markers are in use and such rules are in force: a requirement that is the same
-// as a label becomes node affinity, which the scheduler looks at before it samples nodes; a pod with any other gets its mark.
+// admitted mutates pods like admission with markers and such rules: a requirement that is equivalent to a label becomes node
+// affinity, which the scheduler evaluates before it samples nodes; a pod with another requirement gets the marker.
 func admitted(b *testing.B, inForce ...*nfdv1alpha1.NodeFeatureRule) func(*corev1.Pod) {
 	var known []podadmission.Rules
 	for _, rule := range inForce {
@@ -193,7 +193,7 @@ func admitted(b *testing.B, inForce ...*nfdv1alpha1.NodeFeatureRule) func(*corev
 		in := in
 		in.Requirements, _ = requests.Of(p.Namespace, p.Labels, p.Annotations)
 		in.Pod = p.DeepCopy()
-		in.Pod.Spec.SchedulerName = "" // the scheduler here stands for the cluster's own, for whose pods alone markers are
+		in.Pod.Spec.SchedulerName = "" // markers are only for pods of the default scheduler, which this scheduler represents
 		for _, step := range podadmission.Decide(in) {
 			switch value := step.Value.(type) {
 			case *corev1.Affinity:
@@ -212,18 +212,18 @@ func number(name string, fallback int) int {
 	return fallback
 }
 
-// patience is how long pods may take before those that are left count as not placed.
+// patience is the time after which unplaced pods are counted as not placed.
 const patience = time.Minute
 
-// ordinary makes pods ask for processors and memory, as most pods do, and those of Kubernetes' own benchmarks of the scheduler.
+// ordinary adds CPU and memory requests to pods, as in most pods, and in Kubernetes' scheduler benchmarks.
 func ordinary(p *corev1.Pod) {
 	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("500Mi"),
 	}}
 }
 
-// measure creates pods, starts a scheduler for them, and prints how fast they are placed. The clock starts when a tenth of
-// them is, since the first ones wait for the scheduler to know the nodes.
+// measure creates pods, starts a scheduler for them, and prints how fast they are placed. The clock starts when a tenth of them is
+// placed, since the first ones wait for the scheduler's caches.
 func (w *world) measure(b *testing.B, extender, scheduler string, start func(scheduler string), n int, change ...func(*corev1.Pod)) figure {
 	ns := w.namespace(b, nil)
 	var g errgroup.Group
@@ -254,7 +254,7 @@ loop:
 		case <-end:
 			break loop
 		case e, ok := <-watch.ResultChan():
-			if !ok { // the API server may end a watch at any time; a new one begins with what there is
+			if !ok { // the API server can end a watch at any time; a new one starts with the current state
 				if watch, err = w.api.Watch(b.Context(), &corev1.PodList{}, client.InNamespace(ns)); err != nil {
 					b.Fatal(err)
 				}
@@ -304,8 +304,7 @@ loop:
 	return figure{speed, processor}
 }
 
-// spent is what was spent so far: answers of the extender, the seconds that it took for them, and the processor time of the
-// programs.
+// spent is the usage so far: responses of the extender, their total duration in seconds, and the CPU time of the programs.
 type spent struct {
 	answers, answering float64
 	processor          map[string]time.Duration
@@ -331,11 +330,11 @@ func spentUntilNow(b *testing.B, extender string) spent {
 	return spent{total("count"), total("sum"), processorTimes(b)}
 }
 
-// processorTimes are what this process ("test") and the programs that it has started, by the names of their commands, have
-// taken so far (proc(5), stat, fields 14 and 15).
+// processorTimes returns the CPU time of this process ("test") and its child processes, by command name (proc(5), stat, fields 14
+// and 15).
 func processorTimes(b *testing.B) map[string]time.Duration {
 	const parent, user, system = 1, 11, 12 // counted from field 3
-	const tick = 10 * time.Millisecond     // USER_HZ, the same on all architectures that matter
+	const tick = 10 * time.Millisecond     // USER_HZ, the same on all relevant architectures
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		b.Fatal(err)

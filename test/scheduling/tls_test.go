@@ -37,7 +37,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue signs a certificate; an authority's first one is its own.
+// issue signs a certificate; the first certificate of an authority is its own.
 func (a *authority) issue(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,7 +79,7 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// journal keeps what the extender says of those who may not ask.
+// journal collects the extender's reports of rejected clients.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -97,7 +97,7 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// serveTLS runs the extender once more, with TLS, for those whose certificate says that they are kube-scheduler.
+// serveTLS runs another extender, with TLS, for clients with a certificate for kube-scheduler.
 func (w *world) serveTLS(t *testing.T, ca *authority) (url string, refused *journal) {
 	t.Helper()
 	serving, err := tls.X509KeyPair(ca.pair(t, "extender"))
@@ -135,7 +135,7 @@ func (w *world) serveTLS(t *testing.T, ca *authority) (url string, refused *jour
 	return "https://" + server.Addr(), refused
 }
 
-// certificates: what a scheduler that is configured wrongly makes of it, and who reads what.
+// certificates tests wrongly configured schedulers, and the messages for users and administrators.
 func (w *world) certificates(t *testing.T) {
 	ours, foreign := newAuthority(t), newAuthority(t)
 	url, refused := w.serveTLS(t, ours)
@@ -152,12 +152,12 @@ func (w *world) certificates(t *testing.T) {
 	const user = "system:kube-scheduler"
 	for name, test := range map[string]struct {
 		tls string
-		// want is what describing the pod shows, empty if it is placed; log what the administrator of the extender reads.
+		// want is in the description of the pod, empty if it is placed; log is in the log of the extender.
 		want, log string
 	}{
 		"mutual":            {tls: trusts(ours) + shows(ours, user)},
 		"insecure":          {tls: "    insecure: true\n" + shows(ours, user)},
-		"no-authority":      {tls: shows(ours, user)}, // the scheduler then trusts anybody
+		"no-authority":      {tls: shows(ours, user)}, // the scheduler then trusts any certificate
 		"foreign-authority": {trusts(foreign) + shows(ours, user), "certificate signed by unknown authority", "remote error: tls: bad certificate"},
 		"no-certificate":    {trusts(ours), "code 401", "a client certificate or a bearer token is required"},
 		"foreign-certificate": {

@@ -16,7 +16,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
 
-// workload makes a workload of a kind whose pods are like this one.
+// workload returns a workload of a kind with pods like this one.
 func workload(kind string, pod *corev1.Pod) client.Object {
 	meta := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}
 	labels := map[string]string{"app": pod.Name}
@@ -43,8 +43,8 @@ func workload(kind string, pod *corev1.Pod) client.Object {
 	panic(kind)
 }
 
-// workloads: every kind that makes pods is refused at apply where its pods would ask for what nobody understands, with the path
-// of the field in this kind, and warned of what no node has.
+// workloads: for every kind that creates pods, invalid requirements are rejected when it is applied, with the path of the field in
+// this kind, and requirements that no node meets cause a warning.
 func (in *installation) workloads(t *testing.T) {
 	for kind, path := range map[string]string{
 		"Deployment": "spec.template", "StatefulSet": "spec.template", "DaemonSet": "spec.template", "ReplicaSet": "spec.template",

@@ -41,10 +41,10 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// ownNamespace is where NodeFeatures are published.
+// ownNamespace is the namespace of NodeFeatures.
 const ownNamespace = "assay-system"
 
-// world is a cluster of many nodes without kubelets, an extender, and a proxy in front of it that counts and can break.
+// world is a cluster with many nodes without kubelets, an extender, and a proxy in front of it that counts requests and can fail.
 type world struct {
 	*cluster.Cluster
 	api     client.WithWatch
@@ -61,8 +61,8 @@ func newWorld(t testing.TB, n int) *world {
 	return w
 }
 
-// newNodes starts a cluster with n nodes, n0, n1, …, all of which have the flag AVX and a label that says so. Nothing else runs: no
-// controller-manager, which would take half a minute to untaint 1,000 nodes.
+// newNodes starts a cluster with n nodes, n0, n1, …, all of which have the flag AVX and a label for it. Nothing else runs: a
+// controller-manager would take half a minute to untaint 1,000 nodes.
 func newNodes(t testing.TB, n int) *world {
 	t.Helper()
 	c := testkit.PrivateCluster(t, cluster.Options{
@@ -90,7 +90,7 @@ func newNodes(t testing.TB, n int) *world {
 	return w
 }
 
-// startExtender runs the extender in this process, behind the proxy, and waits until it knows n nodes.
+// startExtender runs the extender in this process, behind the proxy, and waits until it has n nodes in its cache.
 func (w *world) startExtender(t testing.TB, n int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -151,7 +151,7 @@ func (w *world) startExtender(t testing.TB, n int) {
 	w.proxy = newProxy(t, "http://"+server.Addr())
 }
 
-// scheduler runs a kube-scheduler of that name whose extender is the proxy.
+// scheduler runs a kube-scheduler of that name that uses the proxy as its extender.
 func (w *world) scheduler(t testing.TB, name, extra string, ignorable bool) {
 	t.Helper()
 	w.schedulerAt(t, name, w.proxy.url+"/by/"+name, ", percentageOfNodesToScore: 100", extra, ignorable)
@@ -178,8 +178,8 @@ extenders:
 	}
 }
 
-// markingScheduler runs a kube-scheduler of that name that asks only for pods with a marker, as assay scheduler-config --marker
-// has it: one address for what is required, one for what is preferred.
+// markingScheduler runs a kube-scheduler of that name that only sends pods with a marker, as configured by assay scheduler-config
+// --marker: one address for requirements, one for preferences.
 func (w *world) markingScheduler(t testing.TB, name, profile, filter, score string) {
 	t.Helper()
 	config := fmt.Sprintf("profiles: [{schedulerName: %s%s}]\nclientConnection: {qps: 5000, burst: 5000}\nextenders:\n", name, profile)
@@ -233,7 +233,7 @@ func (w *world) create(t testing.TB, o client.Object) {
 	}
 }
 
-// publish changes the flags of a node, and waits until the extender has heard of it.
+// publish changes the flags of a node, and waits until the extender has processed the change.
 func (w *world) publish(t testing.TB, node string, flags ...string) {
 	t.Helper()
 	w.setFlags(t, node, flags...)
@@ -259,7 +259,7 @@ func (w *world) setFlags(t testing.TB, node string, flags ...string) {
 	}
 }
 
-// namespace makes a namespace with labels.
+// namespace creates a namespace with labels.
 func (w *world) namespace(t testing.TB, labels map[string]string) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: labels}}
@@ -267,7 +267,7 @@ func (w *world) namespace(t testing.TB, labels map[string]string) string {
 	return ns.Name
 }
 
-// newPod makes a pod that a scheduler of that name shall place.
+// newPod returns a pod for a scheduler of that name.
 func newPod(namespace, name, scheduler string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -320,7 +320,7 @@ func (w *world) placed(t testing.TB, p *corev1.Pod) string {
 	return p.Spec.NodeName
 }
 
-// rejected waits until the scheduler has said why a pod cannot be placed, in words that hold text.
+// rejected waits until the scheduler has reported why a pod cannot be placed, in a message that contains text.
 func (w *world) rejected(t testing.TB, p *corev1.Pod, text string) {
 	t.Helper()
 	testkit.Eventually(t, "pod "+p.Name+" is rejected", func(ctx context.Context) error {
@@ -334,7 +334,7 @@ func (w *world) rejected(t testing.TB, p *corev1.Pod, text string) {
 	})
 }
 
-// message is what the scheduler says about a pod.
+// message returns the scheduler's message about a pod.
 func message(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
@@ -344,14 +344,14 @@ func message(p *corev1.Pod) string {
 	return ""
 }
 
-// proxy stands between schedulers and extender.
+// proxy forwards requests of schedulers to the extender.
 type proxy struct {
 	url    string
 	counts sync.Map // *atomic.Int64 by name of the scheduler
 	broken atomic.Pointer[http.HandlerFunc]
 }
 
-// count is how many requests a scheduler has made.
+// count returns the number of requests of a scheduler.
 func (p *proxy) count(scheduler string) *atomic.Int64 {
 	n, _ := p.counts.LoadOrStore(scheduler, &atomic.Int64{})
 	return n.(*atomic.Int64)
@@ -382,7 +382,7 @@ func newProxy(t testing.TB, target string) *proxy {
 	return p
 }
 
-// breakBy makes the extender misbehave until mended.
+// breakBy makes the extender fail until mended is called.
 func (p *proxy) breakBy(f http.HandlerFunc) { p.broken.Store(&f) }
 func (p *proxy) mend()                      { p.broken.Store(nil) }
 
@@ -393,7 +393,7 @@ var failures = map[string]http.HandlerFunc{
 		_, _ = io.Copy(io.Discard, r.Body)
 		select {
 		case <-r.Context().Done():
-		case <-time.After(3 * time.Second): // the scheduler waits for one
+		case <-time.After(3 * time.Second): // longer than the scheduler's timeout
 		}
 	},
 	"garbage": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"NodeNames":[[}`) },

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package script_test tells the stories of the command line that need a cluster; cmd/assay tells the others.
+// Package script_test runs the command line scripts that need a cluster; cmd/assay runs the others.
 package script_test
 
 import (
@@ -28,7 +28,7 @@ func TestClusterStories(t *testing.T) {
 	namespace := testkit.Namespace(t, client)
 	for name, vendor := range map[string]string{"n1": "Intel", "n2": "AMD", "n3": "Intel"} {
 		node := testkit.Node(t, client, name)
-		// An API server names no managers of an object that was created without any field, as this Node was and a kubelet's is not,
+		// The API server records no managers of an object that was created without fields, like this Node but not a kubelet's,
 		// before the first apply.
 		labels := ctrlclient.RawPatch(types.ApplyPatchType,
 			[]byte(`{"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"site.example.com/rack": "7"}}}`))
@@ -92,7 +92,7 @@ func TestClusterStories(t *testing.T) {
 	})
 }
 
-// libraryHook gives the user library-hook the rights that the chart renders for its hook that applies rules of the library.
+// libraryHook grants the user library-hook the permissions that the chart renders for its hook that applies rules of the library.
 func libraryHook(t *testing.T, client ctrlclient.Client) {
 	t.Helper()
 	const user = "library-hook"

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command pause holds the namespaces of a pod open until it is told to end.
+// Command pause holds the namespaces of a pod until it gets a signal.
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 		select {
 		case <-end:
 			return
-		case <-children: // as the first process of a pod that shares its process namespace
+		case <-children: // as the first process of a pod with a shared process namespace
 			for {
 				if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
 					break

@@ -1,5 +1,5 @@
-// Command extract writes the files of package schemas from modules of Kubernetes and of operators, which it has the go command
-// download.
+// Command extract generates the files of package schemas from modules of Kubernetes and of operators, which it downloads with the
+// go command.
 package main
 
 import (
@@ -63,7 +63,7 @@ func run() error {
 	return nil
 }
 
-// fromOpenAPI reads what the kinds need out of the OpenAPI document of a version of Kubernetes.
+// fromOpenAPI extracts the schemas of the kinds from the OpenAPI document of a version of Kubernetes.
 func fromOpenAPI(source schemas.Source) (*schemas.Extract, error) {
 	var document struct {
 		Definitions map[string]map[string]any `json:"definitions"`
@@ -99,7 +99,7 @@ func fromOpenAPI(source schemas.Source) (*schemas.Extract, error) {
 	return out, nil
 }
 
-// fromDefinitions reads the schemas in an operator's CustomResourceDefinitions.
+// fromDefinitions extracts the schemas from an operator's CustomResourceDefinitions.
 func fromDefinitions(operator schemas.Operator) (*schemas.Extract, error) {
 	out := &schemas.Extract{Source: operator.Source, Kinds: map[string]string{}, Definitions: map[string]map[string]any{}}
 	return out, open(operator.Source, func(files fs.FS) error {
@@ -135,8 +135,8 @@ func fromDefinitions(operator schemas.Operator) (*schemas.Extract, error) {
 	})
 }
 
-// open opens the archive of a module. The go command has compared it with what is known of it in the checksum database; here it
-// is compared with what it was when it was chosen.
+// open opens the archive of a module. The go command has verified it with the checksum database; open also compares it with its
+// recorded hash.
 func open(source schemas.Source, read func(fs.FS) error) error {
 	module := source.Module + "@" + source.Version
 	out, err := exec.Command("go", "mod", "download", "-json", module).Output()
@@ -159,7 +159,7 @@ func open(source schemas.Source, read func(fs.FS) error) error {
 	return read(files)
 }
 
-// reach copies a definition, and all that it refers to.
+// reach copies a definition, and everything that it refers to.
 func reach(from, into map[string]map[string]any, name string) {
 	if into[name] != nil {
 		return
@@ -185,7 +185,7 @@ func references(node any, see func(string)) {
 	}
 }
 
-// named is a definition of Kubernetes. Two say less of themselves than API servers accept.
+// named returns a definition of Kubernetes. Two are incomplete compared with what API servers accept.
 func named(name string, definition map[string]any) map[string]any {
 	switch name[strings.LastIndexByte(name, '.')+1:] {
 	case "IntOrString":
@@ -198,7 +198,7 @@ func named(name string, definition map[string]any) map[string]any {
 
 func intOrString() map[string]any { return map[string]any{"type": []any{"integer", "string"}} }
 
-// strict turns a schema of OpenAPI into a JSON schema that accepts no field but those it lists, without documentation.
+// strict converts an OpenAPI schema to a JSON schema that rejects unlisted fields, without documentation.
 func strict(node map[string]any) map[string]any {
 	if node["x-kubernetes-int-or-string"] == true {
 		return intOrString()
@@ -227,7 +227,7 @@ func strict(node map[string]any) map[string]any {
 	return out
 }
 
-// write writes a file that is the same each time: encoding/json sorts keys, and gzip is given no time.
+// write writes a reproducible file: encoding/json sorts keys, and gzip gets no time.
 func write(dir string, extract *schemas.Extract) error {
 	data, err := json.Marshal(extract)
 	if err != nil {
