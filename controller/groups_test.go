@@ -89,7 +89,7 @@ func TestOrphansAreCollected(t *testing.T) {
 	w.node("stays")
 	gone := w.node("gone")
 	kept := w.publish(w.namespace, "stays", "stays", M{"a": "1"}, nil)
-	departed := w.publish(w.namespace, "gone", "gone", M{"a": "1"}, nil)
+	deleted := w.publish(w.namespace, "gone", "gone", M{"a": "1"}, nil)
 	precedes := w.publish(w.namespace, "to-come", "to-come", M{"a": "1"}, nil)
 	nameless := w.publish(w.namespace, "nameless", "x", nil, nil)
 	change(w, nameless, func(f *nfdv1alpha1.NodeFeature) { f.Labels = nil })
@@ -116,7 +116,7 @@ func TestOrphansAreCollected(t *testing.T) {
 	if err := w.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
-	absent(departed)
+	absent(deleted)
 	for _, f := range []*nfdv1alpha1.NodeFeature{kept, precedes, nameless} {
 		if err := w.Get(t.Context(), client.ObjectKeyFromObject(f), f); err != nil {
 			t.Errorf("%s: %v", f.Name, err)

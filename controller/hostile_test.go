@@ -226,7 +226,7 @@ func TestContestedLabelsAreLeftAlone(t *testing.T) {
 		}
 	}
 	if repairs > 3 {
-		t.Errorf("it was put right %d times against 30 changes of somebody else", repairs)
+		t.Errorf("it was corrected %d times against 30 changes of another client", repairs)
 	}
 }
 

@@ -219,7 +219,7 @@ func TestARefusedKeyDoesNotBlockOthers(t *testing.T) {
 		t.Errorf("requests for one more label: %v", got)
 	}
 	if _, there := n.Status.Capacity["vendor.io/denied"]; there {
-		t.Error("the policy was not in force")
+		t.Error("the policy was not active")
 	}
 }
 
@@ -239,7 +239,7 @@ spec:
 	testkit.Eventually(w, "policy "+name, func(ctx context.Context) error {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 		if err := w.Status().Patch(ctx, n, probe, client.DryRunAll); err == nil {
-			return errors.New("not in force")
+			return errors.New("not active")
 		}
 		return nil
 	})
@@ -337,7 +337,7 @@ func TestLeavesForeignKeysIfConfigured(t *testing.T) {
 	rule := w.rule("r", `{rules: [{name: r, labels: {vendor.io/a: ours, vendor.io/b: ours}}]}`)
 	m := w.start(func(c *controller.Config) { c.Policy.KeepForeign = true })
 	w.labels("n1", M{"vendor.io/a": "theirs", "vendor.io/b": "ours"})
-	w.condition(rule, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/a", "somebody else")
+	w.condition(rule, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/a", "another client")
 	m.stop()
 	w.start()
 	w.labels("n1", M{"vendor.io/a": "ours", "vendor.io/b": "ours"})

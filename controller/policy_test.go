@@ -95,7 +95,7 @@ func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 		}
 		return as.Patch(ctx, node.DeepCopy(), patch, client.DryRunAll)
 	}
-	testkit.Eventually(t, "the policy is in force", func(ctx context.Context) error {
+	testkit.Eventually(t, "the policy is active", func(ctx context.Context) error {
 		if err := try(ctx, thief, `{"spec":{"unschedulable":true}}`); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the node may be cordoned: %w", err)
 		}
@@ -158,7 +158,7 @@ func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 				t.Errorf("got %v, want a refusal that names %q", err, test.refused)
 			}
 			if err := try(t.Context(), w, test.body, sub...); err != nil {
-				t.Errorf("an administrator is refused: %v", err)
+				t.Errorf("an administrator is rejected: %v", err)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestPolicyBearsManyLabels(t *testing.T) {
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "policy-n1"}}
 	testkit.Create(t, w, node)
-	testkit.Eventually(t, "the policy is in force", func(ctx context.Context) error {
+	testkit.Eventually(t, "the policy is active", func(ctx context.Context) error {
 		err := as.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`)), client.DryRunAll)
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the node may be cordoned: %w", err)

@@ -85,7 +85,7 @@ func TestRulesSpeak(t *testing.T) {
 	n := w.node("n1")
 	w.publish(w.namespace, "n1", "n1", M{"bad": "false"}, nil)
 	w.rule("say", `{rules: [{name: say, labels: {said: "true"}, actions: [
-	  {op: log, args: {msg: "looked at {node}", level: warning}}, {op: event, args: {reason: Seen, msg: "saw {node}"}}]}]}`)
+	  {op: log, args: {msg: "evaluated {node}", level: warning}}, {op: event, args: {reason: Seen, msg: "saw {node}"}}]}]}`)
 	r := w.rule("fail", `{priority: 1, rules: [{name: no-bad, matchFeatures: [{feature: test.attr, matchExpressions: {bad: {op: IsTrue}}}],
 	  actions: [{op: fail, args: {msg: "{node} is bad"}}]}]}`)
 	m := w.start()

@@ -59,7 +59,7 @@ func (w *world) install(crd *unstructured.Unstructured, drops bool) {
 		next.SetResourceVersion(old.GetResourceVersion())
 		return w.Update(ctx, next)
 	})
-	testkit.Eventually(w, "definition in force", func(ctx context.Context) error {
+	testkit.Eventually(w, "the CRD is active", func(ctx context.Context) error {
 		probe := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 		probe.Spec.Rules = []nfdv1alpha1.Rule{{Name: "x", Conditions: []nfdv1alpha1.Condition{{Op: "is-true", Args: nfdv1alpha1.JSON{Raw: []byte(`{"value":"x"}`)}}}}}
 		if err := w.Create(ctx, probe, client.DryRunAll); err != nil {

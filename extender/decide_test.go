@@ -121,19 +121,19 @@ func TestFilter(t *testing.T) {
 			failed: map[string]string{"n1": lacks},
 		},
 		"request of another namespace": {
-			reason: "a request that does not exist is no reason to place the pod anywhere",
+			reason: "a request that does not exist does not allow placing the pod anywhere",
 			pod:    pod("other", map[string]string{"assay.dev/feature-request": "amx"}, nil), names: []string{"n2"}, want: []string{},
 			failed: map[string]string{"n2": "node feature requirement not met: NodeFeatureRequest other/amx does not exist"},
 		},
 		"policy": {
-			reason: "the namespace is labelled for scheduling",
+			reason: "the namespace is labeled for scheduling",
 			pod:    pod("batch", nil, nil), names: []string{"n1", "n2"}, want: []string{"n2"}, failed: map[string]string{"n1": lacks},
 		},
 		"no policy": {
-			reason: "a policy leaves namespaces alone that are not labelled for scheduling",
+			reason: "a policy leaves namespaces alone that are not labeled for scheduling",
 			pod:    pod("other", nil, nil), names: []string{"n1", "n2"}, want: []string{"n1", "n2"},
 		},
-		"nobody has it": {
+		"no node has it": {
 			reason: "the event says that no node of the cluster would do",
 			pod:    pod("ml", nil, map[string]string{"assay.dev/required-features": strings.ReplaceAll(amx, "AMXBF16", "AMXFP64")}),
 			names:  []string{"n1", "n2"}, want: []string{}, failed: map[string]string{
@@ -148,7 +148,7 @@ func TestFilter(t *testing.T) {
 		},
 		"no nodes": {reason: "an empty list stays one", pod: pod("ml", nil, required), names: []string{}, want: []string{}},
 		"broken annotation": {
-			reason: "without a webhook, the event is where the author learns of the mistake",
+			reason: "without a webhook, only the event reports the error",
 			pod:    pod("ml", nil, map[string]string{"assay.dev/required-features": "matchFeatures: 7"}), names: []string{"n2"}, want: []string{},
 			failed: map[string]string{"n2": "node feature requirement not met: metadata.annotations[assay.dev/required-features]: Invalid value: " +
 				"matchFeatures cannot be a number; it must be YAML with matchFeatures, matchAny, conditions"},

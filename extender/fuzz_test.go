@@ -77,7 +77,7 @@ func checkFilter(t *testing.T, d *extender.Decider, data []byte) {
 		}
 		return
 	}
-	if !understood || slices.Contains(names, "") && bytes.Contains(data, []byte("null")) { // null is no name to us
+	if !understood || slices.Contains(names, "") && bytes.Contains(data, []byte("null")) { // null is not a name
 		return
 	}
 	left := map[string]bool{}

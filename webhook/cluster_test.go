@@ -261,7 +261,7 @@ func abs(t *testing.T, path string) string {
 	return p
 }
 
-// Of a rule that is created the API server sends the same spec in both phases: the second one needs no review of its own.
+// When a rule is created, the API server sends the same spec in both phases: the second one needs no review.
 func TestAnAPIServerNeedsOneReviewOfARule(t *testing.T) {
 	c := testkit.Cluster(t)
 	var reads atomic.Int64

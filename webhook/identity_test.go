@@ -163,7 +163,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 	if _, err := s.features.Create(t.Context(), featureObject(ours, theirs, theirs, theirs), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err = cluster.WaitFor(t.Context(), "the policy to be in force", func(ctx context.Context) error {
+	err = cluster.WaitFor(t.Context(), "the policy to be active", func(ctx context.Context) error {
 		if err := create(worker, "probe", theirs, theirs); err == nil {
 			_ = s.features.Delete(ctx, "probe", metav1.DeleteOptions{})
 			return fmt.Errorf("a worker may still publish for another node")
@@ -300,7 +300,7 @@ func TestATokenOfAnEarlierNodeSpeaksForNoOther(t *testing.T) {
 		_, err := worker.Create(t.Context(), owned(featureObject(ours, name, name, name), owners...), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	testkit.Eventually(t, "the policy is in force", func(context.Context) error {
+	testkit.Eventually(t, "the policy is active", func(context.Context) error {
 		if err := create(); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("a worker may publish without an owner: %w", err)
 		}

@@ -94,7 +94,7 @@ func scheduling(t *testing.T) *webhook.Scheduling {
 	return &webhook.Scheduling{
 		Requirements: known, Index: view, Labels: func() podadmission.Labels { return exact },
 		Namespace: func(name string) map[string]string {
-			if strings.HasPrefix(name, "labelled-") {
+			if strings.HasPrefix(name, "labeled-") {
 				known.PutNamespace(name, labels)
 				return labels
 			}
@@ -137,11 +137,11 @@ func TestPodsAndWorkloadsOnARealAPIServer(t *testing.T) {
 		Namespace: "assay-system", URL: "https://" + server.Addr(), CABundle: bundle,
 	})
 	plain := testkit.Namespace(t, api)
-	labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "labelled-", Labels: map[string]string{assayv1alpha1.SchedulingLabel: assayv1alpha1.SchedulingLabelEnabled},
+	labeled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "labeled-", Labels: map[string]string{assayv1alpha1.SchedulingLabel: assayv1alpha1.SchedulingLabelEnabled},
 	}}
-	testkit.Create(t, api, labelled)
-	s.Namespace(labelled.Name)
+	testkit.Create(t, api, labeled)
+	s.Namespace(labeled.Name)
 	testkit.Create(t, api, mutating)
 	testkit.Create(t, api, validating)
 
@@ -180,7 +180,7 @@ func TestPodsAndWorkloadsOnARealAPIServer(t *testing.T) {
 	if n := asked.Load() - before; n != 0 {
 		t.Errorf("a pod that asks for nothing was reviewed %d times", n)
 	}
-	silent := newPod(labelled.Name, "")
+	silent := newPod(labeled.Name, "")
 	if err := api.Create(t.Context(), silent, dryRun); err != nil {
 		t.Fatal(err)
 	}

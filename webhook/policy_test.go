@@ -144,7 +144,7 @@ func TestPolicyBindsRealTokens(t *testing.T) {
 	if err := all.create(ctx, ours, "policy-n2", "policy-n2", "policy-n2"); err != nil {
 		t.Fatalf("an administrator: %v", err)
 	}
-	err = cluster.WaitFor(ctx, "the policy to be in force", func(ctx context.Context) error {
+	err = cluster.WaitFor(ctx, "the policy to be active", func(ctx context.Context) error {
 		if err := worker.create(ctx, ours, "probe", "policy-n2", "policy-n2"); err == nil {
 			_ = all.client.Namespace(ours).Delete(ctx, "probe", metav1.DeleteOptions{})
 			return fmt.Errorf("a worker may still publish for another node")

@@ -53,10 +53,10 @@ func TestCorrectsThreeTimesAnHour(t *testing.T) {
 		t.Error("forgotten within the hour")
 	}
 	if _, held := c.Held("label a", "ours", now); held {
-		t.Error("held for ever")
+		t.Error("held forever")
 	}
 	c.Expire(now.Add(time.Hour))
 	if c.About("label a", "ours") {
-		t.Error("remembered for ever")
+		t.Error("remembered forever")
 	}
 }

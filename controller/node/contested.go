@@ -24,7 +24,7 @@ func (r *Reconciler) contested(_ context.Context, p *plan.Plan, j *judge) (*plan
 			again = sooner(again, wait)
 			if undone {
 				r.events.Eventf(j.node, corev1.EventTypeWarning, "KeyContested",
-					"somebody else keeps changing the %s %s; it is left alone for %s", s.Kind, s.Key, wait.Round(time.Second))
+					"another client keeps changing the %s %s; it is left alone for %s", s.Kind, s.Key, wait.Round(time.Second))
 			}
 		case undone || known.corrections.About(name(s), s.New):
 			known.fixing = append(known.fixing, s)

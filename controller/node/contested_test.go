@@ -75,7 +75,7 @@ func TestContestedKeysAreCorrectedThreeTimesAnHour(t *testing.T) {
 					}
 				}
 				if p.Empty() && again == 0 {
-					t.Fatal("the key is left alone for ever")
+					t.Fatal("the key is left alone forever")
 				}
 				known.passed(wished, p, clock.Now(), nil)
 			}

@@ -26,7 +26,7 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 		}
 	}
 	for _, s := range p.Left {
-		complain(s, "somebody else wrote it, and overwriting is not allowed")
+		complain(s, "another client wrote it, and overwriting is not allowed")
 	}
 	now := r.clock.Now()
 	for _, s := range p.Steps {
@@ -37,7 +37,7 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 			complain(s, "it evicts pods, and has to wait: "+known.waits)
 		}
 		if _, contested := known.corrections.Held(name(s), s.New, now); contested {
-			complain(s, fmt.Sprintf("somebody else keeps changing it, and it is put right %d times in %s at most", flap.CorrectionLimit, flap.CorrectionWindow))
+			complain(s, fmt.Sprintf("another client keeps changing it, and it is corrected at most %d times in %s", flap.CorrectionLimit, flap.CorrectionWindow))
 		}
 	}
 	r.stats.Report(node.Name, o, complaints...)

@@ -259,7 +259,7 @@ func (b *Book) flush(ctx context.Context, want int) error {
 	return fmt.Errorf("record which rules gave keys: %w", err)
 }
 
-// IDOf returns the ID of an object; nil stands for the labels that NodeFeatures request.
+// IDOf returns the ID of an object; nil means the labels that NodeFeatures request.
 func IDOf(set *rules.RuleSet) string {
 	if set == nil {
 		return record.Requested

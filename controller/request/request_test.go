@@ -191,7 +191,7 @@ func TestStatusAndLostFeatures(t *testing.T) {
 		}
 		want := map[string]string{"p": "node req-a lacks cpu.cpuid/AMX, which the pod asked for; the pod goes on running"}
 		if diff := cmp.Diff(want, told); diff != "" {
-			return fmt.Errorf("the pods are told (-want +got):\n%s", diff)
+			return fmt.Errorf("the events of the pods are (-want +got):\n%s", diff)
 		}
 		return nil
 	})

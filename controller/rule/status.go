@@ -143,7 +143,7 @@ func (s *reporter) announce(obj *nfdv1alpha1.NodeFeatureRule, want nfdv1alpha1.N
 	}
 	if !slices.Equal(obj.Status.Origins, want.Origins) || obj.Generation == obj.Status.ObservedGeneration && obj.Status.EffectiveHash != want.EffectiveHash {
 		if len(want.Origins) > 0 && obj.Status.EffectiveHash != "" {
-			s.events.Event(obj, corev1.EventTypeNormal, "TemplateChanged", "the rules were assembled anew from their templates")
+			s.events.Event(obj, corev1.EventTypeNormal, "TemplateChanged", "the rules were assembled again because a template changed")
 		}
 	}
 }

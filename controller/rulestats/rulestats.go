@@ -193,8 +193,8 @@ func (t *Stats) add(node string, c *contribution, touched map[string]bool) {
 		t.of(object).failures[node] = message
 		touched[object] = true
 	}
-	for object, texts := range c.conflicts {
-		for text := range texts {
+	for object, descriptions := range c.conflicts {
+		for text := range descriptions {
 			t.of(object).conflicts[text]++
 		}
 		touched[object] = true
@@ -218,9 +218,9 @@ func (t *Stats) subtract(node string, c *contribution, touched map[string]bool) 
 		delete(t.of(object).failures, node)
 		touched[object] = true
 	}
-	for object, texts := range c.conflicts {
+	for object, descriptions := range c.conflicts {
 		counts := t.of(object).conflicts
-		for text := range texts {
+		for text := range descriptions {
 			if counts[text]--; counts[text] == 0 {
 				delete(counts, text)
 			}

@@ -59,11 +59,11 @@ func TestPollDetectsChangesWithoutEvents(t *testing.T) {
 			}
 			write(t, root, file, value)
 			if !r.Poll(t.Context()).Changed {
-				t.Errorf("/%s changed to %q and nobody noticed", file, value)
+				t.Errorf("/%s changed to %q and no poll detected it", file, value)
 			}
 			write(t, root, file, quietFiles[file])
 			if !r.Poll(t.Context()).Changed {
-				t.Errorf("/%s changed back and nobody noticed", file)
+				t.Errorf("/%s changed back and no poll detected it", file)
 			}
 		})
 	}

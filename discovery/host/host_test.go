@@ -218,6 +218,6 @@ func TestArchiveKeepsEveryByte(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(again), "-- lines (base64)") || !strings.Contains(string(again), "-- zero (base64)") {
-		t.Errorf("text is encoded, or what is no text is not:\n%s", again)
+		t.Errorf("text is encoded, or binary data is not:\n%s", again)
 	}
 }

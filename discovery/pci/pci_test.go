@@ -47,14 +47,14 @@ func TestLabels(t *testing.T) {
 			want:   map[string]string{"pci-8086.present": "true"},
 		},
 		"unknown field is named and left out": {
-			config:  config([]string{"02"}, []string{"vendor", "colour"}),
+			config:  config([]string{"02"}, []string{"vendor", "color"}),
 			want:    map[string]string{"pci-8086.present": "true"},
-			problem: `sources.pci.deviceLabelFields, deviceLabelForms: ["colour"]`,
+			problem: `sources.pci.deviceLabelFields, deviceLabelForms: ["color"]`,
 		},
 		"unknown fields only mean the default": {
-			config:  config([]string{"02"}, []string{"colour"}),
+			config:  config([]string{"02"}, []string{"color"}),
 			want:    map[string]string{"pci-0200_8086.present": "true"},
-			problem: `["colour"]`,
+			problem: `["color"]`,
 		},
 		"forms beside each other": {
 			config: forms(config([]string{"03"}, []string{"class", "vendor"}), []string{"vendor"}, []string{"device", "vendor"}),
@@ -65,9 +65,9 @@ func TestLabels(t *testing.T) {
 			},
 		},
 		"form of unknown fields is none": {
-			config:  forms(config([]string{"02"}, []string{"vendor"}), []string{"colour"}),
+			config:  forms(config([]string{"02"}, []string{"vendor"}), []string{"color"}),
 			want:    map[string]string{"pci-8086.present": "true"},
-			problem: `["colour"]`,
+			problem: `["color"]`,
 		},
 		"no class": {config: config(nil, []string{"class"}), want: map[string]string{}},
 	}

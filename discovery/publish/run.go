@@ -200,7 +200,7 @@ func (r *runner) repair(ctx context.Context, why string) {
 	if len(r.repairs) < freeRepairs {
 		r.fights.reset()
 		r.repairs = append(r.repairs, now)
-		r.opt.Observe(Event{Notice: why + " by somebody else; looking"})
+		r.opt.Observe(Event{Notice: why + " by another client; reading it again"})
 		r.attempt(ctx)
 		return
 	}
@@ -209,7 +209,7 @@ func (r *runner) repair(ctx context.Context, why string) {
 	}
 	wait := r.fights.next(nil)
 	r.fighting = true
-	r.opt.Observe(Event{Notice: why + " by somebody else again; somebody else manages it too?", Retry: wait})
+	r.opt.Observe(Event{Notice: why + " by another client again; check whether another worker manages it", Retry: wait})
 	r.repairs = append(r.repairs[1:], now)
 	r.retry.Reset(wait)
 }

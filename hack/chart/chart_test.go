@@ -104,7 +104,7 @@ func TestLintsStrictly(t *testing.T) {
 
 func TestSchemaRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
-		"Misspelt":        {`{worker: {toleration: []}}`, "/worker"},
+		"Misspelled":      {`{worker: {toleration: []}}`, "/worker"},
 		"MisspeltAtRoot":  {`{controler: {}}`, "controler"},
 		"WrongType":       {`{controller: {replicaCount: two}}`, "/controller/replicaCount"},
 		"NoSuchPolicy":    {`{webhook: {failurePolicy: Deny}}`, "/webhook/failurePolicy"},

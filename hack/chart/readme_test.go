@@ -52,6 +52,6 @@ func TestIconIsInTheRepository(t *testing.T) {
 	}
 	var svg struct{ XMLName xml.Name }
 	if err := xml.Unmarshal(data, &svg); err != nil || svg.XMLName.Local != "svg" {
-		t.Errorf("the icon is no SVG: %v, %v", svg, err)
+		t.Errorf("the icon is not an SVG: %v, %v", svg, err)
 	}
 }

@@ -118,9 +118,9 @@ func TestLintsStrictlyWithHelm3(t *testing.T) {
 func TestHelm3SaysWhereAValueIsWrong(t *testing.T) {
 	three, _ := both(t)
 	for name, test := range map[string]struct{ set, want string }{
-		"Misspelt":  {"worker.toleration=1", "/worker"},
-		"WrongType": {"controller.replicaCount=two", "/controller/replicaCount"},
-		"NoSuch":    {"webhook.failurePolicy=Deny", "/webhook/failurePolicy"},
+		"Misspelled": {"worker.toleration=1", "/worker"},
+		"WrongType":  {"controller.replicaCount=two", "/controller/replicaCount"},
+		"NoSuch":     {"webhook.failurePolicy=Deny", "/webhook/failurePolicy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := three.run(t, "template", "assay", chart, "--set="+test.set)

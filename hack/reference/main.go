@@ -85,8 +85,8 @@ func code(s string) string {
 
 func (p *page) matchers() {
 	p.section("Operators of matchers", `In matchExpressions and matchName. The ordering operators compare whole numbers, or versions with type: version; the
-others compare text. Flags have no value: only Exists and DoesNotExist can hold for them. A feature that the node does not
-have never matches.`)
+others compare strings. Flags have no value: only Exists and DoesNotExist can match them. A feature that the node does not have
+never matches.`)
 	p.table("op", "value", "holds if")
 	for _, doc := range rules.MatchOperators() {
 		p.row(code(string(doc.Op)), doc.Values, doc.Says)
@@ -94,15 +94,15 @@ have never matches.`)
 }
 
 func (p *page) expressions() {
-	p.section("Names in expressions", "Between the braces of `{…}`. Every other name is a mistake, so that typing errors are found.")
+	p.section("Names in expressions", "Between the braces of `{…}`. Every other name is an error, so that typos are found.")
 	p.table("name", "value")
 	for _, doc := range rules.ExpressionNames() {
 		p.row(code(doc.Name), doc.Says)
 	}
 	p.text("\nOperators, from the loosest: `|`, `^`, `&`, `<<` `>>`, `+` `-`, `*` `/` `%`, unary `-`. They take whole numbers of 64 bits, and text that\n" +
 		"holds one; `/` rounds down, and `%` has the sign of the divisor. `[i]` takes an element, `[i:j]` a part. Text is joined by writing\n" +
-		"expressions side by side. A format stands behind a colon: `[[fill]align][+][#][0][width][,][.precision][d|x|X|o|b|s]`.\n")
-	p.section("Functions of expressions", "They follow a value, with a dot.")
+		"expressions side by side. A format follows a colon: `[[fill]align][+][#][0][width][,][.precision][d|x|X|o|b|s]`.\n")
+	p.section("Functions of expressions", "They are called on a value: `value.function()`.")
 	p.table("function", "value")
 	for _, doc := range rules.ExpressionFunctions() {
 		p.row(code(doc.Usage), doc.Says)
@@ -110,7 +110,7 @@ func (p *page) expressions() {
 }
 
 func (p *page) conditions() {
-	p.section("Operators of conditions", "In conditions. A `!` before the operator, or invert: true, asks for the opposite; CamelCase (IsTrue, InNet) is the same.")
+	p.section("Operators of conditions", "In conditions. A `!` before the operator, or invert: true, negates it; CamelCase (IsTrue, InNet) is equivalent.")
 	p.table("op", "arguments", "holds if")
 	for _, doc := range rules.ConditionOperators() {
 		p.row(code(doc.Name), arguments(doc.Args), doc.Says)
@@ -133,7 +133,7 @@ func (p *page) actions() {
 	}
 }
 
-// arguments lists arguments: those in brackets may be left out, and those with = have a few values.
+// arguments lists arguments: those in brackets are optional, and those with = have a fixed set of values.
 func arguments(params []rules.Parameter) string {
 	list := make([]string, len(params))
 	for i, a := range params {
@@ -162,7 +162,7 @@ names that expressions have. Functions whose names begin with must are the same 
 		}
 	}
 	p.text("\n" + wrap(strings.Join(plain, ", ")) + "\n")
-	p.text("\nNFD has more. A rule that uses one of these is refused with the reason:\n")
+	p.text("\nNFD has more. A rule that uses one of these is rejected with the reason:\n")
 	p.table("functions", "left out because", "instead")
 	for _, group := range rules.LeftOutFunctions() {
 		names := make([]string, len(group.Names))

@@ -248,7 +248,7 @@ func TestKeysOfOtherKindsAreRefused(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ text, want string }{
 		"WithParameters": {block("EC PARAMETERS", []byte("x")) + block("EC PRIVATE KEY", small), ""},
-		"Curve":          {block("PRIVATE KEY", p384), "no ECDSA key on P-256"},
+		"Curve":          {block("PRIVATE KEY", p384), "not an ECDSA key on P-256"},
 		"Passphrase":     {block("ENCRYPTED PRIVATE KEY", []byte("x")), "without a passphrase"},
 		"Broken":         {block("PRIVATE KEY", []byte("x")), "asn1"},
 		"NoKey":          {"hello", "no key in PEM"},
@@ -417,7 +417,7 @@ func TestBuildsOnlyVersionsOfCleanCommits(t *testing.T) {
 	}
 	write(t, root, "uncommitted", "")
 	for version, want := range map[string]string{
-		"3be447f": "no version", "1.2.3": "no version", "v1.2": "no version", "v1.2.3+dirty": "no version", "v01.2.3": "no version",
+		"3be447f": "invalid version", "1.2.3": "no version", "v1.2": "no version", "v1.2.3+dirty": "no version", "v01.2.3": "no version",
 		"v1.2.3": "the tree differs from its commit (?? uncommitted)", "v1.2.3-rc.1": "the tree differs",
 	} {
 		r := release{root: root, out: filepath.Join(root, "dist"), version: version}
@@ -426,7 +426,7 @@ func TestBuildsOnlyVersionsOfCleanCommits(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(root, "dist")); err == nil {
-		t.Error("files were made all the same")
+		t.Error("files were created anyway")
 	}
 }
 

@@ -20,12 +20,12 @@ const (
 	// MaxForeign is the maximum number of NodeFeatures of other publishers that count for a Node. Operators publish one each; a
 	// node has about five.
 	MaxForeign = 64
-	// MaxForeignBytes is the maximum of their total size in bytes: two of the largest that the webhook accepts.
+	// MaxForeignBytes is the maximum total size in bytes of the NodeFeatures of other publishers for a Node: two of the largest that the webhook accepts.
 	MaxForeignBytes = 2 << 20
 	// MaxMissing is the maximum number of NodeFeatures of other publishers in the cluster that are kept for Nodes that do not
 	// exist: enough for objects that are published shortly before their Node is created. They are read again when it is created.
 	MaxMissing = 256
-	// MaxMissingBytes is the maximum of their total size in bytes: 1/32 of the webhook's memory limit, the smallest of all
+	// MaxMissingBytes is the maximum total size in bytes of the NodeFeatures that are kept for Nodes that do not exist: 1/32 of the webhook's memory limit, the smallest of all
 	// components that cache them.
 	MaxMissingBytes = 8 << 20
 )

@@ -175,7 +175,7 @@ func (w *world) wait() {
 	}
 }
 
-// seed has the jitter of clients begin anew in each step, since goroutines draw from it in any order. It does so only if some have: it
+// seed sets the seed of the clients' jitter in each step, since goroutines use it in any order. It does so only if some have: it
 // takes longer than most steps.
 func (w *world) seed() {
 	if w.drawn == nil || rand.Int63() != w.drawn.Int63() {

@@ -143,7 +143,7 @@ func TestHeldPortIsFreeForItsServerOnly(t *testing.T) {
 		}
 		defer func() { _ = other.Close() }()
 		if other.Addr().String() == held.address() {
-			t.Fatal("the port was given to somebody else")
+			t.Fatal("the port was assigned to another process")
 		}
 	}
 }

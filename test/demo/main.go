@@ -141,7 +141,7 @@ func (d *demo) tell(ctx context.Context) error {
 }
 
 func (d *demo) registerNode(ctx context.Context) error {
-	say("Assay's kinds, a namespace, and a Node that stands for this machine")
+	say("Assay's kinds, a namespace, and a Node for this machine")
 	if err := d.cluster.ApplyCRDs(ctx); err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func labelDocumented(pages map[string]*documented, label string) bool {
 
 var literal = regexp.MustCompile(`"([^"\\\n]+)"`)
 
-// stringsOf returns the texts in double quotes in the Go files below directories, tests excepted.
+// stringsOf returns the strings in double quotes in the Go files below directories, except for tests.
 func stringsOf(t *testing.T, dirs ...string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}

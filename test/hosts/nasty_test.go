@@ -29,7 +29,7 @@ func TestBrokenPartSilencesNoOther(t *testing.T) {
 		kept    []string
 	}{
 		"no sys": {
-			reason: "what a host does not have is no problem",
+			reason: "missing parts of a host are not a problem",
 			breaks: func(t *host.Tree) { t.Remove("sys") },
 			lost:   []string{"pci-0302_10de.present", "network-sriov.capable", "memory-numa"},
 			kept:   []string{"kernel-version.major", "system-os_release.ID", "cpu-cpuid.AVX2", "kernel-config.NO_HZ"},

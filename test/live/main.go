@@ -191,10 +191,10 @@ func rules() []client.Object {
 func (b *bench) printEvents(ctx context.Context, rounds int) error {
 	fmt.Printf("\n%-44s %24s %24s\n%-44s %12s %11s %12s %11s\n", "", "to the NodeFeature", "to the Node's label", "event", "median", "max", "median", "max")
 	for _, e := range b.events() {
-		var published, labelled []time.Duration
+		var published, labeled []time.Duration
 		var err error
 		for i := 0; i < rounds && err == nil; i++ {
-			err = b.round(ctx, e(i), &published, &labelled)
+			err = b.round(ctx, e(i), &published, &labeled)
 		}
 		if errors.Is(err, errImpossible) {
 			fmt.Printf("%-44s %v\n", e(0).name, err)
@@ -203,7 +203,7 @@ func (b *bench) printEvents(ctx context.Context, rounds int) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", e(0).name, err)
 		}
-		fmt.Printf("%-44s %12s %11s %12s %11s\n", e(0).name, ms(median(published)), ms(slices.Max(published)), ms(median(labelled)), ms(slices.Max(labelled)))
+		fmt.Printf("%-44s %12s %11s %12s %11s\n", e(0).name, ms(median(published)), ms(slices.Max(published)), ms(median(labeled)), ms(slices.Max(labeled)))
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func (b *bench) printEvents(ctx context.Context, rounds int) error {
 const settled = time.Second
 
 // round makes a change and undoes it.
-func (b *bench) round(ctx context.Context, e event, published, labelled *[]time.Duration) (err error) {
+func (b *bench) round(ctx context.Context, e event, published, labeled *[]time.Duration) (err error) {
 	if e.prepare != nil {
 		if err := e.prepare(); err != nil {
 			return err
@@ -225,13 +225,13 @@ func (b *bench) round(ctx context.Context, e event, published, labelled *[]time.
 		if err != nil {
 			return err
 		}
-		*published, *labelled = append(*published, p), append(*labelled, l)
+		*published, *labeled = append(*published, p), append(*labeled, l)
 	}
 	return nil
 }
 
 // measure makes or undoes a change, and waits for the watches of the NodeFeature and the Node to show it.
-func (b *bench) measure(ctx context.Context, e event, on bool) (published, labelled time.Duration, err error) {
+func (b *bench) measure(ctx context.Context, e event, on bool) (published, labeled time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	inFeatures, err := b.await(ctx, &nfdv1alpha1.NodeFeatureList{}, func(o client.Object) bool { return e.published(o.(*nfdv1alpha1.NodeFeature)) == on })
@@ -252,10 +252,10 @@ func (b *bench) measure(ctx context.Context, e event, on bool) (published, label
 	if published, err = since(ctx, start, inFeatures); err != nil {
 		return 0, 0, fmt.Errorf("the NodeFeature did not say so: %w", err)
 	}
-	if labelled, err = since(ctx, start, inLabels); err != nil {
+	if labeled, err = since(ctx, start, inLabels); err != nil {
 		return 0, 0, fmt.Errorf("the Node did not say so: %w", err)
 	}
-	return published, labelled, nil
+	return published, labeled, nil
 }
 
 // await starts a watch, and sends the time at which an object of the node satisfies the condition.

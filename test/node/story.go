@@ -43,7 +43,7 @@ type step struct {
 // steps lists the steps in order.
 var steps = []step{
 	{"helm install --wait, and the first label", install},
-	{"the Node has the features of this machine", labelled},
+	{"the Node has the features of this machine", labeled},
 	{"a rule labels the Node", goodRule},
 	{"the webhook refuses a broken rule, through its Service", brokenRule},
 	{"a node cannot publish for others", onlyItself},
@@ -52,7 +52,7 @@ var steps = []step{
 	{"labels outlive the worker's pod", replaceWorker},
 	{"rules can be applied while the webhook's pods are deleted", withoutWebhook},
 	{"files of features become labels; an hour of events leaves the worker's memory as it was", anHourOfEvents},
-	{"a deleted certificate is made anew", deleteCertificate},
+	{"a deleted certificate is created again", deleteCertificate},
 	{"a worker that may not read parts of /sys publishes the rest", unreadable},
 	{"the controller is killed in the middle of its work", killController},
 	{"the node's file system is full", fullDisk},
@@ -151,8 +151,8 @@ func (s *story) waitLabel(ctx context.Context, key string) error {
 	})
 }
 
-// labelled compares labels with data of this machine.
-func labelled(ctx context.Context, s *story) error {
+// labeled compares labels with data of this machine.
+func labeled(ctx context.Context, s *story) error {
 	node, err := s.node(ctx)
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func (s *story) handBack(ctx context.Context, helm string) error {
 		return err
 	}
 	if node.Annotations[recordAnnotation] == "" {
-		return errors.New("the record of what was written is gone, so nobody can take over")
+		return errors.New("the record of what was written is gone, so taking over is impossible")
 	}
 	// Its NodeFeature is data that Node Feature Discovery continues to use; so are its Lease and the controller's records.
 	data := []string{"NodeFeature/", "Lease/", "ConfigMap/"}

@@ -119,7 +119,7 @@ func (s *story) refuses(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		s.note("a broken rule is refused")
+		s.note("an invalid rule is rejected")
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func unreadable(ctx context.Context, s *story) error {
 		defer func() { _ = unix.Unmount(path, unix.MNT_DETACH) }()
 		paths = append(paths, path)
 	}
-	s.note("nobody but root may read %s", strings.Join(paths, ", "))
+	s.note("only root can read %s", strings.Join(paths, ", "))
 	return s.watched(ctx, func() error {
 		if err := s.newWorker(ctx); err != nil {
 			return err

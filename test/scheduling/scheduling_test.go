@@ -195,7 +195,7 @@ func (w *world) preemption(t *testing.T) {
 
 func (w *world) policy(t *testing.T) {
 	w.publish(t, "n300", "AVX", "Modern")
-	labelled := w.namespace(t, map[string]string{assayv1alpha1.SchedulingLabel: assayv1alpha1.SchedulingLabelEnabled, "team": "batch"})
+	labeled := w.namespace(t, map[string]string{assayv1alpha1.SchedulingLabel: assayv1alpha1.SchedulingLabelEnabled, "team": "batch"})
 	other := w.namespace(t, map[string]string{"team": "batch"})
 	w.create(t, &assayv1alpha1.NodeFeatureSchedulingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "modern"},
@@ -205,7 +205,7 @@ func (w *world) policy(t *testing.T) {
 		},
 	})
 	testkit.Eventually(t, "the extender knows the policy", func(context.Context) error {
-		p := newPod(labelled, "probe", strict)
+		p := newPod(labeled, "probe", strict)
 		w.create(t, p)
 		defer func() { _ = w.api.Delete(t.Context(), p, client.GracePeriodSeconds(0)) }()
 		if e := w.explain(t, p); len(e.Origins) == 0 {
@@ -214,7 +214,7 @@ func (w *world) policy(t *testing.T) {
 		return nil
 	})
 	for i := range 3 {
-		p := newPod(labelled, fmt.Sprintf("p%d", i), strict)
+		p := newPod(labeled, fmt.Sprintf("p%d", i), strict)
 		w.create(t, p)
 		if node := w.placed(t, p); node != "n300" {
 			t.Errorf("a pod of the namespace runs on %s, want n300", node)
@@ -224,7 +224,7 @@ func (w *world) policy(t *testing.T) {
 	w.create(t, p)
 	w.placed(t, p)
 	if e := w.explain(t, p); len(e.Origins) != 1 {
-		t.Errorf("a pod of a namespace that is not labelled for scheduling asks for %v", e.Origins)
+		t.Errorf("a pod of a namespace that is not labeled for scheduling asks for %v", e.Origins)
 	}
 }
 

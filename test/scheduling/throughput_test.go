@@ -83,10 +83,10 @@ func BenchmarkThroughput(b *testing.B) {
 		{"Required", "sampled", pods, []func(*corev1.Pod){requires("AVX")}},
 		{"RequiredAndPreferred", "sampled", pods, []func(*corev1.Pod){requires("AVX"), prefers("Rare")}},
 		{"RequiredMarked", "marked", pods, []func(*corev1.Pod){requires("AVX"), admitted(b)}},
-		{"RequiredLabelled", "marked", pods, []func(*corev1.Pod){requires("AVX"), admitted(b, labelling("avx", "AVX"))}},
+		{"RequiredLabelled", "marked", pods, []func(*corev1.Pod){requires("AVX"), admitted(b, labeling("avx", "AVX"))}},
 		{"RareOn2NodesSampled", "sampled", 100, []func(*corev1.Pod){requires("Rare")}},
 		{"RareOn2NodesFull", "full", 100, []func(*corev1.Pod){requires("Rare")}},
-		{"RareOn2NodesLabelled", "sampled", 100, []func(*corev1.Pod){requires("Rare"), admitted(b, labelling("rare", "Rare"))}},
+		{"RareOn2NodesLabelled", "sampled", 100, []func(*corev1.Pod){requires("Rare"), admitted(b, labeling("rare", "Rare"))}},
 	}
 	figures := map[string][]figure{}
 	for round := range number("ROUNDS", 1) {
@@ -166,8 +166,8 @@ func serveEcho(address string) error {
 	}))
 }
 
-// labelling is a rule that labels the nodes with a flag. The test labels the nodes itself, since no controller is running.
-func labelling(label, flag string) *nfdv1alpha1.NodeFeatureRule {
+// labeling is a rule that labels the nodes with a flag. The test labels the nodes itself, since no controller is running.
+func labeling(label, flag string) *nfdv1alpha1.NodeFeatureRule {
 	return &nfdv1alpha1.NodeFeatureRule{
 		ObjectMeta: metav1.ObjectMeta{Name: label},
 		Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{

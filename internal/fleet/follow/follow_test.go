@@ -90,7 +90,7 @@ func (f *following) keeps() {
 	if !report.OK() {
 		f.t.Fatal(report.Errors.ToAggregate())
 	}
-	testkit.Eventually(f.t, "the node is looked at", func(context.Context) error {
+	testkit.Eventually(f.t, "the node is processed", func(context.Context) error {
 		if f.view.Query(mark, 0).Matching != 1 {
 			return errors.New("it is not")
 		}

@@ -83,7 +83,7 @@ func TestFollowsTheFacts(t *testing.T) {
 	v.Put(node(in, "a", "AVX"))
 	v.Put(node(in, "b", "AVX"))
 	nobody := `"` + lacks + ` (no node has it)"`
-	check("nobody has it", map[string]string{"a": nobody, "b": nobody, "c": unknown})
+	check("no node has it", map[string]string{"a": nobody, "b": nobody, "c": unknown})
 	v.Remove("a")
 	v.Put(node(in, "c", "AVX", "AMX")) // gets the number of a
 	check("a is replaced by c", map[string]string{"a": unknown, "b": lacks, "c": ""})
@@ -173,7 +173,7 @@ func TestANodeWasSeenWhenItWasReadyLast(t *testing.T) {
 		conditions []corev1.NodeCondition
 		want       int64
 	}{
-		"no kubelet":  {"nobody has said otherwise", nil, 0},
+		"no kubelet":  {"the condition is not set", nil, 0},
 		"ready":       {"it is seen now", []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: changed}}, 0},
 		"gone":        {"its last report is older than the change", []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: reported, LastHeartbeatTime: changed}}, 1250},
 		"not ready":   {"it goes on reporting that it is not", []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: changed, LastHeartbeatTime: reported}}, 1000},
@@ -332,7 +332,7 @@ func TestOthersAreServedWhileARequirementIsNew(t *testing.T) {
 			return
 		default:
 			if got := why(v, cheap, 0, "n7")["n7"]; got != "" {
-				t.Fatalf("another pod is told %q", got)
+				t.Fatalf("another pod gets %q", got)
 			}
 			served++
 		}
