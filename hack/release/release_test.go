@@ -417,7 +417,7 @@ func TestBuildsOnlyVersionsOfCleanCommits(t *testing.T) {
 	}
 	write(t, root, "uncommitted", "")
 	for version, want := range map[string]string{
-		"3be447f": "invalid version", "1.2.3": "no version", "v1.2": "no version", "v1.2.3+dirty": "no version", "v01.2.3": "no version",
+		"3be447f": "invalid version", "1.2.3": "invalid version", "v1.2": "invalid version", "v1.2.3+dirty": "invalid version", "v01.2.3": "invalid version",
 		"v1.2.3": "the tree differs from its commit (?? uncommitted)", "v1.2.3-rc.1": "the tree differs",
 	} {
 		r := release{root: root, out: filepath.Join(root, "dist"), version: version}
