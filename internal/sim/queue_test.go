@@ -75,7 +75,7 @@ func gated[T comparable](g *gates) func(string, workqueue.TypedRateLimiter[T]) w
 	}
 }
 
-// idle is the clock of delaying queues, without the ticks by which they check every 10 seconds that they have missed nothing.
+// idle is a clock for delaying queues that never ticks: their periodic check every 10 seconds would keep time from passing.
 type idle struct{ clock.RealClock }
 
 // NewTicker implements clock.WithTicker.

@@ -385,7 +385,7 @@ func (d *demo) matchesNode(rule string) func(context.Context) error {
 	}
 }
 
-// get reads an object. A process of kubectl for each look takes several times as much of the processors as the control plane.
+// get reads an object. Starting kubectl for each read would use several times more CPU time than the control plane.
 func (d *demo) get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	return d.client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 }

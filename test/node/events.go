@@ -136,7 +136,7 @@ func waitPublished(ctx context.Context, published watch.Interface, label string)
 		case event, ok := <-published.ResultChan():
 			object, is := event.Object.(*unstructured.Unstructured)
 			if !ok || !is {
-				return fmt.Errorf("the watch of the NodeFeature says %v", event.Object)
+				return fmt.Errorf("the watch of the NodeFeature sent %v", event.Object)
 			}
 			labels, _, _ := unstructured.NestedMap(object.Object, "spec", "labels")
 			if _, there := labels[label]; there {

@@ -103,7 +103,7 @@ func (f *flaps) follow(ctx context.Context, s *story) error {
 	for event := range w.ResultChan() {
 		node, ok := event.Object.(*corev1.Node)
 		if !ok {
-			return fmt.Errorf("the watch says %v", event.Object)
+			return fmt.Errorf("the watch sent %v", event.Object)
 		}
 		f.versions++
 		f.look(node)

@@ -63,7 +63,7 @@ func schedule(ctx context.Context, s *story) error {
 				return nil
 			}
 		}
-		return errors.New("there is none that names the feature")
+		return errors.New("no event names the feature")
 	})
 	if err != nil {
 		return err

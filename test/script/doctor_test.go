@@ -312,7 +312,7 @@ func (d *doctored) early(bundle []byte) client.Object {
 	return webhook.EarlyConfiguration(webhook.ConfigurationOptions{URL: d.url, CABundle: bundle})
 }
 
-// certificate makes a certificate of a new authority in a Secret.
+// certificate creates a Secret with a certificate from a new authority.
 func (d *doctored) certificate(t *testing.T, secret string) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), []byte) {
 	t.Helper()
 	api, err := kubernetes.NewForConfig(d.c.RESTConfig())
