@@ -63,7 +63,7 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	if opt.Requests.Total > 0 {
 		err = ctrl.NewControllerManagedBy(mgr).
 			Named("request-compile").
-			For(&assayv1alpha1.NodeFeatureRequest{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			For(&assayv1alpha1.NodeFeatureRequest{}, builder.WithPredicates(informer.SpecChanged)).
 			WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
 			Complete(reconcile.Func(r.materialized))
 		if err != nil {

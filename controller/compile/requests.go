@@ -112,18 +112,18 @@ func (r *Rules) request(ctx context.Context, key client.ObjectKey) (*assembly.Ob
 }
 
 // refuse returns why a request is not materialized, or nil.
-func (r *Rules) refuse(o *nfdv1alpha1.NodeFeatureRule, within bool) *assembly.Problem {
+func (r *Rules) refuse(o *nfdv1alpha1.NodeFeatureRule, within bool) *assembly.Error {
 	rule := &o.Spec.Rules[0]
 	required, report := rules.CompileRequirement(field.NewPath("spec", "required"), rule.MatchFeatures, rule.MatchAny, rule.Conditions, r.registry.Options())
 	switch {
 	case len(rule.MatchFeatures)+len(rule.MatchAny)+len(rule.Conditions) == 0:
-		return &assembly.Problem{Reason: ReasonNothingRequired, Message: "spec.required is empty, and every node would get the label"}
+		return &assembly.Error{Reason: ReasonNothingRequired, Message: "spec.required is empty, and every node would get the label"}
 	case !report.OK():
-		return &assembly.Problem{Reason: ReasonNothingRequired, Message: "the requirements are invalid: see the condition Accepted"}
+		return &assembly.Error{Reason: ReasonNothingRequired, Message: "the requirements are invalid: see the condition Accepted"}
 	case required.ReadsMatched():
-		return &assembly.Problem{Reason: ReasonReadsRules, Message: "the requirements read " + nfdv1alpha1.RuleMatchedFeature + ", which holds outputs of rules; use features only"}
+		return &assembly.Error{Reason: ReasonReadsRules, Message: "the requirements read " + nfdv1alpha1.RuleMatchedFeature + ", which holds outputs of rules; use features only"}
 	case !within:
-		return &assembly.Problem{Reason: ReasonTooManyRequests, Message: fmt.Sprintf(
+		return &assembly.Error{Reason: ReasonTooManyRequests, Message: fmt.Sprintf(
 			"older requests take all %d places of the cluster, or all of the namespace; ask your administrator to raise materializedRequests", r.limits.Total)}
 	}
 	return nil
