@@ -224,7 +224,7 @@ func (f *effects) Event(reason, message, eventType string) error {
 // withheld returns a message that is safe to show: the message of a sensitive rule could contain sensitive values.
 func (e *evaluation) withheld(message string) string {
 	if e.rule.set.sensitive {
-		return "the message is withheld, since the rule is sensitive"
+		return "the message is hidden because the rule is sensitive"
 	}
 	return message
 }

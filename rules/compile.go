@@ -91,7 +91,7 @@ func (c *compiler) settings(spec *nfdv1alpha1.NodeFeatureRuleSpec) *RuleSet {
 	c.phaseNumber = set.phase
 	if (set.priority < 0 || set.priority > MaxPriority) && !c.opt.BuiltIn {
 		c.report.add(field.Invalid(path.Child("priority"), set.priority,
-			fmt.Sprintf("must be between 0 and %d; what lies beyond is for built-in rules", MaxPriority)))
+			fmt.Sprintf("must be between 0 and %d; higher priorities are reserved for built-in rules", MaxPriority)))
 	}
 	c.selection(path, set, spec)
 	return set
@@ -151,7 +151,7 @@ func (c *compiler) rule(path *field.Path, index int, in *nfdv1alpha1.Rule) *rule
 		r.ref.Base = c.opt.Bases[index]
 	}
 	if in.Name == "" {
-		c.report.add(field.Required(path.Child("name"), "a rule needs a name, which messages call it by"))
+		c.report.add(field.Required(path.Child("name"), "a rule must have a name"))
 	}
 	if !c.size.Take(ruleSize(in)) {
 		return r
@@ -300,7 +300,7 @@ func (c *compiler) forbidOutputs(path *field.Path, in *nfdv1alpha1.Rule) {
 	forbid := func(name string, present bool) {
 		if present {
 			c.report.add(field.Forbidden(path.Child(name),
-				"rules of this phase derive features and vars; write on nodes in phase main"))
+				"rules in this phase can only derive features and vars; use phase main to write to nodes"))
 		}
 	}
 	forbid("labels", len(in.Labels) > 0)
@@ -332,7 +332,7 @@ func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
 			continue
 		}
 		if r.Name != "" {
-			c.report.warn(path.Index(i).Child("name"), warning.Unlikely, "rules[%d] has the name %q already; messages cannot tell them apart", at, r.Name)
+			c.report.warn(path.Index(i).Child("name"), warning.Unlikely, "rules[%d] has the name %q already; messages cannot distinguish them", at, r.Name)
 		}
 	}
 }

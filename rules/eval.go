@@ -91,7 +91,7 @@ func (p *Program) eval(in Input, remember *memory) *Outcome {
 	return o
 }
 
-var skippedByFailure = &result{skipped: "a rule before it has failed the node"}
+var skippedByFailure = &result{skipped: "an earlier rule prevents changes to the node"}
 
 func newEvaluation(p *Program, in *Input) *evaluation {
 	e := &evaluation{program: p, in: in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget}
@@ -347,7 +347,7 @@ func (e *evaluation) keepVar(r *rule, name string, value expr.Value) {
 // terse returns an error without its details: the error of a sensitive rule could contain a value.
 func terse(err error) string {
 	if errors.Is(err, expr.ErrBudget) {
-		return "it was stopped for taking too many steps"
+		return "it was stopped because it takes too many steps"
 	}
-	return "it could not be evaluated; the rule is sensitive, so nothing more is said"
+	return "it could not be evaluated; details are hidden because the rule is sensitive"
 }

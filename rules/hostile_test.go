@@ -72,9 +72,9 @@ var hostileRules = map[string]hostile{
 	"LiteralsInALoop":         {`{rules: [{name: greedy, loop: "{@big.thing}", vars: ` + entries(256, "v%d", "x") + `, labels: ` + entries(256, "l%d", "x") + `}]}`, "more than 20000 steps"},
 	"TemplateInALoop":         {`{rules: [{name: greedy, loop: "{@big.thing}", labelsTemplate: "{{range 50000}}{{end}}a=1", matchFeatures: [{feature: wide.thing}]}]}`, "more than 200000 steps"},
 	"TemplateForAlternatives": {`{rules: [{name: greedy, labelsTemplate: "{{range 50000}}{{end}}a=1", matchAny: [` + list(64, "{matchFeatures: [{feature: wide.thing}]}") + `]}]}`, "more than 200000 steps"},
-	"PatternsForAlternatives": {`{rules: [{name: greedy, matchAny: [` + list(60, "{matchFeatures: [{feature: wide.thing, matchName: {op: InRegexp, value: ["+patterns+"]}}]}") + `]}]}`, "write fewer or simpler patterns"},
-	"PatternsForInstances":    {`{rules: [{name: greedy, matchAny: [` + list(60, "{matchFeatures: [{feature: many.things, matchExpressions: {name: {op: InRegexp, value: ["+patterns+"]}}}]}") + `]}]}`, "write fewer or simpler patterns"},
-	"ElementsForAlternatives": {`{rules: [{name: greedy, labelsTemplate: "a=1", matchAny: [` + list(64, "{matchFeatures: [{feature: many.things, matchExpressions: {}}]}") + `]}]}`, "write fewer or simpler patterns"},
+	"PatternsForAlternatives": {`{rules: [{name: greedy, matchAny: [` + list(60, "{matchFeatures: [{feature: wide.thing, matchName: {op: InRegexp, value: ["+patterns+"]}}]}") + `]}]}`, "use fewer or simpler patterns"},
+	"PatternsForInstances":    {`{rules: [{name: greedy, matchAny: [` + list(60, "{matchFeatures: [{feature: many.things, matchExpressions: {name: {op: InRegexp, value: ["+patterns+"]}}}]}") + `]}]}`, "use fewer or simpler patterns"},
+	"ElementsForAlternatives": {`{rules: [{name: greedy, labelsTemplate: "a=1", matchAny: [` + list(64, "{matchFeatures: [{feature: many.things, matchExpressions: {}}]}") + `]}]}`, "use fewer or simpler patterns"},
 	"MemoryOfTemplates":       {`{rules: [{name: greedy, loop: "{@big.thing}", labelsTemplate: "{{$x := repeat 60000 \"a\"}}a=1", matchFeatures: [{feature: wide.thing}]}]}`, "more than 524288 bytes"},
 }
 
@@ -192,14 +192,14 @@ func TestHostileRequirementsAreBounded(t *testing.T) {
 			if q == nil {
 				t.Fatal(report.Errors)
 			}
-			const want = "write fewer or simpler patterns"
+			const want = "use fewer or simpler patterns"
 			if ok, err := q.Eval(in, nil); ok || err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, %v", ok, err)
 			}
 			if why := q.Why(in, nil); !strings.Contains(why, want) {
 				t.Errorf("it is explained by %q", why)
 			}
-			if lacks := q.Lacks(in, nil); lacks != "patterns that take too long to look for" {
+			if lacks := q.Lacks(in, nil); lacks != "patterns that are too expensive to evaluate" {
 				t.Errorf("the event says %q", lacks)
 			}
 		})

@@ -26,7 +26,7 @@ func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 	case errors.Is(err, expr.ErrBudget):
 		return "a condition that takes too many steps"
 	case errors.Is(err, match.ErrWork):
-		return "patterns that take too long to look for"
+		return "patterns that are too expensive to evaluate"
 	}
 	e.looked = lookedForRequirement
 	r := q.rule

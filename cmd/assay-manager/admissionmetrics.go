@@ -20,11 +20,11 @@ func newAdmissionMetrics(k keeper) *admissionMetrics {
 	m := &admissionMetrics{
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "assay_webhook_reviews_total",
-			Help: "Reviews by resource and verdict: allowed, warned, denied, or failed for a reason that is not the object's.",
+			Help: "Reviews by resource and verdict: allowed, warned, denied, or failed for a reason unrelated to the object.",
 		}, []string{"resource", "verdict"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "assay_webhook_review_seconds",
-			Help:    "Time from the headers of a request to its answer.",
+			Help:    "Time from the headers of a request to its response.",
 			Buckets: prometheus.ExponentialBuckets(0.000_25, 2, 14), // a small rule takes 0.3 ms, and the API server times out after 2 s
 		}, []string{"resource"}),
 	}
@@ -50,7 +50,7 @@ func certificateMetrics(certificate interface{ Status() (certs.Status, bool) }) 
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "assay_certificate_expiry_days",
-			Help: "How many days the serving certificate in use is still valid; negative once it is not, 0 while there is none.",
+			Help: "Days until the serving certificate in use expires; negative after it has expired, 0 while there is none.",
 		}, func() float64 {
 			if t := status(); !t.IsZero() {
 				return time.Until(t).Hours() / 24

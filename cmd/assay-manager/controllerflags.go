@@ -57,7 +57,7 @@ func toDuration(at func(*managerconfig.Settings) *time.Duration) func(*managerco
 
 // retired maps flags of current and past NFD versions that have no effect here to the reason. Existing manifests still use them.
 var retired = map[string]string{
-	"enable-nodefeature-api":  "NodeFeatures are the only way from workers to the controller",
+	"enable-nodefeature-api":  "workers always publish NodeFeatures",
 	"featurerules-controller": "rules are always evaluated",
 	"crd-controller":          "rules are always evaluated",
 	"resource-labels":         "write a rule with extendedResources",

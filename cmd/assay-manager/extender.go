@@ -190,11 +190,11 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 	}
 	switch {
 	case (f.certFile == "") != (f.keyFile == ""):
-		return o, nil, errors.New("--tls-cert and --tls-key belong together")
+		return o, nil, errors.New("--tls-cert and --tls-key must be set together")
 	case f.certFile == "" && (f.clientCA != "" || f.tokenReview || f.tokenFile != ""):
 		return o, nil, errors.New("--client-ca, --token-review and --token-file require --tls-cert: clients are authenticated over TLS only")
 	case f.tokenReview && f.tokenFile != "":
-		return o, nil, errors.New("--token-review and --token-file exclude each other")
+		return o, nil, errors.New("--token-review and --token-file are mutually exclusive")
 	case f.tokenReview:
 		o.Authenticate = extender.Reviewed(func(ctx context.Context, review *authenticationv1.TokenReview) error {
 			return mgr.GetClient().Create(ctx, review)
@@ -235,16 +235,16 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 func (f *extenderFlags) measure(o *extender.Options, view *index.Index, budget *nodefeature.Budget, certificate *certs.Mounted) {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "assay_extender_request_duration_seconds",
-		Help:    "How long answers to schedulers take, waiting included.",
+		Help:    "Time to answer schedulers, including waiting.",
 		Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3},
 	}, []string{"verb", "result"})
 	log := ctrl.Log.WithName("extender")
 	refused := refusals.New(log, clock.RealClock{})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(took, refused.Count, watchStalls, watchClosed, controller.LeftOut(func() *nodefeature.Budget { return budget }),
-		gauge("assay_extender_nodes", "Nodes that are known.", view.Len),
+		gauge("assay_extender_nodes", "Known nodes.", view.Len),
 		gauge("assay_extender_requirements", "Distinct requirements that are kept up to date.", view.Requirements),
-		gauge("assay_extender_synced", "Whether nodes and rules are known, so that answers can be relied on.", func() int {
+		gauge("assay_extender_synced", "Whether nodes and rules are synced, so that responses are reliable.", func() int {
 			if view.Synced() {
 				return 1
 			}

@@ -302,8 +302,8 @@ func TestExtenderRefusesFlagsThatCannotWork(t *testing.T) {
 		"authority without TLS": {[]string{"--client-ca=" + missing}, "require --tls-cert"},
 		"token without TLS":     {[]string{"--token-file=" + missing}, "require --tls-cert"},
 		"review without TLS":    {[]string{"--token-review"}, "require --tls-cert"},
-		"certificate, no key":   {[]string{"--tls-cert=" + missing}, "--tls-cert and --tls-key belong together"},
-		"two kinds of tokens":   {[]string{"--tls-cert=c", "--tls-key=k", "--token-review", "--token-file=" + missing}, "exclude each other"},
+		"certificate, no key":   {[]string{"--tls-cert=" + missing}, "--tls-cert and --tls-key must be set together"},
+		"two kinds of tokens":   {[]string{"--tls-cert=c", "--tls-key=k", "--token-review", "--token-file=" + missing}, "are mutually exclusive"},
 		"no authority there":    {[]string{"--tls-cert=c", "--tls-key=k", "--client-ca=" + missing}, "--client-ca: open " + missing},
 	} {
 		t.Run(name, func(t *testing.T) {

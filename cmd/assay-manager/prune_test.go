@@ -215,9 +215,9 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
-	check("1 of 2 nodes are not ready for use: bare (no NodeFeature: look at the worker there)")
+	check("1 of 2 nodes are not ready for use: bare (no NodeFeature: check the worker on this node)")
 	publish("bare")
-	check("bare (a NodeFeature and no labels: look at the controller)")
+	check("bare (a NodeFeature but no labels: check the controller)")
 	f.override = "restrictions: {disableLabels: true}"
 	if n, err := f.run(context.Background()); err != nil || n != 2 {
 		t.Errorf("where labels are switched off: %d nodes, %v", n, err)

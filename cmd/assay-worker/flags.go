@@ -45,7 +45,7 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&opt.Output, "o", "", "print the discovered features as `yaml or json`; requires -oneshot")
 	fs.StringVar(&opt.HostPaths, "host-paths", "auto", "location of the host's directories: container (/host-sys and so on), native, or auto")
 	fs.StringVar(&opt.HostRoot, "host-root", "", "`directory` to use as the host's /")
-	fs.StringVar(&opt.Sandbox, "sandbox", "auto", "drop rights that are not needed after the start, by Landlock where the kernel supports it: auto or off")
+	fs.StringVar(&opt.Sandbox, "sandbox", "auto", "drop privileges that are not needed after startup, with Landlock if the kernel supports it: auto or off")
 	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
 	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
 	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })

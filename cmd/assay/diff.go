@@ -141,7 +141,7 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 		}
 	}
 	if !found {
-		return nil, fmt.Errorf("%s: there are no rules in it", strings.Join(files, ", "))
+		return nil, fmt.Errorf("%s: no rules found", strings.Join(files, ", "))
 	}
 	return next, nil
 }

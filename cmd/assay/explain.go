@@ -116,14 +116,14 @@ func (e *explanation) find(name string) []given {
 func (e *explanation) key(ctx context.Context, name string) error {
 	found := e.find(name)
 	if e.outcome.Failed != nil {
-		fmt.Fprintf(e.w, "Nothing is written on %s: %s says: %s\n", e.outcome.Node, e.outcome.Failed.Ref, printable(e.outcome.Failed.Message))
+		fmt.Fprintf(e.w, "Nothing is written on %s: %s failed: %s\n", e.outcome.Node, e.outcome.Failed.Ref, printable(e.outcome.Failed.Message))
 	}
 	for _, g := range found {
 		fmt.Fprintf(e.w, "%s %s\n", g.kind, e.s.bold(printable(line(g.key, g.value))))
 		e.present(g)
 		origin, _ := e.outcome.Origin(g.kind, g.key)
 		if origin.Object == "" {
-			fmt.Fprintf(e.w, "  a NodeFeature asks for it directly: %s\n", strings.Join(e.askers(g.key), ", "))
+			fmt.Fprintf(e.w, "  a NodeFeature requests it directly: %s\n", strings.Join(e.askers(g.key), ", "))
 			continue
 		}
 		fmt.Fprintf(e.w, "  from %s (%s)%s\n", origin.Ref, origin.How, from(origin.Ref))
@@ -134,7 +134,7 @@ func (e *explanation) key(ctx context.Context, name string) error {
 		}
 		for _, c := range e.outcome.Conflicts() {
 			if c.Key == g.key {
-				fmt.Fprintf(e.w, "  %s wanted another value and did not get it\n", c.Lost)
+				fmt.Fprintf(e.w, "  %s sets another value, which is overridden\n", c.Lost)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func (e *explanation) absent(name string) error {
 		return foundError{fmt.Errorf("no rule names %s%s", name, e.suggest(name))}
 	}
 	slices.SortStableFunc(able, func(a, b *rules.RuleTrace) int { return tracing.Lacking(a) - tracing.Lacking(b) })
-	fmt.Fprintf(e.w, "%s could give it, the nearest first:\n\n", plural(len(able), "rule"))
+	fmt.Fprintf(e.w, "%s could set it, closest first:\n\n", plural(len(able), "rule"))
 	for _, t := range able {
 		e.rule(t)
 	}

@@ -101,7 +101,7 @@ func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFile
 		return nil, errFound
 	}
 	if len(out.sets) == 0 {
-		return nil, fmt.Errorf("%s: there are no NodeFeatureRules in it", names[0])
+		return nil, fmt.Errorf("%s: no NodeFeatureRules found", names[0])
 	}
 	return out, nil
 }

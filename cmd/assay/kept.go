@@ -62,8 +62,8 @@ func (w *world) owner(node *corev1.Node, kind keys.Kind, key string) (instance s
 
 // printKept prints which rule set a key that no rule sets now, and why the controller may have kept it.
 func (e *explanation) printKept(ctx context.Context, g given, instance string) {
-	fmt.Fprintf(e.w, "%s %s\n  written by Assay; no rule gives it now\n", g.kind, e.s.bold(printable(line(g.key, g.value))))
-	fmt.Fprintf(e.w, "  given by %s\n", printable(e.world.recorded(ctx, instance, g)))
+	fmt.Fprintf(e.w, "%s %s\n  written by Assay; no rule sets it now\n", g.kind, e.s.bold(printable(line(g.key, g.value))))
+	fmt.Fprintf(e.w, "  set by %s\n", printable(e.world.recorded(ctx, instance, g)))
 	fmt.Fprintf(e.w, "  %s\n", e.s.warn(printable(e.world.whyKept(ctx, e.outcome.Node, g))))
 }
 

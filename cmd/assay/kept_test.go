@@ -47,9 +47,9 @@ func TestExplainNamesTheRuleOfAKeptKey(t *testing.T) {
 			}
 		}
 	}
-	explain("example.com/gpu", "written by Assay; no rule gives it now", "given by NodeFeatureRule gpu\n", "removalGracePeriod")
-	explain("example.com/old", "given by NodeFeatureRule old, which was deleted\n")
-	explain("example.com/lost", "given by an unknown rule: the record in ConfigMap assay-system/assay-kept-rules does not have the key")
+	explain("example.com/gpu", "written by Assay; no rule sets it now", "set by NodeFeatureRule gpu\n", "removalGracePeriod")
+	explain("example.com/old", "set by NodeFeatureRule old, which was deleted\n")
+	explain("example.com/lost", "set by an unknown rule: the record in ConfigMap assay-system/assay-kept-rules does not have the key")
 	explain("example.com/rack", "set by another client")
 
 	objects["/api/v1/events"] = list(object{

@@ -77,7 +77,7 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 		return fmt.Errorf("there are no Nodes to compare with")
 	}
 	if without > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: of %s no features are published; nothing is said about them\n", plural(without, "node"))
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: no features are published for %s; they are skipped\n", plural(without, "node"))
 	}
 	return printChangeList(cmd, collectChanges(names, steps), len(names), f.output)
 }

@@ -100,7 +100,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if slices.ContainsFunc(names, func(n string) bool { return w.published[n] == nil }) {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note: ? is a node of which no features are published")
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: ? means that no features are published for the node")
 	}
 	return nil
 }

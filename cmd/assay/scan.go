@@ -131,7 +131,7 @@ func (f *scanFlags) problems(w io.Writer, report *discovery.Report) {
 		fmt.Fprintln(w, "note:", printable(p.String()))
 	}
 	if denied > 0 {
-		fmt.Fprintf(w, "note: %s may be read by root only; the worker sees more\n", plural(denied, "file"))
+		fmt.Fprintf(w, "note: %s can only be read by root; the worker reads more\n", plural(denied, "file"))
 	}
 }
 

@@ -23,8 +23,8 @@ func newTest() *cobra.Command {
 	f := &testFlags{}
 	cmd := &cobra.Command{
 		Use:   "test DIRECTORY…",
-		Short: "Run your own tests of rules: rules and features in, outputs or errors out",
-		Long: `Run your own tests of rules: rules and features in, outputs or errors out.
+		Short: "Run tests of your own rules",
+		Long: `Run tests of your own rules.
 
 A directory with a rule.yaml is a test:
   rule.yaml     NodeFeatureRules
@@ -114,7 +114,7 @@ func (f *testFlags) print(w io.Writer, results []suite.Result, failed int) error
 		for _, r := range results {
 			c := report.Case{Name: r.Test.Name, Class: "assay.test"}
 			if r.Failure != "" {
-				c.Failure = &report.Failure{Type: "outcome", Message: "what came out is not what was expected", Text: r.Failure}
+				c.Failure = &report.Failure{Type: "outcome", Message: "the result differs from the expected one", Text: r.Failure}
 			}
 			if n := len(s.Suites); n == 0 || s.Suites[n-1].Name != r.Test.File {
 				s.Suites = append(s.Suites, report.Suite{Name: r.Test.File})
@@ -149,7 +149,7 @@ func (f *testFlags) printText(w io.Writer, results []suite.Result, failed int) {
 		}
 	}
 	if failed > 0 {
-		fmt.Fprintf(w, "%s of %s failed (- expected, + came out)\n", fmt.Sprint(failed), plural(len(results), "test"))
+		fmt.Fprintf(w, "%s of %s failed (- expected, + actual)\n", fmt.Sprint(failed), plural(len(results), "test"))
 		return
 	}
 	fmt.Fprintf(w, "%s passed\n", plural(len(results), "test"))

@@ -68,7 +68,7 @@ func (t *tracer) rule(r *rules.RuleTrace) {
 		t.line(t.s.warn("!"), "in part: "+r.Partial.Error())
 	}
 	if r.Sensitive {
-		t.line(" ", "(the rule is sensitive: what it looks at is not shown)")
+		t.line(" ", "(the rule is sensitive: its conditions are not shown)")
 	} else {
 		t.terms(r)
 	}
@@ -121,7 +121,7 @@ func (t *tracer) line(mark, text string) {
 func (t *tracer) outcome(o *rules.Outcome) {
 	fmt.Fprintf(t.w, "\n%s\n", t.s.bold("On node "+printable(o.Node)+":"))
 	if o.Failed != nil {
-		fmt.Fprintf(t.w, "  nothing is written: %s says: %s\n", printable(o.Failed.Ref.String()), printable(o.Failed.Message))
+		fmt.Fprintf(t.w, "  nothing is written: %s failed: %s\n", printable(o.Failed.Ref.String()), printable(o.Failed.Message))
 		t.asides(o)
 		return
 	}
@@ -171,7 +171,7 @@ func (t *tracer) section(o *rules.Outcome, title string, kind keys.Kind, values 
 	fmt.Fprintf(t.w, "  %s:\n", title)
 	rows.print(t.w, "    ")
 	if asked > 0 {
-		fmt.Fprintln(t.w, t.s.faint(fmt.Sprintf("    and %s that NodeFeatures ask for directly (--all shows them)", plural(asked, "label"))))
+		fmt.Fprintln(t.w, t.s.faint(fmt.Sprintf("    and %s that NodeFeatures request directly (--all shows them)", plural(asked, "label"))))
 	}
 	return true
 }

@@ -159,11 +159,11 @@ func printWhy(w io.Writer, e extender.Explanation) {
 		fmt.Fprintln(w, s.bad(printable(e.Problem)))
 		return
 	case len(e.Origins) == 0:
-		fmt.Fprintf(w, "Pod %s asks for no features: all %s may take it.\n", e.Pod, plural(e.Nodes, "node"))
+		fmt.Fprintf(w, "Pod %s requires no features: all %s can run it.\n", e.Pod, plural(e.Nodes, "node"))
 		return
 	}
-	fmt.Fprintf(w, "Pod %s asks by %s.\n", e.Pod, strings.Join(e.Origins, ", "))
-	text := fmt.Sprintf("%d of %d nodes have what is required", e.Matching, e.Nodes)
+	fmt.Fprintf(w, "Pod %s requires features with %s.\n", e.Pod, strings.Join(e.Origins, ", "))
+	text := fmt.Sprintf("%d of %d nodes meet the requirements", e.Matching, e.Nodes)
 	if e.Matching == 0 {
 		text = s.bad(text)
 	} else {
@@ -174,7 +174,7 @@ func printWhy(w io.Writer, e extender.Explanation) {
 		fmt.Fprintf(w, "%s: %s\n    %s\n", plural(m.Nodes, "node"), printable(m.Reason), s.faint(names(m.Sample, m.Nodes)))
 	}
 	if e.Nearest != "" {
-		fmt.Fprintf(w, "The nearest, %s, lacks %s.\n", e.Nearest, printable(e.Lacks))
+		fmt.Fprintf(w, "The closest node, %s, lacks %s.\n", e.Nearest, printable(e.Lacks))
 	}
 	if len(e.Findings) > 0 {
 		fmt.Fprintf(w, "\nNode %s:\n", e.Node)

@@ -105,24 +105,24 @@ func TestWhyPod(t *testing.T) {
 		want string
 		code int
 	}{
-		"possible": {[]string{"ml/possible"}, `Pod ml/possible asks by annotation assay.dev/required-features.
-1 of 3 nodes have what is required: b
+		"possible": {[]string{"ml/possible"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
+1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
 `, 0},
-		"in a namespace as in kubectl": {[]string{"possible", "-n", "ml"}, `Pod ml/possible asks by annotation assay.dev/required-features.
-1 of 3 nodes have what is required: b
+		"in a namespace as in kubectl": {[]string{"possible", "-n", "ml"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
+1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
 `, 0},
-		"impossible": {[]string{"ml/impossible"}, `Pod ml/impossible asks by annotation assay.dev/required-features.
-0 of 3 nodes have what is required
+		"impossible": {[]string{"ml/impossible"}, `Pod ml/impossible requires features with annotation assay.dev/required-features.
+0 of 3 nodes meet the requirements
 3 nodes: node feature requirement not met: cpu.cpuid/FP64 (no node has it)
     a, b, c
-The nearest, a, lacks cpu.cpuid/FP64.
+The closest node, a, lacks cpu.cpuid/FP64.
 `, 1},
-		"each node": {[]string{"ml/possible", "-o", "wide"}, `Pod ml/possible asks by annotation assay.dev/required-features.
-1 of 3 nodes have what is required: b
+		"each node": {[]string{"ml/possible", "-o", "wide"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
+1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
 
@@ -131,16 +131,16 @@ a     cpu.cpuid/AMX
 b     -
 c     cpu.cpuid/AMX
 `, 0},
-		"one node": {[]string{"ml/possible", "--node", "c"}, `Pod ml/possible asks by annotation assay.dev/required-features.
-1 of 3 nodes have what is required: b
+		"one node": {[]string{"ml/possible", "--node", "c"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
+1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
 
 Node c:
   required  annotation assay.dev/required-features  not met: cpu.cpuid/AMX is missing
 `, 0},
-		"stale": {[]string{"batch/any", "--node", "c", "-o", "wide"}, `Pod batch/any asks by policy fresh.
-2 of 3 nodes have what is required: a, b
+		"stale": {[]string{"batch/any", "--node", "c", "-o", "wide"}, `Pod batch/any requires features with policy fresh.
+2 of 3 nodes meet the requirements: a, b
 1 node: node feature requirement not met: its features are stale
     c
 
@@ -152,7 +152,7 @@ a     -
 b     -
 c     its features are stale
 `, 0},
-		"plain": {[]string{"plain"}, "Pod default/plain asks for no features: all 3 nodes may take it.\n", 0},
+		"plain": {[]string{"plain"}, "Pod default/plain requires no features: all 3 nodes can run it.\n", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, code := runCommand(t, kubeconfig, append([]string{"why", "pod"}, test.args...)...)
@@ -174,7 +174,7 @@ func TestPodsAreLookedForWhereKubectlDoes(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(in), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := runCommand(t, kubeconfig, "why", "pod", "possible"); code != 0 || !strings.HasPrefix(out, "Pod ml/possible asks") {
+	if out, code := runCommand(t, kubeconfig, "why", "pod", "possible"); code != 0 || !strings.HasPrefix(out, "Pod ml/possible requires") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

@@ -44,7 +44,7 @@ func (a *Assembler) refuses(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Err
 		return nil
 	}
 	if names := unrestricted(&obj.Spec); len(names) > 0 {
-		return outdated(fmt.Sprintf("rule %q matches every node, which it may not have been meant to", names[0]))
+		return outdated(fmt.Sprintf("rule %q matches every node, which may not be intended", names[0]))
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func leftover(obj *nfdv1alpha1.NodeFeatureRule, last *Object) *Error {
 func (a *Assembler) suspicion() string {
 	if n := len(a.missing()); n > 0 {
 		return fmt.Sprintf("the definition of NodeFeatureRule in this cluster is not Assay's and drops %d fields; "+
-			"should this object have been written with one of them, it is gone", n)
+			"if this object was written with one of them, the field was lost", n)
 	}
 	return ""
 }

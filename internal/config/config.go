@@ -124,7 +124,7 @@ func (r *reader) section(n *yaml.Node, path string, known Keys) {
 			continue
 		}
 		if line, twice := seen[name]; twice {
-			r.errorf(key, join(path, name), "given twice, first on line %d", line)
+			r.errorf(key, join(path, name), "duplicate key, first on line %d", line)
 			continue
 		}
 		seen[name] = key.Line

@@ -34,7 +34,7 @@ type Log struct {
 func New(log logr.Logger, clk clock.PassiveClock) *Log {
 	return &Log{log: log, clock: clk, Count: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "assay_extender_refused_total",
-		Help: "Questions and TLS handshakes of those who may not ask. The log says who and why.",
+		Help: "Requests and TLS handshakes of unauthorized clients. The log contains the client and the reason.",
 	})}
 }
 

@@ -37,9 +37,9 @@ func Once(ctx context.Context, c client.Reader, like controller.Config) (int, er
 			nodes++
 			switch {
 			case !published[n.Name]:
-				missing = append(missing, n.Name+" (no NodeFeature: look at the worker there)")
+				missing = append(missing, n.Name+" (no NodeFeature: check the worker on this node)")
 			case !like.Disable.Labels && !like.DryRun && n.Annotations[like.Policy.Record.Labels()] == "":
-				missing = append(missing, n.Name+" (a NodeFeature and no labels: look at the controller)")
+				missing = append(missing, n.Name+" (a NodeFeature but no labels: check the controller)")
 			}
 		}
 	})

@@ -16,7 +16,7 @@ func (e *MissingError) Error() string {
 		return "the default template " + e.Base + " does not exist"
 	}
 	if e.Base == "" {
-		return "a base has no name: only assay template reads files and URLs; assay template copy --embed-all FILE puts them in"
+		return "a base has no name: only assay template reads files and URLs; assay template copy --embed-all FILE embeds them"
 	}
 	return "missing base " + e.Base
 }

@@ -69,7 +69,7 @@ func ParseTrees(id string, text []byte) ([]*yaml.Node, error) {
 // the negation of a condition.
 func lostMarks(id string, t *yamltree.Text, n *yaml.Node) (problems Errors) {
 	if mark := t.LostMark(n); mark != "" {
-		problems = append(problems, fmt.Errorf("%s:%s: YAML drops the exclamation mark of %q, and the opposite is meant; put it in quotes",
+		problems = append(problems, fmt.Errorf("%s:%s: YAML drops the exclamation mark of %q, which changes the meaning; put it in quotes",
 			id, yamltree.At(n), mark))
 	}
 	for _, c := range n.Content {

@@ -25,7 +25,7 @@ var (
 	errTooLarge    = fmt.Errorf("features take more than %d bytes", maxBytes)
 	errElements    = fmt.Errorf("features have more than %d elements", maxElements)
 	errFeatures    = fmt.Errorf("more than %d features", maxFeatures)
-	errNotUTF8     = errors.New("features are not UTF-8")
+	errNotUTF8     = errors.New("features are not valid UTF-8")
 	errNotAnObject = errors.New("a flag's value must be an object")
 )
 

@@ -61,7 +61,7 @@ func Features(name string, data []byte, in *facts.Interner) ([]Published, error)
 		out = append(out, list...)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: there are no features in it; want a NodeFeature, or a map with flags, attributes and instances", name)
+		return nil, fmt.Errorf("%s: no features found; expected a NodeFeature, or a map with flags, attributes and instances", name)
 	}
 	return out, nil
 }
@@ -181,5 +181,5 @@ func Node(name string, data []byte) (*corev1.Node, error) {
 		}
 		return node, nil
 	}
-	return nil, fmt.Errorf("%s: there is no Node in it", name)
+	return nil, fmt.Errorf("%s: no Node found", name)
 }

@@ -30,7 +30,7 @@ func TestProblems(t *testing.T) {
 		},
 		"LooseNegationLosesItsMark": {
 			head + "    conditions:\n    - op: ! eq\n",
-			[]string{`8:11: spec.rules[0].conditions[0].op: YAML drops the exclamation mark of "! eq", and the opposite is meant; quote it: "!eq", or write op: eq and invert: true`},
+			[]string{`8:11: spec.rules[0].conditions[0].op: YAML drops the exclamation mark of "! eq", which changes the meaning; quote it: "!eq", or write op: eq and invert: true`},
 		},
 		"QuotedNegationIsFine": {head + "    conditions:\n    - op: \"!eq\"\n", nil},
 		"BracesAreAMap": {

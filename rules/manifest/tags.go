@@ -21,7 +21,7 @@ func (w *walker) tagged(n *yaml.Node) string {
 	}
 	if mark := w.doc.file.text.LostMark(n); mark != "" {
 		word := "!" + n.Value
-		return fmt.Sprintf("YAML drops the exclamation mark of %q, and the opposite is meant; quote it: %q%s", mark, word, orInvert(word))
+		return fmt.Sprintf("YAML drops the exclamation mark of %q, which changes the meaning; quote it: %q%s", mark, word, orInvert(word))
 	}
 	return ""
 }

@@ -186,7 +186,7 @@ func (c *contents) name(path *field.Path, name string) {
 			fmt.Sprintf("is %d bytes long; a name has at most %d", len(name), maxNameLen)))
 	case strings.IndexFunc(name, unprintable) >= 0:
 		c.limited(field.Invalid(path.Key(fmt.Sprintf("%q", shorten(name))), shorten(name),
-			"holds a character that cannot be seen, such as a line break or a mark of direction; leave it out"))
+			"contains an invisible character, such as a line break or a direction mark; remove it"))
 	}
 }
 

@@ -49,7 +49,7 @@ func Paths(args []string) ([]string, error) {
 			return nil, err
 		}
 		if len(out) == before {
-			return nil, fmt.Errorf("%s: there are no YAML files in this directory", arg)
+			return nil, fmt.Errorf("%s: no YAML files found in this directory", arg)
 		}
 	}
 	return out, nil

@@ -58,7 +58,7 @@ func validate(cmd *cobra.Command, deps Deps, l *layers, arg string) bool {
 		return false
 	}
 	if yamltree.Field(assembled.Spec, "basedOn") != nil {
-		fmt.Fprintf(out, "%s: warning: based on templates of the cluster, which were not asked for\n", arg)
+		fmt.Fprintf(out, "%s: warning: based on templates of the cluster, which were not read\n", arg)
 	}
 	valid := true
 	report := func(level, path, message string) {

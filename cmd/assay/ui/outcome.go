@@ -77,7 +77,7 @@ func (c *comparison) source(r rules.Ref) source { return source{r.Object, r.Rule
 func newOutcome(o *rules.Outcome, c comparison) outcome {
 	var out outcome
 	if o.Failed != nil {
-		out.Failed = fmt.Sprintf("Rule %s keeps everything from this node: %s", o.Failed.Ref, o.Failed.Message)
+		out.Failed = fmt.Sprintf("Rule %s prevents all changes to this node: %s", o.Failed.Ref, o.Failed.Message)
 	} else {
 		for _, k := range kinds {
 			rows, asked := c.outputs(o, k.kind)
@@ -90,7 +90,7 @@ func newOutcome(o *rules.Outcome, c comparison) outcome {
 		out.Missing = append(out.Missing, missing{c.source(no.Ref), string(no.Kind), no.Key, no.Reason})
 	}
 	for _, x := range o.Conflicts() {
-		out.Missing = append(out.Missing, missing{c.source(x.Lost), string(x.Kind), x.Key, "conflict: " + x.Kept.String() + " gives it another value and wins"})
+		out.Missing = append(out.Missing, missing{c.source(x.Lost), string(x.Kind), x.Key, "conflict: " + x.Kept.String() + " sets another value and wins"})
 	}
 	for _, m := range o.Messages() {
 		out.Notes = append(out.Notes, fmt.Sprintf("%s logs (%s): %s", m.Ref, m.Level, m.Text))

@@ -127,7 +127,7 @@ func Load(file, options string, overrides []func(*Settings) error) (s *Settings,
 // Keys declares the keys of the file.
 func (s *Settings) Keys() config.Keys {
 	lease, limits, removals, evictions := &s.LeaderElection, &s.Restrictions, &s.RemovalBudget, &s.NoExecuteBudget
-	noMaster := config.Ignored("NodeFeatures are the only way from workers to the controller")
+	noMaster := config.Ignored("workers always publish NodeFeatures")
 	return config.Keys{
 		"noPublish":      config.Into(&s.NoPublish),
 		"extraLabelNs":   config.Into(&s.ExtraLabelNs),
@@ -262,7 +262,7 @@ func (s *Settings) check() (errs []error) {
 		errs = append(errs, errors.New("materializedRequests: total and perNamespace must not be negative"))
 	}
 	if s.RemovalBudget.Nodes < 0 || s.RemovalBudget.Share < 0 || s.RemovalBudget.Share > 1 {
-		errs = append(errs, errors.New("removalBudget: nodes must not be negative, and share must lie between 0 and 1"))
+		errs = append(errs, errors.New("removalBudget: nodes must not be negative, and share must be between 0 and 1"))
 	}
 	if share := s.NoExecuteBudget.Share; share < 0 || share > 1 {
 		errs = append(errs, fmt.Errorf("noExecuteBudget.share is %g; write a number from 0 to 1", share))
@@ -304,7 +304,7 @@ func (s *Settings) unknownGates() (warnings []string) {
 		case GateBare, GateGroups, GateScheduling:
 		case gateNodeFeature:
 			if !s.FeatureGates[name] {
-				warnings = append(warnings, "feature gate NodeFeatureAPI cannot be switched off: there is no other way")
+				warnings = append(warnings, "feature gate NodeFeatureAPI cannot be disabled: there is no other API")
 			}
 		default:
 			warnings = append(warnings, fmt.Sprintf("unknown feature gate %s is ignored", name))

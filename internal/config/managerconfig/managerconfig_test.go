@@ -27,7 +27,7 @@ func TestErrorsHaveAPlace(t *testing.T) {
 		"Selector": {"restrictions:\n  nodeFeatureNamespaceSelector: {matchLabel: {a: b}}\n",
 			[]string{`:2:33: restrictions.nodeFeatureNamespaceSelector: invalid label selector: json: unknown field "matchLabel"`}},
 		"Operator":         {"restrictions:\n  nodeFeatureNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}\n", []string{"Like"}},
-		"TwiceInTwoCases":  {"noPublish: true\nNOPUBLISH: false\n", []string{":2:1: noPublish: given twice, first on line 1"}},
+		"TwiceInTwoCases":  {"noPublish: true\nNOPUBLISH: false\n", []string{":2:1: noPublish: duplicate key, first on line 1"}},
 		"EvictsTooMany":    {"noExecuteBudget: {every: 10s, share: 5}\n", []string{"noExecuteBudget.share is 5; write a number from 0 to 1"}},
 		"EvictsBackwards":  {"noExecuteBudget: {every: -10s}\n", []string{`:1:26: noExecuteBudget.every: invalid duration "-10s"`}},
 		"NegativePage":     {"informerPageSize: -1\n", []string{"informerPageSize is -1; it must not be negative"}},

@@ -343,7 +343,7 @@ func TestOthersAreServedWhileARequirementIsNew(t *testing.T) {
 func TestGivesUpWhatTakesTooLong(t *testing.T) {
 	v, costly := hostile(t, 20)
 	v.Bound(1 << 20)
-	const want = "node feature requirement not met: patterns that take too long to look for on all nodes"
+	const want = "node feature requirement not met: patterns that are too expensive to evaluate on all nodes"
 	for name, got := range why(v, costly, 0, "n0", "n19") {
 		if got != want {
 			t.Errorf("%s: got %q", name, got)

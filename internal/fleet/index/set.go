@@ -28,7 +28,7 @@ const (
 )
 
 // lacksTime is the reason for all nodes if a requirement exceeds this limit.
-const lacksTime = "patterns that take too long to look for on all nodes"
+const lacksTime = "patterns that are too expensive to evaluate on all nodes"
 
 // Reasons that are independent of the requirement.
 const (

@@ -251,7 +251,7 @@ func TestRefusals(t *testing.T) {
 		"PathWithoutKey":       {action: `{op: set-attribute, args: {path: /labels/, value: ipmi}}`, want: "actions[0].args.path: the path needs a key"},
 		"UnknownNameInPath":    {action: `{op: set-attribute, args: {path: "/labels/{rakc}", value: ipmi}}`, want: "actions[0].args.path: column 10: unknown name rakc"},
 		"ListAsLabel":          {action: `{op: set-attribute, args: {path: /labels/a, value: "{@net.dev}"}}`, want: "actions[0].args.value: column 1: a whole feature is not a string"},
-		"MapAsLabel":           {action: `{op: set-attribute, args: {path: /labels/a, value: {a: b}}}`, want: "actions[0].args.value: labels are text"},
+		"MapAsLabel":           {action: `{op: set-attribute, args: {path: /labels/a, value: {a: b}}}`, want: "actions[0].args.value: labels are strings"},
 		"ExtendedLabel":        {action: `{op: extend-attribute, args: {path: /labels/a, value: x}}`, want: "actions[0].args.path: labels are not lists"},
 		"ExtendedResource":     {action: `{op: extend-attribute, args: {path: /extendedResources/a, value: x}}`, want: "actions[0].args.path: extendedResources are not lists"},
 		"TaintWithPath":        {action: `{op: extend-attribute, args: {path: /taints/a, value: x}}`, want: "actions[0].args.path: /taints has no parts"},

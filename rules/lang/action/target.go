@@ -136,7 +136,7 @@ func checkValue(a *Action, c *args.Compiler, path *field.Path) {
 		return
 	}
 	if !v.IsScalar() {
-		c.Refuse(path.Child("value"), "…", "%s are text: a list or a map cannot be one", a.target)
+		c.Refuse(path.Child("value"), "…", "%s are strings; lists and maps are not allowed", a.target)
 		return
 	}
 	text := v.Fixed("")

@@ -39,7 +39,7 @@ func prepareVersions(a args.Values, _ *size.Budget) (any, string, error) {
 		return nil, "", nil
 	}
 	if a[argForce].Flag() {
-		return nil, "force_strings", fmt.Errorf("text and type: version exclude each other")
+		return nil, "force_strings", fmt.Errorf("text and type: version cannot be combined")
 	}
 	var bad error
 	a[argValues].Constants(func(v expr.Value) {

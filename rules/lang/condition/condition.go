@@ -75,7 +75,7 @@ func (c *Condition) setMultiple(ac *args.Compiler, path *field.Path, in nfdv1alp
 	if !slices.Contains(multiples, in.Multiple) {
 		ac.Errors = append(ac.Errors, field.NotSupported(path, in.Multiple, multiples))
 	} else if in.Loop == nil {
-		ac.Warn(path, "multiple means nothing without a loop")
+		ac.Warn(path, "multiple has no effect without a loop")
 	}
 }
 

@@ -81,7 +81,7 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 	case !fine(t.Feature):
 		c.text(path.Child("feature"), t.Feature)
 	case strings.TrimSpace(t.Feature) != t.Feature:
-		c.add(field.Invalid(path.Child("feature"), t.Feature, "a feature's name has no blanks around it, this would never match"))
+		c.add(field.Invalid(path.Child("feature"), t.Feature, "remove the spaces around the name; it would never match"))
 	}
 	expressions := path.Child("matchExpressions")
 	if len(t.Expressions) > MaxExpressions {
@@ -102,7 +102,7 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 	if t.Name != nil {
 		out.name = c.expression(path.Child("matchName"), t.Name)
 		if out.name != nil && out.name.kind == absent {
-			c.warn(path.Child("matchName", "op"), "DoesNotExist never holds here: it is asked of names that exist")
+			c.warn(path.Child("matchName", "op"), "DoesNotExist never holds here: it is evaluated on names that exist")
 		}
 	}
 	return out
@@ -124,7 +124,7 @@ func (c *compiler) mask(path *field.Path, t *term, element string, e *expression
 // expression compiles an expression. It returns nil on an error.
 func (c *compiler) expression(path *field.Path, e *Expr) *expression {
 	if e == nil {
-		c.add(field.Required(path, "write {op: Exists} to ask only whether it is there"))
+		c.add(field.Required(path, "use {op: Exists} to check only whether it exists"))
 		return nil
 	}
 	before := len(c.errs)

@@ -37,7 +37,7 @@ func (t *TermTrace) lacks() string {
 	case t.Name != nil && !t.Name.Held:
 		return t.Feature + " with a name " + t.Name.describe()
 	}
-	return t.Feature + " with all that is asked of it in one instance"
+	return t.Feature + " with all required attributes in one instance"
 }
 
 // asks describes one expression. If the expression only tests for existence, it returns only the element.

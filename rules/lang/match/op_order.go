@@ -60,7 +60,7 @@ func compileIntegers(c *compiler, path *field.Path, e *Expr, wanted []relation) 
 			if _, err := version.Parse(v); err == nil {
 				hint = `; to compare versions, add "type: version"`
 			}
-			c.add(field.Invalid(path.Child("value").Index(i), short(v), e.Op+" compares integers, and this is none"+hint))
+			c.add(field.Invalid(path.Child("value").Index(i), short(v), e.Op+" compares integers, and this is not an integer"+hint))
 			ok = false
 		}
 		t.bounds = append(t.bounds, n)
@@ -68,7 +68,7 @@ func compileIntegers(c *compiler, path *field.Path, e *Expr, wanted []relation) 
 	if ok && len(t.bounds) == 2 && t.bounds[0] >= t.bounds[1] {
 		hint := "write the smaller one first"
 		if t.bounds[0] == t.bounds[1] {
-			hint = "write {op: In} to ask for one number"
+			hint = "use {op: In} to match one number"
 		}
 		c.add(field.Invalid(path.Child("value"), shorten(e.Value), "the first bound must be below the second: "+hint))
 	}

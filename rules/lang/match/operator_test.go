@@ -107,7 +107,7 @@ func TestCompileErrors(t *testing.T) {
 		want  []string // the prefix of each error, and after " … " a string that it must contain
 	}{
 		"NoFeature":            {[]Term{{}}, []string{"matchFeatures[0].feature: Required"}},
-		"BlankInFeature":       {[]Term{{Feature: "cpu.cpuid "}}, []string{"matchFeatures[0].feature: Invalid … blanks"}},
+		"BlankInFeature":       {[]Term{{Feature: "cpu.cpuid "}}, []string{"matchFeatures[0].feature: Invalid … remove the spaces"}},
 		"NilExpression":        {one(nil), []string{at + ": Required … {op: Exists}"}},
 		"NoValueForIn":         {one(&Expr{Op: "In"}), []string{at + `.value: Required … did you write values:?`}},
 		"NoValueForGt":         {one(&Expr{Op: "Gt"}), []string{at + `.value: Required … exactly one value; did you write values:?`}},
@@ -171,7 +171,7 @@ func TestWarnings(t *testing.T) {
 	want := []warning.Warning{
 		{Path: "matchFeatures[0].matchExpressions[t].type", Message: "In compares text and ignores the type", Rank: warning.Suspicious},
 		{Path: "matchFeatures[0].matchExpressions[v].value", Message: "never holds: the first bound is above the second", Rank: warning.Suspicious},
-		{Path: "matchFeatures[1].matchName.op", Message: "DoesNotExist never holds here: it is asked of names that exist", Rank: warning.Suspicious},
+		{Path: "matchFeatures[1].matchName.op", Message: "DoesNotExist never holds here: it is evaluated on names that exist", Rank: warning.Suspicious},
 	}
 	if diff := cmp.Diff(want, m.Warnings()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

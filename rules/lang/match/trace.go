@@ -122,7 +122,7 @@ func reason(work *Work, t *term, trace *TermTrace, f *facts.Feature) string {
 		}
 	}
 	if len(trace.Expressions) > 1 && f.Instances.Len() > 0 && !expressionsHold(work, t, f) {
-		return fmt.Sprintf("no one of the %d instances of %s satisfies all expressions at once: %s",
+		return fmt.Sprintf("none of the %d instances of %s satisfies all expressions at once: %s",
 			f.Instances.Len(), t.feature, spread(trace.Expressions))
 	}
 	if trace.Name != nil && !trace.Name.Held {

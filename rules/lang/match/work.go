@@ -27,7 +27,7 @@ const (
 type Work int
 
 // ErrWork is wrapped by the error of an evaluation that exceeds the limit.
-var ErrWork = errors.New("stopped: it looks through more of what the node has than it may; write fewer or simpler patterns")
+var ErrWork = errors.New("stopped: evaluating it costs too much on this node; use fewer or simpler patterns")
 
 // take adds to the work and reports whether it is still within the limit.
 func (w *Work) take(n int) bool {

@@ -64,13 +64,13 @@ type LeftOut struct {
 var leftOut = []LeftOut{
 	{
 		Names:   []string{"randAlpha", "randAlphaNum", "randAscii", "randBytes", "randInt", "randNumeric", "shuffle", "uuidv4"},
-		Why:     "it is random, so that the node would change at every evaluation",
+		Why:     "it is random, so the node would change with every evaluation",
 		Instead: "derive the string from the node with sha256sum",
 	},
 	{
 		Names: []string{"now", "ago", "date", "dateInZone", "date_in_zone", "dateModify", "date_modify", "mustDateModify", "must_date_modify",
 			"duration", "durationRound", "htmlDate", "htmlDateInZone", "toDate", "mustToDate", "unixEpoch"},
-		Why:     "it depends on the clock, so that the node would change without any reason",
+		Why:     "it depends on the clock, so the node would change without a cause",
 		Instead: "use an expiry time in a feature file",
 	},
 	{
@@ -86,12 +86,12 @@ var leftOut = []LeftOut{
 	{
 		Names: []string{"bcrypt", "htpasswd", "derivePassword", "encryptAES", "decryptAES", "genPrivateKey", "genCA", "genCAWithKey",
 			"genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "buildCustomCert"},
-		Why:     "it is made to be slow and its result does not belong on a node",
+		Why:     "it is slow by design, and its result does not belong on a node",
 		Instead: "use sha256sum for a short string that identifies a long one",
 	},
 	{
 		Names:   []string{"set", "unset", "merge", "mergeOverwrite", "mustMerge", "mustMergeOverwrite", "deepCopy", "mustDeepCopy"},
-		Why:     "it changes a value that other parts of the template hold",
+		Why:     "it modifies a value that other parts of the template may use",
 		Instead: "make a new one with dict, pick or omit",
 	},
 	{
@@ -101,13 +101,13 @@ var leftOut = []LeftOut{
 	{
 		Names: []string{"indent", "nindent", "wrap", "wrapWith", "abbrev", "abbrevboth", "initials", "swapcase", "camelcase", "kebabcase",
 			"snakecase", "plural", "hello"},
-		Why: "it lays out prose, and a template writes one key=value on a line", Instead: "use replace, lower, trunc or regexReplaceAll",
+		Why: "it formats paragraphs, but a template writes one key=value per line", Instead: "use replace, lower, trunc or regexReplaceAll",
 	},
 	{
 		Names: []string{"js", "urlParse", "urlJoin", "mustFromJson", "fromJson", "mustToPrettyJson", "toPrettyJson", "mustToRawJson",
 			"toRawJson", "b32enc", "b32dec", "toDecimal", "chunk", "mustChunk", "mustSlice", "sha512sum", "adler32sum", "all", "any", "pluck", "dig",
 			"concat", "untilStep"},
-		Why: "no rule is known to need it", Instead: "tell us if yours does",
+		Why: "no rule is known to need it", Instead: "open an issue if your rules need it",
 	},
 	{Names: []string{"call"}, Why: "there are no values that are functions", Instead: ""},
 }

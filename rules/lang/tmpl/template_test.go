@@ -140,9 +140,9 @@ func TestCompileProblems(t *testing.T) {
 	}{
 		"Syntax":         {"a=1\n{{ range }}", []string{"line 2, column 1: missing value for range"}},
 		"Unclosed":       {"{{ if true }}", []string{"line 1, column 1: unexpected EOF"}},
-		"Random":         {"{{ uuidv4 }}", []string{`line 1, column 4: the function "uuidv4" is not available: it is random, so that the node would change at every evaluation; derive the string from the node with sha256sum`}},
-		"Clock":          {"\n {{ now }}", []string{`line 2, column 5: the function "now" is not available: it depends on the clock, so that the node would change without any reason; use an expiry time in a feature file`}},
-		"AllAtOnce":      {`{{ env "A" }}{{ genCA "a" 1 }}`, []string{"reads the environment", "made to be slow"}},
+		"Random":         {"{{ uuidv4 }}", []string{`line 1, column 4: the function "uuidv4" is not available: it is random, so the node would change with every evaluation; derive the string from the node with sha256sum`}},
+		"Clock":          {"\n {{ now }}", []string{`line 2, column 5: the function "now" is not available: it depends on the clock, so the node would change without a cause; use an expiry time in a feature file`}},
+		"AllAtOnce":      {`{{ env "A" }}{{ genCA "a" 1 }}`, []string{"reads the environment", "slow by design"}},
 		"Misspelt":       {`{{ ToUpper "a" }}{{ hasprefix "a" "b" }}`, []string{`unknown function "ToUpper"`, `did you mean "hasPrefix"?`}},
 		"Arity":          {`{{ upper }}{{ trunc 1 }}{{ max }}`, []string{"upper takes 1 arguments, not 0", "trunc takes 2 arguments, not 1", "max takes at least 1 arguments, not 0"}},
 		"BadPattern":     {`{{ regexMatch "(" "a" }}`, []string{"missing closing )"}},
