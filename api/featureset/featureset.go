@@ -43,7 +43,7 @@ func Name(f *nfdv1alpha1.Features) (string, error) {
 // Feature returns the name of the only feature.
 func Feature(f *nfdv1alpha1.Features) (string, error) {
 	if n := len(f.Flags) + len(f.Attributes) + len(f.Instances); n != 1 {
-		return "", fmt.Errorf("a feature set holds exactly one feature, not %d", n)
+		return "", fmt.Errorf("a feature set contains exactly one feature, not %d", n)
 	}
 	for name := range f.Flags {
 		return name, nil
@@ -54,7 +54,7 @@ func Feature(f *nfdv1alpha1.Features) (string, error) {
 	for name := range f.Instances {
 		return name, nil
 	}
-	return "", errors.New("a feature set holds exactly one feature")
+	return "", errors.New("a feature set contains exactly one feature")
 }
 
 // ErrVersion reports that a name has an unknown format version. A newer program wrote the set; do not change it.

@@ -38,7 +38,7 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 		s.Parallelism, err = strconv.Atoi(text)
 		return err
 	})
-	f.setting(flags, "informer-page-size", "maximum number of NodeFeatures in one page of a list from API servers before 1.34; 0: no pages (default 0)",
+	f.setting(flags, "informer-page-size", "page size for listing NodeFeatures from API servers before 1.34; 0: no paging (default 0)",
 		func(s *managerconfig.Settings, text string) (err error) {
 			s.InformerPageSize, err = strconv.Atoi(text)
 			return err
@@ -75,10 +75,10 @@ var retired = map[string]string{
 	"log_file_max_size":       "the log always goes to standard error",
 	"log_backtrace_at":        "use -v",
 	"vmodule":                 "use -v",
-	"add_dir_header":          "the log has one form; see --log-format",
-	"skip_headers":            "the log has one form; see --log-format",
-	"skip_log_headers":        "the log has one form; see --log-format",
-	"one_output":              "the log has one form; see --log-format",
+	"add_dir_header":          "the format of the log is set with --log-format",
+	"skip_headers":            "the format of the log is set with --log-format",
+	"skip_log_headers":        "the format of the log is set with --log-format",
+	"one_output":              "the format of the log is set with --log-format",
 }
 
 func retire(flags *pflag.FlagSet) {

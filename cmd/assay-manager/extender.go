@@ -62,9 +62,9 @@ func (f *extenderFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.tokenReview, "token-review", false, "authenticate bearer tokens by TokenReviews of the API server")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file of a bearer token to accept; read again for each request")
 	flags.StringSliceVar(&f.allowed, "allowed-users", []string{"system:kube-scheduler"},
-		"common names of client certificates or user names of tokens to accept; empty: all that are authenticated")
+		"common names of client certificates or user names of tokens to accept; empty: all authenticated clients")
 	flags.BoolVar(&f.leases, "publisher-leases", false,
-		"decide whether features are current by the renewal of the Lease with their node's name in --namespace instead of the readiness of the Node; for publishers that renew one")
+		"use the Lease with the node's name in --namespace instead of the readiness of the Node to decide whether features are current; for publishers that renew a Lease")
 	flags.DurationVar(&f.watchPatience, "watch-patience", watchhealth.DefaultPatience,
 		"duration for which watches may be interrupted before the extender rejects requests")
 	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "duration for which requests are still served, unready, after SIGTERM")

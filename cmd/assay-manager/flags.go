@@ -48,14 +48,14 @@ type ruleFlags struct {
 }
 
 func (f *ruleFlags) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.strict, "nfd-strict", false, "behave as NFD where Assay differs from it on purpose")
+	flags.BoolVar(&f.strict, "nfd-strict", false, "follow NFD where Assay deliberately differs")
 	flags.StringVar(&f.instance, "instance", "", "name of this controller, if several run in one cluster")
 	flags.StringVar(&f.configFile, "config", managerconfig.DefaultFile, "configuration file; flags override it")
 	flags.StringVar(&f.override, "options", "", "configuration in JSON or YAML that overrides the file")
 	flags.StringVar(&f.pciIDs, "pci-ids", "", "file pci.ids that replaces the built-in names in warnings")
 	flags.StringVar(&f.usbIDs, "usb-ids", "", "file usb.ids that replaces the built-in names in warnings")
 
-	f.setting(flags, "label-whitelist", "regular expression that names of labels must match",
+	f.setting(flags, "label-whitelist", "regular expression that label names must match",
 		(*managerconfig.Settings).SetLabelWhiteList)
 	f.setting(flags, "extra-label-ns", "namespaces that labels may use although they are denied, separated by commas",
 		toList(func(s *managerconfig.Settings) *[]string { return &s.ExtraLabelNs }))

@@ -21,9 +21,9 @@ type policyFlags struct {
 }
 
 func (f *policyFlags) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.strict, "nfd-strict", false, "behave as NFD where Assay differs from it on purpose")
+	flags.BoolVar(&f.strict, "nfd-strict", false, "follow NFD where Assay deliberately differs")
 	flags.BoolVar(&f.taints, "enable-taints", true, "show the taints that rules create; --enable-taints=false is the controller's default")
-	flags.StringVar(&f.labelWhitelist, "label-whitelist", "", "regular expression that names of labels must match")
+	flags.StringVar(&f.labelWhitelist, "label-whitelist", "", "regular expression that label names must match")
 	flags.StringSliceVar(&f.extraLabelNs, "extra-label-ns", nil, "namespaces that labels may use although they are denied, separated by commas")
 	flags.StringSliceVar(&f.denyLabelNs, "deny-label-ns", nil, "namespaces that labels must not use, separated by commas; *.example.com for all subdomains")
 	flags.StringVar(&f.defaultScope, "default-scope", "", "scope of rules that set neither scope nor nodeSelector")

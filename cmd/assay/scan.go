@@ -214,7 +214,7 @@ func empty(f *nfdv1alpha1.Features) bool { return len(f.Flags)+len(f.Attributes)
 // follow prints changes until the command is interrupted.
 func (f *scanFlags) follow(cmd *cobra.Command, runner *discovery.Runner, before *nfdv1alpha1.Features, patterns []string) error {
 	w := cmd.OutOrStdout()
-	fmt.Fprintln(cmd.ErrOrStderr(), "watching; Ctrl-C ends it")
+	fmt.Fprintln(cmd.ErrOrStderr(), "Watching for changes; press Ctrl-C to stop")
 	err := watchHost(cmd.Context(), cmd.ErrOrStderr(), func(ctx context.Context, sources []string) {
 		after := selectFeatures(&runner.Run(ctx, sources...).Features, patterns)
 		printChanges(w, before, after)

@@ -70,7 +70,7 @@ func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
 	server := ui.New(first, f.snapshot)
 	url := server.URL(listener)
 	fmt.Fprintln(cmd.OutOrStdout(), url)
-	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; Ctrl-C ends it.\n", plural(len(first.Nodes), "node"), first.Where)
+	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; press Ctrl-C to stop.\n", plural(len(first.Nodes), "node"), first.Where)
 	if f.open {
 		if err := openBrowser(cmd.Context(), url); err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: cannot open a browser: %v\n", err)

@@ -82,7 +82,7 @@ func (a *Assembler) fetch(ctx context.Context, out *resolved) error {
 	if err := a.rulesFrom(ctx, out); err != nil {
 		return err
 	}
-	return a.templatesFrom(ctx, out) // for the rules from Secrets
+	return a.templatesFrom(ctx, out) // again, for the rules from Secrets
 }
 
 // hash returns a hash of the rules for messages. It does not include the content of Secrets, which a reader of the status could
@@ -167,7 +167,7 @@ func (a *Assembler) rulesFrom(ctx context.Context, out *resolved) error {
 		}
 		var more []nfdv1alpha1.Rule
 		if err := yaml.UnmarshalStrict(text, &more); err != nil || len(text) > maxReferencedBytes {
-			return &Error{reasonUnreadable, fmt.Sprintf("key %s of Secret %s does not hold a YAML list of rules", key.Key, key.Name)}
+			return &Error{reasonUnreadable, fmt.Sprintf("key %s of Secret %s does not contain a YAML list of rules", key.Key, key.Name)}
 		}
 		spec.Rules = append(spec.Rules, more...)
 	}

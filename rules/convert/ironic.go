@@ -230,7 +230,7 @@ func (c *ironic) conditions() (*yaml.Node, error) {
 		}
 		if regex := child(args, "regex"); regex != nil {
 			if _, err := regexp.Compile(regex.Value); err != nil {
-				c.add(regex, "the regular expression is not one of Go's (no look-around, no back-references): %v", err)
+				c.add(regex, "the regular expression is not supported by Go (no look-around, no back-references): %v", err)
 			}
 		}
 		out.Content = append(out.Content, converted)

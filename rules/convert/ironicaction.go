@@ -172,7 +172,7 @@ func attributePath(path string) (to, none string) {
 	case parts[0] == "description" && rest == "":
 		return "/annotations/description", ""
 	case parts[0] == "driver_info":
-		return "", "how a machine is managed has no equivalent, and secrets do not belong on Nodes"
+		return "", "data on the management of a machine has no equivalent, and secrets do not belong on Nodes"
 	}
 	for _, name := range labelAttributes {
 		if parts[0] == name && rest == "" {

@@ -199,7 +199,7 @@ func (e *expressions) inventory(path []string) (to, none string) {
 	}
 	switch {
 	case strings.HasPrefix(name, "bmc_"):
-		return "", noEquivalent + ": how a machine is managed is not known inside the cluster"
+		return "", noEquivalent + ": the cluster has no information about how a machine is managed"
 	case strings.HasPrefix(name, "disks."):
 		return "@storage.block[" + path[1] + "]" + brackets(path[2:]), ""
 	}

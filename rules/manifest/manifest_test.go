@@ -72,7 +72,7 @@ func TestProblems(t *testing.T) {
 		"OneBrokenDocumentHidesNoOther": {
 			"\tx: 1\n---\n" + head + "    lables: {}\n",
 			[]string{
-				"1:1: a tab; YAML is indented with blanks only",
+				"1:1: a tab; indent YAML with spaces only",
 				`9:5: spec.rules[0].lables: unknown field "lables"; did you mean labels?`,
 			},
 		},

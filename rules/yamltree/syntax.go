@@ -284,7 +284,7 @@ func suspect(lines []string, near int) (row, column int, why string) {
 func tab(line string) (int, string) {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
 	if at := strings.IndexByte(indent, '\t'); at >= 0 && strings.TrimSpace(line) != "" {
-		return at, "a tab; YAML is indented with blanks only"
+		return at, "a tab; indent YAML with spaces only"
 	}
 	return -1, ""
 }

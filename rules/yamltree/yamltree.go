@@ -89,7 +89,7 @@ func Parse(data []byte, options Options) *Text {
 	p := &parser{text: t, options: options}
 	for _, c := range chunks(t.lines) {
 		if options.Documents > 0 && len(t.Documents) >= options.Documents {
-			p.problem(Position{c.first + 1, 1}, CodeLimit, "the file holds more than %d documents; the others are not read", options.Documents)
+			p.problem(Position{c.first + 1, 1}, CodeLimit, "the file contains more than %d documents; the others are ignored", options.Documents)
 			break
 		}
 		p.chunk(c)

@@ -80,7 +80,7 @@ func TestSyntaxErrorsPointAtTheOffendingPlace(t *testing.T) {
 		"NoCommaBetweenLines":    {rule + "    value: [\n      \"a\",\n      \"b\"\n      \"c\",\n    ]\n    x: y\n", "7:7: expected a comma, or the end of the list or map in brackets"},
 		"StarIsAnAlias":          {rule + "    value: *avx\n    labels: {}\n", `4:12: YAML reads * as an alias; put the value in quotes: "*avx"`},
 		"StarInAList":            {rule + "    value: [*avx, b]\n    labels: {}\n", "4:13: YAML reads * as an alias; put the value in quotes"},
-		"Tab":                    {rule + "    labels:\n    \ta: b\n", "5:5: a tab; YAML is indented with blanks only"},
+		"Tab":                    {rule + "    labels:\n    \ta: b\n", "5:5: a tab; indent YAML with spaces only"},
 		"HelmTemplate":           {"spec:\n  rules:\n  {{- range .Values.rules }}\n  - name: a\n  {{- end }}\n", "3:3: this looks like a Helm template; render it first: helm template … | assay lint -"},
 		"ReservedCharacter":      {rule + "    labels:\n      a: @cpu.model\n", `5:10: YAML keeps @ at the beginning for itself; put the value in quotes: "@cpu.model"`},
 		"SecondDocument":         {"a: b\n---\n# comment\nc: d\n e: f\n", "5:2: this key is indented deeper than the line above allows; align it with the keys beside it"},

@@ -12,7 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// Count is the number of nodes that have a feature or an element.
+// Count is the number of nodes with a feature or an element.
 type Count struct {
 	Name   string         `json:"name"`
 	Type   string         `json:"type"`
@@ -20,7 +20,7 @@ type Count struct {
 	Values map[string]int `json:"values,omitempty"` // value -> nodes
 }
 
-// Counter counts the features of a fleet. Equal features of several nodes are read once. It is not safe for concurrent use.
+// Counter counts the features of many nodes. It reads equal features of several nodes once. It is not safe for concurrent use.
 type Counter struct {
 	pattern string
 	mask    rules.Masking
@@ -33,13 +33,14 @@ type identity struct {
 	id   facts.FeatureID
 }
 
-// group is the nodes that have one and the same feature.
+// group is a set of nodes with equal content of one feature.
 type group struct {
 	feature *facts.Feature
 	nodes   int
 }
 
-// New returns a Counter of the features and elements that match a pattern, such as cpu.model.*; without a pattern, of the features.
+// New returns a Counter of the features and elements that match a pattern, such as cpu.model.*. If the pattern is empty, it counts
+// features only.
 func New(pattern string, mask rules.Masking) *Counter {
 	return &Counter{pattern: strings.ToLower(pattern), mask: mask, seen: map[identity]*group{}, all: map[string]*Count{}}
 }
@@ -56,7 +57,7 @@ func (c *Counter) Add(f *facts.Facts) {
 	}
 }
 
-// List returns what was counted since the last call, by name.
+// List returns the counts since the last call, sorted by name.
 func (c *Counter) List() []*Count {
 	for key, g := range c.seen {
 		c.count(key.name, g.feature, g.nodes)

@@ -80,7 +80,7 @@ func read(dir string) (files []file, digest string, err error) {
 			continue
 		}
 		if total += int(info.Size()); total > MaxBytes || len(files) == MaxFiles {
-			return nil, "", fmt.Errorf("%s holds more than %d files or %d MiB of rules", dir, MaxFiles, MaxBytes>>20)
+			return nil, "", fmt.Errorf("%s contains more than %d files or %d MiB of rules", dir, MaxFiles, MaxBytes>>20)
 		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {

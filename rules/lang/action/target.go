@@ -46,13 +46,13 @@ func parseTarget(c *args.Compiler, path *field.Path, op string, raw nfdv1alpha1.
 	case !strings.HasPrefix(written, "/") || !slices.Contains([]target{labels, annotations, resources, taints}, t):
 		c.Refuse(path, written, "a path is %s", pathUsage)
 	case t == taints && strings.TrimPrefix(written, "/") != string(taints):
-		c.Refuse(path, written, "/taints has no parts: the taint belongs into value")
+		c.Refuse(path, written, "/taints takes no key: put the taint into value")
 	case t == taints:
 		return t, true
 	case key == "":
 		c.Refuse(path, written, "the path needs a key: /%s/KEY", root)
 	case !strings.ContainsAny(key, "{}") && strings.Count(pathEscapes.Replace(key), "/") > 1:
-		c.Refuse(path, written, "a key has no parts below it: /%s/KEY", root)
+		c.Refuse(path, written, "the path must end after the key: /%s/KEY", root)
 	case op == "extend-attribute" && t != annotations:
 		c.Refuse(path, written, "%s are not lists: extend annotations or taints", root)
 	default:

@@ -32,7 +32,7 @@ func (c *Compiler) Loop(path *field.Path, raw *nfdv1alpha1.JSON) *Loop {
 	switch v := decoded.(type) {
 	case []any:
 		if len(v) == 0 {
-			c.Refuse(path, "[]", "an empty loop does nothing; leave it out, or name what to loop over")
+			c.Refuse(path, "[]", "an empty loop has no effect; remove it or add items")
 			return nil
 		}
 	case map[string]any:

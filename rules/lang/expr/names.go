@@ -188,9 +188,9 @@ func (p *parser) nameHint(name string, end int) string {
 	word, _, more := strings.Cut(name, ".")
 	switch whole := p.dashed(end); {
 	case strings.HasPrefix(whole, "@"):
-		return fmt.Sprintf("a - subtracts: write @%q for the name", shown(whole[1:]))
+		return fmt.Sprintf("- is subtraction: write @%q for the name", shown(whole[1:]))
 	case p.scope.Vars[whole]:
-		return fmt.Sprintf("a - subtracts: write vars[%q] for the name", shown(whole))
+		return fmt.Sprintf("- is subtraction: write vars[%q] for the name", shown(whole))
 	case strings.HasSuffix(before, "[") && strings.HasPrefix(p.text[end:], "]"):
 		return fmt.Sprintf("a key needs quotes: [%q]", name)
 	case strings.HasPrefix(p.text[end:], "(") && functions[name] != nil:

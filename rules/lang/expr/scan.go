@@ -76,7 +76,7 @@ func (c *compiler) compile(mode Mode) (*Text, []Diagnostic) {
 	return t, c.problems
 }
 
-// finish fills in a string without errors.
+// finish completes the Text of a string without errors.
 func (c *compiler) finish(t *Text) {
 	switch {
 	case c.expressions > 0:

@@ -50,7 +50,7 @@ func TestPlaces(t *testing.T) {
 		"ClosingBraceStays":             {text: `a } b`, place: Free, want: `a } b`},
 		"EmptyBracesAreStrict":          {text: `{}`, place: Strict, problem: "column 1: stray {"},
 		"CountsCharacters":              {text: `größe {rakc}`, place: Strict, problem: "column 8: unknown name rakc"},
-		"MinusInAReference":             {text: `{@local.feature.my-name}`, place: Strict, problem: `column 20: unknown name name (a - subtracts: write @"local.feature.my-name" for the name)`},
+		"MinusInAReference":             {text: `{@local.feature.my-name}`, place: Strict, problem: `column 20: unknown name name (- is subtraction: write @"local.feature.my-name" for the name)`},
 		"MinusInAnUnknownVariable":      {text: `{my-rakc}`, place: Strict, problem: "column 2: unknown name my"},
 		"ReportsAllUnknownNames":        {text: `{rakc}{n1}{unitt}`, place: Strict, problem: "column 2: unknown name rakc (did you mean rack?)"},
 	}

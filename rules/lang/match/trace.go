@@ -233,7 +233,7 @@ func failure(t *term, x *expression, trace *ExprTrace) string {
 		if trace.Error != "" {
 			return trace.Error
 		}
-		return fmt.Sprintf("none of the %d instances of %s has %s; there is %s", trace.Instances, t.feature, trace.describe(), quoteList(trace.Found))
+		return fmt.Sprintf("none of the %d instances of %s has %s; found %s", trace.Instances, t.feature, trace.describe(), quoteList(trace.Found))
 	case trace.Error != "":
 		return trace.Error
 	case x.kind == absent && trace.Instances > 0:

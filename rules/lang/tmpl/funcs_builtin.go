@@ -85,7 +85,7 @@ func printf(c *call) value {
 		}
 	}
 	if widths > MaxOutput {
-		c.fail("the widths in %q come to more than %d", shown(format), MaxOutput)
+		c.fail("the widths in %q add up to more than %d", shown(format), MaxOutput)
 	}
 	c.s.take(c.at, widths)
 	again := 1

@@ -35,7 +35,7 @@ var stringFunctions = []function{
 	{"repeat", 2, 2, -1, func(c *call) value {
 		n, s := c.int(0), c.str(1)
 		if n < 0 || len(s) > 0 && n > MaxOutput/len(s) {
-			c.fail("%d times %d bytes is more than %d, or less than none", n, len(s), MaxOutput)
+			c.fail("%d times %d bytes is more than %d, or negative", n, len(s), MaxOutput)
 		}
 		if s == "" {
 			return text("")
