@@ -57,7 +57,7 @@ func (m *copyMode) run(load *loader, src string) ([]byte, error) {
 		return nil, errors.New("--verbatim cannot be combined with other flags")
 	}
 	if m.embed && m.embedAll {
-		return nil, errors.New("want either --embed or --embed-all")
+		return nil, errors.New("use either --embed or --embed-all")
 	}
 	at, err := argumentLocator(src)
 	if err != nil {
