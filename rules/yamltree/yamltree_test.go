@@ -125,7 +125,7 @@ func TestLimits(t *testing.T) {
 		"Bytes":     {"#" + strings.Repeat(" ", 1000), "f:1:1: too many bytes: 1001, at most 1000 are allowed"},
 		"Nodes":     {"a: &a [1, 2, 3, 4]\nb: &b [*a, *a]\nc: [*b, *b]\n", "f:3:5: too many YAML nodes: at most 20 are allowed, with aliases expanded"},
 		"Depth":     {"a:\n- [[[b]]]\n", "f:2:5: too many levels of YAML: at most 4 are allowed"},
-		"Documents": {"a: b\n---\nc: d\n---\ne: f\n", "f:4:1: the file holds more than 2 documents; the others are not read"},
+		"Documents": {"a: b\n---\nc: d\n---\ne: f\n", "f:4:1: the file contains more than 2 documents; the others are ignored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

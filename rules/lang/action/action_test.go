@@ -261,7 +261,7 @@ func TestRefusals(t *testing.T) {
 		"FeatureNobodyFinds":   {phase: nfdv1alpha1.PhaseEarly, action: `{op: set-feature, args: {feature: Site.X, element: c, value: d}}`, want: "actions[0].args.feature: matchers look for features in lower case"},
 		"FeatureOfOthers":      {phase: nfdv1alpha1.PhaseEarly, action: `{op: set-feature, args: {feature: rule.matched, element: c, value: d}}`, want: "actions[0].args.feature: rules fill this feature"},
 		"InstanceWithoutMatch": {phase: nfdv1alpha1.PhaseEarly, action: `{op: set-instance-attribute, args: {feature: a.b, match: {}, name: c, value: d}}`, want: "actions[0].args.match: match is a map"},
-		"EmptyLoop":            {action: `{op: fail, args: {msg: x}, loop: []}`, want: "actions[0].loop: an empty loop does nothing"},
+		"EmptyLoop":            {action: `{op: fail, args: {msg: x}, loop: []}`, want: "actions[0].loop: an empty loop has no effect"},
 		"LoopOverText":         {action: `{op: fail, args: {msg: x}, loop: abc}`, want: "actions[0].loop: a string is not a list"},
 		"UnquotedBraces":       {action: `{op: set-var, args: {name: a, value: {n1: null}}}`, want: "YAML takes unquoted braces for a map"},
 		"ReasonOfTwoWords":     {action: `{op: event, args: {reason: new gpu, msg: x}}`, want: "actions[0].args.reason: a reason is a word"},

@@ -137,7 +137,7 @@ func TestRefusals(t *testing.T) {
 		"BadVersion":        {`{op: lt, args: {values: [a, "{node}"], type: version}}`, []string{`conditions[0].args.values: version "a"`}},
 		"BadType":           {`{op: lt, args: {values: [1, 2], type: float}}`, []string{"conditions[0].args.type: supported values"}},
 		"BadMultiple":       {`{op: is-true, args: {value: 1}, loop: [1], multiple: some}`, []string{"conditions[0].multiple: supported values"}},
-		"EmptyLoop":         {`{op: is-true, args: {value: 1}, loop: []}`, []string{"conditions[0].loop: an empty loop does nothing"}},
+		"EmptyLoop":         {`{op: is-true, args: {value: 1}, loop: []}`, []string{"conditions[0].loop: an empty loop has no effect"}},
 		"OneValue":          {`{op: eq, args: {values: [5]}}`, []string{"conditions[0].args.values: values must be a list of at least two"}},
 		"TextAsValues":      {`{op: one-of, args: {value: a, values: abc}}`, []string{"conditions[0].args.values: values must be a list"}},
 		"UnknownName":       {`{op: eq, args: {values: ["{rakc}", 1]}}`, []string{"conditions[0].args.values[0]: column 2: unknown name rakc"}},
