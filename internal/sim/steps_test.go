@@ -231,7 +231,11 @@ func (w *world) life() []weighted {
 	case w.working() < w.replicas:
 		return []weighted{{likely / 2, w.boot}}
 	case w.faults:
-		return []weighted{{1, func() { w.crash(one(w.tape, w.programs...)) }}, {1, func() { w.stop(one(w.tape, w.programs...)) }}}
+		return []weighted{
+			{1, func() { w.crash(one(w.tape, w.programs...)) }},
+			{1, func() { w.stop(one(w.tape, w.programs...)) }},
+			{1, func() { w.rollOut(one(w.tape, w.programs...), nodeName(w.n(w.nodes))) }},
+		}
 	}
 	return nil
 }

@@ -111,6 +111,17 @@ func (w *world) crash(p *program) {
 	w.programs = slices.DeleteFunc(w.programs, func(other *program) bool { return other == p })
 }
 
+// rollOut replaces a program, as a new version would, while a worker's NodeFeature is missing: the next program has never seen it.
+func (w *world) rollOut(p *program, node string) {
+	if !p.synced || p.stopping {
+		return
+	}
+	w.deleteFeature(node)
+	w.stop(p)
+	w.boot()
+	w.drain(time.Minute)
+}
+
 // working returns the number of programs that were not asked to stop.
 func (w *world) working() (n int) {
 	for _, p := range w.programs {
