@@ -20,6 +20,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/arbiter"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/builtin"
 	"github.com/assay-project/assay/controller/compile"
@@ -66,6 +67,8 @@ type Config struct {
 	Requests compile.RequestLimits
 	// Orphans configures the deletion of NodeFeatures of deleted nodes.
 	Orphans orphan.Options
+	// FeatureSets says when the controller repairs and deletes NodeFeatureSets.
+	FeatureSets arbiter.Options
 	// DefaultTemplate and Version: see assembly.Options. SchemaEvery: see compile.Options.
 	DefaultTemplate string
 	Version         string
@@ -142,8 +145,16 @@ func Cache(namespace string, pages int, sets *featuresets.Store) cache.Options {
 	}
 }
 
-// Add registers all controllers with a manager.
-func Add(mgr ctrl.Manager, c Config) error {
+// WatchSets has a store watch sets through a cache that was constructed with its informers, as soon as they are needed.
+func WatchSets(ctx context.Context, sets *featuresets.Store, c cache.Cache) {
+	sets.Start(ctx, func() error {
+		_, err := c.GetInformer(ctx, &assayv1alpha1.NodeFeatureSet{}, cache.BlockUntilSynced(false))
+		return err
+	})
+}
+
+// Add registers all controllers with a manager. Sets are those of its cache.
+func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 	statusChanged := make(chan event.GenericEvent, statusBuffer)
 	rulesChanged, nodesChanged := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
 	assembled, err := compile.Add(mgr, c.Assembly())
@@ -202,6 +213,7 @@ func Add(mgr ctrl.Manager, c Config) error {
 		},
 		func() error { return mgr.Add(nodes) },
 		func() error { return orphan.Add(mgr, c.Orphans) },
+		func() error { return arbiter.Add(mgr, sets, c.Sources.Namespace, c.FeatureSets) },
 		func() error { return health(mgr, reg, watchdog) },
 	} {
 		if err := add(); err != nil {

@@ -180,11 +180,11 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 	if err != nil {
 		w.Fatal(err)
 	}
-	if err := controller.Add(mgr, config); err != nil {
+	if err := controller.Add(mgr, config, sets); err != nil {
 		w.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	sets.Start(ctx, mgr.GetCache())
+	controller.WatchSets(ctx, sets, mgr.GetCache())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	m.stop = sync.OnceFunc(func() {

@@ -67,7 +67,8 @@ func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWe
 	// Labels, annotations and finalizers can be changed without a review: cleanup must not depend on the webhook.
 	rules.MatchConditions = []admissionregistrationv1.MatchCondition{specChanged}
 	features := hook(featuresHook, o, admissionregistrationv1.Ignore,
-		on(append(write, admissionregistrationv1.Delete), nfdv1alpha1.GroupName, "nodefeatures"))
+		on(append(write, admissionregistrationv1.Delete), nfdv1alpha1.GroupName, "nodefeatures"),
+		on(write[:1], assayv1alpha1.GroupName, "nodefeaturesets"))
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration",

@@ -59,16 +59,13 @@ func ParseLabelPrefixes(annotations map[string]string) (prefixes []string, ok bo
 func (p *Publishing) check(req *admissionv1.AdmissionRequest, object, old *nfdv1alpha1.NodeFeature) (errs field.ErrorList) {
 	user := req.UserInfo.Username
 	worker := contains(p.Workers, user)
-	node := claim(&req.UserInfo, nodeClaim)
-	bound := worker || node != "" && !contains(p.Managers, user) &&
-		(p.AllNamespaces || p.Namespace != "" && req.Namespace == p.Namespace)
+	node, bound := p.bound(req)
 	if !bound {
 		return nil
 	}
 	meta := field.NewPath("metadata")
 	if node == "" {
-		return append(errs, field.Forbidden(meta, fmt.Sprintf(
-			"%s must write with a token of its pod, which names the pod's node; this token names none", user)))
+		return append(errs, namesNoNode(user))
 	}
 	label := meta.Child("labels").Key(nfdv1alpha1.NodeNameLabel)
 	for _, o := range []*nfdv1alpha1.NodeFeature{object, old} {
@@ -101,6 +98,20 @@ func (p *Publishing) check(req *admissionv1.AdmissionRequest, object, old *nfdv1
 			fmt.Sprintf("a node publishes only for itself: the token is of node %q", node)))
 	}
 	return errs
+}
+
+// bound returns the node of a client's token, and whether the client may write for this node only. A bound token without a node may write
+// nothing.
+func (p *Publishing) bound(req *admissionv1.AdmissionRequest) (node string, bound bool) {
+	user := req.UserInfo.Username
+	node = claim(&req.UserInfo, nodeClaim)
+	return node, contains(p.Workers, user) || node != "" && !contains(p.Managers, user) &&
+		(p.AllNamespaces || p.Namespace != "" && req.Namespace == p.Namespace)
+}
+
+func namesNoNode(user string) *field.Error {
+	return field.Forbidden(field.NewPath("metadata"), fmt.Sprintf(
+		"%s must write with a token of its pod, which names the pod's node; this token names none", user))
 }
 
 // checkLabels returns errors for labels that the namespace cannot request.

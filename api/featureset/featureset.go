@@ -18,6 +18,9 @@ import (
 const (
 	// Version is the format version of names and digests that this program reads and writes.
 	Version = "v1"
+	// MaxBytes is the maximum size of the features of a set: that of the features of a NodeFeature, which has to hold them if the set
+	// cannot be created.
+	MaxBytes = 256 << 10
 	// digestLength is the number of hexadecimal digits of the SHA-256 in a name: 160 bits, as in Git.
 	digestLength = 40
 	// maxPrefix is the maximum length of the readable prefix of a name. The names of features are shorter.

@@ -35,6 +35,7 @@ func TestNamesOfTheInstallationReplaceTheDefaults(t *testing.T) {
 	all := policies.All(policies.Names{Namespace: "nfd", Worker: "w", Manager: "m"})
 	for name, want := range map[string][]string{
 		"node-bound-publishing.yaml": {"'system:serviceaccount:nfd:w'", "'system:serviceaccount:nfd:m'", "== 'nfd'"},
+		"node-bound-sets.yaml":       {"'system:serviceaccount:nfd:w'", "'system:serviceaccount:nfd:m'", "== 'nfd'"},
 		"recorded-writes.yaml":       {"'system:serviceaccount:nfd:m'"},
 	} {
 		for _, w := range want {

@@ -155,10 +155,10 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	if err != nil {
 		return err
 	}
-	sets.Start(ctx, mgr.GetCache())
+	controller.WatchSets(ctx, sets, mgr.GetCache())
 	log := ctrl.Log.WithName("controller")
 	f.logStart(log, s)
-	if err := errors.Join(controller.Add(mgr, config), mgr.Add(&synced{mgr.GetClient(), log}), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {
+	if err := errors.Join(controller.Add(mgr, config, sets), mgr.Add(&synced{mgr.GetClient(), log}), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {
 		return err
 	}
 	return runManager(ctx, mgr)

@@ -110,7 +110,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sets.Start(ctx, mgr.GetCache())
+	controller.WatchSets(ctx, sets, mgr.GetCache())
 	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (f *pruneFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
 	f.ruleFlags.register(flags) // the controller's flags define how the record on a Node is read
-	flags.BoolVar(&f.keepFeatures, "keep-features", false, "do not delete the workers' NodeFeatures")
+	flags.BoolVar(&f.keepFeatures, "keep-features", false, "do not delete the workers' NodeFeatures and their NodeFeatureSets")
 	flags.StringSliceVar(&f.leases, "leases", nil, "Leases in --namespace to delete: those of the controller and of a second scheduler (default: that of the controller)")
 }
 
@@ -38,8 +38,8 @@ func newPrune() *cobra.Command {
 		Use:   "prune",
 		Short: "Remove all labels and other outputs of Assay or NFD from all Nodes, and the workers' NodeFeatures",
 		Long: "Remove the labels, annotations, extended resources and taints that Assay or Node Feature Discovery recorded on all Nodes as their\n" +
-			"own, then the record itself, then the NodeFeatures of the workers. Nothing else is changed. Stop the controller and the workers\n" +
-			"first; otherwise they write everything again.",
+			"own, then the record itself, then the NodeFeatures of the workers and their NodeFeatureSets. Nothing else is changed. Stop the\n" +
+			"controller and the workers first; otherwise they write everything again.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(ctrl.SetupSignalHandler(), cmd.OutOrStdout())
@@ -84,5 +84,8 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if _, err := fmt.Fprintf(out, "removed %d NodeFeatures\n", features); err != nil {
 		return err
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return p.FeatureSets(ctx, f.namespace)
 }

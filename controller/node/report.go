@@ -11,6 +11,7 @@ import (
 
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/rulestats"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
@@ -53,6 +54,10 @@ func (r *Reconciler) reportLeftOut(ctx context.Context, node *corev1.Node, list 
 	for _, left := range list {
 		if left.Object.Spec.Features.Over() {
 			over, why = over+1, left.Err
+			continue
+		}
+		if featuresets.IsMissing(left.Err) {
+			r.events.Eventf(node, corev1.EventTypeWarning, "FeatureSetsMissing", "NodeFeature %s: %v", left.Object.Publisher(), left.Err)
 			continue
 		}
 		logf.FromContext(ctx).Error(left.Err, "Ignoring invalid NodeFeature", "object", left.Object.Publisher())

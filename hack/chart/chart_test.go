@@ -389,6 +389,7 @@ node-feature-discovery:
 		"ServiceAccount/operators/op-node-feature-discovery-webhook",
 		"ServiceAccount/operators/op-node-feature-discovery-worker",
 		"ValidatingAdmissionPolicy//assay-node-bound-publishing",
+		"ValidatingAdmissionPolicy//assay-node-bound-sets",
 		"ValidatingAdmissionPolicy//assay-recorded-writes",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {

@@ -229,6 +229,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 				"ClusterRoleBinding/" + prefix + "-controller subjects":                             []any{map[string]any{"kind": "ServiceAccount", "name": "shared", "namespace": test.namespace}},
 				"ValidatingAdmissionPolicy/assay-node-bound-publishing spec.variables.1.expression": "request.userInfo.username == '" + user + test.worker + "'",
 				"ValidatingAdmissionPolicy/assay-node-bound-publishing spec.variables.2.expression": "request.userInfo.username == '" + user + "shared'",
+				"ValidatingAdmissionPolicy/assay-node-bound-sets spec.variables.0.expression":       "request.userInfo.username == '" + user + test.worker + "'",
 				"ValidatingAdmissionPolicyBinding/assay-recorded-writes spec.policyName":            "assay-recorded-writes",
 			})
 			webhook := commands(t, all)[prefix+"-webhook/webhook"]

@@ -27,6 +27,17 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"TaintsInTheConfiguration": {
 			`{master: {config: {failTaint: "a.b/c=d:NoSchedule"}}}`, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, true,
 		},
+		"SharesFeatures":          {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "create"}, true},
+		"SetsStayAsTheyAre":       {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "patch"}, false},
+		"WorkersDeleteNoSet":      {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "delete"}, false},
+		"SeesTheMarker":           {off, right{"Role/assay-worker", "", "configmaps", "assay-feature-sets", "get"}, true},
+		"ReadsNoOtherConfigMap":   {off, right{"Role/assay-worker", "", "configmaps", "other", "get"}, false},
+		"WritesTheMarker":         {off, right{"Role/assay-controller", "", "configmaps", "assay-feature-sets", "patch"}, true},
+		"AsksWorkersForSets":      {off, right{"Role/assay-controller", "nfd.k8s-sigs.io", "nodefeatures", "", "patch"}, true},
+		"AsksNobodyElse":          {off, right{"ClusterRole/assay-controller", "nfd.k8s-sigs.io", "nodefeatures", "", "patch"}, false},
+		"DeletesSets":             {off, right{"Role/assay-controller", "assay.dev", "nodefeaturesets", "", "delete"}, true},
+		"CountsNodesOfSets":       {off, right{"Role/assay-controller", "assay.dev", "nodefeaturesets/status", "", "patch"}, true},
+		"CleansUpSets":            {off, right{"Role/assay-cleanup", "assay.dev", "nodefeaturesets", "", "deletecollection"}, true},
 		"NoTaints":                {off, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, false},
 		"ConfirmsRemovals":        {off, right{"Role/assay-controller", "apps", "deployments", "", "list"}, true},
 		"FollowsPods":             {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},
@@ -242,4 +253,19 @@ func allows(rules []rbacv1.PolicyRule, group, resource, name, verb string) bool 
 		return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb) &&
 			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, name))
 	})
+}
+
+// TestNumberOfFeatureSetsIsLimited asks the quota, which zero leaves out.
+func TestNumberOfFeatureSetsIsLimited(t *testing.T) {
+	for values, want := range map[string]any{`{}`: "5000", `{worker: {maxFeatureSets: 200}}`: "200", `{worker: {maxFeatureSets: 0}}`: nil} {
+		var got any
+		for _, object := range objects(t, mustRender(t, set(t, values))) {
+			if object["kind"] == "ResourceQuota" {
+				got = object["spec"].(map[string]any)["hard"].(map[string]any)["count/nodefeaturesets.assay.dev"]
+			}
+		}
+		if got != want {
+			t.Errorf("%s: quota %v, want %v", values, got, want)
+		}
+	}
 }

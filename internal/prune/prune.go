@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -120,6 +121,15 @@ func (p Pruner) Features(ctx context.Context, namespace string) (int, error) {
 	return deleted, errors.Join(append(errs, err)...)
 }
 
+// FeatureSets deletes all NodeFeatureSets of a namespace, if the cluster has the kind.
+func (p Pruner) FeatureSets(ctx context.Context, namespace string) error {
+	err := p.Client.DeleteAllOf(ctx, &assayv1alpha1.NodeFeatureSet{}, client.InNamespace(namespace))
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
 // Own deletes the objects in the controller's own namespace: its records and the named Leases, by default only its own Lease.
 func (p Pruner) Own(ctx context.Context, namespace string, leases []string) error {
 	if leases == nil {
@@ -129,7 +139,7 @@ func (p Pruner) Own(ctx context.Context, namespace string, leases []string) erro
 	for _, name := range leases {
 		objects = append(objects, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 	}
-	for _, name := range []string{builtin.ConfigMapName, assembly.KeptName(p.Record.Instance)} {
+	for _, name := range []string{builtin.ConfigMapName, assayv1alpha1.FeatureSetMarker, assembly.KeptName(p.Record.Instance)} {
 		objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 	}
 	var errs []error

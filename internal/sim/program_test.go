@@ -106,12 +106,12 @@ func startController(s *apiserver.Server, name string, log logr.Logger) (*progra
 		return nil, err
 	}
 	p.queues = &gates{Manager: mgr, list: map[string]gate{}}
-	if err := controller.Add(p.queues, config()); err != nil {
+	if err := controller.Add(p.queues, config(), sets); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
-	sets.Start(ctx, mgr.GetCache())
+	controller.WatchSets(ctx, sets, mgr.GetCache())
 	go func() { p.done <- mgr.Start(ctx) }()
 	return p, nil
 }

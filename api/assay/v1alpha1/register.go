@@ -55,6 +55,8 @@ const (
 	// MissingFeatureSetsAnnotation on a NodeFeature lists the NodeFeatureSets that it refers to and that do not exist: sorted
 	// names, separated by commas. The worker of the node creates them again.
 	MissingFeatureSetsAnnotation = GroupName + "/missing-feature-sets"
+	// UnusedSinceAnnotation on a NodeFeatureSet is the time, in RFC 3339, since which no NodeFeature refers to it.
+	UnusedSinceAnnotation = GroupName + "/unused-since"
 	// FeatureSetMarker is the name of the ConfigMap in Assay's namespace with which a controller announces that it reads
 	// NodeFeatureSets. FeatureSetFormatAnnotation on it is the format version that the controller reads.
 	FeatureSetMarker           = "assay-feature-sets"

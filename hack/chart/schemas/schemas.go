@@ -39,6 +39,7 @@ var Kinds = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "ConfigMap"},
 	{Version: "v1", Kind: "Namespace"},
 	{Version: "v1", Kind: "Pod"},
+	{Version: "v1", Kind: "ResourceQuota"},
 	{Version: "v1", Kind: "Secret"},
 	{Version: "v1", Kind: "Service"},
 	{Version: "v1", Kind: "ServiceAccount"},

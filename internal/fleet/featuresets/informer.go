@@ -35,6 +35,36 @@ func (s *Store) Informers(next nodefeature.NewInformer) nodefeature.NewInformer 
 	}
 }
 
+// Start says how an informer of sets is started, which must have been constructed with Informers. It is started at the time at which
+// the first NodeFeature names a set, or Watch is called: an installation that does not share features needs no permission to read sets.
+func (s *Store) Start(ctx context.Context, inform func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.start = func() {
+		if err := inform(); err != nil && ctx.Err() == nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "Cannot watch NodeFeatureSets")
+		}
+	}
+	s.want(s.wanted)
+}
+
+// Watch watches sets although no NodeFeature names one.
+func (s *Store) Watch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.want(true)
+}
+
+// Synced reports whether the sets that exist are known.
+func (s *Store) Synced() bool {
+	select {
+	case <-s.synced:
+		return true
+	default:
+		return false
+	}
+}
+
 // follow keeps the sets up to date.
 func (s *Store) follow(informer toolscache.SharedIndexInformer) error {
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -56,6 +86,7 @@ func (s *Store) follow(informer toolscache.SharedIndexInformer) error {
 	go func() {
 		<-handler.HasSyncedChecker().Done()
 		close(s.synced)
+		tell(s.changed)
 	}()
 	return nil
 }

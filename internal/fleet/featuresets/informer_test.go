@@ -116,7 +116,7 @@ func TestAKnownNodeKeepsItsLastCompleteFeatures(t *testing.T) {
 	a.Put(set(t, nameOf(t, cpu), cpu))
 	a.Put(set(t, name, kernel))
 	a.shows(a.facts(`{"attributes":{"kernel.config":{"elements":{"A":"y","B":"m"}}},"flags":{"cpu.cpuid":{"elements":{"AVX":{}}}}}`))
-	if missing := a.Missing(); len(missing) > 0 {
+	if missing := a.Usage().Missing; len(missing) > 0 {
 		t.Errorf("missing %v, want nothing", missing)
 	}
 }
@@ -140,7 +140,7 @@ func TestANodeThatSharesNoLongerShowsItsOwnFeatures(t *testing.T) {
 	a.shows(nil)
 	a.write(naming(t, "own", cpu))
 	a.shows(a.facts(cpu))
-	if missing := a.Missing(); len(missing) > 0 {
+	if missing := a.Usage().Missing; len(missing) > 0 {
 		t.Errorf("missing %v, want nothing", missing)
 	}
 }

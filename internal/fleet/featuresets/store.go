@@ -5,15 +5,14 @@
 package featuresets
 
 import (
-	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
@@ -26,6 +25,7 @@ type Store struct {
 	namespace string
 	synced    chan struct{} // closed once the existing sets are known
 	wake      chan struct{} // holds an element if NodeFeatures may have become complete
+	changed   chan struct{} // holds an element if Usage or Wrong may have changed
 
 	mu        sync.Mutex
 	start     func() // starts the informer of sets; nil: it was started, or Start has not been called
@@ -34,6 +34,7 @@ type Store struct {
 	impatient bool   // the existing sets could not be read in time
 	sets      map[string]*facts.Facts
 	bytes     map[string]int
+	wrong     map[string]*assayv1alpha1.NodeFeatureSet          // whose content is not what their names say
 	complete  map[types.NamespacedName]*nodefeature.NodeFeature // NodeFeatures that name sets, as last sent with all sets
 	waiting   map[types.NamespacedName]*nodefeature.NodeFeature // NodeFeatures whose sets are missing, as published
 }
@@ -41,25 +42,13 @@ type Store struct {
 // New returns an empty Store. Namespace is Assay's own.
 func New(namespace string) *Store {
 	return &Store{
-		namespace: namespace, synced: make(chan struct{}), wake: make(chan struct{}, 1), sets: map[string]*facts.Facts{}, bytes: map[string]int{},
+		namespace: namespace, synced: make(chan struct{}), wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		sets: map[string]*facts.Facts{}, bytes: map[string]int{}, wrong: map[string]*assayv1alpha1.NodeFeatureSet{},
 		complete: map[types.NamespacedName]*nodefeature.NodeFeature{}, waiting: map[types.NamespacedName]*nodefeature.NodeFeature{},
 	}
 }
 
-// Start sets the cache for sets, which must construct its informers with Informers. The cache watches sets from the time at which
-// the first NodeFeature names one: an installation without shared features needs no permission to read them.
-func (s *Store) Start(ctx context.Context, c cache.Cache) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.start = func() {
-		if _, err := c.GetInformer(ctx, &assayv1alpha1.NodeFeatureSet{}, cache.BlockUntilSynced(false)); err != nil && ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Cannot watch NodeFeatureSets")
-		}
-	}
-	s.want(s.wanted)
-}
-
-// want starts the informer if necessary. The caller holds the lock.
+// want starts the informer if it is needed. It needs the lock.
 func (s *Store) want(needed bool) {
 	s.wanted = s.wanted || needed
 	if s.wanted && s.start != nil {
@@ -73,27 +62,33 @@ func (s *Store) Put(set *assayv1alpha1.NodeFeatureSet) {
 	if set.Namespace != s.namespace {
 		return
 	}
-	if featureset.Verify(set.Name, &set.Spec.Features) != nil {
-		s.Remove(set)
-		return
-	}
+	err := featureset.Verify(set.Name, &set.Spec.Features)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer tell(s.changed)
+	if err != nil {
+		s.drop(set.Name)
+		if !errors.Is(err, featureset.ErrVersion) {
+			s.wrong[set.Name] = set
+		}
+		return
+	}
+	delete(s.wrong, set.Name)
 	if _, known := s.sets[set.Name]; known {
 		return // equal names have equal content
 	}
 	s.sets[set.Name] = facts.New(&set.Spec.Features, nodefeature.Interner())
 	s.bytes[set.Name] = featureset.Size(&set.Spec.Features)
 	if len(s.waiting) > 0 {
-		s.rouse()
+		tell(s.wake)
 	}
 }
 
-// rouse makes the watch of NodeFeatures check those that wait.
-func (s *Store) rouse() {
+// tell puts an element into a channel that holds at most one.
+func tell(c chan<- struct{}) {
 	select {
-	case s.wake <- struct{}{}:
-	default: // everything that waits is checked anyway
+	case c <- struct{}{}:
+	default: // the receiver reads everything anyway
 	}
 }
 
@@ -104,8 +99,15 @@ func (s *Store) Remove(set *assayv1alpha1.NodeFeatureSet) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.sets, set.Name)
-	delete(s.bytes, set.Name)
+	s.drop(set.Name)
+	tell(s.changed)
+}
+
+// drop deletes a set. It needs the lock.
+func (s *Store) drop(name string) {
+	delete(s.sets, name)
+	delete(s.bytes, name)
+	delete(s.wrong, name)
 }
 
 // Resolve returns a NodeFeature with the features of its sets, and the sorted names of missing sets. If any is missing, it adds
@@ -167,6 +169,12 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("NodeFeatureSets that it names are missing: %s; its worker creates them again", strings.Join(e.Sets, ", "))
 }
 
+// IsMissing reports whether an error says that sets are missing.
+func IsMissing(err error) bool {
+	var missing *MissingError
+	return errors.As(err, &missing)
+}
+
 func keyOf(f *nodefeature.NodeFeature) types.NamespacedName {
 	return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
 }
@@ -178,11 +186,13 @@ func (s *Store) admit(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 	defer s.mu.Unlock()
 	key := keyOf(f)
 	if !s.concerns(f) {
-		delete(s.complete, key)
-		delete(s.waiting, key)
+		s.lose(key)
 		return f
 	}
 	s.want(true)
+	if !slices.Equal(s.names(key), f.Spec.FeatureSets) {
+		tell(s.changed)
+	}
 	out, missing := s.resolve(f)
 	if len(missing) == 0 {
 		s.complete[key] = out
@@ -190,6 +200,7 @@ func (s *Store) admit(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 		return out
 	}
 	s.waiting[key] = f
+	tell(s.changed)
 	shown := *f
 	if last := s.complete[key]; last != nil && last.UID == f.UID {
 		shown.Spec = last.Spec
@@ -199,11 +210,29 @@ func (s *Store) admit(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 	return &shown
 }
 
+// names returns the sets that a NodeFeature is known to name. It needs the lock.
+func (s *Store) names(key types.NamespacedName) []string {
+	if f := s.waiting[key]; f != nil {
+		return f.Spec.FeatureSets
+	}
+	if f := s.complete[key]; f != nil {
+		return f.Spec.FeatureSets
+	}
+	return nil
+}
+
 // forget removes a deleted NodeFeature.
 func (s *Store) forget(f *nodefeature.NodeFeature) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := keyOf(f)
+	s.lose(keyOf(f))
+}
+
+// lose is forget. It needs the lock.
+func (s *Store) lose(key types.NamespacedName) {
+	if s.names(key) != nil {
+		tell(s.changed)
+	}
 	delete(s.complete, key)
 	delete(s.waiting, key)
 }
@@ -226,18 +255,47 @@ func (s *Store) again(f *nodefeature.NodeFeature) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting[keyOf(f)] = f
-	s.rouse()
+	tell(s.wake)
 }
 
-// Missing returns, by NodeFeature, the named sets that do not exist.
-func (s *Store) Missing() map[types.NamespacedName][]string {
+// Changed returns a channel that holds an element if the results of Usage or Wrong may have changed. It is for one receiver.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// Usage says which sets NodeFeatures name.
+type Usage struct {
+	// Nodes is the number of NodeFeatures by the set that they name.
+	Nodes map[string]int
+	// Missing has the NodeFeatures, in no order, by the set that they name and that does not exist or is wrong.
+	Missing map[string][]types.NamespacedName
+}
+
+// Usage returns which sets NodeFeatures name. Sets of other format versions are never missing.
+func (s *Store) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[types.NamespacedName][]string{}
-	for key, f := range s.waiting {
-		if _, missing := s.resolve(f); len(missing) > 0 {
-			out[key] = missing
+	u := Usage{Nodes: map[string]int{}, Missing: map[string][]types.NamespacedName{}}
+	count := func(key types.NamespacedName, names []string) {
+		for _, name := range names {
+			u.Nodes[name]++
+			if s.sets[name] == nil && featureset.Known(name) == nil {
+				u.Missing[name] = append(u.Missing[name], key)
+			}
 		}
 	}
-	return out
+	for key, f := range s.waiting {
+		count(key, f.Spec.FeatureSets)
+	}
+	for key, f := range s.complete {
+		if s.waiting[key] == nil {
+			count(key, f.Spec.FeatureSets)
+		}
+	}
+	return u
+}
+
+// Wrong returns the sets whose content is not what their names say. They must not be modified.
+func (s *Store) Wrong() []*assayv1alpha1.NodeFeatureSet {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.wrong))
 }

@@ -7,6 +7,7 @@ package inputs
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/turn"
 	"github.com/assay-project/assay/rules"
@@ -91,8 +93,8 @@ type State struct {
 	LeftOut  []LeftOut
 	// Held is how much longer the features of the worker's deleted object count; 0: the object exists, or does not count any more.
 	Held time.Duration
-	// Blind is set if the worker's object is missing, was never seen by this process, and may come back while Held lasts: its
-	// features are unknown.
+	// Blind says that what the worker has published is unknown to this process: its object was never seen and may come back while Held
+	// lasts, or it names feature sets that are missing.
 	Blind bool
 }
 
@@ -143,14 +145,24 @@ func (n *Nodes) hold(m *memory, s *State) {
 	if m.lostAt.IsZero() {
 		m.lostAt = n.opt.Clock.Now()
 	}
+	if n.incomplete(s.LeftOut) { // it is there: this has no time limit
+		m.lostAt = time.Time{}
+		n.addLast(m, s, true)
+		return
+	}
 	left := n.opt.Grace - n.opt.Clock.Since(m.lostAt)
 	if left <= 0 {
 		m.own, m.unseen = nil, false
 		return
 	}
 	s.Held = left
+	n.addLast(m, s, m.unseen)
+}
+
+// addLast adds what the worker has published last, or marks the State as blind if that is unknown.
+func (n *Nodes) addLast(m *memory, s *State, blind bool) {
 	if m.own == nil {
-		s.Blind = m.unseen
+		s.Blind = blind
 		return
 	}
 	s.Features = append(s.Features, m.own)
@@ -174,6 +186,11 @@ func (n *Nodes) takeLast(m *memory) (last *nodefeature.NodeFeature) {
 	defer n.mu.Unlock()
 	last, m.last = m.last, nil
 	return last
+}
+
+// incomplete reports whether the worker's object names feature sets that are missing, and was never complete.
+func (n *Nodes) incomplete(left []LeftOut) bool {
+	return slices.ContainsFunc(left, func(l LeftOut) bool { return n.opt.Merge.Own(l.Object) && featuresets.IsMissing(l.Err) })
 }
 
 // memory returns what is remembered of this very Node, not of one of the same name that it replaced.

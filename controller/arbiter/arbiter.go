@@ -1,0 +1,142 @@
+// Package arbiter keeps the NodeFeatureSets of the cluster complete, correct and in use.
+//
+// It announces to workers that sets are read, asks workers for sets that are missing, deletes sets whose content is not what their
+// names say and sets that no NodeFeature names, and counts the nodes of each set.
+package arbiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
+)
+
+const (
+	// defaultUnused is the age at which a set that no NodeFeature names is deleted: a node that is away for repair finds it again.
+	defaultUnused = 24 * time.Hour
+	// defaultJunk is the age at which a set is deleted that no NodeFeature has ever named: a worker names a set within seconds of
+	// creating it.
+	defaultJunk = 10 * time.Minute
+	// missingPatience is how long a name must be unresolved before workers are asked for the set: a NodeFeature may arrive before a
+	// set that was created before it.
+	missingPatience = 2 * time.Second
+	// askAgain is how long the workers that were asked have time to create a set, before twice as many are asked.
+	askAgain = 10 * time.Second
+	// askFirst is the number of workers that are asked first. Thousands of nodes may name one set, and one worker is enough.
+	askFirst = 3
+	// interval is the maximum time between two passes, and collectInterval that between two searches for sets to delete.
+	interval        = 30 * time.Second
+	collectInterval = 2 * time.Minute
+	// discoverInterval is the time between two searches for any set, while no NodeFeature names one.
+	discoverInterval = 10 * time.Minute
+	// pause is the minimum time between two passes: a fleet that starts changes what is in use thousands of times.
+	pause = time.Second
+	// retry is the time after which a pass that failed is repeated.
+	retry = 5 * time.Second
+)
+
+// Options say when sets are deleted. The zero value is for production.
+type Options struct {
+	// Unused is how long a set is kept that no NodeFeature names any more.
+	Unused time.Duration
+	// Junk is how long a set is kept that no NodeFeature has ever named.
+	Junk time.Duration
+	// Clock is for tests.
+	Clock clock.Clock
+}
+
+// arbiter is the runnable of the leader. Only its own goroutine uses it.
+type arbiter struct {
+	namespace string
+	sets      *featuresets.Store
+	client    client.Client
+	live      client.Reader
+	events    record.EventRecorder
+	clock     clock.Clock
+	opt       Options
+
+	missing    map[string]*missing           // by set
+	asked      map[types.NamespacedName]bool // NodeFeatures that may have the annotation; nil: unknown
+	counts     map[types.UID]*count          // by set
+	collected  time.Time                     // when sets to delete were last searched for
+	discovered time.Time                     // when sets were last searched for at all
+}
+
+// Add registers the arbiter, which runs on the leader only.
+func Add(mgr ctrl.Manager, sets *featuresets.Store, namespace string, opt Options) error {
+	if opt.Unused == 0 {
+		opt.Unused = defaultUnused
+	}
+	if opt.Junk == 0 {
+		opt.Junk = defaultJunk
+	}
+	if opt.Clock == nil {
+		opt.Clock = clock.RealClock{}
+	}
+	return mgr.Add(&arbiter{
+		namespace: namespace, sets: sets, client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: opt.Clock, opt: opt,
+		events:  mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
+		missing: map[string]*missing{}, counts: map[types.UID]*count{},
+	})
+}
+
+// Start implements manager.Runnable.
+func (a *arbiter) Start(ctx context.Context) error {
+	for {
+		wait, err := a.pass(ctx)
+		if err != nil && ctx.Err() == nil {
+			logf.FromContext(ctx).Error(err, "Cannot maintain NodeFeatureSets")
+			wait = retry
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.clock.After(pause):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.sets.Changed():
+		case <-a.clock.After(max(wait-pause, 0)):
+		}
+	}
+}
+
+// pass does everything that is due, and returns when something is due again. An error in one step does not keep the others.
+func (a *arbiter) pass(ctx context.Context) (time.Duration, error) {
+	err := a.announce(ctx)
+	if !a.sets.Synced() {
+		return interval, errors.Join(err, a.discover(ctx))
+	}
+	usage := a.sets.Usage()
+	wait, failed := a.request(ctx, usage)
+	var list assayv1alpha1.NodeFeatureSetList
+	if listed := a.client.List(ctx, &list, client.InNamespace(a.namespace), client.UnsafeDisableDeepCopy); listed != nil {
+		return interval, errors.Join(err, failed, fmt.Errorf("list NodeFeatureSets: %w", listed))
+	}
+	err = errors.Join(err, failed, a.deleteWrong(ctx), a.markUnused(ctx, list.Items, usage), a.collect(ctx, list.Items, usage))
+	later, failed := a.report(ctx, list.Items, usage)
+	return min(wait, later, interval), errors.Join(err, failed)
+}
+
+// patch changes metadata or the status of a set, and of nothing else.
+func (a *arbiter) patch(ctx context.Context, o client.Object, body string, status bool) error {
+	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}}
+	meta.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	patch := client.RawPatch(types.MergePatchType, []byte(body))
+	if status {
+		return client.IgnoreNotFound(a.client.Status().Patch(ctx, meta, patch))
+	}
+	return client.IgnoreNotFound(a.client.Patch(ctx, meta, patch))
+}

@@ -1,0 +1,139 @@
+package arbiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/listing"
+	"github.com/assay-project/assay/internal/nodefeature"
+)
+
+// deleteWrong deletes the sets whose content is not what their names say. Workers create the correct ones.
+func (a *arbiter) deleteWrong(ctx context.Context) error {
+	var errs []error
+	for _, set := range a.sets.Wrong() {
+		deleted, err := a.remove(ctx, set)
+		if err != nil {
+			errs = append(errs, err)
+		} else if deleted {
+			node := set.Labels[assayv1alpha1.CreatedByNodeLabel]
+			logf.FromContext(ctx).Info("Deleted a NodeFeatureSet whose content does not match its name", "set", set.Name, "createdByNode", node)
+			a.events.Eventf(set, corev1.EventTypeWarning, "WrongFeatureSet",
+				"deleted, because its features do not have the digest that its name contains; its label says that node %q created it", node)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remove deletes a set as it is known, and reports whether that was so.
+func (a *arbiter) remove(ctx context.Context, set *assayv1alpha1.NodeFeatureSet) (bool, error) {
+	err := a.client.Delete(ctx, set.DeepCopy(), client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("delete NodeFeatureSet %s: %w", set.Name, err)
+}
+
+// named reports whether a NodeFeature has named the set at some time: then its nodes have been counted.
+func named(set *assayv1alpha1.NodeFeatureSet) bool { return set.Status.Nodes != nil }
+
+// markUnused notes on sets since when no NodeFeature names them. The next leader goes on from there.
+func (a *arbiter) markUnused(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) error {
+	var errs []error
+	for i := range list {
+		set, value := &list[i], ""
+		marked := !unusedSince(set).IsZero()
+		switch {
+		case featureset.Known(set.Name) != nil:
+			continue
+		case usage.Nodes[set.Name] > 0 && set.Annotations[assayv1alpha1.UnusedSinceAnnotation] != "":
+			value = "null"
+		case usage.Nodes[set.Name] == 0 && named(set) && !marked:
+			value = fmt.Sprintf("%q", a.clock.Now().UTC().Format(time.RFC3339))
+		default:
+			continue
+		}
+		set.SetGroupVersionKind(assayv1alpha1.NodeFeatureSetGVK)
+		if err := a.patch(ctx, set, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, assayv1alpha1.UnusedSinceAnnotation, value), false); err != nil {
+			errs = append(errs, fmt.Errorf("annotate NodeFeatureSet %s: %w", set.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unusedSince returns since when no NodeFeature names a set, as noted on it; zero: nothing valid is noted.
+func unusedSince(set *assayv1alpha1.NodeFeatureSet) time.Time {
+	t, err := time.Parse(time.RFC3339, set.Annotations[assayv1alpha1.UnusedSinceAnnotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// collect deletes sets that no NodeFeature has named for a while, once a list of all NodeFeatures confirms it.
+func (a *arbiter) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) error {
+	now := a.clock.Now()
+	if now.Sub(a.collected) < collectInterval {
+		return nil
+	}
+	a.collected = now
+	var due []*assayv1alpha1.NodeFeatureSet
+	for i := range list {
+		if set := &list[i]; usage.Nodes[set.Name] == 0 && featureset.Known(set.Name) == nil && a.expired(set, now) {
+			due = append(due, set)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	used := map[string]bool{}
+	err := listing.Pages(ctx, a.live, func(list *nodefeature.NodeFeatureList) {
+		for i := range list.Items {
+			for _, name := range list.Items[i].Spec.FeatureSets {
+				used[name] = true
+			}
+		}
+	}, client.InNamespace(a.namespace))
+	if err != nil {
+		return fmt.Errorf("list NodeFeatures: %w", err)
+	}
+	var errs []error
+	deleted := 0
+	for _, set := range due {
+		if used[set.Name] {
+			continue // the cache is behind
+		}
+		ok, err := a.remove(ctx, set)
+		if err != nil {
+			errs = append(errs, err)
+		} else if ok {
+			deleted++
+		}
+	}
+	if deleted > 0 {
+		logf.FromContext(ctx).Info("Deleted NodeFeatureSets that no NodeFeature names", "number", deleted)
+	}
+	return errors.Join(errs...)
+}
+
+// expired reports whether a set that no NodeFeature names has been kept long enough.
+func (a *arbiter) expired(set *assayv1alpha1.NodeFeatureSet, now time.Time) bool {
+	if !named(set) {
+		return now.Sub(set.CreationTimestamp.Time) >= a.opt.Junk
+	}
+	since := unusedSince(set)
+	return !since.IsZero() && now.Sub(since) >= a.opt.Unused
+}

@@ -1,0 +1,62 @@
+package arbiter
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
+)
+
+// announce has workers know that sets are read: they share features only if the ConfigMap says so.
+func (a *arbiter) announce(ctx context.Context) error {
+	marker := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: a.namespace, Name: assayv1alpha1.FeatureSetMarker}
+	err := a.client.Get(ctx, key, marker)
+	if err == nil && marker.Annotations[assayv1alpha1.FeatureSetFormatAnnotation] == featureset.Version {
+		return nil
+	}
+	annotations := map[string]string{assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version}
+	switch {
+	case apierrors.IsNotFound(err):
+		marker = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Annotations: annotations}}
+		if err = a.client.Create(ctx, marker); apierrors.IsAlreadyExists(err) {
+			return nil // the cache is behind
+		}
+	case err == nil:
+		body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, assayv1alpha1.FeatureSetFormatAnnotation, featureset.Version)
+		err = a.client.Patch(ctx, marker.DeepCopy(), client.RawPatch(types.MergePatchType, body))
+	}
+	if err != nil {
+		return fmt.Errorf("announce feature sets in ConfigMap %s: %w", key, err)
+	}
+	return nil
+}
+
+// discover has sets watched if there are any although no NodeFeature names one: they may have to be deleted.
+func (a *arbiter) discover(ctx context.Context) error {
+	now := a.clock.Now()
+	if !a.discovered.IsZero() && now.Sub(a.discovered) < discoverInterval {
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(assayv1alpha1.NodeFeatureSetGVK.GroupVersion().WithKind("NodeFeatureSetList"))
+	err := a.live.List(ctx, list, client.InNamespace(a.namespace), client.Limit(1))
+	switch {
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		return nil // the cluster does not have the kind
+	case err != nil:
+		return fmt.Errorf("list NodeFeatureSets: %w", err)
+	case len(list.Items) > 0:
+		a.sets.Watch()
+	}
+	a.discovered = now
+	return nil
+}

@@ -1,0 +1,140 @@
+package arbiter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/nodefeature"
+)
+
+// missing is what is known of a set that NodeFeatures name and that does not exist.
+type missing struct {
+	since   time.Time
+	checked time.Time // when the API server last confirmed that it does not exist; zero: not yet
+	ask     int       // number of workers to ask
+}
+
+// request asks workers to create sets that are missing: in an annotation of their NodeFeatures, which it removes again when the sets
+// are there. It returns when something is due again.
+func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Duration, error) {
+	wait, now := interval, a.clock.Now()
+	for name := range a.missing {
+		if usage.Missing[name] == nil {
+			delete(a.missing, name)
+		}
+	}
+	wanted := map[types.NamespacedName][]string{}
+	for name, keys := range usage.Missing {
+		m := a.missing[name]
+		if m == nil {
+			m = &missing{since: now}
+			a.missing[name] = m
+		}
+		due, err := a.confirm(ctx, name, m, len(keys))
+		if err != nil {
+			return retry, err
+		}
+		wait = min(wait, due)
+		slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) })
+		for _, key := range keys[:min(m.ask, len(keys))] {
+			wanted[key] = append(wanted[key], name)
+		}
+	}
+	return wait, a.annotate(ctx, wanted)
+}
+
+// confirm decides how many workers to ask for a set, and returns when to decide again. The cache may be behind: only the API server knows
+// that a set does not exist.
+func (a *arbiter) confirm(ctx context.Context, name string, m *missing, nodes int) (time.Duration, error) {
+	now := a.clock.Now()
+	due := m.since.Add(missingPatience)
+	if !m.checked.IsZero() {
+		due = m.checked.Add(askAgain)
+	}
+	if now.Before(due) {
+		return due.Sub(now), nil
+	}
+	set := &metav1.PartialObjectMetadata{}
+	set.SetGroupVersionKind(assayv1alpha1.NodeFeatureSetGVK)
+	err := a.live.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: name}, set)
+	if client.IgnoreNotFound(err) != nil {
+		return retry, fmt.Errorf("look up NodeFeatureSet %s: %w", name, err)
+	}
+	m.checked = now
+	switch {
+	case err == nil:
+		m.ask = 0
+	case m.ask == 0:
+		m.ask = askFirst
+	default:
+		m.ask = min(2*m.ask, nodes)
+	}
+	return askAgain, nil
+}
+
+// annotate makes the annotations of NodeFeatures say which sets are missing.
+func (a *arbiter) annotate(ctx context.Context, wanted map[types.NamespacedName][]string) error {
+	if a.asked == nil { // by the leader before this one
+		var list nodefeature.NodeFeatureList
+		if err := a.client.List(ctx, &list, client.InNamespace(a.namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list NodeFeatures: %w", err)
+		}
+		a.asked = map[types.NamespacedName]bool{}
+		for i := range list.Items {
+			if f := &list.Items[i]; f.Annotations[assayv1alpha1.MissingFeatureSetsAnnotation] != "" {
+				a.asked[client.ObjectKeyFromObject(f)] = true
+			}
+		}
+	}
+	for key := range wanted {
+		a.asked[key] = true
+	}
+	for key := range a.asked {
+		if err := a.ask(ctx, key, wanted[key]); err != nil {
+			return fmt.Errorf("annotate NodeFeature %s: %w", key, err)
+		}
+		if wanted[key] == nil {
+			delete(a.asked, key)
+		}
+	}
+	return nil
+}
+
+// ask makes the annotation of a NodeFeature name these sets; none removes it.
+func (a *arbiter) ask(ctx context.Context, key types.NamespacedName, sets []string) error {
+	var f nodefeature.NodeFeature
+	if err := a.client.Get(ctx, key, &f, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	slices.Sort(sets)
+	text, value := strings.Join(sets, ","), "null"
+	if f.Annotations[assayv1alpha1.MissingFeatureSetsAnnotation] == text {
+		return nil
+	}
+	if text != "" {
+		value = fmt.Sprintf("%q", text)
+	}
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	o.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeature"))
+	err := a.patch(ctx, o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, assayv1alpha1.MissingFeatureSetsAnnotation, value), false)
+	if err == nil && text != "" {
+		a.events.Eventf(o, corev1.EventTypeWarning, "FeatureSetsMissing",
+			"NodeFeatureSets that it names do not exist; asked its worker to create them again, the last complete features stay active: %s", text)
+	}
+	return err
+}

@@ -1,0 +1,276 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/testkit"
+)
+
+// arbiterClock is a clock for the times of feature sets, and the option that has a controller use it.
+func arbiterClock() (*clocktesting.FakeClock, func(*controller.Config)) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	return clock, func(c *controller.Config) { c.FeatureSets.Clock = clock }
+}
+
+// asked waits until the annotation of a NodeFeature asks for these sets.
+func (w *world) asked(f *nfdv1alpha1.NodeFeature, sets ...string) {
+	w.Helper()
+	becomes(w, f, fmt.Sprintf("annotation that asks for %q", sets), func(f *nfdv1alpha1.NodeFeature) bool {
+		return f.Annotations[assayv1alpha1.MissingFeatureSetsAnnotation] == strings.Join(sets, ",")
+	})
+}
+
+// becomesAfter waits for a set to meet a condition, while time passes. A set that does not exist is nil.
+func (w *world) becomesAfter(clock *clocktesting.FakeClock, step time.Duration, set *assayv1alpha1.NodeFeatureSet, what string, met func(*assayv1alpha1.NodeFeatureSet) bool) {
+	w.Helper()
+	testkit.Eventually(w, what, func(ctx context.Context) error {
+		clock.Step(step)
+		now := &assayv1alpha1.NodeFeatureSet{}
+		err := w.Get(ctx, client.ObjectKeyFromObject(set), now)
+		if apierrors.IsNotFound(err) {
+			now, err = nil, nil
+		}
+		if err == nil && !met(now) {
+			err = fmt.Errorf("it is %+v", now)
+		}
+		return err
+	})
+}
+
+func counted(nodes int32) func(*assayv1alpha1.NodeFeatureSet) bool {
+	return func(s *assayv1alpha1.NodeFeatureSet) bool {
+		return s != nil && s.Status.Nodes != nil && *s.Status.Nodes == nodes
+	}
+}
+
+func gone(s *assayv1alpha1.NodeFeatureSet) bool { return s == nil }
+
+func TestTheControllerAnnouncesThatItReadsSets(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	marker := &corev1.ConfigMap{}
+	testkit.Eventually(t, "the marker", func(ctx context.Context) error {
+		return w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: assayv1alpha1.FeatureSetMarker}, marker)
+	})
+	if got := marker.Annotations[assayv1alpha1.FeatureSetFormatAnnotation]; got != featureset.Version {
+		t.Errorf("format %q, want %q", got, featureset.Version)
+	}
+}
+
+// TestWorkersAreAskedForMissingSets has a set that was never created, and one that is deleted by hand while NodeFeatures are complete.
+func TestWorkersAreAskedForMissingSets(t *testing.T) {
+	w := newWorld(t)
+	w.rule("copy", copies)
+	there, late := w.set(M{"there": "1"}), w.set(M{"late": "1"})
+	testkit.Create(w, w, there)
+	w.node("n1")
+	w.node("n2")
+	complete, waits := w.publishSets(w.namespace, "n1", there), w.publishSets(w.namespace, "n2", late)
+	other := there.DeepCopy()
+	other.Name = strings.Replace(there.Name, "-v1-", "-v2-", 1)
+	newer := w.publishSets(w.namespace, "n3", other)
+	w.start()
+	w.labels("n1", M{"there": "1"})
+	w.asked(waits, late.Name)
+	if message := w.event("n2", "FeatureSetsMissing"); !strings.Contains(message, late.Name) {
+		t.Errorf("event %q, want it to name %s", message, late.Name)
+	}
+	testkit.Create(w, w, late)
+	w.asked(waits)
+	w.labels("n2", M{"late": "1"})
+
+	if err := w.Delete(w.Context(), there.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	w.asked(complete, there.Name)
+	w.labels("n1", M{"there": "1"})
+	testkit.Create(w, w, w.set(M{"there": "1"}))
+	w.asked(complete)
+	w.asked(newer) // sets of other versions are not the business of this controller
+}
+
+// TestFewWorkersAreAskedForOneSet: all nodes of one kind name the same set, and one of them can create it.
+func TestFewWorkersAreAskedForOneSet(t *testing.T) {
+	w := newWorld(t)
+	s := w.set(M{"a": "1"})
+	const nodes, first = 12, 3
+	for i := range nodes {
+		w.publishSets(w.namespace, fmt.Sprintf("n%02d", i), s)
+	}
+	clock, useClock := arbiterClock()
+	w.start(useClock)
+	asked := func(ctx context.Context) (n int, err error) {
+		var list nfdv1alpha1.NodeFeatureList
+		err = w.List(ctx, &list, client.InNamespace(w.namespace))
+		for i := range list.Items {
+			if list.Items[i].Annotations[assayv1alpha1.MissingFeatureSetsAnnotation] == s.Name {
+				n++
+			}
+		}
+		return n, err
+	}
+	for _, want := range []int{first, 2 * first, nodes} {
+		testkit.Eventually(t, fmt.Sprintf("%d workers that are asked", want), func(ctx context.Context) error {
+			n, err := asked(ctx)
+			if n < want && err == nil {
+				clock.Step(time.Second)
+				err = fmt.Errorf("%d are asked", n)
+			}
+			return err
+		})
+		if n, err := asked(t.Context()); err != nil || n > 2*want {
+			t.Errorf("%d workers are asked, want %d; %v", n, want, err)
+		}
+	}
+	testkit.Create(w, w, s)
+	testkit.Eventually(t, "no worker that is asked", func(ctx context.Context) error {
+		clock.Step(time.Second)
+		n, err := asked(ctx)
+		if n > 0 && err == nil {
+			err = fmt.Errorf("%d are asked", n)
+		}
+		return err
+	})
+}
+
+func TestAWrongSetIsDeletedAndItsNodeIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.rule("copy", copies)
+	right, wrong := w.set(M{"right": "1"}), w.set(M{"wrong": "1"})
+	wrong.Name, wrong.Labels = right.Name, map[string]string{assayv1alpha1.CreatedByNodeLabel: "thief"}
+	testkit.Create(w, w, wrong)
+	w.node("n1")
+	f := w.publishSets(w.namespace, "n1", right)
+	w.start()
+	if message := w.event(right.Name, "WrongFeatureSet"); !strings.Contains(message, `node "thief" created it`) {
+		t.Errorf("event %q, want it to name the node", message)
+	}
+	w.asked(f, right.Name)
+	testkit.Create(w, w, right)
+	w.labels("n1", M{"right": "1", "wrong": ""})
+}
+
+// TestLabelsStayWhileSetsAreMissingAfterARestart: a controller that has never seen the sets of a node does not know what it is.
+func TestLabelsStayWhileSetsAreMissingAfterARestart(t *testing.T) {
+	w := newWorld(t)
+	w.rule("copy", copies)
+	s := w.set(M{"a": "1"})
+	testkit.Create(w, w, s)
+	w.node("n1")
+	w.publishSets(w.namespace, "n1", s)
+	m := w.start()
+	w.labels("n1", M{"a": "1"})
+	m.stop()
+	history := w.record("n1")
+	if err := w.Delete(w.Context(), s.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	w.start(func(c *controller.Config) { c.Grace = time.Millisecond }) // what has vanished does not count any more
+	w.event("n1", "FeatureSetsMissing")
+	w.node("n2")
+	w.publish(w.namespace, "n2", "n2", M{"b": "1"}, nil)
+	w.labels("n2", M{"b": "1"})
+	testkit.Create(w, w, w.set(M{"a": "1"}))
+	w.labels("n1", M{"a": "1"})
+	history.always(w, feature+"a")
+}
+
+func TestSetsShowTheirNodes(t *testing.T) {
+	w := newWorld(t)
+	clock, useClock := arbiterClock()
+	s := w.set(M{"a": "1", "b": "2"})
+	testkit.Create(w, w, s)
+	f := w.publishSets(w.namespace, "n1", s)
+	w.publishSets(w.namespace, "n2", s)
+	w.start(useClock)
+	w.becomesAfter(clock, time.Second, s, "set of two nodes", counted(2))
+	testkit.Eventually(t, "its status", func(ctx context.Context) error { return w.Get(ctx, client.ObjectKeyFromObject(s), s) })
+	if got := s.Status; got.Feature != "test.attr" || *got.Elements != 2 || *got.Bytes < 20 {
+		t.Errorf("status %+v", got)
+	}
+	if err := w.Delete(w.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	w.becomesAfter(clock, time.Second, s, "set of one node", counted(1))
+}
+
+// TestUnusedSetsAreDeleted: a set that no NodeFeature names is kept for a day, over restarts of the controller, unless a node returns.
+func TestUnusedSetsAreDeleted(t *testing.T) {
+	w := newWorld(t)
+	clock, useClock := arbiterClock()
+	unused, returns, newer := w.set(M{"unused": "1"}), w.set(M{"returns": "1"}), w.set(M{"newer": "1"})
+	newer.Name = strings.Replace(newer.Name, "-v1-", "-v2-", 1)
+	testkit.Create(w, w, unused)
+	testkit.Create(w, w, returns)
+	testkit.Create(w, w, newer)
+	leaves, away := w.publishSets(w.namespace, "n1", unused), w.publishSets(w.namespace, "n2", returns)
+	m := w.start(useClock)
+	w.becomesAfter(clock, time.Second, unused, "counted set", counted(1))
+	w.becomesAfter(clock, time.Second, returns, "counted set", counted(1))
+	for _, f := range []*nfdv1alpha1.NodeFeature{leaves, away} {
+		if err := w.Delete(w.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	marked := func(s *assayv1alpha1.NodeFeatureSet) bool {
+		return s != nil && s.Annotations[assayv1alpha1.UnusedSinceAnnotation] != ""
+	}
+	w.becomesAfter(clock, time.Second, unused, "annotation that it is unused", marked)
+	w.becomesAfter(clock, time.Second, returns, "annotation that it is unused", marked)
+	m.stop()
+	w.publishSets(w.namespace, "n2", returns)
+
+	w.start(useClock)
+	w.becomesAfter(clock, time.Second, returns, "set in use", func(s *assayv1alpha1.NodeFeatureSet) bool { return s != nil && !marked(s) })
+	w.becomesAfter(clock, time.Hour, unused, "unused set to be deleted", gone)
+	w.becomesAfter(clock, time.Hour, returns, "set in use", counted(1))
+	w.becomesAfter(clock, 0, newer, "set of a newer format", func(s *assayv1alpha1.NodeFeatureSet) bool { return s != nil && !marked(s) })
+}
+
+// TestJunkIsDeletedEarly has a client create sets that no NodeFeature names.
+func TestJunkIsDeletedEarly(t *testing.T) {
+	w := newWorld(t)
+	clock, useClock := arbiterClock()
+	const junk = 300
+	for i := range junk {
+		testkit.Create(w, w, w.set(M{"junk": fmt.Sprint(i)}))
+	}
+	used := w.set(M{"used": "1"})
+	testkit.Create(w, w, used)
+	w.publishSets(w.namespace, "n1", used)
+	w.start(useClock)
+	w.becomesAfter(clock, time.Second, used, "counted set", counted(1))
+	testkit.Eventually(t, "the junk to be deleted", func(ctx context.Context) error {
+		clock.Step(time.Minute)
+		var list assayv1alpha1.NodeFeatureSetList
+		err := w.List(ctx, &list, client.InNamespace(w.namespace))
+		if n := len(list.Items); err == nil && n != 1 {
+			err = fmt.Errorf("%d sets are left", n)
+		}
+		return err
+	})
+	w.becomesAfter(clock, 0, used, "set in use", counted(1))
+}
+
+// TestJunkIsFoundWithoutAnyNodeThatShares is about sets in a cluster whose NodeFeatures name none.
+func TestJunkIsFoundWithoutAnyNodeThatShares(t *testing.T) {
+	w := newWorld(t)
+	clock, useClock := arbiterClock()
+	s := w.set(M{"junk": "1"})
+	testkit.Create(w, w, s)
+	w.start(useClock)
+	w.becomesAfter(clock, time.Minute, s, "junk to be deleted", gone)
+}
