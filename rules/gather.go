@@ -28,6 +28,8 @@ type Published struct {
 	Facts           *facts.Facts
 	// Labels are the labels that the NodeFeature requests directly.
 	Labels map[string]string
+	// FeatureSets are the names of feature sets whose features are not among the facts yet.
+	FeatureSets []string
 }
 
 // Compare compares NodeFeatures by merge order, in which the last one wins: Assay's own namespace first, then by name, then by

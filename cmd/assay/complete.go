@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -30,7 +31,7 @@ func completeFeatures(f *cluster.Flags) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return fromCluster(f, func(ctx context.Context, c *cluster.Client) ([]string, error) {
 			var names []string
-			list, err := c.SampleFeatures(ctx)
+			list, err := c.SampleFeatures(ctx, cmp.Or(f.AssayNamespace, cluster.DefaultNamespace))
 			for i := range list {
 				names = append(names, list[i].Spec.Features.Names()...)
 			}

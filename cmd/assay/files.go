@@ -1,14 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
@@ -21,18 +29,70 @@ func readFeatures(files []string, stdin io.Reader, in *facts.Interner) ([]manife
 		return nil, err
 	}
 	var list []manifest.Published
+	var sets []assayv1alpha1.NodeFeatureSet
 	for _, path := range paths {
 		data, err := input.Read(path, stdin)
 		if err != nil {
 			return nil, err
 		}
 		more, err := manifest.Features(path, data, in)
-		if err != nil {
-			return nil, err
+		if err == nil && !shares(more) {
+			list = append(list, more...)
+			continue
 		}
-		list = append(list, more...)
+		found, wrong := featureSets(manifest.Parse(path, data))
+		if wrong != nil || err != nil && len(found) == 0 {
+			return nil, cmp.Or(wrong, err)
+		}
+		list, sets = append(list, more...), append(sets, found...)
 	}
-	return list, nil
+	return list, resolve(list, sets)
+}
+
+// shares reports whether one of the NodeFeatures names feature sets.
+func shares(list []manifest.Published) bool {
+	return slices.ContainsFunc(list, func(p manifest.Published) bool { return len(p.FeatureSets) > 0 })
+}
+
+// featureSets returns the NodeFeatureSets of a file.
+func featureSets(file *manifest.File) (out []assayv1alpha1.NodeFeatureSet, err error) {
+	for _, d := range file.Documents {
+		if d.Kind != assayv1alpha1.NodeFeatureSetGVK.Kind {
+			continue
+		}
+		var set assayv1alpha1.NodeFeatureSet
+		if err := manifest.DecodeObject(d, &set); err != nil {
+			return nil, fmt.Errorf("%s: %w", file.Name, err)
+		}
+		out = append(out, set)
+	}
+	return out, nil
+}
+
+// resolve adds the features of sets to what NodeFeatures of their namespace publish.
+func resolve(list []manifest.Published, sets []assayv1alpha1.NodeFeatureSet) error {
+	stores := map[string]*featuresets.Store{}
+	in := func(namespace string) *featuresets.Store {
+		if stores[namespace] == nil {
+			stores[namespace] = featuresets.New(namespace)
+		}
+		return stores[namespace]
+	}
+	for i := range sets {
+		in(sets[i].Namespace).Put(&sets[i])
+	}
+	for i := range list {
+		p := &list[i]
+		f := &nodefeature.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace}}
+		f.Spec.Features.Facts, f.Spec.FeatureSets = p.Facts, p.FeatureSets
+		all, missing := in(p.Namespace).Resolve(f)
+		if len(missing) > 0 {
+			return fmt.Errorf("NodeFeature %s/%s names NodeFeatureSets that are not in the files: %s; add the output of kubectl get nodefeaturesets -n %[1]s -o yaml",
+				cmp.Or(p.Namespace, cluster.DefaultNamespace), p.Name, strings.Join(missing, ", "))
+		}
+		p.Facts, p.FeatureSets = all.Spec.Features.Facts, nil
+	}
+	return nil
 }
 
 // unnamed is the default name of a node.

@@ -166,8 +166,8 @@ func (s *installed) known(known *review.Known) (err error) {
 }
 
 // publishedIn returns a function that reports whether a node of the cluster publishes a feature, as in the webhook.
-func publishedIn(ctx context.Context, c *cluster.Client, opt rules.Options) (func(string) (published, known bool), error) {
-	list, err := c.Features(ctx, "")
+func publishedIn(ctx context.Context, c *cluster.Client, own string, opt rules.Options) (func(string) (published, known bool), error) {
+	list, err := c.Features(ctx, own, "")
 	if err != nil {
 		return nil, err
 	}

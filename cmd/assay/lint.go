@@ -139,7 +139,7 @@ func (f *lintFlags) read(cmd *cobra.Command, known *review.Known) error {
 	known.AllTemplates = true
 	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return specs[name], nil }
 	if webhook == nil || webhook.nodeWarnings {
-		known.Published, err = publishedIn(ctx, c, known.Rules)
+		known.Published, err = publishedIn(ctx, c, f.connect.Installation(ctx, c), known.Rules)
 	}
 	return err
 }

@@ -79,5 +79,9 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 	if without > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: no features are published for %s; they are skipped\n", plural(without, "node"))
 	}
+	if w.sharing > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: feature sets, which NFD does not read, are named by %s; before you return to NFD, set core.shareFeatures to false and wait until this note is gone\n",
+			plural(w.sharing, "NodeFeature"))
+	}
 	return printChangeList(cmd, collectChanges(names, steps), len(names), f.output)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -27,9 +30,11 @@ type worldFlags struct {
 	policyFlags
 	from            []string
 	defaultTemplate string
+	notes           func() io.Writer
 }
 
 func (f *worldFlags) register(cmd *cobra.Command) {
+	f.notes = cmd.ErrOrStderr
 	f.Register(cmd.Flags())
 	f.policyFlags.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.defaultTemplate, "default-template", "", "NodeFeatureRuleTemplate that every rule of the cluster is based on")
@@ -50,6 +55,9 @@ type world struct {
 	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
 	below     string // the default template of all rules
 	kept      store  // Secrets and ConfigMaps in Assay's own namespace
+
+	incomplete []string // NodeFeatures that are left out, and why
+	sharing    int      // number of NodeFeatures that name feature sets
 }
 
 // want selects the parts of the world that a command needs, so that it does not read all nodes to show one.
@@ -89,7 +97,11 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 	if w.rules || w.features {
 		out.own = f.Installation(ctx, c)
 	}
-	return out, out.readCluster(ctx, c, w)
+	err = out.readCluster(ctx, c, w)
+	for _, text := range out.incomplete {
+		fmt.Fprintln(f.notes(), "note:", printable(text))
+	}
+	return out, err
 }
 
 func (w *world) readFiles(names []string, want want) error {
@@ -105,7 +117,8 @@ func (w *world) readFiles(names []string, want want) error {
 	}
 	type content struct {
 		file      *manifest.File
-		published []manifest.Published // of files with features only
+		published []manifest.Published // of files with features and sets only
+		sets      []assayv1alpha1.NodeFeatureSet
 		err       error
 	}
 	all := make([]content, len(paths))
@@ -117,13 +130,18 @@ func (w *world) readFiles(names []string, want want) error {
 		}
 		if c.published, _ = manifest.FeaturesJSON(data, w.interner); c.published == nil {
 			c.file = manifest.Parse(paths[i], data)
+			c.sets, c.err = featureSets(c.file)
+		} else if shares(c.published) {
+			c.sets, c.err = featureSets(manifest.Parse(paths[i], data))
 		}
 	})
+	var sets []assayv1alpha1.NodeFeatureSet
 	for i, c := range all {
 		if c.err != nil {
 			return c.err
 		}
 		w.publish(paths[i], c.published)
+		sets = append(sets, c.sets...)
 		if c.file == nil {
 			continue
 		}
@@ -150,6 +168,12 @@ func (w *world) readFiles(names []string, want want) error {
 		}
 		if w.nodes[want.node] == nil && w.published[want.node] == nil {
 			return fmt.Errorf("there is no node %s in these files", want.node)
+		}
+		return resolve(w.published[want.node], sets)
+	}
+	for _, list := range w.published {
+		if err := resolve(list, sets); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -204,13 +228,20 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want) e
 		}
 	}
 	if want.features {
-		list, err := c.Features(ctx, want.node)
+		list, err := c.Features(ctx, w.own, want.node)
 		if err != nil {
 			return err
 		}
 		for i := range list {
 			f := &list[i]
 			name := f.NodeName()
+			if err := f.Spec.Features.Err; featuresets.IsMissing(err) {
+				w.incomplete = append(w.incomplete, fmt.Sprintf("NodeFeature %s is left out: %v", f.Publisher(), err))
+				continue
+			}
+			if len(f.Spec.FeatureSets) > 0 {
+				w.sharing++
+			}
 			w.published[name] = append(w.published[name], manifest.Published{
 				Node: name, Namespace: f.Namespace, Name: f.Name, Facts: f.Spec.Features.Facts, Labels: f.Spec.Labels,
 			})

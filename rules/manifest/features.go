@@ -27,8 +27,9 @@ type wire struct {
 		Labels    map[string]string `json:"labels"`
 	} `json:"metadata"`
 	Spec *struct {
-		Features json.RawMessage   `json:"features"`
-		Labels   map[string]string `json:"labels"`
+		Features    json.RawMessage   `json:"features"`
+		Labels      map[string]string `json:"labels"`
+		FeatureSets []string          `json:"featureSets"`
 	} `json:"spec"`
 	Items []json.RawMessage `json:"items"`
 
@@ -93,6 +94,9 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	}
 	p := Published{Namespace: w.Metadata.Namespace, Name: w.Metadata.Name, Node: w.Metadata.Labels[nfdv1alpha1.NodeNameLabel]}
 	var raw []byte
+	if w.Spec != nil {
+		p.FeatureSets = w.Spec.FeatureSets
+	}
 	switch {
 	case w.Kind == KindFeature && w.Spec != nil:
 		raw, p.Labels = w.Spec.Features, w.Spec.Labels

@@ -13,11 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
@@ -73,13 +75,60 @@ func (c *Client) Template(ctx context.Context, name string) (*assayv1alpha1.Node
 	return out, err
 }
 
-// Features returns the NodeFeatures of one node, or of all nodes if node is empty.
-func (c *Client) Features(ctx context.Context, node string) ([]nodefeature.NodeFeature, error) {
+// Features returns the NodeFeatures of one node, or of all nodes if node is empty, with the features of their sets. Own is Assay's namespace.
+// A NodeFeature whose sets are missing has an error in its features, for which featuresets.IsMissing is true.
+func (c *Client) Features(ctx context.Context, own, node string) ([]nodefeature.NodeFeature, error) {
 	query := url.Values{}
 	if node != "" {
 		query.Set("labelSelector", nfdv1alpha1.NodeNameLabel+"="+node)
 	}
-	return list[nodefeature.NodeFeature](ctx, c, nfdPath("nodefeatures"), query)
+	out, err := list[nodefeature.NodeFeature](ctx, c, nfdPath("nodefeatures"), query)
+	if err != nil {
+		return nil, err
+	}
+	return out, c.resolve(ctx, own, out)
+}
+
+// parallel is the number of NodeFeatureSets that are read at once.
+const parallel = 8
+
+// resolve adds the features of their sets to NodeFeatures.
+func (c *Client) resolve(ctx context.Context, own string, all []nodefeature.NodeFeature) error {
+	names := map[string]bool{}
+	for i := range all {
+		if all[i].Namespace == own {
+			for _, name := range all[i].Spec.FeatureSets {
+				names[name] = true
+			}
+		}
+	}
+	store := featuresets.New(own)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/namespaces/" + url.PathEscape(own) + "/" + assayv1alpha1.NodeFeatureSetResource.Resource
+	for name := range names {
+		group.Go(func() error {
+			set, err := get[assayv1alpha1.NodeFeatureSet](ctx, c, path, name)
+			if err == nil {
+				store.Put(set)
+			} else if IsNotFound(err) {
+				err = nil
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i := range all {
+		f, missing := store.Resolve(&all[i])
+		if len(missing) > 0 {
+			all[i].Spec.Features.Err = &featuresets.MissingError{Sets: missing}
+		} else {
+			all[i] = *f
+		}
+	}
+	return nil
 }
 
 // Node returns one Node.
@@ -264,12 +313,14 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 }
 
 // SampleFeatures returns some NodeFeatures, to complete the names of features.
-func (c *Client) SampleFeatures(ctx context.Context) ([]nodefeature.NodeFeature, error) {
+func (c *Client) SampleFeatures(ctx context.Context, own string) ([]nodefeature.NodeFeature, error) {
 	var page struct {
 		Items []nodefeature.NodeFeature `json:"items"`
 	}
-	err := c.read(ctx, nfdPath("nodefeatures"), url.Values{"limit": {"10"}}, &page)
-	return page.Items, err
+	if err := c.read(ctx, nfdPath("nodefeatures"), url.Values{"limit": {"10"}}, &page); err != nil {
+		return nil, err
+	}
+	return page.Items, c.resolve(ctx, own, page.Items)
 }
 
 // ConfigMap returns one ConfigMap.

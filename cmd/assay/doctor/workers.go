@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
@@ -16,6 +17,7 @@ type nodeState struct {
 	pod       *corev1.Pod // the pod of the worker; nil: there is none
 	published bool        // the worker has published features
 	any       bool        // any publisher has published features
+	lacking   bool        // the controller asks the worker for feature sets
 }
 
 // workers checks that a worker runs on every Node and publishes its features.
@@ -96,6 +98,7 @@ func (e *examination) states(ctx context.Context, agents []*appsv1.DaemonSet) (m
 		of(node).any = true
 		if objects[i].Name == node { // workers name their NodeFeature like the node
 			of(node).published = true
+			of(node).lacking = objects[i].Annotations[assayv1alpha1.MissingFeatureSetsAnnotation] != ""
 		}
 	}
 	return out, err
@@ -122,6 +125,9 @@ func fault(n *corev1.Node, s *nodeState, agents []*appsv1.DaemonSet) (text, fix 
 	}
 	if !s.any {
 		return "the worker is ready and publishes no features", logsOf(s.pod, "")
+	}
+	if s.lacking {
+		return "NodeFeatureSets that the NodeFeature names are missing, and its worker has not created them again", logsOf(s.pod, "")
 	}
 	return "", ""
 }
