@@ -2,11 +2,9 @@ package nodefeature
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -110,12 +108,11 @@ func (l budgeted) WatchWithContext(ctx context.Context, options metav1.ListOptio
 	if err != nil {
 		return nil, err
 	}
-	w := &revised{Interface: from, lister: cache.ToListerWithContext(l.ListerWatcher), budget: l.budget, version: options.ResourceVersion,
-		events: make(chan watch.Event), stop: make(chan struct{})}
+	w := &revised{Stream: NewStream(from, options.ResourceVersion), lister: cache.ToListerWithContext(l.ListerWatcher), budget: l.budget}
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
-		w.run(ctx)
+		w.Run(l.budget.wake, func(bool) bool { return w.revise(ctx) }, w.admit)
 	}()
 	return w, nil
 }
@@ -127,69 +124,21 @@ func (l budgeted) IsWatchListSemanticsUnSupported() bool {
 
 // revised is a watch that also sends events for objects that begin or cease to count.
 type revised struct {
-	watch.Interface
-	lister  cache.ListerWithContext
-	budget  *Budget
-	version string // of the last event from the API server
-	events  chan watch.Event
-	stop    chan struct{}
-	stopped sync.Once
+	*Stream
+	lister cache.ListerWithContext
+	budget *Budget
 }
 
-// ResultChan implements watch.Interface.
-func (w *revised) ResultChan() <-chan watch.Event { return w.events }
-
-// Stop implements watch.Interface.
-func (w *revised) Stop() {
-	w.stopped.Do(func() { close(w.stop) })
-	w.Interface.Stop()
-}
-
-func (w *revised) run(ctx context.Context) {
-	defer close(w.events)
-	for w.revise(ctx) {
-		select {
-		case <-w.stop:
-			return
-		case <-w.budget.wake:
-		case e, open := <-w.Interface.ResultChan():
-			if !open || !w.pass(e) {
-				return
-			}
-		}
+// admit returns an object without its features if it is over the budget; nil: a newer version is known.
+func (w *revised) admit(event watch.EventType, f *NodeFeature) *NodeFeature {
+	switch {
+	case event == watch.Deleted:
+		w.budget.forget(f)
+		return f
+	case w.budget.stale(f):
+		return nil
 	}
-}
-
-// pass forwards an event of the API server.
-func (w *revised) pass(e watch.Event) bool {
-	if e.Type != watch.Error {
-		if m, err := meta.Accessor(e.Object); err == nil {
-			w.version = m.GetResourceVersion()
-		}
-	}
-	if f, ok := e.Object.(*NodeFeature); ok {
-		switch e.Type {
-		case watch.Deleted:
-			w.budget.forget(f)
-		case watch.Added, watch.Modified:
-			if w.budget.stale(f) {
-				return true
-			}
-			e.Object = w.budget.admit(f)
-		}
-	}
-	return w.send(e)
-}
-
-func (w *revised) send(events ...watch.Event) bool {
-	for _, e := range events {
-		select {
-		case <-w.stop:
-			return false
-		case w.events <- e:
-		}
-	}
-	return true
+	return w.budget.admit(f)
 }
 
 // revise processes due objects, beginning with features to drop.
@@ -207,21 +156,10 @@ func (w *revised) revise(ctx context.Context) bool {
 				return false // the next watch starts a little later
 			}
 		}
-		if f != nil && !w.replace(f) {
+		if f != nil && !w.Replace(f.bare(), f) {
 			return false
 		}
 	}
-}
-
-// replace sends a deletion and an addition of an object, because informers ignore an update with the same resourceVersion. A
-// resumed watch must not start at the version of the object.
-func (w *revised) replace(f *NodeFeature) bool {
-	events := []watch.Event{{Type: watch.Deleted, Object: f.bare()}, {Type: watch.Added, Object: f}}
-	if w.version != "" {
-		at := &NodeFeature{ObjectMeta: metav1.ObjectMeta{ResourceVersion: w.version}}
-		events = append(events, watch.Event{Type: watch.Bookmark, Object: at})
-	}
-	return w.send(events...)
 }
 
 // readPatience is the timeout of reading an object that begins to count; events wait meanwhile.

@@ -2,10 +2,8 @@ package featuresets
 
 import (
 	"context"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -160,8 +158,15 @@ func (l resolving) WatchWithContext(ctx context.Context, options metav1.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	w := &resolved{Interface: from, store: l.store, version: options.ResourceVersion, events: make(chan watch.Event), stop: make(chan struct{})}
-	go w.run(ctx)
+	w := nodefeature.NewStream(from, options.ResourceVersion)
+	go w.Run(l.store.wake, func(woken bool) bool { return !woken || l.store.resend(w) }, func(event watch.EventType, f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
+		if event == watch.Deleted {
+			l.store.forget(f)
+			return f
+		}
+		l.store.known(ctx, f)
+		return l.store.admit(f)
+	})
 	return w, nil
 }
 
@@ -170,82 +175,12 @@ func (l resolving) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(l.ListerWatcher)
 }
 
-// resolved is a watch that also sends events for NodeFeatures whose sets have arrived.
-type resolved struct {
-	watch.Interface
-	store   *Store
-	version string // of the last event from the API server
-	events  chan watch.Event
-	stop    chan struct{}
-	stopped sync.Once
-}
-
-// ResultChan implements watch.Interface.
-func (w *resolved) ResultChan() <-chan watch.Event { return w.events }
-
-// Stop implements watch.Interface.
-func (w *resolved) Stop() {
-	w.stopped.Do(func() { close(w.stop) })
-	w.Interface.Stop()
-}
-
-func (w *resolved) run(ctx context.Context) {
-	defer close(w.events)
-	for {
-		select {
-		case <-w.stop:
-			return
-		case <-w.store.wake:
-			for _, f := range w.store.arrived() {
-				if !w.replace(w.store.admit(f)) {
-					w.store.again(f) // the next watch sends it
-					return
-				}
-			}
-		case e, open := <-w.Interface.ResultChan():
-			if !open || !w.pass(ctx, e) {
-				return
-			}
-		}
-	}
-}
-
-// pass forwards an event of the API server.
-func (w *resolved) pass(ctx context.Context, e watch.Event) bool {
-	if e.Type != watch.Error {
-		if m, err := meta.Accessor(e.Object); err == nil {
-			w.version = m.GetResourceVersion()
-		}
-	}
-	if f, ok := e.Object.(*nodefeature.NodeFeature); ok {
-		switch e.Type {
-		case watch.Deleted:
-			w.store.forget(f)
-		case watch.Added, watch.Modified:
-			w.store.known(ctx, f)
-			e.Object = w.store.admit(f)
-		}
-	}
-	return w.send(e)
-}
-
-// replace sends a deletion and an addition of an object, because informers ignore an update with the same resourceVersion. A
-// resumed watch must not start at the version of the object.
-func (w *resolved) replace(f *nodefeature.NodeFeature) bool {
-	events := []watch.Event{{Type: watch.Deleted, Object: f}, {Type: watch.Added, Object: f}}
-	if w.version != "" {
-		at := &nodefeature.NodeFeature{ObjectMeta: metav1.ObjectMeta{ResourceVersion: w.version}}
-		events = append(events, watch.Event{Type: watch.Bookmark, Object: at})
-	}
-	return w.send(events...)
-}
-
-func (w *resolved) send(events ...watch.Event) bool {
-	for _, e := range events {
-		select {
-		case <-w.stop:
+// resend sends events for NodeFeatures whose sets have arrived. It returns false if the watch was stopped.
+func (s *Store) resend(w *nodefeature.Stream) bool {
+	for _, f := range s.arrived() {
+		if now := s.admit(f); !w.Replace(now, now) {
+			s.again(f) // the next watch sends it
 			return false
-		case w.events <- e:
 		}
 	}
 	return true
