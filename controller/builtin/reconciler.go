@@ -1,4 +1,3 @@
-// Package builtin reports the status of the built-in rules in a ConfigMap.
 package builtin
 
 import (
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -56,14 +54,6 @@ type Shown struct {
 	// Spec is the spec in the file; nil if all specs together are too large. For a sensitive object it only has the names of the
 	// rules.
 	Spec *nfdv1alpha1.NodeFeatureRuleSpec `json:"spec,omitempty"`
-}
-
-// Add registers a reporter with mgr that runs on the leader.
-func Add(mgr ctrl.Manager, built *directory.Directory, namespace string) error {
-	if built == nil {
-		return nil
-	}
-	return mgr.Add(&reporter{rules: built, namespace: namespace, client: mgr.GetClient(), live: mgr.GetAPIReader()})
 }
 
 // reporter writes the ConfigMap.

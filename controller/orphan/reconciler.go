@@ -1,4 +1,3 @@
-// Package orphan deletes NodeFeatures of deleted Nodes.
 package orphan
 
 import (
@@ -11,19 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
@@ -38,16 +30,6 @@ const (
 	precede = 24 * time.Hour
 )
 
-// Options configure the controller.
-type Options struct {
-	// Interval is how often objects without a Node are checked again; 0 disables deletion.
-	Interval time.Duration
-	// Grace is how long a NodeFeature is kept after its Node is deleted.
-	Grace   time.Duration
-	Breaker *budget.Breaker
-	Clock   clock.PassiveClock
-}
-
 // Reconciler decides whether to delete one NodeFeature.
 type Reconciler struct {
 	client client.Client
@@ -59,45 +41,6 @@ type Reconciler struct {
 	missing  map[client.ObjectKey]time.Time // since when the Node of an object is missing
 	seen     map[client.ObjectKey]string    // the Node of an object that this process has seen
 	nameless map[client.ObjectKey]bool      // already reported
-}
-
-// Add registers the controller. It watches NodeFeatures, and deletions of Nodes.
-func Add(mgr ctrl.Manager, opt Options) error {
-	if opt.Interval <= 0 {
-		return nil
-	}
-	r := &Reconciler{
-		client:   mgr.GetClient(),
-		live:     mgr.GetAPIReader(),
-		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
-		opt:      opt,
-		missing:  map[client.ObjectKey]time.Time{},
-		seen:     map[client.ObjectKey]string{},
-		nameless: map[client.ObjectKey]bool{},
-	}
-	comesOrGoes := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetLabels()[nfdv1alpha1.NodeNameLabel] != e.ObjectNew.GetLabels()[nfdv1alpha1.NodeNameLabel]
-	}}
-	nodes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("orphan").
-		For(&nodefeature.NodeFeature{}, builder.WithPredicates(comesOrGoes)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.objectsOf), builder.WithPredicates(nodes)).
-		Complete(r)
-}
-
-// objectsOf returns requests for the NodeFeatures that describe a Node.
-func (r *Reconciler) objectsOf(ctx context.Context, node client.Object) []reconcile.Request {
-	var list nodefeature.NodeFeatureList
-	err := r.client.List(ctx, &list, client.MatchingFields{nodefeature.ByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil
-	}
-	out := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return out
 }
 
 // Reconcile implements reconcile.Reconciler.
