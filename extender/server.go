@@ -247,9 +247,9 @@ func (s *Server) Addr() string {
 func (s *Server) ready() error {
 	switch {
 	case s.draining.Load():
-		return errors.New("it is about to end")
+		return errors.New("the server is shutting down")
 	case !s.decider.Index.Synced():
-		return errors.New("nodes and rules are not known yet")
+		return errors.New("the caches of nodes and rules are not filled yet")
 	case s.opts.Ready != nil:
 		return s.opts.Ready()
 	}

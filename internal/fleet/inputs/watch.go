@@ -29,7 +29,7 @@ const (
 	parallel = 8
 	// together is the time from an event to the look at its node: events that arrive together are one look.
 	together = time.Millisecond
-	// patience is the time that a process that has just started waits for nodes that it cannot look at: one must not silence everything.
+	// patience is how long a new process waits for nodes that it cannot process, so that one node does not block everything.
 	patience = time.Minute
 )
 
