@@ -55,6 +55,10 @@ type Config struct {
 	Budget    budget.Budget
 	// Evictions is the pace of taints that evict pods.
 	Evictions budget.Evictions
+	// Ready writes the condition FeaturesReady on Nodes.
+	Ready bool
+	// Startup is the taint that is removed from Nodes with that condition.
+	Startup node.Startup
 	// Parallel is the number of nodes that are reconciled concurrently.
 	Parallel int
 	// Resync is the interval at which all nodes are reconciled without a change; 0: never.
@@ -196,7 +200,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 				Inputs: nodes, Namespace: c.Sources.Namespace, Namespaces: c.Sources.Namespaces != nil,
 				Policy: c.Policy, FailTaint: c.FailTaint, Disable: c.Disable, DryRun: c.DryRun,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
-				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling,
+				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling, Ready: c.Ready, Startup: c.Startup,
 			})
 		},
 		func() error {

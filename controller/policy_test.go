@@ -76,15 +76,18 @@ func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 			Annotations: map[string]string{
 				"nfd.node.kubernetes.io/feature-labels": "ours,vendor.io/ours", "nfd.node.kubernetes.io/extended-resources": "vendor.io/cards",
 				"nfd.node.kubernetes.io/taints": "vendor.io/ours=x:NoSchedule", "example.com/theirs": "1",
+				"assay.dev/node-conditions": "vendor.io/Ours",
 			},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: "example.com/theirs", Effect: corev1.TaintEffectNoSchedule}, {Key: "vendor.io/ours", Value: "x", Effect: corev1.TaintEffectNoSchedule},
 		}},
 		Status: corev1.NodeStatus{
-			Images:     []corev1.ContainerImage{{Names: []string{"example.com/b:1"}}},
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Images:    []corev1.ContainerImage{{Names: []string{"example.com/b:1"}}},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: "vendor.io/Ours", Status: corev1.ConditionTrue},
+			},
 		},
 	}
 	testkit.Create(t, w, node)
@@ -115,7 +118,12 @@ func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 		"the node's processors":        {`{"status":{"capacity":{"cpu":"1000"}}}`, true, "cpu"},
 		"the node's memory":            {`{"status":{"allocatable":{"memory":"1Ti"}}}`, true, "memory"},
 		"processors, on record":        {`{"status":{"capacity":{"cpu":"1000"}},"metadata":{"annotations":{"nfd.node.kubernetes.io/extended-resources":"cpu"}}}`, true, "cpu"},
-		"health":                       {`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, true, "nothing of a Node's status"},
+		"health":                       {`{"status":{"conditions":[{"type":"Ready","status":"False"},{"type":"vendor.io/Ours","status":"True"}]}}`, true, "Ready"},
+		"health, on record":            {`{"status":{"conditions":[{"type":"Ready","status":"False"}]},"metadata":{"annotations":{"assay.dev/node-conditions":"Ready,vendor.io/Ours"}}}`, true, "Kubernetes runs nodes by Ready"},
+		"a SIG's condition, on record": {`{"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"readiness.k8s.io/X","status":"True"}]},"metadata":{"annotations":{"assay.dev/node-conditions":"readiness.k8s.io/X,vendor.io/Ours"}}}`, true, "Kubernetes runs nodes by readiness.k8s.io/X"},
+		"condition on record":          {`{"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"vendor.io/Ours","status":"False"}]}}`, true, ""},
+		"removal of its condition":     {`{"status":{"conditions":[{"type":"Ready","status":"True"}]},"metadata":{"annotations":{"assay.dev/node-conditions":null}}}`, true, ""},
+		"FeaturesReady, on record":     {`{"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"vendor.io/Ours","status":"True"},{"type":"assay.dev/FeaturesReady","status":"True"}]},"metadata":{"annotations":{"assay.dev/node-conditions":"assay.dev/FeaturesReady,vendor.io/Ours"}}}`, true, ""},
 		"port of the kubelet":          {`{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":1234}}}}`, true, "daemonEndpoints"},
 		"attached volumes":             {`{"status":{"volumesAttached":[{"name":"v","devicePath":"/dev/x"}]}}`, true, "volumesAttached"},
 		"volumes in use":               {`{"status":{"volumesInUse":["v"]}}`, true, "volumesInUse"},
@@ -127,9 +135,9 @@ func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 		"declared features":            {`{"status":{"declaredFeatures":["X"]}}`, true, "declaredFeatures"},
 		"removal of images":            {`{"status":{"images":null}}`, true, "images"},
 		"removal of addresses":         {`{"status":{"addresses":null}}`, true, "addresses"},
-		"removal of conditions":        {`{"status":{"conditions":null}}`, true, "conditions"},
-		"a new condition":              {`{"status":{"conditions":[{"type":"Mine","status":"True"}]}}`, true, "conditions"},
-		"everything":                   {`{"status":null}`, true, "Node's status"},
+		"removal of conditions":        {`{"status":{"conditions":null}}`, true, "Ready"},
+		"a new condition":              {`{"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"vendor.io/Ours","status":"True"},{"type":"vendor.io/Mine","status":"True"}]}}`, true, "vendor.io/Mine"},
+		"everything":                   {`{"status":null}`, true, "Ready"},
 		"addresses":                    {`{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}}`, true, "nothing of a Node's status"},
 		"no taints":                    {`{"spec":{"taints":[]}}`, false, "example.com/theirs:NoSchedule"},
 		"taint without a record":       {`{"spec":{"taints":[{"key":"example.com/theirs","effect":"NoSchedule"},{"key":"x.io/y","effect":"NoExecute"}]}}`, false, "x.io/y:NoExecute"},

@@ -21,6 +21,8 @@ const (
 // Names are the names of an installation. Empty names mean the defaults.
 type Names struct {
 	Namespace, Worker, Manager string
+	// StartupTaint is the key of the taint that the controller removes from new nodes; empty: none.
+	StartupTaint string
 }
 
 //go:embed *.yaml
@@ -31,6 +33,7 @@ func All(n Names) map[string][]byte {
 	replace := strings.NewReplacer(
 		user(DefaultNamespace, DefaultWorker), user(or(n.Namespace, DefaultNamespace), or(n.Worker, DefaultWorker)),
 		user(DefaultNamespace, DefaultManager), user(or(n.Namespace, DefaultNamespace), or(n.Manager, DefaultManager)),
+		`expression: "''"`, `expression: "'`+n.StartupTaint+`'"`,
 		"'"+DefaultNamespace+"'", "'"+or(n.Namespace, DefaultNamespace)+"'",
 	)
 	out := map[string][]byte{}

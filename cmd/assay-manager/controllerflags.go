@@ -45,6 +45,10 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 		})
 	f.setting(flags, "fail-taint", "taint of nodes that the action fail keeps unchanged: KEY=VALUE:EFFECT",
 		toText(func(s *managerconfig.Settings) *string { return &s.FailTaint }))
+	f.toggle(flags, "features-ready", "write the condition assay.dev/FeaturesReady on Nodes (default true)",
+		toBool(func(s *managerconfig.Settings) *bool { return &s.FeaturesReady }))
+	f.setting(flags, "fail-open-after", "time after the creation of a Node at which the start-up taint is removed in any case (default 10m)",
+		toDuration(func(s *managerconfig.Settings) *time.Duration { return &s.FailOpenAfter }))
 	retire(flags)
 }
 

@@ -74,6 +74,8 @@ func (f *ruleFlags) register(flags *pflag.FlagSet) {
 	f.setting(flags, "removal-grace-period", "duration for which labels, and features for the extender, remain after their worker's NodeFeature is gone (default 10m)",
 		toDuration(func(s *managerconfig.Settings) *time.Duration { return &s.RemovalGracePeriod }))
 	f.toggle(flags, "enable-taints", "let rules create taints (default false)", toBool(func(s *managerconfig.Settings) *bool { return &s.EnableTaints }))
+	f.setting(flags, "startup-taint", "key of the taint that the controller removes from Nodes with the condition FeaturesReady; rules must not write it",
+		toText(func(s *managerconfig.Settings) *string { return &s.StartupTaint }))
 	f.toggle(flags, "allow-fail", "let the action fail keep the labels of a node unchanged (default true)",
 		toBool(func(s *managerconfig.Settings) *bool { return &s.AllowFail }))
 	f.toggle(flags, "disable-auto-prefix", "do not add a namespace to names without one",

@@ -38,6 +38,7 @@ func written(t *testing.T, c client.Client, name string) {
 		nfdv1alpha1.ExtendedResourcesAnnotation: "example.com/slots",
 		nfdv1alpha1.TaintsAnnotation:            "example.com/ours=:NoSchedule",
 		"assay.dev/features-generation":         "7",
+		"assay.dev/node-conditions":             "Ready,assay.dev/FeaturesReady,example.com/Ours", // Ready is not ours, whatever is recorded
 		"example.com/foreign":                   "1",
 	}
 	node.Spec.Taints = []corev1.Taint{{Key: "example.com/ours", Effect: "NoSchedule"}, {Key: "example.com/foreign", Effect: "NoSchedule"}}
@@ -47,6 +48,9 @@ func written(t *testing.T, c client.Client, name string) {
 	before = node.DeepCopy()
 	node.Status.Capacity = corev1.ResourceList{"example.com/slots": resource.MustParse("2"), "example.com/other": resource.MustParse("1")}
 	node.Status.Allocatable = node.Status.Capacity
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, "assay.dev/FeaturesReady", "example.com/Ours", "example.com/Other"} {
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue})
+	}
 	if err := c.Status().Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
@@ -177,6 +181,9 @@ func checkPruned(t *testing.T, c client.Client, name string) {
 	}
 	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "example.com/foreign" {
 		t.Errorf("%s: taints are %v, want the foreign one", name, node.Spec.Taints)
+	}
+	if c := node.Status.Conditions; len(c) != 2 || c[0].Type != corev1.NodeReady || c[1].Type != "example.com/Other" {
+		t.Errorf("%s: conditions are %v, want the kubelet's and the foreign one", name, c)
 	}
 	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
 		if _, there := list["example.com/slots"]; there || len(list) != 1 {

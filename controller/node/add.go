@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,6 +65,10 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Parallel is the number of nodes that are reconciled concurrently.
 	Parallel int
+	// Ready writes the condition FeaturesReady.
+	Ready bool
+	// Startup is removed from nodes that are ready. It needs Ready.
+	Startup Startup
 	// Settings identifies the settings that outcomes depend on in addition to the rules.
 	Settings string
 	// Nudge enables the annotation that notifies schedulers when the features of a node have changed.
@@ -81,6 +86,8 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		client:   mgr.GetClient(),
 		live:     mgr.GetAPIReader(),
 		nudges:   opt.Nudge,
+		ready:    opt.Ready,
+		startup:  opt.Startup,
 		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		clock:    opt.Clock,
 		registry: opt.Registry,
@@ -157,8 +164,15 @@ var relevant = predicate.Funcs{
 			!maps.Equal(before.Annotations, after.Annotations) ||
 			!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			!equality.Semantic.DeepEqual(before.Status.Capacity, after.Status.Capacity) ||
-			!equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable)
+			!equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) ||
+			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
+			!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, sameCondition)
 	},
+}
+
+// sameCondition compares what conditions say, not when.
+func sameCondition(a, b corev1.NodeCondition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
 }
 
 // changedFeatures filters out updates of NodeFeatures that change no fact, label, target or owner.
@@ -206,13 +220,19 @@ func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
 	return out
 }
 
-// Slim removes fields that the manager does not read from a Node before it is cached: images and conditions are most of its size.
+// Slim removes fields that the manager does not read from a Node before it is cached: images and the conditions of Kubernetes are most
+// of its size.
 func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
 		taints, capacity, allocatable := n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable
+		boot, conditions := n.Status.NodeInfo.BootID, slices.DeleteFunc(n.Status.Conditions, native)
 		n.Spec, n.Status = facts.NodeParts(n)
 		n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable = taints, capacity, allocatable
+		n.Status.NodeInfo.BootID, n.Status.Conditions = boot, slices.Clip(conditions)
 	}
 	return obj, nil
 }
+
+// native reports whether a condition is one that neither Assay nor a rule can write, because its type has no namespace.
+func native(c corev1.NodeCondition) bool { return !strings.Contains(string(c.Type), "/") }

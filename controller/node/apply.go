@@ -58,11 +58,10 @@ func (r *Reconciler) patch(ctx context.Context, name string, body []byte, subres
 	node := &corev1.Node{}
 	node.Name = name
 	r.metrics.requests.Inc()
-	patch := client.RawPatch(types.MergePatchType, body)
 	if len(subresource) > 0 {
-		return node, r.client.Status().Patch(ctx, node, patch)
+		return node, r.client.Status().Patch(ctx, node, client.RawPatch(plan.PatchType, body))
 	}
-	return node, r.client.Patch(ctx, node, patch)
+	return node, r.client.Patch(ctx, node, client.RawPatch(types.MergePatchType, body))
 }
 
 // failed converts a conflict error into a retry.

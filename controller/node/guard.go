@@ -148,6 +148,8 @@ func (r *Reconciler) switchedOff(s plan.Step) bool {
 		return r.disable.Annotations
 	case keys.Resource:
 		return r.disable.ExtendedResources
+	case keys.Condition:
+		return false
 	}
 	return !r.policy.Taints
 }

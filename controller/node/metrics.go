@@ -14,6 +14,7 @@ import (
 // node: the product of the two would overload Prometheus.
 type metrics struct {
 	requests, updates, failures, held prometheus.Counter
+	failedOpen                        prometheus.Counter
 	waiting                           prometheus.Gauge
 	errors                            prometheus.Counter
 	labels, resources, taints         prometheus.Counter
@@ -28,10 +29,12 @@ func newMetrics() *metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		requests:  counter("nfd_master_node_update_requests_total", "Writes to Nodes that were tried."),
-		updates:   counter("nfd_master_node_updates_total", "Nodes that were written."),
-		failures:  counter("nfd_master_node_update_failures_total", "Writes to Nodes that failed for another reason than a conflict."),
-		held:      counter("assay_removals_held_total", "Passes over a node whose removals were held back by the budget."),
+		requests: counter("nfd_master_node_update_requests_total", "Writes to Nodes that were tried."),
+		updates:  counter("nfd_master_node_updates_total", "Nodes that were written."),
+		failures: counter("nfd_master_node_update_failures_total", "Writes to Nodes that failed for another reason than a conflict."),
+		held:     counter("assay_removals_held_total", "Passes over a node whose removals were held back by the budget."),
+		failedOpen: counter("assay_startup_taint_timeouts_total",
+			"Start-up taints removed from nodes that were not ready in time."),
 		labels:    counter("nfd_master_node_labels_rejected_total", "Labels that rules asked for and may not write."),
 		resources: counter("nfd_master_node_extendedresources_rejected_total", "Extended resources that rules asked for and may not write."),
 		taints:    counter("nfd_master_node_taints_rejected_total", "Taints that rules asked for and may not write."),
@@ -46,7 +49,7 @@ func newMetrics() *metrics {
 		Name: "assay_removals_waiting_nodes", Help: "Nodes whose removals are held back by the budget.",
 	})
 	for _, c := range []prometheus.Collector{
-		m.waiting,
+		m.waiting, m.failedOpen,
 		m.requests, m.updates, m.failures, m.held, m.labels, m.resources, m.taints, m.errors, m.evaluation,
 	} {
 		ctrlmetrics.Registry.MustRegister(c)

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,6 +39,8 @@ type Reconciler struct {
 	taint    *corev1.Taint // on failed nodes
 	disable  Disable
 	dryRun   bool
+	ready    bool // the condition FeaturesReady is written
+	startup  Startup
 	breaker  *budget.Breaker
 	gate     *budget.Gate
 	changes  *flap.Changes
@@ -100,7 +103,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p, wait := r.guard(ctx, wish, j)
 	again := sooner(sooner(state.Held, wait), due)
 	if !r.dryRun {
-		err = r.carryOut(ctx, wish, p, j)
+		wait, err = r.carryOut(ctx, wish, p, j)
+		again = sooner(again, wait)
 	}
 	known.outcome = outcome
 	r.report(ctx, &node, known, before, outcome, wish)
@@ -108,26 +112,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // carryOut writes a plan and its provenance: the keys that objects give are recorded before the Node is written, the keys that it
-// has afterwards.
-func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge) error {
+// has afterwards. It returns when to reconcile the node again; 0: not because of this.
+func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge) (time.Duration, error) {
 	node := j.node
 	if j.known.gave == nil && slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.explained(s) }) {
 		// The state before this process is unknown, and its cache could have been filled from a truncated list.
 		if err := r.inputs.Confirm(ctx, j.state); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	j.logRemovals(ctx, node, p)
 	err := r.book.Cover(ctx, node.Name, j.cover(p))
+	all, late, again := r.open(node, r.withReady(j, wish, p))
 	if err == nil {
-		err = r.apply(ctx, node, p, j.known)
+		err = r.apply(ctx, node, all, j.known)
+	}
+	if late && err == nil {
+		r.failedOpen(node)
 	}
 	j.known.passed(wish, p, r.clock.Now(), err)
 	j.carry(wish, p, err)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return r.book.Passed(ctx, node.Name, j.pass())
+	return again, r.book.Passed(ctx, node.Name, j.pass())
 }
 
 func (r *Reconciler) eval(linked *assembly.Linked, in rules.Input, before *rules.Outcome) *rules.Outcome {
@@ -139,7 +147,7 @@ func (r *Reconciler) eval(linked *assembly.Linked, in rules.Input, before *rules
 // plan converts an outcome to changes. A node that a fail action rejects keeps its outputs. Only an annotation is written, so that
 // users of the Node see that its labels can be out of date, and a taint if the administrator has configured one.
 func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome, generation string) *plan.Plan {
-	want := plan.Desired{Taints: o.Taints(), Generation: generation}
+	want := plan.Desired{Taints: o.Taints(), Generation: generation, Now: metav1.NewTime(r.clock.Now())}
 	if !r.disable.Labels {
 		want.Labels = o.Labels()
 	}

@@ -114,7 +114,7 @@ type alias struct {
 // identities are the files that contain an identifying value.
 var identities = map[string]bool{
 	"serial": true, "product_serial": true, "board_serial": true, "chassis_serial": true, "product_uuid": true,
-	"board_asset_tag": true, "chassis_asset_tag": true,
+	"board_asset_tag": true, "chassis_asset_tag": true, "boot_id": true,
 }
 
 // serialLine matches the serial number of ARM boards in /proc/cpuinfo.

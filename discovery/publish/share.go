@@ -36,6 +36,7 @@ const (
 var notShared = map[string]string{
 	"network.virtual": "interfaces come and go with pods",
 	"system.name":     "names one node",
+	"system.boot":     "names one boot of one node",
 	"local.":          "files of an administrator or a device plugin may hold anything, including serial numbers and times",
 }
 

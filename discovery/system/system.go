@@ -20,6 +20,7 @@ const (
 	NameFeature      = "system.name"
 	DMIFeature       = "system.dmiid"
 	TPMFeature       = "system.tpm"
+	BootFeature      = "system.boot"
 )
 
 // labels are the elements of os-release that become labels.
@@ -58,6 +59,7 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	}
 	r.Attributes(DMIFeature, dmi)
 	tpm(&r, h)
+	boot(&r, h)
 	return r, nil
 }
 
@@ -88,6 +90,18 @@ func tpm(r *discovery.Result, h host.Host) {
 		}
 	}
 	r.Attributes(TPMFeature, attributes)
+}
+
+// boot reads the ID that the kernel makes up when it boots, see random(4). The kubelet reports the same one on the Node, so that
+// the controller can tell features of this boot from those of the last one.
+func boot(r *discovery.Result, h host.Host) {
+	id, err := h.ReadAttribute("proc/sys/kernel/random/boot_id")
+	switch {
+	case err == nil && id != "":
+		r.Attributes(BootFeature, map[string]string{"id": id})
+	case host.Present(err) != nil:
+		r.Problem(err)
+	}
 }
 
 // osRelease reads os-release(5): /etc/os-release, or the vendor's copy if that does not exist.

@@ -104,20 +104,21 @@ func TestLintsStrictly(t *testing.T) {
 
 func TestSchemaRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
-		"Misspelled":      {`{worker: {toleration: []}}`, "/worker"},
-		"MisspeltAtRoot":  {`{controler: {}}`, "controler"},
-		"WrongType":       {`{controller: {replicaCount: two}}`, "/controller/replicaCount"},
-		"NoSuchPolicy":    {`{webhook: {failurePolicy: Deny}}`, "/webhook/failurePolicy"},
-		"TooManyAtOnce":   {`{controller: {nfdApiParallelism: 101}}`, "/controller/nfdApiParallelism"},
-		"NoSuchPort":      {`{worker: {port: 70000}}`, "/worker/port"},
-		"TextForBool":     {`{hardened: "yes"}`, "/hardened"},
-		"PercentTooLarge": {`{scheduler: {percentageOfNodesToScore: 101}}`, "/scheduler/percentageOfNodesToScore"},
-		"RelativeFiles":   {`{worker: {featuresDir: features.d}}`, "/worker/featuresDir"},
-		"FilesAbove":      {`{worker: {featuresDir: /etc/../root}}`, "/worker/featuresDir"},
-		"FilesAboveAtEnd": {`{worker: {featuresDir: /etc/..}}`, "/worker/featuresDir"},
-		"AllFiles":        {`{worker: {featuresDir: /}}`, "/worker/featuresDir"},
-		"HooksAbove":      {`{worker: {hooksDir: /../hooks}}`, "/worker/hooksDir"},
-		"TaintNoEffect":   {`{controller: {failTaint: "example.com/a=b"}}`, "/controller/failTaint"},
+		"Misspelled":             {`{worker: {toleration: []}}`, "/worker"},
+		"MisspeltAtRoot":         {`{controler: {}}`, "controler"},
+		"WrongType":              {`{controller: {replicaCount: two}}`, "/controller/replicaCount"},
+		"NoSuchPolicy":           {`{webhook: {failurePolicy: Deny}}`, "/webhook/failurePolicy"},
+		"TooManyAtOnce":          {`{controller: {nfdApiParallelism: 101}}`, "/controller/nfdApiParallelism"},
+		"NoSuchPort":             {`{worker: {port: 70000}}`, "/worker/port"},
+		"TextForBool":            {`{hardened: "yes"}`, "/hardened"},
+		"PercentTooLarge":        {`{scheduler: {percentageOfNodesToScore: 101}}`, "/scheduler/percentageOfNodesToScore"},
+		"RelativeFiles":          {`{worker: {featuresDir: features.d}}`, "/worker/featuresDir"},
+		"FilesAbove":             {`{worker: {featuresDir: /etc/../root}}`, "/worker/featuresDir"},
+		"FilesAboveAtEnd":        {`{worker: {featuresDir: /etc/..}}`, "/worker/featuresDir"},
+		"AllFiles":               {`{worker: {featuresDir: /}}`, "/worker/featuresDir"},
+		"HooksAbove":             {`{worker: {hooksDir: /../hooks}}`, "/worker/hooksDir"},
+		"TaintNoEffect":          {`{controller: {failTaint: "example.com/a=b"}}`, "/controller/failTaint"},
+		"StartupTaintWithEffect": {`{controller: {startupTaint: "example.com/a:NoSchedule"}}`, "/controller/startupTaint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})

@@ -38,6 +38,7 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"DeletesSets":             {off, right{"Role/assay-controller", "assay.dev", "nodefeaturesets", "", "delete"}, true},
 		"CountsNodesOfSets":       {off, right{"Role/assay-controller", "assay.dev", "nodefeaturesets/status", "", "patch"}, true},
 		"CleansUpSets":            {off, right{"Role/assay-cleanup", "assay.dev", "nodefeaturesets", "", "deletecollection"}, true},
+		"StartupTaint":            {`{controller: {startupTaint: "a.b/c"}}`, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, true},
 		"NoTaints":                {off, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, false},
 		"ConfirmsRemovals":        {off, right{"Role/assay-controller", "apps", "deployments", "", "list"}, true},
 		"FollowsPods":             {`{scheduling: {enabled: true}}`, right{"ClusterRole/assay-controller", "", "pods", "", "watch"}, true},

@@ -86,7 +86,7 @@ func (g Gather) foreign(all map[string]string, owned string) map[string]string {
 	for k, v := range all {
 		namespace, _ := keys.Split(k)
 		ours := namespace == nfdv1alpha1.BookkeepingNamespace || k == assayv1alpha1.FailedAnnotation ||
-			k == assayv1alpha1.FeaturesGenerationAnnotation ||
+			k == assayv1alpha1.FeaturesGenerationAnnotation || k == g.Record.Conditions() ||
 			strings.HasSuffix(namespace, "."+nfdv1alpha1.BookkeepingNamespace)
 		if !ours {
 			out[k] = v

@@ -64,10 +64,19 @@ func (p Pruner) Nodes(ctx context.Context) (int, error) {
 	return cleaned, errors.Join(append(errs, err)...)
 }
 
+// plan returns what removes everything that the record of a Node lists.
+func (p Pruner) plan(node *corev1.Node) *plan.Plan {
+	todo := plan.Compute(plan.StateOf(node), plan.Desired{}, p.policy())
+	if p.Record.Instance != "" {
+		return todo // the condition FeaturesReady belongs to the controller without an instance
+	}
+	return todo.WithReady(nil)
+}
+
 // node removes the keys in the record of a Node.
 func (p Pruner) node(ctx context.Context, node *corev1.Node) (wrote bool, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		todo := plan.Compute(plan.StateOf(node), plan.Desired{}, p.policy())
+		todo := p.plan(node)
 		err := p.write(ctx, node, todo)
 		if apierrors.IsConflict(err) {
 			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
@@ -88,10 +97,10 @@ func (p Pruner) write(ctx context.Context, node *corev1.Node, todo *plan.Plan) e
 		if err := p.Client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, unmark)); err != nil {
 			return err
 		}
-		todo = plan.Compute(plan.StateOf(node), plan.Desired{}, p.policy()) // the resourceVersion of the Node has changed
+		todo = p.plan(node) // the Node has a new version
 	}
 	if body := todo.Patch(); body != nil {
-		if err := p.Client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, body)); err != nil {
+		if err := p.Client.Status().Patch(ctx, node, client.RawPatch(plan.PatchType, body)); err != nil {
 			return err
 		}
 	}

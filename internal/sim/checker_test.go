@@ -63,7 +63,7 @@ func (c *checker) record(o object) map[string]bool {
 func bookkeeping(k string) bool {
 	name, is := strings.CutPrefix(k, string(keys.Annotation)+" ")
 	return is && (strings.HasPrefix(name, nfdv1alpha1.BookkeepingNamespace+"/") ||
-		name == assayv1alpha1.FailedAnnotation || name == assayv1alpha1.FeaturesGenerationAnnotation)
+		name == assayv1alpha1.FailedAnnotation || name == assayv1alpha1.NodeConditionsAnnotation || name == assayv1alpha1.FeaturesGenerationAnnotation)
 }
 
 // floor records what a process has seen, unless it can still act on an older state.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 
 	"github.com/assay-project/assay/rules/clip"
@@ -129,6 +130,55 @@ func (p *Policy) TaintKey(key string) Verdict {
 	}
 	return featureNamespace(v, Taint)
 }
+
+// ConditionType checks the type of a condition. Components of Kubernetes and of its SIGs act on conditions, so that rules write none of
+// those; and a type without a namespace could become one of them.
+func (p *Policy) ConditionType(kind string) Verdict {
+	namespace, base := Split(kind)
+	if namespace == "" {
+		return refuse(kind, BadName, fmt.Sprintf("the condition type %q has no namespace", kind), adviseConditionType(base))
+	}
+	if fault := faultOfKey(kind); fault != "" {
+		return refuse(kind, BadName, fmt.Sprintf("%s is not a valid %s type: %s", strconv.Quote(clip.Text(kind, maxShown)), Condition, fault),
+			"write a DNS name, one slash and a name in CamelCase, such as example.com/DriverReady")
+	}
+	for _, root := range [...]string{"kubernetes.io", "k8s.io", "x-k8s.io"} {
+		if within(namespace, root) {
+			return refuse(kind, ProtectedKey, fmt.Sprintf("the %s %q is protected: Kubernetes and its SIGs define the conditions of %s", Condition, kind, root),
+				adviseConditionType(base))
+		}
+	}
+	if by := p.protectedBy(kind); by != "" {
+		return refuse(kind, ProtectedKey, fmt.Sprintf("the %s %q is protected: %s", Condition, kind, by), adviseConditionType(base))
+	}
+	return Verdict{Key: kind}
+}
+
+func adviseConditionType(base string) string {
+	return fmt.Sprintf("write a namespace of your own, such as example.com/%s", clip.Text(base, maxShown))
+}
+
+// StartupTaint checks the key of a taint that keeps pods away from a node until its features are known. It may be one that the
+// Cluster Autoscaler knows as such; one by which Kubernetes itself runs would be removed by mistake.
+func StartupTaint(key string) Verdict {
+	namespace, base := Split(key)
+	if namespace == "" {
+		return refuse(key, BadName, fmt.Sprintf("the taint key %q has no namespace", key), fmt.Sprintf("write for example %s/%s", assayv1alpha1.GroupName, clip.Text(base, maxShown)))
+	}
+	if fault := faultOfKey(key); fault != "" {
+		return refuse(key, BadName, fmt.Sprintf("%s is not a valid %s key: %s", strconv.Quote(clip.Text(key, maxShown)), Taint, fault), "")
+	}
+	if namespace == startupNamespace || within(namespace, assayv1alpha1.GroupName) {
+		return Verdict{Key: key}
+	}
+	if why := protectedAlways(namespace, key); why != "" {
+		return refuse(key, ProtectedKey, fmt.Sprintf("the taint %q is protected: %s", key, why), "write one of your own, such as "+assayv1alpha1.GroupName+"/features-pending")
+	}
+	return Verdict{Key: key}
+}
+
+// startupNamespace is the namespace of taints that the Cluster Autoscaler expects to be removed from new nodes.
+const startupNamespace = "startup-taint.cluster-autoscaler.kubernetes.io"
 
 // name adds the default namespace to a name and runs the checks that are common to all kinds.
 func (p *Policy) name(kind Kind, name string) Verdict {

@@ -42,6 +42,7 @@ const (
 	Label      Kind = "label"
 	Annotation Kind = "annotation"
 	Resource   Kind = "extended resource"
+	Condition  Kind = "condition"
 	Taint      Kind = "taint"
 	Var        Kind = "var"
 	Action     Kind = "action"

@@ -74,7 +74,8 @@ var catalog = map[string]knownFeature{
 		"board_name", "board_vendor", "board_version", "chassis_asset_tag", "chassis_type", "chassis_vendor", "chassis_version",
 		"ec_firmware_release", "product_family", "product_name", "product_sku", "product_version", "sys_vendor"}},
 
-	"system.tpm": {attributes: true, elements: []string{"present", "version"}},
+	"system.tpm":  {attributes: true, elements: []string{"present", "version"}},
+	"system.boot": {attributes: true, elements: []string{"id"}},
 
 	"kubernetes.node": {attributes: true, elements: []string{"architecture", "container_runtime", "container_runtime_version",
 		"kernel_version", "kubelet_version", "operating_system", "os_image"}},

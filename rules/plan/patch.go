@@ -6,11 +6,17 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// patch is a JSON merge patch (RFC 7386) of a Node: null removes a key.
+// PatchType is the type of what Patch returns: conditions are a list, which a JSON merge patch would replace as a whole, those of
+// the kubelet included.
+const PatchType = types.StrategicMergePatchType
+
+// patch is a patch of a Node, in which null removes a key: a strategic merge patch, or without conditions also a JSON merge patch
+// (RFC 7386).
 type patch struct {
 	Metadata patchMetadata `json:"metadata"`
 	Status   *patchStatus  `json:"status,omitempty"`
@@ -26,18 +32,20 @@ type patchMetadata struct {
 type patchStatus struct {
 	Capacity    map[string]*string `json:"capacity,omitempty"`
 	Allocatable map[string]*string `json:"allocatable,omitempty"`
+	Conditions  []patchCondition   `json:"conditions,omitempty"`
 }
 
 type patchSpec struct {
 	Taints []corev1.Taint `json:"taints"`
 }
 
-// Patch returns the JSON merge patch for the status subresource of the Node. It changes labels, annotations, extended resources and
-// the records of all three in one write, so that a crash leaves no keys without an owner. It includes the resourceVersion from
-// which the plan was computed, so that it cannot overwrite later writes of other clients. It returns nil if there is nothing to do.
+// Patch returns the patch, of PatchType, for the status subresource of the Node. It changes labels, annotations, extended resources,
+// conditions and the records of them in one write, so that a crash leaves no keys without an owner. It includes the resourceVersion
+// from which the plan was computed, so that it cannot overwrite later writes of other clients. It returns nil if there is nothing to do.
 func (p *Plan) Patch() []byte {
 	out := patch{Metadata: patchMetadata{Annotations: p.recordAfter(), Labels: map[string]*string{}}}
 	amounts := map[string]*string{}
+	var conditions []patchCondition
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		value := &s.New
@@ -54,13 +62,15 @@ func (p *Plan) Patch() []byte {
 			out.Metadata.Annotations[s.Key] = value
 		case keys.Resource:
 			amounts[s.Key] = value
+		case keys.Condition:
+			conditions = append(conditions, p.patchCondition(s))
 		}
 	}
-	if len(out.Metadata.Labels)+len(out.Metadata.Annotations)+len(amounts) == 0 {
+	if len(out.Metadata.Labels)+len(out.Metadata.Annotations)+len(amounts)+len(conditions) == 0 {
 		return nil
 	}
-	if len(amounts) > 0 {
-		out.Status = &patchStatus{Capacity: amounts, Allocatable: amounts}
+	if len(amounts)+len(conditions) > 0 {
+		out.Status = &patchStatus{Capacity: amounts, Allocatable: amounts, Conditions: conditions}
 	}
 	out.Metadata.ResourceVersion = p.state.ResourceVersion
 	return out.marshal()

@@ -3,10 +3,12 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/rules/keys"
@@ -19,6 +21,7 @@ type State struct {
 	Taints              []corev1.Taint
 	Capacity            corev1.ResourceList
 	Allocatable         corev1.ResourceList
+	Conditions          []corev1.NodeCondition
 }
 
 // StateOf returns the state of a Node. It does not copy the Node.
@@ -28,6 +31,7 @@ func StateOf(node *corev1.Node) State {
 		Labels:          node.Labels, Annotations: node.Annotations,
 		Taints:   node.Spec.Taints,
 		Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable,
+		Conditions: node.Status.Conditions,
 	}
 }
 
@@ -35,6 +39,10 @@ func StateOf(node *corev1.Node) State {
 type Desired struct {
 	Labels, Annotations, ExtendedResources map[string]string
 	Taints                                 []corev1.Taint
+	// Conditions have no times: see Now.
+	Conditions []corev1.NodeCondition
+	// Now is the time of conditions that change.
+	Now metav1.Time
 	// Failed names the rule that prevents all other writes to the Node. It is written to one of Assay's own annotations, which
 	// rules cannot write and records do not list.
 	Failed string
@@ -78,12 +86,13 @@ type Step struct {
 	Old, New string
 	// Foreign is set if another client has written the key.
 	Foreign bool
-	// Mark is set if the key is one of Assay's own annotations.
+	// Mark is set if the key is an annotation or condition of Assay itself, or a start-up taint: no rule sets it.
 	Mark bool
 
 	ownedBefore, ownedAfter bool
 	grows                   bool // for a resource: the new amount is larger
 	taint                   corev1.Taint
+	condition               corev1.NodeCondition
 }
 
 // Recorded reports whether the record on the Node lists the key as owned.
@@ -98,15 +107,17 @@ type Plan struct {
 
 	state  State
 	policy Policy
+	now    metav1.Time
 	owned  map[keys.Kind]map[string]bool // owned keys after the plan is applied
 }
 
 // Compute returns the plan for a Node.
 func Compute(state State, want Desired, policy Policy) *Plan {
-	p := &Plan{state: state, policy: policy, owned: map[keys.Kind]map[string]bool{}}
+	p := &Plan{state: state, policy: policy, now: want.Now, owned: map[keys.Kind]map[string]bool{}}
 	p.compare(keys.Label, policy.Record.Labels(), state.Labels, want.Labels, equalText)
 	p.compare(keys.Annotation, policy.Record.Annotations(), state.Annotations, want.Annotations, equalText)
 	p.compare(keys.Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
+	p.compareConditions(want.Conditions)
 	p.compareTaints(want.Taints)
 	p.mark(assayv1alpha1.FailedAnnotation, want.Failed)
 	switch want.Generation {
@@ -143,17 +154,21 @@ func (p *Plan) Without(drop func(Step) bool) *Plan {
 	if len(dropped) == 0 {
 		return p
 	}
-	out := &Plan{Steps: kept, Left: p.Left, state: p.state, policy: p.policy, owned: map[keys.Kind]map[string]bool{}}
-	for kind, set := range p.owned {
-		out.owned[kind] = make(map[string]bool, len(set))
-		for key := range set {
-			out.owned[kind][key] = true
-		}
-	}
+	out := p.with(kept)
 	for _, s := range dropped {
 		out.own(s.Kind, s.Key, s.ownedBefore)
 	}
 	return out
+}
+
+// with returns a copy of the plan that has other steps.
+func (p *Plan) with(steps []Step) *Plan {
+	out := *p
+	out.Steps, out.owned = steps, make(map[keys.Kind]map[string]bool, len(p.owned))
+	for kind, set := range p.owned {
+		out.owned[kind] = maps.Clone(set)
+	}
+	return &out
 }
 
 func (p *Plan) own(kind keys.Kind, key string, owned bool) {
@@ -267,7 +282,7 @@ func equalQuantity(a, b string) bool {
 	return err == nil && qa.Cmp(qb) == 0
 }
 
-var order = map[keys.Kind]int{keys.Label: 0, keys.Annotation: 1, keys.Resource: 2, keys.Taint: 3}
+var order = map[keys.Kind]int{keys.Label: 0, keys.Annotation: 1, keys.Resource: 2, keys.Condition: 3, keys.Taint: 4}
 
 func compareSteps(a, b Step) int {
 	return cmp.Or(cmp.Compare(order[a.Kind], order[b.Kind]), cmp.Compare(a.Key, b.Key))

@@ -56,6 +56,23 @@ func TestCompute(t *testing.T) {
 			shown: []string{"+ label v.io/a=1", "+ extended resource v.io/r=2"},
 			patch: `{"metadata":{"labels":{"v.io/a":"1"},"annotations":{"nfd.node.kubernetes.io/extended-resources":"v.io/r","nfd.node.kubernetes.io/feature-labels":"v.io/a"}},"status":{"capacity":{"v.io/r":"2"},"allocatable":{"v.io/r":"2"}}}`,
 		},
+		"ConditionsOfOthersStay": {
+			reason: "the list is merged by type; only what changes is in the patch",
+			state: plan.State{
+				Annotations: map[string]string{"assay.dev/node-conditions": "Ready,v.io/Gone,v.io/Same"},
+				Conditions:  []corev1.NodeCondition{{Type: "Ready", Status: "True"}, {Type: "v.io/Gone", Status: "True"}, {Type: "v.io/Same", Status: "True", Reason: "R", Message: "m"}},
+			},
+			want:  plan.Desired{Conditions: []corev1.NodeCondition{{Type: "v.io/New", Status: "False", Reason: "Why"}, {Type: "v.io/Same", Status: "True", Reason: "R", Message: "m"}}},
+			shown: []string{"- condition v.io/Gone=True", "+ condition v.io/New=False Why"},
+			patch: `{"metadata":{"annotations":{"assay.dev/node-conditions":"v.io/New,v.io/Same"}},"status":{"conditions":[{"$patch":"delete","type":"v.io/Gone"},{"type":"v.io/New","status":"False","reason":"Why","message":""}]}}`,
+			takes: true,
+		},
+		"FeaturesReadyStaysWithoutAVerdict": {
+			state: plan.State{
+				Annotations: map[string]string{"assay.dev/node-conditions": "assay.dev/FeaturesReady"},
+				Conditions:  []corev1.NodeCondition{{Type: "assay.dev/FeaturesReady", Status: "True"}},
+			},
+		},
 		"RemovesWhatItOwnsAndNothingElse": {
 			state: plan.State{Labels: map[string]string{feature + "a": "1", feature + "foreign": "1"}, Annotations: map[string]string{labels: "a"}},
 			shown: []string{"- label feature.node.kubernetes.io/a=1"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -31,6 +32,9 @@ func (r Record) Resources() string { return r.annotation(nfdv1alpha1.ExtendedRes
 // Taints returns the name of the annotation that lists the owned taints. As in NFD, it is the same for all instances.
 func (r Record) Taints() string { return nfdv1alpha1.TaintsAnnotation }
 
+// Conditions returns the annotation that lists the owned conditions. NFD has none.
+func (r Record) Conditions() string { return r.annotation(assayv1alpha1.NodeConditionsAnnotation) }
+
 func (r Record) annotation(name string) string {
 	if r.Instance == "" {
 		return name
@@ -53,6 +57,8 @@ func (p Policy) mayOwn(kind keys.Kind, key string) bool {
 		return policy.AnnotationName(key).Cause != keys.ProtectedKey
 	case keys.Resource:
 		return policy.ResourceName(key).Cause != keys.ProtectedKey
+	case keys.Condition:
+		return policy.ConditionType(key).OK()
 	}
 	return policy.TaintKey(key).OK()
 }
@@ -116,6 +122,7 @@ func (p *Plan) recordAfter() map[string]*string {
 	p.recordInto(out, p.policy.Record.Labels(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Label]))))
 	p.recordInto(out, p.policy.Record.Annotations(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Annotation]))))
 	p.recordInto(out, p.policy.Record.Resources(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Resource]))))
+	p.recordInto(out, p.policy.Record.Conditions(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Condition]))))
 	return out
 }
 

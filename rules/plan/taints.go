@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,6 +65,18 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 		}
 		p.Steps = append(p.Steps, s)
 	}
+}
+
+// WithoutTaint returns the plan that also removes the taints with a key, whoever put them on the Node.
+func (p *Plan) WithoutTaint(key string) *Plan {
+	out := p.with(slices.Clone(p.Steps))
+	for _, t := range p.state.Taints {
+		if t.Key == key {
+			out.Steps = append(out.Steps, Step{Kind: keys.Taint, Op: Remove, Key: taintKey(t), Old: t.Value, Mark: true, Foreign: true, taint: t})
+		}
+	}
+	slices.SortFunc(out.Steps, compareSteps)
+	return out
 }
 
 // taintsAfter returns all taints of the Node after the plan is applied: existing ones in their order, then new ones.

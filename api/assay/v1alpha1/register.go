@@ -61,6 +61,11 @@ const (
 	// NodeFeatureSets. FeatureSetFormatAnnotation on it is the format version that the controller reads.
 	FeatureSetMarker           = "assay-feature-sets"
 	FeatureSetFormatAnnotation = GroupName + "/feature-set-format"
+	// NodeConditionsAnnotation on a Node lists the types of the conditions that the controller owns there: sorted, separated by commas.
+	NodeConditionsAnnotation = GroupName + "/node-conditions"
+	// FeaturesReadyCondition is the type of the condition of a Node that is True once all rules are applied to the features
+	// that its worker has published since the node booted.
+	FeaturesReadyCondition = GroupName + "/FeaturesReady"
 	// FailedAnnotation on a Node is the rule whose fail action prevents changes to its labels.
 	FailedAnnotation = GroupName + "/failed"
 )

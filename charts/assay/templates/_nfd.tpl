@@ -103,6 +103,7 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if $c.builtInRules }}{{ $args = append $args "--built-in-rules=/etc/assay/rules" }}{{ end -}}
 {{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
 {{- if $c.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
+{{- with $c.startupTaint }}{{ $args = append $args (printf "--startup-taint=%s" .) }}{{ end -}}
 {{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
 {{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
 {{- range $name, $on := .Values.featureGates | default dict }}{{ $args = append $args (printf "--feature-gates=%s=%t" $name $on) }}{{ end -}}
@@ -114,6 +115,8 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- $c := include "assay.controller" . | fromYaml -}}
 {{- $args := list -}}
 {{- with $c.failTaint }}{{ $args = append $args (printf "--fail-taint=%s" .) }}{{ end -}}
+{{- with $c.failOpenAfter }}{{ $args = append $args (printf "--fail-open-after=%s" .) }}{{ end -}}
+{{- if not $c.featuresReady }}{{ $args = append $args "--features-ready=false" }}{{ end -}}
 {{- if and .Values.scheduling.enabled (not (hasKey (.Values.featureGates | default dict) "FeatureScheduling")) }}{{ $args = append $args "--feature-gates=FeatureScheduling=true" }}{{ end -}}
 {{- with $c.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
 {{- with $c.nfdApiParallelism }}{{ $args = append $args (printf "--nfd-api-parallelism=%d" (int .)) }}{{ end -}}
@@ -127,10 +130,16 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if or $c.enableTaints ($c.config | default dict).enableTaints -}}true{{- end -}}
 {{- end -}}
 
-{{/* "true" if the controller adds taints to Nodes for any reason, else empty. */}}
+{{/* The key of the taint that the controller removes from Nodes that are ready, or nothing. */}}
+{{- define "assay.startupTaint" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- $c.startupTaint | default ($c.config | default dict).startupTaint | default "" -}}
+{{- end -}}
+
+{{/* "true" if the controller changes taints of Nodes for any reason, else empty. */}}
 {{- define "assay.writesTaints" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
-{{- if or (include "assay.taints" .) $c.failTaint ($c.config | default dict).failTaint -}}true{{- end -}}
+{{- if or (include "assay.taints" .) $c.failTaint ($c.config | default dict).failTaint (include "assay.startupTaint" .) -}}true{{- end -}}
 {{- end -}}
 
 {{/* "true" if the controller watches pods that require features, else empty. The feature gate takes precedence. */}}

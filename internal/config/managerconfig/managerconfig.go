@@ -72,8 +72,14 @@ type Settings struct {
 	MaterializedRequests compile.RequestLimits
 	AllowFail            bool
 	// FailTaint is the taint for nodes on which a rule's fail action prevents changes, as key=value:effect. Empty means none.
-	FailTaint  string
-	GcInterval time.Duration
+	FailTaint string
+	// FeaturesReady writes the condition of that name on Nodes.
+	FeaturesReady bool
+	// StartupTaint is the key of the taint that is removed from Nodes with that condition; empty means none. It is removed
+	// FailOpenAfter the creation of the Node in any case.
+	StartupTaint  string
+	FailOpenAfter time.Duration
+	GcInterval    time.Duration
 	// GcGracePeriod is the time for which a NodeFeature stays after its Node is deleted.
 	GcGracePeriod time.Duration
 	FeatureGates  map[string]bool
@@ -99,8 +105,9 @@ func Default() *Settings {
 		RemovalGracePeriod: inputs.DefaultGrace,
 		RemovalBudget:      budget.Default,
 		NoExecuteBudget:    budget.Evictions{Share: budget.DefaultShare, OneZone: true},
-		MaskSecrets:        string(rules.MaskAlways), AllowFail: true,
-		GcInterval: orphan.DefaultInterval, GcGracePeriod: orphan.DefaultGrace,
+		MaskSecrets:        string(rules.MaskAlways), AllowFail: true, FeaturesReady: true,
+		FailOpenAfter: node.DefaultFailOpenAfter,
+		GcInterval:    orphan.DefaultInterval, GcGracePeriod: orphan.DefaultGrace,
 		FeatureGates: map[string]bool{GateGroups: true},
 	}
 }
@@ -186,6 +193,9 @@ func (s *Settings) Keys() config.Keys {
 		}),
 		"allowFail":     config.Into(&s.AllowFail),
 		"failTaint":     config.Into(&s.FailTaint),
+		"featuresReady": config.Into(&s.FeaturesReady),
+		"startupTaint":  config.Into(&s.StartupTaint),
+		"failOpenAfter": config.Into(&s.FailOpenAfter),
 		"gcInterval":    config.Into(&s.GcInterval),
 		"gcGracePeriod": config.Into(&s.GcGracePeriod),
 		"featureGates": config.Parsed(func(gates map[string]bool) error {
@@ -277,6 +287,17 @@ func (s *Settings) check() (errs []error) {
 			errs = append(errs, err)
 		}
 	}
+	if s.StartupTaint != "" {
+		if verdict := keys.StartupTaint(s.StartupTaint); !verdict.OK() {
+			errs = append(errs, fmt.Errorf("startupTaint: %s", verdict.Message()))
+		}
+		if !s.FeaturesReady {
+			errs = append(errs, errors.New("startupTaint is removed from nodes with the condition FeaturesReady; do not set featuresReady to false"))
+		}
+		if s.FailOpenAfter <= 0 {
+			errs = append(errs, fmt.Errorf("failOpenAfter is %s; it must be positive, for example 10m", s.FailOpenAfter))
+		}
+	}
 	if l := s.LeaderElection; l.LeaseDuration <= l.RenewDeadline || l.RenewDeadline <= l.RetryPeriod || l.RetryPeriod <= 0 {
 		errs = append(errs, errors.New("leaderElection: leaseDuration must exceed renewDeadline, and that retryPeriod"))
 	}
@@ -296,6 +317,14 @@ func (s *Settings) failTaint() (*corev1.Taint, error) {
 		return nil, fmt.Errorf("failTaint: %s", verdict.Message())
 	}
 	return &list[0], nil
+}
+
+// protected returns the keys that no rule may write, with that of the taint that the controller removes.
+func (s *Settings) protected() []string {
+	if s.StartupTaint == "" {
+		return s.ProtectedKeys
+	}
+	return append(slices.Clone(s.ProtectedKeys), s.StartupTaint)
 }
 
 func (s *Settings) unknownGates() (warnings []string) {
@@ -319,7 +348,7 @@ func (s *Settings) RuleOptions(strict bool) rules.Options {
 		Strict: strict,
 		Keys: keys.Policy{
 			ExtraNamespaces: s.ExtraLabelNs, DenyNamespaces: s.DenyLabelNs, LabelWhiteList: s.LabelWhiteList,
-			DisableAutoPrefix: s.FeatureGates[GateBare], Protected: s.ProtectedKeys, Strict: strict,
+			DisableAutoPrefix: s.FeatureGates[GateBare], Protected: s.protected(), Strict: strict,
 		},
 		DefaultScope: s.DefaultScope, DefaultNodeScope: s.DefaultNodeScope, IgnoreFail: !s.AllowFail,
 		FeatureSources: s.FeatureSources,
@@ -345,6 +374,8 @@ func (s *Settings) Controllers(namespace, instance string, strict bool) controll
 		DryRun: s.NoPublish, Grace: s.RemovalGracePeriod,
 		Budget: s.RemovalBudget, Evictions: s.NoExecuteBudget,
 		Parallel:        s.Parallelism,
+		Ready:           s.FeaturesReady,
+		Startup:         node.Startup{Key: s.StartupTaint, FailOpenAfter: s.FailOpenAfter},
 		Resync:          s.ResyncPeriod,
 		DefaultTemplate: s.DefaultTemplate,
 		Version:         build.Version(),

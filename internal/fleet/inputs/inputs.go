@@ -91,6 +91,8 @@ type State struct {
 	// Features are the NodeFeatures that count, in merge order.
 	Features []*nodefeature.NodeFeature
 	LeftOut  []LeftOut
+	// Own is the object of the node's worker, the last one seen while Held; nil: there is none, or it is left out.
+	Own *nodefeature.NodeFeature
 	// Held is how much longer the features of the worker's deleted object count; 0: the object exists, or does not count any more.
 	Held time.Duration
 	// Blind says that what the worker has published is unknown to this process: its object was never seen and may come back while Held
@@ -136,6 +138,7 @@ func (n *Nodes) hold(m *memory, s *State) {
 	for _, f := range s.Features {
 		if n.opt.Merge.Own(f) {
 			m.own, m.lostAt, m.unseen = f, time.Time{}, false
+			s.Own = f
 			return
 		}
 	}
@@ -165,6 +168,7 @@ func (n *Nodes) addLast(m *memory, s *State, blind bool) {
 		s.Blind = blind
 		return
 	}
+	s.Own = m.own
 	s.Features = append(s.Features, m.own)
 	n.opt.Merge.Sort(s.Features)
 }
@@ -191,6 +195,16 @@ func (n *Nodes) takeLast(m *memory) (last *nodefeature.NodeFeature) {
 // incomplete reports whether the worker's object names feature sets that are missing, and was never complete.
 func (n *Nodes) incomplete(left []LeftOut) bool {
 	return slices.ContainsFunc(left, func(l LeftOut) bool { return n.opt.Merge.Own(l.Object) && featuresets.IsMissing(l.Err) })
+}
+
+// LeftOutOwn returns why the object of the node's worker is left out; nil: it is not.
+func (n *Nodes) LeftOutOwn(s State) error {
+	for _, left := range s.LeftOut {
+		if n.opt.Merge.Own(left.Object) {
+			return left.Err
+		}
+	}
+	return nil
 }
 
 // memory returns what is remembered of this very Node, not of one of the same name that it replaced.

@@ -276,7 +276,7 @@ func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, 
 		return 0, err
 	}
 	m := n.memory(&node)
-	s.Features, s.LeftOut = nil, nil
+	s.Features, s.LeftOut, s.Own = nil, nil, nil
 	n.mu.Lock()
 	before := m.known
 	same := before != nil && sameInput(before.Input, s.Input)

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// The reasons of the condition FeaturesReady.
+const (
+	readyApplied     = "FeaturesApplied"
+	readyNoFeatures  = "NoFeatures"
+	readyStaleBoot   = "StaleBoot"
+	readySetsMissing = "FeatureSetsMissing"
+	readyPending     = "RulesPending"
+	readyFailed      = "Failed"
+)
+
+// The feature by which the worker reports which boot of the node it has examined, and its element.
+const (
+	bootFeature = "system.boot"
+	bootElement = "id"
+)
+
+// withReady returns a plan that also says whether the node is ready for pods that need features: p is what is carried out of a wish.
+//
+// A node is ready once the labels that follow from the features of this boot are written, and stays so until its next boot: a rule
+// that changes later, or a feature that flaps, must not close a gate behind which pods run already.
+func (r *Reconciler) withReady(j *judge, wish, p *plan.Plan) *plan.Plan {
+	switch {
+	case r.policy.Record.Instance != "":
+		return p // there is one condition, and the controller without an instance writes it
+	case !r.ready:
+		return p.WithReady(nil)
+	}
+	have := plan.StateOf(j.node).Ready()
+	want, keep := r.judgeReady(j, have, wish, p)
+	if keep {
+		return p
+	}
+	return p.WithReady(want)
+}
+
+// judgeReady returns the condition that the node should have, nil for none, or that it keeps what it has.
+func (r *Reconciler) judgeReady(j *judge, have *corev1.NodeCondition, wish, p *plan.Plan) (want *corev1.NodeCondition, keep bool) {
+	own := j.state.Own
+	if own == nil {
+		return r.judgeNothing(j, have)
+	}
+	boot := bootOf(own)
+	if boot == "" {
+		return nil, false // not a worker of Assay, or it does not examine the system
+	}
+	missing := own.Annotations[assayv1alpha1.MissingFeatureSetsAnnotation]
+	if now := j.node.Status.NodeInfo.BootID; now != "" && now != boot {
+		if missing != "" {
+			return unready(readySetsMissing, "The worker's object names NodeFeatureSets that do not exist: %s.", missing), false
+		}
+		return unready(readyStaleBoot, "The worker has not published features since the node rebooted: they are of boot %s, the node runs boot %s.", boot, now), false
+	}
+	if j.outcome.Failed != nil {
+		return unready(readyFailed, "Rule %s keeps the node as it was.", failure(j.outcome.Failed)), false
+	}
+	ready := applied(boot)
+	if have != nil && have.Status == ready.Status && have.Message == ready.Message {
+		return ready, false
+	}
+	if waiting := r.waiting(j, wish, p); len(waiting) > 0 {
+		return unready(readyPending, "Not written yet: %s.", some(waiting)), false
+	}
+	for _, s := range p.Steps {
+		if s.Kind == keys.Taint && (s.Op == plan.Add || s.Op == plan.Change) {
+			return nil, true // taints are a write of their own, and the pass after it says that the node is ready
+		}
+	}
+	return ready, false
+}
+
+// judgeNothing is judgeReady of a node of which no features count. One that never had any may be without a worker on purpose, unless it
+// has joined with the start-up taint.
+func (r *Reconciler) judgeNothing(j *judge, have *corev1.NodeCondition) (want *corev1.NodeCondition, keep bool) {
+	err := r.inputs.LeftOutOwn(j.state)
+	var missing *featuresets.MissingError
+	switch {
+	case errors.As(err, &missing):
+		return unready(readySetsMissing, "The worker's object names NodeFeatureSets that do not exist: %s.", strings.Join(missing.Sets, ", ")), false
+	case have == nil && !r.startup.on(j.node):
+		return nil, false
+	case have != nil && j.blind:
+		return nil, true
+	case err != nil:
+		return unready(readyNoFeatures, "The worker's object cannot be read: %v.", err), false
+	}
+	return unready(readyNoFeatures, "There is no NodeFeature of the node's worker. Check its pod on the node."), false
+}
+
+// waiting lists the steps of a wish that a later pass carries out. What the API server refuses, or what another client keeps changing, is
+// reported elsewhere, and nobody knows when it will be written.
+func (r *Reconciler) waiting(j *judge, wish, p *plan.Plan) (out []string) {
+	doing := make(map[string]bool, len(p.Steps))
+	for _, s := range p.Steps {
+		doing[name(s)] = true
+	}
+	now := r.clock.Now()
+	for _, s := range wish.Steps {
+		_, refused := j.known.refuses(s, now)
+		_, contested := j.known.corrections.Held(name(s), s.New, now)
+		_, flaps := r.changes.Held(j.node.Name, name(s))
+		if s.Mark || doing[name(s)] || refused || contested || flaps {
+			continue
+		}
+		text := name(s)
+		if s.Op == plan.Remove {
+			text = "removal of " + text
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// some joins as many texts as a condition should name.
+func some(list []string) string {
+	if more := len(list) - maxExplained; more > 0 {
+		list = append(list[:maxExplained:maxExplained], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, ", ")
+}
+
+// bootOf returns the boot that a worker has examined; empty: it does not say.
+func bootOf(own *nodefeature.NodeFeature) string {
+	f := own.Spec.Features.Facts.Feature(bootFeature)
+	if f == nil || f.Attributes == nil {
+		return ""
+	}
+	id, _ := f.Attributes.Get(bootElement)
+	return id
+}
+
+func applied(boot string) *corev1.NodeCondition {
+	return &corev1.NodeCondition{
+		Status: corev1.ConditionTrue, Reason: readyApplied, Message: "All rules are applied to the features of boot " + boot + ".",
+	}
+}
+
+func unready(reason, format string, args ...any) *corev1.NodeCondition {
+	return &corev1.NodeCondition{Status: corev1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
