@@ -177,10 +177,12 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 				}
 			}
 			last := c.last(name)
-			if !own && last != nil && explains(c.want.want(name, ruleObjects, append(slices.Clip(of), last))) {
-				return true
+			for _, f := range last {
+				if !own && explains(c.want.want(name, ruleObjects, append(slices.Clip(of), f))) {
+					return true
+				}
 			}
-			if (own || last == nil || !takes) && explains(c.want.want(name, ruleObjects, of)) {
+			if (own || len(last) == 0 || !takes) && explains(c.want.want(name, ruleObjects, of)) {
 				return true
 			}
 		}
@@ -188,15 +190,13 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	return false
 }
 
-// last returns the NodeFeature of a worker that was deleted within the grace period, and was not created again.
-func (c *checker) last(name string) (last object) {
-	if c.w.server.Get("nodefeatures", namespace, name) != nil {
-		return nil
-	}
+// last returns the NodeFeatures of a worker that were deleted within the grace period: a write on its way may follow from one of them
+// although the worker has published again.
+func (c *checker) last(name string) (last []object) {
 	for _, change := range c.w.server.Since(0) {
 		if change.Resource.Name == "nodefeatures" && change.Key == namespace+"/"+name && change.Type == apiserver.Deleted &&
 			time.Since(change.Time) < inputs.DefaultGrace {
-			last = change.Old
+			last = append(last, change.Old)
 		}
 	}
 	return last

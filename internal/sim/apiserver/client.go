@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Arrived returns a channel that receives a value after a request of any client has arrived. It has a single reader.
@@ -75,6 +77,9 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		server.mu.Unlock()
 		return failed(http.StatusNotFound, "the model has no "+r.URL.Path).write(r), nil
 	}
+	if parsed.resource.Name == "events" && parsed.method != http.MethodGet {
+		return accepted(parsed).write(r), nil
+	}
 	req := &Request{client: c, call: parsed, text: parsed.String(), http: r, answer: make(chan result, 1)}
 	c.mu.Lock()
 	if c.gone {
@@ -98,6 +103,16 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.forget(req)
 		return nil, r.Context().Err()
 	}
+}
+
+// accepted answers the write of an Event, which is not kept: whether a program that stops sends its last ones is not determined.
+func accepted(c *call) *response {
+	o, err := Decode(c.body)
+	if err != nil {
+		return fail(apierrors.NewBadRequest(err.Error()))
+	}
+	o["kind"], o["apiVersion"] = c.resource.Kind, c.resource.groupVersion().String()
+	return &response{code: http.StatusCreated, body: encode(o)}
 }
 
 func (c *Client) forget(req *Request) bool {
