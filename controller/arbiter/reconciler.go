@@ -1,7 +1,3 @@
-// Package arbiter keeps the NodeFeatureSets of the cluster complete, correct and in use.
-//
-// It announces to workers that sets are read, asks workers for sets that are missing, deletes sets whose content is not what their
-// names say and sets that no NodeFeature names, and counts the nodes of each set.
 package arbiter
 
 import (
@@ -14,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -46,16 +41,6 @@ const (
 	retry = 5 * time.Second
 )
 
-// Options say when sets are deleted. The zero value is for production.
-type Options struct {
-	// Unused is how long a set is kept that no NodeFeature names any more.
-	Unused time.Duration
-	// Junk is how long a set is kept that no NodeFeature has ever named.
-	Junk time.Duration
-	// Clock is for tests.
-	Clock clock.Clock
-}
-
 // arbiter is the runnable of the leader. Only its own goroutine uses it.
 type arbiter struct {
 	namespace string
@@ -71,24 +56,6 @@ type arbiter struct {
 	counts     map[types.UID]*count          // by set
 	collected  time.Time                     // when sets to delete were last searched for
 	discovered time.Time                     // when sets were last searched for at all
-}
-
-// Add registers the arbiter, which runs on the leader only.
-func Add(mgr ctrl.Manager, sets *featuresets.Store, namespace string, opt Options) error {
-	if opt.Unused == 0 {
-		opt.Unused = defaultUnused
-	}
-	if opt.Junk == 0 {
-		opt.Junk = defaultJunk
-	}
-	if opt.Clock == nil {
-		opt.Clock = clock.RealClock{}
-	}
-	return mgr.Add(&arbiter{
-		namespace: namespace, sets: sets, client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: opt.Clock, opt: opt,
-		events:  mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
-		missing: map[string]*missing{}, counts: map[types.UID]*count{},
-	})
 }
 
 // Start implements manager.Runnable.

@@ -1,0 +1,43 @@
+// Package arbiter keeps the NodeFeatureSets of the cluster complete, correct and in use.
+//
+// It announces to workers that sets are read, asks workers for sets that are missing, deletes sets whose content is not what their
+// names say and sets that no NodeFeature names, and counts the nodes of each set.
+package arbiter
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/assay-project/assay/internal/fleet/featuresets"
+)
+
+// Options say when sets are deleted. The zero value is for production.
+type Options struct {
+	// Unused is how long a set is kept that no NodeFeature names any more.
+	Unused time.Duration
+	// Junk is how long a set is kept that no NodeFeature has ever named.
+	Junk time.Duration
+	// Clock is for tests.
+	Clock clock.Clock
+}
+
+// Add registers the arbiter, which runs on the leader only.
+func Add(mgr ctrl.Manager, sets *featuresets.Store, namespace string, opt Options) error {
+	if opt.Unused == 0 {
+		opt.Unused = defaultUnused
+	}
+	if opt.Junk == 0 {
+		opt.Junk = defaultJunk
+	}
+	if opt.Clock == nil {
+		opt.Clock = clock.RealClock{}
+	}
+	return mgr.Add(&arbiter{
+		namespace: namespace, sets: sets, client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: opt.Clock, opt: opt,
+		events:  mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
+		missing: map[string]*missing{}, counts: map[types.UID]*count{},
+	})
+}
