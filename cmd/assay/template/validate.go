@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
-	"github.com/assay-project/assay/rules/review"
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
@@ -70,7 +70,7 @@ func validate(cmd *cobra.Command, deps Deps, l *layers, arg string) bool {
 		report("", "spec", err.Error())
 		return false
 	}
-	found := review.Review(&nfdv1alpha1.NodeFeatureRule{Spec: *spec}, review.Known{})
+	_, found := rules.Compile(&nfdv1alpha1.NodeFeatureRule{Spec: *spec}, rules.Options{})
 	for _, e := range found.Errors {
 		valid = false
 		report("", e.Field, e.ErrorBody())
