@@ -62,7 +62,7 @@ func (d *keptDiff) steps(node *corev1.Node, before, after *rules.Outcome, taints
 	}
 	was, now := flatDesired(desired(before, taints)), flatDesired(desired(after, taints))
 	for _, k := range d.world.writtenOn(node) {
-		id := flatKey{keys.Kind(k.kind), k.key}
+		id := flatKey{k.kind, k.key}
 		has, there := valueOn(node, k)
 		if _, given := was[id]; given || !there {
 			continue

@@ -54,7 +54,8 @@ func named(set *assayv1alpha1.NodeFeatureSet) bool { return set.Status.Nodes != 
 func (a *arbiter) markUnused(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) error {
 	var errs []error
 	for i := range list {
-		set, value := &list[i], ""
+		set := &list[i]
+		var value string
 		marked := !unusedSince(set).IsZero()
 		switch {
 		case featureset.Known(set.Name) != nil:

@@ -264,7 +264,7 @@ func (r *Rules) follow(ctx context.Context) error {
 		}
 		release, err := r.turn.Take(ctx)
 		if err != nil {
-			return nil // stopped
+			return nil //nolint:nilerr // stopped
 		}
 		names := slices.Sorted(maps.Keys(r.lacking))
 		release()

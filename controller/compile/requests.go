@@ -106,7 +106,7 @@ func (r *Rules) request(ctx context.Context, key client.ObjectKey) (*assembly.Ob
 	}
 	rule := requirements.RuleOf(&obj)
 	if problem := r.refuse(rule, within[name]); problem != nil {
-		return &assembly.Object{UID: obj.UID, Generation: obj.Generation, Created: obj.CreationTimestamp.Time, Refused: problem}, nil
+		return &assembly.Object{UID: obj.UID, Generation: obj.Generation, Created: obj.CreationTimestamp.Time, Refused: problem}, nil //nolint:nilerr // the reason is part of the object
 	}
 	return r.assemble(ctx, r.requests, rule)
 }
