@@ -81,7 +81,7 @@ func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err er
 	out = append(out, '[')
 	some := false
 	err = eachName(a.nodeNames, func(name span) {
-		why, nobody := check(name.bare())
+		why, noNode := check(name.bare())
 		if why == nil {
 			if some {
 				out = append(out, ',')
@@ -94,8 +94,8 @@ func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err er
 			failed = append(failed, ',')
 		}
 		failed = append(append(failed, name...), ':')
-		if nobody {
-			failed = append(failed, why.Nobody...)
+		if noNode {
+			failed = append(failed, why.NoNode...)
 		} else {
 			failed = append(failed, why.JSON...)
 		}

@@ -65,14 +65,14 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 	j := d.Index.Judge(reqs, now)
 	missing := map[string]*Missing{}
 	for _, name := range names {
-		why, nobody := j.Check([]byte(name))
+		why, noNode := j.Check([]byte(name))
 		if why == nil {
 			out.Matching++
 			out.Sample = appendSample(out.Sample, name)
 			continue
 		}
 		text := why.Text
-		if nobody {
+		if noNode {
 			text += " (no node has it)"
 		}
 		m := missing[text]

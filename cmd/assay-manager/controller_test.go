@@ -107,8 +107,8 @@ func (r *replica) end(signal os.Signal) error {
 	return err
 }
 
-// labelled waits until a label of a Node has a value; "" means that the label does not exist.
-func labelled(t *testing.T, k client.Client, node, label, value string) *corev1.Node {
+// labeled waits until a label of a Node has a value; "" means that the label does not exist.
+func labeled(t *testing.T, k client.Client, node, label, value string) *corev1.Node {
 	t.Helper()
 	n := &corev1.Node{}
 	testkit.Eventually(t, label+"="+value, func(ctx context.Context) error {
@@ -144,7 +144,7 @@ func TestASecondReplicaTakesOverWithoutAFlap(t *testing.T) {
 			ruleWith(t, k, "a", "vendor.io/a")
 			args := []string{"-enable-leader-election", "-options", "leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 500ms}"}
 			first := startController(t, c, namespace, args...)
-			before := labelled(t, k, node.Name, "vendor.io/a", "1")
+			before := labeled(t, k, node.Name, "vendor.io/a", "1")
 			second := startController(t, c, namespace, args...) // ready, although it is not the leader
 			if strings.Contains(second.log.String(), "Wrote node") {
 				t.Error("the standby has written")
@@ -160,7 +160,7 @@ func TestASecondReplicaTakesOverWithoutAFlap(t *testing.T) {
 				t.Errorf("asked to end: %v", err)
 			}
 			ruleWith(t, k, "b", "vendor.io/b")
-			after := labelled(t, k, node.Name, "vendor.io/b", "1")
+			after := labeled(t, k, node.Name, "vendor.io/b", "1")
 			if took := time.Since(died); took > how.within {
 				t.Errorf("the second took over after %s, not within %s", took, how.within)
 			}
@@ -216,7 +216,7 @@ func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
 	ruleWith(t, k, "a", "vendor.io/a")
 	r := startController(t, c, namespace,
 		"-enable-leader-election", "-options", "leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 200ms}")
-	labelled(t, k, node.Name, "vendor.io/a", "1")
+	labeled(t, k, node.Name, "vendor.io/a", "1")
 	other := "somebody-else"
 	testkit.Eventually(t, "the lease taken", func(ctx context.Context) error {
 		lease := &coordinationv1.Lease{}
@@ -266,16 +266,16 @@ func TestConfigurationIsFollowed(t *testing.T) {
 	}
 	write("denyLabelNs: [vendor.io]\nnosuch: 1\n")
 	r := startController(t, c, namespace, "-config="+file, "-crd-controller")
-	labelled(t, k, node.Name, "other.io/b", "1")
-	labelled(t, k, node.Name, "vendor.io/a", "")
+	labeled(t, k, node.Name, "other.io/b", "1")
+	labeled(t, k, node.Name, "vendor.io/a", "")
 	says(r, "nosuch: unknown key is ignored")
 	says(r, "crd-controller has no effect")
 
 	write("denyLabelNs: {\n")
 	says(r, "keeping the previous one")
 	write("denyLabelNs: [other.io]\nremovalGracePeriod: 0s\n")
-	labelled(t, k, node.Name, "vendor.io/a", "1")
-	labelled(t, k, node.Name, "other.io/b", "")
+	labeled(t, k, node.Name, "vendor.io/a", "1")
+	labeled(t, k, node.Name, "other.io/b", "")
 	if err := r.end(syscall.SIGTERM); err != nil {
 		t.Errorf("asked to end: %v", err)
 	}
@@ -302,15 +302,15 @@ func TestPruneRemovesWhatOneInstanceWrote(t *testing.T) {
 	node := testkit.Node(t, k, "n1")
 	ruleWith(t, k, "a", "vendor.io/a")
 	blue := startController(t, c, namespace, "-instance=blue")
-	labelled(t, k, node.Name, "vendor.io/a", "1")
+	labeled(t, k, node.Name, "vendor.io/a", "1")
 	if err := blue.end(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	where := []string{"--kubeconfig=" + c.Kubeconfig, "--namespace=" + namespace}
 	runPrune(t, io.Discard, where...)
-	labelled(t, k, node.Name, "vendor.io/a", "1")
+	labeled(t, k, node.Name, "vendor.io/a", "1")
 	runPrune(t, io.Discard, append(where, "--instance=blue")...)
-	n := labelled(t, k, node.Name, "vendor.io/a", "")
+	n := labeled(t, k, node.Name, "vendor.io/a", "")
 	for key := range n.Annotations {
 		if strings.Contains(key, nfdv1alpha1.BookkeepingNamespace) {
 			t.Errorf("annotation %s stays", key)

@@ -151,7 +151,7 @@ func TestControllerIsNotReadyWhileItsWatchesAreFrozen(t *testing.T) {
 	})
 	thaw()
 	ruleWith(t, k, "frozen", "frozen.example.com/label")
-	labelled(t, k, "frozen-node", "frozen.example.com/label", "1")
+	labeled(t, k, "frozen-node", "frozen.example.com/label", "1")
 }
 
 // requestCounter counts requests for NodeFeatures.

@@ -160,7 +160,7 @@ func TestAKilledControllerLeavesNothingHalfDone(t *testing.T) {
 			proxy := interrupting(t, c)
 			through := redirected(t, c.Kubeconfig, c.RESTConfig().Host, proxy.URL)
 			first := startController(t, c, namespace, "-enable-taints", "-kubeconfig="+through)
-			labelled(t, k, "n1", "vendor.io/stays", "1")
+			labeled(t, k, "n1", "vendor.io/stays", "1")
 
 			proxy.arm(test.path, test.after, func() { _ = first.end(syscall.SIGKILL) })
 			rule := &nfdv1alpha1.NodeFeatureRule{

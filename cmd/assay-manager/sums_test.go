@@ -132,7 +132,7 @@ func TestRulesDoNotExhaustControllerAndWebhook(t *testing.T) {
 	}
 	namespace := testkit.Namespace(t, k)
 	controller := startController(t, c, namespace)
-	labelled(t, k, "n1", "vendor.io/ordinary", "1")
+	labeled(t, k, "n1", "vendor.io/ordinary", "1")
 	testkit.Eventually(t, "the objects are refused", func(ctx context.Context) error {
 		for i := range 5 {
 			var o nfdv1alpha1.NodeFeatureRule
@@ -194,7 +194,7 @@ func TestNodeFeaturesDoNotExhaustAnyProgram(t *testing.T) {
 	e := startExtender(t, c, "", nil)
 	everywhere(30, func(i int) { testkit.Create(t, k, large(30+i)) })
 	p := startWebhook(t, c)
-	labelled(t, k, "n1", "vendor.io/counts", "1")
+	labeled(t, k, "n1", "vendor.io/counts", "1")
 	testkit.Eventually(t, "the extender leaves out most of them", func(ctx context.Context) error {
 		text, err := testkit.Get(ctx, "http://"+e.address+"/metrics")
 		if err != nil || !strings.Contains(text, "assay_nodefeatures_left_out 50") { // of 60

@@ -18,8 +18,8 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// RequestLimits is how many NodeFeatureRequests are materialized: one request can cause a write of every Node. The oldest
-// requests come first.
+// RequestLimits limits the number of NodeFeatureRequests that are materialized, because one request can cause a write of every
+// Node. The oldest requests come first.
 type RequestLimits struct {
 	// Total is the limit of the cluster; 0: no request is materialized.
 	Total int

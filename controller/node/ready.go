@@ -102,8 +102,8 @@ func (r *Reconciler) judgeNothing(j *judge, have *corev1.NodeCondition) (want *c
 	return unready(readyNoFeatures, "There is no NodeFeature of the node's worker. Check its pod on the node."), false
 }
 
-// waiting lists the steps of a wish that a later pass carries out. What the API server refuses, or what another client keeps changing, is
-// reported elsewhere, and nobody knows when it will be written.
+// waiting lists the steps of the desired plan that a later pass will carry out. It leaves out keys that the API server rejects or that
+// another client keeps changing: they are reported elsewhere, and may never be written.
 func (r *Reconciler) waiting(j *judge, wish, p *plan.Plan) (out []string) {
 	doing := make(map[string]bool, len(p.Steps))
 	for _, s := range p.Steps {

@@ -99,7 +99,7 @@ func (s *Source) configuration(r *discovery.Result, h host.Host, release string)
 		if !ok {
 			continue
 		}
-		// The label means that the option is set; whether it is built in or a module is for rules.
+		// The label is true for options that are built in and for modules; rules can tell them apart.
 		if value == "y" || value == "m" {
 			value = "true"
 		}

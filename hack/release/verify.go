@@ -113,7 +113,7 @@ func verifyProvenance(dir string, key *ecdsa.PublicKey, want map[string]string) 
 	}
 	for name, digest := range want {
 		if name != provenanceFile && about[name] != digest {
-			return verified{}, fmt.Errorf("%s says nothing about %s as it is", provenanceFile, name)
+			return verified{}, fmt.Errorf("%s does not describe the present content of %s", provenanceFile, name)
 		}
 	}
 	for _, from := range s.Predicate.Definition.Dependencies {

@@ -158,8 +158,8 @@ func adviseConditionType(base string) string {
 	return fmt.Sprintf("write a namespace of your own, such as example.com/%s", clip.Text(base, maxShown))
 }
 
-// StartupTaint checks the key of a taint that keeps pods away from a node until its features are known. It may be one that the
-// Cluster Autoscaler knows as such; one by which Kubernetes itself runs would be removed by mistake.
+// StartupTaint checks the key of a taint that keeps pods away from a node until its features are known. It may be a
+// start-up taint of the Cluster Autoscaler. Keys of Kubernetes itself are rejected, because the controller removes the taint.
 func StartupTaint(key string) Verdict {
 	namespace, base := Split(key)
 	if namespace == "" {

@@ -37,11 +37,11 @@ func FuzzAnnotations(f *testing.F) {
 		reqs, report := requirements.Annotations(annotations, field.NewPath("metadata"), rules.Options{})
 		for _, err := range report.Errors {
 			if !strings.HasPrefix(err.Field, "metadata.annotations[assay.dev/") {
-				t.Errorf("a mistake is at %s: %v", err.Field, err)
+				t.Errorf("the error is at %s: %v", err.Field, err)
 			}
 		}
 		if reqs != nil && !report.OK() {
-			t.Error("there are mistakes, and what is asked for is taken over")
+			t.Error("there are errors, and the requirements are still returned")
 		}
 		if reqs == nil {
 			return

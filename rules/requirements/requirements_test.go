@@ -102,11 +102,11 @@ func TestPolicySelects(t *testing.T) {
 		pod, namespace   map[string]string
 		want             bool
 	}{
-		"all":          {"an empty selector is for all labelled namespaces", every, nil, nil, enabled, true},
-		"none":         {"an absent selector is for none", nil, nil, nil, enabled, false},
-		"not labelled": {"whoever owns a namespace decides", every, nil, nil, map[string]string{"team": "batch"}, false},
-		"team":         {"", team, nil, nil, enabled, true},
-		"pods":         {"both must select", team, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}, map[string]string{"app": "y"}, enabled, false},
+		"all":         {"an empty selector is for all labeled namespaces", every, nil, nil, enabled, true},
+		"none":        {"an absent selector is for none", nil, nil, nil, enabled, false},
+		"not labeled": {"whoever owns a namespace decides", every, nil, nil, map[string]string{"team": "batch"}, false},
+		"team":        {"", team, nil, nil, enabled, true},
+		"pods":        {"both must select", team, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}, map[string]string{"app": "y"}, enabled, false},
 	} {
 		p := &assayv1alpha1.NodeFeatureSchedulingPolicy{Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{
 			NamespaceSelector: test.namespaces, PodSelector: test.pods,

@@ -175,7 +175,7 @@ func uninstall(ctx context.Context, s *story) error {
 		left = append(left, fmt.Sprintf("taints: %v", after.Spec.Taints))
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("the Node is not as it was: %s", strings.Join(left, ", "))
+		return fmt.Errorf("the Node has changed: %s", strings.Join(left, ", "))
 	}
 	s.note("labels, annotations, extended resources and taints of the Node are those from before the installation")
 	if err := s.gone(ctx, func(string) bool { return false }); err != nil {

@@ -94,7 +94,7 @@ func notPermitted(ctx context.Context, s *story) error {
 					return nil
 				}
 			}
-			return fmt.Errorf("it does not say that it cannot patch %s", part.resource)
+			return fmt.Errorf("the error does not say that patching %s is forbidden", part.resource)
 		})
 		if err != nil {
 			return err

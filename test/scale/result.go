@@ -34,7 +34,7 @@ type phaseResult struct {
 	Processes map[string]processResult `json:"processes"`
 	// Requests are those of all clients that the API server answered, by verb and resource.
 	Requests map[string]int `json:"requests"`
-	// Rejected are requests that the API server answered with 429.
+	// Rejected is the number of requests that the API server answered with 429.
 	Rejected  int   `json:"rejected"`
 	EtcdBytes int64 `json:"etcdBytes"`
 	// Values are durations of single changes.

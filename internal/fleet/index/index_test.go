@@ -50,12 +50,12 @@ func why(v *index.Index, a *requirements.Requirements, now int64, names ...strin
 	j := v.Judge(a, now)
 	defer j.End()
 	for _, name := range names {
-		reason, nobody := j.Check([]byte(name))
+		reason, noNode := j.Check([]byte(name))
 		switch {
 		case reason == nil:
 			out[name] = ""
-		case nobody:
-			out[name] = reason.Nobody
+		case noNode:
+			out[name] = reason.NoNode
 		default:
 			out[name] = reason.Text
 		}
@@ -82,8 +82,8 @@ func TestFollowsTheFacts(t *testing.T) {
 	check("b gains it", map[string]string{"a": "", "b": "", "c": unknown})
 	v.Put(node(in, "a", "AVX"))
 	v.Put(node(in, "b", "AVX"))
-	nobody := `"` + lacks + ` (no node has it)"`
-	check("no node has it", map[string]string{"a": nobody, "b": nobody, "c": unknown})
+	noNode := `"` + lacks + ` (no node has it)"`
+	check("no node has it", map[string]string{"a": noNode, "b": noNode, "c": unknown})
 	v.Remove("a")
 	v.Put(node(in, "c", "AVX", "AMX")) // gets the number of a
 	check("a is replaced by c", map[string]string{"a": unknown, "b": lacks, "c": ""})

@@ -12,7 +12,7 @@ import (
 type Judge struct {
 	index     *Index
 	required  []*set
-	nobody    []bool // for each requirement: whether all nodes lack the same
+	noNode    []bool // for each requirement: whether all nodes lack the same
 	preferred []weighted
 	total     int64
 	oldest    int64 // older facts count as unknown; 0: none do
@@ -92,7 +92,7 @@ func (j *Judge) find(reqs *requirements.Requirements) bool {
 // not matching, and the pod is retried.
 func (j *Judge) fill(reqs *requirements.Requirements) {
 	v := j.index
-	j.required, j.nobody, j.preferred, j.total, j.oldest = j.required[:0], j.nobody[:0], j.preferred[:0], 0, 0
+	j.required, j.noNode, j.preferred, j.total, j.oldest = j.required[:0], j.noNode[:0], j.preferred[:0], 0, 0
 	for _, r := range reqs.Required {
 		s := v.sets[r.Key]
 		if s != nil && !s.built {
@@ -102,7 +102,7 @@ func (j *Judge) fill(reqs *requirements.Requirements) {
 			s.used.Store(v.clock)
 		}
 		j.required = append(j.required, s)
-		j.nobody = append(j.nobody, s != nil && s.count == 0 && !s.costly && slices.Contains(s.holders[firstReason:], len(v.index)))
+		j.noNode = append(j.noNode, s != nil && s.count == 0 && !s.costly && slices.Contains(s.holders[firstReason:], len(v.index)))
 	}
 	for _, p := range reqs.Preferred {
 		j.total += int64(p.Weight)
@@ -122,9 +122,9 @@ func (j *Judge) End() {
 	judges.Put(j)
 }
 
-// Check returns nil if the node meets all requirements, else the reason; nobody means that no node meets the requirement for the
+// Check returns nil if the node meets all requirements, else the reason; noNode means that no node meets the requirement for the
 // same reason.
-func (j *Judge) Check(name []byte) (why *Reason, nobody bool) {
+func (j *Judge) Check(name []byte) (why *Reason, noNode bool) {
 	i, ok := j.index.index[string(name)] // the compiler makes no string of it
 	if !ok {
 		return &unknownReason, false
@@ -134,7 +134,7 @@ func (j *Judge) Check(name []byte) (why *Reason, nobody bool) {
 			return &unknownReason, false
 		}
 		if !s.has(i) {
-			return &s.reasons[s.why[i]], j.nobody[k]
+			return &s.reasons[s.why[i]], j.noNode[k]
 		}
 	}
 	if j.index.nodes[i].stale(j.oldest) {

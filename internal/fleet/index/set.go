@@ -71,8 +71,8 @@ type Reason struct {
 	Text string
 	// Lacks is what the node lacks.
 	Lacks string
-	// JSON is Text as a JSON string, Nobody the message if it applies to all nodes.
-	JSON, Nobody string
+	// JSON is Text as a JSON string, NoNode the message if it applies to all nodes.
+	JSON, NoNode string
 }
 
 // kind is everything that the result depends on.
@@ -92,7 +92,7 @@ func newReason(lacks string) Reason {
 		text += ": " + lacks
 	}
 	r := NewReason(text)
-	r.Lacks, r.Nobody = lacks, quote(text+" (no node has it)")
+	r.Lacks, r.NoNode = lacks, quote(text+" (no node has it)")
 	return r
 }
 
@@ -104,7 +104,7 @@ func NotMet(problem string) *Reason {
 }
 
 // NewReason returns a reason that does not depend on a node.
-func NewReason(text string) Reason { return Reason{Text: text, JSON: quote(text), Nobody: quote(text)} }
+func NewReason(text string) Reason { return Reason{Text: text, JSON: quote(text), NoNode: quote(text)} }
 
 func quote(text string) string {
 	data, err := json.Marshal(text)

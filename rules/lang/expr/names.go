@@ -175,11 +175,11 @@ func (p *parser) attrs(n *node, path string, pos int) *node {
 
 // unknown reports a name that is not declared.
 func (p *parser) unknown(name string, end int) {
-	m := mistake{pos: strings.LastIndex(p.text[:end], name), message: "unknown name " + shown(name), lenient: true}
+	e := parseError{pos: strings.LastIndex(p.text[:end], name), message: "unknown name " + shown(name), lenient: true}
 	if !p.quiet {
-		m.hint = p.nameHint(name, end)
+		e.hint = p.nameHint(name, end)
 	}
-	p.mistakes = append(p.mistakes, m)
+	p.errs = append(p.errs, e)
 }
 
 // nameHint returns a hint that suggests a name.

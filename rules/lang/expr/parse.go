@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// mistake is an error in one expression.
-type mistake struct {
+// parseError is an error in one expression.
+type parseError struct {
 	pos           int // byte offset in the text
 	message, hint string
 	// lenient is set if the text is literal instead, in places where literal braces are allowed.
@@ -25,7 +25,7 @@ type parser struct {
 	nodes, depth int
 	named        bool // the expression contains a name
 	failed       bool
-	mistakes     []mistake
+	errs         []parseError
 	arena        []node
 }
 
@@ -45,7 +45,7 @@ func (p *parser) parse() part {
 	}
 	p.pos++
 	parsed.steps = p.nodes
-	if !p.failed && len(p.mistakes) == 0 {
+	if !p.failed && len(p.errs) == 0 {
 		p.check(&parsed)
 	}
 	return parsed
@@ -442,19 +442,19 @@ func (p *parser) unexpected() {
 
 // syntax reports text that is not an expression; fail reports an expression that cannot work. Both stop the parser.
 func (p *parser) syntax(pos int, message, hint string) {
-	p.stop(mistake{pos: pos, message: message, hint: hint, lenient: true})
+	p.stop(parseError{pos: pos, message: message, hint: hint, lenient: true})
 }
 
 func (p *parser) fail(pos int, message, hint string) {
-	p.stop(mistake{pos: pos, message: message, hint: hint})
+	p.stop(parseError{pos: pos, message: message, hint: hint})
 }
 
-func (p *parser) stop(m mistake) {
+func (p *parser) stop(e parseError) {
 	if p.failed {
 		return
 	}
 	p.failed = true
-	if len(p.mistakes) == 0 { // after an unknown name, the error is probably a consequence of it
-		p.mistakes = append(p.mistakes, m)
+	if len(p.errs) == 0 { // after an unknown name, the error is probably a consequence of it
+		p.errs = append(p.errs, e)
 	}
 }

@@ -162,23 +162,23 @@ func (c *compiler) expression(pos int) int {
 	p := parser{text: c.text, pos: pos + 1, scope: c.scope, arena: c.arena, quiet: c.lenient() && len(c.problems) >= maxWarnings}
 	parsed := p.parse()
 	c.arena = p.arena
-	if !p.failed && len(p.mistakes) == 0 {
+	if !p.failed && len(p.errs) == 0 {
 		return c.accept(pos, &p, parsed)
 	}
 	if !c.lenient() {
-		c.mistakes(p.mistakes)
+		c.addErrors(p.errs)
 		if p.failed || len(c.problems) >= maxProblems {
 			return -1
 		}
 		c.expressions++
 		return p.pos
 	}
-	if !slices.ContainsFunc(p.mistakes, func(m mistake) bool { return !m.lenient }) {
-		c.warn(p.mistakes[0])
+	if !slices.ContainsFunc(p.errs, func(e parseError) bool { return !e.lenient }) {
+		c.warn(p.errs[0])
 		c.literal = append(c.literal, '{')
 		return pos + 1
 	}
-	c.mistakes(p.mistakes)
+	c.addErrors(p.errs)
 	if len(c.problems) >= maxProblems {
 		return -1
 	}
@@ -219,7 +219,7 @@ func (c *compiler) doubled(pos int) bool {
 	p := parser{text: c.text, pos: pos, scope: c.scope, quiet: true, arena: c.scratch[:0]}
 	p.parse()
 	c.scratch = p.arena
-	return !p.failed && len(p.mistakes) == 0 && p.named && strings.HasPrefix(c.text[p.pos:], "}")
+	return !p.failed && len(p.errs) == 0 && p.named && strings.HasPrefix(c.text[p.pos:], "}")
 }
 
 // flush ends a piece of literal text.
@@ -236,20 +236,20 @@ func (c *compiler) problem(pos int, message, hint string) {
 	c.problems = append(c.problems, Diagnostic{Column: column(c.text, pos), Message: message, Hint: hint})
 }
 
-func (c *compiler) mistakes(list []mistake) {
-	for _, m := range list {
-		c.problem(m.pos, m.message, m.hint)
+func (c *compiler) addErrors(list []parseError) {
+	for _, e := range list {
+		c.problem(e.pos, e.message, e.hint)
 	}
 }
 
-func (c *compiler) warn(m mistake) {
+func (c *compiler) warn(e parseError) {
 	if len(c.problems) >= maxWarnings {
 		return
 	}
 	c.problems = append(c.problems, Diagnostic{
-		Column:  column(c.text, m.pos),
-		Message: m.message + ": this { stays as it is",
-		Hint:    cmp.Or(m.hint, "write expressions: Disabled if none is meant"),
+		Column:  column(c.text, e.pos),
+		Message: e.message + ": this { stays as it is",
+		Hint:    cmp.Or(e.hint, "write expressions: Disabled if none is meant"),
 		Warning: true,
 	})
 }

@@ -42,7 +42,7 @@ func standardData(terms []match.FeatureElements) map[string]map[string][]map[str
 }
 
 // agree compares the output of a template with that of text/template. It returns false for a template that is rejected only here:
-// some errors that text/template finds at run time are errors of compilation here.
+// some run-time errors of text/template are compile errors here.
 func agree(t *testing.T, source string) bool {
 	t.Helper()
 	compiled, problems := tmpl.Compile(source, tmpl.Options{})
