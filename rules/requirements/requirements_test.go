@@ -104,7 +104,7 @@ func TestPolicySelects(t *testing.T) {
 	}{
 		"all":         {"an empty selector is for all labeled namespaces", every, nil, nil, enabled, true},
 		"none":        {"an absent selector is for none", nil, nil, nil, enabled, false},
-		"not labeled": {"whoever owns a namespace decides", every, nil, nil, map[string]string{"team": "batch"}, false},
+		"not labeled": {"who owns a namespace decides", every, nil, nil, map[string]string{"team": "batch"}, false},
 		"team":        {"", team, nil, nil, enabled, true},
 		"pods":        {"both must select", team, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}, map[string]string{"app": "y"}, enabled, false},
 	} {

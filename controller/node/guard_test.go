@@ -1,0 +1,105 @@
+package node
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+func TestTheSoonerOfTwoWaits(t *testing.T) {
+	for _, tc := range [][3]time.Duration{{0, 0, 0}, {0, 3, 3}, {3, 0, 3}, {2, 3, 2}, {3, 2, 2}} {
+		if got := sooner(tc[0], tc[1]); got != tc[2] {
+			t.Errorf("sooner(%d, %d) is %d, want %d", tc[0], tc[1], got, tc[2])
+		}
+	}
+}
+
+// stepKeys returns the keys that a plan changes.
+func stepKeys(p *plan.Plan) (out []string) {
+	for _, s := range p.Steps {
+		out = append(out, s.Key)
+	}
+	return out
+}
+
+func TestADisabledOutputNeedsNoEvidence(t *testing.T) {
+	steps := []plan.Step{{Kind: keys.Label}, {Kind: keys.Annotation}, {Kind: keys.Resource}, {Kind: keys.Taint}, {Kind: keys.Condition}}
+	for i, r := range []*Reconciler{
+		{disable: Disable{Labels: true}, policy: plan.Policy{Taints: true}},
+		{disable: Disable{Annotations: true}, policy: plan.Policy{Taints: true}},
+		{disable: Disable{ExtendedResources: true}, policy: plan.Policy{Taints: true}},
+		{},
+		{policy: plan.Policy{Taints: true}}, // nothing is disabled
+	} {
+		for j, s := range steps {
+			if want := i == j && i < 4; r.switchedOff(s) != want {
+				t.Errorf("setting %d: outputs of kind %s are disabled: %t, want %t", i, s.Kind, !want, want)
+			}
+		}
+	}
+}
+
+// A process that has not seen the worker's object removes nothing that the node had before; what is added later can be removed.
+func TestNothingIsRemovedWhileTheWorkersFactsAreUnknown(t *testing.T) {
+	r := &Reconciler{policy: plan.Policy{Taints: true}}
+	known := &memo{outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}})}
+	j := &judge{r: r, known: known, node: &corev1.Node{}, blind: true, now: &inForce{}, outcome: known.outcome, past: &provenance.Record{}}
+	state := plan.State{Labels: map[string]string{"vendor.io/old": "1"}, Annotations: map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "vendor.io/old"}}
+	p, wait := r.unproven(t.Context(), plan.Compute(state, plan.Desired{Labels: map[string]string{"vendor.io/new": "1"}}, plan.Policy{}), j)
+	if got := stepKeys(p); !slices.Equal(got, []string{"vendor.io/new"}) || wait != 0 {
+		t.Errorf("the plan changes %v, want the addition alone", got)
+	}
+	j.blind = false
+	p, _ = r.unproven(t.Context(), plan.Compute(state, plan.Desired{}, plan.Policy{}), j)
+	if got := stepKeys(p); !slices.Equal(got, []string{"vendor.io/old"}) {
+		t.Errorf("with the worker's facts the plan changes %v, want the removal", got)
+	}
+}
+
+func TestARejectedValueIsLeftOutOfThePlan(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	r := &Reconciler{clock: clock}
+	j := &judge{known: &memo{}, node: &corev1.Node{}}
+	wish := plan.Compute(plan.State{}, plan.Desired{Labels: map[string]string{"vendor.io/bad": "1", "vendor.io/good": "1"}}, plan.Policy{})
+	j.known.refuse(wish.Steps[0], clock.Now())
+	p, wait := r.refused(t.Context(), wish, j)
+	if got := stepKeys(p); !slices.Equal(got, []string{"vendor.io/good"}) || wait != refusalMemory {
+		t.Errorf("the plan changes %v, and is made again after %s", got, wait)
+	}
+}
+
+// A key that changes again and again keeps its value, while Assay's own annotations are always written.
+func TestAFlappingKeyIsLeftAlone(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	r := &Reconciler{clock: clock, changes: flap.NewChanges(clock)}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	known := &memo{}
+	j := &judge{r: r, known: known, node: node, now: &inForce{}, outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"a": "1"}}), past: &provenance.Record{}}
+	wish := plan.Compute(plan.State{}, plan.Desired{
+		Labels: map[string]string{"vendor.io/flaps": "1", "vendor.io/rests": "1"}, Generation: "7",
+	}, plan.Policy{})
+	p, wait := r.flapping(t.Context(), wish, j)
+	if len(p.Steps) != len(wish.Steps) || wait != 0 {
+		t.Fatalf("nothing has changed yet, and the plan lacks keys: %v", stepKeys(p))
+	}
+	for range 20 {
+		r.changes.Add("n", []string{"label vendor.io/flaps", "annotation " + assayv1alpha1.FeaturesGenerationAnnotation})
+		clock.SetTime(clock.Now().Add(time.Second))
+	}
+	p, wait = r.flapping(t.Context(), wish, j)
+	got := stepKeys(p)
+	if slices.Contains(got, "vendor.io/flaps") || !slices.Contains(got, "vendor.io/rests") || len(got) != len(wish.Steps)-1 || wait <= 0 {
+		t.Errorf("the plan changes %v, and is made again after %s", got, wait)
+	}
+}
