@@ -95,7 +95,7 @@ func TestRulesSpeak(t *testing.T) {
 	}
 	testkit.Eventually(t, "log line", func(context.Context) error {
 		for line := range strings.Lines(m.log.String()) {
-			if strings.Contains(line, "looked at n1") && strings.Contains(line, "level=WARN") {
+			if strings.Contains(line, "evaluated n1") && strings.Contains(line, "level=WARN") {
 				return nil
 			}
 		}
