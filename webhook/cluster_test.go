@@ -77,16 +77,7 @@ func serveWith(t *testing.T, c *cluster.Cluster, life time.Duration, templates c
 		}
 	})
 	wg.Go(func() { _ = keeper.Run(ctx) })
-	t.Cleanup(func() {
-		api := client.AdmissionregistrationV1()
-		for _, err := range []error{
-			api.ValidatingWebhookConfigurations().Delete(context.Background(), webhook.ConfigurationName, metav1.DeleteOptions{}),
-			api.MutatingWebhookConfigurations().Delete(context.Background(), webhook.ConfigurationName, metav1.DeleteOptions{}),
-		} {
-			if err != nil && !apierrors.IsNotFound(err) {
-				t.Error(err)
-			}
-		}
+	t.Cleanup(func() { // before WebhookObjects deletes the configurations, which the keeper could write at that moment
 		cancel()
 		wg.Wait()
 	})
