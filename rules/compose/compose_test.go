@@ -191,18 +191,18 @@ func as[E error](err error) bool {
 }
 
 func TestAssembleChecksDigests(t *testing.T) {
-	specs := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"leaf": {Rules: []nfdv1alpha1.Rule{rule("leaf", "a", "1")}}, "base": basedOn("leaf")}
+	specs := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"leaf": {Rules: []nfdv1alpha1.Rule{rule("leaf", "a", "1")}}, "base": basedOn("leaf"), "other": basedOn()}
 	specs["base"].Rules = []nfdv1alpha1.Rule{rule("base", "b", "1")}
 	tree, err := Assemble(Document{Name: "base", Template: true, Spec: specs["base"]}, lookupIn(specs))
 	if err != nil {
 		t.Fatal(err)
 	}
 	main := func(digest string) *nfdv1alpha1.NodeFeatureRuleSpec {
-		s := basedOn("base")
-		s.BasedOn[0].Digest = digest
+		s := basedOn("other", "base") // the first one has no digest
+		s.BasedOn[1].Digest = digest
 		return s
 	}
-	changedLeaf := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"leaf": {Rules: []nfdv1alpha1.Rule{rule("leaf", "a", "2")}}, "base": specs["base"]}
+	changedLeaf := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"leaf": {Rules: []nfdv1alpha1.Rule{rule("leaf", "a", "2")}}, "base": specs["base"], "other": basedOn()}
 	tests := map[string]struct {
 		digest string
 		specs  map[string]*nfdv1alpha1.NodeFeatureRuleSpec

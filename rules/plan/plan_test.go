@@ -404,3 +404,18 @@ func TestRemovesEveryTaintThatIsNotWanted(t *testing.T) {
 		t.Errorf("%d taints are removed, want 8", removed)
 	}
 }
+
+func TestOtherTaintsKeepTheirValues(t *testing.T) {
+	theirs := corev1.Taint{Key: "example.com/theirs", Value: "x", Effect: corev1.TaintEffectNoSchedule}
+	ours := corev1.Taint{Key: "vendor.io/ours", Value: "new", Effect: corev1.TaintEffectNoSchedule}
+	p := plan.Compute(plan.State{Taints: []corev1.Taint{theirs}}, plan.Desired{Taints: []corev1.Taint{ours}}, plan.Policy{Taints: true})
+	var patch struct {
+		Spec struct{ Taints []corev1.Taint }
+	}
+	if err := json.Unmarshal(p.TaintPatch("7"), &patch); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(patch.Spec.Taints, []corev1.Taint{theirs, ours}) {
+		t.Errorf("the patch has %v", patch.Spec.Taints)
+	}
+}

@@ -155,6 +155,8 @@ func TestActions(t *testing.T) {
 		"SkipsWhatNamesTheMissing":      {actions: `[{op: set-attribute, args: {path: /labels/n, value: "{@cpu.x.nope}"}}]`, err: "value: column 2: no value for @cpu.x.nope", missing: true},
 		"RefusesMaskedValue":            {actions: `[{op: set-attribute, args: {path: /labels/n, value: "{@cpu.x.password}"}}]`, err: "masked"},
 		"ExtendsAnnotation":             {actions: `[{op: extend-attribute, args: {path: /annotations/a, value: x}}, {op: extend-attribute, args: {path: /annotations/a, value: x}}]`, want: []string{"annotation a=x", "annotation a=x,x"}},
+		"ExtendsComputedAnnotation":     {actions: `[{op: extend-attribute, args: {path: "{item.path}", value: x}, loop: [{path: /annotations/a}]}]`, want: []string{"annotation a=x"}},
+		"ExtendsNoResourceOfThatPath":   {actions: `[{op: extend-attribute, args: {path: "{item.path}", value: x}, loop: [{path: /extendedResources/a}]}]`, err: "extendedResources are not lists"},
 		"ExtendsAnnotationUniquely":     {actions: `[{op: extend-attribute, args: {path: /annotations/a, value: "{item}", unique: true}, loop: [x, z, x]}]`, want: []string{"annotation a=x", "annotation a=x,z", "annotation a=x,z"}},
 		"LeavesRegexpInAnnotationAlone": {actions: `[{op: set-attribute, args: {path: /annotations/a, value: "[a-z]{3}"}}]`, want: []string{"annotation a=[a-z]{3}"}},
 		"AddsTaint":                     {actions: `[{op: extend-attribute, args: {path: /taints, value: {key: example.com/bad, value: "{node}", effect: NoSchedule}, unique: true}}]`, want: []string{"taint example.com/bad=node-1:NoSchedule unique=true"}},
