@@ -65,7 +65,7 @@ func (k *keeper) DaysLeft() float64 {
 	return s.NotAfter.Sub(k.clock.Now()).Hours() / 24
 }
 
-// Ready is a readiness check. It fails if there is no certificate, or if the certificate should have been renewed long ago and
+// Ready is a readiness check. It fails without a certificate, or if the certificate should have been renewed long ago and
 // expires within a day.
 func (k *keeper) Ready() error {
 	s, ok := k.Status()

@@ -109,7 +109,7 @@ func (s *state) advance(now time.Time, p policy) (changed bool, err error) {
 	}
 	switch {
 	case s.signer == nil || !now.Before(s.signer.cert.NotAfter):
-		// No valid certificate can be served before there is a new authority, so there is no overlap.
+		// No valid certificate can be served before the new authority exists, so there is no overlap.
 		if s.signer, err = newAuthority(now, p.caLife); err != nil {
 			return false, err
 		}

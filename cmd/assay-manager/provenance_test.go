@@ -178,7 +178,7 @@ func TestARuleEditNextToARestartActsAtOnce(t *testing.T) {
 	}
 	edit(t, k, rule, 5)
 	converged(t, k, "an edit while the leader is frozen", of(5))
-	_ = leader.Process.Signal(syscall.SIGCONT) // it notices that it is no longer the leader
+	_ = leader.Process.Signal(syscall.SIGCONT) // it learns that it has lost the lease
 	edit(t, k, rule, 6)
 	converged(t, k, "an edit after it was woken", of(6))
 

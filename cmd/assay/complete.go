@@ -58,7 +58,7 @@ func completeKeys(f *cluster.Flags) completion {
 	}
 }
 
-// fromCluster reads completions from the cluster. On an error there are no completions, because a shell cannot show messages.
+// fromCluster reads completions from the cluster. It returns no completions on an error, because a shell cannot show messages.
 func fromCluster(f *cluster.Flags, ask func(context.Context, *cluster.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()

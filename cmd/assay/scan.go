@@ -175,7 +175,7 @@ func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Featur
 	return nil
 }
 
-// selectFeatures returns the features whose names match a pattern, or all features if there are no patterns.
+// selectFeatures returns the features whose names match a pattern, or all features without patterns.
 func selectFeatures(in *nfdv1alpha1.Features, patterns []string) *nfdv1alpha1.Features {
 	if len(patterns) == 0 {
 		return in

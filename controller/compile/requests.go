@@ -31,7 +31,7 @@ type RequestLimits struct {
 const (
 	// ReasonTooManyRequests means that older requests take all the places that the administrator allows.
 	ReasonTooManyRequests = "TooManyRequests"
-	// ReasonNothingRequired means that there are no requirements, or invalid ones.
+	// ReasonNothingRequired means that spec.required is absent or invalid.
 	ReasonNothingRequired = "NothingRequired"
 	// ReasonReadsRules means that the requirements read outputs of rules, which are not known when a rule is evaluated.
 	ReasonReadsRules = "ReadsRules"

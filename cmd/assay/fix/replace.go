@@ -74,7 +74,7 @@ func (e *editor) names(key, old, now *yaml.Node) {
 	}
 }
 
-// values converts a block list of values to the values of an operator, on one line if there are no comments between them.
+// values converts a block list of values to the values of an operator, on one line unless comments separate them.
 func (e *editor) values(key, old, now *yaml.Node) {
 	from, to := e.find(old)
 	if e.err != nil {

@@ -36,7 +36,7 @@ type Server struct {
 	failed error     // error of the last reload
 }
 
-// New returns a Server for a Snapshot. source reads a new Snapshot when the user reloads; nil means that there is no reload.
+// New returns a Server for a Snapshot. source reads a new Snapshot when the user reloads; nil disables reloading.
 func New(first *Snapshot, source Source) *Server {
 	return &Server{token: rand.Text(), data: newData(first), source: source}
 }
