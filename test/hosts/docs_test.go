@@ -1,7 +1,6 @@
 package hosts_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-project/assay/discovery"
-	"github.com/assay-project/assay/discovery/builtin"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/test/hosts"
 )
@@ -93,7 +90,7 @@ func TestFeaturesAreDocumented(t *testing.T) {
 		}
 	}
 	for _, name := range hosts.Names {
-		report := discovery.Run(context.Background(), open(t, name), builtin.Sources(builtin.DefaultConfig()))
+		report := discover(t, open(t, name))
 		for feature, set := range report.Features.Flags {
 			check("flags", feature, keys(set.Elements))
 		}

@@ -149,7 +149,7 @@ func TestBrokenPartSilencesNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := open(t, "server")
 			tt.breaks(h.FS.(*host.Tree))
-			report := discovery.Run(context.Background(), h, builtin.Sources(builtin.DefaultConfig()))
+			report := discover(t, h)
 			if tt.problem == "" && len(report.Problems) > 0 {
 				t.Errorf("problems = %v, want none", report.Problems)
 			}
@@ -174,7 +174,7 @@ func TestDeviceWithUnreadableAttributeStaysVisible(t *testing.T) {
 	h := open(t, "server")
 	tree := h.FS.(*host.Tree)
 	tree.AddBroken("sys/devices/pci0000:31/0000:31:00.0/vendor", syscall.EIO)
-	report := discovery.Run(context.Background(), h, builtin.Sources(builtin.DefaultConfig()))
+	report := discover(t, h)
 	n := 0
 	for _, d := range report.Features.Instances["pci.device"].Elements {
 		if d.Attributes["class"] == "0302" && d.Attributes["vendor"] == discovery.Unknown && d.Attributes["device"] == "20b2" {
@@ -244,8 +244,8 @@ func TestRealTreeIsReadLikeTheArchive(t *testing.T) {
 	})
 	real.System = h.System
 
-	want := discovery.Run(context.Background(), h, builtin.Sources(builtin.DefaultConfig()))
-	got := discovery.Run(context.Background(), real, builtin.Sources(builtin.DefaultConfig()))
+	want := discover(t, h)
+	got := discover(t, real)
 	for _, p := range got.Problems {
 		t.Errorf("problem: %v", p)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/builtin"
@@ -16,8 +17,12 @@ import (
 // record returns an archive of a host and the machine that it describes.
 func record(t *testing.T, h host.Host) ([]byte, host.Host) {
 	t.Helper()
-	archive, err := host.Record(context.Background(), h, func(ctx context.Context, h host.Host) {
-		discovery.Run(ctx, h, builtin.Sources(builtin.DefaultConfig()))
+	var archive []byte
+	var err error
+	synctest.Test(t, func(t *testing.T) {
+		archive, err = host.Record(t.Context(), h, func(ctx context.Context, h host.Host) {
+			discovery.Run(ctx, h, builtin.Sources(builtin.DefaultConfig()))
+		})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -34,8 +39,8 @@ func TestRecordedMachineIsDiscoveredAlike(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := open(t, name)
 			archive, again := record(t, h)
-			want := withoutIdentity(discovery.Run(context.Background(), h, builtin.Sources(builtin.DefaultConfig())))
-			got := withoutIdentity(discovery.Run(context.Background(), again, builtin.Sources(builtin.DefaultConfig())))
+			want := withoutIdentity(discover(t, h))
+			got := withoutIdentity(discover(t, again))
 			if diff := diffReports(want, got); diff != "" {
 				t.Errorf("report of the archive (-machine +archive):\n%s", diff)
 			}
@@ -52,8 +57,8 @@ func TestRecordedMachineIsDiscoveredAlike(t *testing.T) {
 func TestThisMachineCanBeRecorded(t *testing.T) {
 	h := host.Real(host.Paths{})
 	_, again := record(t, h)
-	want := discovery.Run(context.Background(), h, builtin.Sources(builtin.DefaultConfig()))
-	got := discovery.Run(context.Background(), again, builtin.Sources(builtin.DefaultConfig()))
+	want := discover(t, h)
+	got := discover(t, again)
 	for _, feature := range []string{"kernel.version", "kernel.config", "cpu.model", "cpu.topology", "memory.total", "system.osrelease"} {
 		if w, g := want.Features.Attributes[feature], got.Features.Attributes[feature]; len(w.Elements) != len(g.Elements) {
 			t.Errorf("%s has %d elements, and %d in the archive", feature, len(w.Elements), len(g.Elements))
@@ -86,7 +91,7 @@ func TestRecordKeepsNoIdentity(t *testing.T) {
 			t.Errorf("the archive has %q", secret)
 		}
 	}
-	report := discovery.Run(context.Background(), again, builtin.Sources(builtin.DefaultConfig()))
+	report := discover(t, again)
 	release := report.Features.Attributes[system.OSReleaseFeature].Elements
 	name := "enx" + strings.ReplaceAll(release["MAC"], ":", "")
 	found := false
