@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,7 @@ func Compile(obj *nfdv1alpha1.NodeFeatureRule, opt Options) (*RuleSet, *Report) 
 	return CompileSpec(obj.Name, &obj.Spec, opt)
 }
 
-// CompileSpec compiles a spec with the given object name. See Compile.
+// CompileSpec compiles a spec with the given object name. See Compile. The spec must not be modified later.
 func CompileSpec(name string, spec *nfdv1alpha1.NodeFeatureRuleSpec, opt Options) (*RuleSet, *Report) {
 	report := &Report{}
 	c := newCompiler(&opt, report, MaxSize)
@@ -84,7 +85,7 @@ func (c *compiler) settings(spec *nfdv1alpha1.NodeFeatureRuleSpec) *RuleSet {
 		Name: c.object, BuiltIn: c.opt.BuiltIn,
 		priority:  ptr.Deref(spec.Priority, 0),
 		sensitive: ptr.Deref(spec.Sensitive, false),
-		hash:      hashSpec(spec),
+		hash:      sync.OnceValue(func() string { return hashSpec(spec) }), // a review needs none
 	}
 	c.sensitive = set.sensitive
 	set.phase = c.phase(path.Child("phase"), ptr.Deref(spec.Phase, ""))

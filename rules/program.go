@@ -31,7 +31,7 @@ type RuleSet struct {
 	sources   *publishers     // nil: every NodeFeature
 	rules     []*rule
 	readsVars bool // a rule reads variables of another rule
-	hash      string
+	hash      func() string
 	size      int
 	index     int // index in the program; set by Link on a copy
 }
@@ -40,7 +40,7 @@ type RuleSet struct {
 func (s *RuleSet) Len() int { return len(s.rules) }
 
 // Hash returns a hash of the source of the set.
-func (s *RuleSet) Hash() string { return s.hash }
+func (s *RuleSet) Hash() string { return s.hash() }
 
 // Size returns the estimated size of the set in bytes, which is the same on every machine; see package size.
 func (s *RuleSet) Size() int { return s.size }

@@ -25,9 +25,9 @@ func (p *Program) Fingerprints(settings string) map[string]string {
 	out := make(map[string]string, len(p.sets))
 	sources := p.sources()
 	for i, s := range p.sets {
-		parts := []string{settings, s.hash}
+		parts := []string{settings, s.hash()}
 		for _, j := range reachable(i, func(i int) []int { return sources.of(p.sets[i]) }) {
-			parts = append(parts, p.sets[j].ID(), p.sets[j].hash)
+			parts = append(parts, p.sets[j].ID(), p.sets[j].hash())
 		}
 		sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 		out[s.ID()] = hex.EncodeToString(sum[:8])

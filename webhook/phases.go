@@ -1,7 +1,7 @@
 package webhook
 
 import (
-	"encoding/json"
+	"bytes"
 	"slices"
 	"sync"
 	"time"
@@ -31,29 +31,59 @@ type phases struct {
 }
 
 type passed struct {
-	key   string
+	name  string
+	raw   string // the spec in JSON
 	spec  nfdv1alpha1.NodeFeatureRuleSpec
 	found review.Findings
 	until time.Time
 }
 
-// head is an object of which only the metadata are decoded.
-type head struct {
-	nfdv1alpha1.NodeFeatureRule
-	Spec json.RawMessage `json:"spec"`
+// split returns the spec of an object and the object without it, without decoding them: decoding takes longer than the rest of the review in
+// validating admission. In between, only the rest can change.
+func split(raw []byte) (spec string, rest []byte, ok bool) {
+	i := bytes.IndexByte(raw, '{') + 1
+	for i > 0 && i < len(raw) && raw[i] != '}' {
+		colon := endOf(raw, i, ':')
+		end := endOf(raw, min(colon+1, len(raw)), ',')
+		if string(bytes.TrimSpace(raw[i:colon])) == `"spec"` {
+			return string(raw[colon+1 : end]), slices.Concat(raw[:colon+1], []byte("null"), raw[end:]), true
+		}
+		i = end + 1
+	}
+	return "", nil, false
 }
 
-// key identifies what the review of a NodeFeatureRule depends on; false for objects whose review is not kept.
-func (h *head) key(raw []byte) (key string, ok bool) {
-	if len(raw) > maxPassedBytes || utiljson.Unmarshal(raw, h) != nil || h.Name == "" {
-		return "", false
+// endOf returns the index of the next stop after i outside of strings and nested values, or of what closes the enclosing object.
+func endOf(raw []byte, i int, stop byte) int {
+	for depth := 0; i < len(raw); i++ {
+		switch c := raw[i]; c {
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth < 0 {
+				return i
+			}
+		case stop:
+			if depth == 0 {
+				return i
+			}
+		}
 	}
-	return h.Name + "\x00" + string(h.Spec), true
+	return len(raw)
 }
 
 // put keeps a review.
-func (p *phases) put(raw []byte, spec *nfdv1alpha1.NodeFeatureRuleSpec, found review.Findings) {
-	key, ok := new(head).key(raw)
+func (p *phases) put(raw []byte, rule *nfdv1alpha1.NodeFeatureRule, found review.Findings) {
+	if len(raw) > maxPassedBytes || rule.Name == "" {
+		return
+	}
+	spec, _, ok := split(raw)
 	if !ok {
 		return
 	}
@@ -61,7 +91,7 @@ func (p *phases) put(raw []byte, spec *nfdv1alpha1.NodeFeatureRuleSpec, found re
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
-	p.kept = append(p.kept, passed{key, *spec, found, time.Now().Add(passedFor)})
+	p.kept = append(p.kept, passed{rule.Name, spec, rule.Spec, found, time.Now().Add(passedFor)})
 	if len(p.kept) > maxPassed {
 		p.kept = slices.Delete(p.kept, 0, 1)
 	}
@@ -75,27 +105,23 @@ func (p *phases) expire() {
 
 // take returns the object and its review, if there is one, and forgets it.
 func (p *phases) take(raw []byte) (*nfdv1alpha1.NodeFeatureRule, review.Findings, bool) {
-	p.mu.Lock()
-	none := len(p.kept) == 0
-	p.mu.Unlock()
-	if none {
+	if len(raw) > maxPassedBytes {
 		return nil, review.Findings{}, false
 	}
-	var h head
-	key, ok := h.key(raw)
-	if !ok {
+	spec, rest, ok := split(raw)
+	rule := &nfdv1alpha1.NodeFeatureRule{}
+	if !ok || utiljson.Unmarshal(rest, rule) != nil {
 		return nil, review.Findings{}, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
-	i := slices.IndexFunc(p.kept, func(x passed) bool { return x.key == key })
+	i := slices.IndexFunc(p.kept, func(x passed) bool { return x.name == rule.Name && x.raw == spec })
 	if i < 0 {
 		return nil, review.Findings{}, false
 	}
 	x := p.kept[i]
 	p.kept = slices.Delete(p.kept, i, i+1)
-	object := &h.NodeFeatureRule
-	object.Spec = x.spec
-	return object, x.found, true
+	rule.Spec = x.spec
+	return rule, x.found, true
 }

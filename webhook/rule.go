@@ -47,7 +47,7 @@ func (o *Options) inPhases(ctx context.Context, between *phases, req *admissionv
 	}
 	object, found, err := o.read(req.Kind.Kind, req.Object.Raw, empty())
 	if rule, ok := object.(*nfdv1alpha1.NodeFeatureRule); ok && err == nil && early(ctx) && len(found.Errors) == 0 {
-		between.put(req.Object.Raw, &rule.Spec, found)
+		between.put(req.Object.Raw, rule, found)
 	}
 	return object, found, err
 }

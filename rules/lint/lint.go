@@ -76,22 +76,21 @@ type FeatureRef struct{ Feature, Path string }
 // Features returns the features that the matchers of the rules read, without duplicates, each with its first path.
 func Features(spec *nfdv1alpha1.NodeFeatureRuleSpec) []FeatureRef {
 	var out []FeatureRef
-	seen := map[string]bool{}
+	seen := map[string]bool{nfdv1alpha1.RuleMatchedFeature: true}
 	for i := range spec.Rules {
-		for _, ref := range RuleFeatures(field.NewPath("spec", "rules").Index(i), &spec.Rules[i]) {
-			if !seen[ref.Feature] {
-				seen[ref.Feature] = true
-				out = append(out, ref)
-			}
-		}
+		out = append(out, unseenFeatures(field.NewPath("spec", "rules").Index(i), &spec.Rules[i], seen)...)
 	}
 	return out
 }
 
 // RuleFeatures returns the features that the matchers of one rule read. path is the path of the rule.
 func RuleFeatures(path *field.Path, r *nfdv1alpha1.Rule) []FeatureRef {
+	return unseenFeatures(path, r, map[string]bool{nfdv1alpha1.RuleMatchedFeature: true})
+}
+
+// unseenFeatures returns the features that are not in seen, and adds them.
+func unseenFeatures(path *field.Path, r *nfdv1alpha1.Rule, seen map[string]bool) []FeatureRef {
 	var out []FeatureRef
-	seen := map[string]bool{nfdv1alpha1.RuleMatchedFeature: true}
 	eachTerm(path, r, func(path *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) {
 		if name := strings.ToLower(t.Feature); !seen[name] {
 			seen[name] = true
