@@ -3,7 +3,9 @@ package controller_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,6 +13,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/compile"
+	"github.com/assay-project/assay/controller/node"
 )
 
 // materialized reports whether a request has this status and reason of the condition Materialized.
@@ -98,4 +101,53 @@ func TestRulesCannotWriteLabelsOfRequests(t *testing.T) {
 		c := meta.FindStatusCondition(r.Status.Conditions, nfdv1alpha1.ConditionAccepted)
 		return c != nil && strings.Contains(c.Message, "is protected")
 	})
+}
+
+// A node pool can declare the label of a request, so that an autoscaler buys its nodes, and be wrong.
+func TestLabelsOfRequestsThatANodeDoesNotMeetAreRemoved(t *testing.T) {
+	w := newWorld(t)
+	w.allowStartup()
+	r := &assayv1alpha1.NodeFeatureRequest{}
+	w.apply(r, "metadata: {name: fast, namespace: "+w.namespace+"}\n"+
+		`spec: {materialize: true, required: {matchFeatures: [{feature: test.attr, matchExpressions: {speed: {op: Exists}}}]}}`)
+	label := "features.assay.dev/" + w.namespace + ".fast"
+	for _, name := range []string{"fast", "slow", "unknown"} {
+		n := w.joins(name)
+		change(w, n, func(n *corev1.Node) { n.Labels = M{label: "true", "example.com/theirs": "1"} })
+	}
+	history := w.record("slow")
+	w.start(withReady, func(c *controller.Config) {
+		c.Startup = node.Startup{Key: startupTaint, FailOpenAfter: time.Hour}
+		c.Scheduling, c.Requests = true, compile.RequestLimits{Total: 1}
+	})
+	becomes(w, r, "the request is materialized", materialized(metav1.ConditionTrue, "Labeled"))
+	w.examines("fast", "boot-1", M{"speed": "1"})
+	w.examines("slow", "boot-1", M{"a": "1"})
+	open := func(n *corev1.Node) bool { return !tainted(n, startupTaint) }
+	fast := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}, "no start-up taint", open)
+	slow := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "slow"}}, "no start-up taint", open)
+	if fast.Labels[label] != "true" || !strings.Contains(fast.Annotations[nfdv1alpha1.FeatureLabelsAnnotation], label) {
+		t.Errorf("the node that meets the request has labels %v and the record %q", fast.Labels, fast.Annotations[nfdv1alpha1.FeatureLabelsAnnotation])
+	}
+	if slow.Labels[label] != "" || slow.Labels["example.com/theirs"] != "1" {
+		t.Errorf("the node that does not meet the request has labels %v", slow.Labels)
+	}
+	if message := w.event("slow", "UnmetLabelRemoved"); !strings.Contains(message, label) {
+		t.Errorf("the Event says %q", message)
+	}
+	func() {
+		history.mu.Lock()
+		defer history.mu.Unlock()
+		for _, n := range history.nodes {
+			if !tainted(n, startupTaint) && n.Labels[label] != "" {
+				t.Errorf("the false label and no taint at resourceVersion %s", n.ResourceVersion)
+			}
+		}
+	}()
+	// An autoscaler can write it again when it registers the node.
+	change(w, slow, func(n *corev1.Node) { n.Labels[label] = "true" })
+	w.labels("slow", M{label: ""})
+	if n := w.labels("unknown", nil); n.Labels[label] != "true" || !tainted(n, startupTaint) {
+		t.Errorf("the node without features has labels %v and taints %v", n.Labels, n.Spec.Taints)
+	}
 }

@@ -69,6 +69,9 @@ type Options struct {
 	Ready bool
 	// Startup is removed from nodes that are ready. It needs Ready.
 	Startup Startup
+	// Requests is set if NodeFeatureRequests are materialized: their labels are then removed from nodes that do not meet them, also if
+	// another client wrote them.
+	Requests bool
 	// Settings identifies the settings that outcomes depend on in addition to the rules.
 	Settings string
 	// Nudge enables the annotation that notifies schedulers when the features of a node have changed.
@@ -88,7 +91,8 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		nudges:   opt.Nudge,
 		ready:    opt.Ready,
 		startup:  opt.Startup,
-		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
+		requests: opt.Requests && opt.Policy.Record.Instance == "", // the controller without an instance owns their labels
+		events:   mgr.GetEventRecorderFor("assay-controller"),      //nolint:staticcheck // the new API has no deduplicating recorder yet
 		clock:    opt.Clock,
 		registry: opt.Registry,
 		stats:    opt.Stats,

@@ -41,6 +41,7 @@ type Reconciler struct {
 	dryRun   bool
 	ready    bool // the condition FeaturesReady is written
 	startup  Startup
+	requests bool // requests are materialized
 	breaker  *budget.Breaker
 	gate     *budget.Gate
 	changes  *flap.Changes
@@ -123,9 +124,13 @@ func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge)
 	}
 	j.logRemovals(ctx, node, p)
 	err := r.book.Cover(ctx, node.Name, j.cover(p))
-	all, late, again := r.open(node, r.withReady(j, wish, p))
+	unmet := r.unmet(j, p)
+	all, late, again := r.open(node, r.withReady(j, wish, p.WithoutLabels(unmet)))
 	if err == nil {
 		err = r.apply(ctx, node, all, j.known)
+	}
+	if err == nil {
+		r.removedUnmet(node, unmet)
 	}
 	if late && err == nil {
 		r.failedOpen(node)

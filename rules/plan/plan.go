@@ -86,7 +86,8 @@ type Step struct {
 	Old, New string
 	// Foreign is set if another client has written the key.
 	Foreign bool
-	// Mark is set if the key is an annotation or condition of Assay itself, or a start-up taint: no rule sets it.
+	// Mark is set if the key is an annotation or condition of Assay itself, a start-up taint, or the label of a request that the node
+	// does not meet: no rule sets it.
 	Mark bool
 
 	ownedBefore, ownedAfter bool
@@ -169,6 +170,24 @@ func (p *Plan) with(steps []Step) *Plan {
 		out.owned[kind] = maps.Clone(set)
 	}
 	return &out
+}
+
+// WithoutLabels returns the plan that also removes labels of other clients.
+func (p *Plan) WithoutLabels(names []string) *Plan {
+	if len(names) == 0 {
+		return p
+	}
+	out := p.with(slices.Clone(p.Steps))
+	for _, key := range names {
+		out.Steps = append(out.Steps, Step{Kind: keys.Label, Op: Remove, Key: key, Old: p.state.Labels[key], Mark: true, Foreign: true})
+	}
+	slices.SortFunc(out.Steps, compareSteps)
+	return out
+}
+
+// Owns reports whether the record on the Node, or the plan, lists a label.
+func (p *Plan) Owns(label string) bool {
+	return p.owned[keys.Label][label] || slices.Contains(p.policy.Record.Parse(p.state.Annotations[p.policy.Record.Labels()]), label)
 }
 
 func (p *Plan) own(kind keys.Kind, key string, owned bool) {
