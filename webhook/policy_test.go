@@ -36,6 +36,19 @@ type publisher struct {
 // without a node, the token is not bound.
 func newPublisher(t *testing.T, c *cluster.Cluster, namespace, account, node string) publisher {
 	t.Helper()
+	d, owner := newToken(t, c, namespace, account, node)
+	testkit.Create(t, testkit.Client(t, c.User), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "everything-" + namespace + "-" + account + "-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}},
+	})
+	return publisher{d.Resource(nfdv1alpha1.NodeFeatureResource), owner}
+}
+
+// newToken creates a ServiceAccount without permissions, a pod of it on the node, and returns a client with a token that is bound to
+// the pod; without a node, the token is not bound.
+func newToken(t *testing.T, c *cluster.Cluster, namespace, account, node string) (dynamic.Interface, *corev1.Node) {
+	t.Helper()
 	ctx := t.Context()
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -50,12 +63,6 @@ func newPublisher(t *testing.T, c *cluster.Cluster, namespace, account, node str
 	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	must(err)
 	_, err = client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
-	must(err)
-	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "everything-" + namespace + "-" + account},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}},
-	}, metav1.CreateOptions{})
 	must(err)
 	request := &authenticationv1.TokenRequest{}
 	var owner *corev1.Node
@@ -81,7 +88,7 @@ func newPublisher(t *testing.T, c *cluster.Cluster, namespace, account, node str
 	config.BearerToken = token.Status.Token
 	d, err := dynamic.NewForConfig(config)
 	must(err)
-	return publisher{d.Resource(nfdv1alpha1.NodeFeatureResource), owner}
+	return d, owner
 }
 
 // owned sets Nodes as the owners of an object.
