@@ -149,11 +149,16 @@ func Cache(namespace string, pages int, sets *featuresets.Store) cache.Options {
 	}
 }
 
-// WatchSets has a store watch sets through a cache that was constructed with its informers, as soon as they are needed.
-func WatchSets(ctx context.Context, sets *featuresets.Store, c cache.Cache) {
+// WatchSets has a store watch sets through the cache of a manager, which was constructed with its informers, as soon as they are
+// needed. Namespace is Assay's own.
+func WatchSets(ctx context.Context, sets *featuresets.Store, namespace string, mgr ctrl.Manager) {
+	storedSets.Store(sets)
 	sets.Start(ctx, func() error {
-		_, err := c.GetInformer(ctx, &assayv1alpha1.NodeFeatureSet{}, cache.BlockUntilSynced(false))
+		_, err := mgr.GetCache().GetInformer(ctx, &assayv1alpha1.NodeFeatureSet{}, cache.BlockUntilSynced(false))
 		return err
+	}, func(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureSet, error) {
+		set := &assayv1alpha1.NodeFeatureSet{}
+		return set, mgr.GetAPIReader().Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, set)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
@@ -24,7 +25,7 @@ func init() {
 	}
 	ctrlmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "assay_published_nodes", Help: "Nodes whose features a worker has published, whether or not the worker still runs.",
-	}, published.count), LeftOut(features.Load))
+	}, published.count), LeftOut(features.Load), Dropped(storedSets.Load))
 }
 
 // features is the budget of the manager that was started last.
@@ -44,6 +45,21 @@ func LeftOut(budget func() *nodefeature.Budget) prometheus.Collector {
 	}, func() float64 {
 		if b := budget(); b != nil {
 			return float64(b.LeftOut())
+		}
+		return 0
+	})
+}
+
+// storedSets are the feature sets of the manager that was started last.
+var storedSets atomic.Pointer[featuresets.Store]
+
+// Dropped is the metric of NodeFeatureSets that are not kept in memory because of a budget.
+func Dropped(sets func() *featuresets.Store) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "assay_nodefeaturesets_dropped", Help: "NodeFeatureSets whose features are not in memory because no NodeFeature names them and there are too many.",
+	}, func() float64 {
+		if s := sets(); s != nil {
+			return float64(s.Dropped())
 		}
 		return 0
 	})

@@ -184,7 +184,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 		w.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	controller.WatchSets(ctx, sets, mgr.GetCache())
+	controller.WatchSets(ctx, sets, w.namespace, mgr)
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	m.stop = sync.OnceFunc(func() {

@@ -69,7 +69,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if err != nil {
 		return err
 	}
-	controller.WatchSets(ctx, sets, mgr.GetCache())
+	controller.WatchSets(ctx, sets, f.namespace, mgr)
 	a := &admission{cache: mgr.GetCache()}
 	if a.keeper, err = f.newKeeper(f.namespace, f.scheduling, client, log, a.answers); err != nil {
 		return err

@@ -155,7 +155,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	if err != nil {
 		return err
 	}
-	controller.WatchSets(ctx, sets, mgr.GetCache())
+	controller.WatchSets(ctx, sets, f.namespace, mgr)
 	log := ctrl.Log.WithName("controller")
 	f.logStart(log, s)
 	if err := errors.Join(controller.Add(mgr, config, sets), mgr.Add(&synced{mgr.GetClient(), log}), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {

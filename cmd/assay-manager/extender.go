@@ -110,7 +110,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	controller.WatchSets(ctx, sets, mgr.GetCache())
+	controller.WatchSets(ctx, sets, f.namespace, mgr)
 	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	}
 	options.Mask = same.Rules.Mask
 	options.Ready = both(options.Ready, alive.Check)
-	f.measure(&options, view, budget, certificate)
+	f.measure(&options, view, budget, sets, certificate)
 	server, err := extender.New(&extender.Decider{Index: view, Requirements: known}, options)
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 }
 
 // measure adds the metrics.
-func (f *extenderFlags) measure(o *extender.Options, view *index.Index, budget *nodefeature.Budget, certificate *certs.Mounted) {
+func (f *extenderFlags) measure(o *extender.Options, view *index.Index, budget *nodefeature.Budget, sets *featuresets.Store, certificate *certs.Mounted) {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "assay_extender_request_duration_seconds",
 		Help:    "Time to answer schedulers, including waiting.",
@@ -242,6 +242,7 @@ func (f *extenderFlags) measure(o *extender.Options, view *index.Index, budget *
 	refused := refusals.New(log, clock.RealClock{})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(took, refused.Count, watchStalls, watchClosed, controller.LeftOut(func() *nodefeature.Budget { return budget }),
+		controller.Dropped(func() *featuresets.Store { return sets }),
 		gauge("assay_extender_nodes", "Known nodes.", view.Len),
 		gauge("assay_extender_requirements", "Distinct requirements that are kept up to date.", view.Requirements),
 		gauge("assay_extender_synced", "Whether nodes and rules are synced, so that responses are reliable.", func() int {

@@ -3,25 +3,37 @@ package arbiter
 import (
 	"context"
 	"fmt"
+	"path"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
 )
 
-// announce has workers know that sets are read: they share features only if the ConfigMap says so.
+// announce has workers know that sets are read: they share features only if the ConfigMap says so. It waits while a master of NFD runs
+// in the namespace, which is about to be replaced: it does not read sets, and would remove the labels that depend on them.
 func (a *arbiter) announce(ctx context.Context) error {
 	marker := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: a.namespace, Name: assayv1alpha1.FeatureSetMarker}
 	err := a.client.Get(ctx, key, marker)
 	if err == nil && marker.Annotations[assayv1alpha1.FeatureSetFormatAnnotation] == featureset.Version {
 		return nil
+	}
+	if master, err := a.predecessor(ctx); err != nil || master != "" {
+		if master != a.master && master != "" {
+			logf.FromContext(ctx).Info("Workers do not share features until NFD's master is gone", "deployment", master)
+		}
+		a.master = master
+		return err
 	}
 	annotations := map[string]string{assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version}
 	switch {
@@ -38,6 +50,26 @@ func (a *arbiter) announce(ctx context.Context) error {
 		return fmt.Errorf("announce feature sets in ConfigMap %s: %w", key, err)
 	}
 	return nil
+}
+
+// predecessor returns the name of a Deployment in the namespace that runs a master of NFD, or an empty string.
+func (a *arbiter) predecessor(ctx context.Context) (string, error) {
+	var list appsv1.DeploymentList
+	if err := a.live.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
+		return "", fmt.Errorf("list Deployments, to find a master of NFD: %w", err)
+	}
+	for i := range list.Items {
+		d := &list.Items[i]
+		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
+			continue
+		}
+		for _, c := range d.Spec.Template.Spec.Containers {
+			if slices.ContainsFunc(slices.Concat(c.Command, c.Args, []string{c.Name}), func(s string) bool { return path.Base(s) == "nfd-master" }) {
+				return d.Name, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // discover has sets watched if there are any although no NodeFeature names one: they may have to be deleted.

@@ -36,6 +36,11 @@ func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Du
 		}
 	}
 	wanted := map[types.NamespacedName][]string{}
+	byName := func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(usage.Pruned, byName)
+	for _, key := range usage.Pruned[:min(askPruned, len(usage.Pruned))] {
+		wanted[key] = []string{assayv1alpha1.PrunedFeatureSets}
+	}
 	for name, keys := range usage.Missing {
 		m := a.missing[name]
 		if m == nil {
@@ -47,7 +52,7 @@ func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Du
 			return retry, err
 		}
 		wait = min(wait, due)
-		slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(keys, byName)
 		for _, key := range keys[:min(m.ask, len(keys))] {
 			wanted[key] = append(wanted[key], name)
 		}
@@ -134,7 +139,7 @@ func (a *arbiter) ask(ctx context.Context, key types.NamespacedName, sets []stri
 	err := a.patch(ctx, o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, assayv1alpha1.MissingFeatureSetsAnnotation, value), false)
 	if err == nil && text != "" {
 		a.events.Eventf(o, corev1.EventTypeWarning, "FeatureSetsMissing",
-			"NodeFeatureSets that it names do not exist; asked its worker to create them again, the last complete features stay active: %s", text)
+			"%v; the last complete features stay active", &featuresets.MissingError{Sets: sets})
 	}
 	return err
 }

@@ -30,6 +30,9 @@ const (
 	askAgain = 10 * time.Second
 	// askFirst is the number of workers that are asked first. Thousands of nodes may name one set, and one worker is enough.
 	askFirst = 3
+	// askPruned is the number of workers that are asked at once to publish whole NodeFeatures, after the API server dropped the names of
+	// sets: each writes 130 kB.
+	askPruned = 32
 	// interval is the maximum time between two passes, and collectInterval that between two searches for sets to delete.
 	interval        = 30 * time.Second
 	collectInterval = 2 * time.Minute
@@ -56,6 +59,7 @@ type arbiter struct {
 	counts     map[types.UID]*count          // by set
 	collected  time.Time                     // when sets to delete were last searched for
 	discovered time.Time                     // when sets were last searched for at all
+	master     string                        // Deployment of NFD for which the announcement waits
 }
 
 // Start implements manager.Runnable.

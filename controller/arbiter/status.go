@@ -69,14 +69,12 @@ func (a *arbiter) report(ctx context.Context, list []assayv1alpha1.NodeFeatureSe
 
 // writeStatus writes the status of a set.
 func (a *arbiter) writeStatus(ctx context.Context, set *assayv1alpha1.NodeFeatureSet, nodes int) error {
-	features := &set.Spec.Features
-	name, err := featureset.Feature(features)
-	if err != nil {
-		return nil //nolint:nilerr // it is wrong, and about to be deleted
+	content, ok := a.sets.Content(set.Name)
+	if !ok {
+		return nil // it is wrong, and about to be deleted
 	}
-	elements := len(features.Flags[name].Elements) + len(features.Attributes[name].Elements) + len(features.Instances[name].Elements)
 	body, err := json.Marshal(map[string]any{"status": assayv1alpha1.NodeFeatureSetStatus{
-		Feature: name, Nodes: ptr.To(int32(nodes)), Elements: ptr.To(int32(elements)), Bytes: ptr.To(int64(featureset.Size(features))), //nolint:gosec // far below 2³¹
+		Feature: content.Feature, Nodes: ptr.To(int32(nodes)), Elements: ptr.To(int32(content.Elements)), Bytes: ptr.To(int64(content.Bytes)), //nolint:gosec // far below 2³¹
 	}})
 	if err != nil {
 		return err

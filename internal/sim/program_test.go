@@ -111,7 +111,7 @@ func startController(s *apiserver.Server, name string, log logr.Logger) (*progra
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
-	controller.WatchSets(ctx, sets, mgr.GetCache())
+	controller.WatchSets(ctx, sets, namespace, mgr)
 	go func() { p.done <- mgr.Start(ctx) }()
 	return p, nil
 }

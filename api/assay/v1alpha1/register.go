@@ -55,6 +55,11 @@ const (
 	// MissingFeatureSetsAnnotation on a NodeFeature lists the NodeFeatureSets that it refers to and that do not exist: sorted
 	// names, separated by commas. The worker of the node creates them again.
 	MissingFeatureSetsAnnotation = GroupName + "/missing-feature-sets"
+	// PrunedFeatureSets in that annotation means that the API server dropped spec.featureSets: the worker reads its NodeFeature again.
+	PrunedFeatureSets = "*"
+	// FeatureSetsAnnotation on a NodeFeature is the number of NodeFeatureSets that its worker named in spec.featureSets. A
+	// CustomResourceDefinition without that field drops the names, but not the annotation.
+	FeatureSetsAnnotation = GroupName + "/feature-sets"
 	// UnusedSinceAnnotation on a NodeFeatureSet is the time, in RFC 3339, since which no NodeFeature refers to it.
 	UnusedSinceAnnotation = GroupName + "/unused-since"
 	// FeatureSetMarker is the name of the ConfigMap in Assay's namespace with which a controller announces that it reads

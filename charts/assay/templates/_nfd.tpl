@@ -74,7 +74,7 @@ the same one: the webhook must not accept what the controller rejects.
   verbs: [get, list, watch]
 - apiGroups: [assay.dev]
   resources: [nodefeaturesets]
-  verbs: [list, watch]
+  verbs: [get, list, watch]
 {{- end -}}
 
 {{/* Permissions in the cluster: to check whether the CRD of rules is Assay's. */}}

@@ -15,12 +15,13 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// Informers returns a constructor of informers. The informer of NodeFeatures adds the features of the sets that they name.
+// Informers returns a constructor of informers. The informer of NodeFeatures adds the features of the sets that they name, and that of
+// sets has no features: the Store has them, once.
 func (s *Store) Informers(next nodefeature.NewInformer) nodefeature.NewInformer {
 	return func(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		switch object.(type) {
 		case *assayv1alpha1.NodeFeatureSet:
-			informer := next(lw, object, resync, indexers)
+			informer := next(holding{lw, s}, object, resync, indexers)
 			utilruntime.Must(s.follow(informer))
 			return informer
 		case *nodefeature.NodeFeature:
@@ -35,9 +36,11 @@ func (s *Store) Informers(next nodefeature.NewInformer) nodefeature.NewInformer 
 
 // Start says how an informer of sets is started, which must have been constructed with Informers. It is started at the time at which
 // the first NodeFeature names a set, or Watch is called: an installation that does not share features needs no permission to read sets.
-func (s *Store) Start(ctx context.Context, inform func() error) {
+// Read reads a set that was dropped because of the budget, and that a NodeFeature names again.
+func (s *Store) Start(ctx context.Context, inform func() error, read Read) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.read = read
 	s.start = func() {
 		if err := inform(); err != nil && ctx.Err() == nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "Cannot watch NodeFeatureSets")
@@ -63,21 +66,16 @@ func (s *Store) Synced() bool {
 	}
 }
 
-// follow keeps the sets up to date.
+// follow records when the existing sets are known, and removes sets that are missing in a list.
 func (s *Store) follow(informer toolscache.SharedIndexInformer) error {
-	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { s.Put(o.(*assayv1alpha1.NodeFeatureSet)) },
-		// An object can be replaced by another one of the same name without a deletion event.
-		UpdateFunc: func(_, o any) { s.Put(o.(*assayv1alpha1.NodeFeatureSet)) },
-		DeleteFunc: func(o any) {
-			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = last.Obj
-			}
-			if set, ok := o.(*assayv1alpha1.NodeFeatureSet); ok {
-				s.Remove(set)
-			}
-		},
-	})
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) {
+		if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = last.Obj
+		}
+		if set, ok := o.(*assayv1alpha1.NodeFeatureSet); ok {
+			s.Remove(set)
+		}
+	}})
 	if err != nil {
 		return err
 	}
@@ -87,6 +85,51 @@ func (s *Store) follow(informer toolscache.SharedIndexInformer) error {
 		tell(s.changed)
 	}()
 	return nil
+}
+
+// holding is a ListerWatcher of sets that puts their features into the store, and removes them from the objects.
+type holding struct {
+	toolscache.ListerWatcher
+	store *Store
+}
+
+// ListWithContext implements ListerWatcher.
+func (l holding) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	object, err := toolscache.ToListerWithContext(l.ListerWatcher).ListWithContext(ctx, options)
+	if list, ok := object.(*assayv1alpha1.NodeFeatureSetList); ok && err == nil {
+		for i := range list.Items {
+			l.store.Put(&list.Items[i])
+			list.Items[i] = *bare(&list.Items[i])
+		}
+	}
+	return object, err
+}
+
+// WatchWithContext implements ListerWatcher.
+func (l holding) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	from, err := toolscache.ToWatcherWithContext(l.ListerWatcher).WatchWithContext(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(from, func(e watch.Event) (watch.Event, bool) {
+		set, ok := e.Object.(*assayv1alpha1.NodeFeatureSet)
+		if !ok {
+			return e, true
+		}
+		switch e.Type {
+		case watch.Added, watch.Modified: // or replaced by another one of the same name
+			l.store.Put(set)
+		case watch.Deleted:
+			l.store.Remove(set)
+		}
+		e.Object = bare(set)
+		return e, true
+	}), nil
+}
+
+// IsWatchListSemanticsUnSupported is the method by which client-go checks for streaming support.
+func (l holding) IsWatchListSemanticsUnSupported() bool {
+	return watchlist.DoesClientNotSupportWatchListSemantics(l.ListerWatcher)
 }
 
 // vanished removes an object that is missing in a list. An object whose deletion was watched is removed immediately.
@@ -108,11 +151,21 @@ type resolving struct {
 // features until their sets arrive.
 const setsPatience = 10 * time.Second
 
-// known waits until existing sets are known if the NodeFeature names any.
+// known waits until existing sets are known if the NodeFeature names any, and reads those that were dropped.
 func (s *Store) known(ctx context.Context, f *nodefeature.NodeFeature) {
-	if !s.waits(f) {
-		return
+	if s.waits(f) {
+		s.wait(ctx)
 	}
+	s.mu.Lock()
+	if s.concerns(f) {
+		s.claim(f)
+	}
+	s.mu.Unlock()
+	s.reload(ctx)
+}
+
+// wait waits until existing sets are known.
+func (s *Store) wait(ctx context.Context) {
 	timer := time.NewTimer(setsPatience)
 	defer timer.Stop()
 	select {
@@ -159,7 +212,7 @@ func (l resolving) WatchWithContext(ctx context.Context, options metav1.ListOpti
 		return nil, err
 	}
 	w := nodefeature.NewStream(from, options.ResourceVersion)
-	go w.Run(l.store.wake, func(woken bool) bool { return !woken || l.store.resend(w) }, func(event watch.EventType, f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
+	go w.Run(l.store.wake, func(woken bool) bool { return !woken || l.store.resend(ctx, w) }, func(event watch.EventType, f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 		if event == watch.Deleted {
 			l.store.forget(f)
 			return f
@@ -176,7 +229,8 @@ func (l resolving) IsWatchListSemanticsUnSupported() bool {
 }
 
 // resend sends events for NodeFeatures whose sets have arrived. It returns false if the watch was stopped.
-func (s *Store) resend(w *nodefeature.Stream) bool {
+func (s *Store) resend(ctx context.Context, w *nodefeature.Stream) bool {
+	s.reload(ctx)
 	for _, f := range s.arrived() {
 		if now := s.admit(f); !w.Replace(now, now) {
 			s.again(f) // the next watch sends it

@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -29,22 +31,46 @@ type Store struct {
 
 	mu        sync.Mutex
 	start     func() // starts the informer of sets; nil: it was started, or Start has not been called
+	read      Read   // reads a set again whose features were dropped; nil: none are dropped
 	started   bool   // whether the informer was started
 	wanted    bool   // a NodeFeature names a set
 	impatient bool   // the existing sets could not be read in time
-	sets      map[string]*facts.Facts
-	bytes     map[string]int
-	wrong     map[string]*assayv1alpha1.NodeFeatureSet          // whose content is not what their names say
-	complete  map[types.NamespacedName]*nodefeature.NodeFeature // NodeFeatures that name sets, as last sent with all sets
-	waiting   map[types.NamespacedName]*nodefeature.NodeFeature // NodeFeatures whose sets are missing, as published
+	sets      map[string]*held
+	wrong     map[string]*assayv1alpha1.NodeFeatureSet          // whose content is not what their names say, without it
+	nodes     map[types.NamespacedName]*entry                   // NodeFeatures that name sets
+	waiting   map[types.NamespacedName]*nodefeature.NodeFeature // those of them whose sets are missing, as published
+	refs      map[string]int                                    // number of NodeFeatures by the set that they name
+	unused    int                                               // bytes of features in memory that no NodeFeature names
+	dropped   int                                               // number of sets whose features were dropped
+	reported  bool                                              // whether that was logged
+}
+
+// held is a set whose content matches its name.
+type held struct {
+	uid     types.UID
+	created time.Time
+	facts   *facts.Facts // nil: dropped, because no NodeFeature named the set
+	content Content
+}
+
+// Content describes the features of a set.
+type Content struct {
+	Feature         string
+	Elements, Bytes int
+}
+
+// entry is what is known of a NodeFeature that names sets.
+type entry struct {
+	names    []string                 // the sets that it names, sorted; nil if it names too much
+	complete *nodefeature.NodeFeature // as last sent with all sets; nil: never
 }
 
 // New returns an empty Store. Namespace is Assay's own.
 func New(namespace string) *Store {
 	return &Store{
 		namespace: namespace, synced: make(chan struct{}), wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		sets: map[string]*facts.Facts{}, bytes: map[string]int{}, wrong: map[string]*assayv1alpha1.NodeFeatureSet{},
-		complete: map[types.NamespacedName]*nodefeature.NodeFeature{}, waiting: map[types.NamespacedName]*nodefeature.NodeFeature{},
+		sets: map[string]*held{}, wrong: map[string]*assayv1alpha1.NodeFeatureSet{}, nodes: map[types.NamespacedName]*entry{},
+		waiting: map[types.NamespacedName]*nodefeature.NodeFeature{}, refs: map[string]int{},
 	}
 }
 
@@ -69,19 +95,52 @@ func (s *Store) Put(set *assayv1alpha1.NodeFeatureSet) {
 	if err != nil {
 		s.drop(set.Name)
 		if !errors.Is(err, featureset.ErrVersion) {
-			s.wrong[set.Name] = set
+			s.wrong[set.Name] = bare(set)
 		}
 		return
 	}
 	delete(s.wrong, set.Name)
-	if _, known := s.sets[set.Name]; known {
-		return // equal names have equal content
+	h := s.sets[set.Name]
+	if h != nil && h.facts != nil {
+		h.uid, h.created = set.UID, set.CreationTimestamp.Time // equal names have equal content
+		return
 	}
-	s.sets[set.Name] = facts.New(&set.Spec.Features, nodefeature.Interner())
-	s.bytes[set.Name] = featureset.Size(&set.Spec.Features)
+	s.drop(set.Name)
+	s.sets[set.Name] = &held{
+		uid: set.UID, created: set.CreationTimestamp.Time, facts: facts.New(&set.Spec.Features, nodefeature.Interner()), content: contentOf(&set.Spec.Features),
+	}
+	if s.refs[set.Name] == 0 {
+		s.unused += s.sets[set.Name].content.Bytes
+		s.trim()
+	}
 	if len(s.waiting) > 0 {
 		tell(s.wake)
 	}
+}
+
+func contentOf(f *nfdv1alpha1.Features) Content {
+	name, _ := featureset.Feature(f) // verified
+	return Content{
+		Feature: name, Bytes: featureset.Size(f),
+		Elements: len(f.Flags[name].Elements) + len(f.Attributes[name].Elements) + len(f.Instances[name].Elements),
+	}
+}
+
+// bare returns a set without its features.
+func bare(set *assayv1alpha1.NodeFeatureSet) *assayv1alpha1.NodeFeatureSet {
+	out := *set
+	out.Spec, out.ManagedFields = assayv1alpha1.NodeFeatureSetSpec{}, nil
+	return &out
+}
+
+// Content returns what a set contains. It reports false if the set does not exist or is wrong.
+func (s *Store) Content(name string) (Content, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.sets[name]; h != nil {
+		return h.content, true
+	}
+	return Content{}, false
 }
 
 // tell puts an element into a channel that holds at most one.
@@ -92,21 +151,32 @@ func tell(c chan<- struct{}) {
 	}
 }
 
-// Remove removes a set. NodeFeatures that were complete with it keep its features.
+// Remove removes a set. NodeFeatures that were complete with it keep its features. It ignores a set that another one of its name has
+// replaced.
 func (s *Store) Remove(set *assayv1alpha1.NodeFeatureSet) {
 	if set.Namespace != s.namespace {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if h := s.sets[set.Name]; h != nil && h.uid != set.UID {
+		return
+	}
 	s.drop(set.Name)
 	tell(s.changed)
 }
 
 // drop deletes a set. It needs the lock.
 func (s *Store) drop(name string) {
+	if h := s.sets[name]; h != nil {
+		switch {
+		case h.facts == nil:
+			s.dropped--
+		case s.refs[name] == 0:
+			s.unused -= h.content.Bytes
+		}
+	}
 	delete(s.sets, name)
-	delete(s.bytes, name)
 	delete(s.wrong, name)
 }
 
@@ -124,15 +194,18 @@ func (s *Store) resolve(f *nodefeature.NodeFeature) (*nodefeature.NodeFeature, [
 	if !s.concerns(f) {
 		return f, nil
 	}
+	if pruned(f) {
+		return f, []string{assayv1alpha1.PrunedFeatureSets}
+	}
 	inline := f.Spec.Features.Facts
 	list, bytes := []*facts.Facts{inline}, f.Spec.Features.Bytes
 	var missing []string
 	for _, name := range f.Spec.FeatureSets {
-		set, ok := s.sets[name]
-		if !ok {
+		h := s.sets[name]
+		if h == nil || h.facts == nil {
 			missing = append(missing, name)
-		} else if !overridden(inline, set) {
-			list, bytes = append(list, set), bytes+s.bytes[name]
+		} else if !overridden(inline, h.facts) {
+			list, bytes = append(list, h.facts), bytes+h.content.Bytes
 		}
 	}
 	if len(missing) > 0 {
@@ -146,7 +219,13 @@ func (s *Store) resolve(f *nodefeature.NodeFeature) (*nodefeature.NodeFeature, [
 
 // concerns reports whether a NodeFeature includes features from sets.
 func (s *Store) concerns(f *nodefeature.NodeFeature) bool {
-	return len(f.Spec.FeatureSets) > 0 && f.Namespace == s.namespace && f.Spec.Features.Err == nil
+	return (len(f.Spec.FeatureSets) > 0 || pruned(f)) && f.Namespace == s.namespace && f.Spec.Features.Err == nil
+}
+
+// pruned reports whether the API server dropped the names of sets that a worker wrote, because the CustomResourceDefinition of another
+// installation does not have the field.
+func pruned(f *nodefeature.NodeFeature) bool {
+	return len(f.Spec.FeatureSets) == 0 && f.Annotations[assayv1alpha1.FeatureSetsAnnotation] != ""
 }
 
 // overridden reports whether a NodeFeature itself contains the feature of a set.
@@ -161,11 +240,22 @@ func overridden(inline, set *facts.Facts) bool {
 	return false
 }
 
-// MissingError means that a NodeFeature names sets that do not exist, or whose content does not match their names.
-type MissingError struct{ Sets []string }
+// MissingError means that a NodeFeature names sets that do not exist, or whose content does not match their names, or too many.
+type MissingError struct {
+	Sets []string
+	// Bytes is the size of the NodeFeature with its sets, if that is too large; otherwise 0.
+	Bytes int
+}
 
 // Error implements error.
 func (e *MissingError) Error() string {
+	if e.Bytes > 0 {
+		return fmt.Sprintf("it has %d bytes with the NodeFeatureSets that it names; at most %d are read: publish less", e.Bytes, MaxBytes)
+	}
+	if slices.Contains(e.Sets, assayv1alpha1.PrunedFeatureSets) {
+		return "the API server dropped spec.featureSets: the CustomResourceDefinition nodefeatures." + nfdv1alpha1.GroupName +
+			" does not have the field; install that of Assay again"
+	}
 	return fmt.Sprintf("NodeFeatureSets that it names are missing: %s; its worker creates them again", strings.Join(e.Sets, ", "))
 }
 
@@ -190,35 +280,69 @@ func (s *Store) admit(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 		return f
 	}
 	s.want(true)
-	if !slices.Equal(s.names(key), f.Spec.FeatureSets) {
-		tell(s.changed)
-	}
-	out, missing := s.resolve(f)
-	if len(missing) == 0 {
-		s.complete[key] = out
-		delete(s.waiting, key)
-		return out
+	f.ManagedFields = nil // the entry keeps it
+	e, err := s.claim(f), s.oversized(f)
+	if err == nil {
+		out, missing := s.resolve(f)
+		if len(missing) == 0 {
+			e.complete = out
+			delete(s.waiting, key)
+			return out
+		}
+		err = &MissingError{Sets: missing}
 	}
 	s.waiting[key] = f
 	tell(s.changed)
 	shown := *f
-	if last := s.complete[key]; last != nil && last.UID == f.UID {
+	if last := e.complete; last != nil && last.UID == f.UID {
 		shown.Spec = last.Spec
 	} else {
-		shown.Spec.Features = nodefeature.Features{Err: &MissingError{missing}}
+		shown.Spec.Features = nodefeature.Features{Err: err}
 	}
 	return &shown
 }
 
-// names returns the sets that a NodeFeature is known to name. It needs the lock.
-func (s *Store) names(key types.NamespacedName) []string {
-	if f := s.waiting[key]; f != nil {
-		return f.Spec.FeatureSets
+// claim records which sets a NodeFeature names, so that their features stay in memory. It needs the lock.
+func (s *Store) claim(f *nodefeature.NodeFeature) *entry {
+	key := keyOf(f)
+	e := s.nodes[key]
+	if e == nil {
+		e = &entry{}
+		s.nodes[key] = e
 	}
-	if f := s.complete[key]; f != nil {
-		return f.Spec.FeatureSets
+	var names []string
+	if s.oversized(f) == nil {
+		if names = f.Spec.FeatureSets; !slices.IsSorted(names) {
+			names = slices.Sorted(slices.Values(names))
+		}
 	}
-	return nil
+	s.count(e, names)
+	return e
+}
+
+// count replaces the names of an entry. It needs the lock.
+func (s *Store) count(e *entry, names []string) {
+	if slices.Equal(e.names, names) {
+		return
+	}
+	for _, name := range names {
+		if h := s.sets[name]; s.refs[name] == 0 && h != nil && h.facts != nil {
+			s.unused -= h.content.Bytes
+		}
+		s.refs[name]++
+	}
+	for _, name := range e.names {
+		if s.refs[name]--; s.refs[name] > 0 {
+			continue
+		}
+		delete(s.refs, name)
+		if h := s.sets[name]; h != nil && h.facts != nil {
+			s.unused += h.content.Bytes
+		}
+	}
+	e.names = names
+	tell(s.changed)
+	s.trim()
 }
 
 // forget removes a deleted NodeFeature.
@@ -230,20 +354,24 @@ func (s *Store) forget(f *nodefeature.NodeFeature) {
 
 // lose is forget. It needs the lock.
 func (s *Store) lose(key types.NamespacedName) {
-	if s.names(key) != nil {
-		tell(s.changed)
+	if e := s.nodes[key]; e != nil {
+		s.count(e, nil)
 	}
-	delete(s.complete, key)
+	delete(s.nodes, key)
 	delete(s.waiting, key)
 }
 
-// arrived returns the NodeFeatures that have become complete, as published.
+// arrived returns the NodeFeatures that have become complete, or too large, as published.
 func (s *Store) arrived() []*nodefeature.NodeFeature {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*nodefeature.NodeFeature
-	for _, f := range s.waiting {
-		if _, missing := s.resolve(f); len(missing) == 0 {
+	for key, f := range s.waiting {
+		if s.oversized(f) != nil {
+			if s.nodes[key].names != nil {
+				out = append(out, f)
+			}
+		} else if _, missing := s.resolve(f); len(missing) == 0 {
 			out = append(out, f)
 		}
 	}
@@ -267,33 +395,39 @@ type Usage struct {
 	Nodes map[string]int
 	// Missing has the NodeFeatures, in no order, by the set that they name and that does not exist or is wrong.
 	Missing map[string][]types.NamespacedName
+	// Pruned are the NodeFeatures, in no order, that named sets before the API server dropped the field.
+	Pruned []types.NamespacedName
 }
 
 // Usage returns which sets NodeFeatures name. Sets of other format versions are never missing.
 func (s *Store) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := Usage{Nodes: map[string]int{}, Missing: map[string][]types.NamespacedName{}}
-	count := func(key types.NamespacedName, names []string) {
-		for _, name := range names {
-			u.Nodes[name]++
-			if s.sets[name] == nil && featureset.Known(name) == nil {
-				u.Missing[name] = append(u.Missing[name], key)
-			}
+	u := Usage{Nodes: maps.Clone(s.refs), Missing: map[string][]types.NamespacedName{}}
+	for name := range s.refs {
+		if s.sets[name] == nil && featureset.Known(name) == nil {
+			u.Missing[name] = []types.NamespacedName{}
 		}
 	}
 	for key, f := range s.waiting {
-		count(key, f.Spec.FeatureSets)
+		if pruned(f) {
+			u.Pruned = append(u.Pruned, key)
+		}
 	}
-	for key, f := range s.complete {
-		if s.waiting[key] == nil {
-			count(key, f.Spec.FeatureSets)
+	if len(u.Missing) == 0 {
+		return u
+	}
+	for key, e := range s.nodes {
+		for _, name := range e.names {
+			if list, ok := u.Missing[name]; ok {
+				u.Missing[name] = append(list, key)
+			}
 		}
 	}
 	return u
 }
 
-// Wrong returns the sets whose content is not what their names say. They must not be modified.
+// Wrong returns the sets whose content is not what their names say, without it. They must not be modified.
 func (s *Store) Wrong() []*assayv1alpha1.NodeFeatureSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
