@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -68,12 +69,21 @@ func (p *Publisher) build(ctx context.Context, id Identity, c Content) (*object,
 				nfdv1alpha1.WorkerVersionAnnotation: p.opt.Version,
 				nfdv1alpha1.WorkerPodUIDAnnotation:  id.PodUID,
 				DroppedFeaturesAnnotation:           join(dropped),
+				assayv1alpha1.FeatureSetsAnnotation: number(len(spec.FeatureSets)),
 			},
 			owners: owners,
 		},
 		spec:    spec,
 		dropped: dropped,
 	}, nil
+}
+
+// number returns a number as a string, or an empty one for 0.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // owners returns references to the known owners. It omits unknown ones: for an owner with a wrong UID the garbage collector would

@@ -31,6 +31,10 @@ func mergePatch(have, want *object) ([]byte, error) {
 	if len(meta) == 0 && len(spec) == 0 {
 		return nil, nil
 	}
+	if len(want.spec.FeatureSets) > 0 {
+		// Always, because strict validation only finds out from the field that the API server would drop it.
+		spec["featureSets"] = want.spec.FeatureSets
+	}
 	meta["resourceVersion"] = have.resourceVersion
 	patch := tree{"metadata": meta}
 	if len(spec) > 0 {

@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
@@ -154,6 +156,9 @@ func (p *Publisher) converge(ctx context.Context, id Identity, c Content) (Chang
 
 // load reads the object, unless its state is known.
 func (p *Publisher) load(ctx context.Context, id Identity) error {
+	if p.shared.on && slices.Contains(p.missing(), assayv1alpha1.PrunedFeatureSets) {
+		p.live = nil // what is stored differs from what was written
+	}
 	if p.live != nil || p.absent {
 		return nil
 	}

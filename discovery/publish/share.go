@@ -27,6 +27,9 @@ const (
 	// firstMarkerInterval is the mean delay after which a worker that found no marker at startup reads it again: Helm starts
 	// workers before the controller. After that the interval is checkInterval.
 	firstMarkerInterval = 5 * time.Minute
+	// switchInterval is the maximum delay before a worker that finds a whole NodeFeature shares its features. All workers of a fleet
+	// get a new configuration within a minute, and each of them is about to look for the same sets. A new node does not wait.
+	switchInterval = 2 * time.Minute
 	// inlineInterval is the mean duration for which a feature is published inline after its set could not be created.
 	inlineInterval = 10 * time.Minute
 )
@@ -54,6 +57,7 @@ type shared struct {
 	on     bool                 // the controller supports sets, and NodeFeatures can name them
 	asked  bool                 // the marker has been read at least once
 	next   time.Time            // when to read the marker again, unless on
+	turned bool                 // the delay before the first change to sets has been determined
 	names  map[string]sharedSet // by kind and name of the feature, for the latest content
 	inline map[string]time.Time // sets that could not be created, and when to retry
 }
@@ -97,6 +101,10 @@ func (p *Publisher) share(ctx context.Context, id Identity, spec nfdv1alpha1.Nod
 // would have no large features.
 func (p *Publisher) mayShare(ctx context.Context) (bool, error) {
 	now := p.opt.Clock.Now()
+	if !p.shared.turned && p.live != nil && len(p.live.spec.FeatureSets) == 0 {
+		p.shared.next = now.Add(time.Duration(p.opt.Rand() * float64(switchInterval)))
+	}
+	p.shared.turned = true
 	if !p.opt.Share || p.shared.on || now.Before(p.shared.next) {
 		return p.opt.Share && p.shared.on, nil
 	}

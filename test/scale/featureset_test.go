@@ -63,6 +63,7 @@ func (s *sharing) publisher(node string, user *cluster.User, share bool) (*publi
 	notices := &[]string{}
 	return publish.New(c, publish.Options{
 		Namespace: s.namespace, Share: share, Owners: []publish.Owner{},
+		Rand:     func() float64 { return 0 }, // changes to sets at once
 		Identify: func(context.Context) (publish.Identity, error) { return publish.Identity{Node: node}, nil },
 		Observe: func(e publish.Event) {
 			if e.Notice != "" {
