@@ -182,6 +182,7 @@ func (c *compiler) limits(path *field.Path, in *nfdv1alpha1.Rule) {
 	limit("conditions", len(in.Conditions), MaxTerms)
 	limit("actions", len(in.Actions), MaxTerms)
 	limit("taints", len(in.Taints), MaxTerms)
+	limit("nodeConditions", len(in.NodeConditions), MaxNodeConditions)
 	limit("labels", len(in.Labels), MaxOutputs)
 	limit("annotations", len(in.Annotations), MaxOutputs)
 	limit("vars", len(in.Vars), MaxOutputs)
@@ -248,7 +249,7 @@ func expression(e *nfdv1alpha1.MatchExpression) *match.Expr {
 	return &match.Expr{Op: string(e.Op), Value: e.Value, Type: string(e.Type)}
 }
 
-// outputs compiles the maps and the taints of a rule.
+// outputs compiles the maps and the lists of a rule.
 func (c *compiler) outputs(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	r.vars = c.variables(path.Child("vars"), in.Vars)
 	r.labels = c.assignments(path.Child("labels"), keys.Label, in.Labels, r)
@@ -260,6 +261,9 @@ func (c *compiler) outputs(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	r.resources = c.assignments(path.Child("extendedResources"), keys.Resource, in.ExtendedResources, r)
 	for i, t := range in.Taints {
 		c.taint(path.Child("taints").Index(i), r, t)
+	}
+	for i := range in.NodeConditions {
+		c.nodeCondition(path.Child("nodeConditions").Index(i), r, &in.NodeConditions[i])
 	}
 }
 
@@ -274,6 +278,7 @@ func (c *compiler) ignoreOnNodes(path *field.Path, in *nfdv1alpha1.Rule) {
 	ignored("annotations", len(in.Annotations))
 	ignored("extendedResources", len(in.ExtendedResources))
 	ignored("taints", len(in.Taints))
+	ignored("nodeConditions", len(in.NodeConditions))
 }
 
 func (c *compiler) taint(path *field.Path, r *rule, t corev1.Taint) {
@@ -293,6 +298,36 @@ func (c *compiler) taint(path *field.Path, r *rule, t corev1.Taint) {
 	r.taints = append(r.taints, taint{key: key, value: value, effect: t.Effect})
 }
 
+// nodeCondition compiles a condition of the Node. NFD has none, so that every error is one.
+func (c *compiler) nodeCondition(path *field.Path, r *rule, in *nfdv1alpha1.NodeCondition) {
+	n := nodeCondition{
+		kind: c.text(path.Child("type"), in.Type, expr.Strict), status: c.text(path.Child("status"), in.Status, expr.Strict),
+		reason: c.text(path.Child("reason"), in.Reason, expr.Strict), message: c.text(path.Child("message"), in.Message, expr.Free),
+	}
+	if n.kind == nil || n.status == nil || n.reason == nil || n.message == nil {
+		return
+	}
+	if n.kind.IsLiteral() {
+		if verdict := r.keys.ConditionType(literal(n.kind)); !verdict.OK() {
+			c.report.add(field.Invalid(path.Child("type"), in.Type, verdict.Message()))
+			return
+		}
+	}
+	// One part may be computed while another is wrong on every node.
+	said := [3]string{string(corev1.ConditionTrue)}
+	for i, part := range n.parts() {
+		if part.IsLiteral() {
+			said[i] = literal(part)
+		}
+	}
+	const valid = "example.com/Valid"
+	if verdict := (&keys.Policy{}).Condition(valid, keys.FormatCondition(said[0], said[1], said[2])); !verdict.OK() {
+		c.report.add(field.Invalid(path, in.Type, strings.Replace(verdict.Message(), valid, clip.Text(in.Type, maxShown), 1)))
+		return
+	}
+	r.nodeConditions = append(r.nodeConditions, n)
+}
+
 // forbidOutputs rejects outputs that the phase of a rule cannot write.
 func (c *compiler) forbidOutputs(path *field.Path, in *nfdv1alpha1.Rule) {
 	if c.phaseNumber == phaseMain {
@@ -308,6 +343,7 @@ func (c *compiler) forbidOutputs(path *field.Path, in *nfdv1alpha1.Rule) {
 	forbid("labelsTemplate", in.LabelsTemplate != "")
 	forbid("annotations", len(in.Annotations) > 0)
 	forbid("taints", len(in.Taints) > 0)
+	forbid("nodeConditions", len(in.NodeConditions) > 0)
 	forbid("extendedResources", len(in.ExtendedResources) > 0)
 }
 

@@ -232,6 +232,8 @@ func checkName(p *keys.Policy, kind keys.Kind, name string) keys.Verdict {
 		return p.AnnotationName(name)
 	case keys.Resource:
 		return p.ResourceName(name)
+	case keys.Condition:
+		return p.ConditionType(name)
 	}
 	return keys.Verdict{Key: name}
 }
@@ -244,6 +246,8 @@ func checkValue(p *keys.Policy, kind keys.Kind, name, value string) keys.Verdict
 		return p.Annotation(name, value)
 	case keys.Resource:
 		return p.Resource(name, value)
+	case keys.Condition:
+		return p.Condition(name, value)
 	}
 	return keys.Verdict{Key: name}
 }
@@ -382,6 +386,12 @@ func (r *rule) texts(visit func(*expr.Text)) {
 		visit(r.taints[i].key)
 		visit(r.taints[i].value)
 	}
+	for i := range r.nodeConditions {
+		visit(r.nodeConditions[i].kind)
+		for _, part := range r.nodeConditions[i].parts() {
+			visit(part)
+		}
+	}
 	for _, c := range r.conditions {
 		if c != nil {
 			c.Texts(visit)
@@ -417,6 +427,11 @@ func (r *rule) isFixed() bool {
 			return false
 		}
 	}
+	for i := range r.nodeConditions {
+		if !r.nodeConditions[i].isLiteral() {
+			return false
+		}
+	}
 	return true
 }
 
@@ -435,6 +450,9 @@ func (r *rule) always() *result {
 		for _, a := range list {
 			res.outputs = append(res.outputs, a.output())
 		}
+	}
+	for i := range r.nodeConditions {
+		res.outputs = append(res.outputs, r.nodeConditions[i].output())
 	}
 	for _, t := range r.taints {
 		res.taints = append(res.taints, corev1.Taint{Key: literal(t.key), Value: literal(t.value), Effect: t.effect})

@@ -38,6 +38,8 @@ const (
 	MaxSaid = 256
 	// MaxRejected is the maximum number of rejected outputs of a rule that are recorded.
 	MaxRejected = 256
+	// MaxNodeConditions is the maximum number of conditions of the Node in a rule, as in its definition.
+	MaxNodeConditions = 32
 	// MaxTaints is the maximum number of taints that a rule may add to a node, in its list and its actions together.
 	MaxTaints = 64
 )

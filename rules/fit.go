@@ -24,6 +24,8 @@ const (
 	MaxResources = 32 << 10
 	// MaxTaintTexts is the same for taints.
 	MaxTaintTexts = 32 << 10
+	// MaxConditions is the same for conditions of the Node.
+	MaxConditions = 32 << 10
 )
 
 // maxSize is the maximum size of one key and its value. It avoids measuring nodes with few keys.
@@ -38,6 +40,7 @@ var bounds = []struct {
 	{keys.Annotation, MaxAnnotations, "annotations"},
 	{keys.Resource, MaxResources, "extended resources"},
 	{keys.Taint, MaxTaintTexts, "taints"},
+	{keys.Condition, MaxConditions, "conditions"},
 }
 
 // fit leaves out outputs that exceed the limits of a Node. Objects share the space: those with few outputs keep all of them, and

@@ -170,7 +170,7 @@ func (o *Outcome) merge() merged {
 		}
 	}
 	m.spaces = map[keys.Kind]*keyspace{}
-	for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Var, keys.Taint} {
+	for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Var, keys.Taint, keys.Condition} {
 		m.spaces[kind] = newKeyspace(sizes[kind])
 	}
 	if o.Failed != nil {

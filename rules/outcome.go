@@ -142,6 +142,9 @@ func (o *Outcome) ExtendedResources() map[string]string { return o.get().spaces[
 // Vars returns the variables of all rules, for back-references and messages.
 func (o *Outcome) Vars() map[string]string { return o.get().spaces[keys.Var].values }
 
+// NodeConditions returns what the conditions of the Node must say, by type, in the form "STATUS REASON: MESSAGE".
+func (o *Outcome) NodeConditions() map[string]string { return o.get().spaces[keys.Condition].values }
+
 // Taints returns the taints to create, in the order of the rules.
 func (o *Outcome) Taints() []corev1.Taint { return o.get().taints }
 

@@ -27,7 +27,7 @@ func (e *evaluation) produce(r *rule) error {
 			return err
 		}
 		matched = true
-		if !e.Spend(stepsPerOutput * (r.assignments() + len(r.taints))) { // the only cost of literal outputs
+		if !e.Spend(stepsPerOutput * (r.assignments() + len(r.taints) + len(r.nodeConditions))) { // the only cost of literal outputs
 			return expr.ErrBudget
 		}
 		return e.produceOnce(r)
@@ -60,6 +60,11 @@ func (e *evaluation) produceOnce(r *rule) error {
 	}
 	for i := range r.taints {
 		if err := e.taint(&r.taints[i]); err != nil {
+			return err
+		}
+	}
+	for i := range r.nodeConditions {
+		if err := e.nodeCondition(&r.nodeConditions[i]); err != nil {
 			return err
 		}
 	}
@@ -245,6 +250,24 @@ func (e *evaluation) taint(t *taint) error {
 	e.addTaint(corev1.Taint{Key: key, Value: value, Effect: t.effect})
 	return nil
 }
+
+func (e *evaluation) nodeCondition(n *nodeCondition) error {
+	kind, err := n.kind.Format(e)
+	if err != nil {
+		return e.orMissing(keys.Condition, n.kind.Source(), err)
+	}
+	var said [3]string
+	for i, part := range n.parts() {
+		if said[i], err = part.Format(e); err != nil {
+			return e.orMissing(keys.Condition, kind, err)
+		}
+	}
+	e.write(keys.Condition, kind, keys.FormatCondition(said[0], said[1], said[2]), howConditions)
+	return nil
+}
+
+// howConditions is the field that conditions of the Node come from.
+const howConditions = "nodeConditions"
 
 func (e *evaluation) addTaint(t corev1.Taint) {
 	if verdict := e.rule.keys.Taint(t); !verdict.OK() {

@@ -118,7 +118,8 @@ func (p *Program) Sets() []*RuleSet { return p.sets }
 // MayGive reports whether the set may write a key on some node.
 func (s *RuleSet) MayGive(kind keys.Kind, key string) bool {
 	for _, r := range s.rules {
-		if len(r.actions) > 0 || kind == keys.Label && r.labelsTemplate != nil || kind == keys.Taint && len(r.taints) > 0 {
+		if len(r.actions) > 0 || kind == keys.Label && r.labelsTemplate != nil || kind == keys.Taint && len(r.taints) > 0 ||
+			kind == keys.Condition && len(r.nodeConditions) > 0 {
 			return true
 		}
 		for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
@@ -175,7 +176,7 @@ func AllGiven(outcomes iter.Seq[*Outcome]) iter.Seq[Given] {
 			}
 			seen[o.merged] = true
 			spaces := o.get().spaces
-			for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Taint} {
+			for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Taint, keys.Condition} {
 				for _, c := range spaces[kind].claims {
 					g := Given{Kind: kind, Key: c.key}
 					if c.rule != nil {

@@ -26,6 +26,7 @@ type rule struct {
 	vars, labels, annotations, resources []assignment
 	varsTemplate, labelsTemplate         *tmpl.Template
 	taints                               []taint
+	nodeConditions                       []nodeCondition
 	actions                              []*action.Action
 
 	// rejected are literal outputs that no rule may write. They are found once and reported on every node that matches.
@@ -76,6 +77,28 @@ func (a *assignment) output() output {
 type taint struct {
 	key, value *expr.Text
 	effect     corev1.TaintEffect
+}
+
+// nodeCondition is a condition of the Node whose parts may be computed.
+type nodeCondition struct {
+	kind, status, reason, message *expr.Text
+}
+
+// parts returns what a condition says, in the order of keys.FormatCondition.
+func (n *nodeCondition) parts() [3]*expr.Text { return [...]*expr.Text{n.status, n.reason, n.message} }
+
+// isLiteral reports whether the condition is the same on every node.
+func (n *nodeCondition) isLiteral() bool {
+	return n.kind.IsLiteral() && n.status.IsLiteral() && n.reason.IsLiteral() && n.message.IsLiteral()
+}
+
+// output returns the output of a literal condition.
+func (n *nodeCondition) output() output {
+	kind := literal(n.kind)
+	return output{
+		kind: keys.Condition, key: kind, raw: kind, how: howConditions,
+		value: keys.FormatCondition(literal(n.status), literal(n.reason), literal(n.message)),
+	}
 }
 
 // wantsElements reports whether the rule needs the elements that matched, and not only whether they matched.

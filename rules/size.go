@@ -46,6 +46,10 @@ func ruleSize(in *nfdv1alpha1.Rule) int {
 	for i := range in.Taints {
 		n += size.Entry(in.Taints[i].Key, in.Taints[i].Value)
 	}
+	for i := range in.NodeConditions {
+		c := &in.NodeConditions[i]
+		n += size.Entry(c.Type, c.Status) + size.Entry(c.Reason, c.Message)
+	}
 	for i := range in.Conditions {
 		n += size.JSON(in.Conditions[i].Args.Raw)
 		if loop := in.Conditions[i].Loop; loop != nil {

@@ -57,7 +57,7 @@ var withholdings = []struct {
 	setting         func(*Withholding) *bool
 	why             string
 }{
-	{reasonPublishing, "the outputs", []string{"taints", "labels", "annotations", "extendedResources"}, func(w *Withholding) *bool { return &w.All },
+	{reasonPublishing, "the outputs", []string{"taints", "labels", "annotations", "extendedResources", "nodeConditions"}, func(w *Withholding) *bool { return &w.All },
 		"publishing is disabled; unset noPublish in the controller's configuration"},
 	{reasonTaints, "taints", []string{"taints"}, func(w *Withholding) *bool { return &w.Taints },
 		"taints are disabled; set enableTaints in the controller's configuration"},
@@ -98,7 +98,7 @@ func (w Withholding) Of(set *RuleSet) (out []Withheld) {
 
 // Withholds returns why an output of this kind is not written to nodes, or "" if it is.
 func (w Withholding) Withholds(kind keys.Kind) string {
-	root := map[keys.Kind]string{keys.Taint: "taints", keys.Label: "labels", keys.Annotation: "annotations", keys.Resource: "extendedResources"}[kind]
+	root := map[keys.Kind]string{keys.Taint: "taints", keys.Label: "labels", keys.Annotation: "annotations", keys.Resource: "extendedResources", keys.Condition: "nodeConditions"}[kind]
 	for _, x := range withholdings {
 		if *x.setting(&w) && slices.Contains(x.roots, root) {
 			return x.why
@@ -129,6 +129,7 @@ func (r *rule) writes(roots []string, phase int) string {
 			{"labels", "labelsTemplate", r.labelsTemplate != nil},
 			{"annotations", "annotations", len(r.annotations) > 0},
 			{"extendedResources", "extendedResources", len(r.resources) > 0},
+			{"nodeConditions", "nodeConditions", len(r.nodeConditions) > 0},
 		} {
 			if part.written && slices.Contains(roots, part.root) {
 				return part.field

@@ -344,6 +344,28 @@ func TestWithheldOutputsDrawAWarning(t *testing.T) {
 	}
 }
 
+// TestConditionsOfKubernetesAreRefused: rules may set conditions of Nodes, but none that Kubernetes, its SIGs or Assay itself set.
+func TestConditionsOfKubernetesAreRefused(t *testing.T) {
+	s := newServer(t, nil)
+	for kind, refused := range map[string]string{
+		"example.com/DriverReady":    "",
+		"Ready":                      `the condition type "Ready" has no namespace; write a namespace of your own, such as example.com/Ready`,
+		"NetworkUnavailable":         "has no namespace",
+		"MemoryPressure":             "has no namespace",
+		"readiness.k8s.io/CNI":       "Kubernetes and its SIGs define the conditions of k8s.io",
+		"cluster.x-k8s.io/Available": "Kubernetes and its SIGs define the conditions of x-k8s.io",
+		"assay.dev/FeaturesReady":    "Assay writes it itself",
+	} {
+		got := s.Review(context.Background(), request(t, []byte(ruleYAML(`{rules: [{name: a, nodeConditions: [{type: `+kind+`, status: "True"}]}]}`))))
+		if got.Allowed != (refused == "") {
+			t.Errorf("%s: allowed %v", kind, got.Allowed)
+		}
+		if !got.Allowed && (!strings.Contains(got.Result.Message, "spec.rules[0].nodeConditions[0].type") || !strings.Contains(got.Result.Message, refused)) {
+			t.Errorf("%s: want %q in %s", kind, refused, got.Result.Message)
+		}
+	}
+}
+
 func FuzzReview(f *testing.F) {
 	for _, file := range list(f, "testdata/wrong/*.yaml") {
 		req := request(f, read(f, file))

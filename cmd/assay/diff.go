@@ -164,7 +164,7 @@ func rejected(cmd *cobra.Command, w *world, files []*manifest.File) error {
 
 // desired returns the desired state of a node from an outcome.
 func desired(o *rules.Outcome, taints bool) plan.Desired {
-	d := plan.Desired{Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources()}
+	d := plan.Desired{Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources(), Conditions: o.NodeConditions()}
 	if taints {
 		d.Taints = o.Taints()
 	}
@@ -204,7 +204,7 @@ type flatKey struct {
 func flatDesired(d plan.Desired) map[flatKey]string {
 	out := map[flatKey]string{}
 	for kind, values := range map[keys.Kind]map[string]string{
-		keys.Label: d.Labels, keys.Annotation: d.Annotations, keys.Resource: d.ExtendedResources,
+		keys.Label: d.Labels, keys.Annotation: d.Annotations, keys.Resource: d.ExtendedResources, keys.Condition: d.Conditions,
 	} {
 		for k, v := range values {
 			out[flatKey{kind, k}] = v

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
@@ -124,6 +125,8 @@ func valueOn(node *corev1.Node, k writtenKey) (value string, ok bool) {
 	case keys.Resource:
 		quantity, there := node.Status.Capacity[corev1.ResourceName(k.key)]
 		value, ok = quantity.String(), there
+	case keys.Condition:
+		value, ok = written.Conditions(node)[k.key]
 	case keys.Taint:
 		for _, t := range node.Spec.Taints {
 			if t.Key+":"+string(t.Effect) == k.key {

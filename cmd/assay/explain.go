@@ -25,12 +25,12 @@ type explainFlags struct {
 func newExplain() *cobra.Command {
 	f := &explainFlags{}
 	cmd := &cobra.Command{
-		Use:   "explain NODE [LABEL|ANNOTATION|TAINT|RESOURCE]",
-		Short: "Show which rule or client set a label, annotation, taint or resource of a node, or why it is missing",
-		Long: `Show which rule or client set a label, annotation, taint or resource of a node, or why it is missing.
+		Use:   "explain NODE [LABEL|ANNOTATION|TAINT|RESOURCE|CONDITION]",
+		Short: "Show which rule or client set a label, annotation, taint, resource or condition of a node, or why it is missing",
+		Long: `Show which rule or client set a label, annotation, taint, resource or condition of a node, or why it is missing.
 
-Without a key it lists the labels, annotations, taints and resources that rules set on the node, each with its rule. With a key it
-shows the rule and the features that it matched. For a key that no rule sets now and that the controller still keeps it shows the rule
+Without a key it lists the labels, annotations, taints, resources and conditions that rules set on the node, each with its rule. With a
+key it shows the rule and the features that it matched. For a key that no rule sets now and that the controller still keeps it shows the rule
 that set it and why it is kept. For a key that another client set it shows that client. For a key that is not on the node
 it shows the rules that could set it, the closest first, and the expressions that did not match.`,
 		Example: `  assay explain gpu-1
@@ -98,6 +98,7 @@ func (e *explanation) find(name string) []given {
 	}{
 		{keys.Label, e.outcome.Labels()}, {keys.Annotation, e.outcome.Annotations()},
 		{keys.Resource, e.outcome.ExtendedResources()},
+		{keys.Condition, e.outcome.NodeConditions()},
 	} {
 		for _, key := range []string{name, full} {
 			if value, ok := m.values[key]; ok && !slices.Contains(out, given{m.kind, key, value}) {
@@ -202,6 +203,11 @@ func (e *explanation) names(t *rules.RuleTrace, name string) bool {
 			}
 		}
 	}
+	for _, c := range rule.NodeConditions {
+		if c.Type == name {
+			return true
+		}
+	}
 	for _, taint := range rule.Taints {
 		if taint.Key == name || taint.Key == full {
 			return true
@@ -244,7 +250,7 @@ func (e *explanation) spec(ref rules.Ref) *nfdv1alpha1.Rule {
 
 func (e *explanation) suggest(name string) string {
 	var known []string
-	for _, m := range []map[string]string{e.outcome.Labels(), e.outcome.Annotations(), e.outcome.ExtendedResources()} {
+	for _, m := range []map[string]string{e.outcome.Labels(), e.outcome.Annotations(), e.outcome.ExtendedResources(), e.outcome.NodeConditions()} {
 		known = append(known, sortedKeys(m)...)
 	}
 	if near := manifest.Nearest(e.world.opt.Keys.Qualify(name), known); near != "" {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/controller/provenance/record"
@@ -36,6 +37,7 @@ func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 			{keys.Label, nfdv1alpha1.FeatureLabelsAnnotation},
 			{keys.Annotation, nfdv1alpha1.FeatureAnnotationsAnnotation},
 			{keys.Resource, nfdv1alpha1.ExtendedResourcesAnnotation},
+			{keys.Condition, assayv1alpha1.NodeConditionsAnnotation},
 		} {
 			instance, found := strings.CutSuffix(name, of.base)
 			if !found || instance != "" && !strings.HasSuffix(instance, ".") {
@@ -43,6 +45,9 @@ func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 			}
 			r := plan.Record{Instance: strings.TrimSuffix(instance, "."), Bare: w.opt.Keys.DisableAutoPrefix}
 			for _, key := range r.Parse(node.Annotations[name]) {
+				if key == assayv1alpha1.FeaturesReadyCondition {
+					continue // no rule sets it
+				}
 				out = append(out, writtenKey{of.kind, key, r.Instance})
 			}
 		}

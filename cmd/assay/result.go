@@ -14,6 +14,7 @@ type result struct {
 	Annotations       map[string]string `json:"annotations,omitempty"`
 	Taints            []corev1.Taint    `json:"taints,omitempty"`
 	ExtendedResources map[string]string `json:"extendedResources,omitempty"`
+	NodeConditions    map[string]string `json:"nodeConditions,omitempty"`
 	Vars              map[string]string `json:"vars,omitempty"`
 	Events            []rules.Event     `json:"events,omitempty"`
 	Failed            *rules.Failure    `json:"failed,omitempty"`
@@ -32,7 +33,7 @@ type ruleResult struct {
 func newResult(o *rules.Outcome, taints bool) *result {
 	r := &result{Node: o.Node, Events: o.Events(), Failed: o.Failed, Vars: map[string]string{}}
 	if o.Failed == nil {
-		r.Labels, r.Annotations, r.ExtendedResources = o.Labels(), o.Annotations(), o.ExtendedResources()
+		r.Labels, r.Annotations, r.ExtendedResources, r.NodeConditions = o.Labels(), o.Annotations(), o.ExtendedResources(), o.NodeConditions()
 		if taints {
 			r.Taints = o.Taints()
 		}

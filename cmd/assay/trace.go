@@ -128,6 +128,7 @@ func (t *tracer) outcome(o *rules.Outcome) {
 	any := t.section(o, "labels", keys.Label, o.Labels())
 	any = t.section(o, "annotations", keys.Annotation, o.Annotations()) || any
 	any = t.section(o, "extended resources", keys.Resource, o.ExtendedResources()) || any
+	any = t.section(o, "conditions", keys.Condition, o.NodeConditions()) || any
 	if taints := o.Taints(); len(taints) > 0 && t.taints {
 		any = true
 		rows := &table{}

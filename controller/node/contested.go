@@ -56,6 +56,8 @@ func wanted(o *rules.Outcome, s plan.Step) (value string, ok bool) {
 		value, ok = o.Annotations()[s.Key]
 	case keys.Resource:
 		value, ok = o.ExtendedResources()[s.Key]
+	case keys.Condition:
+		value, ok = o.NodeConditions()[s.Key]
 	case keys.Taint:
 		i := slices.IndexFunc(o.Taints(), func(t corev1.Taint) bool { return t.Key+":"+string(t.Effect) == s.Key })
 		if ok = i >= 0; ok {

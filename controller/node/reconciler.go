@@ -152,7 +152,7 @@ func (r *Reconciler) eval(linked *assembly.Linked, in rules.Input, before *rules
 // plan converts an outcome to changes. A node that a fail action rejects keeps its outputs. Only an annotation is written, so that
 // users of the Node see that its labels can be out of date, and a taint if the administrator has configured one.
 func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome, generation string) *plan.Plan {
-	want := plan.Desired{Taints: o.Taints(), Generation: generation, Now: metav1.NewTime(r.clock.Now())}
+	want := plan.Desired{Taints: o.Taints(), Conditions: o.NodeConditions(), Generation: generation, Now: metav1.NewTime(r.clock.Now())}
 	if !r.disable.Labels {
 		want.Labels = o.Labels()
 	}

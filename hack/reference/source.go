@@ -42,7 +42,7 @@ var limitsOf = []struct {
 	names []string
 }{
 	{"rules", []string{"MaxRules", "MaxTerms", "MaxOutputs", "MaxPriority", "NodeBudget", "RuleBudget", "RequirementWork", "MaxSaid", "MaxTaints",
-		"MaxLabels", "MaxAnnotations", "MaxResources", "MaxTaintTexts", "MaxSize", "MaxClusterSize", "MaxRequirementSize"}},
+		"MaxLabels", "MaxAnnotations", "MaxResources", "MaxTaintTexts", "MaxNodeConditions", "MaxConditions", "MaxSize", "MaxClusterSize", "MaxRequirementSize"}},
 	{"rules/lang/size", []string{"MaxProgram"}},
 	{"rules/lang/match", []string{"MaxTerms", "MaxExpressions", "MaxValues", "MaxTextLength", "maxVersionLength", "MaxWork"}},
 	{"rules/lang/expr", []string{"MaxText", "MaxNodes", "MaxExpressions", "MaxResult", "MaxItems", "maxValue", "maxDepth", "maxNumber", "maxFormat", "maxWidth", "maxShift"}},

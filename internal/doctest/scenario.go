@@ -112,6 +112,7 @@ type outcome struct {
 	Annotations       map[string]string `json:"annotations,omitempty"`
 	ExtendedResources map[string]string `json:"extendedResources,omitempty"`
 	Taints            []string          `json:"taints,omitempty"`
+	NodeConditions    map[string]string `json:"nodeConditions,omitempty"`
 	Failed            string            `json:"failed,omitempty"`
 	NotWritten        []string          `json:"notWritten,omitempty"`
 	Errors            []string          `json:"errors,omitempty"`
@@ -130,7 +131,7 @@ var optional = []string{"vars", "matched", "skipped", "log"}
 // show formats an outcome with the optional fields that the page shows.
 func show(o *rules.Outcome, page string) (string, error) {
 	out := outcome{
-		Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources(), Vars: o.Vars(),
+		Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources(), Vars: o.Vars(), NodeConditions: o.NodeConditions(),
 	}
 	for _, t := range o.Taints() {
 		out.Taints = append(out.Taints, t.ToString())

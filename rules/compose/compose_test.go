@@ -317,6 +317,7 @@ rules:
   varsTemplate: a=b
   taints: [{key: k, value: v, effect: NoSchedule, timeAdded: "2026-01-02T03:04:05Z"}]
   extendedResources: {a: "1"}
+  nodeConditions: [{type: example.com/A, status: "True", reason: R, message: m}]
   matchFeatures: [{feature: a.b, matchExpressions: {k: {op: In, value: [v], type: version}}, matchName: {op: Exists}}]
   matchAny: [{matchFeatures: [{feature: a.b}]}]
   conditions: [{op: eq, args: {values: [1, 1]}, invert: true, loop: [1], multiple: any}]

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,6 +65,7 @@ func fillRule(dst, src *nfdv1alpha1.Rule) {
 	fillMap(&dst.Vars, src.Vars)
 	fillMap(&dst.ExtendedResources, src.ExtendedResources)
 	fillTaints(&dst.Taints, src.Taints)
+	fillNodeConditions(&dst.NodeConditions, src.NodeConditions)
 	if dst.LabelsTemplate == "" && dst.LabelsTemplateFrom == nil {
 		dst.LabelsTemplate, dst.LabelsTemplateFrom = src.LabelsTemplate, src.LabelsTemplateFrom
 	}
@@ -151,6 +153,24 @@ func fillTaints(dst *[]corev1.Taint, src []corev1.Taint) {
 			merged[same].Value = src[i].Value
 		}
 		fill(&merged[same].TimeAdded, src[i].TimeAdded)
+	}
+	*dst = merged
+}
+
+// fillNodeConditions combines conditions by type.
+func fillNodeConditions(dst *[]nfdv1alpha1.NodeCondition, src []nfdv1alpha1.NodeCondition) {
+	if len(src) == 0 {
+		return
+	}
+	merged := slices.Clone(*dst)
+	for i := range src {
+		same := slices.IndexFunc(merged, func(c nfdv1alpha1.NodeCondition) bool { return c.Type == src[i].Type })
+		if same < 0 {
+			merged = append(merged, src[i])
+			continue
+		}
+		c := &merged[same]
+		c.Status, c.Reason, c.Message = cmp.Or(c.Status, src[i].Status), cmp.Or(c.Reason, src[i].Reason), cmp.Or(c.Message, src[i].Message)
 	}
 	*dst = merged
 }

@@ -19,7 +19,7 @@ const (
 	emptyIsUnset               // a scalar, kept unless it is ""
 	anyTrue                    // true if it is true in any document
 	higher                     // the higher of both versions
-	keyedTaints                // a list whose items are merged by key and effect
+	keyed                      // a list whose items are merged by what identifies them
 )
 
 var specPolicies = map[string]policy{
@@ -41,10 +41,11 @@ var rulePolicies = map[string]policy{
 	"labelsTemplateFrom": atomic,
 	"varsTemplateFrom":   atomic,
 	"expressions":        emptyIsUnset,
-	"taints":             keyedTaints,
+	"taints":             keyed,
+	"nodeConditions":     keyed,
 }
 
-var taintPolicies = map[string]policy{"value": emptyIsUnset}
+var itemPolicies = map[string]policy{"value": emptyIsUnset, "status": emptyIsUnset, "reason": emptyIsUnset, "message": emptyIsUnset}
 
 // rivals are pairs of fields of a rule that exclude each other: a rule with one of them does not inherit the other.
 var rivals = map[string]string{
@@ -131,8 +132,8 @@ func (m *merger) combine(dst *yaml.Node, at int, src *yaml.Node, path string, ho
 		if take, err = higherVersion(have.Value, src.Value, m.document); err != nil {
 			return err
 		}
-	case keyedTaints:
-		return m.taints(have, src, path)
+	case keyed:
+		return m.items(have, src, path)
 	default:
 		return m.byKind(have, src, path)
 	}
@@ -157,30 +158,31 @@ func (m *merger) byKind(have, src *yaml.Node, path string) error {
 	return nil
 }
 
-// taints combines lists of taints by key and effect, which identify a taint on a node.
-func (m *merger) taints(have, src *yaml.Node, path string) error {
+// items combines lists of taints by key and effect, and lists of conditions by type.
+func (m *merger) items(have, src *yaml.Node, path string) error {
 	if have.Kind != yaml.SequenceNode {
 		return typeConflict(path, m.document)
 	}
 	for _, item := range src.Content {
-		same := slices.IndexFunc(have.Content, func(o *yaml.Node) bool { return taintID(o) == taintID(item) })
+		same := slices.IndexFunc(have.Content, func(o *yaml.Node) bool { return identity(o) == identity(item) })
 		if same < 0 || item.Kind != yaml.MappingNode {
 			have.Content = append(have.Content, m.clone(item, m.document))
 			continue
 		}
-		if err := m.fill(have.Content[same], item, path, taintPolicies); err != nil {
+		if err := m.fill(have.Content[same], item, path, itemPolicies); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func taintID(n *yaml.Node) [2]string {
-	var id [2]string
+// identity returns what identifies an item: the fields of both kinds of lists, of which each item has its own.
+func identity(n *yaml.Node) [3]string {
+	var id [3]string
 	if n.Kind != yaml.MappingNode {
 		return id
 	}
-	for i, field := range []string{"key", "effect"} {
+	for i, field := range []string{"key", "effect", "type"} {
 		if _, v := lookup(n, field); v != nil {
 			id[i] = v.Value
 		}

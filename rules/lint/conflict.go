@@ -39,14 +39,25 @@ func (l *linter) conflicts() {
 				if !strings.Contains(key, "/") {
 					full = nfdv1alpha1.FeatureLabelNamespace + "/" + key
 				}
-				before, ok := first[full]
-				first[full] = w
-				if ok && before.value != w.value && !alternatives(&l.spec.Rules[before.rule], &l.spec.Rules[i]) {
-					l.warn(w.path, warning.Suspicious, "is %q, but %q in rule %q; if both rules match, this one wins",
-						w.value, before.value, l.spec.Rules[before.rule].Name)
-				}
+				l.conflict(first, full, w)
 			}
 		}
+	}
+	first := map[string]writes{}
+	for i := range l.spec.Rules {
+		for j, c := range l.spec.Rules[i].NodeConditions {
+			l.conflict(first, c.Type, writes{i, field.NewPath("spec", "rules").Index(i).Child("nodeConditions").Index(j).Child("status"), c.Status})
+		}
+	}
+}
+
+// conflict warns if an earlier rule sets another value for a key; first holds the last write of each key.
+func (l *linter) conflict(first map[string]writes, key string, w writes) {
+	before, ok := first[key]
+	first[key] = w
+	if ok && before.value != w.value && !alternatives(&l.spec.Rules[before.rule], &l.spec.Rules[w.rule]) {
+		l.warn(w.path, warning.Suspicious, "is %q, but %q in rule %q; if both rules match, this one wins",
+			w.value, before.value, l.spec.Rules[before.rule].Name)
 	}
 }
 

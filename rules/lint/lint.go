@@ -195,11 +195,11 @@ func (l *linter) noOutput(path *field.Path, r *nfdv1alpha1.Rule) {
 	if l.Template || l.Group || r.Name == "*" || len(l.spec.BasedOn) > 0 {
 		return
 	}
-	if r.Labels != nil || r.Annotations != nil || r.Taints != nil || r.ExtendedResources != nil || r.Vars != nil || r.Actions != nil ||
+	if r.Labels != nil || r.Annotations != nil || r.Taints != nil || r.NodeConditions != nil || r.ExtendedResources != nil || r.Vars != nil || r.Actions != nil ||
 		r.LabelsTemplate != "" || r.VarsTemplate != "" || r.LabelsTemplateFrom != nil || r.VarsTemplateFrom != nil {
 		return
 	}
-	l.warn(path, warning.Suspicious, "the rule has no output and does nothing; add labels, annotations, taints, extendedResources, vars or actions")
+	l.warn(path, warning.Suspicious, "the rule has no output and does nothing; add labels, annotations, taints, extendedResources, nodeConditions, vars or actions")
 }
 
 // static reports whether all values are the same on every node.

@@ -11,22 +11,12 @@ import (
 )
 
 // compareConditions plans the conditions that rules set. FeaturesReady stays as it is: see WithReady.
-func (p *Plan) compareConditions(want []corev1.NodeCondition) {
-	texts := make(map[string]string, len(want))
-	for _, c := range want {
-		texts[string(c.Type)] = FormatCondition(c)
-	}
+func (p *Plan) compareConditions(want map[string]string) {
 	have := make(map[string]string, len(p.state.Conditions))
 	for _, c := range p.state.Conditions {
 		have[string(c.Type)] = FormatCondition(c)
 	}
-	p.compare(keys.Condition, p.policy.Record.Conditions(), have, texts, equalText)
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		if at := slices.IndexFunc(want, func(c corev1.NodeCondition) bool { return s.Kind == keys.Condition && string(c.Type) == s.Key }); at >= 0 {
-			s.condition = want[at]
-		}
-	}
+	p.compare(keys.Condition, p.policy.Record.Conditions(), have, want, equalText)
 	if p.recordsReady() {
 		p.own(keys.Condition, assayv1alpha1.FeaturesReadyCondition, true)
 	}
@@ -57,8 +47,7 @@ func (p *Plan) WithReady(want *corev1.NodeCondition) *Plan {
 		s.Old = FormatCondition(*have)
 	}
 	if want != nil {
-		s.condition, s.New = *want, FormatCondition(*want)
-		s.condition.Type = assayv1alpha1.FeaturesReadyCondition
+		s.New = FormatCondition(*want)
 	}
 	switch {
 	case want == nil && have != nil:
@@ -83,20 +72,14 @@ func (p *Plan) WithReady(want *corev1.NodeCondition) *Plan {
 }
 
 // Turns reports whether the step gives a condition this status.
-func (s Step) Turns(status corev1.ConditionStatus) bool {
-	return s.Op != Remove && s.condition.Status == status
+func (s Step) Turns(to corev1.ConditionStatus) bool {
+	status, _, _ := keys.ParseCondition(s.New)
+	return s.Op != Remove && status == to
 }
 
-// FormatCondition formats what a condition says, without its times: status, reason and message.
+// FormatCondition formats what a condition says, in the form of keys.FormatCondition.
 func FormatCondition(c corev1.NodeCondition) string {
-	text := string(c.Status)
-	if c.Reason != "" {
-		text += " " + c.Reason
-	}
-	if c.Message != "" {
-		text += ": " + c.Message
-	}
-	return text
+	return keys.FormatCondition(string(c.Status), c.Reason, c.Message)
 }
 
 // patchCondition is one condition in a strategic merge patch, which merges the list by type.
@@ -116,14 +99,14 @@ func (p *Plan) patchCondition(s *Step) patchCondition {
 	if s.Op == Remove {
 		return patchCondition{Directive: "delete", Type: s.Key}
 	}
-	c := s.condition
-	out := patchCondition{Type: s.Key, Status: c.Status, Reason: &c.Reason, Message: &c.Message}
+	status, reason, message := keys.ParseCondition(s.New)
+	out := patchCondition{Type: s.Key, Status: status, Reason: &reason, Message: &message}
 	if p.now.IsZero() {
 		return out
 	}
 	now := p.now
 	out.LastHeartbeatTime = &now
-	if have := p.state.condition(s.Key); have == nil || have.Status != c.Status {
+	if have := p.state.condition(s.Key); have == nil || have.Status != status {
 		out.LastTransitionTime = &now
 	}
 	return out

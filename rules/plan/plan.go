@@ -39,8 +39,8 @@ func StateOf(node *corev1.Node) State {
 type Desired struct {
 	Labels, Annotations, ExtendedResources map[string]string
 	Taints                                 []corev1.Taint
-	// Conditions have no times: see Now.
-	Conditions []corev1.NodeCondition
+	// Conditions are what conditions say, by type, in the form of keys.FormatCondition.
+	Conditions map[string]string
 	// Now is the time of conditions that change.
 	Now metav1.Time
 	// Failed names the rule that prevents all other writes to the Node. It is written to one of Assay's own annotations, which
@@ -93,7 +93,6 @@ type Step struct {
 	ownedBefore, ownedAfter bool
 	grows                   bool // for a resource: the new amount is larger
 	taint                   corev1.Taint
-	condition               corev1.NodeCondition
 }
 
 // Recorded reports whether the record on the Node lists the key as owned.

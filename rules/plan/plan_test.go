@@ -62,7 +62,7 @@ func TestCompute(t *testing.T) {
 				Annotations: map[string]string{"assay.dev/node-conditions": "Ready,v.io/Gone,v.io/Same"},
 				Conditions:  []corev1.NodeCondition{{Type: "Ready", Status: "True"}, {Type: "v.io/Gone", Status: "True"}, {Type: "v.io/Same", Status: "True", Reason: "R", Message: "m"}},
 			},
-			want:  plan.Desired{Conditions: []corev1.NodeCondition{{Type: "v.io/New", Status: "False", Reason: "Why"}, {Type: "v.io/Same", Status: "True", Reason: "R", Message: "m"}}},
+			want:  plan.Desired{Conditions: map[string]string{"v.io/New": "False Why", "v.io/Same": "True R: m"}},
 			shown: []string{"- condition v.io/Gone=True", "+ condition v.io/New=False Why"},
 			patch: `{"metadata":{"annotations":{"assay.dev/node-conditions":"v.io/New,v.io/Same"}},"status":{"conditions":[{"$patch":"delete","type":"v.io/Gone"},{"type":"v.io/New","status":"False","reason":"Why","message":""}]}}`,
 			takes: true,

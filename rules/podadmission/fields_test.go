@@ -33,6 +33,7 @@ func TestLabelsKnowEveryField(t *testing.T) {
 		"Vars":               {map[string]string{"a": "b"}, true},
 		"VarsTemplate":       {"a=b", true},
 		"Taints":             {[]corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}, true},
+		"NodeConditions":     {[]nfdv1alpha1.NodeCondition{{Type: "example.com/A", Status: "True"}}, true},
 		"ExtendedResources":  {map[string]string{"example.com/a": "1"}, true},
 		"MatchFeatures":      {terms, true}, // the label is equivalent to the new matchers
 		"MatchAny":           {[]nfdv1alpha1.MatchAnyElem{{MatchFeatures: terms}}, true},

@@ -16,6 +16,8 @@ type Expectation struct {
 	ExtendedResources map[string]*string `json:"extendedResources,omitempty"`
 	Vars              map[string]*string `json:"vars,omitempty"`
 	Taints            []corev1.Taint     `json:"taints,omitempty"`
+	// NodeConditions are what conditions of the Node say, by type: "STATUS REASON: MESSAGE".
+	NodeConditions map[string]*string `json:"nodeConditions,omitempty"`
 	// Matched are the rules that must match, as OBJECT/RULE.
 	Matched []string `json:"matched,omitempty"`
 	// NotMatched are rules that must not match. It is only used in tables.
@@ -35,7 +37,7 @@ type Expectation struct {
 func Expect(o *rules.Outcome) *Expectation {
 	e := &Expectation{
 		Labels: pointers(o.Labels()), Annotations: pointers(o.Annotations()), ExtendedResources: pointers(o.ExtendedResources()),
-		Vars: pointers(o.Vars()), Taints: o.Taints(),
+		Vars: pointers(o.Vars()), Taints: o.Taints(), NodeConditions: pointers(o.NodeConditions()),
 	}
 	for _, r := range o.Rules() {
 		switch {
@@ -88,6 +90,7 @@ func (e *Expectation) compare(got *Expectation, whole bool) []string {
 	}{
 		{"label", e.Labels, got.Labels}, {"annotation", e.Annotations, got.Annotations},
 		{"extendedResource", e.ExtendedResources, got.ExtendedResources}, {"var", e.Vars, got.Vars},
+		{"nodeCondition", e.NodeConditions, got.NodeConditions},
 	} {
 		d.values(m.kind, m.want, m.got, whole)
 	}

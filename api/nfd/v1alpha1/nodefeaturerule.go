@@ -228,6 +228,12 @@ type Rule struct {
 	// +kubebuilder:validation:MaxItems=64
 	MatchAny []MatchAnyElem `json:"matchAny"`
 
+	// nodeConditions are set in the status of the Node if the rule matches. A condition that no rule sets any longer is removed. Assay
+	// adds this field to the NFD API.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	NodeConditions []NodeCondition `json:"nodeConditions,omitempty"`
 	// conditions must all be true, in addition to matchFeatures and matchAny. Assay adds this field to the NFD API.
 	// +optional
 	// +listType=atomic
@@ -252,6 +258,25 @@ type Rule struct {
 	// varsTemplateFrom reads varsTemplate from another object. Assay adds this field to the NFD API.
 	// +optional
 	VarsTemplateFrom *TemplateSource `json:"varsTemplateFrom,omitempty"`
+}
+
+// NodeCondition is a condition in the status of a Node.
+type NodeCondition struct {
+	// type is the type of the condition, with a namespace of your own: example.com/DriverReady. Types of Kubernetes and of its SIGs
+	// cannot be set.
+	// +kubebuilder:validation:MaxLength=1024
+	Type string `json:"type"`
+	// status is True, False or Unknown, or an {expression} with one of these values in any case.
+	// +kubebuilder:validation:MaxLength=1024
+	Status string `json:"status"`
+	// reason is a word in CamelCase that programs can read.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+	// message explains the status to users.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // ExpressionMode is how braces in the strings of a rule are read.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
@@ -64,7 +65,8 @@ func newNodePage(d *data, name, query string) *nodePage {
 	return p
 }
 
-// foreignOf returns the labels, annotations and taints of a Node that no rule sets.
+// foreignOf returns the labels, annotations, taints and conditions of a Node that no rule sets. It leaves out conditions that rules
+// cannot set: those of Kubernetes, whose types have no namespace, and FeaturesReady.
 func foreignOf(node *corev1.Node, o *rules.Outcome) []foreign {
 	if node == nil {
 		return nil
@@ -84,6 +86,14 @@ func foreignOf(node *corev1.Node, o *rules.Outcome) []foreign {
 		if _, ours := o.Origin(keys.Taint, t.Key+":"+string(t.Effect)); !ours {
 			managers := written.Managers(node.ManagedFields, "spec", "taints")
 			out = append(out, foreign{"taint", t.Key + ":" + string(t.Effect), t.Value, strings.Join(managers, ", ")})
+		}
+	}
+	conditions := written.Conditions(node)
+	for _, kind := range slices.Sorted(maps.Keys(conditions)) {
+		_, ours := o.Origin(keys.Condition, kind)
+		if !ours && strings.Contains(kind, "/") && kind != assayv1alpha1.FeaturesReadyCondition {
+			managers := written.Managers(node.ManagedFields, written.ConditionPath(kind)...)
+			out = append(out, foreign{"condition", kind, conditions[kind], strings.Join(managers, ", ")})
 		}
 	}
 	return out

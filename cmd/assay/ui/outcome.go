@@ -62,6 +62,7 @@ var kinds = []struct {
 	title string
 }{
 	{keys.Label, "Labels"}, {keys.Annotation, "Annotations"}, {keys.Resource, "Extended resources"}, {keys.Taint, "Taints"},
+	{keys.Condition, "Conditions"},
 }
 
 // comparison holds what an outcome is compared with.
@@ -120,6 +121,7 @@ func (c *comparison) outputs(o *rules.Outcome, kind keys.Kind) (given, asked []o
 	}
 	values := map[keys.Kind]func() map[string]string{
 		keys.Label: o.Labels, keys.Annotation: o.Annotations, keys.Resource: o.ExtendedResources,
+		keys.Condition: o.NodeConditions,
 	}[kind]()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		add(key, values[key])

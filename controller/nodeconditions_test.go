@@ -1,0 +1,123 @@
+package controller_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// nodeCondition waits until a node has a condition in the form "STATUS REASON: MESSAGE", "" for none, and returns the Node.
+func (w *world) nodeCondition(node string, kind corev1.NodeConditionType, want string) *corev1.Node {
+	w.Helper()
+	return becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, string(kind)+"="+want, func(n *corev1.Node) bool {
+		c := conditionOf(n, kind)
+		if c == nil {
+			return want == ""
+		}
+		return plan.FormatCondition(*c) == want && !c.LastTransitionTime.IsZero() && !c.LastHeartbeatTime.IsZero()
+	})
+}
+
+const driverRules = `{rules: [{name: driver, nodeConditions: [
+  {type: vendor.io/DriverReady, status: "{@test.attr.ready}", reason: Probed, message: "Driver on {node}: {@test.attr.version}"},
+  {type: vendor.io/Steady, status: Unknown}]}]}`
+
+func TestRulesSetConditionsOfNodes(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.boots("n1", "boot-1")
+	theirs := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"vendor.io/Theirs","status":"True"}]}}`))
+	if err := w.Status().Patch(t.Context(), n, theirs); err != nil {
+		t.Fatal(err)
+	}
+	f := w.publish(w.namespace, "n1", "n1", M{"ready": "false", "version": "550.1"}, nil)
+	rule := w.rule("driver", driverRules)
+	w.start()
+	n = w.nodeCondition("n1", "vendor.io/DriverReady", "False Probed: Driver on n1: 550.1")
+	if got := n.Annotations[assayv1alpha1.NodeConditionsAnnotation]; got != "vendor.io/DriverReady,vendor.io/Steady" {
+		t.Errorf("record is %q", got)
+	}
+	change(w, f, func(f *nfdv1alpha1.NodeFeature) {
+		f.Spec.Features.Attributes["test.attr"].Elements["ready"] = "TRUE"
+	})
+	w.nodeCondition("n1", "vendor.io/DriverReady", "True Probed: Driver on n1: 550.1")
+
+	// The rule of the higher priority wins, and the loser reports the conflict.
+	over := w.rule("over", `{priority: 10, rules: [{name: off, nodeConditions: [{type: vendor.io/DriverReady, status: "False", reason: Maintenance}]}]}`)
+	w.nodeCondition("n1", "vendor.io/DriverReady", "False Maintenance")
+	w.condition(rule, nfdv1alpha1.ConditionConflicted, metav1.ConditionTrue, "vendor.io/DriverReady")
+	w.delete(over)
+	w.nodeCondition("n1", "vendor.io/DriverReady", "True Probed: Driver on n1: 550.1")
+
+	// Another client's change is corrected.
+	forged := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"vendor.io/Steady","status":"True","reason":"Forged"}]}}`))
+	if err := w.Status().Patch(t.Context(), n, forged); err != nil {
+		t.Fatal(err)
+	}
+	w.nodeCondition("n1", "vendor.io/Steady", "Unknown")
+
+	w.delete(rule)
+	w.nodeCondition("n1", "vendor.io/Steady", "")
+	n = w.nodeCondition("n1", "vendor.io/DriverReady", "")
+	if record, there := n.Annotations[assayv1alpha1.NodeConditionsAnnotation]; there {
+		t.Errorf("record is still %q", record)
+	}
+	if c := conditionOf(n, corev1.NodeReady); c == nil || c.Reason != "KubeletReady" {
+		t.Errorf("the kubelet's condition is %v", c)
+	}
+	if conditionOf(n, "vendor.io/Theirs") == nil {
+		t.Error("the condition of another client is gone")
+	}
+}
+
+// TestConditionsOfRulesOutliveTheirWorker: the conditions of a node stay while its worker is away, and go when the grace is over.
+func TestConditionsOfRulesOutliveTheirWorker(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	f := w.publish(w.namespace, "n1", "n1", M{"ready": "true", "version": "1"}, nil)
+	w.rule("driver", driverRules)
+	m := w.start()
+	const want = "True Probed: Driver on n1: 1"
+	w.nodeCondition("n1", "vendor.io/DriverReady", want)
+	w.delete(f)
+	w.rule("marker", `{rules: [{name: m, labels: {marker: "1"}}]}`)
+	w.labels("n1", M{"marker": "1"})
+	w.nodeCondition("n1", "vendor.io/DriverReady", want)
+	m.stop()
+	w.start(func(c *controller.Config) { c.Grace = time.Second })
+	w.nodeCondition("n1", "vendor.io/DriverReady", "")
+}
+
+func TestMassLossOfConditionsIsHeld(t *testing.T) {
+	w := newWorld(t)
+	w.rule("driver", driverRules)
+	nodes := []string{"n0", "n1", "n2"}
+	var published []*nfdv1alpha1.NodeFeature
+	for _, name := range nodes {
+		w.node(name)
+		published = append(published, w.publish(w.namespace, "vendor-"+name, name, M{"ready": "true", "version": "1"}, nil))
+	}
+	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 0, 0, time.Hour })
+	for _, name := range nodes {
+		w.nodeCondition(name, "vendor.io/DriverReady", "True Probed: Driver on "+name+": 1")
+	}
+	for _, f := range published {
+		w.delete(f)
+	}
+	for _, name := range nodes {
+		if message := w.event(name, "RemovalHeld"); !strings.Contains(message, "vendor.io/DriverReady") {
+			t.Errorf("the Event says %q", message)
+		}
+		w.nodeCondition(name, "vendor.io/DriverReady", "True Probed: Driver on "+name+": 1")
+	}
+}
