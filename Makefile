@@ -126,6 +126,13 @@ test-node: ## Install the chart on a real node: kubelet and containerd in namesp
 	@echo "== real node"
 	@go build -o bin/test-node ./test/node && bin/test-node
 
+.PHONY: test-autoscaler
+test-autoscaler: build ## Scale up real Karpenter for pods that require features, on nodes of kwok (the first time compiles both: 3 to 5 minutes)
+	@echo "== autoscaler: compiling Karpenter and kwok, unless they are cached"
+	@go build -C hack/autoscaler -ldflags='-s -w' -o $(CURDIR)/bin/karpenter sigs.k8s.io/karpenter/kwok
+	@go build -C hack/autoscaler -ldflags='-s -w' -o $(CURDIR)/bin/kwok sigs.k8s.io/kwok/cmd/kwok
+	@go run ./test/autoscaler
+
 .PHONY: test-ui
 test-ui: ## Test the pages of assay ui in Chromium (installed with apt-get where that is possible; skipped elsewhere)
 	@echo "== browser"

@@ -1,0 +1,95 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
+
+// fakeWorkers publishes the features of Nodes that have no machine, as Assay's worker does on real ones.
+type fakeWorkers struct {
+	api   client.Client
+	types map[string][]string // flags of cpu.cpuid, by instance type
+}
+
+// publishInterval is the interval at which new Nodes are found.
+const publishInterval = 100 * time.Millisecond
+
+// run publishes until ctx ends. Errors are retried; the story reports Nodes that stay without features.
+func (w *fakeWorkers) run(ctx context.Context) {
+	ticker := time.NewTicker(publishInterval)
+	defer ticker.Stop()
+	published := map[string]bool{}
+	for {
+		var nodes corev1.NodeList
+		_ = w.api.List(ctx, &nodes)
+		for i := range nodes.Items {
+			if n := &nodes.Items[i]; !published[n.Name] && n.DeletionTimestamp == nil {
+				published[n.Name] = w.api.Create(ctx, w.feature(n)) == nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// feature returns the NodeFeature of a Node, which is deleted with the Node.
+func (w *fakeWorkers) feature(n *corev1.Node) *nfdv1alpha1.NodeFeature {
+	flags := nfdv1alpha1.FlagFeatureSet{Elements: map[string]nfdv1alpha1.Nil{}}
+	for _, f := range w.types[n.Labels[corev1.LabelInstanceTypeStable]] {
+		flags.Elements[f] = nfdv1alpha1.Nil{}
+	}
+	boot := nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"id": "boot-of-" + n.Name}}
+	return &nfdv1alpha1.NodeFeature{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: n.Name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: n.Name},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}},
+		},
+		Spec: nfdv1alpha1.NodeFeatureSpec{Features: nfdv1alpha1.Features{
+			Flags:      map[string]nfdv1alpha1.FlagFeatureSet{"cpu.cpuid": flags},
+			Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"system.boot": boot},
+			Instances:  map[string]nfdv1alpha1.InstanceFeatureSet{},
+		}},
+	}
+}
+
+// answers returns a condition: a program answers at an address.
+func answers(address, path string) func(context.Context) error {
+	url := "http://" + address + "/" + path
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != http.StatusOK {
+			body, _ := io.ReadAll(resp.Body)
+			return fmt.Errorf("%s: %s: %s", url, resp.Status, body)
+		}
+		return nil
+	}
+}
+
+// port returns the port of an address.
+func port(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
