@@ -31,6 +31,7 @@ import (
 	"github.com/assay-project/assay/controller/request"
 	"github.com/assay-project/assay/controller/rule"
 	"github.com/assay-project/assay/controller/rulestats"
+	"github.com/assay-project/assay/controller/shape"
 	"github.com/assay-project/assay/controller/template"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
@@ -69,6 +70,8 @@ type Config struct {
 	Scheduling bool
 	// Requests limits the NodeFeatureRequests that are materialized.
 	Requests compile.RequestLimits
+	// Shapes are the names of the labels that make NodeShapes; none disables them. They need Ready, and no instance name.
+	Shapes []string
 	// Orphans configures the deletion of NodeFeatures of deleted nodes.
 	Orphans orphan.Options
 	// FeatureSets says when the controller repairs and deletes NodeFeatureSets.
@@ -219,6 +222,12 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 				return nil
 			}
 			return request.Add(mgr, request.Options{Nodes: nodes, Rules: reg, Materialized: assembled, IDs: c.IDs, Pods: true})
+		},
+		func() error {
+			if len(c.Shapes) == 0 || !c.Ready || c.Policy.Record.Instance != "" {
+				return nil
+			}
+			return shape.Add(mgr, shape.Options{Labels: c.Shapes, Policy: c.Policy, Clock: clock.RealClock{}})
 		},
 		func() error { return mgr.Add(nodes) },
 		func() error { return orphan.Add(mgr, c.Orphans) },

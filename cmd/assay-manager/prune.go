@@ -77,6 +77,11 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if err := p.Own(ctx, f.namespace, f.leases); err != nil {
 		return err
 	}
+	if f.instance == "" { // only the controller without an instance writes NodeShapes
+		if err := p.Shapes(ctx); err != nil {
+			return err
+		}
+	}
 	if f.keepFeatures {
 		return nil
 	}

@@ -37,6 +37,8 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"AsksNobodyElse":          {off, right{"ClusterRole/assay-controller", "nfd.k8s-sigs.io", "nodefeatures", "", "patch"}, false},
 		"DeletesSets":             {off, right{"Role/assay-controller", "assay.dev", "nodefeaturesets", "", "delete"}, true},
 		"CountsNodesOfSets":       {off, right{"Role/assay-controller", "assay.dev", "nodefeaturesets/status", "", "patch"}, true},
+		"CreatesShapes":           {off, right{"ClusterRole/assay-controller", "assay.dev", "nodeshapes", "", "create"}, true},
+		"CleansUpShapes":          {off, right{"ClusterRole/assay-cleanup", "assay.dev", "nodeshapes", "", "deletecollection"}, true},
 		"CleansUpSets":            {off, right{"Role/assay-cleanup", "assay.dev", "nodefeaturesets", "", "deletecollection"}, true},
 		"StartupTaint":            {`{controller: {startupTaint: "a.b/c"}}`, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, true},
 		"NoTaints":                {off, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, false},

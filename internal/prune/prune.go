@@ -139,6 +139,15 @@ func (p Pruner) FeatureSets(ctx context.Context, namespace string) error {
 	return client.IgnoreNotFound(err)
 }
 
+// Shapes deletes all NodeShapes, if the cluster has the kind.
+func (p Pruner) Shapes(ctx context.Context) error {
+	err := p.Client.DeleteAllOf(ctx, &assayv1alpha1.NodeShape{})
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
 // Own deletes the objects in the controller's own namespace: its records and the named Leases, by default only its own Lease.
 func (p Pruner) Own(ctx context.Context, namespace string, leases []string) error {
 	if leases == nil {

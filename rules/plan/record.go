@@ -102,6 +102,31 @@ func (r Record) short(name string) string {
 	return rest
 }
 
+// Given returns the labels, extended resources and taints that a Node has from rules: those in the record.
+func (p Policy) Given(state State) Desired {
+	d := Desired{Labels: map[string]string{}, ExtendedResources: map[string]string{}}
+	pick := func(to map[string]string, kind keys.Kind, annotation string, have map[string]string) {
+		for _, key := range p.Record.Parse(state.Annotations[annotation]) {
+			key = p.Record.resolve(key, have)
+			if value, ok := have[key]; ok && p.mayOwn(kind, key) {
+				to[key] = value
+			}
+		}
+	}
+	pick(d.Labels, keys.Label, p.Record.Labels(), state.Labels)
+	pick(d.ExtendedResources, keys.Resource, p.Record.Resources(), resources(state))
+	owned := map[string]bool{}
+	for _, t := range ParseTaints(state.Annotations[p.Record.Taints()]) {
+		owned[taintKey(t)] = p.mayOwn(keys.Taint, t.Key)
+	}
+	for _, t := range state.Taints {
+		if owned[taintKey(t)] {
+			d.Taints = append(d.Taints, t)
+		}
+	}
+	return d
+}
+
 // resolve adds the default namespace to a name in the record if only the name with the namespace is on the Node: the record was
 // then written before Bare was set.
 func (r Record) resolve(name string, have map[string]string) string {

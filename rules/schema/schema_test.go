@@ -149,8 +149,11 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 			t.Fatal(err)
 		}
 		properties, _ := s["properties"].(map[string]any)
-		if spec, ok := properties["spec"].(map[string]any); ok {
-			properties, _ = spec["properties"].(map[string]any)
+		for _, part := range []string{"spec", "status"} { // a NodeShape has only a status
+			if fields, ok := properties[part].(map[string]any); ok {
+				properties, _ = fields["properties"].(map[string]any)
+				break
+			}
 		}
 		for name, field := range properties {
 			if text, _ := field.(map[string]any)["description"].(string); text == "" {

@@ -1,5 +1,5 @@
 // Package v1alpha1 contains the kinds of the API group assay.dev, which do not exist in NFD: NodeFeatureRuleTemplate,
-// NodeFeatureRequest, NodeFeatureSchedulingPolicy and NodeFeatureSet.
+// NodeFeatureRequest, NodeFeatureSchedulingPolicy, NodeFeatureSet and NodeShape.
 //
 // +kubebuilder:object:generate=true
 // +groupName=assay.dev

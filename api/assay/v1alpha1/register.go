@@ -19,6 +19,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&NodeFeatureRequest{}, &NodeFeatureRequestList{},
 		&NodeFeatureSchedulingPolicy{}, &NodeFeatureSchedulingPolicyList{},
 		&NodeFeatureSet{}, &NodeFeatureSetList{},
+		&NodeShape{}, &NodeShapeList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -9,18 +9,21 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/orphan"
+	"github.com/assay-project/assay/controller/shape"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/config"
 	"github.com/assay-project/assay/internal/fleet/inputs"
@@ -79,7 +82,9 @@ type Settings struct {
 	// FailOpenAfter the creation of the Node in any case.
 	StartupTaint  string
 	FailOpenAfter time.Duration
-	GcInterval    time.Duration
+	// NodeShapeLabels are the names of the labels that make a NodeShape; none disables NodeShapes.
+	NodeShapeLabels []string
+	GcInterval      time.Duration
 	// GcGracePeriod is the time for which a NodeFeature stays after its Node is deleted.
 	GcGracePeriod time.Duration
 	FeatureGates  map[string]bool
@@ -106,8 +111,8 @@ func Default() *Settings {
 		RemovalBudget:      budget.Default,
 		NoExecuteBudget:    budget.Evictions{Share: budget.DefaultShare, OneZone: true},
 		MaskSecrets:        string(rules.MaskAlways), AllowFail: true, FeaturesReady: true,
-		FailOpenAfter: node.DefaultFailOpenAfter,
-		GcInterval:    orphan.DefaultInterval, GcGracePeriod: orphan.DefaultGrace,
+		FailOpenAfter: node.DefaultFailOpenAfter, NodeShapeLabels: shape.DefaultLabels(),
+		GcInterval: orphan.DefaultInterval, GcGracePeriod: orphan.DefaultGrace,
 		FeatureGates: map[string]bool{GateGroups: true},
 	}
 }
@@ -191,13 +196,14 @@ func (s *Settings) Keys() config.Keys {
 			"total":        config.Into(&s.MaterializedRequests.Total),
 			"perNamespace": config.Into(&s.MaterializedRequests.PerNamespace),
 		}),
-		"allowFail":     config.Into(&s.AllowFail),
-		"failTaint":     config.Into(&s.FailTaint),
-		"featuresReady": config.Into(&s.FeaturesReady),
-		"startupTaint":  config.Into(&s.StartupTaint),
-		"failOpenAfter": config.Into(&s.FailOpenAfter),
-		"gcInterval":    config.Into(&s.GcInterval),
-		"gcGracePeriod": config.Into(&s.GcGracePeriod),
+		"allowFail":       config.Into(&s.AllowFail),
+		"failTaint":       config.Into(&s.FailTaint),
+		"featuresReady":   config.Into(&s.FeaturesReady),
+		"startupTaint":    config.Into(&s.StartupTaint),
+		"failOpenAfter":   config.Into(&s.FailOpenAfter),
+		"nodeShapeLabels": config.Into(&s.NodeShapeLabels),
+		"gcInterval":      config.Into(&s.GcInterval),
+		"gcGracePeriod":   config.Into(&s.GcGracePeriod),
 		"featureGates": config.Parsed(func(gates map[string]bool) error {
 			maps.Copy(s.FeatureGates, gates)
 			return nil
@@ -298,6 +304,11 @@ func (s *Settings) check() (errs []error) {
 			errs = append(errs, fmt.Errorf("failOpenAfter is %s; it must be positive, for example 10m", s.FailOpenAfter))
 		}
 	}
+	for _, name := range s.NodeShapeLabels {
+		if found := validation.IsQualifiedName(name); len(found) > 0 {
+			errs = append(errs, fmt.Errorf("nodeShapeLabels: invalid label name %q: %s", name, strings.Join(found, "; ")))
+		}
+	}
 	if l := s.LeaderElection; l.LeaseDuration <= l.RenewDeadline || l.RenewDeadline <= l.RetryPeriod || l.RetryPeriod <= 0 {
 		errs = append(errs, errors.New("leaderElection: leaseDuration must exceed renewDeadline, and that retryPeriod"))
 	}
@@ -383,6 +394,7 @@ func (s *Settings) Controllers(namespace, instance string, strict bool) controll
 		Groups:          s.FeatureGates[GateGroups],
 		Scheduling:      s.FeatureGates[GateScheduling],
 		Requests:        s.MaterializedRequests,
+		Shapes:          s.NodeShapeLabels,
 		Orphans: orphan.Options{
 			Interval: s.GcInterval, Grace: s.GcGracePeriod,
 		},

@@ -1,0 +1,102 @@
+package shape
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules/keys"
+)
+
+const (
+	// maxBytes is the maximum size of the outputs and differences in a status. With the rest a NodeShape stays below 16 KiB: 1,000
+	// shapes are as large as 30 NodeFeatures.
+	maxBytes = 12 << 10
+	// entryBytes is the size in JSON of an entry without its strings, at most: that of a difference.
+	entryBytes = 72
+	// maxNamed is the maximum number of differences in the message of the condition.
+	maxNamed = 5
+)
+
+// report sets the outputs and differences in a status, as far as they fit. Taints and resources come first, because pods do not run
+// without them, then labels of NodeFeatureRequests, because pods refer to them, then labels by name.
+func (d *decision) report(s *assayv1alpha1.NodeShapeStatus, list map[output]*assayv1alpha1.ShapeDifference) {
+	s.Labels, s.Taints, s.ExtendedResources, s.Differences, s.Omitted = nil, nil, nil, nil, 0
+	left := maxBytes
+	take := func(text ...string) bool {
+		left -= entryBytes + len(strings.Join(text, ""))
+		return left >= 0
+	}
+	for _, o := range slices.SortedFunc(maps.Keys(d.common), compareForReport) {
+		value := d.common[o]
+		switch {
+		case !take(o.name, value):
+			s.Omitted++
+		case o.kind == keys.Label:
+			if s.Labels == nil {
+				s.Labels = map[string]string{}
+			}
+			s.Labels[o.name] = value
+		case o.kind == keys.Resource:
+			if amount, err := resource.ParseQuantity(value); err == nil {
+				if s.ExtendedResources == nil {
+					s.ExtendedResources = corev1.ResourceList{}
+				}
+				s.ExtendedResources[corev1.ResourceName(o.name)] = amount
+			}
+		default:
+			key, effect, _ := strings.Cut(o.name, ":")
+			s.Taints = append(s.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+		}
+	}
+	for _, o := range slices.SortedFunc(maps.Keys(list), compareOutputs) {
+		if x := list[o]; take(x.Name, x.ContradictedBy) {
+			s.Differences = append(s.Differences, *x)
+		}
+	}
+}
+
+// compareForReport sorts outputs by their importance, then by name.
+func compareForReport(a, b output) int {
+	rank := func(o output) int {
+		switch {
+		case o.kind != keys.Label:
+			return 0
+		case strings.HasPrefix(o.name, assayv1alpha1.RequestLabelNamespace+"/"):
+			return 1
+		}
+		return 2
+	}
+	return cmp.Or(rank(a)-rank(b), compareOutputs(a, b))
+}
+
+// contradicted sets the condition. It stays True until the last contradiction is forgotten.
+func contradicted(s *assayv1alpha1.NodeShapeStatus, now metav1.Time) {
+	c := metav1.Condition{
+		Type: assayv1alpha1.ConditionContradicted, Status: metav1.ConditionFalse, Reason: reasonAgree, LastTransitionTime: now,
+		Message: "No recent node differs from the nodes before it.",
+	}
+	var by []string
+	for _, x := range s.Differences {
+		if x.ContradictedBy != "" {
+			by = append(by, fmt.Sprintf("%s %s (node %s)", x.Output, x.Name, x.ContradictedBy))
+		}
+	}
+	if len(by) > 0 {
+		if more := len(by) - maxNamed; more > 0 {
+			by = append(by[:maxNamed], fmt.Sprintf("and %d more", more))
+		}
+		c.Status, c.Reason = metav1.ConditionTrue, ReasonContradicted
+		c.Message = fmt.Sprintf("A node differed from all nodes before it: %s. An output returns after %d further nodes agree, or when the NodeShape is deleted.",
+			strings.Join(by, ", "), window)
+	}
+	meta.SetStatusCondition(&s.Conditions, c)
+}
