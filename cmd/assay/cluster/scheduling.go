@@ -52,6 +52,24 @@ func (c *Client) Policies(ctx context.Context) ([]assayv1alpha1.NodeFeatureSched
 	return out, err
 }
 
+// Shapes returns all NodeShapes. It returns none if the CRD does not exist.
+func (c *Client) Shapes(ctx context.Context) ([]assayv1alpha1.NodeShape, error) {
+	out, err := list[assayv1alpha1.NodeShape](ctx, c, assayPath(assayv1alpha1.NodeShapeResource.Resource), nil)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// NodePools returns the NodePools of Karpenter, decoded as T. It returns false if the cluster does not have the kind.
+func NodePools[T any](ctx context.Context, c *Client) ([]T, bool, error) {
+	out, err := list[T](ctx, c, "/apis/karpenter.sh/v1/nodepools", nil)
+	if IsNotFound(err) {
+		return nil, false, nil
+	}
+	return out, err == nil, err
+}
+
 // Leases returns the Leases of a namespace.
 func (c *Client) Leases(ctx context.Context, namespace string) ([]coordinationv1.Lease, error) {
 	return list[coordinationv1.Lease](ctx, c, "/apis/coordination.k8s.io/v1/namespaces/"+url.PathEscape(namespace)+"/leases", nil)

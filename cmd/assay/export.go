@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/export"
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+// exportFlags are the flags of assay export.
+type exportFlags struct {
+	cluster.Flags
+	target string
+	from   []string
+	labels []string
+}
+
+func newExport() *cobra.Command {
+	f := &exportFlags{}
+	cmd := &cobra.Command{
+		Use:   "export --for " + strings.Join(export.Targets, "|"),
+		Short: "Print NodeShapes as configuration of an autoscaler",
+		Long: `Print NodeShapes as configuration of an autoscaler, so that it knows what rules give to a node that does not exist yet.
+
+karpenter           labels and taints of NodePools, and NodeOverlays with extended resources, for kubectl apply --server-side.
+                    What others have written in the template of a NodePool is kept if the NodePool can be read
+cluster-api         annotations of MachineDeployments, for kubectl apply --server-side in the management cluster
+cluster-autoscaler  tags of node groups
+
+Notes about what is left out go to standard error.`,
+		Example: `  assay export --for karpenter | kubectl apply --server-side -f -
+  assay export --for karpenter --labels 'features.assay.dev/*,example.com/gpu'
+  assay export --for cluster-api --from shapes.yaml -n clusters`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.Register(cmd.Flags())
+	flags := cmd.Flags()
+	flags.StringVar(&f.target, "for", "", "autoscaler: "+strings.Join(export.Targets, ", "))
+	flags.StringSliceVar(&f.labels, "labels", nil, "labels to export, by name or by a prefix that ends in *; all by default")
+	flags.StringSliceVar(&f.from, "from", nil, "read files instead of a cluster: NodeShapes and NodePools, as kubectl get -o yaml prints them")
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(export.Targets, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (f *exportFlags) run(cmd *cobra.Command) error {
+	opt := export.Options{Labels: f.labels, Namespace: f.Namespace()}
+	if _, err := export.Render(f.target, nil, opt); err != nil {
+		return err
+	}
+	shapes, err := f.read(cmd, &opt)
+	if err != nil {
+		return err
+	}
+	out, err := export.Render(f.target, shapes, opt)
+	if err != nil {
+		return err
+	}
+	if len(shapes) == 0 {
+		out.Notes = append(out.Notes, "There are no NodeShapes: the controller writes them for nodes that have a node group or an instance type and the condition FeaturesReady.")
+	}
+	for _, note := range out.Notes {
+		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), "note:", note); err != nil {
+			return err
+		}
+	}
+	text, err := out.YAML()
+	if err == nil {
+		_, err = cmd.OutOrStdout().Write(text)
+	}
+	return err
+}
+
+// read reads shapes and NodePools from the files or the cluster.
+func (f *exportFlags) read(cmd *cobra.Command, opt *export.Options) ([]assayv1alpha1.NodeShape, error) {
+	if len(f.from) > 0 {
+		return f.readFiles(cmd, opt)
+	}
+	c, err := f.Connect()
+	if err != nil {
+		return nil, err
+	}
+	shapes, err := c.Shapes(cmd.Context())
+	if err == nil && f.target == export.Karpenter {
+		opt.Pools, opt.All, err = cluster.NodePools[export.NodePool](cmd.Context(), c)
+	}
+	return shapes, err
+}
+
+func (f *exportFlags) readFiles(cmd *cobra.Command, opt *export.Options) (shapes []assayv1alpha1.NodeShape, err error) {
+	paths, err := input.Paths(f.from)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range input.Manifests(paths, cmd.InOrStdin()) {
+		for _, p := range file.Problems {
+			return nil, fmt.Errorf("%s:%s", file.Name, p)
+		}
+		for _, d := range file.Documents {
+			switch d.Kind {
+			case assayv1alpha1.NodeShapeGVK.Kind:
+				var s assayv1alpha1.NodeShape
+				err = manifest.DecodeObject(d, &s)
+				shapes = append(shapes, s)
+			case "NodePool":
+				var p export.NodePool
+				err = manifest.DecodeObject(d, &p)
+				opt.Pools = append(opt.Pools, p)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file.Name, err)
+			}
+		}
+	}
+	return shapes, nil
+}

@@ -1,0 +1,185 @@
+// Package export renders NodeShapes as configuration of autoscalers, so that they know what rules will give to a node that does not
+// exist yet.
+package export
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+)
+
+// The autoscalers.
+const (
+	Karpenter         = "karpenter"
+	ClusterAPI        = "cluster-api"
+	ClusterAutoscaler = "cluster-autoscaler"
+)
+
+// Targets are the autoscalers that Render supports.
+var Targets = []string{Karpenter, ClusterAPI, ClusterAutoscaler}
+
+// Options select what is rendered.
+type Options struct {
+	// Labels are the labels to export: names, or prefixes that end in "*". None means all.
+	Labels []string
+	// Namespace is the namespace of MachineDeployments.
+	Namespace string
+	// Pools are the NodePools that exist, and All reports whether that are all. Labels and taints that others have written there are
+	// kept.
+	Pools []NodePool
+	All   bool
+}
+
+// Result is what Render returns.
+type Result struct {
+	// Documents are the objects, in the order of their names.
+	Documents []any
+	// Notes are sentences about what is left out.
+	Notes []string
+}
+
+// Render renders shapes for an autoscaler.
+func Render(target string, shapes []assayv1alpha1.NodeShape, opt Options) (*Result, error) {
+	out := &Result{}
+	switch target {
+	case Karpenter:
+		out.karpenter(shapes, opt)
+	case ClusterAPI:
+		out.clusterAPI(shapes, opt)
+	case ClusterAutoscaler:
+		out.clusterAutoscaler(shapes, opt)
+	default:
+		return nil, fmt.Errorf("unknown autoscaler %q: pass --for %s", target, strings.Join(Targets, "|"))
+	}
+	return out, nil
+}
+
+// YAML returns the documents as YAML.
+func (r *Result) YAML() ([]byte, error) {
+	var out strings.Builder
+	for i, d := range r.Documents {
+		text, err := yaml.Marshal(d)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		out.Write(text)
+	}
+	return []byte(out.String()), nil
+}
+
+func (r *Result) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// group is the shapes of one node group: an autoscaler has one template for all of them.
+type group struct {
+	name   string
+	shapes []*assayv1alpha1.NodeShape
+	labels map[string]string // what all shapes have
+	taints []corev1.Taint    // what all shapes have
+}
+
+// groups returns the groups of shapes by name. Shapes whose name is empty are left out.
+func (r *Result) groups(shapes []assayv1alpha1.NodeShape, opt Options, what string, name func(key map[string]string) string) []*group {
+	byName := map[string]*group{}
+	for i := range shapes {
+		s := &shapes[i]
+		n := name(s.Status.Key)
+		if n == "" {
+			r.note("NodeShape %s is left out: it has no %s.", s.Name, what)
+			continue
+		}
+		if byName[n] == nil {
+			byName[n] = &group{name: n}
+		}
+		byName[n].shapes = append(byName[n].shapes, s)
+	}
+	var out []*group
+	for _, n := range slices.Sorted(maps.Keys(byName)) {
+		g := byName[n]
+		g.intersect(opt)
+		r.partial(g, opt)
+		out = append(out, g)
+	}
+	return out
+}
+
+// intersect finds what all shapes of the group have.
+func (g *group) intersect(opt Options) {
+	g.labels = map[string]string{}
+	for name, value := range g.shapes[0].Status.Labels {
+		if opt.exports(name) && !slices.ContainsFunc(g.shapes, func(s *assayv1alpha1.NodeShape) bool {
+			got, ok := s.Status.Labels[name]
+			return !ok || got != value
+		}) {
+			g.labels[name] = value
+		}
+	}
+	for _, t := range g.shapes[0].Status.Taints {
+		if !slices.ContainsFunc(g.shapes, func(s *assayv1alpha1.NodeShape) bool { return !slices.Contains(s.Status.Taints, t) }) {
+			g.taints = append(g.taints, t)
+		}
+	}
+}
+
+// maxNoted is the maximum number of labels in a note.
+const maxNoted = 5
+
+// partial notes the labels that only some shapes of the group have.
+func (r *Result) partial(g *group, opt Options) {
+	some := map[string]bool{}
+	for _, s := range g.shapes {
+		for name := range s.Status.Labels {
+			if _, all := g.labels[name]; !all && opt.exports(name) {
+				some[name] = true
+			}
+		}
+	}
+	if len(some) == 0 {
+		return
+	}
+	list := slices.Sorted(maps.Keys(some))
+	if more := len(list) - maxNoted; more > 0 {
+		list = append(list[:maxNoted], fmt.Sprintf("and %d more", more))
+	}
+	r.note("Node group %s: only some of its instance types have %s. Make a node group of these types to scale it for pods that need the label.",
+		g.name, strings.Join(list, ", "))
+}
+
+// exports reports whether a label is selected.
+func (o Options) exports(name string) bool {
+	return len(o.Labels) == 0 || slices.ContainsFunc(o.Labels, func(pattern string) bool {
+		prefix, is := strings.CutSuffix(pattern, "*")
+		return name == pattern || is && strings.HasPrefix(name, prefix)
+	})
+}
+
+// sortedLabels returns names of labels, those of NodeFeatureRequests first: pods refer to them.
+func sortedLabels(labels map[string]string) []string {
+	names := slices.Sorted(maps.Keys(labels))
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch a, b := ofRequest(a), ofRequest(b); {
+		case a && !b:
+			return -1
+		case b && !a:
+			return 1
+		}
+		return 0
+	})
+	return names
+}
+
+func ofRequest(label string) bool {
+	return strings.HasPrefix(label, assayv1alpha1.RequestLabelNamespace+"/")
+}
+
+func formatTaint(t corev1.Taint) string { return t.Key + "=" + t.Value + ":" + string(t.Effect) }
