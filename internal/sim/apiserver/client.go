@@ -252,7 +252,7 @@ func (r *Request) Lose() {
 // Do carries out a request at once, as a user or another program would, and returns the status code and the body of the answer. A body of a
 // PATCH is a merge patch. It panics if the model does not know the request.
 func (s *Server) Do(by, method, path string, body any) (code int, answer []byte) {
-	r, err := http.NewRequestWithContext(context.Background(), method, "http://model"+path, bytes.NewReader(encode(body)))
+	r, err := http.NewRequestWithContext(context.Background(), method, "http://model"+path, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -264,8 +264,10 @@ func (s *Server) Do(by, method, path string, body any) (code int, answer []byte)
 	if err != nil || c == nil {
 		panic(fmt.Sprintf("%s %s: %v", method, path, err))
 	}
-	if body == nil {
-		c.body = nil
+	if o, is := body.(Object); is {
+		c.object = deepCopy(o)
+	} else if body != nil {
+		c.body = encode(body)
 	}
 	out := s.serve(c)
 	return out.code, out.body

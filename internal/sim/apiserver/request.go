@@ -21,6 +21,7 @@ type call struct {
 	subresource string
 	query       url.Values
 	body        []byte
+	object      Object // the body, if it was never encoded
 	contentType string
 	metadata    bool // the response only contains metadata
 	by          string
@@ -65,6 +66,18 @@ func (s *Server) parse(r *http.Request, by string) (*call, error) {
 		c.subresource = parts[2]
 	}
 	return c, nil
+}
+
+// decode returns the object in the body.
+func (c *call) decode() (Object, error) {
+	if c.object != nil {
+		return c.object, nil
+	}
+	o, err := Decode(c.body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return o, nil
 }
 
 // response is the response to a request.

@@ -205,10 +205,14 @@ func (w *Watch) Bookmark() bool {
 	return true
 }
 
-// Expire ends the watch with 410 Gone.
+// Expire ends the watch with 410 Gone, unless it has ended. As a server it sends a single error: watch.Filter of client-go blocks
+// forever on an event after one.
 func (w *Watch) Expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.err != nil || w.closed {
+		return
+	}
 	w.send(w.line(event{kind: failure, object: expired(w.at, w.at+1)}), io.EOF)
 }
 

@@ -47,9 +47,9 @@ func (r *Resource) normal(o Object) (Object, error) {
 }
 
 func (s *Server) create(c *call) (Object, error) {
-	o, err := Decode(c.body)
+	o, err := c.decode()
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, err
 	}
 	o["kind"], o["apiVersion"] = c.resource.Kind, c.resource.groupVersion().String()
 	m := meta(o)
@@ -89,9 +89,9 @@ func (s *Server) update(c *call) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	next, err := Decode(c.body)
+	next, err := c.decode()
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, err
 	}
 	if text(meta(next), "resourceVersion") == "" && (c.resource.Typed == nil || c.resource.Conditional) {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Kind}, c.name, nil)
@@ -107,9 +107,9 @@ func (s *Server) patch(c *call) (Object, error) {
 	var next Object
 	switch t := types.PatchType(c.contentType); t {
 	case types.MergePatchType:
-		change, err := Decode(c.body)
+		change, err := c.decode()
 		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
+			return nil, err
 		}
 		next = mergePatch(deepCopy(old), change)
 	case types.StrategicMergePatchType:
