@@ -40,6 +40,8 @@ type Config struct {
 	Proxy string
 	// UserAgent is sent with each request.
 	UserAgent string
+	// Transport replaces the connection to the server in tests; nil: none.
+	Transport http.RoundTripper
 	// Connected is called after a connection has been made, from any goroutine; can be nil. TLS handshakes touch a lot of code,
 	// which is not needed afterwards.
 	Connected func()
@@ -204,6 +206,9 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interv
 
 // transport returns the HTTP transport.
 func (c *Config) transport() (http.RoundTripper, error) {
+	if c.Transport != nil {
+		return c.Transport, nil
+	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.Insecure} //nolint:gosec // requested by the user
 	if c.Connected != nil {
 		conf.VerifyConnection = func(tls.ConnectionState) error { c.Connected(); return nil }

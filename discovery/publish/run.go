@@ -152,9 +152,11 @@ func (r *runner) sighted(ctx context.Context, s sighting) {
 			r.opt.Observe(Event{Notice: "The watch of the NodeFeature ended; restarting it: " + s.err.Error()})
 		}
 		r.watched = false
-	case s.lost:
+	case s.open:
 		r.watched = true
-		r.look(ctx)
+		if s.lost {
+			r.look(ctx)
+		}
 	case s.deleted:
 		r.watched = true
 		if s.meta.resourceVersion != "" && r.observeDeleted(s.meta) {

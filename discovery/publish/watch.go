@@ -21,9 +21,9 @@ const watchTimeout = time.Hour
 type sighting struct {
 	meta    metadata
 	deleted bool
-	// lost means that events may have been missed and the watch has just been reopened: later changes will be seen, so reading the
-	// object now leaves no gap.
-	lost bool
+	// open means that a watch has just been opened. If lost is set too, events may have been missed before: reading the object now
+	// leaves no gap.
+	open, lost bool
 	// err means that there is no watch at present.
 	err error
 }
@@ -71,9 +71,7 @@ func (w *watcher) stream(ctx context.Context) error {
 		return err
 	}
 	defer res.Body.Close()
-	if lost {
-		w.send(ctx, sighting{lost: true})
-	}
+	w.send(ctx, sighting{open: true, lost: lost})
 	decoder := json.NewDecoder(res.Body)
 	for {
 		var event struct {
