@@ -33,11 +33,12 @@ type Breaker struct {
 	mu      sync.Mutex
 	allowed map[string]time.Time // by node: when it was last allowed to lose keys
 	wishes  map[string]time.Time // by node: when its removals were first held
+	holding chan struct{}
 }
 
 // NewBreaker returns a breaker that has counted no removals yet.
 func NewBreaker(budget Budget, c clock.PassiveClock) *Breaker {
-	return &Breaker{budget: budget, clock: c, allowed: map[string]time.Time{}, wishes: map[string]time.Time{}}
+	return &Breaker{budget: budget, clock: c, allowed: map[string]time.Time{}, wishes: map[string]time.Time{}, holding: make(chan struct{}, 1)}
 }
 
 // Allow reports whether a node can lose keys now, given the number of nodes in the cluster. If not, it returns when to retry.
@@ -72,9 +73,16 @@ func (b *Breaker) wish(node string, now time.Time) time.Duration {
 	since, waiting := b.wishes[node]
 	if !waiting {
 		b.wishes[node], since = now, now
+		select {
+		case b.holding <- struct{}{}:
+		default:
+		}
 	}
 	return max(0, b.budget.Hold-now.Sub(since))
 }
+
+// Holding returns a channel that receives a value after removals of a node were held. It has a single reader.
+func (b *Breaker) Holding() <-chan struct{} { return b.holding }
 
 // Hold returns the duration for which removals over the budget are held.
 func (b *Breaker) Hold() time.Duration { return b.budget.Hold }

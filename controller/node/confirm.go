@@ -35,31 +35,35 @@ type confirmations struct {
 
 // Start implements manager.Runnable.
 func (c *confirmations) Start(ctx context.Context) error {
-	ticker := time.NewTicker(confirmPoll)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-c.breaker.Holding():
 		}
-		c.look(ctx)
+		for c.look(ctx) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(confirmPoll):
+			}
+		}
 	}
 }
 
-// look reads the annotations once.
-func (c *confirmations) look(ctx context.Context) {
+// look reads the annotations once. It reports whether removals were held.
+func (c *confirmations) look(ctx context.Context) bool {
 	held, since := c.breaker.Held()
 	c.metrics.waiting.Set(float64(held))
 	if held == 0 {
 		c.first = nil
-		return
+		return false
 	}
-	if !c.given(ctx, since) {
-		return
+	if c.given(ctx, since) {
+		logf.FromContext(ctx).Info("Released removals that an administrator confirmed", "nodes", len(c.breaker.Confirm()))
+		c.confirmed()
 	}
-	logf.FromContext(ctx).Info("Released removals that an administrator confirmed", "nodes", len(c.breaker.Confirm()))
-	c.confirmed()
+	return true
 }
 
 // given reports whether an administrator has confirmed the held removals.
