@@ -29,23 +29,38 @@ func (c *checker) ruled(k string, since int64) bool {
 	})
 }
 
-// budget checks a removal that no rule explains: not too many nodes may lose keys at once, unless the removal has been due for the
-// hold time.
-func (c *checker) budget(change apiserver.Change, name, k, value string) {
+// loss is when a node last lost a key.
+type loss struct {
+	at time.Time
+	// counted is set if no rule explained a removal in the window.
+	counted bool
+}
+
+// budget checks a removal: not too many nodes may lose keys at once that no rule explains, unless the removal has been due for the
+// hold time. A node that has lost keys in the window may lose more: the controller does not always know that a rule explains a
+// removal, and counts its node then.
+func (c *checker) budget(change apiserver.Change, name, k, value string, ruleRevision int64) {
 	nodes := c.lost[change.By]
 	if nodes == nil {
-		nodes = map[string]time.Time{}
+		nodes = map[string]loss{}
 		c.lost[change.By] = nodes
 	}
-	maps.DeleteFunc(nodes, func(_ string, at time.Time) bool { return time.Since(at) >= removals.Window })
-	_, counted := nodes[name]
-	nodes[name] = time.Now()
+	maps.DeleteFunc(nodes, func(_ string, l loss) bool { return time.Since(l.at) >= removals.Window })
+	last, again := nodes[name]
+	explained := c.ruled(k, ruleRevision)
+	nodes[name] = loss{time.Now(), last.counted || !explained}
+	count := 0
+	for _, l := range nodes {
+		if l.counted {
+			count++
+		}
+	}
 	limit := max(removals.Nodes, int(removals.Share*float64(len(c.w.server.List("nodes")))))
-	if counted || len(nodes) <= limit {
+	if explained || again || count <= limit {
 		return
 	}
 	if due := c.unwanted(name, k, value); due < removals.Hold {
-		c.w.violate("%s: %s=%s is taken away on the %s node within %s, %s after it was last wanted", name, k, value, ordinal(len(nodes)), removals.Window, due)
+		c.w.violate("%s: %s=%s is taken away on the %s node within %s, %s after it was last wanted", name, k, value, ordinal(count), removals.Window, due)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 type checker struct {
 	w    *world
 	want *reference
-	ours map[string]map[string]given     // by node: keys that the controller wrote, and no other client has changed since
-	lost map[string]map[string]time.Time // by process and node: when it last removed a key without a change of the rules
+	ours map[string]map[string]given // by node: keys that the controller wrote, and no other client has changed since
+	lost map[string]map[string]loss  // by process and node: the last removal of a key
 	// writes and causes are, by node, the number of writes of the controller and of their possible causes.
 	writes, causes map[string]int
 	everywhere     int // number of causes that affect all nodes
@@ -33,7 +33,7 @@ type given struct {
 
 func newChecker(w *world) *checker {
 	return &checker{
-		w: w, want: newReference(), ours: map[string]map[string]given{}, lost: map[string]map[string]time.Time{},
+		w: w, want: newReference(), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{},
 		writes: map[string]int{}, causes: map[string]int{},
 	}
 }
@@ -133,8 +133,8 @@ func (c *checker) change(change apiserver.Change) {
 			c.w.violate("%s: %s is removed, and the record did not hold it", name, k)
 		case had && recordBefore[k] && c.taken(change, name, k, old, has):
 			c.w.violate("%s: %s=%s is taken away without evidence", name, k, old)
-		case had && recordBefore[k] && wasOurs && !c.ruled(k, was.rules):
-			c.budget(change, name, k, old)
+		case had && recordBefore[k] && wasOurs:
+			c.budget(change, name, k, old, was.rules)
 		}
 	}
 	if !byUs {
@@ -166,8 +166,13 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	if p == nil {
 		return true // it has crashed since
 	}
+	grace := inputs.DefaultGrace
+	if !takes && time.Now().Before(p.unsure) {
+		grace += patience // what it writes may have been due before its requests failed
+	}
+	last, features := c.last(name, grace), c.states("nodefeatures", max(p.floor["nodefeatures"], 1))
 	for _, ruleObjects := range c.states("nodefeaturerules", max(p.floor["nodefeaturerules"], 1)) {
-		for _, all := range c.states("nodefeatures", max(p.floor["nodefeatures"], 1)) {
+		for _, all := range features {
 			var of []object
 			own := false
 			for _, f := range all {
@@ -176,7 +181,6 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 					own = own || f["metadata"].(object)["name"] == name
 				}
 			}
-			last := c.last(name)
 			for _, f := range last {
 				if !own && explains(c.want.want(name, ruleObjects, append(slices.Clip(of), f))) {
 					return true
@@ -192,10 +196,10 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 
 // last returns the NodeFeatures of a worker that were deleted within the grace period: a write on its way may follow from one of them
 // although the worker has published again.
-func (c *checker) last(name string) (last []object) {
+func (c *checker) last(name string, grace time.Duration) (last []object) {
 	for _, change := range c.w.server.Since(0) {
 		if change.Resource.Name == "nodefeatures" && change.Key == namespace+"/"+name && change.Type == apiserver.Deleted &&
-			time.Since(change.Time) < inputs.DefaultGrace {
+			time.Since(change.Time) < grace {
 			last = append(last, change.Old)
 		}
 	}

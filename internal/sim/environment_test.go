@@ -11,6 +11,7 @@ const (
 	nodesPath    = "/api/v1/nodes"
 	rulesPath    = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 	featuresPath = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/" + namespace + "/nodefeatures"
+	leasePath    = "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + leaseName
 	prefix       = "feature.node.kubernetes.io/"
 )
 
@@ -34,7 +35,7 @@ func (w *world) addNode(name string) {
 	for i := range w.attributes {
 		facts[fmt.Sprintf("a%d", i)] = fmt.Sprint(w.n(3))
 	}
-	w.facts[name] = facts
+	w.facts[name], w.hosts[name] = facts, &host{}
 }
 
 // publish writes the NodeFeature of a node like its worker.
@@ -69,7 +70,11 @@ func (w *world) change(node string) {
 	k := fmt.Sprintf("a%d", w.n(w.attributes))
 	w.facts[node][k] = fmt.Sprint(w.n(3))
 	w.tell("host %s: %s is %s", node, k, w.facts[node][k])
-	w.publish(node)
+	if w.employs(node) {
+		w.report(node)
+	} else {
+		w.publish(node)
+	}
 }
 
 // editRule creates or replaces a rule.
@@ -88,6 +93,9 @@ func (w *world) editRule(i int) {
 // rule returns a random rule.
 func (w *world) rule(i, form int, value string) object {
 	attribute := fmt.Sprintf("a%d", i%w.attributes)
+	if i == 1 {
+		attribute = "v" // from a third party
+	}
 	when := func(expression object) []any {
 		return []any{object{"feature": "test.attr", "matchExpressions": object{attribute: expression}}}
 	}
@@ -127,6 +135,23 @@ func (w *world) deleteFeature(node string) {
 	if w.server.Get("nodefeatures", namespace, node) != nil {
 		w.tell("user deletes NodeFeature %s", node)
 		w.do("user", http.MethodDelete, featuresPath+"/"+node, nil)
+	}
+}
+
+// vendor creates, changes or deletes the NodeFeature that a third party publishes for a node.
+func (w *world) vendor(node string) {
+	name := "vendor-" + node
+	features := object{"attributes": object{"test.attr": object{"elements": object{"v": fmt.Sprint(w.n(3))}}}}
+	switch exists := w.server.Get("nodefeatures", namespace, name) != nil; {
+	case exists && w.n(4) == 3:
+		w.tell("a third party deletes NodeFeature %s", name)
+		w.do("vendor", http.MethodDelete, featuresPath+"/"+name, nil)
+	case exists:
+		w.do("vendor", http.MethodPatch, featuresPath+"/"+name, object{"spec": object{"features": features}})
+	default:
+		w.do("vendor", http.MethodPost, featuresPath, object{
+			"metadata": object{"name": name, "labels": object{"nfd.node.kubernetes.io/node-name": node}}, "spec": object{"features": features},
+		})
 	}
 }
 
@@ -194,9 +219,14 @@ func (w *world) foreign(node string) {
 func (w *world) replaceNode(node string) {
 	if w.server.Get("nodes", "", node) == nil {
 		w.addNode(node)
-		w.publish(node)
+		if w.employs(node) {
+			w.hire(node)
+		} else {
+			w.publish(node)
+		}
 		return
 	}
+	w.dismiss(node)
 	w.tell("node %s is deleted", node)
 	w.do("user", http.MethodDelete, nodesPath+"/"+node, nil)
 }

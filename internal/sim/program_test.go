@@ -34,9 +34,12 @@ const namespace = "assay-system"
 // removals is a small budget, so that a small fleet exceeds it.
 var removals = budget.Budget{Nodes: 1, Share: 0.25, Window: 10 * time.Minute, Hold: 5 * time.Minute}
 
+// leaseName is the name of the leader's lease.
+const leaseName = "nfd-master.nfd.kubernetes.io"
+
 // leasePace is the unit of the leader election's durations. It is a second in the shipped configuration; with less frequent
 // renewals, other events have time to happen.
-const leasePace = time.Minute
+const leasePace = 3 * time.Minute
 
 // scheme is that of all programs.
 var scheme = sync.OnceValues(managerconfig.Scheme)
@@ -75,7 +78,8 @@ type program struct {
 	floor map[string]int64
 	began int64 // revision at which it was started
 	// synced is set once the caches have been filled.
-	synced bool
+	synced   bool
+	answered int // number of requests without faults
 	// stopping says that it was asked to end.
 	stopping bool
 	sent     map[*apiserver.Request]bool // writes of Nodes
@@ -98,7 +102,7 @@ func startController(s *apiserver.Server, name string, log logr.Logger) (*progra
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil }, Cache: controller.Cache(namespace, 0, sets), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 		Controller:     ctrlconfig.Controller{SkipNameValidation: &again},
-		LeaderElection: true, LeaderElectionID: "nfd-master.nfd.kubernetes.io", LeaderElectionNamespace: namespace,
+		LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: namespace,
 		LeaseDuration: ptr.To(15 * leasePace), RenewDeadline: ptr.To(10 * leasePace), RetryPeriod: ptr.To(4 * leasePace),
 		LeaderElectionReleaseOnCancel: true,
 	})

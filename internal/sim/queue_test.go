@@ -65,7 +65,7 @@ func (g *gates) release(item [2]string) { g.list[item[0]].release(item[1]) }
 // gated returns a constructor of queues.
 func gated[T comparable](g *gates) func(string, workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
 	return func(name string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
-		q := &queue[T]{waiting: map[T]bool{}, working: map[T]bool{}}
+		q := &queue[T]{waiting: map[T]string{}, working: map[T]bool{}}
 		q.cond = sync.NewCond(&q.mu)
 		g.mu.Lock()
 		g.list[name] = q
@@ -91,7 +91,7 @@ func (idle) Stop() {}
 type queue[T comparable] struct {
 	mu       sync.Mutex
 	cond     *sync.Cond
-	waiting  map[T]bool
+	waiting  map[T]string // with the item as text
 	working  map[T]bool
 	released []T
 	down     bool
@@ -100,9 +100,9 @@ type queue[T comparable] struct {
 func (q *queue[T]) ready() (out []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for item := range q.waiting {
+	for item, text := range q.waiting {
 		if !q.working[item] && !slices.Contains(q.released, item) {
-			out = append(out, fmt.Sprint(item))
+			out = append(out, text)
 		}
 	}
 	slices.Sort(out)
@@ -112,8 +112,8 @@ func (q *queue[T]) ready() (out []string) {
 func (q *queue[T]) release(text string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for item := range q.waiting {
-		if fmt.Sprint(item) == text {
+	for item, is := range q.waiting {
+		if is == text {
 			q.released = append(q.released, item)
 			q.cond.Broadcast()
 			return
@@ -126,7 +126,7 @@ func (q *queue[T]) Add(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.down {
-		q.waiting[item] = true
+		q.waiting[item] = fmt.Sprint(item)
 	}
 }
 

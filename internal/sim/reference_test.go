@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -28,29 +27,35 @@ func (w *world) keysOf(o object) map[string]string {
 }
 
 func keysOf(o object) map[string]string {
-	var node corev1.Node
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &node); err != nil {
-		panic(err)
-	}
 	out := map[string]string{}
-	for k, v := range node.Labels {
-		out[string(keys.Label)+" "+k] = v
-	}
-	for k, v := range node.Annotations {
-		out[string(keys.Annotation)+" "+k] = v
-	}
-	for k, v := range node.Status.Capacity {
-		out[string(keys.Resource)+" "+string(k)] = v.String()
-	}
-	for k, v := range node.Status.Allocatable {
-		if capacity := node.Status.Capacity[k]; capacity.Cmp(v) != 0 {
-			out[string(keys.Resource)+" "+string(k)] = v.String() + " of " + capacity.String()
+	add := func(kind keys.Kind, values any) {
+		all, _ := values.(object)
+		for k, v := range all {
+			out[string(kind)+" "+k] = fmt.Sprint(v)
 		}
 	}
-	for _, t := range node.Spec.Taints {
-		out[string(keys.Taint)+" "+t.Key+":"+string(t.Effect)] = t.Value
+	meta, status, spec := o["metadata"].(object), below(o, "status"), below(o, "spec")
+	add(keys.Label, meta["labels"])
+	add(keys.Annotation, meta["annotations"])
+	add(keys.Resource, status["capacity"]) // the model stores quantities in their normal form
+	for k, v := range below(status, "allocatable") {
+		if capacity := below(status, "capacity")[k]; capacity != v {
+			out[string(keys.Resource)+" "+k] = fmt.Sprint(v, " of ", capacity)
+		}
+	}
+	taints, _ := spec["taints"].([]any)
+	for _, t := range taints {
+		t := t.(object)
+		value, _ := t["value"].(string)
+		out[fmt.Sprint(keys.Taint, " ", t["key"], ":", t["effect"])] = value
 	}
 	return out
+}
+
+// below returns an object in an object; nil if there is none.
+func below(o object, field string) object {
+	in, _ := o[field].(object)
+	return in
 }
 
 // reference computes the outputs of the rules for Nodes, without a controller.

@@ -3,7 +3,9 @@ package sim
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/assay-project/assay/internal/sim/apiserver"
@@ -14,15 +16,22 @@ const (
 	likely   = 40 // a response or an event arrives
 	usual    = 8
 	seldom   = 2
-	steps    = 120
+	steps    = 50
 	maxChaos = 3 // rounds of faults, each starting from a settled cluster
 )
 
+// quiet is longer than the grace period and the hold time after it.
+const quiet = 20 * time.Minute
+
 // play runs the whole schedule.
 func (w *world) play() {
+	for _, node := range w.names()[:w.employed] {
+		w.hire(node)
+	}
 	for range w.replicas {
 		w.boot()
 	}
+	w.wait()
 	if w.n(3) > 0 { // otherwise it starts during the synchronization
 		w.drain(time.Minute)
 	}
@@ -34,8 +43,11 @@ func (w *world) play() {
 				return
 			}
 		}
-		if w.n(2) > 0 {
+		switch w.n(4) {
+		case 1, 2:
 			w.drain(time.Minute)
+		case 3:
+			w.drain(quiet)
 		}
 	}
 	w.settle()
@@ -47,24 +59,41 @@ func (w *world) settle() {
 	for w.working() < w.replicas {
 		w.boot()
 	}
-	for _, watch := range w.short { // objects that a list lacked are seen with the next list
-		watch.Expire()
-	}
 	for i := range w.nodes {
-		if w.facts[nodeName(i)] != nil {
-			w.publish(nodeName(i))
+		switch node := nodeName(i); {
+		case w.employs(node):
+			w.hire(node)
+		case w.facts[node] != nil:
+			w.publish(node)
 		}
 	}
 	w.server.CollectGarbage()
 	w.drain(time.Minute)
+	for _, p := range w.all() {
+		for _, watch := range p.client.Watches() {
+			if w.short[p.name+" "+watch.String()] {
+				watch.Expire() // objects that a list lacked are seen with the next list
+			}
+		}
+	}
 	w.calm = true
 	w.drain(75 * time.Minute) // contested keys are left alone for an hour
 	if len(w.violations) > 0 {
 		return
 	}
 	w.check.settled()
+	w.check.upToDate()
+	var answered []int
+	for _, p := range w.all()[len(w.programs):] {
+		answered = append(answered, p.answered)
+	}
 	if len(w.violations) == 0 && !w.drain(time.Hour) && len(w.violations) == 0 {
 		w.violate("Nodes are written although nothing changes")
+	}
+	for i, p := range w.all()[len(w.programs):] {
+		if p.answered != answered[i] {
+			w.violate("%s sends requests although nothing changes", p.name)
+		}
 	}
 	w.check.frugal()
 }
@@ -73,7 +102,7 @@ func (w *world) settle() {
 func (w *world) step() {
 	w.jitter = int64(w.n(1 << 16))
 	things := append(w.environment(), w.life()...)
-	for _, p := range w.programs {
+	for _, p := range w.all() {
 		things = append(things, w.network(p)...)
 	}
 	w.pick(things)
@@ -123,12 +152,13 @@ func (w *world) network(p *program) []weighted {
 			p.queues.release(item)
 		}})
 	}
-	if w.faults && len(ready) > 0 && ready[0].Initial() {
-		out = append(out, weighted{seldom, func() {
-			watch := ready[0]
+	initial := slices.DeleteFunc(slices.Clone(ready), func(w *apiserver.Watch) bool { return !w.Initial() })
+	if w.faults && len(initial) > 0 {
+		out = append(out, weighted{usual, func() {
+			watch := one(w.tape, initial...)
 			if about := watch.Next(); watch.Skip() {
 				w.tell("leave out for %s: %s", watch, about)
-				w.short = append(w.short, watch)
+				w.short[p.name+" "+watch.String()] = true
 			}
 		}})
 	}
@@ -221,21 +251,33 @@ func (w *world) environment() []weighted {
 		{1, func() { w.deleteRule(rule()) }},
 		{1, func() { w.deleteFeature(node()) }},
 		{1, func() { w.replaceNode(node()) }},
+		{1, func() { w.tamper(node()) }},
+		{seldom, func() { w.vendor(node()) }},
 		{1, func() { w.tell("garbage collection: %d", w.server.CollectGarbage()) }},
 	}
 }
 
 // life returns possible starts and crashes of the program.
-func (w *world) life() []weighted {
+func (w *world) life() (out []weighted) {
+	if w.faults && len(w.workers) > 0 {
+		out = append(out, weighted{1, func() {
+			node := one(w.tape, slices.Sorted(maps.Keys(w.workers))...)
+			w.dismiss(node)
+			w.hire(node)
+		}})
+	}
+	if w.holder != "" && w.running(w.holder) == nil {
+		out = append(out, weighted{usual, w.expireLease})
+	}
 	switch {
 	case w.working() < w.replicas:
-		return []weighted{{likely / 2, w.boot}}
+		out = append(out, weighted{likely / 2, w.boot})
 	case w.faults:
-		return []weighted{
+		out = append(out, []weighted{
 			{1, func() { w.crash(one(w.tape, w.programs...)) }},
 			{1, func() { w.stop(one(w.tape, w.programs...)) }},
 			{1, func() { w.rollOut(one(w.tape, w.programs...), nodeName(w.n(w.nodes))) }},
-		}
+		}...)
 	}
-	return nil
+	return out
 }

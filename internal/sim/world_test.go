@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"math/rand"
 	"net/http"
@@ -23,18 +22,23 @@ type object = map[string]any
 type world struct {
 	*tape
 	server   *apiserver.Server
-	programs []*program // running programs
+	programs []*program         // running programs
+	workers  map[string]*worker // running publishers, by node
+	hosts    map[string]*host
+	employed int // number of nodes with a publisher
+	hired    int // number of publishers started so far
 	replicas int
 	started  int    // number of programs started so far
 	leader   string // process that last wrote a Node
 	deposed  map[string]bool
+	holder   string // process that holds the lease
 	start    time.Time
 	log      logr.Logger
 	faults   bool
-	jitter   int64              // what the jitter of clients begins with
-	drawn    *rand.Rand         // what it continues with if no client has drawn
-	calm     bool               // no further faults
-	short    []*apiserver.Watch // watches whose initial list was incomplete
+	jitter   int64           // what the jitter of clients begins with
+	drawn    *rand.Rand      // what it continues with if no client has drawn
+	calm     bool            // no further faults
+	short    map[string]bool // by program and watch: whether an initial list lacked an object
 
 	nodes, attributes int
 	facts             map[string]map[string]string // by node and attribute: the value on the host
@@ -52,16 +56,22 @@ func newWorld(t *tape, log logr.Logger) *world {
 	w := &world{
 		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
 		facts: map[string]map[string]string{}, versions: map[string]int{}, keys: map[string]map[string]string{}, deposed: map[string]bool{}, replicas: 1,
+		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{},
 	}
 	w.check = newChecker(w)
 	w.do("install", http.MethodPost, crdsPath, definition)
 	if w.n(4) == 3 {
 		w.replicas = 2
 	}
-	w.nodes, w.attributes = 2+w.n(4), 1+w.n(3)
+	w.nodes, w.attributes, w.employed = 2+w.n(4), 1+w.n(3), w.n(3)
 	for i := range w.nodes {
 		w.addNode(nodeName(i))
 		w.publish(nodeName(i))
+	}
+	if w.n(2) == 1 {
+		for i := range w.nodes {
+			w.vendor(nodeName(i))
+		}
 	}
 	for i := range 1 + w.n(3) {
 		w.editRule(i)
@@ -73,9 +83,9 @@ func newWorld(t *tape, log logr.Logger) *world {
 // tell adds a line to the log of the schedule. Two runs of a seed are compared by their logs.
 func (w *world) tell(format string, args ...any) {
 	line := fmt.Sprintf("%10s %s", time.Since(w.start).Round(time.Millisecond), fmt.Sprintf(format, args...))
-	h := fnv.New64a()
-	fmt.Fprint(h, w.hash, line)
-	w.hash = h.Sum64()
+	for _, b := range []byte(line) { // FNV-1a
+		w.hash = (w.hash ^ uint64(b)) * 1099511628211
+	}
 	w.story = append(w.story, line)
 }
 
@@ -120,6 +130,21 @@ func (w *world) rollOut(p *program, node string) {
 	w.stop(p)
 	w.boot()
 	w.drain(time.Minute)
+}
+
+// expireLease lets the lease of a process that has ended expire, without time passing for anything else.
+func (w *world) expireLease() {
+	w.tell("the lease of %s expires", w.holder)
+	w.do("clock", http.MethodPatch, leasePath, object{"spec": object{"holderIdentity": ""}})
+}
+
+// all returns the running programs.
+func (w *world) all() []*program {
+	out := slices.Clone(w.programs)
+	for _, node := range slices.Sorted(maps.Keys(w.workers)) {
+		out = append(out, w.workers[node].program)
+	}
+	return out
 }
 
 // working returns the number of programs that were not asked to stop.
@@ -176,6 +201,12 @@ func (w *world) wait() {
 		w.seen = c.Revision
 		w.tell("  r%d %s %s %s by %s%s", c.Revision, strings.ToLower(c.Type), c.Resource.Name, c.Key, c.By, w.difference(c))
 		w.check.change(c)
+		w.check.published(c)
+		if c.Resource.Name == "leases" {
+			if w.holder = c.By; below(c.New, "spec")["holderIdentity"] == "" {
+				w.holder = ""
+			}
+		}
 	}
 	w.bury()
 	for _, p := range w.programs {
@@ -254,7 +285,7 @@ func (w *world) drain(d time.Duration) (quiet bool) {
 
 // flow answers all requests and delivers all events. It reports whether there were any.
 func (w *world) flow() (any bool) {
-	for _, p := range slices.Clone(w.programs) {
+	for _, p := range w.all() {
 		any = w.flowOf(p) || any
 	}
 	return any
@@ -263,6 +294,7 @@ func (w *world) flow() (any bool) {
 func (w *world) flowOf(p *program) (any bool) {
 	for _, r := range p.requests() {
 		w.tell("answer %s: %d", r, r.Answer())
+		p.answered++
 		w.wait()
 		any = true
 	}
@@ -288,6 +320,9 @@ func (w *world) flowOf(p *program) (any bool) {
 func (w *world) end() {
 	for len(w.programs) > 0 {
 		w.crash(w.programs[0])
+	}
+	for _, node := range w.names() {
+		w.dismiss(node)
 	}
 	synctest.Wait()
 }
