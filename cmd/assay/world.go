@@ -235,12 +235,12 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want) e
 		for i := range list {
 			f := &list[i]
 			name := f.NodeName()
+			if len(f.Spec.FeatureSets) > 0 {
+				w.sharing++
+			}
 			if err := f.Spec.Features.Err; featuresets.IsMissing(err) {
 				w.incomplete = append(w.incomplete, fmt.Sprintf("NodeFeature %s is left out: %v", f.Publisher(), err))
 				continue
-			}
-			if len(f.Spec.FeatureSets) > 0 {
-				w.sharing++
 			}
 			w.published[name] = append(w.published[name], manifest.Published{
 				Node: name, Namespace: f.Namespace, Name: f.Name, Facts: f.Spec.Features.Facts, Labels: f.Spec.Labels,

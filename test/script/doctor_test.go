@@ -149,6 +149,15 @@ func TestDoctor(t *testing.T) {
 			},
 			code: 1, want: "BAD  1 Node: n2: no pod of DaemonSet assay-system/assay-worker, which does not tolerate the taint dedicated=db:NoSchedule",
 		},
+		"A feature set stays missing": {
+			damage: func(t *testing.T, d *doctored) {
+				f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "n1"}}
+				d.get(t, f)
+				f.Annotations = map[string]string{assayv1alpha1.MissingFeatureSetsAnnotation: "kernel-config-v1-0"}
+				d.update(t, f)
+			},
+			code: 1, want: "BAD  1 Node: n1: NodeFeatureSets that the NodeFeature names are missing, and its worker has not created them again",
+		},
 		"A worker is down and its NodeFeature lives on": {
 			damage: func(t *testing.T, d *doctored) {
 				d.setPod(t, "assay-worker-n1", corev1.ContainerStatus{
