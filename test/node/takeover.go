@@ -75,7 +75,10 @@ func (s *story) takeOver(ctx context.Context, helm string) error {
 
 // handBack is the reverse. Node Feature Discovery finds its record, and objects that it can write.
 func (s *story) handBack(ctx context.Context, helm string) error {
-	if _, err := s.show(ctx, append([]string{helm, "upgrade", release, chart, "--hide-notes"}, s.values("postDeleteCleanup=false")...)...); err != nil {
+	if _, err := s.show(ctx, append([]string{helm, "upgrade", release, chart, "--hide-notes"}, s.values("postDeleteCleanup=false", "worker.config.core.shareFeatures=false")...)...); err != nil {
+		return err
+	}
+	if err := s.whole(ctx); err != nil {
 		return err
 	}
 	if _, err := s.showInput(ctx, predecessor, "kubectl", "apply", "-f", "-"); err != nil {
@@ -110,6 +113,17 @@ func (s *story) handBack(ctx context.Context, helm string) error {
 	// So that the next step sees the effect of this one.
 	_, err = s.Kubectl(ctx, "delete", "daemonset", "nfd-worker", "-n", namespace, "--cascade=foreground")
 	return err
+}
+
+// whole waits until the NodeFeature names no feature sets, which Node Feature Discovery does not read.
+func (s *story) whole(ctx context.Context) error {
+	return cluster.WaitFor(ctx, "a NodeFeature without feature sets", func(ctx context.Context) error {
+		names, err := s.Kubectl(ctx, "get", "nodefeature", nodeName, "-n", namespace, "-o", "jsonpath={.spec.featureSets}")
+		if err == nil && strings.TrimSpace(names) != "" {
+			err = fmt.Errorf("it names %s", names)
+		}
+		return err
+	})
 }
 
 // recordAnnotation is the annotation in which both record the labels that they have written.

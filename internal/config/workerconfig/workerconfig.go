@@ -66,7 +66,7 @@ type Override struct {
 func Default() *Settings {
 	return &Settings{
 		SleepInterval:  defaultSleepInterval,
-		FeatureSources: []string{"all"}, LabelSources: []string{"all"},
+		FeatureSources: []string{"all"}, LabelSources: []string{"all"}, ShareFeatures: true,
 		Builtin: builtin.DefaultConfig(), Fake: fake.DefaultConfig(),
 	}
 }
