@@ -29,7 +29,9 @@ type Scheduling struct {
 	// Namespace returns the labels of a namespace; it must be fast.
 	Namespace func(name string) map[string]string
 	// Labels returns which requirements are equivalent to a label; nil: none are.
-	Labels   func() podadmission.Labels
+	Labels func() podadmission.Labels
+	// Shapes returns the NodeShapes, which callers do not change; nil: they are not read.
+	Shapes   func() []assayv1alpha1.NodeShape
 	Settings podadmission.Settings
 }
 
@@ -109,7 +111,8 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 	if whole == nil {
 		whole = v.Requirements
 	}
-	o.warnOfNodes(v, pods.Path.String(), whole)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Labels: pods.Labels}}
+	o.warnOfNodes(v, pods.Path.String(), whole, pod)
 	return v, nil
 }
 
@@ -121,14 +124,19 @@ func (v *verdict) aboutRequest(pods *review.Pods, problem string) {
 	}
 }
 
-// warnOfNodes warns if no node meets the requirements.
-func (o *Options) warnOfNodes(v *verdict, path string, reqs *requirements.Requirements) {
-	view := o.Scheduling.Index
+// warnOfNodes warns if no node meets the requirements of a pod, and says whether a new one would.
+func (o *Options) warnOfNodes(v *verdict, path string, reqs *requirements.Requirements, pod *corev1.Pod) {
+	s := o.Scheduling
+	view := s.Index
 	if view == nil || !view.Synced() || reqs.Empty() || len(reqs.Required) == 0 {
 		return
 	}
 	a := view.Query(reqs, 0)
-	if text := podadmission.Warning(a.Matching, a.Nodes, a.Nearest, a.Lacks); text != "" {
+	var shape podadmission.Shape
+	if a.Matching == 0 && s.Shapes != nil && s.Labels != nil {
+		shape = s.Labels().ShapeOf(reqs, pod, s.Shapes())
+	}
+	if text := podadmission.Warning(a.Matching, a.Nodes, a.Nearest, a.Lacks, shape); text != "" {
 		v.Warn(path, warning.Unlikely, "%s", text)
 	}
 }

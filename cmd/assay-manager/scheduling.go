@@ -7,9 +7,11 @@ import (
 
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/internal/assembly"
@@ -49,6 +51,16 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 			}
 			return ns.Labels
 		},
+		Shapes: func() []assayv1alpha1.NodeShape {
+			var list assayv1alpha1.NodeShapeList
+			if err := mgr.GetCache().List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil { // from the cache
+				return nil
+			}
+			return list.Items
+		},
+	}
+	if _, err := mgr.GetCache().GetInformer(context.Background(), &assayv1alpha1.NodeShape{}, cache.BlockUntilSynced(false)); err != nil {
+		return nil, err
 	}
 	if same.Disable.Labels || same.DryRun || same.Policy.KeepForeign {
 		o.Scheduling.Labels = func() podadmission.Labels { return nil } // that a rule matches does not imply that the node has the label

@@ -192,14 +192,50 @@ func escape(key string) string {
 	return string(out)
 }
 
+// Shape says what is known of nodes that do not exist yet.
+type Shape struct {
+	// Known is set if the requirements are labels, so that the NodeShapes tell which new nodes meet them. Name is a NodeShape that
+	// has all of them; empty: there is none.
+	Known bool
+	Name  string
+}
+
+// ShapeOf returns what NodeShapes say about the requirements of a pod.
+func (l Labels) ShapeOf(reqs *requirements.Requirements, pod *corev1.Pod, shapes []assayv1alpha1.NodeShape) Shape {
+	var want []corev1.NodeSelectorRequirement
+	for i := range reqs.Required {
+		term, ok := l.For(reqs.Required[i].Key, pod)
+		if !ok || term.Operator != corev1.NodeSelectorOpIn {
+			return Shape{}
+		}
+		want = append(want, term)
+	}
+	for i := range shapes {
+		s := &shapes[i]
+		if !slices.ContainsFunc(want, func(term corev1.NodeSelectorRequirement) bool {
+			value, ok := s.Status.Labels[term.Key]
+			return !ok || !slices.Contains(term.Values, value)
+		}) {
+			return Shape{Known: true, Name: s.Name}
+		}
+	}
+	return Shape{Known: len(shapes) > 0}
+}
+
 // Warning returns a warning about a workload whose requirements no node meets. It returns "" if a node meets them or if there are
 // no nodes.
-func Warning(matching, nodes int, nearest, lacks string) string {
+func Warning(matching, nodes int, nearest, lacks string, shape Shape) string {
 	switch {
 	case matching > 0 || nodes == 0:
 		return ""
+	case shape.Name != "":
+		return fmt.Sprintf("0 of %d nodes satisfy this now; new nodes of NodeShape %s do", nodes, shape.Name)
 	case nearest == "":
 		return fmt.Sprintf("0 of %d nodes satisfy this now", nodes)
 	}
-	return fmt.Sprintf("0 of %d nodes satisfy this now; closest: %s lacks %s", nodes, nearest, lacks)
+	text := fmt.Sprintf("0 of %d nodes satisfy this now; closest: %s lacks %s", nodes, nearest, lacks)
+	if shape.Known {
+		text += "; no NodeShape has it either, so autoscalers do not know which nodes to add"
+	}
+	return text
 }

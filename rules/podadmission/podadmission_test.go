@@ -287,3 +287,36 @@ func TestPodsOfAMaterializedRequestGetItsLabel(t *testing.T) {
 		}
 	}
 }
+
+// TestAWarningNamesTheShapeOfNewNodes: no node meets the requirements of a pod, but nodes that an autoscaler adds may.
+func TestAWarningNamesTheShapeOfNewNodes(t *testing.T) {
+	o := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "amx"}}
+	if err := yaml.UnmarshalStrict([]byte(amx), &o.Spec.Required); err != nil {
+		t.Fatal(err)
+	}
+	rule := requirements.RuleOf(o)
+	set, report := rules.CompileSpec(rule.Name, &rule.Spec, rules.Options{Keys: keys.Policy{Requests: true}})
+	if !report.OK() {
+		t.Fatal(report.Errors)
+	}
+	labels := podadmission.LabelsOf([]podadmission.Rules{{Set: set, Spec: &rule.Spec}}, rules.Options{})
+	shape := func(name string, has map[string]string) assayv1alpha1.NodeShape {
+		return assayv1alpha1.NodeShape{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: assayv1alpha1.NodeShapeStatus{Labels: has}}
+	}
+	small, large := shape("small", map[string]string{"other": "true"}), shape("large", map[string]string{"features.assay.dev/ml.amx": "true"})
+	for name, test := range map[string]struct {
+		request string
+		shapes  []assayv1alpha1.NodeShape
+		want    string
+	}{
+		"AShapeHasIt":  {"amx", []assayv1alpha1.NodeShape{small, large}, "0 of 3 nodes satisfy this now; new nodes of NodeShape large do"},
+		"NoShapeHasIt": {"amx", []assayv1alpha1.NodeShape{small}, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX; no NodeShape has it either, so autoscalers do not know which nodes to add"},
+		"NoShapes":     {"amx", nil, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX"},
+		"IsNotALabel":  {"else", []assayv1alpha1.NodeShape{small, large}, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX"},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Labels: map[string]string{assayv1alpha1.FeatureRequestLabel: test.request}}}
+		if got := podadmission.Warning(0, 3, "n1", "AMX", labels.ShapeOf(reqs(t, amx), pod, test.shapes)); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
