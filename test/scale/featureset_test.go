@@ -42,7 +42,7 @@ func newSharing(t *testing.T, c *cluster.Cluster) *sharing {
 	k := testkit.Client(t, c.User)
 	s := &sharing{T: t, WithWatch: k, cluster: c, namespace: testkit.Namespace(t, k)}
 	var err error
-	if s.hosts, err = newHosts(); err != nil {
+	if s.hosts, err = newHosts(0); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Create(t, k, marker(s.namespace))

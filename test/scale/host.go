@@ -19,16 +19,20 @@ var kinds = []string{"node-0", "node-1", "node-4"}
 const ownFeature = "scale.own"
 
 // hosts generates what workers discover.
-type hosts []nfdv1alpha1.Features
+type hosts struct {
+	kinds []nfdv1alpha1.Features
+	// shapes is the number of instance types; 0: hosts have none.
+	shapes int
+}
 
-func newHosts() (hosts, error) {
-	var out hosts
+func newHosts(shapes int) (hosts, error) {
+	out := hosts{shapes: shapes}
 	for _, kind := range kinds {
 		var object nfdv1alpha1.NodeFeature
 		if err := bench.Decode(kind, &object); err != nil {
-			return nil, fmt.Errorf("decode %s: %w", kind, err)
+			return hosts{}, fmt.Errorf("decode %s: %w", kind, err)
 		}
-		out = append(out, object.Spec.Features)
+		out.kinds = append(out.kinds, object.Spec.Features)
 	}
 	return out, nil
 }
@@ -36,10 +40,17 @@ func newHosts() (hosts, error) {
 // content returns what the worker of a host publishes. Hosts of one kind differ in their name, in their virtual interfaces and in
 // the attribute value of ownFeature; the other features are shared maps.
 func (h hosts) content(number int, name, value string) publish.Content {
-	kind := h[number%len(h)]
+	machine := number
+	if h.shapes > 0 {
+		machine %= h.shapes // machines of one instance type are of one kind
+	}
+	kind := h.kinds[machine%len(h.kinds)]
 	f := nfdv1alpha1.Features{Flags: kind.Flags, Attributes: maps.Clone(kind.Attributes), Instances: maps.Clone(kind.Instances)}
 	f.Attributes["system.name"] = nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"nodename": name}}
 	f.Attributes[ownFeature] = nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"value": value}}
+	if h.shapes > 0 { // only nodes with the condition FeaturesReady have a shape, and it is about a boot
+		f.Attributes["system.boot"] = nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"id": name}}
+	}
 	virtual := make([]nfdv1alpha1.InstanceFeature, len(kind.Instances["network.virtual"].Elements))
 	for i, instance := range kind.Instances["network.virtual"].Elements {
 		virtual[i].Attributes = maps.Clone(instance.Attributes)

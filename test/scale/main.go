@@ -22,6 +22,7 @@ import (
 // options are the flags.
 type options struct {
 	nodes    int
+	shapes   int
 	changes  int
 	idle     time.Duration
 	parallel int
@@ -35,6 +36,7 @@ func main() {
 	var output string
 	var both bool
 	flag.IntVar(&o.nodes, "nodes", 1000, "`number` of nodes")
+	flag.IntVar(&o.shapes, "shapes", 0, "`number` of instance types, for each of which the controller keeps a NodeShape; 0: none")
 	flag.IntVar(&o.changes, "changes", 50, "`number` of nodes that change one attribute, one after another")
 	flag.DurationVar(&o.idle, "idle", time.Minute, "`duration` of the idle phase")
 	flag.IntVar(&o.parallel, "parallel", 32, "`number` of workers that publish for the first time at once")
@@ -43,7 +45,7 @@ func main() {
 	flag.StringVar(&o.manager, "manager", "bin/assay-manager", "`path` of assay-manager")
 	flag.StringVar(&output, "o", "", "output format: json, or empty for a table")
 	flag.Parse()
-	if flag.NArg() > 0 || output != "" && output != "json" || o.nodes < 1 || o.parallel < 1 {
+	if flag.NArg() > 0 || output != "" && output != "json" || o.nodes < 1 || o.parallel < 1 || o.shapes < 0 {
 		fmt.Fprintln(os.Stderr, "scale: invalid arguments: use flags only, -o json or none, and positive numbers")
 		os.Exit(2)
 	}

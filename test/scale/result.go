@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/test/cluster/kube"
 )
 
@@ -19,9 +20,12 @@ type results []*result
 
 // result is the measurements in one mode.
 type result struct {
-	Nodes  int            `json:"nodes"`
-	Shared bool           `json:"shared"`
-	Phases []*phaseResult `json:"phases"`
+	Nodes  int  `json:"nodes"`
+	Shared bool `json:"shared"`
+	// Shapes is the number of NodeShapes at the end, and ShapeBytes the size of the largest as JSON.
+	Shapes     int            `json:"shapes,omitempty"`
+	ShapeBytes int            `json:"shapeBytes,omitempty"`
+	Phases     []*phaseResult `json:"phases"`
 }
 
 // phaseResult is the usage of one phase, until all processes were idle again.
@@ -107,6 +111,9 @@ func (r *result) table(w io.Writer) error {
 			_, _ = fmt.Fprintf(w, "\n%s: %s %.1f", p.Name, name, p.Values[name])
 		}
 	}
+	if r.Shapes > 0 {
+		_, _ = fmt.Fprintf(w, "\n%d NodeShapes, the largest has %d bytes", r.Shapes, r.ShapeBytes)
+	}
 	_, err := fmt.Fprintln(w, "\n\nrequests by phase")
 	for _, p := range r.Phases {
 		var list []string
@@ -123,7 +130,7 @@ func (r *result) table(w io.Writer) error {
 // interesting reports whether requests to a resource are printed in the table; JSON has all.
 func interesting(resource string) bool {
 	resource, _, _ = strings.Cut(resource, "/")
-	return resource == "nodes" || strings.HasPrefix(resource, "nodefeature")
+	return resource == "nodes" || resource == assayv1alpha1.NodeShapeResource.Resource || strings.HasPrefix(resource, "nodefeature")
 }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/1e6) }

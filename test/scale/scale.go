@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -70,13 +71,30 @@ func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error
 			return nil, fmt.Errorf("phase %q: %w\n%s", p.name, err, c.Log(controllerName))
 		}
 	}
-	return s.result, nil
+	return s.result, s.countShapes(ctx)
+}
+
+// countShapes adds the number and the size of NodeShapes to the result.
+func (s *scale) countShapes(ctx context.Context) error {
+	var list assayv1alpha1.NodeShapeList
+	if err := s.client.List(ctx, &list); err != nil {
+		return err
+	}
+	s.result.Shapes = len(list.Items)
+	for i := range list.Items {
+		text, err := json.Marshal(&list.Items[i])
+		if err != nil {
+			return err
+		}
+		s.result.ShapeBytes = max(s.result.ShapeBytes, len(text))
+	}
+	return nil
 }
 
 // prepare creates what exists before the first worker starts: Nodes and rules.
 func (s *scale) prepare(ctx context.Context) error {
 	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), nfdv1alpha1.AddToScheme(kinds)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(kinds), nfdv1alpha1.AddToScheme(kinds), assayv1alpha1.AddToScheme(kinds)); err != nil {
 		return err
 	}
 	var err error
@@ -86,7 +104,7 @@ func (s *scale) prepare(ctx context.Context) error {
 		return err
 	}
 	s.fleet = &fleet{parallel: s.parallel, shared: s.shared, workers: map[string]*worker{}, values: map[string]string{}}
-	if s.fleet.hosts, err = newHosts(); err != nil {
+	if s.fleet.hosts, err = newHosts(s.shapes); err != nil {
 		return err
 	}
 	if s.fleet.config, err = publish.FromKubeconfig(s.Kubeconfig); err != nil {
@@ -157,6 +175,9 @@ func (s *scale) createNodes(ctx context.Context, count int) ([]node, error) {
 	nodes := make([]node, count)
 	for i := range nodes {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%05d", s.created)}}
+		if s.shapes > 0 {
+			n.Labels = map[string]string{corev1.LabelInstanceTypeStable: fmt.Sprintf("type-%d", s.created%s.shapes)}
+		}
 		if err := s.client.Create(ctx, n); err != nil {
 			return nil, err
 		}

@@ -21,9 +21,9 @@ func TestFleet(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", manager, "../../cmd/assay-manager").CombinedOutput(); err != nil {
 		t.Fatalf("build assay-manager: %v\n%s", err, out)
 	}
-	const nodes, changes = 15, 3 // request counts do not depend on it
+	const nodes, changes, shapes = 15, 3, 5 // request counts do not depend on it
 	r, err := measure(t.Context(), c, options{
-		nodes: nodes, changes: changes, idle: 2 * time.Second, parallel: 8, manager: manager, progress: io.Discard,
+		nodes: nodes, changes: changes, shapes: shapes, idle: 2 * time.Second, parallel: 8, manager: manager, progress: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +35,13 @@ func TestFleet(t *testing.T) {
 	t.Log("\n" + table.String())
 
 	phases := map[string]*phaseResult{}
+	created := 0
 	for _, p := range r.Phases {
 		phases[p.Name] = p
+		created += p.Requests["POST nodeshapes"]
+	}
+	if created != shapes || r.Shapes != shapes || r.ShapeBytes > 16<<10 {
+		t.Errorf("%d NodeShapes were created and there are %d, the largest of %d bytes; want %d", created, r.Shapes, r.ShapeBytes, shapes)
 	}
 	for _, want := range []struct {
 		phase, request string
