@@ -24,11 +24,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/podadmission"
+	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -84,6 +87,7 @@ func BenchmarkThroughput(b *testing.B) {
 		{"RequiredAndPreferred", "sampled", pods, []func(*corev1.Pod){requires("AVX"), prefers("Rare")}},
 		{"RequiredMarked", "marked", pods, []func(*corev1.Pod){requires("AVX"), admitted(b)}},
 		{"RequiredLabelled", "marked", pods, []func(*corev1.Pod){requires("AVX"), admitted(b, labeling("avx", "AVX"))}},
+		{"RequiredMaterialized", "none", pods, []func(*corev1.Pod){materialized(b, "AVX")}},
 		{"RareOn2NodesSampled", "sampled", 100, []func(*corev1.Pod){requires("Rare")}},
 		{"RareOn2NodesFull", "full", 100, []func(*corev1.Pod){requires("Rare")}},
 		{"RareOn2NodesLabelled", "sampled", 100, []func(*corev1.Pod){requires("Rare"), admitted(b, labeling("rare", "Rare"))}},
@@ -201,6 +205,35 @@ func admitted(b *testing.B, inForce ...*nfdv1alpha1.NodeFeatureRule) func(*corev
 			case *corev1.ResourceRequirements:
 				p.Spec.Containers[0].Resources = *value
 			}
+		}
+	}
+}
+
+// materialized makes pods refer to a NodeFeatureRequest whose nodes have its label, and mutates them like admission. The scheduler needs
+// no extender for them.
+func materialized(b *testing.B, flag string) func(*corev1.Pod) {
+	request := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: requestNamespace, Name: strings.ToLower(flag)}}
+	request.Spec.Required, request.Spec.Materialize = requirement(flag), true
+	rule := requirements.RuleOf(request)
+	set, report := rules.CompileSpec(rule.Name, &rule.Spec, rules.Options{Keys: keys.Policy{Requests: true}})
+	if err := report.Errors.ToAggregate(); err != nil {
+		b.Fatal(err)
+	}
+	known := podrequirements.New(rules.Options{})
+	known.PutRequest(request)
+	in := podadmission.Input{Labels: podadmission.LabelsOf([]podadmission.Rules{{Set: set, Spec: &rule.Spec}}, rules.Options{})}
+	return func(p *corev1.Pod) {
+		in := in
+		in.Pod = p.DeepCopy()
+		in.Pod.Namespace, in.Pod.Labels = request.Namespace, map[string]string{assayv1alpha1.FeatureRequestLabel: request.Name}
+		in.Requirements, _ = known.Of(in.Pod.Namespace, in.Pod.Labels, nil)
+		for _, step := range podadmission.Decide(in) {
+			if value, ok := step.Value.(*corev1.Affinity); ok {
+				p.Spec.Affinity = value
+			}
+		}
+		if p.Spec.Affinity == nil {
+			b.Fatal("admission has not added node affinity")
 		}
 	}
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -195,6 +196,9 @@ func (w *world) markingScheduler(t testing.TB, name, profile, filter, score stri
 	}
 }
 
+// requestNamespace is the namespace of the materialized NodeFeatureRequest avx, whose label all nodes have.
+const requestNamespace = "ml"
+
 func bigNode(name string) *corev1.Node {
 	room := corev1.ResourceList{
 		corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("64"),
@@ -202,7 +206,7 @@ func bigNode(name string) *corev1.Node {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			corev1.LabelHostname: name, "feature.node.kubernetes.io/avx": "true",
+			corev1.LabelHostname: name, "feature.node.kubernetes.io/avx": "true", requirements.LabelOf(requestNamespace, "avx"): "true",
 		}},
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room.DeepCopy(), Conditions: []corev1.NodeCondition{{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test",
