@@ -11,6 +11,8 @@ import (
 	"text/template"
 
 	"github.com/spf13/cobra"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
@@ -103,11 +105,26 @@ func (f *schedulerConfigFlags) render() (string, error) {
 	if err := all.ExecuteTemplate(&config, "configuration.yaml.tmpl", f); err != nil {
 		return "", err
 	}
+	if err := readable(config.String()); err != nil {
+		return "", err
+	}
 	err = all.ExecuteTemplate(&out, f.For+".yaml.tmpl", struct {
 		*schedulerConfigFlags
 		Configuration string
 	}{f, strings.TrimRight(config.String(), "\n")})
 	return out.String(), err
+}
+
+// readable returns an error if a scheduler could not read a configuration. The templates hold comments, which the types cannot.
+func readable(config string) error {
+	var c schedulerv1.KubeSchedulerConfiguration
+	if err := yaml.UnmarshalStrict([]byte(config), &c); err != nil {
+		return fmt.Errorf("invalid configuration of the scheduler: %w", err)
+	}
+	if c.APIVersion != schedulerv1.SchemeGroupVersion.String() || c.Kind != "KubeSchedulerConfiguration" {
+		return fmt.Errorf("invalid configuration of the scheduler: it is %s %s", c.APIVersion, c.Kind)
+	}
+	return nil
 }
 
 // TLS reports whether the scheduler connects to the extender with TLS.

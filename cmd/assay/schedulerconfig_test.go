@@ -6,47 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
-
-// schedulerConfiguration has the fields of KubeSchedulerConfiguration (k8s.io/kube-scheduler/config/v1) that the test needs. The
-// package itself would add a dependency on component-base.
-type schedulerConfiguration struct {
-	APIVersion       string            `json:"apiVersion"`
-	Kind             string            `json:"kind"`
-	ClientConnection map[string]string `json:"clientConnection"`
-	LeaderElection   struct {
-		LeaderElect       bool   `json:"leaderElect"`
-		ResourceName      string `json:"resourceName"`
-		ResourceNamespace string `json:"resourceNamespace"`
-	} `json:"leaderElection"`
-	Profiles []struct {
-		SchedulerName            string `json:"schedulerName"`
-		PercentageOfNodesToScore int32  `json:"percentageOfNodesToScore"`
-	} `json:"profiles"`
-	Extenders []struct {
-		URLPrefix        string `json:"urlPrefix"`
-		FilterVerb       string `json:"filterVerb"`
-		PrioritizeVerb   string `json:"prioritizeVerb"`
-		PreemptVerb      string `json:"preemptVerb"`
-		Weight           int64  `json:"weight"`
-		NodeCacheCapable bool   `json:"nodeCacheCapable"`
-		HTTPTimeout      string `json:"httpTimeout"`
-		Ignorable        bool   `json:"ignorable"`
-		EnableHTTPS      bool   `json:"enableHTTPS"`
-		TLSConfig        *struct {
-			CAFile   string `json:"caFile"`
-			CertFile string `json:"certFile"`
-			KeyFile  string `json:"keyFile"`
-		} `json:"tlsConfig"`
-		ManagedResources []struct {
-			Name               string `json:"name"`
-			IgnoredByScheduler bool   `json:"ignoredByScheduler"`
-		} `json:"managedResources"`
-	} `json:"extenders"`
-}
 
 func TestSchedulerConfigsAreWhatSchedulersRead(t *testing.T) {
 	for _, name := range installations {
@@ -72,7 +36,7 @@ func TestSchedulerConfigsAreWhatSchedulersRead(t *testing.T) {
 				}
 				body = string(patch.Cluster.Scheduler.Config)
 			}
-			var config schedulerConfiguration
+			var config schedulerv1.KubeSchedulerConfiguration
 			if err := yaml.UnmarshalStrict([]byte(body), &config); err != nil {
 				t.Fatalf("%v\n%s", err, body)
 			}
