@@ -14,9 +14,8 @@ var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 // The resources of the group, for clients without typed kinds.
 var (
-	NodeFeatureResource      = GroupVersion.WithResource("nodefeatures")
-	NodeFeatureRuleResource  = GroupVersion.WithResource("nodefeaturerules")
-	NodeFeatureGroupResource = GroupVersion.WithResource("nodefeaturegroups")
+	NodeFeatureResource     = GroupVersion.WithResource("nodefeatures")
+	NodeFeatureRuleResource = GroupVersion.WithResource("nodefeaturerules")
 )
 
 // AddToScheme adds the kinds in this package to a scheme.

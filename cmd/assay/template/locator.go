@@ -19,7 +19,6 @@ const stdin locator = "-"
 
 const (
 	clusterScheme = "cluster:"
-	fileScheme    = "file://"
 	httpsScheme   = "https://"
 )
 

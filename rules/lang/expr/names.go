@@ -285,11 +285,3 @@ func (r Ref) String() string {
 	}
 	return "@" + r.Feature + "." + r.Element
 }
-
-// Resolve returns the value of the reference on a node.
-func (r Ref) Resolve(env Env) (Value, bool) {
-	if r.Element == "" {
-		return env.Feature(r.Feature)
-	}
-	return env.Element(r.Feature, r.Element)
-}
