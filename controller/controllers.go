@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -282,18 +283,9 @@ type resync struct {
 
 // Start implements manager.Runnable.
 func (r resync) Start(ctx context.Context) error {
-	if r.every <= 0 {
-		<-ctx.Done()
-		return nil
+	if r.every > 0 {
+		_ = wait.PollUntilContextCancel(ctx, r.every, false, func(context.Context) (bool, error) { r.notify(); return false, nil })
 	}
-	ticker := time.NewTicker(r.every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			r.notify()
-		}
-	}
+	<-ctx.Done()
+	return nil
 }

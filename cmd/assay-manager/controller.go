@@ -19,6 +19,7 @@ import (
 	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/ids"
+	"github.com/assay-project/assay/internal/replicas"
 )
 
 func newController() *cobra.Command {
@@ -158,7 +159,8 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	controller.WatchSets(ctx, sets, f.namespace, mgr)
 	log := ctrl.Log.WithName("controller")
 	f.logStart(log, s)
-	if err := errors.Join(controller.Add(mgr, config, sets), mgr.Add(&synced{mgr.GetClient(), log}), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {
+	filled := replicas.Every(func(ctx context.Context) error { return logSynced(ctx, mgr.GetClient(), log) })
+	if err := errors.Join(controller.Add(mgr, config, sets), mgr.Add(filled), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {
 		return err
 	}
 	return runManager(ctx, mgr)

@@ -20,26 +20,17 @@ func (f *controllerFlags) logStart(log logr.Logger, s *managerconfig.Settings) {
 		"noPublish", s.NoPublish, "maskSecrets", s.MaskSecrets, "builtInRules", s.BuiltInRules)
 }
 
-// synced logs the content of the caches when they are synced. It implements manager.Runnable and runs on every replica.
-type synced struct {
-	reader client.Reader
-	log    logr.Logger
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*synced) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (s *synced) Start(ctx context.Context) error {
+// logSynced logs the content of the caches, which are filled.
+func logSynced(ctx context.Context, reader client.Reader, log logr.Logger) error {
 	var nodes corev1.NodeList
 	var rules nfdv1alpha1.NodeFeatureRuleList
-	err := errors.Join(s.reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy), s.reader.List(ctx, &rules, client.UnsafeDisableDeepCopy))
+	err := errors.Join(reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy), reader.List(ctx, &rules, client.UnsafeDisableDeepCopy))
 	switch {
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // stopped before the caches were filled
 	case err != nil:
 		return err
 	}
-	s.log.Info("Synced caches", "nodes", len(nodes.Items), "rules", len(rules.Items))
+	log.Info("Synced caches", "nodes", len(nodes.Items), "rules", len(rules.Items))
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/assay-project/assay/internal/replicas"
 )
 
 // errUnfilled is returned when a manager was stopped before its caches were filled.
@@ -14,8 +16,9 @@ var errUnfilled = errors.New("stopped before the caches were filled")
 // wait for the manager: that of controller-runtime 0.24 ends only once they are filled, and without the API server that is never. It
 // does not write before that, and ends with the process.
 func runManager(ctx context.Context, mgr ctrl.Manager) error {
-	filled := afterCaches(make(chan struct{}))
-	if err := mgr.Add(filled); err != nil {
+	filled := make(chan struct{})
+	afterCaches := replicas.Every(func(context.Context) error { close(filled); return nil })
+	if err := mgr.Add(afterCaches); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
@@ -33,16 +36,4 @@ func runManager(ctx context.Context, mgr ctrl.Manager) error {
 	default:
 		return errUnfilled
 	}
-}
-
-// afterCaches is closed when the caches are filled. It implements manager.Runnable, on every replica.
-type afterCaches chan struct{}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (afterCaches) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (c afterCaches) Start(context.Context) error {
-	close(c)
-	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly/directory"
 	"github.com/assay-project/assay/internal/assembly/schema"
 	"github.com/assay-project/assay/internal/informer"
+	"github.com/assay-project/assay/internal/replicas"
 )
 
 // Add registers the compiler of the cluster's rules with a manager. It runs on every replica, so that a new leader has the rules at
@@ -36,7 +37,7 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	if opt.BuiltIn != "" {
 		// Load built-in rules before the registry is ready: nodes that are evaluated without them would lose their outputs.
 		r.builtIn = directory.New(opt.BuiltIn, r.registry)
-		if err := mgr.Add(r.builtIn); err != nil {
+		if err := mgr.Add(replicas.Every(r.builtIn.Start)); err != nil {
 			return nil, err
 		}
 	}
@@ -72,17 +73,8 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	}
 	st := &start{rules: r, cache: mgr.GetCache()}
 	st.schema = &schema.Watch{Guard: guard, Every: opt.SchemaEvery, Changed: st.assembleAll}
-	return r, errors.Join(mgr.Add(st), mgr.Add(everyReplica(r.follow)))
+	return r, errors.Join(mgr.Add(replicas.Every(st.run)), mgr.Add(replicas.Every(r.follow)))
 }
-
-// everyReplica is a manager.Runnable that also runs on standbys.
-type everyReplica func(context.Context) error
-
-// Start implements manager.Runnable.
-func (f everyReplica) Start(ctx context.Context) error { return f(ctx) }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everyReplica) NeedLeaderElection() bool { return false }
 
 // changes collects the names of changed objects. The objects that refer to them are looked up when they are compiled, as one
 // change.

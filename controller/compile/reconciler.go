@@ -216,23 +216,22 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 	var obj nfdv1alpha1.NodeFeatureRule
 	err := r.cached.Get(ctx, client.ObjectKey{Name: name}, &obj, client.UnsafeDisableDeepCopy)
 	if err == nil {
-		delete(r.lacking, name)
+		r.note(name, false)
 		return r.assemble(ctx, r.assembler, &obj)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
 	err = r.live.Get(ctx, client.ObjectKey{Name: name}, &obj)
-	if err == nil && obj.DeletionTimestamp == nil {
-		r.lacking[name] = true
-		r.wakeFollow()
-		return r.assemble(ctx, r.assembler, &obj)
-	}
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
-	delete(r.lacking, name)
-	return nil, nil
+	lacking := err == nil && obj.DeletionTimestamp == nil
+	r.note(name, lacking)
+	if !lacking {
+		return nil, nil
+	}
+	return r.assemble(ctx, r.assembler, &obj)
 }
 
 // Confirm reads an object that the cache lacks from the API server, and compiles it if it exists.
@@ -241,11 +240,16 @@ func (r *Rules) Confirm(ctx context.Context, name string) error { return r.refre
 // lackingEvery is how often objects that the cache lacks are read from the API server, because no event reports their changes.
 const lackingEvery = 2 * time.Second
 
-// wakeFollow wakes follow, which reads objects that the cache lacks.
-func (r *Rules) wakeFollow() {
+// note records whether the API server has an object that the cache lacks.
+func (r *Rules) note(name string, lacking bool) {
+	if !lacking {
+		delete(r.lacking, name)
+		return
+	}
+	r.lacking[name] = true
 	select {
 	case r.lacks <- struct{}{}:
-	default: // it is awake
+	default: // follow is awake
 	}
 }
 

@@ -128,13 +128,3 @@ func (r *Rules) refuse(o *nfdv1alpha1.NodeFeatureRule, within bool) *assembly.Er
 	}
 	return nil
 }
-
-// note records whether the API server has an object that the cache lacks.
-func (r *Rules) note(name string, lacking bool) {
-	if lacking {
-		r.lacking[name] = true
-		r.wakeFollow()
-	} else {
-		delete(r.lacking, name)
-	}
-}

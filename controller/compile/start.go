@@ -27,14 +27,11 @@ type start struct {
 	schema *schema.Watch
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: standbys compile rules too.
-func (*start) NeedLeaderElection() bool { return false }
-
 // retryStart is the delay before objects are read again that could not be read at startup.
 const retryStart = time.Second
 
-// Start implements manager.Runnable.
-func (s *start) Start(ctx context.Context) error {
+// run compiles all objects, then watches the CRD until the context ends.
+func (s *start) run(ctx context.Context) error {
 	if !s.cache.WaitForCacheSync(ctx) {
 		return errors.New("stopped before the caches were filled")
 	}

@@ -118,7 +118,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Named("node").
 		For(&corev1.Node{}, builder.WithPredicates(relevant)).
 		Watches(&nodefeature.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
-		WatchesRawSource(source.Channel(opt.RulesChanged, settled{r})).
+		WatchesRawSource(source.Channel(opt.RulesChanged, settled{r: r})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter(), EnableWarmup: &warm})
 	if opt.Namespaces {
 		b = b.WatchesMetadata(inputs.Namespace(), handler.EnqueueRequestsFromMapFunc(r.nodesOfNamespace),
@@ -133,18 +133,9 @@ func Add(mgr ctrl.Manager, opt Options) error {
 }
 
 // settled enqueues all nodes after a short delay: applying a directory of rules causes one pass over the nodes, not one per file.
-type settled struct{ r *Reconciler }
-
-// Create implements handler.EventHandler; the channel only delivers generic events.
-func (settled) Create(context.Context, event.CreateEvent, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-}
-
-// Update implements handler.EventHandler.
-func (settled) Update(context.Context, event.UpdateEvent, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-}
-
-// Delete implements handler.EventHandler.
-func (settled) Delete(context.Context, event.DeleteEvent, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+type settled struct {
+	handler.Funcs
+	r *Reconciler
 }
 
 // Generic implements handler.EventHandler.

@@ -25,6 +25,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/informer"
+	"github.com/assay-project/assay/internal/replicas"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/review"
@@ -73,15 +74,18 @@ type Reconciler struct {
 func Add(mgr ctrl.Manager, opt Options) error {
 	view, known := index.New(), podrequirements.New(opt.Rules.Options())
 	changed := make(chan event.GenericEvent, 1)
-	watch := newWatch(view, known, recorder(mgr))
-	follower := follow.New(view, opt.Nodes, follow.Options{Rules: opt.Rules, OnChange: func(node string) {
-		watch.touch(node)
+	change := func() {
 		select {
 		case changed <- event.GenericEvent{Object: &assayv1alpha1.NodeFeatureRequest{}}:
 		default: // an event is already waiting
 		}
+	}
+	watch := newWatch(view, known, recorder(mgr))
+	follower := follow.New(view, opt.Nodes, follow.Options{Rules: opt.Rules, OnChange: func(node string) {
+		watch.touch(node)
+		change()
 	}})
-	if err := mgr.Add(everywhere(func(ctx context.Context) error {
+	if err := mgr.Add(replicas.Every(func(ctx context.Context) error {
 		if err := errors.Join(follow.Requirements(ctx, mgr.GetCache(), known), follower.Sync(ctx, mgr.GetCache())); err != nil {
 			return err
 		}
@@ -102,10 +106,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		r.rule = opt.Materialized.Object
 		opt.Materialized.OnObject(func(name string) {
 			if _, _, ok := requirements.RequestOf(name); ok {
-				select {
-				case changed <- event.GenericEvent{Object: &assayv1alpha1.NodeFeatureRequest{}}:
-				default: // one is waiting already
-				}
+				change()
 			}
 		})
 	}
@@ -133,15 +134,6 @@ func Add(mgr ctrl.Manager, opt Options) error {
 func recorder(mgr ctrl.Manager) record.EventRecorder {
 	return mgr.GetEventRecorderFor("assay-controller") //nolint:staticcheck // the new API has no deduplicating recorder yet
 }
-
-// everywhere is a Runnable that runs on every replica.
-type everywhere func(context.Context) error
-
-// Start implements manager.Runnable.
-func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhere) NeedLeaderElection() bool { return false }
 
 // spread forwards changes, at most one per statusDelay.
 func spread(ctx context.Context, from <-chan event.GenericEvent, to ...chan<- event.GenericEvent) error {

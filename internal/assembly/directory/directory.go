@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -22,7 +23,7 @@ import (
 // links, and cannot miss changes.
 const every = 2 * time.Second
 
-// Directory keeps the rules of a directory in a registry. It implements manager.Runnable and runs on every replica.
+// Directory keeps the rules of a directory in a registry.
 type Directory struct {
 	path     string
 	registry *assembly.Registry
@@ -62,21 +63,10 @@ var validGauge = sync.OnceValue(func() prometheus.Gauge {
 	return g
 })
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: standby replicas load the rules too.
-func (*Directory) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
+// Start reloads the rules when they change, until the context ends.
 func (d *Directory) Start(ctx context.Context) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			d.load(logf.FromContext(ctx))
-		}
-	}
+	wait.UntilWithContext(ctx, func(ctx context.Context) { d.load(logf.FromContext(ctx)) }, every)
+	return nil
 }
 
 // load reads the directory and replaces the active set if it has changed. A set with errors is used only at the start, where the

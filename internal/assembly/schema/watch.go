@@ -1,11 +1,13 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
@@ -14,7 +16,7 @@ import (
 // from starting without the permission to list CRDs.
 const DefaultEvery = 10 * time.Second
 
-// Watch reads the CRD periodically, on every replica. It implements manager.Runnable.
+// Watch reads the CRD periodically.
 type Watch struct {
 	Guard *Guard
 	// Every is the interval between two reads. It defaults to DefaultEvery.
@@ -35,27 +37,15 @@ var missingFields = sync.OnceValue(func() prometheus.Gauge {
 	return g
 })
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*Watch) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
+// Start reads the CRD until the context ends.
 func (w *Watch) Start(ctx context.Context) error {
-	every := w.Every
-	if every == 0 {
-		every = DefaultEvery
-	}
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			if w.Look(ctx) {
-				w.Changed(ctx)
-			}
+	_ = wait.PollUntilContextCancel(ctx, cmp.Or(w.Every, DefaultEvery), false, func(ctx context.Context) (bool, error) {
+		if w.Look(ctx) {
+			w.Changed(ctx)
 		}
-	}
+		return false, nil
+	})
+	return nil
 }
 
 // Look reads the CRD once, reports missing fields in the log and in a metric, and returns whether they have changed. If the CRD
