@@ -18,6 +18,7 @@ func someDevices() *facts.Facts {
 	return facts.FromMap(map[string]facts.Feature{
 		"pci.device": {Instances: facts.NewInstances([]map[string]string{{"vendor": "10de"}, {"vendor": "8086"}})},
 		"site.gear":  {Flags: facts.NewFlags("crane", "rack")},
+		"site.place": {Attributes: facts.NewAttributes(map[string]string{"floor": "3", "room": "12", "row": "7"})},
 	}, nil)
 }
 
@@ -157,11 +158,40 @@ func TestRulesOfWorkersAreSilentAboutWhatTheyLack(t *testing.T) {
 	}
 }
 
+// TestInvalidOutputsOfPlainRulesAreWarnings checks that an invalid output is an error only if it uses an extension of NFD.
+func TestInvalidOutputsOfPlainRulesAreWarnings(t *testing.T) {
+	for labels, isError := range map[string]bool{
+		`{a: "not valid!"}`:         false,
+		`{"not valid!": "1"}`:       false,
+		`{"not valid!": "@a.b.c"}`:  false,
+		`{a: "not valid{{"}`:        true,
+		`{"not valid{{": "1"}`:      true,
+		`{"not valid!": "a{{"}`:     true,
+		`{"not valid{{": "@a.b.c"}`: true,
+	} {
+		set := manifestOf(t, labels)
+		if _, report := rules.CompileSpec("o", set, rules.Options{}); report.OK() == isError || isError == (len(report.Warnings) > 0) {
+			t.Errorf("%s: %v, %v, want an error: %t", labels, report.Errors, report.Warnings, isError)
+		}
+	}
+}
+
+func manifestOf(t *testing.T, labels string) *nfdv1alpha1.NodeFeatureRuleSpec {
+	t.Helper()
+	spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
+	if err := yaml.UnmarshalStrict([]byte("rules: [{name: r, labels: "+labels+"}]"), spec); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
 // TestTextsOutsideOfRules evaluates strings with expressions on a node, with and without its features, as assay expr does.
 func TestTextsOutsideOfRules(t *testing.T) {
 	env := rules.TextEnv(rules.Input{Facts: someDevices()}, map[string]string{"rack": "7"}, rules.Options{})
-	if list, ok := env.Feature("pci.device"); !ok || list.Len() != 2 {
-		t.Errorf("pci.device is %v, want two devices", list)
+	for name, want := range map[string]int{"pci.device": 2, "site.gear": 2, "site.place": 3} {
+		if list, ok := env.Feature(name); !ok || list.Len() != want {
+			t.Errorf("%s is %v, want %d elements", name, list, want)
+		}
 	}
 	env = rules.TextEnv(rules.Input{}, map[string]string{"rack": "7"}, rules.Options{})
 	if _, ok := env.Feature("pci.device"); ok {

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,12 +11,15 @@ import (
 )
 
 // running starts Run with one Content and returns its events.
-func running(t *testing.T, s *server, clock *clocktesting.FakeClock) (chan<- Content, <-chan Event) {
+func running(t *testing.T, s *server, clock *clocktesting.FakeClock, change ...func(*Options)) (chan<- Content, <-chan Event) {
 	events := make(chan Event, 64)
 	p := newPublisher(t, s, n1, func(o *Options) {
 		o.Observe = func(e Event) { events <- e }
 		o.Clock = clock
 		o.Rand = func() float64 { return 1 }
+		for _, f := range change {
+			f(o)
+		}
 	})
 	contents := make(chan Content)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -50,6 +54,34 @@ func TestRunRepairsADeletedObject(t *testing.T) {
 	<-s.watching
 	s.remove(own)
 	expect(t, events, "created again", is(Created))
+}
+
+func TestRunAddsTheOwnerOnceTheNodeIsRegistered(t *testing.T) {
+	s, clock := newServer(t), clocktesting.NewFakeClock(time.Now())
+	var registered atomic.Bool
+	contents, events := running(t, s, clock, func(o *Options) {
+		o.Identify = func(context.Context) (Identity, error) {
+			if registered.Load() {
+				return n1, nil
+			}
+			return Identity{Node: "n1"}, nil
+		}
+	})
+	contents <- content("6.1")
+	expect(t, events, "created", is(Created))
+	registered.Store(true)
+	for range 60 { // far less than checkInterval
+		clock.Step(minBackoff)
+		select {
+		case e := <-events:
+			if owners := s.get(own)["metadata"].(map[string]any)["ownerReferences"]; e.Change != Patched || owners == nil {
+				t.Errorf("%+v, owners = %v", e, owners)
+			}
+			return
+		case <-time.After(time.Second):
+		}
+	}
+	t.Error("the owner is not added")
 }
 
 func TestRunRepairsATamperedObject(t *testing.T) {

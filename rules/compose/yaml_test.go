@@ -101,6 +101,30 @@ spec:
 	}
 }
 
+func TestAssembleYAMLKeepsCommentsInBraces(t *testing.T) {
+	doc := mustParse(t, "m", `rules:
+- name: a
+  # pool
+  labels: {a: "1", # first
+    b: "2"} # all
+`)
+	out, err := AssembleYAML([]*YAML{doc}, nil, YAMLOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `rules:
+  - name: a
+    # pool
+    # all
+    labels:
+      a: "1" # first
+      b: "2"
+`
+	if diff := cmp.Diff(want, encode(t, out.Root)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestAssembleYAMLKeepsNames(t *testing.T) {
 	tests := map[string]struct {
 		docs map[string]string

@@ -144,6 +144,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"TooDeepInFlag":   {`{"flags":{"a":{"elements":{"x":` + strings.Repeat("{\"a\":", 100) + "1" + strings.Repeat("}", 100) + `}}}}`, "deep"},
 		"NamesTheSet":     {`{"flags":{"cpu.cpuid":{"elements":7}}}`, `"cpu.cpuid"`},
 	}
+	if _, err := Decode([]byte(elements(maxElements)), NewInterner()); err != nil {
+		t.Errorf("as many elements as allowed: %v", err)
+	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := Decode([]byte(tc.text), NewInterner())
