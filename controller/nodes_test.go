@@ -380,9 +380,14 @@ func TestRestartAndIdlePassesMakeNoCalls(t *testing.T) {
 	}
 	m.stop()
 
-	before := passes()
 	m = w.start(func(c *controller.Config) { c.Resync = time.Second })
-	w.waitForPasses(before, nodes)
+	testkit.Eventually(w, "the record of provenance is read", func(context.Context) error {
+		if len(m.requests("GET", "/configmaps/")) == 0 {
+			return errors.New("passes before the rules are compiled do not read it")
+		}
+		return nil
+	})
+	w.waitForPasses(passes(), nodes)
 	m.reset()
 	w.waitForPasses(passes(), 2*nodes) // two resync intervals
 	if calls := m.requests(); len(calls) > 0 {
