@@ -158,6 +158,21 @@ func TestUnknownKeysAndRetiredFlagsOnlyWarn(t *testing.T) {
 	}
 }
 
+// TestAnInstanceRemovesNoStartupTaint: nothing would remove the taint, since only the controller without an instance name writes the
+// condition that it waits for.
+func TestAnInstanceRemovesNoStartupTaint(t *testing.T) {
+	f, _, _ := parse(t, "startupTaint: example.com/pending\n", "-instance=blue")
+	_, _, err := f.load()
+	if err == nil || !strings.Contains(err.Error(), `startupTaint "example.com/pending"`) || !strings.Contains(err.Error(), "--instance=blue") {
+		t.Errorf("got %v", err)
+	}
+	if f, _, _ := parse(t, "startupTaint: example.com/pending\n"); f.instance == "" {
+		if _, _, err := f.load(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestAMissingFileIsEmptyOnlyWhereItIsTheDefault(t *testing.T) {
 	f := &ruleFlags{configFile: filepath.Join(t.TempDir(), "none")}
 	if _, _, err := f.load(); err == nil {

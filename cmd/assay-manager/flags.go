@@ -101,7 +101,12 @@ func (f *ruleFlags) toggle(flags *pflag.FlagSet, name, usage string, set func(*m
 
 // load reads the configuration file and applies the flags.
 func (f *ruleFlags) load() (*managerconfig.Settings, []string, error) {
-	return managerconfig.Load(f.configFile, f.override, f.overrides)
+	s, warnings, err := managerconfig.Load(f.configFile, f.override, f.overrides)
+	if err == nil && f.instance != "" && s.StartupTaint != "" {
+		return nil, nil, fmt.Errorf("startupTaint %q: the taint is removed from nodes with the condition FeaturesReady, which only the controller without an instance name writes; "+
+			"set startupTaint on that controller, or remove --instance=%s", s.StartupTaint, f.instance)
+	}
+	return s, warnings, err
 }
 
 // options returns the options for compiling rules, from the configuration file and the flags.

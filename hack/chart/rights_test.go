@@ -161,6 +161,15 @@ func TestExtenderNeedsCertificates(t *testing.T) {
 	}
 }
 
+// TestAnInstanceHasNoStartupTaint: no controller would remove it.
+func TestAnInstanceHasNoStartupTaint(t *testing.T) {
+	const values = `{controller: {instance: blue, startupTaint: example.com/pending}}`
+	_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, values)})
+	if err == nil || !strings.Contains(err.Error(), "controller.startupTaint needs the condition FeaturesReady") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestPodMonitorNeedsAToken: only a ServiceMonitor can use the token of the Prometheus pod.
 func TestPodMonitorNeedsAToken(t *testing.T) {
 	for values, want := range map[string]string{

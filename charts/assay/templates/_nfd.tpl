@@ -103,6 +103,7 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if $c.builtInRules }}{{ $args = append $args "--built-in-rules=/etc/assay/rules" }}{{ end -}}
 {{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
 {{- if $c.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
+{{- if and $c.instance (include "assay.startupTaint" .) }}{{ fail "controller.startupTaint needs the condition FeaturesReady, which a controller with a name (controller.instance) does not write" }}{{ end -}}
 {{- with $c.startupTaint }}{{ $args = append $args (printf "--startup-taint=%s" .) }}{{ end -}}
 {{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
 {{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
