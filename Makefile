@@ -141,6 +141,17 @@ test-ui: ## Test the pages of assay ui in Chromium (installed with apt-get where
 
 ##@ Now and then
 
+.PHONY: test-descheduler
+test-descheduler: bin/cluster ## Test that the descheduler moves pods off a node that lost a feature (the first time compiles it: minutes)
+	go build -C hack/descheduler -o $(CURDIR)/bin/descheduler sigs.k8s.io/descheduler/cmd/descheduler
+	ASSAY_DESCHEDULER=$(CURDIR)/bin/descheduler bin/cluster run -- go test ./test/scheduling -run=TestTheDescheduler -count=1 -v
+
+JOIN_NODES ?= 500
+
+.PHONY: bench-join
+bench-join: bin/cluster ## Measure how long nodes that join are closed by the start-up taint (JOIN_NODES=500)
+	JOIN_NODES=$(JOIN_NODES) bin/cluster run -- go test ./test/scheduling -run=TestNoPodIsBound -count=1 -v
+
 SEEDS ?= 2000
 FIRST ?= 1
 
