@@ -19,10 +19,12 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
@@ -303,11 +305,20 @@ func TestPruneRemovesWhatOneInstanceWrote(t *testing.T) {
 	ruleWith(t, k, "a", "vendor.io/a")
 	blue := startController(t, c, namespace, "-instance=blue")
 	labeled(t, k, node.Name, "vendor.io/a", "1")
+	shape := &assayv1alpha1.NodeShape{ObjectMeta: metav1.ObjectMeta{Name: "pruned"}} // of the controller without an instance
+	testkit.Create(t, k, shape)
 	if err := blue.end(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	where := []string{"--kubeconfig=" + c.Kubeconfig, "--namespace=" + namespace}
+	runPrune(t, io.Discard, append(where, "--instance=green")...)
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(shape), shape); err != nil {
+		t.Errorf("another instance prunes NodeShapes: %v", err)
+	}
 	runPrune(t, io.Discard, where...)
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(shape), shape); !apierrors.IsNotFound(err) {
+		t.Errorf("the NodeShape stays: %v", err)
+	}
 	labeled(t, k, node.Name, "vendor.io/a", "1")
 	runPrune(t, io.Discard, append(where, "--instance=blue")...)
 	n := labeled(t, k, node.Name, "vendor.io/a", "")
