@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -63,23 +64,28 @@ func main() {
 	}
 }
 
-// run measures each mode, and prints the results.
+// run measures each mode, and prints the results: those of the completed phases if it fails or is stopped.
 func run(ctx context.Context, o options, modes []bool, output string) error {
 	var all results
+	var failed error
 	for _, shared := range modes {
 		o.shared = shared
 		r, err := runOne(ctx, o)
-		if err != nil {
-			return err
+		if r != nil {
+			all = append(all, r)
 		}
-		all = append(all, r)
+		if err != nil {
+			failed = err
+			break
+		}
 	}
 	if output == "json" {
-		return all.json(os.Stdout)
+		return errors.Join(failed, all.json(os.Stdout))
 	}
-	return all.table(os.Stdout)
+	return errors.Join(failed, all.table(os.Stdout))
 }
 
+// runOne measures one mode. With an error, the result has the phases before it.
 func runOne(ctx context.Context, o options) (*result, error) {
 	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, Progress: o.progress})
 	if err != nil {

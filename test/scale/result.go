@@ -74,8 +74,8 @@ func (r results) table(w io.Writer) error {
 		return nil
 	}
 	_, err := fmt.Fprintln(w, "\nCPU of the API server, whole objects divided by shared sets")
-	for i, whole := range r[0].Phases {
-		shared := r[1].Phases[i]
+	for i, shared := range r[1].Phases {
+		whole := r[0].Phases[i]
 		if cpu := shared.Processes[kube.APIServer].CPUSeconds; cpu > 0 {
 			_, err = fmt.Fprintf(w, "  %s: %.1f\n", whole.Name, whole.Processes[kube.APIServer].CPUSeconds/cpu)
 		}

@@ -57,7 +57,7 @@ type node struct {
 	name, uid string
 }
 
-// measure runs all phases on a control plane with Assay's CRDs and without Nodes.
+// measure runs all phases on a control plane with Assay's CRDs and without Nodes. With an error, the result has the phases before it.
 func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,7 +68,7 @@ func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error
 	defer func() { s.fleet.end(s.nodes) }()
 	for _, p := range s.phases() {
 		if err := s.phase(ctx, p); err != nil {
-			return nil, fmt.Errorf("phase %q: %w\n%s", p.name, err, c.Log(controllerName))
+			return s.result, fmt.Errorf("phase %q: %w\n%s", p.name, err, c.Log(controllerName))
 		}
 	}
 	return s.result, s.countShapes(ctx)

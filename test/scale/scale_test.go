@@ -12,18 +12,48 @@ import (
 
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/cluster/kube"
 )
 
-// TestFleet runs all phases with a small fleet, and checks the number of requests, which does not depend on the machine.
+// TestFleet runs all phases with a small fleet in both modes, and checks the number of requests, which does not depend on the machine.
 func TestFleet(t *testing.T) {
-	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
-	manager := filepath.Join(t.TempDir(), "assay-manager")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", manager, "../../cmd/assay-manager").CombinedOutput(); err != nil {
+	bin := t.TempDir()
+	manager := ""
+	for _, mode := range []struct {
+		name   string
+		shared bool
+	}{{"Whole", false}, {"Shared", true}} {
+		t.Run(mode.name, func(t *testing.T) {
+			c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
+			if manager == "" {
+				manager = buildManager(t, bin)
+			}
+			checkFleet(t, c, manager, mode.shared)
+		})
+	}
+}
+
+// buildManager builds assay-manager and returns its path.
+func buildManager(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "assay-manager")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../cmd/assay-manager").CombinedOutput(); err != nil {
 		t.Fatalf("build assay-manager: %v\n%s", err, out)
 	}
-	const nodes, changes, shapes = 15, 3, 5 // request counts do not depend on it
+	return path
+}
+
+// expected is the number of requests in a phase.
+type expected struct {
+	phase, request string
+	count          int
+}
+
+func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
+	t.Helper()
+	const nodes, changes, shapes = 15, 3, 5 // request counts per node do not depend on it
 	r, err := measure(t.Context(), c, options{
-		nodes: nodes, changes: changes, shapes: shapes, idle: 2 * time.Second, parallel: 8, manager: manager, progress: io.Discard,
+		nodes: nodes, changes: changes, shapes: shapes, shared: shared, idle: 2 * time.Second, parallel: 8, manager: manager, progress: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -43,10 +73,7 @@ func TestFleet(t *testing.T) {
 	if created != shapes || r.Shapes != shapes || r.ShapeBytes > 16<<10 {
 		t.Errorf("%d NodeShapes were created and there are %d, the largest of %d bytes; want %d", created, r.Shapes, r.ShapeBytes, shapes)
 	}
-	for _, want := range []struct {
-		phase, request string
-		count          int
-	}{
+	want := []expected{
 		{phasePublish, "POST nodefeatures", nodes},
 		{phasePublish, "PATCH nodefeatures", 0},
 		{phaseLabel, "PATCH nodes", 0},
@@ -67,7 +94,15 @@ func TestFleet(t *testing.T) {
 		{phaseWorkers, "POST nodefeatures", 0},
 		{phasePods, "PATCH nodefeatures", nodes},
 		{phaseReplaced, "POST nodefeatures", 1},
-	} {
+	}
+	// Once a node has named its sets, its worker does not read them again, and a new node finds those of the others.
+	for _, phase := range []string{phaseIdle, phaseChange, phaseWorkers, phasePods} {
+		want = append(want, expected{phase, "GET nodefeaturesets", 0})
+	}
+	for _, p := range r.Phases[1:] {
+		want = append(want, expected{p.Name, "POST nodefeaturesets", 0})
+	}
+	for _, want := range want {
 		p := phases[want.phase]
 		if p == nil {
 			t.Fatalf("no phase %q", want.phase)
@@ -75,5 +110,24 @@ func TestFleet(t *testing.T) {
 		if got := p.Requests[want.request]; got != want.count {
 			t.Errorf("%s: %d requests %s, want %d", want.phase, got, want.request, want.count)
 		}
+	}
+	if got := phases[phasePublish].Requests["POST nodefeaturesets"] > 0; got != shared {
+		t.Errorf("sets were created: %t, want %t", got, shared)
+	}
+}
+
+// TestAStoppedRunPrintsThePhasesBefore: a run with thousands of nodes takes an hour.
+func TestAStoppedRunPrintsThePhasesBefore(t *testing.T) {
+	whole, shared := &result{Nodes: 1}, &result{Nodes: 1, Shared: true}
+	for _, name := range []string{phasePublish, phaseLabel} {
+		whole.Phases = append(whole.Phases, &phaseResult{Name: name, Processes: map[string]processResult{kube.APIServer: {CPUSeconds: 4}}})
+	}
+	shared.Phases = append(shared.Phases, &phaseResult{Name: phasePublish, Processes: map[string]processResult{kube.APIServer: {CPUSeconds: 2}}})
+	var table strings.Builder
+	if err := (results{whole, shared}).table(&table); err != nil {
+		t.Fatal(err)
+	}
+	if got := table.String(); !strings.Contains(got, "publish: 2.0\n") || strings.Contains(got, "label all: 2") {
+		t.Errorf("the table is\n%s", got)
 	}
 }
