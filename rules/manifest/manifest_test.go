@@ -51,7 +51,7 @@ func TestProblems(t *testing.T) {
 		},
 		"BaseInAFileNamesTheFile": {
 			"kind: NodeFeatureRule\nspec: {basedOn: [{file: x.yaml}]}\n",
-			[]string{`2:19: spec.basedOn[0].file: only assay template reads the base x.yaml, and the rules are checked without it: check the output of assay template copy --embed-all FILE`},
+			[]string{`2:19: spec.basedOn[0].file: only assay template reads the base x.yaml: use the output of assay template copy --embed-all FILE`},
 		},
 		"ListOfMapsCannotBeFixed": {
 			head + "    matchFeatures:\n    - feature: cpu.cpuid\n      matchExpressions: [{AVX: {op: Exists}}]\n",

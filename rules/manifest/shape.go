@@ -254,8 +254,7 @@ func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string,
 	switch {
 	case t == baseType && (key.Value == "file" || key.Value == "url"):
 		at := valueOf(parent, key)
-		w.problem(key, Warning, "base", path, "only assay template reads the base %s, and the rules are checked without it: "+
-			"check the output of assay template copy --embed-all FILE", at.Value)
+		w.wrong(key, "base", path, "only assay template reads the base %s: use the output of assay template copy --embed-all FILE", at.Value)
 		return
 	case t == termType && strings.Contains(key.Value, "."):
 		hint = "; the short form of a term is for the worker's configuration, here it is feature: and matchExpressions:" + fixable

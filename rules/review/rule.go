@@ -3,6 +3,7 @@ package review
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -140,7 +141,10 @@ func (k *Known) assemble(f *Findings, d compose.Document, below string) (whole *
 	if err != nil {
 		path := field.NewPath("spec", "basedOn")
 		missing, digest := new(*compose.MissingError), new(*compose.DigestError)
+		nameless := slices.IndexFunc(d.Spec.BasedOn, func(b nfdv1alpha1.Base) bool { return b.Name == "" })
 		switch {
+		case errors.As(err, missing) && nameless >= 0: // such as a file, of which only assay template knows the rules
+			f.Errors = append(f.Errors, field.Required(path.Index(nameless).Child("name"), "write the name of a NodeFeatureRuleTemplate"))
 		case errors.As(err, missing) && !k.AllTemplates:
 			f.Warn(path.String(), warning.Defect, "%s; it is not among these files, so the rules are checked without it", err)
 		case errors.As(err, missing), errors.As(err, digest):

@@ -262,7 +262,7 @@ func (c *Compiler) value(path *field.Path, place expr.Place, v any, depth int) *
 		return c.dict(path, place, v, depth)
 	case json.Number:
 		if strings.ContainsAny(v.String(), ".eE") {
-			c.Warn(path, "%s is compared as text: quote it, and use type: version for versions", v)
+			c.Warn(path, "YAML drops trailing zeros of decimals, so 2.10 becomes 2.1: quote %s, and compare versions with type: version", v)
 		}
 	}
 	constant, err := expr.FromJSON(v)

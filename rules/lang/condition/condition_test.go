@@ -185,7 +185,7 @@ func TestWarnings(t *testing.T) {
 		"ListOfArguments":      {`{op: eq, args: [1, 2]}`, "name the arguments of eq: values, force_strings (optional), type (optional)"},
 		"MultipleWithoutLoop":  {`{op: is-true, args: {value: 1}, multiple: all}`, "multiple has no effect without a loop"},
 		"ReferenceWithoutHook": {`{op: is-true, args: {value: "@cpu.x.t"}}`, `@cpu.x.t is text here: write "{@cpu.x.t}" for its value`},
-		"Fraction":             {`{op: eq, args: {values: [1.5, 2]}}`, "1.5 is compared as text: quote it, and use type: version for versions"},
+		"Fraction":             {`{op: eq, args: {values: [1.5, 2]}}`, "YAML drops trailing zeros of decimals, so 2.10 becomes 2.1: quote 1.5, and compare versions with type: version"},
 		"InvertTwice":          {`{op: "!eq", args: {values: [1, 2]}, invert: true}`, "the ! before the operator and invert cancel each other"},
 	}
 	for name, tc := range tests {
