@@ -168,6 +168,7 @@ func WatchSets(ctx context.Context, sets *featuresets.Store, namespace string, m
 
 // Add registers all controllers with a manager. Sets are those of its cache.
 func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
+	reportBuild()
 	statusChanged := make(chan event.GenericEvent, statusBuffer)
 	rulesChanged, nodesChanged := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
 	assembled, err := compile.Add(mgr, c.Assembly())

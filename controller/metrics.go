@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,13 +17,17 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
-// NFD's programs report their versions in metrics of these names; the controller replaces two of them.
-func init() {
+// reportBuild registers the metrics with which NFD's programs report their versions; the controller replaces two of these programs.
+// The webhook is the same binary and must not have them: an alert fires when they are absent.
+var reportBuild = sync.OnceFunc(func() {
 	for _, name := range []string{"nfd_master_build_info", "nfd_gc_build_info"} {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: "Always 1, with the version of the program as a label."}, []string{"version"})
 		g.WithLabelValues(build.Version()).Set(1)
 		ctrlmetrics.Registry.MustRegister(g)
 	}
+})
+
+func init() {
 	ctrlmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "assay_published_nodes", Help: "Nodes whose features a worker has published, whether or not the worker still runs.",
 	}, published.count), LeftOut(features.Load), Dropped(storedSets.Load))
