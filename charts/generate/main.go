@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,18 +93,24 @@ func libraryIDs() error {
 	return os.WriteFile(filepath.Join(chartDir, "files", "library.txt"), []byte(strings.Join(ids, "\n")+"\n"), 0o644)
 }
 
-// webhooks writes the configurations for pods and workloads. The webhook installs them itself unless its certificate is given.
+// webhooks writes the webhook configurations, which the chart installs if the certificate of the webhook is given. Otherwise the
+// webhook installs them itself.
 func webhooks() error {
-	mutating, validating := webhook.SchedulingConfigurations(webhook.ConfigurationOptions{Namespace: "assay-system", Service: "assay-webhook"})
+	options := webhook.ConfigurationOptions{Namespace: "assay-system", Service: "assay-webhook"}
+	mutating, validating := webhook.SchedulingConfigurations(options)
+	objects := map[string]any{
+		"early.yaml": webhook.EarlyConfiguration(options), "rules.yaml": webhook.Configuration(options),
+		"mutating.yaml": mutating, "validating.yaml": validating,
+	}
 	files := map[string][]byte{}
-	for name, object := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
+	for name, object := range objects {
 		data, err := yaml.Marshal(object)
 		if err != nil {
 			return err
 		}
 		files[name] = data
 	}
-	return copies("webhooks", []string{"mutating.yaml", "validating.yaml"}, files)
+	return copies("webhooks", slices.Sorted(maps.Keys(objects)), files)
 }
 
 // copies makes a directory of the chart contain exactly these files.

@@ -409,7 +409,7 @@ func TestPartsCanBeLeftOut(t *testing.T) {
 		"Test":        {`{tests: {enabled: false}}`, "hook: test"},
 		"Scheduler":   {`{}`, "component: scheduler"},
 		"Library":     {`{}`, "component: library"},
-		"Scheduling":  {`{scheduler: {enabled: true}, webhook: {certManager: {enabled: true}}}`, "kind: Mutating"},
+		"Scheduling":  {`{scheduler: {enabled: true}, webhook: {certManager: {enabled: true}}}`, "pods.assay.dev"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := mustRender(t, set(t, test.values))
