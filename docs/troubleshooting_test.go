@@ -12,7 +12,10 @@ import (
 
 var (
 	reason = regexp.MustCompile(`\breason[A-Z]\w*\s*=\s*"([A-Z]\w+)"|\bSet(?:If)?\(\w+\.Condition\w+, [\w. >]+, "([A-Z]\w+)"`)
-	metric = regexp.MustCompile(`\b(?:nfd|assay)_(?:master|worker|webhook|extender|certificate|removals|builtin|gc|controller|published)_\w+`)
+	event  = regexp.MustCompile(`EventType\w+, (?:"([A-Z]\w+)"|Reason([A-Z]\w+))|"([A-Z]\w+NotReady)"|metav1\.Condition\w+, "([A-Z]\w+)"\},`)
+	// declaration matches the name of a metric where a program declares it, or writes it as text.
+	declaration = regexp.MustCompile("[\"`]((?:nfd|assay)_[a-z_]+[a-z])[\"{ ]")
+	metric      = regexp.MustCompile(`\b(?:nfd|assay)_(?:master|worker|webhook|extender|certificate|removals|builtin|gc|controller|published)_\w+`)
 )
 
 // TestTroubleshootingKnowsAllReasons compares the page with the reasons of conditions in the code.
@@ -25,6 +28,36 @@ func TestTroubleshootingKnowsAllReasons(t *testing.T) {
 	for _, match := range found {
 		if name := match[1] + match[2]; !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("the page does not explain the reason %s", name)
+		}
+	}
+}
+
+// TestTroubleshootingKnowsAllEvents compares the page with the Events that the controller emits itself.
+func TestTroubleshootingKnowsAllEvents(t *testing.T) {
+	_, page, _ := strings.Cut(read(t, "troubleshooting.md"), "\n## Events\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	found := event.FindAllStringSubmatch(sources(t, "../controller"), -1)
+	if len(found) < 15 {
+		t.Fatalf("only %d events were found; how are they emitted now?", len(found))
+	}
+	for _, match := range found {
+		if name := strings.Join(match[1:], ""); !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("the page does not explain the event %s", name)
+		}
+	}
+}
+
+// TestTroubleshootingKnowsAllMetrics compares the page with the metrics of all programs.
+func TestTroubleshootingKnowsAllMetrics(t *testing.T) {
+	page := read(t, "troubleshooting.md")
+	code := sources(t, "../cmd") + sources(t, "../controller") + sources(t, "../webhook") + sources(t, "../extender") + sources(t, "../internal")
+	found := declaration.FindAllStringSubmatch(code, -1)
+	if len(found) < 40 {
+		t.Fatalf("only %d metrics were found; how are they declared now?", len(found))
+	}
+	for _, match := range found {
+		if !strings.Contains(page, "`"+match[1]+"`") {
+			t.Errorf("the page does not explain the metric %s", match[1])
 		}
 	}
 }
