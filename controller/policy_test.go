@@ -201,10 +201,14 @@ func TestPolicyBearsManyLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := as.Status().Patch(t.Context(), node, client.RawPatch(types.MergePatchType, body)); err != nil {
-		t.Errorf("%d labels at once: %v", manyLabels, err)
-	}
+	testkit.Eventually(t, fmt.Sprintf("%d labels at once are written", manyLabels), func(ctx context.Context) error {
+		err := as.Status().Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, body))
+		if err != nil && !apierrors.IsTimeout(err) { // a slow machine needs several attempts, a policy over the limit always fails
+			t.Fatal(err)
+		}
+		return err
+	})
 }
 
-// manyLabels is more than rules.MaxLabels.
-const manyLabels = 3000
+// manyLabels is more than fit in rules.MaxLabels.
+const manyLabels = 2500

@@ -127,9 +127,7 @@ func TestAnUnrelatedRuleDoesNotLiftTheBudget(t *testing.T) {
 	w.count("a", "", nodes-budget)
 	w.deleteAll(tenants[budget:])
 	last := tenants[len(tenants)-1].Name // over the budget
-	if message := w.event(last, "RemovalHeld"); !strings.Contains(message, feature+"a (given by copy)") {
-		t.Errorf("the Event says: %s", message)
-	}
+	w.event(last, "RemovalHeld", feature+"a (given by copy)")
 
 	before := passes()
 	nothing := w.rule("nothing", `{rules: [{name: r, labels: {nothing: "1"}, matchFeatures: [{feature: no.such, matchExpressions: {x: {op: Exists}}}]}]}`)
@@ -284,9 +282,7 @@ func TestRemovalsAreHeldIfTheGiverIsUnknown(t *testing.T) {
 			w.start(func(c *controller.Config) { c.Budget.Hold = 3 * time.Second })
 			w.rule("marker", `{rules: [{name: r, labels: {marker: "1"}}]}`)
 			w.labels("n1", M{"marker": "1", "a": "1"})
-			if message := w.event("n1", "RemovalHeld"); !strings.Contains(message, feature+"a (given by an unknown rule)") {
-				t.Errorf("the Event says: %s", message)
-			}
+			w.event("n1", "RemovalHeld", feature+"a (given by an unknown rule)")
 			w.labels("n1", M{"a": "", "stays": "1"}) // the removal is still due
 
 			// After that, the record is complete again.

@@ -132,9 +132,7 @@ func TestLabelsOfRequestsThatANodeDoesNotMeetAreRemoved(t *testing.T) {
 	if slow.Labels[label] != "" || slow.Labels["example.com/theirs"] != "1" {
 		t.Errorf("the node that does not meet the request has labels %v", slow.Labels)
 	}
-	if message := w.event("slow", "UnmetLabelRemoved"); !strings.Contains(message, label) {
-		t.Errorf("the Event says %q", message)
-	}
+	w.event("slow", "UnmetLabelRemoved", label)
 	func() {
 		history.mu.Lock()
 		defer history.mu.Unlock()

@@ -55,9 +55,7 @@ func TestABrokenRuleIsIsolated(t *testing.T) {
 		r := w.rule(name, fmt.Sprintf(`{rules: [{name: good, labels: {good-%s: "1"}}, %s]}`, name, tc.rule))
 		defer func() { // checked once the manager runs
 			w.condition(r, nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", tc.path)
-			if message := w.event(name, "RuleInvalid"); !strings.Contains(message, tc.path) {
-				t.Errorf("event says %q", message)
-			}
+			w.event(name, "RuleInvalid", tc.path)
 		}()
 	}
 	w.start()

@@ -349,21 +349,26 @@ func (w *world) condition(r *nfdv1alpha1.NodeFeatureRule, kind string, status me
 	return meta.FindStatusCondition(r.Status.Conditions, kind)
 }
 
-// event waits for an Event with this reason on an object, and returns its message.
-func (w *world) event(object, reason string) (message string) {
+// event waits for an Event with this reason on an object, whose message has all parts, and returns the message.
+func (w *world) event(object, reason string, parts ...string) (message string) {
 	w.Helper()
 	testkit.Eventually(w, "event "+reason+" about "+object, func(ctx context.Context) error {
 		var list corev1.EventList
 		if err := w.List(ctx, &list); err != nil {
 			return err
 		}
+		var others []string
 		for _, e := range list.Items {
-			if e.InvolvedObject.Name == object && e.Reason == reason {
-				message = e.Message
+			ours := e.Namespace == metav1.NamespaceDefault || e.Namespace == w.namespace // others are of other tests
+			if !ours || e.InvolvedObject.Name != object || e.Reason != reason {
+				continue
+			}
+			if message = e.Message; !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(message, p) }) {
 				return nil
 			}
+			others = append(others, message)
 		}
-		return fmt.Errorf("none of %d", len(list.Items))
+		return fmt.Errorf("no message has all of %q: %q", parts, others)
 	})
 	return message
 }
