@@ -48,27 +48,17 @@ func (c *Client) Rule(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatur
 
 // Groups returns all NodeFeatureGroups. It returns none if the CRD does not exist, as in older versions of NFD.
 func (c *Client) Groups(ctx context.Context) ([]nfdv1alpha1.NodeFeatureGroup, error) {
-	out, err := list[nfdv1alpha1.NodeFeatureGroup](ctx, c, nfdPath("nodefeaturegroups"), nil)
-	if IsNotFound(err) {
-		return nil, nil
-	}
-	return out, err
+	return listIfAny[nfdv1alpha1.NodeFeatureGroup](ctx, c, nfdPath("nodefeaturegroups"))
 }
 
 // Templates returns all NodeFeatureRuleTemplates. It returns none if the CRD does not exist, as with NFD.
 func (c *Client) Templates(ctx context.Context) ([]assayv1alpha1.NodeFeatureRuleTemplate, error) {
-	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/nodefeatureruletemplates"
-	out, err := list[assayv1alpha1.NodeFeatureRuleTemplate](ctx, c, path, nil)
-	if IsNotFound(err) {
-		return nil, nil
-	}
-	return out, err
+	return listIfAny[assayv1alpha1.NodeFeatureRuleTemplate](ctx, c, assayPath("nodefeatureruletemplates"))
 }
 
 // Template returns one NodeFeatureRuleTemplate, or nil if it does not exist.
 func (c *Client) Template(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error) {
-	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/nodefeatureruletemplates"
-	out, err := get[assayv1alpha1.NodeFeatureRuleTemplate](ctx, c, path, name)
+	out, err := get[assayv1alpha1.NodeFeatureRuleTemplate](ctx, c, assayPath("nodefeatureruletemplates"), name)
 	if IsNotFound(err) {
 		return nil, nil
 	}
@@ -105,7 +95,7 @@ func (c *Client) resolve(ctx context.Context, own string, all []nodefeature.Node
 	store := featuresets.New(own)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
-	path := "/apis/" + assayv1alpha1.GroupVersion.String() + "/namespaces/" + url.PathEscape(own) + "/" + assayv1alpha1.NodeFeatureSetResource.Resource
+	path := within("/apis/"+assayv1alpha1.GroupVersion.String(), own, assayv1alpha1.NodeFeatureSetResource.Resource)
 	for name := range names {
 		group.Go(func() error {
 			set, err := get[assayv1alpha1.NodeFeatureSet](ctx, c, path, name)
@@ -176,6 +166,15 @@ func get[T any](ctx context.Context, c *Client, path, name string) (*T, error) {
 	return out, err
 }
 
+// listIfAny returns no objects if the cluster does not have the kind.
+func listIfAny[T any](ctx context.Context, c *Client, path string) ([]T, error) {
+	out, err := list[T](ctx, c, path, nil)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
 func list[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
 	if query == nil {
 		query = url.Values{}
@@ -202,8 +201,6 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values) 
 }
 
 func kind(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
-
-func joinPath(base, path string) string { return strings.TrimSuffix(base, "/") + path }
 
 func (c *Client) read(ctx context.Context, path string, query url.Values, out any) error {
 	code, body, err := c.send(ctx, http.MethodGet, path, query, "", nil)
@@ -235,7 +232,7 @@ type answer struct {
 // exchange is send with the headers of the response.
 func (c *Client) exchange(ctx context.Context, method, path string, query url.Values, contentType string, content []byte) (*answer, error) {
 	u := *c.base
-	u.Path = joinPath(u.Path, path)
+	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(content))
 	if err != nil {
@@ -325,7 +322,7 @@ func (c *Client) SampleFeatures(ctx context.Context, own string) ([]nodefeature.
 
 // ConfigMap returns one ConfigMap.
 func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	return get[corev1.ConfigMap](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps", name)
+	return get[corev1.ConfigMap](ctx, c, within("/api/v1", namespace, "configmaps"), name)
 }
 
 // RemovalHeld returns the message of the latest event that reports that the controller holds the removal of a key of a Node. It
@@ -351,7 +348,7 @@ func (c *Client) RemovalHeld(ctx context.Context, node, key string) string {
 
 // Secret returns one Secret.
 func (c *Client) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	return get[corev1.Secret](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/secrets", name)
+	return get[corev1.Secret](ctx, c, within("/api/v1", namespace, "secrets"), name)
 }
 
 // BuiltInName is the name of the ConfigMap in which the controller publishes its built-in rules. It is repeated here because

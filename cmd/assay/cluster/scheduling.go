@@ -16,7 +16,7 @@ func assayPath(resource string) string {
 
 // Pod returns one Pod.
 func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	return get[corev1.Pod](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods", name)
+	return get[corev1.Pod](ctx, c, within("/api/v1", namespace, "pods"), name)
 }
 
 // PendingPods returns the Pods of all namespaces that are not scheduled yet.
@@ -26,7 +26,7 @@ func (c *Client) PendingPods(ctx context.Context) ([]corev1.Pod, error) {
 
 // PodsOf returns the Pods of a namespace that a label selector selects.
 func (c *Client) PodsOf(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
-	return list[corev1.Pod](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods", url.Values{"labelSelector": {selector}})
+	return list[corev1.Pod](ctx, c, within("/api/v1", namespace, "pods"), selecting(selector))
 }
 
 // Namespaces returns all Namespaces.
@@ -36,20 +36,12 @@ func (c *Client) Namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 
 // Requests returns all NodeFeatureRequests. It returns none if the CRD does not exist.
 func (c *Client) Requests(ctx context.Context) ([]assayv1alpha1.NodeFeatureRequest, error) {
-	out, err := list[assayv1alpha1.NodeFeatureRequest](ctx, c, assayPath("nodefeaturerequests"), nil)
-	if IsNotFound(err) {
-		return nil, nil
-	}
-	return out, err
+	return listIfAny[assayv1alpha1.NodeFeatureRequest](ctx, c, assayPath("nodefeaturerequests"))
 }
 
 // Policies returns all NodeFeatureSchedulingPolicies. It returns none if the CRD does not exist.
 func (c *Client) Policies(ctx context.Context) ([]assayv1alpha1.NodeFeatureSchedulingPolicy, error) {
-	out, err := list[assayv1alpha1.NodeFeatureSchedulingPolicy](ctx, c, assayPath("nodefeatureschedulingpolicies"), nil)
-	if IsNotFound(err) {
-		return nil, nil
-	}
-	return out, err
+	return listIfAny[assayv1alpha1.NodeFeatureSchedulingPolicy](ctx, c, assayPath("nodefeatureschedulingpolicies"))
 }
 
 // Shapes returns all NodeShapes. It returns none if the CRD does not exist.
@@ -72,5 +64,5 @@ func NodePools[T any](ctx context.Context, c *Client) ([]T, bool, error) {
 
 // Leases returns the Leases of a namespace.
 func (c *Client) Leases(ctx context.Context, namespace string) ([]coordinationv1.Lease, error) {
-	return list[coordinationv1.Lease](ctx, c, "/apis/coordination.k8s.io/v1/namespaces/"+url.PathEscape(namespace)+"/leases", nil)
+	return list[coordinationv1.Lease](ctx, c, within("/apis/coordination.k8s.io/v1", namespace, "leases"), nil)
 }
