@@ -116,8 +116,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // has afterwards. It returns when to reconcile the node again; 0: not because of this.
 func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge) (time.Duration, error) {
 	node := j.node
-	if j.known.gave == nil && slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.explained(s) }) {
-		// The state before this process is unknown, and its cache could have been filled from a truncated list.
+	if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.gave(s) && !j.explained(s) }) {
+		// What gave the key is unknown to this process, and its cache could have been filled from a truncated list.
 		if err := r.inputs.Confirm(ctx, j.state); err != nil {
 			return 0, err
 		}
