@@ -120,11 +120,13 @@ func (c *checker) count(change apiserver.Change) {
 	}
 }
 
-// frugal checks that no change caused more than two writes of a Node: one of its status, one of its taints.
+// frugal checks that no change caused more than two writes of a Node, one of its status and one of its taints, except those that make
+// it ready.
 func (c *checker) frugal() {
 	for _, node := range slices.Sorted(maps.Keys(c.writes)) {
-		if most := 2 * (c.causes[node] + c.everywhere + c.w.started); c.writes[node] > most {
-			c.w.violate("%s was written %d times, for %d changes", node, c.writes[node], most/2)
+		changes := c.causes[node] + c.everywhere + c.w.started
+		if c.writes[node] > 2*changes+c.turns[node] {
+			c.w.violate("%s was written %d times, for %d changes; its readiness turned %d times", node, c.writes[node], changes, c.turns[node])
 		}
 	}
 }

@@ -19,10 +19,13 @@ type checker struct {
 	w    *world
 	want *reference
 	ours map[string]map[string]given // by node: keys that the controller wrote, and no other client has changed since
-	lost map[string]map[string]loss  // by process and node: the last removal of a key
+	// contested is set, by node, if another client has changed keys of the controller, which it then leaves alone.
+	contested map[string]bool
+	lost      map[string]map[string]loss // by process and node: the last removal of a key
 	// writes and causes are, by node, the number of writes of the controller and of their possible causes.
 	writes, causes map[string]int
-	everywhere     int // number of causes that affect all nodes
+	turns          map[string]int // by node: number of changes of its readiness, which may take a write of their own
+	everywhere     int            // number of causes that affect all nodes
 }
 
 // given is a key that the controller has written.
@@ -34,7 +37,8 @@ type given struct {
 func newChecker(w *world) *checker {
 	return &checker{
 		w: w, want: newReference(), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{},
-		writes: map[string]int{}, causes: map[string]int{},
+		contested: map[string]bool{},
+		writes:    map[string]int{}, causes: map[string]int{}, turns: map[string]int{},
 	}
 }
 
@@ -119,7 +123,10 @@ func (c *checker) change(change apiserver.Change) {
 		}
 		was, wasOurs := c.ours[name][k]
 		delete(c.ours[name], k)
-		if !byUs || bookkeeping(k) {
+		if !byUs && wasOurs {
+			c.contested[name] = true
+		}
+		if !byUs || bookkeeping(k) || k == startupKey {
 			continue
 		}
 		if has {
@@ -140,6 +147,7 @@ func (c *checker) change(change apiserver.Change) {
 	if !byUs {
 		return
 	}
+	c.gate(change)
 	for _, k := range slices.Sorted(maps.Keys(c.ours[name])) {
 		if !recordAfter[k] {
 			c.w.violate("%s: %s is ours, and the record does not hold it", name, k)
@@ -170,7 +178,7 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	if !takes && time.Now().Before(p.unsure) {
 		grace += patience // what it writes may have been due before its requests failed
 	}
-	last, features := c.last(name, grace), c.states("nodefeatures", max(p.floor["nodefeatures"], 1))
+	last, features := c.last(name, p, grace), c.states("nodefeatures", max(p.floor["nodefeatures"], 1))
 	for _, ruleObjects := range c.states("nodefeaturerules", max(p.floor["nodefeaturerules"], 1)) {
 		for _, all := range features {
 			var of []object
@@ -194,13 +202,22 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	return false
 }
 
-// last returns the NodeFeatures of a worker that were deleted within the grace period: a write on its way may follow from one of them
-// although the worker has published again.
-func (c *checker) last(name string, grace time.Duration) (last []object) {
+// last returns the states of the NodeFeature of a worker, deleted within the grace period, that a process may have seen last: a write
+// on its way may follow from one of them although the worker has published again.
+func (c *checker) last(name string, p *program, grace time.Duration) (last []object) {
+	var seen []object
 	for _, change := range c.w.server.Since(0) {
-		if change.Resource.Name == "nodefeatures" && change.Key == namespace+"/"+name && change.Type == apiserver.Deleted &&
-			time.Since(change.Time) < grace {
-			last = append(last, change.Old)
+		if change.Resource.Name != "nodefeatures" || change.Key != namespace+"/"+name || change.Old == nil {
+			continue
+		}
+		if seen = append(seen, change.Old); change.Type == apiserver.Deleted {
+			if time.Since(change.Time) < grace {
+				last = append(last, seen...)
+			}
+			seen = nil
+		}
+		if change.Revision <= p.began {
+			seen = nil // it was replaced before the process started
 		}
 	}
 	return last
@@ -233,6 +250,9 @@ func (c *checker) settled() {
 			if v, has := present[k]; has {
 				have[k] = v
 			}
+		}
+		if _, closed := present[startupKey]; closed {
+			c.w.violate("%s has the start-up taint at the end", name)
 		}
 		if !maps.Equal(want, have) {
 			c.w.violate("%s has %v at the end, and the rules want %v", name, have, want)

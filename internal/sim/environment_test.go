@@ -27,9 +27,14 @@ func nodeName(i int) string { return fmt.Sprintf("n%d", i) }
 func ruleName(i int) string { return fmt.Sprintf("rule-%d", i) }
 
 func (w *world) addNode(name string) {
+	w.boots[name]++
+	taints := []any{}
+	if w.n(2) == 1 {
+		taints = append(taints, object{"key": startup.Key, "effect": "NoSchedule"})
+	}
 	w.do("kubelet", http.MethodPost, nodesPath, object{
-		"metadata": object{"name": name, "labels": object{"kubernetes.io/hostname": name}},
-		"status":   object{"capacity": object{"cpu": "4"}},
+		"metadata": object{"name": name, "labels": object{"kubernetes.io/hostname": name}}, "spec": object{"taints": taints},
+		"status": object{"capacity": object{"cpu": "4"}, "nodeInfo": object{"bootID": w.bootOf(name)}},
 	})
 	facts := map[string]string{}
 	for i := range w.attributes {
@@ -44,9 +49,11 @@ func (w *world) publish(node string) {
 	for k, v := range w.facts[node] {
 		elements[k] = v
 	}
-	spec := object{"features": object{"attributes": object{"test.attr": object{"elements": elements}}}}
+	spec := object{"features": object{"attributes": object{
+		"test.attr": object{"elements": elements}, "system.boot": object{"elements": object{"id": w.bootOf(node)}},
+	}}}
 	if w.server.Get("nodefeatures", namespace, node) != nil {
-		w.do("worker", http.MethodPatch, featuresPath+"/"+node, object{"spec": object{"features": object{"attributes": object{"test.attr": object{"elements": elements}}}}})
+		w.do("worker", http.MethodPatch, featuresPath+"/"+node, object{"spec": spec})
 		return
 	}
 	owner := w.server.Get("nodes", "", node)
@@ -157,11 +164,14 @@ func (w *world) vendor(node string) {
 
 // heartbeat changes fields that no one uses.
 func (w *world) heartbeat(node string) {
-	if w.server.Get("nodes", "", node) != nil {
-		w.do("kubelet", http.MethodPatch, nodesPath+"/"+node+"/status", object{"status": object{
-			"conditions": []any{object{"type": "Ready", "status": "True", "message": fmt.Sprint(w.server.Revision())}},
-		}})
+	o := w.server.Get("nodes", "", node)
+	if o == nil {
+		return
 	}
+	conditions, _ := below(o, "status")["conditions"].([]any)
+	conditions = slices.DeleteFunc(slices.Clone(conditions), func(c any) bool { return c.(object)["type"] == "Ready" })
+	conditions = append(conditions, object{"type": "Ready", "status": "True", "message": fmt.Sprint(w.server.Revision())})
+	w.do("kubelet", http.MethodPatch, nodesPath+"/"+node+"/status", object{"status": object{"conditions": conditions}})
 }
 
 // foreignTaint adds a taint that is not ours, or removes it.

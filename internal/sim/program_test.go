@@ -63,6 +63,7 @@ func config() controller.Config {
 	return controller.Config{
 		Sources: inputs.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
 		Parallel: 1, SchemaEvery: time.Hour, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
+		Ready: true, Startup: startup,
 	}
 }
 

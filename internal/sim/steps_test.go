@@ -154,13 +154,7 @@ func (w *world) network(p *program) []weighted {
 	}
 	initial := slices.DeleteFunc(slices.Clone(ready), func(w *apiserver.Watch) bool { return !w.Initial() })
 	if w.faults && len(initial) > 0 {
-		out = append(out, weighted{usual, func() {
-			watch := one(w.tape, initial...)
-			if about := watch.Next(); watch.Skip() {
-				w.tell("leave out for %s: %s", watch, about)
-				w.short[p.name+" "+watch.String()] = true
-			}
-		}})
+		out = append(out, weighted{usual, func() { w.skip(p, one(w.tape, initial...)) }})
 	}
 	if w.faults && len(watches) > 0 {
 		out = append(out, weighted{seldom, func() { w.cut(one(w.tape, watches...)) }})
@@ -253,6 +247,7 @@ func (w *world) environment() []weighted {
 		{1, func() { w.replaceNode(node()) }},
 		{1, func() { w.tamper(node()) }},
 		{seldom, func() { w.vendor(node()) }},
+		{1, func() { w.reboot(node()) }},
 		{1, func() { w.tell("garbage collection: %d", w.server.CollectGarbage()) }},
 	}
 }
@@ -277,6 +272,7 @@ func (w *world) life() (out []weighted) {
 			{1, func() { w.crash(one(w.tape, w.programs...)) }},
 			{1, func() { w.stop(one(w.tape, w.programs...)) }},
 			{1, func() { w.rollOut(one(w.tape, w.programs...), nodeName(w.n(w.nodes))) }},
+			{1, func() { w.takeOver(one(w.tape, w.programs...)) }},
 		}...)
 	}
 	return out

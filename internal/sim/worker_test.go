@@ -95,7 +95,7 @@ func (w *world) report(node string) {
 	default:
 	}
 	k.contents <- publish.Content{Features: nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{
-		"test.attr": {Elements: maps.Clone(w.facts[node])},
+		"test.attr": {Elements: maps.Clone(w.facts[node])}, "system.boot": {Elements: map[string]string{"id": w.bootOf(node)}},
 	}}}
 }
 

@@ -32,6 +32,7 @@ type world struct {
 	leader   string // process that last wrote a Node
 	deposed  map[string]bool
 	holder   string // process that holds the lease
+	omitted  string // name of the NodeFeature that the first list of a process lacks
 	start    time.Time
 	log      logr.Logger
 	faults   bool
@@ -43,6 +44,7 @@ type world struct {
 	nodes, attributes int
 	facts             map[string]map[string]string // by node and attribute: the value on the host
 	versions          map[string]int               // by rule: number of edits
+	boots             map[string]int               // by node: number of boots
 	keys              map[string]map[string]string // version of a Node -> its keys
 
 	seen       int64 // revision up to which changes were checked
@@ -55,7 +57,7 @@ type world struct {
 func newWorld(t *tape, log logr.Logger) *world {
 	w := &world{
 		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
-		facts: map[string]map[string]string{}, versions: map[string]int{}, keys: map[string]map[string]string{}, deposed: map[string]bool{}, replicas: 1,
+		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, keys: map[string]map[string]string{}, deposed: map[string]bool{}, replicas: 1,
 		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{},
 	}
 	w.check = newChecker(w)
@@ -145,6 +147,38 @@ func (w *world) all() []*program {
 		out = append(out, w.workers[node].program)
 	}
 	return out
+}
+
+// takeOver replaces a program whose successor's first list of NodeFeatures lacks one.
+func (w *world) takeOver(p *program) {
+	list := w.server.List("nodefeatures")
+	if !p.synced || p.stopping || len(list) == 0 {
+		return
+	}
+	w.omitted = one(w.tape, list...)["metadata"].(object)["name"].(string)
+	w.stop(p)
+	w.boot()
+	w.drain(time.Minute)
+	w.omitted = ""
+}
+
+// omit drops the NodeFeature from a list that takeOver has chosen.
+func (w *world) omit(p *program, watch *apiserver.Watch) bool {
+	if resource, _ := watch.At(); w.omitted == "" || resource != "nodefeatures" || watch.Next() != "initial ADDED "+w.omitted {
+		return false
+	}
+	return w.skip(p, watch)
+}
+
+// skip drops an object from a list.
+func (w *world) skip(p *program, watch *apiserver.Watch) bool {
+	about := watch.Next()
+	if !watch.Skip() {
+		return false
+	}
+	w.tell("leave out for %s: %s", watch, about)
+	w.short[p.name+" "+watch.String()] = true
+	return true
 }
 
 // working returns the number of programs that were not asked to stop.
@@ -303,7 +337,9 @@ func (w *world) flowOf(p *program) (any bool) {
 			continue
 		}
 		for watch.Next() != "" {
-			watch.Deliver()
+			if !w.omit(p, watch) {
+				watch.Deliver()
+			}
 		}
 		w.wait()
 		any = true

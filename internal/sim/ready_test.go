@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/rules/keys"
+)
+
+// startup is the taint with which some nodes join.
+var startup = node.Startup{Key: "example.com/starting", FailOpenAfter: node.DefaultFailOpenAfter}
+
+// startupKey is the key of that taint among the keys of a Node.
+var startupKey = string(keys.Taint) + " " + startup.Key + ":NoSchedule"
+
+// bootOf returns the boot that a node runs.
+func (w *world) bootOf(name string) string { return fmt.Sprintf("%s-%d", name, w.boots[name]) }
+
+// reboot starts a host again. Its worker may be late to publish.
+func (w *world) reboot(name string) {
+	if w.server.Get("nodes", "", name) == nil {
+		return
+	}
+	w.boots[name]++
+	w.tell("host %s boots: %s", name, w.bootOf(name))
+	w.do("kubelet", http.MethodPatch, nodesPath+"/"+name+"/status", object{"status": object{"nodeInfo": object{"bootID": w.bootOf(name)}}})
+	switch {
+	case w.employs(name):
+		w.report(name)
+	case w.n(2) == 0:
+		w.publish(name)
+	}
+}
+
+// readyOf returns the status and the message of a Node's condition FeaturesReady.
+func readyOf(o object) (status, message string) {
+	conditions, _ := below(o, "status")["conditions"].([]any)
+	for _, c := range conditions {
+		if c := c.(object); c["type"] == string(assayv1alpha1.FeaturesReadyCondition) {
+			return fmt.Sprint(c["status"]), fmt.Sprint(c["message"])
+		}
+	}
+	return "", ""
+}
+
+// gate checks what the controller does with the condition and the start-up taint of a Node.
+func (c *checker) gate(change apiserver.Change) {
+	name := change.Key
+	before, _ := readyOf(change.Old)
+	after, message := readyOf(change.New)
+	_, had := c.w.keysOf(change.Old)[startupKey]
+	_, has := c.w.keysOf(change.New)[startupKey]
+	if before != after || had != has {
+		c.turns[name]++
+	}
+	switch created, err := time.Parse(time.RFC3339, fmt.Sprint(below(change.New, "metadata")["creationTimestamp"])); {
+	case err != nil:
+		c.w.violate("%s: %v", name, err)
+	case has && !had:
+		c.w.violate("%s: %s adds the start-up taint", name, change.By)
+	case had && !has && before != "True" && time.Since(created) < startup.FailOpenAfter:
+		c.w.violate("%s: the start-up taint is removed after %s although the node is not ready", name, time.Since(created))
+	}
+	switch {
+	case before == "True" && after != "True" && !c.mayClose(name):
+		c.w.violate("%s is ready and no longer said to be, without a boot and without a loss of its NodeFeature", name)
+	case before != "True" && after == "True":
+		if now := fmt.Sprint(below(below(change.New, "status"), "nodeInfo")["bootID"]); !strings.Contains(message, now) {
+			c.w.violate("%s runs boot %s and is ready with %q", name, now, message)
+		}
+		have := c.w.keysOf(change.New)
+		if !c.contested[name] && !c.w.short[change.By+" nodefeaturerules"] && !c.justified(change, name, func(want map[string]string) bool {
+			for k := range want {
+				if _, is := have[k]; !is {
+					return false
+				}
+			}
+			return true
+		}, false) {
+			c.w.violate("%s is ready and lacks keys: it has %v", name, have)
+		}
+	}
+}
+
+// mayClose reports whether something has happened to a node lately that makes it unready: a boot, or a loss of its NodeFeature.
+func (c *checker) mayClose(name string) bool {
+	return slices.ContainsFunc(c.w.server.Since(0), func(change apiserver.Change) bool {
+		if time.Since(change.Time) > inputs.DefaultGrace+patience {
+			return false
+		}
+		switch change.Resource.Name {
+		case "nodes":
+			return change.Key == name && change.Type == apiserver.Modified && bootIn(change.Old) != bootIn(change.New)
+		case "nodefeatures":
+			return change.Key == namespace+"/"+name && change.Type == apiserver.Deleted
+		}
+		return false
+	})
+}
+
+func bootIn(o object) any { return below(below(o, "status"), "nodeInfo")["bootID"] }
