@@ -26,11 +26,14 @@ type NodePool struct {
 				Annotations map[string]string `json:"annotations,omitempty"`
 				Labels      map[string]string `json:"labels,omitempty"`
 			} `json:"metadata"`
-			Spec struct {
-				Taints []corev1.Taint `json:"taints,omitempty"`
-			} `json:"spec,omitzero"`
+			Spec *poolSpec `json:"spec,omitempty"`
 		} `json:"template"`
 	} `json:"spec"`
+}
+
+// poolSpec holds the taints of a NodePool.
+type poolSpec struct {
+	Taints []corev1.Taint `json:"taints"`
 }
 
 type metadata struct {
@@ -83,9 +86,12 @@ func (r *Result) karpenter(shapes []assayv1alpha1.NodeShape, opt Options) {
 func (r *Result) pool(g *group, old *NodePool) *NodePool {
 	var record plan.Record
 	was := &old.Spec.Template
-	labels, taints := maps.Clone(was.Metadata.Labels), slices.Clone(was.Spec.Taints)
+	labels, taints := maps.Clone(was.Metadata.Labels), []corev1.Taint{}
 	if labels == nil {
 		labels = map[string]string{}
+	}
+	if was.Spec != nil {
+		taints = append(taints, was.Spec.Taints...)
 	}
 	for _, name := range record.Parse(was.Metadata.Annotations[record.Labels()]) {
 		delete(labels, name)
@@ -116,7 +122,11 @@ func (r *Result) pool(g *group, old *NodePool) *NodePool {
 	}
 	out := &NodePool{APIVersion: "karpenter.sh/v1", Kind: "NodePool", Metadata: metadata{Name: g.name}}
 	to := &out.Spec.Template
-	to.Metadata.Labels, to.Spec.Taints, to.Metadata.Annotations = labels, taints, map[string]string{}
+	to.Metadata.Labels, to.Metadata.Annotations = labels, map[string]string{}
+	if len(taints) > 0 || was.Metadata.Annotations[nfdv1alpha1.TaintsAnnotation] != "" {
+		// The API server rejects a server-side apply that leaves out the spec after one that had taints: an empty list removes them.
+		to.Spec = &poolSpec{taints}
+	}
 	if len(names) > 0 {
 		to.Metadata.Annotations[nfdv1alpha1.FeatureLabelsAnnotation] = record.Format(names)
 	}
