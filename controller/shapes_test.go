@@ -87,7 +87,7 @@ func TestAShapeIsKeptWithoutNodesAndCorrectedByANode(t *testing.T) {
 	}
 	n2, f2 := w.joinsPool("n2", "grow", M{"a": "1", "b": "2"})
 	s := w.shape("grow", 2, M{"a": "1"})
-	if !meta.IsStatusConditionTrue(s.Status.Conditions, assayv1alpha1.ConditionContradicted) || !strings.Contains(w.event(s.Name, shape.ReasonContradicted), "Node n2 ") {
+	if !meta.IsStatusConditionTrue(s.Status.Conditions, assayv1alpha1.ConditionContradicted) || !strings.Contains(w.event(s.Name, shape.ReasonNodeDiffers), "Node n2 ") {
 		t.Errorf("n2 contradicts n1, but the status is %+v", s.Status)
 	}
 	w.leaves(n1, n2, f1, f2)

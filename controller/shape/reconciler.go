@@ -25,11 +25,11 @@ const (
 	forgetAfter = 90 * 24 * time.Hour
 )
 
-// ReasonContradicted is the reason of the Event on a NodeShape that a new node contradicts, and of its condition Contradicted while
-// that is True; reasonAgree is the reason while it is False.
+// ReasonNodeDiffers is the reason of the Event on a NodeShape that a new node contradicts, and of its condition Contradicted while
+// that is True; reasonNodesAgree is the reason while it is False.
 const (
-	ReasonContradicted = "NodeDiffers"
-	reasonAgree        = "NodesAgree"
+	ReasonNodeDiffers = "NodeDiffers"
+	reasonNodesAgree  = "NodesAgree"
 )
 
 // Reconciler writes one NodeShape. It is the only writer of NodeShapes.
@@ -127,7 +127,7 @@ func (r *Reconciler) write(ctx context.Context, obj *assayv1alpha1.NodeShape, st
 		return client.IgnoreNotFound(err)
 	}
 	for _, message := range contradictions {
-		r.events.Event(obj, corev1.EventTypeWarning, ReasonContradicted, message)
+		r.events.Event(obj, corev1.EventTypeWarning, ReasonNodeDiffers, message)
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func compareForReport(a, b output) int {
 // contradicted sets the condition. It stays True until the last contradiction is forgotten.
 func contradicted(s *assayv1alpha1.NodeShapeStatus, now metav1.Time) {
 	c := metav1.Condition{
-		Type: assayv1alpha1.ConditionContradicted, Status: metav1.ConditionFalse, Reason: reasonAgree, LastTransitionTime: now,
+		Type: assayv1alpha1.ConditionContradicted, Status: metav1.ConditionFalse, Reason: reasonNodesAgree, LastTransitionTime: now,
 		Message: "No recent node differs from the nodes before it.",
 	}
 	var by []string
@@ -94,7 +94,7 @@ func contradicted(s *assayv1alpha1.NodeShapeStatus, now metav1.Time) {
 		if more := len(by) - maxNamed; more > 0 {
 			by = append(by[:maxNamed], fmt.Sprintf("and %d more", more))
 		}
-		c.Status, c.Reason = metav1.ConditionTrue, ReasonContradicted
+		c.Status, c.Reason = metav1.ConditionTrue, ReasonNodeDiffers
 		c.Message = fmt.Sprintf("A node differed from all nodes before it: %s. An output returns after %d further nodes agree, or when the NodeShape is deleted.",
 			strings.Join(by, ", "), window)
 	}
