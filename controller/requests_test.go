@@ -103,32 +103,52 @@ func TestRulesCannotWriteLabelsOfRequests(t *testing.T) {
 	})
 }
 
+// joinsWith creates nodes with a label that their pool declares, and with the record that a pool can declare too.
+func (w *world) joinsWith(label string, nodes ...string) {
+	w.Helper()
+	for _, name := range nodes {
+		change(w, w.joins(name), func(n *corev1.Node) {
+			n.Labels, n.Annotations = M{label: "true", "example.com/theirs": "1"}, M{nfdv1alpha1.FeatureLabelsAnnotation: label}
+		})
+	}
+}
+
 // A node pool can declare the label of a request, so that an autoscaler buys its nodes, and be wrong.
-func TestLabelsOfRequestsThatANodeDoesNotMeetAreRemoved(t *testing.T) {
+func TestANodeThatDoesNotMeetTheRequestOfItsLabelIsNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.allowStartup()
 	r := &assayv1alpha1.NodeFeatureRequest{}
 	w.apply(r, "metadata: {name: fast, namespace: "+w.namespace+"}\n"+
 		`spec: {materialize: true, required: {matchFeatures: [{feature: test.attr, matchExpressions: {speed: {op: Exists}}}]}}`)
 	label := "features.assay.dev/" + w.namespace + ".fast"
-	for _, name := range []string{"fast", "slow", "unknown"} {
-		n := w.joins(name)
-		change(w, n, func(n *corev1.Node) { n.Labels = M{label: "true", "example.com/theirs": "1"} })
-	}
+	w.joinsWith(label, "fast", "slow", "unknown")
 	history := w.record("slow")
-	w.start(withReady, func(c *controller.Config) {
-		c.Startup = node.Startup{Key: startupTaint, FailOpenAfter: time.Hour}
-		c.Scheduling, c.Requests = true, compile.RequestLimits{Total: 1}
-	})
+	limits := func(c *controller.Config) { c.Scheduling, c.Requests = true, compile.RequestLimits{Total: 1} }
+	m := w.start(withReady, limits, func(c *controller.Config) { c.Startup = node.Startup{Key: startupTaint, FailOpenAfter: time.Hour} })
 	becomes(w, r, "the request is materialized", materialized(metav1.ConditionTrue, "Labeled"))
 	w.examines("fast", "boot-1", M{"speed": "1"})
 	w.examines("slow", "boot-1", M{"a": "1"})
 	open := func(n *corev1.Node) bool { return !tainted(n, startupTaint) }
 	fast := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}, "no start-up taint", open)
-	slow := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "slow"}}, "no start-up taint", open)
-	if fast.Labels[label] != "true" || !strings.Contains(fast.Annotations[nfdv1alpha1.FeatureLabelsAnnotation], label) {
+	if fast.Labels[label] != "true" || fast.Annotations[nfdv1alpha1.FeatureLabelsAnnotation] != label {
 		t.Errorf("the node that meets the request has labels %v and the record %q", fast.Labels, fast.Annotations[nfdv1alpha1.FeatureLabelsAnnotation])
 	}
+	// The autoscaler waits for the other one, and pods cannot use it.
+	slow := w.ready("slow", corev1.ConditionFalse, assayv1alpha1.ReasonLabelsUnmet, label)
+	if slow.Labels[label] != "true" || !tainted(slow, startupTaint) || slow.Annotations[nfdv1alpha1.FeatureLabelsAnnotation] != "" {
+		t.Errorf("labels %v, taints %v, record %q", slow.Labels, slow.Spec.Taints, slow.Annotations[nfdv1alpha1.FeatureLabelsAnnotation])
+	}
+	if message := w.event("slow", assayv1alpha1.ReasonLabelsUnmet); !strings.Contains(message, label) {
+		t.Errorf("the Event says %q", message)
+	}
+	if n := w.labels("unknown", nil); n.Labels[label] != "true" || !tainted(n, startupTaint) {
+		t.Errorf("the node without features has labels %v and taints %v", n.Labels, n.Spec.Taints)
+	}
+	m.stop()
+
+	// In the end the label goes, before the taint.
+	w.start(withReady, limits, func(c *controller.Config) { c.Startup = node.Startup{Key: startupTaint, FailOpenAfter: time.Second} })
+	slow = becomes(w, slow, "no start-up taint", open)
 	if slow.Labels[label] != "" || slow.Labels["example.com/theirs"] != "1" {
 		t.Errorf("the node that does not meet the request has labels %v", slow.Labels)
 	}
@@ -145,7 +165,4 @@ func TestLabelsOfRequestsThatANodeDoesNotMeetAreRemoved(t *testing.T) {
 	// An autoscaler can write it again when it registers the node.
 	change(w, slow, func(n *corev1.Node) { n.Labels[label] = "true" })
 	w.labels("slow", M{label: ""})
-	if n := w.labels("unknown", nil); n.Labels[label] != "true" || !tainted(n, startupTaint) {
-		t.Errorf("the node without features has labels %v and taints %v", n.Labels, n.Spec.Taints)
-	}
 }

@@ -33,8 +33,9 @@ const (
 // withReady returns a plan that also says whether the node is ready for pods that need features: p is what is carried out of a wish.
 //
 // A node is ready once the labels that follow from the features of this boot are written, and stays so until its next boot: a rule
-// that changes later, or a feature that flaps, must not close a gate behind which pods run already.
-func (r *Reconciler) withReady(j *judge, wish, p *plan.Plan) *plan.Plan {
+// that changes later, or a feature that flaps, must not close a gate behind which pods run already. Unmet is the condition of a node
+// that could be ready but for labels that it joined with, else nil.
+func (r *Reconciler) withReady(j *judge, wish, p *plan.Plan, unmet *corev1.NodeCondition) *plan.Plan {
 	switch {
 	case r.policy.Record.Instance != "":
 		return p // there is one condition, and the controller without an instance writes it
@@ -43,6 +44,9 @@ func (r *Reconciler) withReady(j *judge, wish, p *plan.Plan) *plan.Plan {
 	}
 	have := plan.StateOf(j.node).Ready()
 	want, keep := r.judgeReady(j, have, wish, p)
+	if unmet != nil && !keep && want != nil && (want.Status == corev1.ConditionTrue || want.Reason == readyPending) {
+		want = unmet
+	}
 	if keep {
 		return p
 	}

@@ -125,12 +125,12 @@ func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge)
 	j.logRemovals(ctx, node, p)
 	err := r.book.Cover(ctx, node.Name, j.cover(p))
 	unmet := r.unmet(j, p)
-	all, late, again := r.open(node, r.withReady(j, wish, p.WithoutLabels(unmet)))
+	all, late, again := r.open(node, r.withReady(j, wish, unmet.in(p), unmet.condition()))
 	if err == nil {
 		err = r.apply(ctx, node, all, j.known)
 	}
 	if err == nil {
-		r.removedUnmet(node, unmet)
+		r.reportUnmet(node, unmet)
 	}
 	if late && err == nil {
 		r.failedOpen(node)

@@ -11,26 +11,46 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// unmet returns the labels of materialized requests that another client has written to a node although the node does not meet the
-// requests. Node pools declare such labels, so that an autoscaler buys a node for pods that need it; a wrong declaration must not
-// place these pods. Until the worker has published features of this boot, the declaration counts.
-func (r *Reconciler) unmet(j *judge, p *plan.Plan) (out []string) {
+// unmet holds labels of materialized requests that a node has although it does not meet the requests. Node pools declare such labels,
+// so that an autoscaler buys a node for pods that need it, and a wrong declaration must not place these pods. Until the worker has
+// published features of this boot, the declaration counts.
+type unmet struct {
+	// labels are sorted.
+	labels []string
+	// held is set if the node keeps the labels for now, and is not ready. Pods cannot use it because of its start-up taint. Without
+	// the label, the autoscaler would buy the next node of the same pool at once, and another one after that.
+	held bool
+}
+
+// unmet returns the unmet labels of a node. Labels that a rule gave, and that are in the record, are removed like all others, unless
+// the node has just joined: the template of its pool contains the record too.
+func (r *Reconciler) unmet(j *judge, p *plan.Plan) unmet {
 	if !r.requests || j.blind || j.outcome.Failed != nil || !current(j) {
-		return nil
+		return unmet{}
 	}
+	out := unmet{held: r.joining(j.node)}
 	wanted, now := j.outcome.Labels(), r.clock.Now()
 	for name := range j.node.Labels {
-		if !strings.HasPrefix(name, assayv1alpha1.RequestLabelNamespace+"/") || p.Owns(name) {
+		if _, met := wanted[name]; met || !strings.HasPrefix(name, assayv1alpha1.RequestLabelNamespace+"/") || !out.held && p.Owns(name) {
 			continue
 		}
-		_, met := wanted[name]
-		_, refused := j.known.refuses(plan.Step{Kind: keys.Label, Key: name}, now)
-		if !met && !refused {
-			out = append(out, name)
+		if _, refused := j.known.refuses(plan.Step{Kind: keys.Label, Key: name}, now); !refused {
+			out.labels = append(out.labels, name)
 		}
 	}
-	slices.Sort(out)
+	slices.Sort(out.labels)
 	return out
+}
+
+// unregistered is the taint of Karpenter's nodes until it has written the labels and the start-up taints of their pool.
+const unregistered = "karpenter.sh/unregistered"
+
+// joining reports whether a node has the start-up taint, or is about to get it, and was never ready.
+func (r *Reconciler) joining(node *corev1.Node) bool {
+	closed := r.startup.on(node) || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unregistered })
+	ready := plan.StateOf(node).Ready()
+	return r.ready && closed && (ready == nil || ready.Status != corev1.ConditionTrue) &&
+		r.clock.Since(node.CreationTimestamp.Time) < r.startup.FailOpenAfter
 }
 
 // current reports whether the worker of a node has published features since the node booted.
@@ -42,10 +62,34 @@ func current(j *judge) bool {
 	return boot == "" || now == "" || boot == now
 }
 
-// removedUnmet reports labels that were removed from a node.
-func (r *Reconciler) removedUnmet(node *corev1.Node, labels []string) {
-	if len(labels) > 0 {
-		r.events.Eventf(node, corev1.EventTypeWarning, "UnmetLabelRemoved",
-			"Removed %s: another client set it, but the node does not meet the NodeFeatureRequest. If a node pool declares the label, correct the pool", strings.Join(labels, ", "))
+// in returns the plan that also removes the labels, or leaves them to the client that wrote them.
+func (u unmet) in(p *plan.Plan) *plan.Plan {
+	if u.held {
+		return p.Disown(u.labels)
 	}
+	return p.WithoutLabels(u.labels)
+}
+
+// condition returns the condition FeaturesReady of a node that keeps the labels; nil: it does not.
+func (u unmet) condition() *corev1.NodeCondition {
+	if !u.held || len(u.labels) == 0 {
+		return nil
+	}
+	return unready(assayv1alpha1.ReasonLabelsUnmet, "The node joined with %s, and does not meet the NodeFeatureRequest. "+
+		"Correct the labels of its node pool, and delete the node.", some(u.labels))
+}
+
+// reportUnmet emits an Event about the labels once.
+func (r *Reconciler) reportUnmet(node *corev1.Node, u unmet) {
+	if len(u.labels) == 0 {
+		return
+	}
+	if c := u.condition(); c != nil {
+		if have := plan.StateOf(node).Ready(); have == nil || have.Reason != c.Reason {
+			r.events.Event(node, corev1.EventTypeWarning, c.Reason, c.Message)
+		}
+		return
+	}
+	r.events.Eventf(node, corev1.EventTypeWarning, "UnmetLabelRemoved",
+		"Removed %s: another client set it, but the node does not meet the NodeFeatureRequest. If a node pool declares the label, correct the pool", some(u.labels))
 }

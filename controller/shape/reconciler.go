@@ -102,10 +102,11 @@ func (r *Reconciler) members(nodes []corev1.Node) []member {
 	return out
 }
 
-// ready reports whether the outputs of all rules have been applied to a Node.
+// ready reports whether the outputs of all rules have been applied to a Node. Those of a node are too that keeps a label of its pool that
+// it does not meet: it contradicts the shape.
 func ready(n *corev1.Node) bool {
 	c := plan.StateOf(n).Ready()
-	return c != nil && c.Status == corev1.ConditionTrue && n.DeletionTimestamp == nil
+	return c != nil && (c.Status == corev1.ConditionTrue || c.Reason == assayv1alpha1.ReasonLabelsUnmet) && n.DeletionTimestamp == nil
 }
 
 // remaining returns how long a shape is kept if nothing changes, at most forgetAfter; not positive if it has to be deleted.

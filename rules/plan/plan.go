@@ -184,6 +184,19 @@ func (p *Plan) WithoutLabels(names []string) *Plan {
 	return out
 }
 
+// Disown returns the plan that leaves labels as they are, and removes them from the record.
+func (p *Plan) Disown(labels []string) *Plan {
+	out := p.Without(func(s Step) bool { return s.Kind == keys.Label && slices.Contains(labels, s.Key) })
+	for _, key := range labels {
+		if out.Owns(key) {
+			out = out.with(append(slices.Clone(out.Steps), Step{Kind: keys.Label, Op: Forget, Key: key, Old: p.state.Labels[key], Mark: true}))
+			out.own(keys.Label, key, false)
+		}
+	}
+	slices.SortFunc(out.Steps, compareSteps)
+	return out
+}
+
 // Owns reports whether the record on the Node, or the plan, lists a label.
 func (p *Plan) Owns(label string) bool {
 	return p.owned[keys.Label][label] || slices.Contains(p.policy.Record.Parse(p.state.Annotations[p.policy.Record.Labels()]), label)

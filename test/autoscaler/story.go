@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
 )
@@ -140,25 +141,109 @@ func (s *story) wrong(ctx context.Context) error {
 		return err
 	}
 	say("Another pool declares what its machines do not have: one node too many is bought")
-	if err := s.kubectl(ctx, "patch", "nodepool", "general", "--type=merge", "--patch-file="+s.file("wrong.yaml")); err != nil {
+	for _, args := range [][]string{
+		{"patch", "nodepool", "general", "--type=merge", "--patch-file=" + s.file("wrong.yaml")},
+		{"apply", "-f", s.file("deployment.yaml")},
+	} {
+		if err := s.kubectl(ctx, args...); err != nil {
+			return err
+		}
+	}
+	if err := s.unmet(ctx); err != nil {
 		return err
 	}
-	took, err := s.place(ctx)
+	tooMany, err := s.buysNothing(ctx)
 	if err != nil {
+		return err
+	}
+	if err := s.showNodes(ctx); err != nil {
+		return err
+	}
+	say("The pool is corrected and its node deleted: the pods get the right node")
+	if err := s.kubectl(ctx, "patch", "nodepool", "general", "--type=merge", "--patch-file="+s.file("corrected.yaml")); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := s.kubectl(ctx, "delete", "nodeclaims", "--selector=karpenter.sh/nodepool=general", "--wait=false"); err != nil {
+		return err
+	}
+	if err := s.placed(ctx); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	if err := s.settled(ctx, without); err != nil {
 		return err
 	}
 	bought, err := s.bought(ctx)
 	if err != nil {
 		return err
 	}
-	s.result("from a wrong declaration", replicas, bought, took)
-	if err := s.showNodes(ctx); err != nil {
-		return err
-	}
+	bought[without] += tooMany
+	s.result("from a wrong declaration", replicas, bought, fmt.Sprintf("%.1f s after the correction", took.Seconds()))
 	if !maps.Equal(bought, map[string]int{without: 1, with: 1}) {
 		return fmt.Errorf("bought %v instead of one %s and one %s", bought, without, with)
 	}
-	return nil
+	return s.showNodes(ctx)
+}
+
+// unmet waits until the only node is not ready because of the label of its pool, and shows how a user sees that.
+func (s *story) unmet(ctx context.Context) error {
+	err := cluster.WaitFor(ctx, "a node is not ready because of its label", func(ctx context.Context) error {
+		var events corev1.EventList
+		if err := s.api.List(ctx, &events); err != nil {
+			return err
+		}
+		for i := range events.Items {
+			if events.Items[i].Reason == assayv1alpha1.ReasonLabelsUnmet {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d events says so", len(events.Items))
+	})
+	if err != nil {
+		return err
+	}
+	return s.kubectl(ctx, "get", "events", "--field-selector=reason="+assayv1alpha1.ReasonLabelsUnmet,
+		"--output=custom-columns=OBJECT:.involvedObject.kind,REASON:.reason,MESSAGE:.message")
+}
+
+// observation is how long the test watches that Karpenter buys nothing. It buys a node every three seconds if the label is removed
+// from each one.
+const observation = 20 * time.Second
+
+// buysNothing checks that Karpenter waits for the only node, of the wrong type, and returns the number of nodes.
+func (s *story) buysNothing(ctx context.Context) (int, error) {
+	deadline := time.Now().Add(observation)
+	for time.Now().Before(deadline) {
+		bought, err := s.bought(ctx)
+		if err != nil {
+			return 0, err
+		}
+		bound, _, err := s.bound(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if !maps.Equal(bought, map[string]int{without: 1}) || len(bound) > 0 {
+			return 0, fmt.Errorf("bought %v instead of one %s; bound: %v", bought, without, bound)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case <-time.After(observation / 20):
+		}
+	}
+	return 1, nil
+}
+
+// settled waits until there is no node of a type.
+func (s *story) settled(ctx context.Context, kind string) error {
+	return cluster.WaitFor(ctx, "no node of the type "+kind, func(ctx context.Context) error {
+		bought, err := s.bought(ctx)
+		if err == nil && bought[kind] > 0 {
+			err = fmt.Errorf("there are %d", bought[kind])
+		}
+		return err
+	})
 }
 
 // admissionAddsTheLabel waits until the webhook knows the request: a pod that was created earlier would not get the node affinity.
@@ -178,12 +263,20 @@ func (s *story) admissionAddsTheLabel(ctx context.Context) error {
 	})
 }
 
-// place creates the pods, waits until they are bound to machines with AMX, and returns how long that took.
+// place creates the pods, waits until they are bound, and returns how long that took.
 func (s *story) place(ctx context.Context) (string, error) {
 	began := time.Now()
 	if err := s.kubectl(ctx, "apply", "-f", s.file("deployment.yaml")); err != nil {
 		return "", err
 	}
+	if err := s.placed(ctx); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%.1f s", time.Since(began).Seconds()), s.initialized(ctx)
+}
+
+// placed waits until the pods are bound, to machines with AMX.
+func (s *story) placed(ctx context.Context) error {
 	err := cluster.WaitFor(ctx, "all pods are bound", func(ctx context.Context) error {
 		bound, why, err := s.bound(ctx)
 		if err == nil && len(bound) < replicas {
@@ -191,24 +284,23 @@ func (s *story) place(ctx context.Context) (string, error) {
 		}
 		return err
 	})
-	took := time.Since(began)
 	if err != nil {
-		return "", err
+		return err
 	}
 	bound, _, err := s.bound(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
 	for _, name := range bound {
 		var node corev1.Node
 		if err := s.api.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-			return "", err
+			return err
 		}
 		if got := node.Labels[corev1.LabelInstanceTypeStable]; got != with {
-			return "", fmt.Errorf("a pod that needs AMX is bound to node %s of the type %s", name, got)
+			return fmt.Errorf("a pod that needs AMX is bound to node %s of the type %s", name, got)
 		}
 	}
-	return fmt.Sprintf("%.1f s", took.Seconds()), s.initialized(ctx)
+	return nil
 }
 
 // bound returns the nodes of the pods that are bound, and why others are not.

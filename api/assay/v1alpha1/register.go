@@ -72,6 +72,9 @@ const (
 	// FeaturesReadyCondition is the type of the condition of a Node that is True once all rules are applied to the features
 	// that its worker has published since the node booted.
 	FeaturesReadyCondition = GroupName + "/FeaturesReady"
+	// ReasonLabelsUnmet is the reason of FeaturesReady while a node that has just joined has labels of NodeFeatureRequests that it does
+	// not meet.
+	ReasonLabelsUnmet = "LabelsUnmet"
 	// FailedAnnotation on a Node is the rule whose fail action prevents changes to its labels.
 	FailedAnnotation = GroupName + "/failed"
 )
