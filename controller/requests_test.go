@@ -141,6 +141,14 @@ func TestANodeThatDoesNotMeetTheRequestOfItsLabelIsNotReady(t *testing.T) {
 	if message := w.event("slow", assayv1alpha1.ReasonLabelsUnmet); !strings.Contains(message, label) {
 		t.Errorf("the Event says %q", message)
 	}
+	// Karpenter adds the start-up taint when it registers a node, which can be after the worker has published.
+	change(w, w.joins("early"), func(n *corev1.Node) {
+		n.Labels, n.Spec.Taints = M{label: "true"}, []corev1.Taint{{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute}}
+	})
+	w.examines("early", "boot-1", M{"a": "1"})
+	if early := w.ready("early", corev1.ConditionFalse, assayv1alpha1.ReasonLabelsUnmet, label); early.Labels[label] != "true" {
+		t.Errorf("the node that is not registered has labels %v", early.Labels)
+	}
 	if n := w.labels("unknown", nil); n.Labels[label] != "true" || !tainted(n, startupTaint) {
 		t.Errorf("the node without features has labels %v and taints %v", n.Labels, n.Spec.Taints)
 	}

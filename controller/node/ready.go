@@ -34,7 +34,7 @@ const (
 //
 // A node is ready once the labels that follow from the features of this boot are written, and stays so until its next boot: a rule
 // that changes later, or a feature that flaps, must not close a gate behind which pods run already. Unmet is the condition of a node
-// that could be ready but for labels that it joined with, else nil.
+// that is not ready because of labels that it joined with, else nil.
 func (r *Reconciler) withReady(j *judge, wish, p *plan.Plan, unmet *corev1.NodeCondition) *plan.Plan {
 	switch {
 	case r.policy.Record.Instance != "":

@@ -321,3 +321,18 @@ func TestAgeing(t *testing.T) {
 		}
 	}
 }
+
+// A node keeps a label that its pool declares wrongly, so that an autoscaler waits for it. It contradicts the shape anyway.
+func TestANodeWithUnmetLabelsCounts(t *testing.T) {
+	node := func(status corev1.ConditionStatus, reason string) *corev1.Node {
+		return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: assayv1alpha1.FeaturesReadyCondition, Status: status, Reason: reason},
+		}}}
+	}
+	if !ready(node(corev1.ConditionTrue, "FeaturesApplied")) || !ready(node(corev1.ConditionFalse, assayv1alpha1.ReasonLabelsUnmet)) {
+		t.Error("a node does not count although all rules are applied")
+	}
+	if ready(node(corev1.ConditionFalse, "RulesPending")) || ready(&corev1.Node{}) {
+		t.Error("a node counts although its labels can be missing")
+	}
+}
