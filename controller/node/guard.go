@@ -41,8 +41,8 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // unproven keeps what the node had when this process first saw it until its worker publishes something: which object gave the keys
-// is unknown, and so is whether they should be removed. Later changes are known and applied immediately, unless the key may also
-// follow from what the worker has published. The node is reconciled again after the grace period.
+// is unknown, and so is whether they should be removed. Later changes are known and applied immediately. The node is reconciled
+// again after the grace period.
 func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	if !j.blind {
 		return p, 0
@@ -55,9 +55,7 @@ func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.
 			}
 		}
 	}
-	return p.Without(func(s plan.Step) bool {
-		return s.Takes() && j.known.kept[name(s)] && !j.explained(s) || s.Takes() && s.Op == plan.Remove && !r.switchedOff(s) && j.elsewhere(s)
-	}), 0
+	return p.Without(func(s plan.Step) bool { return s.Takes() && j.known.kept[name(s)] && !j.explained(s) }), 0
 }
 
 // budget holds removals that no change of the responsible rules explains when too many nodes are affected.

@@ -13,7 +13,6 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/provenance"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -65,28 +64,6 @@ func TestNothingIsRemovedWhileTheWorkersFactsAreUnknown(t *testing.T) {
 	p, _ = r.unproven(t.Context(), plan.Compute(state, plan.Desired{}, plan.Policy{}), j)
 	if got := stepKeys(p); !slices.Equal(got, []string{"vendor.io/old"}) {
 		t.Errorf("with the worker's facts the plan changes %v, want the removal", got)
-	}
-}
-
-// A rule that gave a key is edited while the worker's facts are unknown, and another rule may give the key from them.
-func TestAKeyThatAnotherRuleMayGiveOutlivesAnEditWhileTheFactsAreUnknown(t *testing.T) {
-	r := &Reconciler{}
-	set, _ := rules.Compile(&nfdv1alpha1.NodeFeatureRule{
-		ObjectMeta: metav1.ObjectMeta{Name: "other"},
-		Spec:       nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{Name: "other", Labels: map[string]string{"vendor.io/shared": "1"}}}},
-	}, rules.Options{})
-	known := &memo{outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}}), kept: map[string]bool{}}
-	j := &judge{
-		r: r, known: known, node: &corev1.Node{}, blind: true, outcome: known.outcome, past: &provenance.Record{},
-		now: &inForce{sets: map[string]*rules.RuleSet{set.ID(): set}},
-	}
-	state := plan.State{
-		Labels:      map[string]string{"vendor.io/old": "1", "vendor.io/shared": "1"},
-		Annotations: map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "vendor.io/old,vendor.io/shared"},
-	}
-	p, _ := r.unproven(t.Context(), plan.Compute(state, plan.Desired{}, plan.Policy{}), j)
-	if got := stepKeys(p); !slices.Equal(got, []string{"vendor.io/old"}) {
-		t.Errorf("the plan removes %v, want the key alone that no active rule may give", got)
 	}
 }
 

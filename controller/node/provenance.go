@@ -155,17 +155,6 @@ func (j *judge) gave(s plan.Step) bool {
 	return ok
 }
 
-// elsewhere reports whether an active object other than those that gave a key may give it too.
-func (j *judge) elsewhere(s plan.Step) bool {
-	gave := j.givers(s)
-	for id, set := range j.now.sets {
-		if !slices.ContainsFunc(gave, func(g provenance.Giver) bool { return g.ID == id }) && set.MayGive(s.Kind, s.Key) {
-			return true
-		}
-	}
-	return false
-}
-
 // overruled reports whether an object that is new or has changed since the last pass sets or deletes a key.
 func (j *judge) overruled(s plan.Step) bool {
 	if set, ok := j.outcome.Giver(s.Kind, s.Key); ok {
