@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -238,6 +239,7 @@ func (m *machine) configureKubelet(evict map[string]string) (path string, err er
 		"podCIDR":                          podRange,
 		"resolvConf":                       "",
 		"registerNode":                     true,
+		"registerWithTaints":               []corev1.Taint{{Key: startupTaint, Effect: corev1.TaintEffectNoSchedule}},
 		"staticPodPath":                    "",
 		"readOnlyPort":                     0,
 		"volumePluginDir":                  m.path("volumeplugins"),
@@ -289,7 +291,7 @@ func (m *machine) proxy(ctx context.Context) error {
 	})
 }
 
-// ready waits until the Node is ready for pods.
+// ready waits until the Node is ready for pods that tolerate the start-up taint.
 func (m *machine) ready(ctx context.Context) error {
 	return cluster.WaitFor(ctx, "node "+nodeName, func(ctx context.Context) error {
 		node, err := m.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
@@ -303,6 +305,9 @@ func (m *machine) ready(ctx context.Context) error {
 			}
 		}
 		for _, taint := range node.Spec.Taints {
+			if isStartupTaint(taint) {
+				continue
+			}
 			problems = append(problems, "taint "+taint.ToString())
 		}
 		if len(problems) > 0 || len(node.Status.Conditions) == 0 {

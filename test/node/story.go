@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -22,6 +24,8 @@ const (
 	namespace = "assay-system"
 	release   = "assay"
 	featureNS = "feature.node.kubernetes.io/"
+	// startupTaint is the taint with which the kubelet registers the Node, and that the controller removes.
+	startupTaint = "assay.dev/features-pending"
 	// helmTimeout is Helm's timeout: many times what any operation takes.
 	helmTimeout = "180s"
 )
@@ -43,6 +47,7 @@ type step struct {
 // steps lists the steps in order.
 var steps = []step{
 	{"helm install --wait, and the first label", install},
+	{"the start-up taint of the kubelet is gone once the features are known", opened},
 	{"the Node has the features of this machine", labeled},
 	{"a rule labels the Node", goodRule},
 	{"the webhook refuses a broken rule, through its Service", brokenRule},
@@ -76,6 +81,10 @@ func (s *story) values(more ...string) []string {
 		"--namespace=" + namespace, "--wait", "--timeout=" + helmTimeout,
 		"--set=image.tag=" + version,
 		"--set=worker.featuresDir=" + s.path("features.d"),
+		// This is the only node, so that the controller runs on it before it is open.
+		"--set=controller.startupTaint=" + startupTaint,
+		"--set=controller.tolerations[0].key=" + startupTaint, "--set=controller.tolerations[0].operator=Exists",
+		"--set=webhook.tolerations[0].key=" + startupTaint, "--set=webhook.tolerations[0].operator=Exists",
 	}
 	for _, v := range more {
 		args = append(args, "--set="+v)
@@ -87,6 +96,10 @@ func install(ctx context.Context, s *story) (err error) {
 	if s.before, err = s.node(ctx); err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(s.before.Spec.Taints, isStartupTaint) {
+		return fmt.Errorf("the kubelet has not registered with the taint: %v", s.before.Spec.Taints)
+	}
+	s.before.Spec.Taints = slices.DeleteFunc(s.before.Spec.Taints, isStartupTaint) // nothing adds it again
 	if err := os.MkdirAll(s.path("features.d"), 0o755); err != nil {
 		return err
 	}
@@ -111,6 +124,35 @@ func install(ctx context.Context, s *story) (err error) {
 		return err
 	}
 	_, err = s.show(ctx, "kubectl", "get", "all,nodefeatures,nodefeaturerules", "-A")
+	return err
+}
+
+func isStartupTaint(t corev1.Taint) bool { return t.Key == startupTaint }
+
+// opened waits until the Node has the condition FeaturesReady of this boot, and no start-up taint.
+func opened(ctx context.Context, s *story) error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	err = cluster.WaitFor(ctx, "the Node is open", func(ctx context.Context) error {
+		node, err := s.node(ctx)
+		if err != nil {
+			return err
+		}
+		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == assayv1alpha1.FeaturesReadyCondition && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, strings.TrimSpace(string(boot)))
+		})
+		if !ready || slices.ContainsFunc(node.Spec.Taints, isStartupTaint) {
+			return fmt.Errorf("ready: %t, taints: %v", ready, node.Spec.Taints)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.show(ctx, "kubectl", "get", "node", nodeName, "-o",
+		`custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key,READY:.status.conditions[?(@.type=="assay.dev/FeaturesReady")].message`)
 	return err
 }
 
