@@ -86,10 +86,8 @@ func (w *world) ready(node string, status corev1.ConditionStatus, reason string,
 // opensWith checks that a node was never ready without a label, and, if it must stay so, never not ready afterwards.
 func (h *history) opensWith(w *world, label string, stays bool) {
 	w.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	opened := false
-	for _, n := range h.nodes {
+	for _, n := range h.states(w) {
 		c := conditionOf(n, assayv1alpha1.FeaturesReadyCondition)
 		is := c != nil && c.Status == corev1.ConditionTrue
 		if _, there := n.Labels[label]; is && !there {
@@ -225,9 +223,7 @@ func TestANodeIsReadyAfterItsTaints(t *testing.T) {
 	w.start(withReady, func(c *controller.Config) { c.Policy.Taints = true })
 	w.ready("n1", corev1.ConditionTrue, "FeaturesApplied")
 	history.opensWith(w, feature+"a", true)
-	history.mu.Lock()
-	defer history.mu.Unlock()
-	for _, n := range history.nodes {
+	for _, n := range history.states(w) {
 		if conditionOf(n, assayv1alpha1.FeaturesReadyCondition) != nil && !tainted(n, "example.com/gpu") {
 			t.Errorf("ready without the taint at resourceVersion %s", n.ResourceVersion)
 		}
@@ -285,9 +281,7 @@ func TestTheStartupTaintGoesOnceANodeIsReady(t *testing.T) {
 	open := func(n *corev1.Node) bool { return !tainted(n, startupTaint) && tainted(n, "example.com/theirs") }
 	n := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, "no start-up taint", open)
 	history.opensWith(w, feature+"a", true)
-	history.mu.Lock()
-	defer history.mu.Unlock()
-	for _, n := range history.nodes {
+	for _, n := range history.states(w) {
 		if _, there := n.Labels[feature+"a"]; !there && !tainted(n, startupTaint) {
 			t.Errorf("no taint and no label at resourceVersion %s", n.ResourceVersion)
 		}

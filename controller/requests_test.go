@@ -161,15 +161,11 @@ func TestANodeThatDoesNotMeetTheRequestOfItsLabelIsNotReady(t *testing.T) {
 		t.Errorf("the node that does not meet the request has labels %v", slow.Labels)
 	}
 	w.event("slow", "UnmetLabelRemoved", label)
-	func() {
-		history.mu.Lock()
-		defer history.mu.Unlock()
-		for _, n := range history.nodes {
-			if !tainted(n, startupTaint) && n.Labels[label] != "" {
-				t.Errorf("the false label and no taint at resourceVersion %s", n.ResourceVersion)
-			}
+	for _, n := range history.states(w) {
+		if !tainted(n, startupTaint) && n.Labels[label] != "" {
+			t.Errorf("the false label and no taint at resourceVersion %s", n.ResourceVersion)
 		}
-	}()
+	}
 	// An autoscaler can write it again when it registers the node.
 	change(w, slow, func(n *corev1.Node) { n.Labels[label] = "true" })
 	w.labels("slow", M{label: ""})

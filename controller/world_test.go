@@ -375,9 +375,9 @@ func (w *world) event(object, reason string, parts ...string) (message string) {
 
 // history holds all observed states of a Node.
 type history struct {
+	name  string
 	mu    sync.Mutex
 	nodes []*corev1.Node
-	stop  func()
 }
 
 // record watches a Node from now on.
@@ -387,7 +387,7 @@ func (w *world) record(name string) *history {
 	if err != nil {
 		w.Fatal(err)
 	}
-	h := &history{stop: watcher.Stop}
+	h := &history{name: name}
 	w.Cleanup(watcher.Stop)
 	go func() {
 		for e := range watcher.ResultChan() {
@@ -401,13 +401,31 @@ func (w *world) record(name string) *history {
 	return h
 }
 
+// states returns all states of the Node up to the present one, which the watch may receive late.
+func (h *history) states(w *world) (nodes []*corev1.Node) {
+	w.Helper()
+	var now corev1.Node
+	err := w.Get(w.Context(), client.ObjectKey{Name: h.name}, &now)
+	if client.IgnoreNotFound(err) != nil {
+		w.Fatal(err)
+	}
+	testkit.Eventually(w, "the history of "+h.name, func(context.Context) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		nodes = slices.Clone(h.nodes)
+		if err == nil && !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.ResourceVersion == now.ResourceVersion }) {
+			return fmt.Errorf("%d states, none with resourceVersion %s", len(nodes), now.ResourceVersion)
+		}
+		return nil
+	})
+	return nodes
+}
+
 // always checks that a label was never missing after it was first set.
 func (h *history) always(w *world, label string) {
 	w.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	seen := false
-	for _, n := range h.nodes {
+	for _, n := range h.states(w) {
 		_, there := n.Labels[label]
 		if seen && !there {
 			w.Errorf("label %s was missing at resourceVersion %s", label, n.ResourceVersion)
