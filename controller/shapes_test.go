@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -137,10 +137,11 @@ func TestAnOldShapeIsForgotten(t *testing.T) {
 	}
 	w.start(withShapes)
 	testkit.Eventually(t, "the shape is deleted", func(ctx context.Context) error {
-		if err := w.Get(ctx, client.ObjectKeyFromObject(old), old); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the shape exists: %v", err)
+		err := w.Get(ctx, client.ObjectKeyFromObject(old), old)
+		if err == nil {
+			return errors.New("the shape exists")
 		}
-		return nil
+		return client.IgnoreNotFound(err)
 	})
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(young), young); err != nil {
 		t.Error(err)
