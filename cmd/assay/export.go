@@ -28,14 +28,14 @@ func newExport() *cobra.Command {
 		Short: "Print NodeShapes as configuration of an autoscaler",
 		Long: `Print NodeShapes as configuration of an autoscaler, so that it knows what rules give to a node that does not exist yet.
 
-karpenter           labels and taints of NodePools, and NodeOverlays with extended resources, for kubectl apply --server-side
-                    with a field manager of its own. What others have written in the template of a NodePool is kept
-                    if the NodePool can be read
-cluster-api         annotations of MachineDeployments, to apply in the same way in the management cluster
+karpenter           NodePools with labels and taints in their templates, and NodeOverlays with extended resources. The output
+                    is the NodePools of the cluster with all their fields. Without them (--from) it is only a part, for
+                    kubectl apply --server-side with a field manager of its own
+cluster-api         annotations of MachineDeployments, to apply server-side in the management cluster
 cluster-autoscaler  tags of node groups
 
 Notes about what is left out go to standard error.`,
-		Example: `  assay export --for karpenter | kubectl apply --server-side --force-conflicts --field-manager=assay-export -f -
+		Example: `  assay export --for karpenter | kubectl apply -f -
   assay export --for karpenter --labels 'features.assay.dev/*,example.com/gpu'
   assay export --for cluster-api --from shapes.yaml -n clusters`,
 		Args: cobra.NoArgs,

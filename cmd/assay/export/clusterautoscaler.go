@@ -44,6 +44,10 @@ func (r *Result) clusterAPI(shapes []assayv1alpha1.NodeShape, opt Options) {
 			r.note("MachineDeployment %s: its extended resources are left out; Cluster Autoscaler has no annotation for them.", g.name)
 		}
 	}
+	if len(r.Documents) > 0 {
+		r.note("The output is a part of MachineDeployments. Apply it with %s; use kubectl annotate for those that were created with kubectl apply.",
+			applyPart)
+	}
 }
 
 // nodeGroup is a node group with the tags from which Cluster Autoscaler makes the template of a node.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
@@ -87,7 +88,7 @@ func TestAnExportIsRepeatable(t *testing.T) {
 	}
 	first := next(s, pool)
 	second := next(s, first)
-	if diff := cmp.Diff(first, second); diff != "" || len(first.Spec.Template.Spec.Taints) != 2 || len(first.Spec.Template.Metadata.Labels) != 3 {
+	if diff := cmp.Diff(first, second, cmp.AllowUnexported(NodePool{})); diff != "" || len(first.Spec.Template.Spec.Taints) != 2 || len(first.Spec.Template.Metadata.Labels) != 3 {
 		t.Errorf("the first is %+v, the second differs:\n%s", first, diff)
 	}
 	s.Status.Labels, s.Status.Taints = nil, nil
@@ -99,6 +100,52 @@ func TestAnExportIsRepeatable(t *testing.T) {
 	first.Spec.Template.Spec.Taints = first.Spec.Template.Spec.Taints[1:]
 	if last := next(s, first).Spec.Template; last.Spec == nil || last.Spec.Taints == nil || len(last.Spec.Taints) != 0 {
 		t.Errorf("without the last taint the pool is %v", last)
+	}
+}
+
+// TestAWholeNodePoolKeepsWhatOthersWrote: kubectl apply removes a field that an earlier apply contained and the output does not.
+func TestAWholeNodePoolKeepsWhatOthersWrote(t *testing.T) {
+	const mine = `apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata:
+  annotations:
+    a: b
+  name: p
+spec:
+  limits:
+    cpu: 1k
+  template:
+    metadata:
+      labels:
+        team: ml
+    spec:
+      expireAfter: 720h
+`
+	apply := func(text string, s assayv1alpha1.NodeShape) string {
+		t.Helper()
+		var pool NodePool
+		if err := yaml.Unmarshal([]byte(text), &pool); err != nil {
+			t.Fatal(err)
+		}
+		out, notes := render(t, Karpenter, Options{Pools: []NodePool{pool}, All: true}, s)
+		if notes != "" {
+			t.Errorf("the notes are %s", notes)
+		}
+		return out
+	}
+	s := shape("s", "p", "t", m{"v/a": "1"})
+	s.Status.Taints = []corev1.Taint{{Key: "v/t", Effect: corev1.TaintEffectNoSchedule}}
+	first := apply(mine, s)
+	for _, want := range []string{"cpu: 1k", "expireAfter: 720h", "team: ml", "v/a: \"1\"", "key: v/t"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the output lacks %s:\n%s", want, first)
+		}
+	}
+	if diff := cmp.Diff(first, apply(first, s)); diff != "" {
+		t.Errorf("the second output differs:\n%s", diff)
+	}
+	if diff := cmp.Diff(mine, apply(first, shape("s", "p", "t", nil))); diff != "" {
+		t.Errorf("without anything to export the pool is not as before:\n%s", diff)
 	}
 }
 

@@ -1,6 +1,8 @@
 package export
 
 import (
+	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -15,7 +17,7 @@ import (
 // maxPoolLabels is the maximum number of labels in the template of a NodePool; the CustomResourceDefinition of Karpenter sets it.
 const maxPoolLabels = 100
 
-// NodePool is the part of Karpenter's NodePool that is exported.
+// NodePool is Karpenter's NodePool: the part that is exported, and the object that it is a part of.
 type NodePool struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -29,6 +31,9 @@ type NodePool struct {
 			Spec *poolSpec `json:"spec,omitempty"`
 		} `json:"template"`
 	} `json:"spec"`
+
+	// whole is the object as it was read; nil if it was not.
+	whole map[string]any
 }
 
 // poolSpec holds the taints of a NodePool.
@@ -42,6 +47,72 @@ type metadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
+// UnmarshalJSON also keeps the fields that are not exported.
+func (p *NodePool) UnmarshalJSON(data []byte) error {
+	type fields NodePool
+	return errors.Join(json.Unmarshal(data, (*fields)(p)), json.Unmarshal(data, &p.whole))
+}
+
+// MarshalJSON returns all fields that users set, so that kubectl apply removes none of them; without the whole object only the part that
+// is exported.
+func (p *NodePool) MarshalJSON() ([]byte, error) {
+	if p.whole == nil {
+		type fields NodePool
+		return json.Marshal((*fields)(p))
+	}
+	spec := object(p.whole, "spec")
+	template := object(spec, "template")
+	meta, inner := object(template, "metadata"), object(template, "spec")
+	have := &p.Spec.Template
+	var taints []corev1.Taint
+	if have.Spec != nil {
+		taints = have.Spec.Taints
+	}
+	set(meta, "labels", have.Metadata.Labels, len(have.Metadata.Labels))
+	set(meta, "annotations", have.Metadata.Annotations, len(have.Metadata.Annotations))
+	set(inner, "taints", taints, len(taints))
+	template["spec"], spec["template"] = inner, template
+	set(template, "metadata", meta, len(meta))
+	return json.Marshal(map[string]any{"apiVersion": p.APIVersion, "kind": p.Kind, "metadata": applied(p.whole), "spec": spec})
+}
+
+// set sets a field, or deletes it if the value is empty.
+func set(in map[string]any, field string, value any, length int) {
+	if length == 0 {
+		delete(in, field)
+		return
+	}
+	in[field] = value
+}
+
+// applied returns the metadata of an object that users set.
+func applied(whole map[string]any) map[string]any {
+	from := object(whole, "metadata")
+	out := map[string]any{"name": from["name"]}
+	annotations := object(from, "annotations")
+	for _, name := range []string{corev1.LastAppliedConfigAnnotation, poolHash, poolHashVersion} {
+		delete(annotations, name)
+	}
+	labels := object(from, "labels")
+	set(out, "annotations", annotations, len(annotations))
+	set(out, "labels", labels, len(labels))
+	return out
+}
+
+// Annotations of a NodePool that Karpenter writes.
+const (
+	poolHash        = "karpenter.sh/nodepool-hash"
+	poolHashVersion = "karpenter.sh/nodepool-hash-version"
+)
+
+// object returns a shallow copy of a field that is an object; empty if there is none.
+func object(of map[string]any, field string) map[string]any {
+	out := map[string]any{}
+	from, _ := of[field].(map[string]any)
+	maps.Copy(out, from)
+	return out
+}
+
 // nodeOverlay is Karpenter's NodeOverlay, which adds extended resources to instance types.
 type nodeOverlay struct {
 	APIVersion string   `json:"apiVersion"`
@@ -52,6 +123,9 @@ type nodeOverlay struct {
 		Capacity     corev1.ResourceList              `json:"capacity"`
 	} `json:"spec"`
 }
+
+// applyPart is the command that applies a part of an object. With the field manager of other applies, the API server would remove the rest.
+const applyPart = "kubectl apply --server-side --force-conflicts --field-manager=assay-export"
 
 // karpenter renders NodePools and NodeOverlays.
 //
@@ -73,6 +147,10 @@ func (r *Result) karpenter(shapes []assayv1alpha1.NodeShape, opt Options) {
 		}
 		if pool := r.pool(g, old); pool != nil {
 			r.Documents = append(r.Documents, pool)
+			if existing[g.name] == nil {
+				r.note("NodePool %s was not read: the output is a part of it. Apply it with %s; or pass the NodePool with --from, "+
+					"which is necessary if it was created with kubectl apply.", g.name, applyPart)
+			}
 		}
 		for _, s := range g.shapes {
 			if len(s.Status.ExtendedResources) > 0 {
@@ -82,7 +160,7 @@ func (r *Result) karpenter(shapes []assayv1alpha1.NodeShape, opt Options) {
 	}
 }
 
-// pool returns the template of a NodePool: what the pool has from others, and what the shapes have; nil if there is nothing to write.
+// pool returns a NodePool with what it has from others, and what the shapes have; nil if there is nothing to write.
 func (r *Result) pool(g *group, old *NodePool) *NodePool {
 	var record plan.Record
 	was := &old.Spec.Template
@@ -120,9 +198,12 @@ func (r *Result) pool(g *group, old *NodePool) *NodePool {
 			taints, given = append(taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}), append(given, formatTaint(t))
 		}
 	}
-	out := &NodePool{APIVersion: "karpenter.sh/v1", Kind: "NodePool", Metadata: metadata{Name: g.name}}
+	out := &NodePool{APIVersion: "karpenter.sh/v1", Kind: "NodePool", Metadata: metadata{Name: g.name}, whole: old.whole}
 	to := &out.Spec.Template
 	to.Metadata.Labels, to.Metadata.Annotations = labels, map[string]string{}
+	maps.Copy(to.Metadata.Annotations, was.Metadata.Annotations)
+	delete(to.Metadata.Annotations, nfdv1alpha1.FeatureLabelsAnnotation)
+	delete(to.Metadata.Annotations, nfdv1alpha1.TaintsAnnotation)
 	if len(taints) > 0 || was.Metadata.Annotations[nfdv1alpha1.TaintsAnnotation] != "" {
 		// The API server rejects a server-side apply that leaves out the spec after one that had taints: an empty list removes them.
 		to.Spec = &poolSpec{taints}
