@@ -117,20 +117,34 @@ func (p *Program) Sets() []*RuleSet { return p.sets }
 
 // MayGive reports whether the set may write a key on some node.
 func (s *RuleSet) MayGive(kind keys.Kind, key string) bool {
-	for _, r := range s.rules {
-		if len(r.actions) > 0 || kind == keys.Label && r.labelsTemplate != nil || kind == keys.Taint && len(r.taints) > 0 ||
-			kind == keys.Condition && len(r.nodeConditions) > 0 {
-			return true
-		}
-		for _, list := range [][]assignment{r.labels, r.annotations, r.resources} {
-			for _, a := range list {
-				if a.kind == kind && (a.raw == "" || a.full == key) {
-					return true
-				}
-			}
-		}
+	return slices.ContainsFunc(s.rules, func(r *rule) bool { return r.open(kind) || r.names(kind, key) })
+}
+
+// Names reports whether the source of the set shows that it may write a key on some node. MayGive is also true of sets that may write
+// any key.
+func (s *RuleSet) Names(kind keys.Kind, key string) bool {
+	return slices.ContainsFunc(s.rules, func(r *rule) bool { return r.names(kind, key) })
+}
+
+// open reports whether the rule may write any key of a kind.
+func (r *rule) open(kind keys.Kind) bool {
+	return len(r.actions) > 0 || kind == keys.Label && r.labelsTemplate != nil && r.labelsTemplate.WritesAny() ||
+		kind == keys.Taint && len(r.taints) > 0 || kind == keys.Condition && len(r.nodeConditions) > 0 ||
+		slices.ContainsFunc(slices.Concat(r.labels, r.annotations, r.resources), func(a assignment) bool { return a.kind == kind && a.raw == "" })
+}
+
+// names reports whether a literal key of the rule, or the beginning of one in its template, is that of a key.
+func (r *rule) names(kind keys.Kind, key string) bool {
+	if slices.ContainsFunc(slices.Concat(r.labels, r.annotations, r.resources), func(a assignment) bool {
+		return a.kind == kind && a.raw != "" && a.full == key
+	}) {
+		return true
 	}
-	return false
+	if kind != keys.Label || r.labelsTemplate == nil || r.labelsTemplate.WritesAny() {
+		return false
+	}
+	_, name := keys.Split(key)
+	return r.labelsTemplate.MayWrite(key) || r.keys.Qualify(name) == key && r.labelsTemplate.MayWrite(name)
 }
 
 // Giver returns the object that set the value of a key. The set is nil if a NodeFeature requests the label; ok is false if nothing

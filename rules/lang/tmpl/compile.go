@@ -127,8 +127,10 @@ func (c *compiler) compile(trees map[string]*parse.Tree) {
 	if c.t.main = c.t.defs[mainName]; c.t.main == nil { // the source contains only definitions
 		c.t.main = &definition{slots: 1}
 	}
+	c.t.names = map[string]bool{}
 	if tree := trees[mainName]; tree != nil {
 		c.warnOfBareLines(tree.Root)
+		c.t.names = namesOf(tree.Root)
 	}
 }
 

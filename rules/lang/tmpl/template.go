@@ -41,6 +41,7 @@ type Template struct {
 	main    *definition
 	regexps map[string]*regexp.Regexp // literal patterns
 	paths   []DataPath
+	names   map[string]bool // see namesOf
 
 	readsNode, readsVars bool
 }
