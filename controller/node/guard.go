@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -19,7 +21,7 @@ type guard func(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.D
 
 // guards lists all guards in order. Each guard sees the steps that the previous ones allowed.
 func (r *Reconciler) guards() []guard {
-	return []guard{r.unproven, r.budget, r.flapping, r.refused, r.eviction, r.contested}
+	return []guard{r.incomplete, r.unproven, r.budget, r.flapping, r.refused, r.eviction, r.contested}
 }
 
 // guard applies all guards to a plan.
@@ -40,9 +42,34 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
+// retryIncomplete is the delay before a node is reconciled again whose NodeFeatures the cache lacks. They normally trigger a pass when
+// they arrive, or when a watch is opened again.
+const retryIncomplete = time.Minute
+
+// incomplete keeps keys that this process has never seen given while its cache lacks NodeFeatures of the node: it could have been filled
+// from a truncated list. An edit of a rule does not explain their removal: the new rule may give them from what is missing. Such a node
+// does not become ready.
+func (r *Reconciler) incomplete(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+	unseen := func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.gave(s) }
+	ready := plan.StateOf(j.node).Ready()
+	if opens := r.ready && (ready == nil || ready.Status != corev1.ConditionTrue); !opens && !slices.ContainsFunc(p.Steps, unseen) {
+		return p, 0
+	}
+	again := retryIncomplete
+	switch err := r.inputs.ConfirmStart(ctx, j.state); {
+	case err == nil:
+		return p, 0
+	case !errors.Is(err, inputs.ErrStale):
+		logf.FromContext(ctx).Info("Holding removals: cannot list NodeFeatures", "node", j.node.Name, "error", err.Error())
+		again = retryHeld
+	}
+	j.incomplete = true
+	return p.Without(unseen), again
+}
+
 // unproven keeps what the node had when this process first saw it until its worker publishes something: which object gave the keys
-// is unknown, and so is whether they should be removed. Later changes are known and applied immediately. The node is reconciled
-// again after the grace period.
+// is unknown, and so is whether they should be removed. Later changes are known and applied immediately, but a key that another
+// object names stays: it may follow from what the worker has published. The node is reconciled again after the grace period.
 func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	if !j.blind {
 		return p, 0
@@ -55,7 +82,12 @@ func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.
 			}
 		}
 	}
-	return p.Without(func(s plan.Step) bool { return s.Takes() && j.known.kept[name(s)] && !j.explained(s) }), 0
+	return p.Without(func(s plan.Step) bool {
+		if !s.Takes() || r.switchedOff(s) {
+			return false
+		}
+		return j.known.kept[name(s)] && !j.explained(s) || s.Op == plan.Remove && j.namedElsewhere(s)
+	}), 0
 }
 
 // budget holds removals that no change of the responsible rules explains when too many nodes are affected.

@@ -13,6 +13,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -64,6 +65,34 @@ func TestNothingIsRemovedWhileTheWorkersFactsAreUnknown(t *testing.T) {
 	p, _ = r.unproven(t.Context(), plan.Compute(state, plan.Desired{}, plan.Policy{}), j)
 	if got := stepKeys(p); !slices.Equal(got, []string{"vendor.io/old"}) {
 		t.Errorf("with the worker's facts the plan changes %v, want the removal", got)
+	}
+}
+
+// A rule that gave a key is edited while the worker's facts are unknown, and another rule that names it may give it from them (found by
+// seed 620 of the simulator).
+func TestAKeyThatAnotherRuleNamesOutlivesAnEditWhileTheFactsAreUnknown(t *testing.T) {
+	r := &Reconciler{}
+	match := nfdv1alpha1.FeatureMatcher{{Feature: "a.b"}}
+	set, _ := rules.Compile(&nfdv1alpha1.NodeFeatureRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "other"},
+		Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{
+			{Name: "other", Labels: map[string]string{"vendor.io/shared": "1"}},
+			{Name: "template", LabelsTemplate: "{{range .a.b}}vendor.io/device-{{.Name}}=1\n{{end}}", MatchFeatures: match},
+			{Name: "any", LabelsTemplate: "{{range .a.b}}{{.Name}}=1\n{{end}}", MatchFeatures: match},
+		}},
+	}, rules.Options{})
+	known := &memo{outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}}), kept: map[string]bool{}}
+	j := &judge{
+		r: r, known: known, node: &corev1.Node{}, blind: true, outcome: known.outcome, past: &provenance.Record{},
+		now: &inForce{sets: map[string]*rules.RuleSet{set.ID(): set}},
+	}
+	state := plan.State{
+		Labels:      map[string]string{"vendor.io/old": "1", "vendor.io/shared": "1", "vendor.io/device-a": "1"},
+		Annotations: map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "vendor.io/old,vendor.io/shared,vendor.io/device-a"},
+	}
+	p, _ := r.unproven(t.Context(), plan.Compute(state, plan.Desired{}, plan.Policy{}), j)
+	if got := stepKeys(p); !slices.Equal(got, []string{"vendor.io/old"}) {
+		t.Errorf("the plan removes %v, want the key alone that no active rule names", got)
 	}
 }
 

@@ -93,6 +93,8 @@ type judge struct {
 	outcome *rules.Outcome
 	past    *provenance.Record
 	blind   bool // the facts of the node's worker are missing
+	// incomplete is set if the cache lacks NodeFeatures of the node.
+	incomplete bool
 }
 
 // why returns the cause of a step that removes a key.
@@ -153,6 +155,17 @@ func (j *judge) gave(s plan.Step) bool {
 	}
 	_, ok := j.known.gave.Giver(s.Kind, s.Key)
 	return ok
+}
+
+// namedElsewhere reports whether an active object other than those that gave a key names it.
+func (j *judge) namedElsewhere(s plan.Step) bool {
+	gave := j.givers(s)
+	for id, set := range j.now.sets {
+		if !slices.ContainsFunc(gave, func(g provenance.Giver) bool { return g.ID == id }) && set.Names(s.Kind, s.Key) {
+			return true
+		}
+	}
+	return false
 }
 
 // overruled reports whether an object that is new or has changed since the last pass sets or deletes a key.

@@ -80,6 +80,9 @@ func (r *Reconciler) judgeReady(j *judge, have *corev1.NodeCondition, wish, p *p
 	if waiting := r.waiting(j, wish, p); len(waiting) > 0 {
 		return unready(readyPending, "Not written yet: %s.", some(waiting)), false
 	}
+	if j.incomplete {
+		return nil, true
+	}
 	for _, s := range p.Steps {
 		if s.Kind == keys.Taint && (s.Op == plan.Add || s.Op == plan.Change) {
 			return nil, true // taints are a write of their own, and the pass after it says that the node is ready

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // seen returns the minimum revision of the rules that a process used.
@@ -29,6 +31,25 @@ func (c *checker) ruled(k string, since int64) bool {
 	})
 }
 
+// rollingOut reports whether a process has taken over while a rule that gives a key was being rolled out: the record does not say which
+// nodes have the key from its new version. Edits must act at once after a takeover too, so an edit then explains removals on each node that
+// the process has not written yet.
+func (c *checker) rollingOut(k, process string) bool {
+	var text string
+	for _, change := range c.w.server.Since(0) {
+		if data, is := below(change.New, "data")[record.DataKey].(string); is && change.Resource.Name == "configmaps" && change.By != process {
+			text = data
+		}
+	}
+	past, err := record.Decode(text)
+	if err != nil {
+		c.w.violate("record: %v", err)
+		return false
+	}
+	kind, key, _ := strings.Cut(k, " ")
+	return slices.ContainsFunc(past.Givers(record.KeyOf(keys.Kind(kind), key)), func(g record.Giver) bool { return g.Print == "" })
+}
+
 // loss is when a node last lost a key.
 type loss struct {
 	at time.Time
@@ -39,7 +60,7 @@ type loss struct {
 // budget checks a removal: not too many nodes may lose keys at once that no rule explains, unless the removal has been due for the
 // hold time. A node that has lost keys in the window may lose more: the controller does not always know that a rule explains a
 // removal, and counts its node then.
-func (c *checker) budget(change apiserver.Change, name, k, value string, ruleRevision int64) {
+func (c *checker) budget(change apiserver.Change, name, k, value string, was given) {
 	nodes := c.lost[change.By]
 	if nodes == nil {
 		nodes = map[string]loss{}
@@ -47,7 +68,7 @@ func (c *checker) budget(change apiserver.Change, name, k, value string, ruleRev
 	}
 	maps.DeleteFunc(nodes, func(_ string, l loss) bool { return time.Since(l.at) >= removals.Window })
 	last, again := nodes[name]
-	explained := c.ruled(k, ruleRevision)
+	explained := c.ruled(k, was.rules) || was.by != change.By && c.rollingOut(k, change.By)
 	nodes[name] = loss{time.Now(), last.counted || !explained}
 	count := 0
 	for _, l := range nodes {

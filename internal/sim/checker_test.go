@@ -31,7 +31,8 @@ type checker struct {
 // given is a key that the controller has written.
 type given struct {
 	value string
-	rules int64 // minimum revision of the rules
+	rules int64  // minimum revision of the rules
+	by    string // the process that wrote it
 }
 
 func newChecker(w *world) *checker {
@@ -130,7 +131,7 @@ func (c *checker) change(change apiserver.Change) {
 			continue
 		}
 		if has {
-			c.ours[name][k] = given{now, c.seen(change.By)}
+			c.ours[name][k] = given{now, c.seen(change.By), change.By}
 			if !c.justified(change, name, func(want map[string]string) bool { v, wants := want[k]; return wants && same(k, v, now) }, false) {
 				c.w.violate("%s: %s=%s is written and was not wanted lately", name, k, now)
 			}
@@ -141,7 +142,7 @@ func (c *checker) change(change apiserver.Change) {
 		case had && recordBefore[k] && c.taken(change, name, k, old, has):
 			c.w.violate("%s: %s=%s is taken away without evidence", name, k, old)
 		case had && recordBefore[k] && wasOurs:
-			c.budget(change, name, k, old, was.rules)
+			c.budget(change, name, k, old, was)
 		}
 	}
 	if !byUs {

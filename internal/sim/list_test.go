@@ -12,6 +12,18 @@ import (
 // A key whose NodeFeature the first list of a process lacked was removed without a list from the API server if the first pass held
 // the removal, here because the worker's NodeFeature was missing too (found by seed 367).
 func TestAKeyIsKeptWhoseNodeFeatureAListLacks(t *testing.T) {
+	testIncompleteList(t, func(w *world) { w.deleteFeature("n0") }) // the first pass holds everything
+}
+
+// It was removed too if its rule had been edited: the edit explained the removal (found by seed 247).
+func TestAKeyOfAnEditedRuleIsKeptWhoseNodeFeatureAListLacks(t *testing.T) {
+	testIncompleteList(t, func(w *world) {
+		w.do("user", http.MethodPatch, rulesPath+"/"+ruleName(1), object{"spec": object{"rules": []any{w.rule(1, 2, "0")}}})
+	})
+}
+
+// testIncompleteList replaces the process by one whose first list lacks a NodeFeature, after something else has changed.
+func testIncompleteList(t *testing.T, change func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(&tape{}, logr.Discard())
 		defer w.end()
@@ -26,7 +38,7 @@ func TestAKeyIsKeptWhoseNodeFeatureAListLacks(t *testing.T) {
 		if !labeled() {
 			t.Fatalf("the label is missing: %v", w.story)
 		}
-		w.deleteFeature("n0") // the first pass holds everything
+		change(w)
 		w.omitted = "vendor-n0"
 		w.stop(w.programs[0])
 		w.boot()

@@ -22,13 +22,7 @@ var ErrStale = errors.New("the cache is stale; retrying")
 // in the cache and do not count), and the first time also the worker's object: the cache may have been filled from an incomplete
 // list.
 func (n *Nodes) confirmLost(ctx context.Context, node *corev1.Node, m *memory, list []*nodefeature.NodeFeature, left []LeftOut) error {
-	seen := make(map[client.ObjectKey]bool, len(list)+len(left))
-	for _, f := range left {
-		seen[client.ObjectKeyFromObject(f.Object)] = true
-	}
-	for _, f := range list {
-		seen[client.ObjectKeyFromObject(f)] = true
-	}
+	seen := (&State{Features: list, LeftOut: left}).objects()
 	before := m.seen
 	if before == nil {
 		before = map[client.ObjectKey]bool{{Namespace: n.opt.Merge.Namespace, Name: node.Name}: true}
@@ -72,15 +66,9 @@ func (n *Nodes) stillThere(ctx context.Context, key client.ObjectKey, node *core
 // Confirm checks with the API server that a State includes every NodeFeature of its node, and returns ErrStale if it does not. What
 // counted before this process started is unknown, and a list may have been incomplete.
 func (n *Nodes) Confirm(ctx context.Context, s State) error {
-	node, seen := s.Node, map[client.ObjectKey]bool{}
-	for _, f := range s.Features {
-		seen[client.ObjectKeyFromObject(f)] = true
-	}
-	for _, left := range s.LeftOut {
-		seen[client.ObjectKeyFromObject(left.Object)] = true
-	}
+	node, seen := s.Node, s.objects()
 	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeatureList"))
+	list.SetGroupVersionKind(nodeFeatureList)
 	if err := n.opt.Live.List(ctx, &list, client.MatchingLabels{nfdv1alpha1.NodeNameLabel: node.Name}); err != nil {
 		return err
 	}
@@ -99,4 +87,66 @@ func (n *Nodes) Confirm(ctx context.Context, s State) error {
 		}
 	}
 	return nil
+}
+
+// ConfirmStart is like Confirm for objects that existed when ConfirmStart was called first: later ones arrive in watches. It lists the
+// objects of all nodes once, and then those of a node only if the State lacks one of them. It does not compare the worker's object, which
+// Of reads from the API server if it is missing.
+func (n *Nodes) ConfirmStart(ctx context.Context, s State) error {
+	others, err := n.othersAtStart(ctx)
+	if err != nil {
+		return err
+	}
+	seen := s.objects()
+	if slices.ContainsFunc(others[s.Node.Name], func(key client.ObjectKey) bool { return !seen[key] }) {
+		return n.Confirm(ctx, s)
+	}
+	return nil
+}
+
+// startPage is the number of objects per request of othersAtStart.
+const startPage = 500
+
+// othersAtStart returns, by node, the objects that are not workers' and that existed when it was called first.
+func (n *Nodes) othersAtStart(ctx context.Context) (map[string][]client.ObjectKey, error) {
+	release, err := n.startTurn.Take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if n.others != nil {
+		return n.others, nil
+	}
+	others := map[string][]client.ObjectKey{}
+	for next := ""; ; {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(nodeFeatureList)
+		if err := n.opt.Live.List(ctx, &list, client.Limit(startPage), client.Continue(next)); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			f := &list.Items[i]
+			if node := f.Labels[nfdv1alpha1.NodeNameLabel]; f.Name != node || f.Namespace != n.opt.Merge.Namespace {
+				others[node] = append(others[node], client.ObjectKeyFromObject(f))
+			}
+		}
+		if next = list.Continue; next == "" {
+			n.others = others
+			return others, nil
+		}
+	}
+}
+
+var nodeFeatureList = nfdv1alpha1.GroupVersion.WithKind("NodeFeatureList")
+
+// objects returns the objects that a State was made from.
+func (s *State) objects() map[client.ObjectKey]bool {
+	seen := map[client.ObjectKey]bool{}
+	for _, f := range s.Features {
+		seen[client.ObjectKeyFromObject(f)] = true
+	}
+	for _, left := range s.LeftOut {
+		seen[client.ObjectKeyFromObject(left.Object)] = true
+	}
+	return seen
 }

@@ -65,6 +65,9 @@ type Nodes struct {
 	due     map[string]time.Time // nodes to process again, and when; the zero time means immediately
 	failing map[string]bool      // nodes whose state could not be determined
 
+	startTurn turn.Lock                     // held while others are listed
+	others    map[string][]client.ObjectKey // see othersAtStart; nil: they were not listed yet
+
 	wake   chan struct{} // holds an element if something has become due
 	synced chan struct{} // closed once every node that existed at the start has been processed
 }
@@ -107,7 +110,7 @@ func New(opt Options) *Nodes {
 	}
 	return &Nodes{
 		opt: opt, nodes: map[string]*memory{}, due: map[string]time.Time{}, failing: map[string]bool{},
-		wake: make(chan struct{}, 1), synced: make(chan struct{}),
+		startTurn: turn.New(), wake: make(chan struct{}, 1), synced: make(chan struct{}),
 	}
 }
 

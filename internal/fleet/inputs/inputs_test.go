@@ -176,6 +176,45 @@ func TestConfirmFindsWhatTheCacheLacks(t *testing.T) {
 	}
 }
 
+// counting is a server that counts its lists.
+type counting struct {
+	server
+	lists int
+}
+
+func (c *counting) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	c.lists++
+	return c.server.List(ctx, into, opts...)
+}
+
+func TestConfirmStartListsTheObjectsOfAllNodesOnce(t *testing.T) {
+	cache := inputstest.New(published("own", "n"), published("vendor", "x"))
+	api := &counting{server: server{features: map[string]bool{"own/n": true, "vendor/x": true}}}
+	nodes := watched(t, inputs.Options{Live: api}, cache)
+	complete, err := nodes.Of(t.Context(), node(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking := complete
+	lacking.Features = lacking.Features[:1] // the worker's, which is first
+	if err := nodes.ConfirmStart(t.Context(), lacking); !errors.Is(err, inputs.ErrStale) {
+		t.Errorf("error %v: the cache was believed", err)
+	}
+	before := api.lists
+	for range 3 {
+		if err := nodes.ConfirmStart(t.Context(), complete); err != nil {
+			t.Error(err)
+		}
+	}
+	if api.lists != before {
+		t.Errorf("%d lists for a State that lacks nothing", api.lists-before)
+	}
+	delete(api.features, "vendor/x")
+	if err := nodes.ConfirmStart(t.Context(), lacking); err != nil {
+		t.Errorf("an object that has been deleted: %v", err)
+	}
+}
+
 // A pod of the worker, or its token, can outlive its Node for a while, and continue to publish.
 func TestWhatBelongsToAnEarlierNodeOfTheNameDoesNotCount(t *testing.T) {
 	owner := func(kind, uid string) []metav1.OwnerReference {
