@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bytes"
 	"slices"
 	"sync"
 	"time"
@@ -38,52 +37,12 @@ type passed struct {
 	until time.Time
 }
 
-// split returns the spec of an object and the object without it, without decoding them: decoding takes longer than the rest of the review in
-// validating admission. In between, only the rest can change.
-func split(raw []byte) (spec string, rest []byte, ok bool) {
-	i := bytes.IndexByte(raw, '{') + 1
-	for i > 0 && i < len(raw) && raw[i] != '}' {
-		colon := endOf(raw, i, ':')
-		end := endOf(raw, min(colon+1, len(raw)), ',')
-		if string(bytes.TrimSpace(raw[i:colon])) == `"spec"` {
-			return string(raw[colon+1 : end]), slices.Concat(raw[:colon+1], []byte("null"), raw[end:]), true
-		}
-		i = end + 1
-	}
-	return "", nil, false
-}
-
-// endOf returns the index of the next stop after i outside of strings and nested values, or of what closes the enclosing object.
-func endOf(raw []byte, i int, stop byte) int {
-	for depth := 0; i < len(raw); i++ {
-		switch c := raw[i]; c {
-		case '"':
-			for i++; i < len(raw) && raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth < 0 {
-				return i
-			}
-		case stop:
-			if depth == 0 {
-				return i
-			}
-		}
-	}
-	return len(raw)
-}
-
 // put keeps a review.
 func (p *phases) put(raw []byte, rule *nfdv1alpha1.NodeFeatureRule, found review.Findings) {
 	if len(raw) > maxPassedBytes || rule.Name == "" {
 		return
 	}
-	spec, _, ok := split(raw)
+	spec, _, ok := openSpec(raw)
 	if !ok {
 		return
 	}
@@ -108,7 +67,7 @@ func (p *phases) take(raw []byte) (*nfdv1alpha1.NodeFeatureRule, review.Findings
 	if len(raw) > maxPassedBytes {
 		return nil, review.Findings{}, false
 	}
-	spec, rest, ok := split(raw)
+	spec, rest, ok := openSpec(raw)
 	rule := &nfdv1alpha1.NodeFeatureRule{}
 	if !ok || utiljson.Unmarshal(rest, rule) != nil {
 		return nil, review.Findings{}, false

@@ -166,11 +166,12 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	return body, release, nil
 }
 
-// decodeReview decodes an AdmissionReview. It only accepts admission.k8s.io/v1, which every API server that can serve our CRDs
-// supports.
+// decodeReview decodes an AdmissionReview, without its objects, which share the memory of the body. It only accepts
+// admission.k8s.io/v1, which every API server that can serve our CRDs supports.
 func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
+	rest, object, old := openReview(body)
 	review := &admissionv1.AdmissionReview{}
-	if err := utiljson.Unmarshal(body, review); err != nil {
+	if err := utiljson.Unmarshal(rest, review); err != nil {
 		return nil, badRequest("not an AdmissionReview: the body is not JSON of that shape")
 	}
 	want := admissionv1.SchemeGroupVersion.String()
@@ -180,6 +181,7 @@ func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
 	if review.Request == nil || review.Request.UID == "" {
 		return nil, badRequest("an AdmissionReview without a request")
 	}
+	review.Request.Object.Raw, review.Request.OldObject.Raw = object, old
 	return review, nil
 }
 

@@ -64,16 +64,17 @@ func (o *Options) read(kind string, raw []byte, object any) (any, review.Finding
 	return object, found, err
 }
 
-// compare reviews the changes of an update. If the old object is invalid, all errors count.
+// compare reviews the changes of an update. If the old object cannot be decoded, all errors count. Without errors, there is nothing
+// to compare, and the old object is not decoded.
 func (o *Options) compare(v *verdict, req *admissionv1.AdmissionRequest, object, old any) {
-	old, before, err := o.read(req.Kind.Kind, req.OldObject.Raw, old)
-	if err != nil {
-		return
-	}
 	if len(v.Errors) > 0 {
+		old, before, err := o.read(req.Kind.Kind, req.OldObject.Raw, old)
+		if err != nil {
+			return
+		}
 		v.ratchet(review.Spec(object), review.Spec(old), before.Errors)
 	}
-	if sensitive(old) && !sensitive(object) {
+	if specFlag(req.OldObject.Raw, "sensitive") && !sensitive(object) {
 		v.Errors = append(v.Errors, field.Forbidden(field.NewPath("spec", "sensitive"),
 			"cannot be unset: delete the object and create it again"))
 	}
