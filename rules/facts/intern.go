@@ -59,6 +59,9 @@ func (in *Interner) Feature(f Feature) *Feature {
 	return in.features.intern(id, func(*Feature) bool { return true }, nil, func() *Feature { return &f })
 }
 
+// owns reports whether f is the shared Feature with these sets, so that its content need not be hashed again.
+func (in *Interner) owns(f *Feature) bool { return in != nil && in.features.get(f.ID()) == f }
+
 // Flags returns the first set that is equal to f.
 func (in *Interner) Flags(f *Flags) *Flags {
 	if in == nil || f == nil {

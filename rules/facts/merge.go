@@ -20,6 +20,9 @@ func Merge(in *Interner, list ...*Facts) *Facts {
 }
 
 func mergeFeatures(in *Interner, features []*Feature) Feature {
+	if len(features) == 1 && in.owns(features[0]) {
+		return *features[0]
+	}
 	var flags []*Flags
 	var attributes []*Attributes
 	var instances []*Instances
