@@ -2,6 +2,8 @@
 package flap
 
 import (
+	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +20,18 @@ const (
 // Changes records when the keys of nodes changed. It is safe for concurrent use.
 type Changes struct {
 	clock clock.PassiveClock
+	seed  maphash.Seed
+
 	mu    sync.Mutex
-	nodes map[string]map[string]times // by node and key: the last changes
+	nodes map[string][]write // those within Window, oldest first
+	swept time.Time          // when the writes of all nodes were last checked for their age
+}
+
+// write is one write to a node. Keys are hashes, since the first write to a node has a hundred keys, and all nodes are written
+// when the controller starts for the first time.
+type write struct {
+	at   time.Time
+	keys []uint64
 }
 
 // times holds the most recent times of an event, oldest first. It is never empty.
@@ -35,23 +47,29 @@ func (t times) add(now time.Time, limit int) times {
 
 // NewChanges returns an empty Changes.
 func NewChanges(c clock.PassiveClock) *Changes {
-	return &Changes{clock: c, nodes: map[string]map[string]times{}}
+	return &Changes{clock: c, seed: maphash.MakeSeed(), nodes: map[string][]write{}, swept: c.Now()}
 }
 
 // Held reports whether a key is flapping, and how long to leave it alone.
 func (c *Changes) Held(node, key string) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.nodes[node][key]
-	if len(known) < Limit {
-		return 0, false
+	hash, now := maphash.String(c.seed, key), c.clock.Now()
+	var last time.Time
+	writes, found := c.nodes[node], 0
+	for i := len(writes) - 1; i >= 0 && now.Sub(writes[i].at) <= Window; i-- {
+		if !slices.Contains(writes[i].keys, hash) {
+			continue
+		}
+		if found++; found == 1 {
+			last = writes[i].at
+		}
+		if found == Limit {
+			quiet := now.Sub(last)
+			return Window - quiet, quiet < Window
+		}
 	}
-	now := c.clock.Now()
-	if now.Sub(known[len(known)-Limit]) > Window {
-		return 0, false
-	}
-	quiet := now.Sub(known.last())
-	return Window - quiet, quiet < Window
+	return 0, false
 }
 
 // Add records that keys of a node were written or removed.
@@ -62,19 +80,20 @@ func (c *Changes) Add(node string, keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	record := c.nodes[node]
-	if record == nil {
-		record = map[string]times{}
-		c.nodes[node] = record
-	}
-	for key, known := range record {
-		if now.Sub(known.last()) > Window {
-			delete(record, key)
+	if now.Sub(c.swept) > Window {
+		for node, writes := range c.nodes {
+			if now.Sub(writes[len(writes)-1].at) > Window {
+				delete(c.nodes, node)
+			}
 		}
+		c.swept = now
 	}
-	for _, key := range keys {
-		record[key] = record[key].add(now, Limit)
+	hashes := make([]uint64, len(keys))
+	for i, key := range keys {
+		hashes[i] = maphash.String(c.seed, key)
 	}
+	writes := slices.DeleteFunc(c.nodes[node], func(w write) bool { return now.Sub(w.at) > Window })
+	c.nodes[node] = append(writes, write{now, hashes})
 }
 
 // Forget deletes the records of a node.

@@ -220,11 +220,13 @@ func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
 func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
+		nodefeature.ShareStrings(n.Labels)
+		nodefeature.ShareStrings(n.Annotations)
 		taints, capacity, allocatable := n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable
 		boot, conditions := n.Status.NodeInfo.BootID, slices.DeleteFunc(n.Status.Conditions, native)
 		n.Spec, n.Status = facts.NodeParts(n)
 		n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable = taints, capacity, allocatable
-		n.Status.NodeInfo.BootID, n.Status.Conditions = boot, slices.Clip(conditions)
+		n.Status.NodeInfo.BootID, n.Status.Conditions = boot, slices.Clone(conditions)
 	}
 	return obj, nil
 }

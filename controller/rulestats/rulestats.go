@@ -24,7 +24,6 @@ type Stats struct {
 type contribution struct {
 	outcome    *rules.Outcome
 	complaints []Complaint
-	matched    map[string]bool
 	failures   map[string]string          // by object: message
 	conflicts  map[string]map[string]bool // by object: descriptions of conflicts
 	failed     *rules.Failure             // the rule whose fail action froze the node
@@ -133,8 +132,7 @@ func (t *Stats) Summary(object string) Summary {
 }
 
 func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
-	c := &contribution{outcome: o, complaints: complaints, matched: map[string]bool{}, failed: o.Failed}
-	o.Matched(func(object string) { c.matched[object] = true })
+	c := &contribution{outcome: o, complaints: complaints, failed: o.Failed}
 	for _, r := range o.Rules() {
 		if r.Err != nil {
 			c.fail(r.Object, fmt.Sprintf("rule %q: %v", r.Rule, r.Err))
@@ -166,6 +164,13 @@ func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
 	return c
 }
 
+// matched returns the objects that match the node. It is not kept, because it would have a few kB for each node.
+func (c *contribution) matched() map[string]bool {
+	out := map[string]bool{}
+	c.outcome.Matched(func(object string) { out[object] = true })
+	return out
+}
+
 func (c *contribution) fail(object, message string) {
 	if c.failures == nil {
 		c.failures = map[string]string{}
@@ -185,7 +190,7 @@ func (t *Stats) of(object string) *counts {
 }
 
 func (t *Stats) add(node string, c *contribution, touched map[string]bool) {
-	for object := range c.matched {
+	for object := range c.matched() {
 		t.of(object).matched++
 		touched[object] = true
 	}
@@ -210,7 +215,7 @@ func (t *Stats) subtract(node string, c *contribution, touched map[string]bool) 
 	if c == nil {
 		return
 	}
-	for object := range c.matched {
+	for object := range c.matched() {
 		t.of(object).matched--
 		touched[object] = true
 	}

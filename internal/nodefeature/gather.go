@@ -82,18 +82,19 @@ func (g Gather) Node(node *corev1.Node) rules.Node {
 // foreign removes keys that Assay itself has written, and its record of them: a rule that selects nodes by the outputs of rules
 // would be circular.
 func (g Gather) foreign(all map[string]string, owned string) map[string]string {
-	out := make(map[string]string, len(all))
+	own := make(map[string]bool, len(all))
+	for _, k := range g.Record.Parse(owned) {
+		own[k] = true
+	}
+	out := map[string]string{} // most keys of a Node are Assay's own
 	for k, v := range all {
 		namespace, _ := keys.Split(k)
-		ours := namespace == nfdv1alpha1.BookkeepingNamespace || k == assayv1alpha1.FailedAnnotation ||
+		ours := own[k] || namespace == nfdv1alpha1.BookkeepingNamespace || k == assayv1alpha1.FailedAnnotation ||
 			k == assayv1alpha1.FeaturesGenerationAnnotation || k == g.Record.Conditions() ||
 			strings.HasSuffix(namespace, "."+nfdv1alpha1.BookkeepingNamespace)
 		if !ours {
 			out[k] = v
 		}
-	}
-	for _, k := range g.Record.Parse(owned) {
-		delete(out, k)
 	}
 	return out
 }

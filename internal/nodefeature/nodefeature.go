@@ -119,6 +119,8 @@ func AddToScheme(s *runtime.Scheme) error {
 func Slim(obj any) (any, error) {
 	if f, ok := obj.(*NodeFeature); ok {
 		f.ManagedFields = nil
+		ShareStrings(f.Labels)
+		ShareStrings(f.Annotations)
 		f.Spec.Labels = labelSets.share(f.Spec.Labels)
 	}
 	return obj, nil

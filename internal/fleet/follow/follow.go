@@ -15,6 +15,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/informer"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -174,6 +175,8 @@ func (f *Follower) link() {
 func SlimNode(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
+		nodefeature.ShareStrings(n.Labels)
+		nodefeature.ShareStrings(n.Annotations)
 		conditions := slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type != corev1.NodeReady
 		})

@@ -25,9 +25,9 @@ func (n *Nodes) confirmLost(ctx context.Context, node *corev1.Node, m *memory, l
 	seen := (&State{Features: list, LeftOut: left}).objects()
 	before := m.seen
 	if before == nil {
-		before = map[client.ObjectKey]bool{{Namespace: n.opt.Merge.Namespace, Name: node.Name}: true}
+		before = []client.ObjectKey{{Namespace: n.opt.Merge.Namespace, Name: node.Name}}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(before), compareKeys) {
+	for _, key := range before {
 		if seen[key] {
 			continue
 		}
@@ -39,7 +39,8 @@ func (n *Nodes) confirmLost(ctx context.Context, node *corev1.Node, m *memory, l
 			return ErrStale
 		}
 	}
-	m.seen = seen
+	m.seen = slices.AppendSeq(make([]client.ObjectKey, 0, len(seen)), maps.Keys(seen)) // a map would have 1 kB for each node
+	slices.SortFunc(m.seen, compareKeys)
 	return nil
 }
 

@@ -81,10 +81,11 @@ type memory struct {
 	last *nodefeature.NodeFeature
 
 	// guarded by turn
-	seen   map[client.ObjectKey]bool // the objects that counted the last time
-	own    *nodefeature.NodeFeature  // the worker's object as last seen
-	lostAt time.Time                 // when it was deleted; zero: it exists
-	unseen bool                      // it has never existed since this process started
+	seen   []client.ObjectKey       // the objects that were in the cache the last time, sorted; nil: none was read yet
+	own    *nodefeature.NodeFeature // the worker's object as last seen
+	lostAt time.Time                // when it was deleted; zero: it exists
+	unseen bool                     // it has never existed since this process started
+	input  rules.Input              // as last returned
 }
 
 // State is what is known about a node.
@@ -132,6 +133,10 @@ func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 	}
 	n.hold(m, &s)
 	s.Input = n.opt.Merge.Input(node, s.Features)
+	if sameInput(m.input, s.Input) {
+		s.Input = m.input // others already hold a reference to it
+	}
+	m.input = s.Input
 	return s, nil
 }
 

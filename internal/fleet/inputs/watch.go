@@ -280,9 +280,6 @@ func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, 
 	n.mu.Lock()
 	before := m.known
 	same := before != nil && sameInput(before.Input, s.Input)
-	if same {
-		s.Input.Facts = before.Input.Facts // others already hold a reference to it
-	}
 	m.known = &s
 	n.mu.Unlock()
 	n.notify(Change{Node: name, Input: !same})
