@@ -1,0 +1,223 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/flap"
+	nodecontroller "github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/controller/rulestats"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/test/bench"
+)
+
+// maxNodeBytes is the maximum memory of one more node in a controller: its Node with about a hundred labels, its NodeFeature with the
+// facts that no other node has, and what the controllers remember of it. Facts that other nodes have too are not counted.
+const maxNodeBytes = 24 << 10
+
+// TestMemoryOfANode measures the live heap, which does not depend on the time of garbage collections.
+func TestMemoryOfANode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("evaluates a hundred rules on hundreds of nodes")
+	}
+	const first, more = 64, 500 // the first nodes also bring what all nodes share
+	f := newRemembered(t)
+	f.add(t, first)
+	before := liveHeap()
+	f.add(t, more)
+	got := (liveHeap() - before) / more
+	runtime.KeepAlive(f)
+	t.Logf("%d bytes for each node", got)
+	if got > maxNodeBytes {
+		t.Errorf("%d bytes for each node, want at most %d: see which of them a heap profile shows", got, maxNodeBytes)
+	}
+}
+
+func liveHeap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // finalizers and weak pointers of the first
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// remembered is what a controller keeps of its nodes.
+type remembered struct {
+	hosts    hosts
+	kinds    map[int][]string // the names of their sets
+	cache    *inputstest.Cache
+	sets     *featuresets.Store
+	nodes    *inputs.Nodes
+	program  *rules.Program
+	results  *rules.Cache
+	stats    *rulestats.Stats
+	changes  *flap.Changes
+	outcomes []*rules.Outcome
+}
+
+func newRemembered(t *testing.T) *remembered {
+	t.Helper()
+	var list nfdv1alpha1.NodeFeatureRuleList
+	bench.Read(t, "rules-100", &list)
+	var compiled []*rules.RuleSet
+	for i := range list.Items {
+		set, _ := rules.Compile(&list.Items[i], rules.Options{})
+		compiled = append(compiled, set)
+	}
+	h, err := newHosts(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &remembered{
+		hosts: h, kinds: map[int][]string{}, cache: inputstest.New(), sets: featuresets.New(namespace), program: rules.Link(rules.Options{}, compiled...), results: rules.NewCache(),
+		nodes:   inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: namespace}}),
+		changes: flap.NewChanges(clock.RealClock{}), stats: rulestats.New(func(string) {}),
+	}
+	if err := f.nodes.Watch(t.Context(), f.cache); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// add adds nodes as the caches of a controller receive them, and evaluates the rules on each, before and after it has their labels.
+func (f *remembered) add(t *testing.T, count int) {
+	t.Helper()
+	for range count {
+		number := len(f.outcomes)
+		name := fmt.Sprintf("node-%05d", number)
+		f.cache.Put(f.published(t, number, name))
+		outcome := f.pass(t, received(t, name, nil), nil)
+		n := received(t, name, outcome.Labels())
+		f.changes.Add(name, slices.Collect(maps.Keys(outcome.Labels())))
+		f.outcomes = append(f.outcomes, f.pass(t, n, outcome))
+	}
+}
+
+func (f *remembered) pass(t *testing.T, n *corev1.Node, before *rules.Outcome) *rules.Outcome {
+	t.Helper()
+	f.cache.Put(n)
+	state, err := f.nodes.Of(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome := f.results.Eval(f.program, state.Input, before)
+	f.stats.Report(n.Name, outcome)
+	return outcome
+}
+
+// published returns a NodeFeature, decoded, with the features of its sets.
+func (f *remembered) published(t *testing.T, number int, name string) *nodefeature.NodeFeature {
+	t.Helper()
+	features := f.hosts.content(number, name, firstValue).Features
+	kind := f.kind(t, number, &features)
+	text, err := json.Marshal(&nfdv1alpha1.NodeFeature{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID("nodefeature-" + name), Labels: map[string]string{nfdv1alpha1.NodeNameLabel: name},
+			Annotations: map[string]string{nfdv1alpha1.WorkerVersionAnnotation: "scale", nfdv1alpha1.WorkerPodUIDAnnotation: "pod-" + name},
+		},
+		Spec: nfdv1alpha1.NodeFeatureSpec{
+			FeatureSets: kind,
+			Features: nfdv1alpha1.Features{
+				Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{
+					"system.name": features.Attributes["system.name"], ownFeature: features.Attributes[ownFeature],
+				},
+				Instances: map[string]nfdv1alpha1.InstanceFeatureSet{"network.virtual": features.Instances["network.virtual"]},
+			},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := &nodefeature.NodeFeature{}
+	if err := json.Unmarshal(text, decoded); err != nil {
+		t.Fatal(err)
+	}
+	nodefeature.ShareList(decoded.Spec.FeatureSets)
+	if _, err := nodefeature.Slim(decoded); err != nil {
+		t.Fatal(err)
+	}
+	resolved, missing := f.sets.Resolve(decoded)
+	if missing != nil {
+		t.Fatalf("missing sets: %q", missing)
+	}
+	return resolved
+}
+
+// kind returns the sets with what the hosts of one kind have in common, and stores them the first time.
+func (f *remembered) kind(t *testing.T, number int, features *nfdv1alpha1.Features) []string {
+	t.Helper()
+	number %= len(f.hosts.kinds)
+	if names, ok := f.kinds[number]; ok {
+		return names
+	}
+	var names []string
+	share := func(one nfdv1alpha1.Features) {
+		name, err := featureset.Name(&one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.sets.Put(&assayv1alpha1.NodeFeatureSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: assayv1alpha1.NodeFeatureSetSpec{Features: one},
+		})
+		names = append(names, name)
+	}
+	for feature, set := range features.Flags {
+		share(nfdv1alpha1.Features{Flags: map[string]nfdv1alpha1.FlagFeatureSet{feature: set}})
+	}
+	for feature, set := range features.Attributes {
+		if feature != "system.name" && feature != ownFeature {
+			share(nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{feature: set}})
+		}
+	}
+	for feature, set := range features.Instances {
+		if feature != "network.virtual" {
+			share(nfdv1alpha1.Features{Instances: map[string]nfdv1alpha1.InstanceFeatureSet{feature: set}})
+		}
+	}
+	slices.Sort(names)
+	f.kinds[number] = names
+	return names
+}
+
+// received returns a Node as a cache receives it, with labels of rules.
+func received(t *testing.T, name string, labels map[string]string) *corev1.Node {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID("node-" + name), Labels: map[string]string{corev1.LabelHostname: name}, Annotations: map[string]string{},
+	}}
+	if labels != nil {
+		maps.Copy(n.Labels, labels)
+		n.Annotations[plan.Record{}.Labels()] = plan.Record{}.Format(slices.Collect(maps.Keys(labels)))
+	}
+	text, err := n.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := &corev1.Node{}
+	if err := decoded.Unmarshal(text); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodecontroller.Slim(decoded); err != nil {
+		t.Fatal(err)
+	}
+	return decoded
+}
