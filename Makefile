@@ -188,6 +188,21 @@ bench-scale: build ## Measure what a fleet costs a real control plane: NODES=100
 	go build -o bin/scale ./test/scale
 	bin/scale -nodes $(NODES) $(SCALE_FLAGS)
 
+FAULTS ?= 200
+
+# NODES of the command line; the default above is that of bench-scale.
+GIVEN_NODES = $(if $(filter-out file,$(origin NODES)),-nodes $(NODES))
+
+.PHONY: test-faults
+test-faults: build ## Disturb Assay on a real control plane: FAULTS=1000 NODES=200 SEED=7, then takeovers, rotations, an outage (SCENARIOS=none: without)
+	go build -o bin/faults ./test/faults
+	bin/faults -faults $(FAULTS) $(GIVEN_NODES) $(if $(SEED),-seed $(SEED)) $(if $(SCENARIOS),-scenarios $(SCENARIOS)) $(FAULTS_FLAGS)
+
+.PHONY: soak
+soak: build ## Measure memory, goroutines and descriptors of the programs over HOURS=8 or MINUTES=20 of changes to NODES=1000
+	go build -o bin/faults ./test/faults
+	bin/faults -soak $(if $(HOURS),$(HOURS)h,$(or $(MINUTES),20)m) $(GIVEN_NODES) $(if $(SEED),-seed $(SEED)) $(FAULTS_FLAGS)
+
 .PHONY: clean
 clean: ## Remove what the targets above left in the tree
 	rm -rf bin dist

@@ -4,10 +4,7 @@ package testkit
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"testing"
 
 	"github.com/assay-project/assay/test/cluster"
@@ -29,20 +26,5 @@ func Port(address string) string {
 	return port
 }
 
-// Get returns the body of a response. A status other than 200 is an error that includes the body.
-func Get(ctx context.Context, url string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, body)
-	}
-	return string(body), err
-}
+// Get is cluster.Get.
+func Get(ctx context.Context, url string) (string, error) { return cluster.Get(ctx, url) }

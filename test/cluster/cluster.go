@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/assay-project/assay/test/cluster/kube"
 )
@@ -61,6 +62,8 @@ type Cluster struct {
 
 	dir      string
 	server   string
+	etcdAt   string  // host:port
+	options  Options // of Start
 	programs kube.Programs
 	pki      *pki
 	detached bool
@@ -92,7 +95,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a cluster: %w", err)
 	}
-	c := &Cluster{dir: dir, programs: programs, detached: opts.Detach, cleanup: []func(){unlock}}
+	c := &Cluster{dir: dir, programs: programs, options: opts, detached: opts.Detach, cleanup: []func(){unlock}}
 	if opts.RunDir == "" {
 		c.cleanup = append(c.cleanup, func() { _ = os.RemoveAll(dir) })
 	}
@@ -119,7 +122,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 		return err
 	}
 	etcdClient, etcdPeer, secure, schedulerPort, managerPort := ports[0], ports[1], ports[2], ports[3], ports[4]
-	c.server = "https://" + secure.address()
+	c.server, c.etcdAt = "https://"+secure.address(), etcdClient.address()
 	pair, err := c.pki.users.client("admin", "system:masters")
 	if err != nil {
 		return err
@@ -129,7 +132,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	}
 	err = c.runAll(ctx,
 		func() (Program, error) { return c.etcd(etcdClient, etcdPeer) },
-		func() (Program, error) { return c.apiServer(etcdClient, secure, opts) },
+		func() (Program, error) { return c.apiServer(kube.APIServer, c.etcdAt, secure) },
 	)
 	if err != nil {
 		return err
@@ -166,6 +169,7 @@ func (c *Cluster) runAll(ctx context.Context, programs ...func() (Program, error
 	return nil
 }
 
+// holdPorts reserves ports until the cluster is stopped.
 func (c *Cluster) holdPorts(n int) ([]port, error) {
 	ports := make([]port, n)
 	for i := range ports {
@@ -173,7 +177,9 @@ func (c *Cluster) holdPorts(n int) ([]port, error) {
 		if ports[i], err = holdPort(); err != nil {
 			return nil, err
 		}
+		c.mu.Lock()
 		c.cleanup = append(c.cleanup, ports[i].release)
+		c.mu.Unlock()
 	}
 	return ports, nil
 }
@@ -242,18 +248,57 @@ func (c *Cluster) Run(ctx context.Context, program Program) error {
 
 // RunScheduler starts an additional scheduler, for pods with the schedulerName in its configuration.
 func (c *Cluster) RunScheduler(ctx context.Context, name string, config []byte) error {
-	held, err := holdPort()
+	ports, err := c.holdPorts(1)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.cleanup = append(c.cleanup, held.release)
-	c.mu.Unlock()
-	program, err := c.scheduler(name, held, config)
+	program, err := c.scheduler(name, ports[0], config)
 	if err != nil {
 		return err
 	}
 	return c.Run(ctx, program)
+}
+
+// File returns the path of a certificate or key of the control plane: apiserver.crt and apiserver.key are valid for the loopback
+// address, and apiserver-etcd.crt and apiserver-etcd.key are those of etcd's client.
+func (c *Cluster) File(name string) string { return c.pki.file(name) }
+
+// EtcdAddress returns host:port of etcd.
+func (c *Cluster) EtcdAddress() string { return c.etcdAt }
+
+// RunAPIServer starts an additional API server on the same etcd, and returns its administrator. It reaches etcd at the given address.
+func (c *Cluster) RunAPIServer(ctx context.Context, name, etcd string) (*User, error) {
+	ports, err := c.holdPorts(1)
+	if err != nil {
+		return nil, err
+	}
+	program, err := c.apiServer(name, etcd, ports[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Run(ctx, program); err != nil {
+		return nil, err
+	}
+	return c.At("https://" + ports[0].address())
+}
+
+// At returns the administrator of this cluster, who reaches its API server at another URL.
+func (c *Cluster) At(url string) (*User, error) {
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range config.Clusters {
+		entry.Server = url
+	}
+	file, err := os.CreateTemp(c.dir, "admin-*.kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(file.Close(), clientcmd.WriteToFile(*config, file.Name())); err != nil {
+		return nil, err
+	}
+	return c.loadUser(file.Name())
 }
 
 // add records a process, and replaces an earlier one of the same name.
@@ -298,6 +343,15 @@ func (c *Cluster) PID(name string) (int, error) {
 		return 0, err
 	}
 	return p.cmd.Process.Pid, nil
+}
+
+// Ended returns a channel that is closed when the running program of that name ends.
+func (c *Cluster) Ended(name string) (<-chan struct{}, error) {
+	p, err := c.mine(name)
+	if err != nil {
+		return nil, err
+	}
+	return p.done, nil
 }
 
 // mine returns the program of that name if it was started through this Cluster.

@@ -59,10 +59,10 @@ func (c *Cluster) etcd(client, peer port) (Program, error) {
 	}, nil
 }
 
-// apiServer returns the API server with authorization as on a real cluster, so that tests of roles and of the node restriction are
-// meaningful.
-func (c *Cluster) apiServer(etcd, secure port, opts Options) (Program, error) {
-	ready, err := c.probe(c.server+"/readyz", caName, "")
+// apiServer returns an API server with authorization as on a real cluster, so that tests of roles and of the node restriction are
+// meaningful. etcd is host:port.
+func (c *Cluster) apiServer(name, etcd string, secure port) (Program, error) {
+	ready, err := c.probe("https://"+secure.address()+"/readyz", caName, "")
 	if err != nil {
 		return Program{}, err
 	}
@@ -77,7 +77,7 @@ func (c *Cluster) apiServer(etcd, secure port, opts Options) (Program, error) {
 		"--kubelet-client-certificate=" + c.pki.file("apiserver-kubelet.crt"),
 		"--kubelet-client-key=" + c.pki.file("apiserver-kubelet.key"),
 
-		"--etcd-servers=https://" + etcd.address(),
+		"--etcd-servers=https://" + etcd,
 		"--etcd-cafile=" + c.pki.file(etcdCAName+".crt"),
 		"--etcd-certfile=" + c.pki.file("apiserver-etcd.crt"), "--etcd-keyfile=" + c.pki.file("apiserver-etcd.key"),
 
@@ -96,16 +96,16 @@ func (c *Cluster) apiServer(etcd, secure port, opts Options) (Program, error) {
 		"--enable-aggregator-routing=true",
 		"--allow-privileged=true",
 	}
-	disabled := opts.DisableAdmission
-	if opts.FakeNodes {
+	disabled := c.options.DisableAdmission
+	if c.options.FakeNodes {
 		disabled = append([]string{"TaintNodesByCondition"}, disabled...)
 	}
 	if len(disabled) > 0 {
 		args = append(args, "--disable-admission-plugins="+strings.Join(disabled, ","))
 	}
 	return Program{
-		Name: kube.APIServer, Path: c.programs[kube.APIServer], Ready: ready,
-		Args: append(args, opts.APIServerArgs...), // the last of two equal flags wins
+		Name: name, Path: c.programs[kube.APIServer], Ready: ready,
+		Args: append(args, c.options.APIServerArgs...), // the last of two equal flags wins
 	}, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"time"
 )
 
@@ -54,5 +56,33 @@ func poll(ctx context.Context, condition func(context.Context) error) error {
 			return fmt.Errorf("%w; last: %w", context.Cause(ctx), last)
 		case <-ticker.C:
 		}
+	}
+}
+
+// Get returns the body of a response. A status other than 200 is an error that includes the body.
+func Get(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return string(body), err
+}
+
+// Answers returns a condition for WaitFor: that Get succeeds.
+func Answers(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, httpTimeout)
+		defer cancel()
+		_, err := Get(ctx, url)
+		return err
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/scale/fleet"
 )
 
 // sharing is a namespace in which a controller announces support for feature sets.
@@ -77,7 +78,7 @@ func (s *sharing) publisher(node string, user *cluster.User, share bool) (*publi
 func (s *sharing) publish(node string, user *cluster.User, share bool) []string {
 	s.Helper()
 	p, notices := s.publisher(node, user, share)
-	if _, err := p.Publish(s.Context(), s.hosts.content(0, node, firstValue)); err != nil {
+	if _, err := p.Publish(s.Context(), s.hosts.content(fleet.Node{Name: node}, firstValue)); err != nil {
 		s.Fatal(err)
 	}
 	return *notices
@@ -124,7 +125,7 @@ func (s *sharing) wants(node string, shared bool) {
 	if got := len(f.Spec.FeatureSets) > 0; got != shared || len(missing) > 0 {
 		s.Errorf("the NodeFeature names the sets %q, of which are missing: %q; want some: %t, none missing", f.Spec.FeatureSets, missing, shared)
 	}
-	want := s.hosts.content(0, node, firstValue).Features
+	want := s.hosts.content(fleet.Node{Name: node}, firstValue).Features
 	if !reflect.DeepEqual(resolved.Attributes, want.Attributes) || !reflect.DeepEqual(resolved.Flags, want.Flags) || !reflect.DeepEqual(resolved.Instances, want.Instances) {
 		s.Error("the features are not those of the host")
 	}
@@ -155,7 +156,7 @@ func TestTwoWorkersCreateASetAtOnce(t *testing.T) {
 		node := fmt.Sprint("n", i)
 		p, _ := s.publisher(node, s.cluster.User, true)
 		go func() {
-			_, err := p.Publish(t.Context(), s.hosts.content(0, node, firstValue))
+			_, err := p.Publish(t.Context(), s.hosts.content(fleet.Node{Name: node}, firstValue))
 			results <- err
 		}()
 	}
@@ -173,7 +174,7 @@ func TestAWorkerCreatesASetThatWasDeletedAgain(t *testing.T) {
 	s := newSharing(t, testkit.Cluster(t))
 	p, _ := s.publisher("n1", s.cluster.User, true)
 	contents, ctx := make(chan publish.Content, 1), t.Context()
-	contents <- s.hosts.content(0, "n1", firstValue)
+	contents <- s.hosts.content(fleet.Node{Name: "n1"}, firstValue)
 	go p.Run(ctx, contents)
 	testkit.Eventually(t, "a NodeFeature that names sets", func(context.Context) error {
 		var f nfdv1alpha1.NodeFeature

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/test/scale/fleet"
 )
 
 // observer watches the labels of all Nodes.
@@ -86,12 +88,12 @@ const (
 )
 
 // wait returns when each of these nodes has had the label with this value.
-func (o *observer) wait(ctx context.Context, nodes []node, label, value string, progress func(done int)) (time.Time, error) {
+func (o *observer) wait(ctx context.Context, nodes []fleet.Node, label, value string, progress func(done int)) (time.Time, error) {
 	for left := slices.Clone(nodes); ; {
 		o.mu.Lock()
 		changed := o.changed
-		left = slices.DeleteFunc(left, func(n node) bool {
-			v, ok := o.labels[n.name][label]
+		left = slices.DeleteFunc(left, func(n fleet.Node) bool {
+			v, ok := o.labels[n.Name][label]
 			return ok && v == value
 		})
 		o.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/test/scale/fleet"
 )
 
 // Names of the phases, in their order.
@@ -53,7 +54,7 @@ func (s *scale) phases() []phase {
 	changes := min(s.changes, all, max(budget.Default.Nodes, int(budget.Default.Share*float64(all)))-1) // one more changes at the end
 	return []phase{
 		{name: phasePublish, per: all, do: func(ctx context.Context, _ *phaseResult) error {
-			return s.fleet.start(ctx, s.nodes, 0, s.counter(phasePublish, all))
+			return s.fleet.Start(ctx, s.nodes, 0, s.counter(phasePublish, all))
 		}},
 		{name: phaseLabel, per: all, do: func(ctx context.Context, _ *phaseResult) error {
 			if err := s.startController(ctx); err != nil {
@@ -83,10 +84,10 @@ func (s *scale) phases() []phase {
 			}
 			// When a change becomes a label, worker and controller have reconnected.
 			n := s.nodes[len(s.nodes)-1]
-			if _, err := s.fleet.publish(ctx, n.name, "restarted"); err != nil {
+			if _, err := s.fleet.Publish(ctx, n, "restarted"); err != nil {
 				return err
 			}
-			return s.labeled(ctx, phaseAPIServer, []node{n}, valueLabel, "restarted")
+			return s.labeled(ctx, phaseAPIServer, []fleet.Node{n}, valueLabel, "restarted")
 		}},
 	}
 }
@@ -126,7 +127,7 @@ func (s *scale) phase(ctx context.Context, p phase) error {
 	return nil
 }
 
-func (s *scale) labeled(ctx context.Context, phase string, nodes []node, label, value string) error {
+func (s *scale) labeled(ctx context.Context, phase string, nodes []fleet.Node, label, value string) error {
 	_, err := s.observer.wait(ctx, nodes, label, value, s.counter(phase, len(nodes)))
 	return err
 }
@@ -139,11 +140,11 @@ func (s *scale) change(ctx context.Context, count int, r *phaseResult) error {
 		n := s.nodes[i*len(s.nodes)/count]
 		value := fmt.Sprint("changed-", i)
 		start := time.Now()
-		at, err := s.fleet.publish(ctx, n.name, value)
+		at, err := s.fleet.Publish(ctx, n, value)
 		if err != nil {
 			return err
 		}
-		seen, err := s.observer.wait(ctx, []node{n}, valueLabel, value, func(int) {})
+		seen, err := s.observer.wait(ctx, []fleet.Node{n}, valueLabel, value, func(int) {})
 		if err != nil {
 			return err
 		}
@@ -192,19 +193,19 @@ func (s *scale) apply(ctx context.Context, r *nfdv1alpha1.NodeFeatureRule) error
 
 // restartWorkers ends all workers and starts them again, in the same pods if the generation is the same.
 func (s *scale) restartWorkers(ctx context.Context, phase string, generation int) error {
-	s.fleet.end(s.nodes)
-	return s.fleet.start(ctx, s.nodes, generation, s.counter(phase, len(s.nodes)))
+	s.fleet.End(s.nodes)
+	return s.fleet.Start(ctx, s.nodes, generation, s.counter(phase, len(s.nodes)))
 }
 
 // replacement is the phase in which the first nodes are deleted and others created.
 func (s *scale) replacement(count int) phase {
-	var fresh []node
+	var fresh []fleet.Node
 	return phase{
 		name: phaseReplaced, per: count,
 		prepare: func(ctx context.Context) error {
-			s.fleet.end(s.nodes[:count])
+			s.fleet.End(s.nodes[:count])
 			for _, n := range s.nodes[:count] {
-				meta := metav1.ObjectMeta{Name: n.name}
+				meta := metav1.ObjectMeta{Name: n.Name}
 				if err := s.client.Delete(ctx, &corev1.Node{ObjectMeta: meta}); err != nil {
 					return err
 				}
@@ -219,7 +220,7 @@ func (s *scale) replacement(count int) phase {
 			return err
 		},
 		do: func(ctx context.Context, _ *phaseResult) error {
-			if err := s.fleet.start(ctx, fresh, 0, s.counter(phaseReplaced, count)); err != nil {
+			if err := s.fleet.Start(ctx, fresh, 0, s.counter(phaseReplaced, count)); err != nil {
 				return err
 			}
 			return s.labeled(ctx, phaseReplaced, fresh, valueLabel, firstValue)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/test/bench"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/scale/fleet"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -45,16 +45,10 @@ type scale struct {
 	options
 	client   client.WithWatch
 	observer *observer
-	fleet    *fleet
-	nodes    []node
+	fleet    *fleet.Fleet
+	nodes    []fleet.Node
 	created  int // nodes created so far, to number them
 	result   *result
-}
-
-// node is a created Node.
-type node struct {
-	number    int
-	name, uid string
 }
 
 // measure runs all phases on a control plane with Assay's CRDs and without Nodes. With an error, the result has the phases before it.
@@ -65,7 +59,7 @@ func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { s.fleet.end(s.nodes) }()
+	defer func() { s.fleet.End(s.nodes) }()
 	for _, p := range s.phases() {
 		if err := s.phase(ctx, p); err != nil {
 			return s.result, fmt.Errorf("phase %q: %w\n%s", p.name, err, c.Log(controllerName))
@@ -103,11 +97,12 @@ func (s *scale) prepare(ctx context.Context) error {
 	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: kinds}); err != nil {
 		return err
 	}
-	s.fleet = &fleet{parallel: s.parallel, shared: s.shared, workers: map[string]*worker{}, values: map[string]string{}}
-	if s.fleet.hosts, err = newHosts(s.shapes); err != nil {
+	hosts, err := newHosts(s.shapes)
+	if err != nil {
 		return err
 	}
-	if s.fleet.config, err = publish.FromKubeconfig(s.Kubeconfig); err != nil {
+	s.fleet = &fleet.Fleet{Namespace: namespace, Content: hosts.content, FirstValue: firstValue, Share: s.shared, Parallel: s.parallel}
+	if s.fleet.Config, err = publish.FromKubeconfig(s.Kubeconfig); err != nil {
 		return err
 	}
 	objects, err := installation()
@@ -170,9 +165,9 @@ func rule(name, label, value string, op nfdv1alpha1.MatchOp) *nfdv1alpha1.NodeFe
 }
 
 // createNodes creates Nodes with new names.
-func (s *scale) createNodes(ctx context.Context, count int) ([]node, error) {
+func (s *scale) createNodes(ctx context.Context, count int) ([]fleet.Node, error) {
 	progress := s.counter("create Nodes", count)
-	nodes := make([]node, count)
+	nodes := make([]fleet.Node, count)
 	for i := range nodes {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%05d", s.created)}}
 		if s.shapes > 0 {
@@ -181,7 +176,7 @@ func (s *scale) createNodes(ctx context.Context, count int) ([]node, error) {
 		if err := s.client.Create(ctx, n); err != nil {
 			return nil, err
 		}
-		nodes[i] = node{number: s.created, name: n.Name, uid: string(n.UID)}
+		nodes[i] = fleet.Node{Number: s.created, Name: n.Name, UID: string(n.UID)}
 		s.created++
 		progress(i + 1)
 	}
@@ -247,20 +242,6 @@ func (s *scale) run(ctx context.Context, name, address string, args ...string) e
 	}
 	return s.Run(ctx, cluster.Program{
 		Name: name, Path: path, Args: append(args, "--kubeconfig="+s.Kubeconfig, "--namespace="+namespace),
-		Ready: func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-			if err != nil {
-				return err
-			}
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return err
-			}
-			_ = res.Body.Close()
-			if res.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s: %s", req.URL, res.Status)
-			}
-			return nil
-		},
+		Ready: cluster.Answers("http://" + address + "/readyz"),
 	})
 }

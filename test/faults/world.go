@@ -1,0 +1,268 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/test/faults/proxy"
+	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/webhook"
+)
+
+const (
+	namespace = "assay-system"
+	// secondServer is the name of the second API server.
+	secondServer = "second-apiserver"
+	// workersLink is the name of the proxy of the workers. Programs have proxies of their own names.
+	workersLink = "workers"
+)
+
+// Names of the programs.
+const (
+	controllerA = "controller-a"
+	controllerB = "controller-b"
+	webhookName = "webhook"
+	extender    = "extender"
+)
+
+var (
+	controllers  = []string{controllerA, controllerB}
+	programNames = []string{controllerA, controllerB, webhookName, extender}
+	// servers are the parts of the control plane.
+	servers = []string{kube.APIServer, secondServer, kube.Etcd}
+)
+
+// world is a control plane with two API servers, all programs of Assay with a proxy for each, and a fleet of workers.
+type world struct {
+	*cluster.Cluster
+	options
+	model    *model
+	checker  *checker
+	client   client.WithWatch // undisturbed
+	etcd     *proxy.Relay     // between etcd and the second API server
+	clean    *proxy.Proxy     // the way of client
+	links    map[string]*proxy.Proxy
+	programs map[string]*program
+	fleet    *fleet.Fleet
+	nodes    []fleet.Node
+	turn     int // of nextNode
+	cleanup  []func()
+}
+
+// newWorld starts everything on a control plane with Assay's CRDs and without Nodes, and returns once all nodes are labeled.
+func newWorld(ctx context.Context, c *cluster.Cluster, o options) (*world, error) {
+	w := &world{Cluster: c, options: o, model: newModel(), links: map[string]*proxy.Proxy{}, programs: map[string]*program{}}
+	ctx, stop := context.WithCancel(ctx)
+	w.cleanup = append(w.cleanup, stop)
+	for _, step := range []func(context.Context) error{w.startServers, w.createObjects, w.startWorkers, w.startPrograms, w.settle} {
+		if err := step(ctx); err != nil {
+			w.close()
+			return nil, err
+		}
+	}
+	w.say("%d nodes are labeled", len(w.nodes))
+	return w, nil
+}
+
+// close stops what the control plane does not stop.
+func (w *world) close() {
+	for _, f := range slices.Backward(w.cleanup) {
+		f()
+	}
+}
+
+func (w *world) say(format string, args ...any) { _, _ = fmt.Fprintf(w.out, format+"\n", args...) }
+
+// locked makes a writer safe for concurrent use.
+type locked struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to.Write(b)
+}
+
+// startServers starts the second API server, the proxies and the checker.
+func (w *world) startServers(ctx context.Context) error {
+	var err error
+	if w.etcd, err = proxy.NewRelay(w.EtcdAddress()); err != nil {
+		return err
+	}
+	w.cleanup = append(w.cleanup, func() { _ = w.etcd.Close() })
+	second, err := w.RunAPIServer(ctx, secondServer, w.etcd.Address())
+	if err != nil {
+		return err
+	}
+	servers := []*rest.Config{w.RESTConfig(), second.RESTConfig()}
+	w.checker = newChecker(w.model.isRemoved)
+	for _, config := range servers {
+		if err := w.checker.watch(ctx, config); err != nil {
+			return err
+		}
+	}
+	link := func(seed int) (*proxy.Proxy, error) {
+		p, err := proxy.New(proxy.Options{
+			Backends: servers, CertFile: w.File("apiserver.crt"), KeyFile: w.File("apiserver.key"), Seed: w.seed + uint64(seed), //nolint:gosec // small
+		})
+		if err == nil {
+			w.cleanup = append(w.cleanup, func() { _ = p.Close() })
+		}
+		return p, err
+	}
+	if w.clean, err = link(0); err != nil {
+		return err
+	}
+	for i, name := range append([]string{workersLink}, programNames...) {
+		if w.links[name], err = link(i + 1); err != nil {
+			return err
+		}
+	}
+	admin, err := w.At(w.clean.URL())
+	if err != nil {
+		return err
+	}
+	kinds := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(kinds), nfdv1alpha1.AddToScheme(kinds), assayv1alpha1.AddToScheme(kinds)); err != nil {
+		return err
+	}
+	config := admin.RESTConfig()
+	config.WarningHandler = rest.NoWarnings{}
+	w.client, err = client.NewWithWatch(config, client.Options{Scheme: kinds})
+	return err
+}
+
+// createObjects creates what exists before the first worker starts.
+func (w *world) createObjects(ctx context.Context) error {
+	meta := metav1.ObjectMeta{Name: webhook.ConfigurationName}
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certSecret}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta},
+		factRule(), w.model.editRule(),
+	}
+	for _, object := range objects {
+		if err := w.client.Create(ctx, object); err != nil {
+			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	for i := range w.nodeCount {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i)}}
+		if err := w.client.Create(ctx, n); err != nil {
+			return err
+		}
+		w.nodes = append(w.nodes, fleet.Node{Number: i, Name: n.Name, UID: string(n.UID)})
+		w.model.facts[n.Name] = 0
+	}
+	return nil
+}
+
+// certSecret is the Secret of the webhook's certificate.
+const certSecret = "assay-webhook-cert"
+
+// parallelWorkers is the number of workers that publish for the first time at once.
+const parallelWorkers = 16
+
+func (w *world) startWorkers(ctx context.Context) error {
+	admin, err := w.At(w.links[workersLink].URL())
+	if err != nil {
+		return err
+	}
+	config, err := publish.FromKubeconfig(admin.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	w.fleet = &fleet.Fleet{Config: config, Namespace: namespace, Content: content, FirstValue: "0", Parallel: parallelWorkers}
+	w.cleanup = append(w.cleanup, func() { w.fleet.End(w.nodes) })
+	return w.fleet.Start(ctx, w.nodes, 0, func(int) {})
+}
+
+// startPrograms starts the controllers, the webhook and the extender, and waits until they are ready.
+func (w *world) startPrograms(ctx context.Context) error {
+	path, err := filepath.Abs(w.manager)
+	if err != nil {
+		return err
+	}
+	const settings = `--options={"enableTaints": true, "removalBudget": {"nodes": 1000000}}` // a wrong removal is not held
+	for _, name := range programNames {
+		ports := make([]string, 3)
+		for i := range ports {
+			address, err := cluster.FreeAddress()
+			if err != nil {
+				return err
+			}
+			if _, ports[i], err = net.SplitHostPort(address); err != nil {
+				return err
+			}
+		}
+		p := &program{world: w, name: name, health: "http://127.0.0.1:" + ports[0], metrics: "http://127.0.0.1:" + ports[1] + "/metrics"}
+		admin, err := w.At(w.links[name].URL())
+		if err != nil {
+			return err
+		}
+		args := []string{"--kubeconfig=" + admin.Kubeconfig, "--namespace=" + namespace, settings}
+		health := []string{"--port=" + ports[0], "--metrics-port=" + ports[1]}
+		switch name {
+		case webhookName:
+			p.serve = "127.0.0.1:" + ports[2]
+			args = append(append([]string{"webhook", "--webhook-url=https://" + p.serve, "--webhook-port=" + ports[2], "--shutdown-delay=0s"}, health...), args...)
+			args = append(args, w.webhookArgs...)
+		case extender:
+			p.metrics = p.health + "/metrics"
+			args = append([]string{"extender", "--address=" + strings.TrimPrefix(p.health, "http://"), "--shutdown-delay=0s"}, args...)
+		default:
+			args = append(append([]string{"controller", "--enable-leader-election", "-v=1"}, health...), args...)
+		}
+		if err := w.Run(ctx, cluster.Program{Name: name, Path: path, Args: args}); err != nil {
+			return err
+		}
+		w.programs[name] = p
+		go p.supervise(ctx)
+	}
+	return nil
+}
+
+// settle waits until the Nodes are as wanted and all programs are ready.
+func (w *world) settle(ctx context.Context) error {
+	if err := w.converge(ctx); err != nil {
+		return err
+	}
+	for _, name := range programNames {
+		if err := w.programs[name].ready(ctx); err != nil {
+			return fmt.Errorf("%w\n%s", err, w.Log(name))
+		}
+	}
+	return nil
+}
+
+// converge waits until the Nodes are as wanted.
+func (w *world) converge(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.patience, fmt.Errorf("waited %s", w.patience))
+	defer cancel()
+	return w.checker.wait(ctx, w.model.want())
+}
