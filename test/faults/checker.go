@@ -121,7 +121,7 @@ func (c *checker) look(node *corev1.Node) {
 		c.nodes[node.Name] = known
 	}
 	if order, err := resourceversion.CompareResourceVersion(known.version, node.ResourceVersion); err == nil && order >= 0 {
-		return // no error but for the first version
+		return // no error except for the first version
 	}
 	now := keysOf(node)
 	c.versions++

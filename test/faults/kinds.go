@@ -222,7 +222,10 @@ var dataKinds = []kind{
 		}}, nil
 	}},
 	{name: "delete NodeFeatures", weight: 3, targets: []string{workersLink}, strike: func(ctx context.Context, w *world, _ string, r *rand.Rand) (*fault, error) {
-		some := pick(r, w.nodes, 1+len(w.nodes)/10)
+		some := pick(r, w.deletable(), 1+len(w.nodes)/10)
+		for _, n := range some {
+			w.deletions[n.Name]++
+		}
 		deleted := w.inBackground(ctx, func(ctx context.Context) error {
 			for _, n := range some {
 				object := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: n.Name}}
@@ -256,7 +259,15 @@ var dataKinds = []kind{
 	}},
 }
 
-// pick returns n elements.
+// freeRepairs is how often within an hour a worker publishes a deleted NodeFeature again at once. Later repairs take minutes.
+const freeRepairs = 3
+
+// deletable returns the nodes whose worker publishes a deleted NodeFeature at once.
+func (w *world) deletable() []fleet.Node {
+	return slices.DeleteFunc(slices.Clone(w.nodes), func(n fleet.Node) bool { return w.deletions[n.Name] == freeRepairs })
+}
+
+// pick returns n elements, or all.
 func pick(r *rand.Rand, from []fleet.Node, n int) []fleet.Node {
 	out := make([]fleet.Node, 0, n)
 	for _, i := range r.Perm(len(from))[:min(n, len(from))] {

@@ -300,7 +300,7 @@ func (r *run) remove(ctx context.Context) error {
 // summary prints the faults and the times to converge.
 func (r *run) summary() {
 	violations, versions := r.checker.Violations()
-	r.say("\n%d faults in %d rounds over %d nodes, seed %d; %d versions of Nodes checked; %d violations", r.faults, r.rounds, len(r.nodes), r.seed, versions, len(violations))
+	r.say("%d faults in %d rounds over %d nodes, seed %d; %d versions of Nodes checked; %d violations", r.faults, r.rounds, len(r.nodes), r.seed, versions, len(violations))
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(r.byKind)) {
 		list = append(list, fmt.Sprintf("%s %d", name, r.byKind[name]))

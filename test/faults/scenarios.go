@@ -235,7 +235,7 @@ func (w *world) review(ctx context.Context, number int, invalid bool) error {
 
 // serial returns the serial number of the webhook's certificate.
 func (w *world) serial(ctx context.Context) (string, error) {
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}} //nolint:gosec // only looks at it
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}} //nolint:gosec // it is only read
 	conn, err := dialer.DialContext(ctx, "tcp", w.programs[webhookName].serve)
 	if err != nil {
 		return "", err

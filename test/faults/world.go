@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -68,12 +69,14 @@ type world struct {
 	fleet    *fleet.Fleet
 	nodes    []fleet.Node
 	turn     int // of nextNode
-	cleanup  []func()
+	// deletions counts the deleted NodeFeatures by node.
+	deletions map[string]int
+	cleanup   []func()
 }
 
 // newWorld starts everything on a control plane with Assay's CRDs and without Nodes, and returns once all nodes are labeled.
 func newWorld(ctx context.Context, c *cluster.Cluster, o options) (*world, error) {
-	w := &world{Cluster: c, options: o, model: newModel(), links: map[string]*proxy.Proxy{}, programs: map[string]*program{}}
+	w := &world{Cluster: c, options: o, model: newModel(), links: map[string]*proxy.Proxy{}, programs: map[string]*program{}, deletions: map[string]int{}}
 	ctx, stop := context.WithCancel(ctx)
 	w.cleanup = append(w.cleanup, stop)
 	for _, step := range []func(context.Context) error{w.startServers, w.createObjects, w.startWorkers, w.startPrograms, w.settle} {
@@ -93,7 +96,10 @@ func (w *world) close() {
 	}
 }
 
-func (w *world) say(format string, args ...any) { _, _ = fmt.Fprintf(w.out, format+"\n", args...) }
+// say prints a line.
+func (w *world) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(w.out, "%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}
 
 // locked makes a writer safe for concurrent use.
 type locked struct {
