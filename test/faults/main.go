@@ -40,6 +40,7 @@ const defaultNodes, soakNodes = 50, 1000
 // work is what to run.
 type work struct {
 	faults    int
+	short     bool
 	scenarios string
 	soak      time.Duration
 	logs      string
@@ -48,6 +49,7 @@ type work struct {
 func main() {
 	o, todo := options{out: &locked{to: os.Stdout}}, work{}
 	flag.IntVar(&todo.faults, "faults", 100, "`number` of random faults; 0: none")
+	flag.BoolVar(&todo.short, "short", false, "leave out faults after which a Lease has to expire, as the test does")
 	flag.StringVar(&todo.scenarios, "scenarios", "all", "`names` of scenarios to run after them, separated by commas; all or none")
 	flag.DurationVar(&todo.soak, "soak", 0, "`duration` of a run without faults that measures memory, goroutines and descriptors, instead of all others")
 	flag.IntVar(&o.nodeCount, "nodes", 0, fmt.Sprintf("`number` of nodes; 0: %d, or %d with -soak", defaultNodes, soakNodes))
@@ -89,7 +91,7 @@ func (t work) run(ctx context.Context, o options) error {
 	}
 	if t.faults > 0 {
 		err := t.inWorld(ctx, "faults", o, func(w *world) error {
-			r, err := w.inject(ctx, t.faults, false)
+			r, err := w.inject(ctx, t.faults, t.short)
 			r.summary()
 			return err
 		})
