@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/test/scale/fleet"
 )
 
 // run is a sequence of rounds. In each, some faults begin, facts and rules change, the faults end, and the Nodes must converge.
@@ -22,6 +24,9 @@ type run struct {
 	*world
 	rand  *rand.Rand
 	short bool
+
+	changing []fleet.Node           // whose facts change in this round
+	changed  map[string][]time.Time // by node: when the last changes were on the Node
 
 	faults int
 	rounds int
@@ -50,7 +55,7 @@ const (
 )
 
 func newRun(w *world, short bool) *run {
-	return &run{world: w, rand: rand.New(rand.NewPCG(w.seed, 1)), short: short, byKind: map[string]int{}} //nolint:gosec // not a secret
+	return &run{world: w, rand: rand.New(rand.NewPCG(w.seed, 1)), short: short, byKind: map[string]int{}, changed: map[string][]time.Time{}} //nolint:gosec // not a secret
 }
 
 // inject runs rounds until there were enough faults. It ends at the first violation, which is the error.
@@ -124,6 +129,9 @@ func (r *run) finish(ctx context.Context, active []*fault, changed func(context.
 	}
 	if err != nil {
 		return err
+	}
+	for _, n := range r.changing {
+		r.changed[n.Name] = append(r.changed[n.Name], time.Now())
 	}
 	var after []string
 	for _, f := range active {
@@ -219,7 +227,8 @@ func (r *run) drawKind() *kind {
 
 // change changes facts and, in some rounds, rules. The returned function waits until the rules are changed.
 func (r *run) change(ctx context.Context) func(context.Context) error {
-	for _, n := range pick(r.rand, r.nodes, changesPerRound) {
+	r.changing = pick(r.rand, r.calm(), changesPerRound)
+	for _, n := range r.changing {
 		r.fleet.Set(n, r.model.fact(n.Name))
 	}
 	var steps []func(context.Context) error
@@ -240,6 +249,15 @@ func (r *run) change(ctx context.Context) func(context.Context) error {
 			steps = steps[1:]
 		}
 		return nil
+	})
+}
+
+// calm returns the nodes whose facts can change once more without flapping: the controller would leave the label alone for a minute.
+func (r *run) calm() []fleet.Node {
+	return slices.DeleteFunc(slices.Clone(r.nodes), func(n fleet.Node) bool {
+		past := slices.DeleteFunc(r.changed[n.Name], func(at time.Time) bool { return time.Since(at) > flap.Window })
+		r.changed[n.Name] = past
+		return len(past) >= flap.Limit-1
 	})
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/test/bench"
+	"github.com/assay-project/assay/test/scale/fleet"
 )
 
 // maxNodeBytes is the maximum memory of one more node in a controller: its Node with about a hundred labels, its NodeFeature with the
@@ -127,7 +128,7 @@ func (f *remembered) pass(t *testing.T, n *corev1.Node, before *rules.Outcome) *
 // published returns a NodeFeature, decoded, with the features of its sets.
 func (f *remembered) published(t *testing.T, number int, name string) *nodefeature.NodeFeature {
 	t.Helper()
-	features := f.hosts.content(number, name, firstValue).Features
+	features := f.hosts.content(fleet.Node{Number: number, Name: name}, firstValue).Features
 	kind := f.kind(t, number, &features)
 	text, err := json.Marshal(&nfdv1alpha1.NodeFeature{
 		ObjectMeta: metav1.ObjectMeta{
