@@ -158,13 +158,17 @@ func (c *compiler) rule(path *field.Path, index int, in *nfdv1alpha1.Rule) *rule
 		return r
 	}
 	c.limits(path, in)
-	c.mode = c.expressionMode(path.Child("expressions"), in.Expressions)
+	c.mode = c.expressionMode(path, in.Expressions)
 	c.matchers(path, r, in)
 	c.scope = c.newScope(r, in)
 	c.loop(path, r, in.Loop)
-	c.conditions(path.Child("conditions"), r, in.Conditions)
+	if len(in.Conditions) > 0 {
+		c.conditions(path.Child("conditions"), r, in.Conditions)
+	}
 	c.outputs(path, r, in)
-	c.actions(path.Child("actions"), r, in.Actions)
+	if len(in.Actions) > 0 {
+		c.actions(path.Child("actions"), r, in.Actions)
+	}
 	c.templates(path, r, in)
 	c.forbidOutputs(path, in)
 	c.finish(r)
@@ -192,7 +196,7 @@ func (c *compiler) limits(path *field.Path, in *nfdv1alpha1.Rule) {
 func (c *compiler) expressionMode(path *field.Path, mode nfdv1alpha1.ExpressionMode) expr.Mode {
 	m, err := expr.ParseMode(string(mode))
 	if err != nil {
-		c.report.add(field.NotSupported(path, mode, []nfdv1alpha1.ExpressionMode{
+		c.report.add(field.NotSupported(path.Child("expressions"), mode, []nfdv1alpha1.ExpressionMode{
 			nfdv1alpha1.ExpressionsAuto, nfdv1alpha1.ExpressionsStrict, nfdv1alpha1.ExpressionsDisabled,
 		}))
 	}
@@ -251,14 +255,14 @@ func expression(e *nfdv1alpha1.MatchExpression) *match.Expr {
 
 // outputs compiles the maps and the lists of a rule.
 func (c *compiler) outputs(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
-	r.vars = c.variables(path.Child("vars"), in.Vars)
-	r.labels = c.assignments(path.Child("labels"), keys.Label, in.Labels, r)
+	r.vars = c.variables(path, in.Vars)
+	r.labels = c.assignments(path, keys.Label, in.Labels, r)
 	if c.opt.Custom {
 		c.ignoreOnNodes(path, in)
 		return
 	}
-	r.annotations = c.assignments(path.Child("annotations"), keys.Annotation, in.Annotations, r)
-	r.resources = c.assignments(path.Child("extendedResources"), keys.Resource, in.ExtendedResources, r)
+	r.annotations = c.assignments(path, keys.Annotation, in.Annotations, r)
+	r.resources = c.assignments(path, keys.Resource, in.ExtendedResources, r)
 	for i, t := range in.Taints {
 		c.taint(path.Child("taints").Index(i), r, t)
 	}
@@ -355,8 +359,12 @@ func (c *compiler) templates(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	}
 	both("labelsTemplate", in.LabelsTemplate, in.LabelsTemplateFrom)
 	both("varsTemplate", in.VarsTemplate, in.VarsTemplateFrom)
-	r.labelsTemplate = c.template(path.Child("labelsTemplate"), in.LabelsTemplate, in)
-	r.varsTemplate = c.template(path.Child("varsTemplate"), in.VarsTemplate, in)
+	if in.LabelsTemplate != "" {
+		r.labelsTemplate = c.template(path.Child("labelsTemplate"), in.LabelsTemplate, in)
+	}
+	if in.VarsTemplate != "" {
+		r.varsTemplate = c.template(path.Child("varsTemplate"), in.VarsTemplate, in)
+	}
 }
 
 // duplicates warns about two rules with the same name. They are valid, as in NFD, and existing files contain them.

@@ -100,7 +100,11 @@ func (c *compiler) reference(path *field.Path, value string) (*expr.Text, bool) 
 }
 
 // variables compiles the vars of a rule, ordered so that each variable follows those it refers to.
-func (c *compiler) variables(path *field.Path, vars map[string]string) []assignment {
+func (c *compiler) variables(rule *field.Path, vars map[string]string) []assignment {
+	if len(vars) == 0 {
+		return nil
+	}
+	path := rule.Child("vars")
 	compiled := map[string]assignment{}
 	for _, name := range sortedKeys(vars) {
 		at := path.Key(name)
@@ -123,8 +127,11 @@ func (c *compiler) variables(path *field.Path, vars map[string]string) []assignm
 }
 
 // assignments compiles labels, annotations or extended resources.
-func (c *compiler) assignments(path *field.Path, kind keys.Kind, values map[string]string, r *rule) []assignment {
-	var out []assignment
+func (c *compiler) assignments(rule *field.Path, kind keys.Kind, values map[string]string, r *rule) []assignment {
+	if len(values) == 0 {
+		return nil
+	}
+	path, out := rule.Child(howOf[kind]), make([]assignment, 0, len(values))
 	for _, name := range sortedKeys(values) {
 		if a := c.assignment(path.Key(name), kind, name, values[name], r); a != nil {
 			out = append(out, *a)

@@ -6,6 +6,16 @@ import (
 	"strings"
 )
 
+// SortedKeys returns the keys of a map in order.
+func SortedKeys[M ~map[string]V, V any](m M) []string {
+	out := make([]string, 0, len(m))
+	for key := range m {
+		out = append(out, key)
+	}
+	slices.Sort(out)
+	return out
+}
+
 const (
 	// smallSet is the maximum size of sets that are searched without an index: a scan of such a set is as fast as a hash, and most
 	// features (memory.numa, kernel.selinux …) are that small.

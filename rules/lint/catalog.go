@@ -1,8 +1,10 @@
 package lint
 
 import (
+	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/assay-project/assay/rules/suggest"
 )
@@ -134,12 +136,16 @@ const maxTypo = 2
 // nearest returns the name that is most similar to s, or "" if none is similar.
 func nearest(s string, names []string) string {
 	best, bestDistance := "", maxTypo+1
-	squashed, numbers := squash(s), digits(s)
+	like := shapeOf(s)
 	for _, name := range names {
-		if squash(name) == squashed {
+		known, ok := shapes()[name]
+		if !ok {
+			known = shapeOf(name)
+		}
+		if known.squashed == like.squashed {
 			return name
 		}
-		if digits(name) != numbers {
+		if known.digits != like.digits {
 			continue // names of different versions are similar but not typos
 		}
 		if d := suggest.Distance(s, name, bestDistance); d < bestDistance && d*4 <= len(name) {
@@ -148,6 +154,23 @@ func nearest(s string, names []string) string {
 	}
 	return best
 }
+
+// shape is what nearest compares of a name.
+type shape struct{ squashed, digits string }
+
+func shapeOf(name string) shape { return shape{squash(name), digits(name)} }
+
+// shapes are those of the names in the catalog, because each name of a rule is compared with many of them.
+var shapes = sync.OnceValue(func() map[string]shape {
+	out := map[string]shape{}
+	for name, f := range catalog {
+		out[name] = shapeOf(name)
+		for _, element := range slices.Concat(f.elements, f.valued) {
+			out[element] = shapeOf(element)
+		}
+	}
+	return out
+})
 
 // sameButTypo reports whether a name differs so little from a known one that it must be a typo.
 func sameButTypo(s, known string) bool {

@@ -1,20 +1,19 @@
 package lint
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
 )
 
-// writes is a field in which a rule sets a key.
+// writes is the rule that sets a key, and the value.
 type writes struct {
 	rule  int
-	path  *field.Path
 	value string
 }
 
@@ -33,30 +32,33 @@ func (l *linter) conflicts() {
 		first := map[string]writes{}
 		for i := range l.spec.Rules {
 			values := kind.of(&l.spec.Rules[i])
-			for _, key := range slices.Sorted(maps.Keys(values)) {
-				w := writes{i, field.NewPath("spec", "rules").Index(i).Child(kind.field).Key(key), values[key]}
+			for _, key := range facts.SortedKeys(values) {
 				full := key
 				if !strings.Contains(key, "/") {
 					full = nfdv1alpha1.FeatureLabelNamespace + "/" + key
 				}
-				l.conflict(first, full, w)
+				l.conflict(first, full, writes{i, values[key]}, func() *field.Path {
+					return field.NewPath("spec", "rules").Index(i).Child(kind.field).Key(key)
+				})
 			}
 		}
 	}
 	first := map[string]writes{}
 	for i := range l.spec.Rules {
 		for j, c := range l.spec.Rules[i].NodeConditions {
-			l.conflict(first, c.Type, writes{i, field.NewPath("spec", "rules").Index(i).Child("nodeConditions").Index(j).Child("status"), c.Status})
+			l.conflict(first, c.Type, writes{i, c.Status}, func() *field.Path {
+				return field.NewPath("spec", "rules").Index(i).Child("nodeConditions").Index(j).Child("status")
+			})
 		}
 	}
 }
 
 // conflict warns if an earlier rule sets another value for a key; first holds the last write of each key.
-func (l *linter) conflict(first map[string]writes, key string, w writes) {
+func (l *linter) conflict(first map[string]writes, key string, w writes, path func() *field.Path) {
 	before, ok := first[key]
 	first[key] = w
 	if ok && before.value != w.value && !alternatives(&l.spec.Rules[before.rule], &l.spec.Rules[w.rule]) {
-		l.warn(w.path, warning.Suspicious, "is %q, but %q in rule %q; if both rules match, this one wins",
+		l.warn(path(), warning.Suspicious, "is %q, but %q in rule %q; if both rules match, this one wins",
 			w.value, before.value, l.spec.Rules[before.rule].Name)
 	}
 }
@@ -92,11 +94,11 @@ func tests(r *nfdv1alpha1.Rule) map[string]string {
 			out[key] += string(e.Op) + "\x00" + strings.Join(values, "\x00") + "\x01"
 		}
 	}
-	eachTerm(nil, r, func(_ *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) {
+	eachTerm(nil, r, func(_ place, t *nfdv1alpha1.FeatureMatcherTerm) {
 		name := strings.ToLower(t.Feature)
 		add(name+"\x00", t.MatchName)
 		if t.MatchExpressions != nil {
-			for _, key := range slices.Sorted(maps.Keys(*t.MatchExpressions)) {
+			for _, key := range facts.SortedKeys(*t.MatchExpressions) {
 				add(name+"\x00"+key, (*t.MatchExpressions)[key])
 			}
 		}

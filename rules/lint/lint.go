@@ -6,15 +6,14 @@ package lint
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
 )
 
@@ -55,8 +54,9 @@ func (l *linter) warn(path *field.Path, rank int, format string, args ...any) {
 func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []warning.Warning {
 	l := &linter{Options: o, spec: spec}
 	l.selector()
+	path := field.NewPath("spec", "rules")
 	for i := range spec.Rules {
-		l.rule(field.NewPath("spec", "rules").Index(i), &spec.Rules[i])
+		l.rule(path.Index(i), &spec.Rules[i])
 	}
 	l.conflicts()
 	return l.out
@@ -66,7 +66,7 @@ func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []warning.Warning {
 // their parent.
 func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []warning.Warning {
 	l := &linter{Options: o, spec: &nfdv1alpha1.NodeFeatureRuleSpec{}}
-	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
+	eachTerm(path, r, func(at place, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(at, r, t) })
 	return l.out
 }
 
@@ -91,23 +91,46 @@ func RuleFeatures(path *field.Path, r *nfdv1alpha1.Rule) []FeatureRef {
 // unseenFeatures returns the features that are not in seen, and adds them.
 func unseenFeatures(path *field.Path, r *nfdv1alpha1.Rule, seen map[string]bool) []FeatureRef {
 	var out []FeatureRef
-	eachTerm(path, r, func(path *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) {
+	eachTerm(path, r, func(at place, t *nfdv1alpha1.FeatureMatcherTerm) {
 		if name := strings.ToLower(t.Feature); !seen[name] {
 			seen[name] = true
-			out = append(out, FeatureRef{name, path.Child("feature").String()})
+			out = append(out, FeatureRef{name, at.path().Child("feature").String()})
 		}
 	})
 	return out
 }
 
-// eachTerm calls f for every term of a rule with its path.
-func eachTerm(path *field.Path, r *nfdv1alpha1.Rule, f func(*field.Path, *nfdv1alpha1.FeatureMatcherTerm)) {
+// place is the place of a term in a rule, or of an expression in the term. Its path is built only for a warning: most rules have none.
+type place struct {
+	rule              *field.Path
+	alternative, term int // alternative is -1 in matchFeatures
+	expression        bool
+	key               string // of matchExpressions
+}
+
+func (p place) path() *field.Path {
+	path := p.rule
+	if p.alternative >= 0 {
+		path = path.Child("matchAny").Index(p.alternative)
+	}
+	path = path.Child("matchFeatures").Index(p.term)
+	if p.expression {
+		path = path.Child("matchExpressions").Key(p.key)
+	}
+	return path
+}
+
+// value returns the path of a value of an expression.
+func (p place) value(i int) *field.Path { return p.path().Child("value").Index(i) }
+
+// eachTerm calls f for every term of a rule with its place.
+func eachTerm(path *field.Path, r *nfdv1alpha1.Rule, f func(place, *nfdv1alpha1.FeatureMatcherTerm)) {
 	for i := range r.MatchFeatures {
-		f(path.Child("matchFeatures").Index(i), &r.MatchFeatures[i])
+		f(place{rule: path, alternative: -1, term: i}, &r.MatchFeatures[i])
 	}
 	for i := range r.MatchAny {
 		for j := range r.MatchAny[i].MatchFeatures {
-			f(path.Child("matchAny").Index(i).Child("matchFeatures").Index(j), &r.MatchAny[i].MatchFeatures[j])
+			f(place{rule: path, alternative: i, term: j}, &r.MatchAny[i].MatchFeatures[j])
 		}
 	}
 }
@@ -118,7 +141,7 @@ func (l *linter) selector() {
 	if s == nil {
 		return
 	}
-	keys := slices.Sorted(maps.Keys(s.MatchLabels))
+	keys := facts.SortedKeys(s.MatchLabels)
 	for _, e := range s.MatchExpressions {
 		keys = append(keys, e.Key)
 	}
@@ -131,18 +154,20 @@ func (l *linter) selector() {
 }
 
 func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
-	eachTerm(path, r, func(p *field.Path, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(p, r, t) })
+	eachTerm(path, r, func(at place, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(at, r, t) })
 	l.everyNode(path, r)
 	l.noOutput(path, r)
 	l.taints(path, r)
-	l.templateData(path.Child("labelsTemplate"), r.LabelsTemplate)
-	l.templateData(path.Child("varsTemplate"), r.VarsTemplate)
+	l.templateData(path, "labelsTemplate", r.LabelsTemplate)
+	l.templateData(path, "varsTemplate", r.VarsTemplate)
 	for _, m := range []struct {
 		field  string
 		values map[string]string
 	}{{"labels", r.Labels}, {"extendedResources", r.ExtendedResources}} {
-		for _, key := range slices.Sorted(maps.Keys(m.values)) {
-			l.reference(path.Child(m.field).Key(key), m.values[key])
+		for _, key := range facts.SortedKeys(m.values) {
+			if ref, ok := strings.CutPrefix(m.values[key], "@"); ok {
+				l.reference(path.Child(m.field).Key(key), ref)
+			}
 		}
 	}
 }
@@ -151,10 +176,13 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 var wholeName = regexp.MustCompile(`\bindex\s+[.$]\s+"([a-z]+\.[a-z]+)"`)
 
 // templateData warns about a lookup of a feature by its whole name: template data contains domains, which contain features.
-func (l *linter) templateData(path *field.Path, source string) {
+func (l *linter) templateData(rule *field.Path, name, source string) {
+	if !strings.Contains(source, "index") {
+		return // to search for a pattern takes much longer
+	}
 	for _, m := range wholeName.FindAllStringSubmatch(source, -1) {
 		if Known(m[1]) {
-			l.warn(path, warning.Defect, `the data of a template has no key %q: write .%s, a list of what matched, as in {{range .%s}}{{.Name}}={{.Value}}{{end}}`, m[1], m[1], m[1])
+			l.warn(rule.Child(name), warning.Defect, `the data of a template has no key %q: write .%s, a list of what matched, as in {{range .%s}}{{.Name}}={{.Value}}{{end}}`, m[1], m[1], m[1])
 		}
 	}
 }

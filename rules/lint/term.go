@@ -2,7 +2,6 @@ package lint
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -10,20 +9,21 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
 )
 
 // term warns about one term of a matcher.
-func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.FeatureMatcherTerm) {
+func (l *linter) term(at place, r *nfdv1alpha1.Rule, t *nfdv1alpha1.FeatureMatcherTerm) {
 	name := strings.ToLower(t.Feature)
-	l.feature(path.Child("feature"), name)
+	l.feature(at, name)
 	f, known := catalog[name]
 	if t.MatchExpressions == nil && t.MatchName == nil {
 		// The API server drops unknown fields, so the author may have written more.
-		l.warn(path, warning.Suspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
+		l.warn(at.path(), warning.Suspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
 	}
 	if t.MatchName != nil && known && !f.flags && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
-		l.warn(path.Child("matchName"), warning.Suspicious, "DoesNotExist never matches in matchName; write it in matchExpressions")
+		l.warn(at.path().Child("matchName"), warning.Suspicious, "DoesNotExist never matches in matchName; write it in matchExpressions")
 	}
 	if t.MatchExpressions == nil {
 		return
@@ -32,26 +32,27 @@ func (l *linter) term(path *field.Path, r *nfdv1alpha1.Rule, t *nfdv1alpha1.Feat
 	if len(exprs) == 0 && t.MatchName == nil && !f.instances && r.LabelsTemplate == "" && r.VarsTemplate == "" &&
 		r.LabelsTemplateFrom == nil && r.VarsTemplateFrom == nil {
 		// The API server drops expressions that are null; without them, the term matches everything.
-		l.warn(path.Child("matchExpressions"), warning.Suspicious, "is empty and matches any %s; is an expression missing?", t.Feature)
+		l.warn(at.path().Child("matchExpressions"), warning.Suspicious, "is empty and matches any %s; is an expression missing?", t.Feature)
 	}
-	for _, key := range slices.Sorted(maps.Keys(exprs)) {
+	for _, key := range facts.SortedKeys(exprs) {
 		if e := exprs[key]; e != nil {
-			p := path.Child("matchExpressions").Key(key)
+			at.expression, at.key = true, key
 			if known {
-				l.element(p, name, f, key)
+				l.element(at.path, name, f, key)
 			}
-			l.expression(p, name, key, e)
-			l.values(p, name, key, e)
-			l.id(p, name, key, exprs)
+			l.expression(at, name, key, e)
+			l.values(at, name, key, e)
+			l.id(at, name, key, exprs)
 		}
 	}
 }
 
 // feature warns about a feature that no source publishes.
-func (l *linter) feature(path *field.Path, name string) {
+func (l *linter) feature(at place, name string) {
 	if Known(name) {
 		return
 	}
+	path := at.path().Child("feature")
 	domain, _, dotted := strings.Cut(name, ".")
 	if near := nearest(name, featureNames); near != "" {
 		l.warn(path, warning.Suspicious, "no source publishes %s; did you mean %s?", name, near)
@@ -73,7 +74,7 @@ func (l *linter) feature(path *field.Path, name string) {
 }
 
 // element warns about an element that the feature cannot have, or that is similar to one that it has.
-func (l *linter) element(path *field.Path, name string, f knownFeature, key string) {
+func (l *linter) element(path func() *field.Path, name string, f knownFeature, key string) {
 	if slices.Contains(f.elements, key) || hasAnyPrefix(key, f.prefixes) {
 		return
 	}
@@ -81,41 +82,37 @@ func (l *linter) element(path *field.Path, name string, f knownFeature, key stri
 	switch {
 	case near != "" && f.open && !sameButTypo(key, near):
 	case near != "":
-		l.warn(path, warning.Suspicious, "%s has no %s; did you mean %s?", name, key, near)
+		l.warn(path(), warning.Suspicious, "%s has no %s; did you mean %s?", name, key, near)
 	case !f.open:
-		l.warn(path, warning.Suspicious, "%s has no %s; it has %s", name, key, strings.Join(f.elements, ", "))
+		l.warn(path(), warning.Suspicious, "%s has no %s; it has %s", name, key, strings.Join(f.elements, ", "))
 	}
 }
 
 // expression warns about an expression that never holds for the values that the kernel writes.
-func (l *linter) expression(path *field.Path, name, key string, e *nfdv1alpha1.MatchExpression) {
+func (l *linter) expression(at place, name, key string, e *nfdv1alpha1.MatchExpression) {
 	op := rules.MatchOperatorOf(e.Op)
 	truth := e.Op == nfdv1alpha1.MatchIsTrue || e.Op == nfdv1alpha1.MatchIsFalse
 	f := catalog[name]
 	switch {
 	case f.flags && op.Valued && (!f.attributes || !slices.Contains(f.valued, key)):
-		l.warn(path, warning.Suspicious, "%s holds names without values: %s never matches; write op: Exists", name, e.Op)
+		l.warn(at.path(), warning.Suspicious, "%s holds names without values: %s never matches; write op: Exists", name, e.Op)
 	case name == "kernel.config" && strings.HasPrefix(key, "CONFIG_"):
-		l.warn(path, warning.Suspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
+		l.warn(at.path(), warning.Suspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
 	case name == "kernel.config" && (truth || slices.Contains(e.Value, "true")):
-		l.warn(path, warning.Suspicious, "options are y, m or a value, never true: write op: In, value: [\"y\"]")
+		l.warn(at.path(), warning.Suspicious, "options are y, m or a value, never true: write op: In, value: [\"y\"]")
 	case name == "kernel.loadedmodule" && strings.HasSuffix(key, ".ko"):
-		l.warn(path, warning.Suspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
+		l.warn(at.path(), warning.Suspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
 	case name == "kernel.loadedmodule" && strings.Contains(key, "-"):
-		l.warn(path, warning.Suspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
+		l.warn(at.path(), warning.Suspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
 	case name == "kernel.version" && key == "full" && op.Ordered && e.Type == nfdv1alpha1.TypeInteger:
-		l.warn(path, warning.Defect, "%s compares integers, and a kernel version is not one: add type: version", e.Op)
+		l.warn(at.path(), warning.Defect, "%s compares integers, and a kernel version is not one: add type: version", e.Op)
 	case name == "storage.block" && (key == "rotational" || key == "dax") && truth:
-		l.warn(path, warning.Suspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
+		l.warn(at.path(), warning.Suspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
 	}
 }
 
 // reference warns about a dynamic value without an element.
-func (l *linter) reference(path *field.Path, value string) {
-	ref, ok := strings.CutPrefix(value, "@")
-	if !ok {
-		return
-	}
+func (l *linter) reference(path *field.Path, ref string) {
 	domain, rest, _ := strings.Cut(ref, ".")
 	feature, element, ok := strings.Cut(rest, ".")
 	if !ok {
@@ -129,7 +126,7 @@ func (l *linter) reference(path *field.Path, value string) {
 		case !f.attributes && f.instances:
 			l.warn(path, warning.Defect, "%s is a list of instances, and @ refers to attributes; write {@%s[0].%s}, or a labelsTemplate", name, name, element)
 		case f.attributes:
-			l.element(path, name, knownFeature{elements: append(slices.Clone(f.elements), f.valued...), prefixes: f.prefixes, open: f.open || f.flags}, element)
+			l.element(func() *field.Path { return path }, name, knownFeature{elements: append(slices.Clone(f.elements), f.valued...), prefixes: f.prefixes, open: f.open || f.flags}, element)
 		}
 		return
 	}
@@ -146,31 +143,30 @@ func (l *linter) reference(path *field.Path, value string) {
 }
 
 // id warns about PCI and USB IDs in a form that the kernel never writes.
-func (l *linter) id(path *field.Path, name, key string, all nfdv1alpha1.MatchExpressionSet) {
+func (l *linter) id(at place, name, key string, all nfdv1alpha1.MatchExpressionSet) {
 	width := idWidth(name, key)
 	e := all[key]
 	if width == 0 || e.Op != nfdv1alpha1.MatchIn && e.Op != nfdv1alpha1.MatchNotIn {
 		return
 	}
 	for i, v := range e.Value {
-		p := path.Child("value").Index(i)
 		lower := strings.ToLower(v)
 		bare := strings.TrimPrefix(lower, "0x")
 		switch {
 		case !isHex(bare):
-			l.warn(p, warning.Suspicious, "%q is not an id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
+			l.warn(at.value(i), warning.Suspicious, "%q is not an id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
 		case bare != lower:
-			l.warn(p, warning.Suspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
+			l.warn(at.value(i), warning.Suspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
 		case len(bare) != width && name == "pci.device" && key == "class" && len(bare) == 6:
-			l.warn(p, warning.Suspicious, "a class has %d digits here, without the programming interface: %q", width, bare[:4])
+			l.warn(at.value(i), warning.Suspicious, "a class has %d digits here, without the programming interface: %q", width, bare[:4])
 		case name == "usb.device" && key == "class" && len(strings.TrimLeft(bare, "0")) > width:
-			l.warn(p, warning.Suspicious, "a class of USB devices has %d digits, and %q looks like a product; did you mean device?", width, v)
+			l.warn(at.value(i), warning.Suspicious, "a class of USB devices has %d digits, and %q looks like a product; did you mean device?", width, v)
 		case len(bare) != width:
-			l.warn(p, warning.Suspicious, "an id has %d digits: did you mean %q?", width, pad(bare, width))
+			l.warn(at.value(i), warning.Suspicious, "an id has %d digits: did you mean %q?", width, pad(bare, width))
 		case lower != v:
-			l.warn(p, warning.Suspicious, "the kernel writes ids in lower case: %q", lower)
+			l.warn(at.value(i), warning.Suspicious, "the kernel writes ids in lower case: %q", lower)
 		case name == "pci.device":
-			l.misplaced(p, key, v, vendors(all))
+			l.misplaced(at.value(i), key, v, vendors(all))
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/warning"
 )
@@ -47,9 +45,9 @@ var cpuVendors = map[string]string{
 }
 
 // values warns about values that an element never has, and about tests for the existence of an element that always exists.
-func (l *linter) values(path *field.Path, name, key string, e *nfdv1alpha1.MatchExpression) {
+func (l *linter) values(at place, name, key string, e *nfdv1alpha1.MatchExpression) {
 	if everywhere[name] == key && e.Op == nfdv1alpha1.MatchExists {
-		l.warn(path, warning.Suspicious, "%s is false where it is not true, and exists on either; write op: IsTrue", key)
+		l.warn(at.path(), warning.Suspicious, "%s is false where it is not true, and exists on either; write op: IsTrue", key)
 		return
 	}
 	if e.Op != nfdv1alpha1.MatchIn && e.Op != nfdv1alpha1.MatchNotIn {
@@ -57,13 +55,12 @@ func (l *linter) values(path *field.Path, name, key string, e *nfdv1alpha1.Match
 	}
 	known := closed[name][key]
 	for i, v := range e.Value {
-		at := path.Child("value").Index(i)
 		right := cpuVendors[strings.ToLower(v)]
 		switch {
 		case known != nil && !slices.Contains(known, v):
-			l.warn(at, warning.Suspicious, "%s is never %q: it is %s", key, v, strings.Join(known, " or "))
+			l.warn(at.value(i), warning.Suspicious, "%s is never %q: it is %s", key, v, strings.Join(known, " or "))
 		case name == "cpu.model" && key == "vendor_id" && right != "" && right != v:
-			l.warn(at, warning.Suspicious, "vendor_id is never %q: write %s", v, right)
+			l.warn(at.value(i), warning.Suspicious, "vendor_id is never %q: write %s", v, right)
 		}
 	}
 }

@@ -7,13 +7,21 @@ import "strings"
 // in the length.
 const maxLength = 128
 
+// typical is the length up to which names are compared without allocating memory.
+const typical = 31
+
 // Distance returns the number of letters that must be changed, added, removed or swapped with the next one to get from a to b, or
 // limit if it is at least limit.
 func Distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit || len(a) > maxLength || len(b) > maxLength {
 		return limit
 	}
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	var few [3 * (typical + 1)]int // on the stack
+	rows, n := few[:], len(b)+1
+	if len(b) > typical {
+		rows = make([]int, 3*n)
+	}
+	before, last, row := rows[:n], rows[n:2*n], rows[2*n:3*n]
 	for j := range last {
 		last[j] = j
 	}

@@ -2,7 +2,6 @@ package match
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -35,9 +34,9 @@ func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.Error
 	if len(terms) > MaxTerms {
 		return nil, field.ErrorList{field.TooMany(path, len(terms), MaxTerms)}
 	}
-	m := &Matcher{path: pathString(path), strict: opt.Strict, terms: make([]term, 0, len(terms))}
+	m := &Matcher{strict: opt.Strict, terms: make([]term, 0, len(terms))}
 	for i := range terms {
-		m.terms = append(m.terms, c.term(index(path, i), &terms[i]))
+		m.terms = append(m.terms, c.term(place{list: path, term: i}, &terms[i]))
 	}
 	if len(c.errs) > 0 {
 		return nil, c.errs
@@ -46,12 +45,27 @@ func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.Error
 	return m, nil
 }
 
-// index is like path.Index, for a path that may be nil.
-func index(path *field.Path, i int) *field.Path {
-	if path == nil {
-		return field.NewPath("").Index(i)
+// place is the place of a term, or of an expression in it. Its path is built only for an error or a warning: most terms have none.
+type place struct {
+	list  *field.Path // nil: the root
+	term  int
+	field string // matchName or matchExpressions; "" for the term
+	key   string // of matchExpressions
+}
+
+// path returns the path of the expression, or of the term.
+func (p place) path() *field.Path {
+	path := field.NewPath("").Index(p.term)
+	if p.list != nil {
+		path = p.list.Index(p.term)
 	}
-	return path.Index(i)
+	switch p.field {
+	case "":
+		return path
+	case "matchName":
+		return path.Child(p.field)
+	}
+	return path.Child(p.field).Key(short(p.key))
 }
 
 // compiler collects errors.
@@ -69,7 +83,7 @@ func (c *compiler) warn(path *field.Path, message string) {
 	c.warnings = append(c.warnings, warning.Warning{Path: path.String(), Message: message, Rank: warning.Suspicious})
 }
 
-func (c *compiler) term(path *field.Path, t *Term) term {
+func (c *compiler) term(at place, t *Term) term {
 	out := term{
 		feature:        t.Feature,
 		key:            facts.MakeKey(strings.ToLower(t.Feature)),
@@ -77,21 +91,20 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 	}
 	switch {
 	case t.Feature == "":
-		c.add(field.Required(path.Child("feature"), "name the feature to look at, such as cpu.cpuid"))
+		c.add(field.Required(at.path().Child("feature"), "name the feature to look at, such as cpu.cpuid"))
 	case !fine(t.Feature):
-		c.text(path.Child("feature"), t.Feature)
+		c.text(at.path().Child("feature"), t.Feature)
 	case strings.TrimSpace(t.Feature) != t.Feature:
-		c.add(field.Invalid(path.Child("feature"), t.Feature, "remove the spaces around the name; it would never match"))
+		c.add(field.Invalid(at.path().Child("feature"), t.Feature, "remove the spaces around the name; it would never match"))
 	}
-	expressions := path.Child("matchExpressions")
 	if len(t.Expressions) > MaxExpressions {
-		c.add(field.TooMany(expressions, len(t.Expressions), MaxExpressions))
+		c.add(field.TooMany(at.path().Child("matchExpressions"), len(t.Expressions), MaxExpressions))
 		return out
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.Expressions)) {
-		at := expressions.Key(short(name))
+	for _, name := range facts.SortedKeys(t.Expressions) {
+		at.field, at.key = "matchExpressions", name
 		if !fine(name) {
-			c.text(at, name)
+			c.text(at.path(), name)
 		}
 		if e := c.expression(at, t.Expressions[name]); e != nil {
 			e.key = facts.MakeKey(name)
@@ -100,9 +113,10 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 		}
 	}
 	if t.Name != nil {
-		out.name = c.expression(path.Child("matchName"), t.Name)
+		at.field = "matchName"
+		out.name = c.expression(at, t.Name)
 		if out.name != nil && out.name.kind == absent {
-			c.warn(path.Child("matchName", "op"), "DoesNotExist never holds here: it is evaluated on names that exist")
+			c.warn(at.path().Child("op"), "DoesNotExist never holds here: it is evaluated on names that exist")
 		}
 	}
 	return out
@@ -110,38 +124,38 @@ func (c *compiler) term(path *field.Path, t *Term) term {
 
 // mask replaces an expression on a masked element by one that tests only whether the element exists. The arguments have already
 // been checked, so that masking does not affect whether a rule is valid.
-func (c *compiler) mask(path *field.Path, t *term, element string, e *expression) {
+func (c *compiler) mask(at place, t *term, element string, e *expression) {
 	if c.masked == nil || t.key.String() == nfdv1alpha1.RuleMatchedFeature || !c.masked(element) {
 		return
 	}
 	e.masked = true
 	if e.kind == onValue {
 		e.test = never{}
-		c.warn(path.Child("op"), e.spec.Op+" never holds: the value is masked; use Exists or DoesNotExist")
+		c.warn(at.path().Child("op"), e.spec.Op+" never holds: the value is masked; use Exists or DoesNotExist")
 	}
 }
 
 // expression compiles an expression. It returns nil on an error.
-func (c *compiler) expression(path *field.Path, e *Expr) *expression {
+func (c *compiler) expression(at place, e *Expr) *expression {
 	if e == nil {
-		c.add(field.Required(path, "use {op: Exists} to check only whether it exists"))
+		c.add(field.Required(at.path(), "use {op: Exists} to check only whether it exists"))
 		return nil
 	}
 	before := len(c.errs)
 	family := find(e.Op)
 	if family == nil {
-		c.add(unknownOperator(path.Child("op"), e.Op))
+		c.add(unknownOperator(at.path().Child("op"), e.Op))
 		return nil
 	}
 	if n := len(e.Value); n < family.min || n > family.max || n > MaxValues {
-		c.count(path.Child("value"), e, family)
+		c.count(at.path().Child("value"), e, family)
 	}
 	if len(e.Value) > MaxValues {
 		return nil
 	}
 	for i, v := range e.Value {
 		if !fine(v) {
-			c.text(path.Child("value").Index(i), v)
+			c.text(at.path().Child("value").Index(i), v)
 		}
 	}
 	if len(c.errs) > before {
@@ -152,15 +166,15 @@ func (c *compiler) expression(path *field.Path, e *Expr) *expression {
 	out := &expression{spec: spec, kind: family.kind}
 	switch {
 	case family.bounds != nil:
-		out.test = compileOrder(c, path, spec, family.bounds)
+		out.test = compileOrder(c, at, spec, family.bounds)
 	case family.compile != nil:
-		out.test = family.compile(c, path, spec)
+		out.test = family.compile(c, at, spec)
 	}
 	if len(c.errs) > before {
 		return nil
 	}
 	if e.Type != "" && family.bounds == nil {
-		c.warn(path.Child("type"), e.Op+" compares text and ignores the type")
+		c.warn(at.path().Child("type"), e.Op+" compares text and ignores the type")
 	}
 	return out
 }

@@ -4,15 +4,12 @@ package match
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
 )
 
 // Matcher is a compiled list of terms, all of which must hold. It is immutable and safe for concurrent use.
 type Matcher struct {
-	path   string
 	strict bool
 	terms  []term
 	reads  []string
@@ -202,12 +199,4 @@ func reads(terms []term) []string {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
-}
-
-// pathString renders a path; a nil path is the root.
-func pathString(p *field.Path) string {
-	if p == nil {
-		return ""
-	}
-	return p.String()
 }

@@ -32,14 +32,14 @@ func (r relation) holds(comparison int) bool {
 	return r.equal
 }
 
-func compileOrder(c *compiler, path *field.Path, e *Expr, wanted []relation) test {
+func compileOrder(c *compiler, at place, e *Expr, wanted []relation) test {
 	switch nfdv1alpha1.ValueType(e.Type) {
 	case nfdv1alpha1.TypeInteger:
-		return compileIntegers(c, path, e, wanted)
+		return compileIntegers(c, at, e, wanted)
 	case nfdv1alpha1.TypeVersion:
-		return compileVersions(c, path, e, wanted)
+		return compileVersions(c, at, e, wanted)
 	}
-	c.add(&field.Error{Type: field.ErrorTypeNotSupported, Field: path.Child("type").String(), BadValue: short(e.Type),
+	c.add(&field.Error{Type: field.ErrorTypeNotSupported, Field: at.path().Child("type").String(), BadValue: short(e.Type),
 		Detail: `leave it out to compare integers, or write "version" to compare versions`})
 	return nil
 }
@@ -50,7 +50,7 @@ type integers struct {
 	bounds []int64
 }
 
-func compileIntegers(c *compiler, path *field.Path, e *Expr, wanted []relation) test {
+func compileIntegers(c *compiler, at place, e *Expr, wanted []relation) test {
 	t := &integers{wanted: wanted}
 	ok := true
 	for i, v := range e.Value {
@@ -60,7 +60,7 @@ func compileIntegers(c *compiler, path *field.Path, e *Expr, wanted []relation) 
 			if _, err := version.Parse(v); err == nil {
 				hint = `; to compare versions, add "type: version"`
 			}
-			c.add(field.Invalid(path.Child("value").Index(i), short(v), e.Op+" compares integers, and this is not an integer"+hint))
+			c.add(field.Invalid(at.path().Child("value").Index(i), short(v), e.Op+" compares integers, and this is not an integer"+hint))
 			ok = false
 		}
 		t.bounds = append(t.bounds, n)
@@ -70,7 +70,7 @@ func compileIntegers(c *compiler, path *field.Path, e *Expr, wanted []relation) 
 		if t.bounds[0] == t.bounds[1] {
 			hint = "use {op: In} to match one number"
 		}
-		c.add(field.Invalid(path.Child("value"), shorten(e.Value), "the first bound must be below the second: "+hint))
+		c.add(field.Invalid(at.path().Child("value"), shorten(e.Value), "the first bound must be below the second: "+hint))
 	}
 	return t
 }
@@ -133,7 +133,7 @@ type versions struct {
 	parse  func(string) (version.V, error)
 }
 
-func compileVersions(c *compiler, path *field.Path, e *Expr, wanted []relation) test {
+func compileVersions(c *compiler, at place, e *Expr, wanted []relation) test {
 	t := &versions{wanted: wanted, parse: version.Parse}
 	if c.strict {
 		t.parse = version.ParseStrict
@@ -141,12 +141,12 @@ func compileVersions(c *compiler, path *field.Path, e *Expr, wanted []relation) 
 	for i, v := range e.Value {
 		parsed, err := t.parse(v)
 		if err != nil {
-			c.add(field.Invalid(path.Child("value").Index(i), short(v), fmt.Sprintf("%s compares versions: %v", e.Op, err)))
+			c.add(field.Invalid(at.path().Child("value").Index(i), short(v), fmt.Sprintf("%s compares versions: %v", e.Op, err)))
 		}
 		t.bounds = append(t.bounds, parsed)
 	}
 	if len(t.bounds) == 2 && t.bounds[0].Compare(t.bounds[1]) > 0 {
-		c.warn(path.Child("value"), "never holds: the first bound is above the second")
+		c.warn(at.path().Child("value"), "never holds: the first bound is above the second")
 	}
 	return t
 }

@@ -21,12 +21,12 @@ type inRegexp struct {
 	patterns []pattern
 }
 
-func compileInRegexp(c *compiler, path *field.Path, e *Expr) test {
+func compileInRegexp(c *compiler, at place, e *Expr) test {
 	t := &inRegexp{}
 	for i, v := range e.Value {
 		list, err := c.patterns.compile(v)
 		if err != nil {
-			c.add(field.Invalid(path.Child("value").Index(i), short(v), err.Error()))
+			c.add(field.Invalid(at.path().Child("value").Index(i), short(v), err.Error()))
 			continue
 		}
 		t.patterns = append(t.patterns, list...)
@@ -70,8 +70,8 @@ type pattern struct {
 	// literal is compared as defined by form. If form is automaton, a value that does not contain it cannot match.
 	literal string
 	form    form
-	re      *regexp.Regexp // nil unless form is automaton
-	perByte int            // cost of running it
+	re      func() *regexp.Regexp // nil unless form is automaton
+	perByte int                   // cost of running it
 }
 
 // form is the way in which a pattern is compared.
@@ -100,7 +100,7 @@ func (p *pattern) matches(value string, work *Work) bool {
 		return value == p.literal
 	}
 	return strings.HasPrefix(value, p.prefix) && strings.Contains(value, p.literal) &&
-		work.take(workPerRun+p.perByte*len(value)) && p.re.MatchString(value)
+		work.take(workPerRun+p.perByte*len(value)) && p.re().MatchString(value)
 }
 
 // Patterns caches regular expressions while the rules of an object are compiled: catalogs of devices repeat the same few in every
@@ -149,7 +149,7 @@ func compilePattern(text string, budget *size.Budget) ([]pattern, error) {
 		}
 		return out, nil
 	}
-	re, err := parsed.Compile(budget)
+	re, err := parsed.Defer(budget)
 	if err != nil {
 		return nil, notRegexp(err)
 	}

@@ -1,10 +1,6 @@
 package match
 
-import (
-	"slices"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
-)
+import "slices"
 
 // fewValues is the maximum number of values that are compared one by one. Longer lists are hashed.
 const fewValues = 12
@@ -16,12 +12,12 @@ type in struct {
 	lookup map[string]struct{}
 }
 
-func compileIn(_ *compiler, _ *field.Path, e *Expr) test    { return newIn(true, e.Value) }
-func compileNotIn(_ *compiler, _ *field.Path, e *Expr) test { return newIn(false, e.Value) }
+func compileIn(_ *compiler, _ place, e *Expr) test    { return newIn(true, e.Value) }
+func compileNotIn(_ *compiler, _ place, e *Expr) test { return newIn(false, e.Value) }
 
 // The operators compare strings: "True" and "1" are neither true nor false.
-func compileIsTrue(*compiler, *field.Path, *Expr) test  { return newIn(true, []string{"true"}) }
-func compileIsFalse(*compiler, *field.Path, *Expr) test { return newIn(true, []string{"false"}) }
+func compileIsTrue(*compiler, place, *Expr) test  { return newIn(true, []string{"true"}) }
+func compileIsFalse(*compiler, place, *Expr) test { return newIn(true, []string{"false"}) }
 
 func newIn(want bool, values []string) *in {
 	t := &in{want: want, list: slices.Clone(values)}

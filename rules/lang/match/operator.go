@@ -26,7 +26,7 @@ type operator struct {
 	patterns bool
 	// compile compiles the test after the number of arguments has been checked. It is nil if the operator does not read values, or
 	// has bounds.
-	compile func(c *compiler, path *field.Path, e *Expr) test
+	compile func(c *compiler, at place, e *Expr) test
 }
 
 // unbounded is the maximum for operators with any number of arguments, which MaxValues limits.

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strings"
+	"sync"
 )
 
 // Budget is the number of bytes that may still be used. It is not safe for concurrent use. A nil *Budget is unlimited.
@@ -95,6 +96,16 @@ func (p *Pattern) Compile(b *Budget) (*regexp.Regexp, error) {
 		return nil, ErrOver
 	}
 	return regexp.Compile(p.text)
+}
+
+// Defer is like Compile, but compiles the pattern when it is used for the first time: what is only reviewed is never matched. The
+// result is safe for concurrent use.
+func (p *Pattern) Defer(b *Budget) (func() *regexp.Regexp, error) {
+	if !b.Take(p.Bytes()) {
+		return nil, ErrOver
+	}
+	text := p.text
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) }), nil
 }
 
 // Compile parses and compiles a regular expression within a budget.
