@@ -50,7 +50,7 @@ func (p *phases) put(raw []byte, rule *nfdv1alpha1.NodeFeatureRule, found review
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
-	p.kept = append(p.kept, passed{rule.Name, spec, rule.Spec, found, time.Now().Add(passedFor)})
+	p.kept = append(p.kept, passed{rule.Name, string(spec), rule.Spec, found, time.Now().Add(passedFor)})
 	if len(p.kept) > maxPassed {
 		p.kept = slices.Delete(p.kept, 0, 1)
 	}
@@ -75,7 +75,7 @@ func (p *phases) take(raw []byte) (*nfdv1alpha1.NodeFeatureRule, review.Findings
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
-	i := slices.IndexFunc(p.kept, func(x passed) bool { return x.name == rule.Name && x.raw == spec })
+	i := slices.IndexFunc(p.kept, func(x passed) bool { return x.name == rule.Name && x.raw == string(spec) })
 	if i < 0 {
 		return nil, review.Findings{}, false
 	}

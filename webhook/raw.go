@@ -35,14 +35,14 @@ func openReview(body []byte) (rest, object, old []byte) {
 	return append(rest, body[from:]...), object, old
 }
 
-// openSpec returns the spec of an object, and the object without it. ok is false if there is not exactly one spec.
-func openSpec(raw []byte) (spec string, rest []byte, ok bool) {
+// openSpec returns the spec of an object, which shares its memory, and the object without it. ok is false if there is not exactly one spec.
+func openSpec(raw []byte) (spec, rest []byte, ok bool) {
 	found := 0
 	walk(raw, 0, func(key string, i int) int {
 		end := skip(raw, i)
 		if key == "spec" {
 			found++
-			spec = string(raw[i:end])
+			spec = raw[i:end]
 			rest = append(append(append(make([]byte, 0, len(raw)-len(spec)+4), raw[:i]...), "null"...), raw[end:]...)
 		}
 		return end
@@ -87,9 +87,15 @@ func walk(raw []byte, i int, visit func(key string, i int) int) int {
 	return min(i+1, len(raw))
 }
 
+// structural are the characters that may end a value, or begin a part of it.
+var structural = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true, ',': true, ' ': true, '\t': true, '\r': true, '\n': true}
+
 // skip returns the index behind the value at i.
 func skip(raw []byte, i int) int {
 	for depth := 0; i < len(raw); i++ {
+		if !structural[raw[i]] {
+			continue
+		}
 		switch raw[i] {
 		case '"':
 			if i = quoted(raw, i) - 1; depth == 0 {

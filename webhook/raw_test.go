@@ -44,7 +44,7 @@ func checkOpen(t *testing.T, raw []byte) {
 		t.Errorf("spec %v, want %v", ok, has)
 	}
 	if ok {
-		same(t, "spec", []byte(spec), fields["spec"])
+		same(t, "spec", spec, fields["spec"])
 		if !json.Valid(without) {
 			t.Errorf("without the spec it is %s", without)
 		}

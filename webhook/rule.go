@@ -54,7 +54,7 @@ func (o *Options) inPhases(ctx context.Context, between *phases, req *admissionv
 
 // read decodes an object and reviews it. If fields have the wrong type, it reviews the others.
 func (o *Options) read(kind string, raw []byte, object any) (any, review.Findings, error) {
-	if utiljson.Unmarshal(raw, object) == nil {
+	if decode(raw, object) == nil {
 		return object, review.Review(object, o.Known), nil
 	}
 	object, found, err := review.JSON(kind, raw, o.Known)
