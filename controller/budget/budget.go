@@ -31,18 +31,19 @@ type Breaker struct {
 	clock  clock.PassiveClock
 
 	mu      sync.Mutex
-	allowed map[string]time.Time // by node: when it was last allowed to lose keys
-	wishes  map[string]time.Time // by node: when its removals were first held
+	allowed map[string]time.Time            // by node: when it was last allowed to lose keys
+	wishes  map[string]map[string]time.Time // by node and key: when its removal was first held
 	holding chan struct{}
 }
 
 // NewBreaker returns a breaker that has counted no removals yet.
 func NewBreaker(budget Budget, c clock.PassiveClock) *Breaker {
-	return &Breaker{budget: budget, clock: c, allowed: map[string]time.Time{}, wishes: map[string]time.Time{}, holding: make(chan struct{}, 1)}
+	return &Breaker{budget: budget, clock: c, allowed: map[string]time.Time{}, wishes: map[string]map[string]time.Time{}, holding: make(chan struct{}, 1)}
 }
 
-// Allow reports whether a node can lose keys now, given the number of nodes in the cluster. If not, it returns when to retry.
-func (b *Breaker) Allow(node string, nodes int) (ok bool, again time.Duration) {
+// Allow reports whether a node can lose keys now, given the number of nodes in the cluster. If not, it returns when to retry. Over the
+// budget, a node can lose keys once one of them has been due for the hold time, without a call for the node without this key meanwhile.
+func (b *Breaker) Allow(node string, nodes int, keys ...string) (ok bool, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.clock.Now()
@@ -52,33 +53,43 @@ func (b *Breaker) Allow(node string, nodes int) (ok bool, again time.Duration) {
 		b.allow(node, now)
 		return true, 0
 	}
-	if wait := b.wish(node, now); wait > 0 {
+	if wait := b.wish(node, keys, now); wait > 0 {
 		return false, wait
 	}
 	b.allow(node, now)
 	return true, 0
 }
 
-// Insist reports whether a node can lose keys whose giver is unknown: only after they have been due for the whole hold time. If
-// not, it returns when to retry.
-func (b *Breaker) Insist(node string) (ok bool, again time.Duration) {
+// Insist is like Allow for keys whose giver is unknown: a node can lose them only after one has been due for the hold time.
+func (b *Breaker) Insist(node string, keys ...string) (ok bool, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wait := b.wish(node, b.clock.Now())
+	wait := b.wish(node, keys, b.clock.Now())
 	return wait == 0, wait
 }
 
-// wish records that a node is due to lose keys, and returns how long it has to wait. The caller holds the lock.
-func (b *Breaker) wish(node string, now time.Time) time.Duration {
-	since, waiting := b.wishes[node]
-	if !waiting {
-		b.wishes[node], since = now, now
+// wish records that a node is due to lose keys, and no others, and returns how long it has to wait. The caller holds the lock.
+func (b *Breaker) wish(node string, keys []string, now time.Time) time.Duration {
+	before, wishes, oldest := b.wishes[node], map[string]time.Time{}, now
+	if len(keys) == 0 {
+		keys = []string{""}
+	}
+	for _, key := range keys {
+		since, waiting := before[key]
+		if !waiting {
+			since = now
+		}
+		if wishes[key] = since; since.Before(oldest) {
+			oldest = since
+		}
+	}
+	if b.wishes[node] = wishes; before == nil {
 		select {
 		case b.holding <- struct{}{}:
 		default:
 		}
 	}
-	return max(0, b.budget.Hold-now.Sub(since))
+	return max(0, b.budget.Hold-now.Sub(oldest))
 }
 
 // Holding returns a channel that receives a value after removals of a node were held. It has a single reader.
@@ -100,9 +111,11 @@ func (b *Breaker) Confirm() []string {
 	defer b.mu.Unlock()
 	var nodes []string
 	past := b.clock.Now().Add(-b.budget.Hold)
-	for node := range b.wishes {
+	for node, wishes := range b.wishes {
 		nodes = append(nodes, node)
-		b.wishes[node] = past
+		for key := range wishes {
+			wishes[key] = past
+		}
 	}
 	clear(b.allowed)
 	return nodes
@@ -112,9 +125,11 @@ func (b *Breaker) Confirm() []string {
 func (b *Breaker) Held() (nodes int, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, at := range b.wishes {
-		if since.IsZero() || at.Before(since) {
-			since = at
+	for _, wishes := range b.wishes {
+		for _, at := range wishes {
+			if since.IsZero() || at.Before(since) {
+				since = at
+			}
 		}
 	}
 	return len(b.wishes), since

@@ -67,6 +67,26 @@ func TestAWishThatIsWithdrawnStartsAnew(t *testing.T) {
 	}
 }
 
+// A key whose removal was held was wanted again, and the removal of another key of the node inherited its hold time (found by seed 972
+// of the simulator).
+func TestAnotherKeyOfTheNodeHasItsOwnHoldTime(t *testing.T) {
+	b, clock := newBreaker(budget.Budget{Window: time.Hour, Hold: 5 * time.Minute})
+	b.Allow("a", 1, "first")
+	clock.SetTime(clock.Now().Add(time.Minute))
+	b.Allow("a", 1, "second")
+	clock.SetTime(clock.Now().Add(4 * time.Minute))
+	if ok, again := b.Allow("a", 1, "second"); ok || again != time.Minute {
+		t.Errorf("after four minutes: %t, again in %s", ok, again)
+	}
+	if held, since := b.Held(); held != 1 || !since.Equal(time.Unix(1060, 0)) {
+		t.Errorf("%d held since %s", held, since)
+	}
+	clock.SetTime(clock.Now().Add(time.Minute))
+	if ok, _ := b.Allow("a", 1, "second", "third"); !ok {
+		t.Error("a wish that persists is held still")
+	}
+}
+
 func TestForgetsAfterTheWindow(t *testing.T) {
 	b, clock := newBreaker(budget.Budget{Nodes: 1, Window: time.Minute, Hold: time.Hour})
 	b.Allow("a", 1)

@@ -93,13 +93,14 @@ func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.
 // budget holds removals that no change of the responsible rules explains when too many nodes are affected.
 func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	var takes []plan.Step
+	var names []string
 	unknown := false
 	for _, s := range p.Steps {
 		if !s.Takes() || r.switchedOff(s) {
 			continue
 		}
 		if cause := j.why(s); cause != provenance.Rules {
-			takes = append(takes, s)
+			takes, names = append(takes, s), append(names, name(s))
 			unknown = unknown || cause == provenance.Unknown
 		}
 	}
@@ -114,9 +115,9 @@ func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.
 	)
 	if unknown {
 		why = "it is not known which rule gave them"
-		ok, wait = r.breaker.Insist(j.node.Name)
+		ok, wait = r.breaker.Insist(j.node.Name, names...)
 	} else {
-		ok, wait = r.breaker.Allow(j.node.Name, r.countNodes(ctx))
+		ok, wait = r.breaker.Allow(j.node.Name, r.countNodes(ctx), names...)
 	}
 	if ok {
 		return p, 0
@@ -127,9 +128,7 @@ func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.
 		r.events.Eventf(j.node, corev1.EventTypeWarning, "RemovalHeld", "held for %s unless confirmed: %s: %s", wait, why, text)
 		logf.FromContext(ctx).Info("Holding removals", "node", j.node.Name, "for", wait, "reason", why, "keys", text)
 	}
-	return p.Without(func(s plan.Step) bool {
-		return slices.ContainsFunc(takes, func(held plan.Step) bool { return name(held) == name(s) })
-	}), wait
+	return p.Without(func(s plan.Step) bool { return slices.Contains(names, name(s)) }), wait
 }
 
 // flapping leaves flapping keys alone unless the rules caused the change.
