@@ -62,8 +62,8 @@ type Nodes struct {
 
 	mu      sync.Mutex
 	nodes   map[string]*memory
-	due     map[string]time.Time // nodes to process again, and when; the zero time means immediately
-	failing map[string]bool      // nodes whose state could not be determined
+	due     map[string]time.Time     // nodes to process again, and when; the zero time means immediately
+	failing map[string]time.Duration // nodes whose state could not be determined, and the delay of the last retry
 
 	startTurn turn.Lock                     // held while others are listed
 	others    map[string][]client.ObjectKey // see othersAtStart; nil: they were not listed yet
@@ -110,7 +110,7 @@ func New(opt Options) *Nodes {
 		opt.Clock = clock.RealClock{}
 	}
 	return &Nodes{
-		opt: opt, nodes: map[string]*memory{}, due: map[string]time.Time{}, failing: map[string]bool{},
+		opt: opt, nodes: map[string]*memory{}, due: map[string]time.Time{}, failing: map[string]time.Duration{},
 		startTurn: turn.New(), wake: make(chan struct{}, 1), synced: make(chan struct{}),
 	}
 }

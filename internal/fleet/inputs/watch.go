@@ -23,8 +23,10 @@ import (
 )
 
 const (
-	// retry is the delay after the NodeFeatures of a node could not be read or confirmed.
-	retry = time.Second
+	// retry is the delay after the NodeFeatures of a node could not be read or confirmed. It doubles up to retryMost: a cache that was
+	// filled from a truncated list can lack the objects of many nodes for hours.
+	retry     = time.Second
+	retryMost = 30 * time.Second
 	// parallel is the number of nodes that are processed concurrently: each may wait for the API server.
 	parallel = 8
 	// together is the time from an event to the look at its node: events that arrive together are one look.
@@ -199,13 +201,12 @@ func (n *Nodes) look(ctx context.Context) (next time.Duration) {
 	for _, name := range n.takeDue() {
 		group.Go(func() error {
 			again, err := n.refresh(ctx, name)
-			if err != nil && ctx.Err() == nil {
-				again = retry
-				if !errors.Is(err, ErrStale) {
-					logf.FromContext(ctx).Error(err, "Cannot read the NodeFeatures of a node", "node", name)
-				}
+			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrStale) {
+				logf.FromContext(ctx).Error(err, "Cannot read the NodeFeatures of a node", "node", name)
 			}
-			n.note(name, err)
+			if wait := n.note(name, err); err != nil {
+				again = wait
+			}
 			n.postpone(name, again)
 			return nil
 		})
@@ -222,15 +223,17 @@ func (n *Nodes) look(ctx context.Context) (next time.Duration) {
 	return next
 }
 
-// note records nodes whose state could not be determined.
-func (n *Nodes) note(name string, err error) {
+// note records nodes whose state could not be determined, and returns when to try again; 0: its state is known.
+func (n *Nodes) note(name string, err error) (again time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err != nil {
-		n.failing[name] = true
-	} else {
+	if err == nil {
 		delete(n.failing, name)
+		return 0
 	}
+	again = min(max(retry, 2*n.failing[name]), retryMost)
+	n.failing[name] = again
+	return again
 }
 
 // takeDue returns the sorted names of due nodes.
