@@ -57,10 +57,16 @@ type loss struct {
 	counted bool
 }
 
-// budget checks a removal: not too many nodes may lose keys at once that no rule explains, unless the removal has been due for the
-// hold time. A node that has lost keys in the window may lose more: the controller does not always know that a rule explains a
+// lostKey is a key that a change of a Node removes or changes.
+type lostKey struct {
+	key, value string
+	was        given
+}
+
+// budget checks removals: not too many nodes may lose keys at once that no rule explains, unless one of the node's removals has been due
+// for the hold time. A node that has lost keys in the window may lose more: the controller does not always know that a rule explains a
 // removal, and counts its node then.
-func (c *checker) budget(change apiserver.Change, name, k, value string, was given) {
+func (c *checker) budget(change apiserver.Change, name string, lost []lostKey) {
 	nodes := c.lost[change.By]
 	if nodes == nil {
 		nodes = map[string]loss{}
@@ -68,8 +74,15 @@ func (c *checker) budget(change apiserver.Change, name, k, value string, was giv
 	}
 	maps.DeleteFunc(nodes, func(_ string, l loss) bool { return time.Since(l.at) >= removals.Window })
 	last, again := nodes[name]
-	explained := c.ruled(k, was.rules) || was.by != change.By && c.rollingOut(k, change.By)
-	nodes[name] = loss{time.Now(), last.counted || !explained}
+	var unexplained []lostKey
+	for _, l := range lost {
+		if explained := c.ruled(l.key, l.was.rules) || l.was.by != change.By && c.rollingOut(l.key, change.By); !explained {
+			unexplained = append(unexplained, l)
+		}
+	}
+	if len(lost) > 0 {
+		nodes[name] = loss{time.Now(), last.counted || len(unexplained) > 0}
+	}
 	count := 0
 	for _, l := range nodes {
 		if l.counted {
@@ -77,11 +90,16 @@ func (c *checker) budget(change apiserver.Change, name, k, value string, was giv
 		}
 	}
 	limit := max(removals.Nodes, int(removals.Share*float64(len(c.w.server.List("nodes")))))
-	if explained || again || count <= limit {
+	if len(unexplained) == 0 || again || count <= limit {
 		return
 	}
-	if due := c.unwanted(name, k, value); due < removals.Hold {
-		c.w.violate("%s: %s=%s is taken away on the %s node within %s, %s after it was last wanted", name, k, value, ordinal(count), removals.Window, due)
+	longest := time.Duration(0)
+	for _, l := range unexplained {
+		longest = max(longest, c.unwanted(name, l.key, l.value))
+	}
+	if longest < removals.Hold {
+		l := unexplained[0]
+		c.w.violate("%s: %s=%s is taken away on the %s node within %s, %s after it was last wanted", name, l.key, l.value, ordinal(count), removals.Window, longest)
 	}
 }
 

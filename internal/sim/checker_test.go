@@ -116,6 +116,7 @@ func (c *checker) change(change apiserver.Change) {
 	if c.ours[name] == nil {
 		c.ours[name] = map[string]given{}
 	}
+	var lost []lostKey
 	for _, k := range slices.Sorted(maps.Keys(union(before, after))) {
 		old, had := before[k]
 		now, has := after[k]
@@ -142,9 +143,10 @@ func (c *checker) change(change apiserver.Change) {
 		case had && recordBefore[k] && c.taken(change, name, k, old, has):
 			c.w.violate("%s: %s=%s is taken away without evidence", name, k, old)
 		case had && recordBefore[k] && wasOurs:
-			c.budget(change, name, k, old, was)
+			lost = append(lost, lostKey{k, old, was})
 		}
 	}
+	c.budget(change, name, lost)
 	if !byUs {
 		return
 	}

@@ -55,6 +55,12 @@ func (sel selection) matches(o Object) bool {
 		return false
 	}
 	m := meta(o)
+	if sel.namespace != "" && sel.namespace != text(m, "namespace") {
+		return false
+	}
+	if sel.labels.Empty() && sel.fields.Empty() {
+		return true
+	}
 	set := labels.Set{}
 	if l, has := m["labels"].(Object); has {
 		for k := range l {
@@ -62,7 +68,7 @@ func (sel selection) matches(o Object) bool {
 		}
 	}
 	name := fields.Set{"metadata.name": text(m, "name"), "metadata.namespace": text(m, "namespace")}
-	return (sel.namespace == "" || sel.namespace == text(m, "namespace")) && sel.labels.Matches(set) && sel.fields.Matches(name)
+	return sel.labels.Matches(set) && sel.fields.Matches(name)
 }
 
 // page is the position at which a list continues.

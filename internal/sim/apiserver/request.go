@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -101,7 +102,7 @@ func (r *response) write(to *http.Request) *http.Response {
 		out.Body, out.ContentLength = r.watch, -1
 		return out
 	}
-	out.Body, out.ContentLength = io.NopCloser(strings.NewReader(string(r.body))), int64(len(r.body))
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))
 	return out
 }
 

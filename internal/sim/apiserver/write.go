@@ -116,12 +116,12 @@ func (s *Server) patch(c *call) (Object, error) {
 		if c.resource.Typed == nil {
 			return nil, apierrors.NewGenericServerResponse(415, "patch", c.resource.groupResource(), c.name, "", 0, false)
 		}
-		data, err := strategicpatch.StrategicMergePatch(encode(old), c.body, c.resource.Typed())
+		change, err := c.decode()
 		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		if next, err = Decode(data); err != nil {
 			return nil, err
+		}
+		if next, err = strategicpatch.StrategicMergeMapPatch(deepCopy(old), deepCopy(change), c.resource.Typed()); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	default:
 		return nil, errUnsupported("patches of type " + c.contentType)
