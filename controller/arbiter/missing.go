@@ -3,6 +3,7 @@ package arbiter
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,8 +42,8 @@ func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Du
 	for _, key := range usage.Pruned[:min(askPruned, len(usage.Pruned))] {
 		wanted[key] = []string{assayv1alpha1.PrunedFeatureSets}
 	}
-	for name, keys := range usage.Missing {
-		m := a.missing[name]
+	for _, name := range slices.Sorted(maps.Keys(usage.Missing)) {
+		m, keys := a.missing[name], usage.Missing[name]
 		if m == nil {
 			m = &missing{since: now}
 			a.missing[name] = m
@@ -106,7 +107,8 @@ func (a *arbiter) annotate(ctx context.Context, wanted map[types.NamespacedName]
 	for key := range wanted {
 		a.asked[key] = true
 	}
-	for key := range a.asked {
+	byName := func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) } // all are in one namespace
+	for _, key := range slices.SortedFunc(maps.Keys(a.asked), byName) {
 		if err := a.ask(ctx, key, wanted[key]); err != nil {
 			return fmt.Errorf("annotate NodeFeature %s: %w", key, err)
 		}

@@ -215,8 +215,7 @@ func (l resolving) WatchWithContext(ctx context.Context, options metav1.ListOpti
 	w := nodefeature.NewStream(from, options.ResourceVersion)
 	go w.Run(l.store.wake, func(woken bool) bool { return !woken || l.store.resend(ctx, w) }, func(event watch.EventType, f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 		if event == watch.Deleted {
-			l.store.forget(f)
-			return f
+			return l.store.forget(f)
 		}
 		l.store.known(ctx, f)
 		return l.store.admit(f)

@@ -293,9 +293,14 @@ func (s *Store) admit(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 	}
 	s.waiting[key] = f
 	tell(s.changed)
+	return e.stale(f, err)
+}
+
+// stale returns a NodeFeature with the features of its last complete version, or with an error if there is none.
+func (e *entry) stale(f *nodefeature.NodeFeature, err error) *nodefeature.NodeFeature {
 	shown := *f
-	if last := e.complete; last != nil && last.UID == f.UID {
-		shown.Spec = last.Spec
+	if e != nil && e.complete != nil && e.complete.UID == f.UID {
+		shown.Spec = e.complete.Spec
 	} else {
 		shown.Spec.Features = nodefeature.Features{Err: err}
 	}
@@ -345,11 +350,17 @@ func (s *Store) count(e *entry, names []string) {
 	s.trim()
 }
 
-// forget removes a deleted NodeFeature.
-func (s *Store) forget(f *nodefeature.NodeFeature) {
+// forget removes a deleted NodeFeature, and returns it with the features that it had, because they count for the grace period.
+func (s *Store) forget(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lose(keyOf(f))
+	key := keyOf(f)
+	out, missing := s.resolve(f)
+	if len(missing) > 0 {
+		out = s.nodes[key].stale(f, &MissingError{Sets: missing})
+	}
+	s.lose(key)
+	return out
 }
 
 // lose is forget. It needs the lock.
