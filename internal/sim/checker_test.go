@@ -37,7 +37,7 @@ type given struct {
 
 func newChecker(w *world) *checker {
 	return &checker{
-		w: w, want: newReference(), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{},
+		w: w, want: newReference(w), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{},
 		contested: map[string]bool{},
 		writes:    map[string]int{}, causes: map[string]int{}, turns: map[string]int{},
 	}
@@ -93,6 +93,9 @@ func (c *checker) floor(p *program) {
 		if before, has := floors[resource]; !has || at < before {
 			floors[resource] = at
 		}
+	}
+	if c.w.sharing && !c.complete(p) {
+		delete(floors, "nodefeatures")
 	}
 	for resource, at := range floors {
 		p.floor[resource] = max(p.floor[resource], at)
@@ -190,6 +193,12 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 				if nodeOf(f) == name {
 					of = append(of, f)
 					own = own || f["metadata"].(object)["name"] == name
+				}
+			}
+			if c.w.sharing && !takes { // the worker's features may be left out because a set is missing
+				others := slices.DeleteFunc(slices.Clone(of), func(f object) bool { return f["metadata"].(object)["name"] == name })
+				if explains(c.want.want(name, ruleObjects, others)) {
+					return true
 				}
 			}
 			for _, f := range last {

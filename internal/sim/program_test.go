@@ -39,7 +39,7 @@ const leaseName = "nfd-master.nfd.kubernetes.io"
 
 // leasePace is the unit of the leader election's durations. It is a second in the shipped configuration; with less frequent
 // renewals, other events have time to happen.
-const leasePace = 4 * time.Minute
+const leasePace = 3 * time.Minute
 
 // scheme is that of all programs.
 var scheme = sync.OnceValues(managerconfig.Scheme)

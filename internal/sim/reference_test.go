@@ -60,14 +60,15 @@ func below(o object, field string) object {
 
 // reference computes the outputs of the rules for Nodes, without a controller.
 type reference struct {
+	w        *world
 	interner *facts.Interner
 	compiled map[string]*rules.RuleSet // by UID and generation
 	programs map[string]*rules.Program // by the rules in them
 	outcomes map[string]map[string]string
 }
 
-func newReference() *reference {
-	return &reference{facts.NewInterner(), map[string]*rules.RuleSet{}, map[string]*rules.Program{}, map[string]map[string]string{}}
+func newReference(w *world) *reference {
+	return &reference{w, facts.NewInterner(), map[string]*rules.RuleSet{}, map[string]*rules.Program{}, map[string]map[string]string{}}
 }
 
 // id identifies the content of an object.
@@ -118,8 +119,8 @@ func (r *reference) want(node string, ruleObjects, features []object) map[string
 func (r *reference) evaluate(node string, ruleObjects, features []object) map[string]string {
 	var list []rules.Published
 	for _, f := range features {
-		m, spec := f["metadata"].(object), f["spec"].(object)
-		raw, err := json.Marshal(spec["features"])
+		m := f["metadata"].(object)
+		raw, err := json.Marshal(r.w.resolved(f))
 		if err != nil {
 			panic(err)
 		}

@@ -231,7 +231,11 @@ func (w *world) cut(watch *apiserver.Watch) {
 func (w *world) environment() []weighted {
 	node := func() string { return nodeName(w.n(w.nodes)) }
 	rule := func() int { return w.n(3) }
-	return []weighted{
+	var sets []weighted
+	if w.sharing {
+		sets = append(sets, weighted{seldom, w.deleteSet})
+	}
+	return append(sets, []weighted{
 		{usual, func() {
 			d := one(w.tape, 10*time.Millisecond, time.Second, 5*time.Second, time.Minute, 6*time.Minute)
 			w.tell("time passes, up to %s", d)
@@ -249,7 +253,7 @@ func (w *world) environment() []weighted {
 		{seldom, func() { w.vendor(node()) }},
 		{1, func() { w.reboot(node()) }},
 		{1, func() { w.tell("garbage collection: %d", w.server.CollectGarbage()) }},
-	}
+	}...)
 }
 
 // life returns possible starts and crashes of the program.

@@ -60,7 +60,7 @@ func (w *world) hire(node string) {
 	}
 	id := publish.Identity{Node: node, NodeUID: o["metadata"].(object)["uid"].(string)}
 	p := publish.New(client, publish.Options{
-		Namespace: namespace, Version: "v1", Rand: rand.New(rand.NewPCG(uint64(w.hired), 1)).Float64,
+		Namespace: namespace, Version: "v1", Share: w.sharing, Rand: rand.New(rand.NewPCG(uint64(w.hired), 1)).Float64,
 		Identify: func(context.Context) (publish.Identity, error) { return id, nil },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -94,8 +94,12 @@ func (w *world) report(node string) {
 	case <-k.contents:
 	default:
 	}
+	facts := maps.Clone(w.facts[node])
+	if w.sharing {
+		maps.Copy(facts, padding)
+	}
 	k.contents <- publish.Content{Features: nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{
-		"test.attr": {Elements: maps.Clone(w.facts[node])}, "system.boot": {Elements: map[string]string{"id": w.bootOf(node)}},
+		"test.attr": {Elements: facts}, "system.boot": {Elements: map[string]string{"id": w.bootOf(node)}},
 	}}}
 }
 
@@ -109,10 +113,12 @@ func (w *world) tamper(node string) {
 }
 
 // elementsOf returns the facts in a NodeFeature.
-func elementsOf(feature object) map[string]string {
+func (w *world) elementsOf(feature object) map[string]string {
 	out := map[string]string{}
-	for k, v := range below(below(below(below(below(feature, "spec"), "features"), "attributes"), "test.attr"), "elements") {
-		out[k] = fmt.Sprint(v)
+	for k, v := range below(below(below(w.resolved(feature), "attributes"), "test.attr"), "elements") {
+		if _, is := padding[k]; !is {
+			out[k] = fmt.Sprint(v)
+		}
 	}
 	return out
 }
@@ -124,7 +130,7 @@ func (c *checker) published(change apiserver.Change) {
 	}
 	node := nodeOf(change.New)
 	h := c.w.hosts[node]
-	switch now := fmt.Sprint(elementsOf(change.New)); {
+	switch now := fmt.Sprint(c.w.elementsOf(change.New)); {
 	case change.Type == apiserver.Deleted:
 		c.w.violate("%s deletes NodeFeature %s", change.By, change.Key)
 	case change.Key != namespace+"/"+node || h == nil:
@@ -147,7 +153,7 @@ func (c *checker) upToDate() {
 			c.w.violate("%s has no NodeFeature at the end", node)
 			continue
 		}
-		if have := elementsOf(o); !maps.Equal(have, c.w.facts[node]) {
+		if have := c.w.elementsOf(o); !maps.Equal(have, c.w.facts[node]) {
 			c.w.violate("%s has published %v at the end, and its facts are %v", node, have, c.w.facts[node])
 		}
 		owners, _ := o["metadata"].(object)["ownerReferences"].([]any)

@@ -41,6 +41,9 @@ type world struct {
 	calm     bool            // no further faults
 	short    map[string]bool // by program and watch: whether an initial list lacked an object
 
+	sharing  bool              // publishers publish facts as NodeFeatureSets
+	contents map[string]object // by NodeFeatureSet: its features
+
 	nodes, attributes int
 	facts             map[string]map[string]string // by node and attribute: the value on the host
 	versions          map[string]int               // by rule: number of edits
@@ -58,7 +61,7 @@ func newWorld(t *tape, log logr.Logger) *world {
 	w := &world{
 		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
 		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, keys: map[string]map[string]string{}, deposed: map[string]bool{}, replicas: 1,
-		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{},
+		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{}, contents: map[string]object{},
 	}
 	w.check = newChecker(w)
 	w.do("install", http.MethodPost, crdsPath, definition)
@@ -66,6 +69,9 @@ func newWorld(t *tape, log logr.Logger) *world {
 		w.replicas = 2
 	}
 	w.nodes, w.attributes, w.employed = 2+w.n(4), 1+w.n(3), w.n(3)
+	if w.sharing = w.employed > 0 && w.n(3) == 2; w.sharing {
+		w.announceSets()
+	}
 	for i := range w.nodes {
 		w.addNode(nodeName(i))
 		w.publish(nodeName(i))
@@ -234,6 +240,9 @@ func (w *world) wait() {
 	for _, c := range w.server.Since(w.seen) {
 		w.seen = c.Revision
 		w.tell("  r%d %s %s %s by %s%s", c.Revision, strings.ToLower(c.Type), c.Resource.Name, c.Key, c.By, w.difference(c))
+		if c.Resource.Name == "nodefeaturesets" {
+			w.noteSet(c)
+		}
 		w.check.change(c)
 		w.check.published(c)
 		if c.Resource.Name == "leases" {

@@ -19,6 +19,8 @@ type Resource struct {
 	Generation bool
 	// Observed is set if every object has a status: its default has an observedGeneration of -1.
 	Observed bool
+	// Immutable is set if the spec cannot be changed.
+	Immutable bool
 	// Conditional is set if a PUT must have a resourceVersion although the kind is built in.
 	Conditional bool
 	// Typed returns an empty object of a built-in kind, which determines the stored form; nil: a custom resource.

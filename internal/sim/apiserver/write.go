@@ -185,7 +185,11 @@ func (s *Server) replace(c *call, old, next Object) (Object, error) {
 	if reflect.DeepEqual(old, next) {
 		return old, nil
 	}
-	if r.Generation && specChanged(old, next, r.Status) {
+	changed := specChanged(old, next, r.Status)
+	if r.Immutable && changed {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: r.Group, Kind: r.Kind}, c.name, nil)
+	}
+	if r.Generation && changed {
 		generation, _ := before["generation"].(int64)
 		m["generation"] = generation + 1
 	}

@@ -62,6 +62,15 @@ var kinds = []kind{
 		state: func(r *rand.Rand) object { return object{"status": object{"matchedNodes": r.IntN(3)}} },
 	},
 	{
+		path: "/apis/assay.dev/v1alpha1/namespaces/%s/nodefeaturesets", apiVersion: "assay.dev/v1alpha1", name: "NodeFeatureSet", status: true,
+		content: func(r *rand.Rand) object {
+			return object{"spec": object{"features": object{"attributes": object{
+				"test.attr": object{"elements": object{"a": fmt.Sprint(r.IntN(3))}},
+			}}}}
+		},
+		state: func(r *rand.Rand) object { return object{"status": object{"nodes": r.IntN(3)}} },
+	},
+	{
 		path: "/api/v1/nodes", apiVersion: "v1", name: "Node", status: true,
 		content: func(r *rand.Rand) object {
 			// The first taint is what an API server adds to new Nodes.

@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/sim/apiserver"
+)
+
+const (
+	setsPath   = "/apis/assay.dev/v1alpha1/namespaces/" + namespace + "/nodefeaturesets"
+	configPath = "/api/v1/namespaces/" + namespace + "/configmaps"
+)
+
+// padding is added to the facts that publishers share, which otherwise publish small features in the NodeFeature.
+var padding = func() map[string]string {
+	out := map[string]string{}
+	for i := range 8 {
+		out[fmt.Sprintf("pad%d", i)] = strings.Repeat("x", 160)
+	}
+	return out
+}()
+
+// announceSets is what a controller does that reads NodeFeatureSets. Otherwise publishers would take minutes to notice.
+func (w *world) announceSets() {
+	w.do("install", http.MethodPost, configPath, object{"metadata": object{
+		"name": assayv1alpha1.FeatureSetMarker, "annotations": object{assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version},
+	}})
+}
+
+// content returns the features of a NodeFeatureSet if they are what its name says.
+func content(set object) (features object, ok bool) {
+	var typed assayv1alpha1.NodeFeatureSet
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(set, &typed); err != nil {
+		panic(err)
+	}
+	return below(below(set, "spec"), "features"), featureset.Verify(typed.Name, &typed.Spec.Features) == nil
+}
+
+// noteSet remembers the content of a set. Sets with the same name have the same content.
+func (w *world) noteSet(change apiserver.Change) {
+	if features, ok := content(change.New); ok {
+		w.contents[below(change.New, "metadata")["name"].(string)] = features
+	}
+}
+
+// named returns the sets that a NodeFeature names.
+func named(feature object) (names []string) {
+	list, _ := below(feature, "spec")["featureSets"].([]any)
+	for _, name := range list {
+		names = append(names, name.(string))
+	}
+	return names
+}
+
+// resolved returns the features of a NodeFeature with those of the sets that it names.
+func (w *world) resolved(feature object) object {
+	features := below(below(feature, "spec"), "features")
+	names := named(feature)
+	if len(names) == 0 {
+		return features
+	}
+	attributes := maps.Clone(below(features, "attributes"))
+	for _, name := range names {
+		for k, v := range below(w.contents[name], "attributes") {
+			if _, inline := attributes[k]; !inline {
+				attributes[k] = v
+			}
+		}
+	}
+	return object{"attributes": attributes}
+}
+
+// complete reports whether a process has all sets that NodeFeatures name. While it lacks one, it uses older features of their nodes.
+func (c *checker) complete(p *program) bool {
+	exist := map[string]bool{}
+	for _, set := range c.w.server.List("nodefeaturesets") {
+		_, ok := content(set)
+		exist[below(set, "metadata")["name"].(string)] = ok
+	}
+	wanted := false
+	for _, f := range c.w.server.List("nodefeatures") {
+		for _, name := range named(f) {
+			if wanted = true; !exist[name] {
+				return false
+			}
+		}
+	}
+	return !wanted || slices.ContainsFunc(p.client.Watches(), func(w *apiserver.Watch) bool {
+		resource, at := w.At()
+		return resource == "nodefeaturesets" && !w.Initial() && at == c.w.server.Revision()
+	})
+}
+
+// deleteSet deletes a set that nodes may use, or replaces it by one with other features.
+func (w *world) deleteSet() {
+	list := w.server.List("nodefeaturesets")
+	if len(list) == 0 {
+		return
+	}
+	name := below(one(w.tape, list...), "metadata")["name"].(string)
+	w.tell("user deletes NodeFeatureSet %s", name)
+	w.do("user", http.MethodDelete, setsPath+"/"+name, nil)
+	if w.n(3) == 2 {
+		w.tell("another client creates NodeFeatureSet %s with other features", name)
+		w.do("other", http.MethodPost, setsPath, object{
+			"metadata": object{"name": name},
+			"spec":     object{"features": object{"attributes": object{"test.attr": object{"elements": object{"a0": "9"}}}}},
+		})
+	}
+}
+
+// The features of a deleted NodeFeature that names sets were held without those of the sets, so that its labels went at once (found by
+// seed 113).
+func TestLabelsFromSetsStayForTheGracePeriod(t *testing.T) {
+	for name, missing := range map[string]bool{"Complete": false, "SetIsMissing": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(&tape{}, logr.Discard())
+				defer w.end()
+				attributes := nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"a0": "1"}}
+				set, err := featureset.Name(&nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"test.attr": attributes}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.do("worker", http.MethodPost, setsPath, object{
+					"metadata": object{"name": set},
+					"spec":     object{"features": object{"attributes": object{"test.attr": object{"elements": object{"a0": "1"}}}}},
+				})
+				w.do("worker", http.MethodPatch, featuresPath+"/n0", object{"spec": object{
+					"features": object{"attributes": object{"test.attr": nil}}, "featureSets": []any{set},
+				}})
+				w.boot()
+				w.drain(time.Minute)
+				labeled := func() bool { return w.keysOf(w.server.Get("nodes", "", "n0"))["label "+prefix+"r0"] != "" }
+				if !labeled() {
+					t.Fatalf("the label is missing: %s", strings.Join(w.story, "\n"))
+				}
+				if missing {
+					w.do("user", http.MethodDelete, setsPath+"/"+set, nil)
+					w.drain(time.Minute)
+				}
+				w.deleteFeature("n0")
+				w.drain(5 * time.Minute)
+				if !labeled() || len(w.violations) > 0 {
+					t.Errorf("the label was removed: %v", w.violations)
+				}
+			})
+		})
+	}
+}
