@@ -1,9 +1,12 @@
 package extender
 
 import (
+	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
+
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
@@ -57,8 +60,8 @@ func (d *Decider) Filter(body, out, spare []byte) (answer, spareAfter []byte, er
 // appendError appends an ExtenderFilterResult with an error. Its list of names is empty, not absent; kube-scheduler only reads
 // Error.
 func appendError(out []byte, err error) []byte {
-	out = append(out, `{"NodeNames":[],"Error":`...)
-	return append(append(out, index.NewReason(err.Error()).JSON...), '}')
+	text, _ := json.Marshal(extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, Error: err.Error()}) // encoding strings never fails
+	return append(out, text...)
 }
 
 func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err error) {
@@ -147,7 +150,6 @@ func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 // Preempt appends the response to a preempt request, an ExtenderPreemptionResult with the candidates that have the required
 // features. Without it, pods would be evicted from nodes that the pod cannot use. On an error it appends nothing.
 func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
-	before := len(out)
 	var a args
 	if err := a.parse(body); err != nil {
 		return out, err
@@ -165,28 +167,28 @@ func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
 		defer j.End()
 		check = j.Check
 	}
-	out = append(out, `{"NodeNameToMetaVictims":{`...)
-	if a.metaVictim == nil {
-		return append(out, `}}`...), nil
-	}
-	err := eachField(a.metaVictim, func(name, victims span) error {
-		if victims == nil { // the scheduler would dereference nil
+	result := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{}}
+	if a.metaVictim != nil {
+		err := eachField(a.metaVictim, func(name, victims span) error {
+			if victims == nil { // the scheduler would dereference nil
+				return nil
+			}
+			if why, _ := check(name.bare()); why != nil {
+				return nil
+			}
+			v := &extenderv1.MetaVictims{}
+			if err := json.Unmarshal(victims, v); err != nil {
+				return errMalformed
+			}
+			result.NodeNameToMetaVictims[name.text()] = v
 			return nil
+		})
+		if err != nil {
+			return out, err
 		}
-		if why, _ := check(name.bare()); why != nil {
-			return nil
-		}
-		if out[len(out)-1] != '{' {
-			out = append(out, ',')
-		}
-		out = append(append(out, name...), ':')
-		out = append(out, victims...)
-		return nil
-	})
-	if err != nil {
-		return out[:before], err
 	}
-	return append(out, `}}`...), nil
+	text, err := json.Marshal(result)
+	return append(out, text...), err
 }
 
 // read parses a request about nodes, or returns why it cannot be answered.

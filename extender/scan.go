@@ -25,7 +25,7 @@ type span []byte
 
 // args holds the relevant parts of a request, as JSON. The field names are those of k8s.io/kube-scheduler/extender/v1, whose types
 // have no tags. A Pod has a hundred times more JSON than is needed, and names of nodes are only compared: none of it is ever
-// decoded.
+// decoded. Answers to filter and prioritize are not encoded from these types either, since each pod waits for them; the others are.
 type args struct {
 	pod pod
 	// nodes is set by schedulers that are not configured to send names.

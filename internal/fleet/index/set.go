@@ -91,20 +91,22 @@ func newReason(lacks string) Reason {
 	if lacks != "" {
 		text += ": " + lacks
 	}
-	r := NewReason(text)
+	r := plainReason(text)
 	r.Lacks, r.NoNode = lacks, quote(text+" (no node has it)")
 	return r
 }
 
 // NotMet returns the reason for a pod whose requirements no node can meet, because the requirements have a problem.
 func NotMet(problem string) *Reason {
-	r := NewReason(prefix + ": " + problem)
+	r := plainReason(prefix + ": " + problem)
 	r.Lacks = problem
 	return &r
 }
 
-// NewReason returns a reason that does not depend on a node.
-func NewReason(text string) Reason { return Reason{Text: text, JSON: quote(text), NoNode: quote(text)} }
+// plainReason returns a reason that does not depend on a node.
+func plainReason(text string) Reason {
+	return Reason{Text: text, JSON: quote(text), NoNode: quote(text)}
+}
 
 func quote(text string) string {
 	data, err := json.Marshal(text)
