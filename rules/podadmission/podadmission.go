@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -198,6 +199,8 @@ type Shape struct {
 	// has all of them; empty: there is none.
 	Known bool
 	Name  string
+	// Lost is a NodeShape that lost one of them, because a new node did not have it; empty: there is none.
+	Lost string
 }
 
 // ShapeOf returns what NodeShapes say about the requirements of a pod.
@@ -210,32 +213,49 @@ func (l Labels) ShapeOf(reqs *requirements.Requirements, pod *corev1.Pod, shapes
 		}
 		want = append(want, term)
 	}
+	out := Shape{Known: len(shapes) > 0}
 	for i := range shapes {
 		s := &shapes[i]
-		if !slices.ContainsFunc(want, func(term corev1.NodeSelectorRequirement) bool {
+		lacks := slices.ContainsFunc(want, func(term corev1.NodeSelectorRequirement) bool {
 			value, ok := s.Status.Labels[term.Key]
 			return !ok || !slices.Contains(term.Values, value)
-		}) {
-			return Shape{Known: true, Name: s.Name}
+		})
+		if !lacks && (out.Name == "" || s.Name < out.Name) {
+			out.Name = s.Name
+		}
+		if contradicted(s, want) && (out.Lost == "" || s.Name < out.Lost) {
+			out.Lost = s.Name
 		}
 	}
-	return Shape{Known: len(shapes) > 0}
+	return out
+}
+
+// contradicted reports whether a new node did not have one of the labels, which all nodes of the shape before it had.
+func contradicted(s *assayv1alpha1.NodeShape, labels []corev1.NodeSelectorRequirement) bool {
+	return slices.ContainsFunc(s.Status.Differences, func(x assayv1alpha1.ShapeDifference) bool {
+		return x.Output == string(keys.Label) && x.ContradictedBy != "" &&
+			slices.ContainsFunc(labels, func(term corev1.NodeSelectorRequirement) bool { return term.Key == x.Name })
+	})
 }
 
 // Warning returns a warning about a workload whose requirements no node meets. It returns "" if a node meets them or if there are
 // no nodes.
 func Warning(matching, nodes int, nearest, lacks string, shape Shape) string {
-	switch {
-	case matching > 0 || nodes == 0:
+	if matching > 0 || nodes == 0 {
 		return ""
-	case shape.Name != "":
-		return fmt.Sprintf("0 of %d nodes satisfy this now; new nodes of NodeShape %s do", nodes, shape.Name)
-	case nearest == "":
-		return fmt.Sprintf("0 of %d nodes satisfy this now", nodes)
 	}
-	text := fmt.Sprintf("0 of %d nodes satisfy this now; closest: %s lacks %s", nodes, nearest, lacks)
-	if shape.Known {
-		text += "; no NodeShape has it either, so autoscalers do not know which nodes to add"
+	text := fmt.Sprintf("0 of %d nodes satisfy this now", nodes)
+	if shape.Lost != "" { // before the rest, of which a long warning loses the end
+		text += fmt.Sprintf("; NodeShape %s lost it, because a new node differs", shape.Lost)
+	}
+	switch {
+	case shape.Name != "":
+		text += fmt.Sprintf("; new nodes of NodeShape %s do", shape.Name)
+	case nearest != "":
+		text += fmt.Sprintf("; closest: %s lacks %s", nearest, lacks)
+		if shape.Known {
+			text += "; no NodeShape has it either, so autoscalers do not know which nodes to add"
+		}
 	}
 	return text
 }

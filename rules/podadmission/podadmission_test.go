@@ -304,6 +304,8 @@ func TestAWarningNamesTheShapeOfNewNodes(t *testing.T) {
 		return assayv1alpha1.NodeShape{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: assayv1alpha1.NodeShapeStatus{Labels: has}}
 	}
 	small, large := shape("small", map[string]string{"other": "true"}), shape("large", map[string]string{"features.assay.dev/ml.amx": "true"})
+	changed := shape("changed", nil)
+	changed.Status.Differences = []assayv1alpha1.ShapeDifference{{Output: "label", Name: "features.assay.dev/ml.amx", ContradictedBy: "n9"}}
 	for name, test := range map[string]struct {
 		request string
 		shapes  []assayv1alpha1.NodeShape
@@ -312,7 +314,16 @@ func TestAWarningNamesTheShapeOfNewNodes(t *testing.T) {
 		"AShapeHasIt":  {"amx", []assayv1alpha1.NodeShape{small, large}, "0 of 3 nodes satisfy this now; new nodes of NodeShape large do"},
 		"NoShapeHasIt": {"amx", []assayv1alpha1.NodeShape{small}, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX; no NodeShape has it either, so autoscalers do not know which nodes to add"},
 		"NoShapes":     {"amx", nil, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX"},
-		"IsNotALabel":  {"else", []assayv1alpha1.NodeShape{small, large}, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX"},
+		"AnotherShapeHadIt": {
+			"amx", []assayv1alpha1.NodeShape{changed, large},
+			"0 of 3 nodes satisfy this now; NodeShape changed lost it, because a new node differs; new nodes of NodeShape large do",
+		},
+		"AShapeHadIt": {
+			"amx", []assayv1alpha1.NodeShape{small, changed},
+			"0 of 3 nodes satisfy this now; NodeShape changed lost it, because a new node differs; closest: n1 lacks AMX; " +
+				"no NodeShape has it either, so autoscalers do not know which nodes to add",
+		},
+		"IsNotALabel": {"else", []assayv1alpha1.NodeShape{small, large}, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Labels: map[string]string{assayv1alpha1.FeatureRequestLabel: test.request}}}
 		if got := podadmission.Warning(0, 3, "n1", "AMX", labels.ShapeOf(reqs(t, amx), pod, test.shapes)); got != test.want {
