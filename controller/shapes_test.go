@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,4 +147,51 @@ func TestAnOldShapeIsForgotten(t *testing.T) {
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(young), young); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAPoolThatOverwritesTheRecordOfANode: when Karpenter registers a Node, it sets the labels, taints and annotations of the NodePool,
+// so that the record of the pool replaces that of the controller. What the rules do not give is held, like all removals of keys whose rule is
+// unknown, and then removed.
+func TestAPoolThatOverwritesTheRecordOfANode(t *testing.T) {
+	w := newWorld(t)
+	r := w.rule("pool", `{rules: [{name: pool, labels: {same: "1", other: "1", more: "1"},
+	  taints: [{key: vendor.io/same, effect: NoSchedule}, {key: vendor.io/more, effect: NoSchedule}]}]}`)
+	w.node("registered")
+	w.publish(w.namespace, "registered", "registered", M{"a": "1"}, nil)
+	w.start(func(c *controller.Config) { c.Policy.Taints, c.Budget.Hold = true, time.Second })
+	n := w.labels("registered", M{"same": "1", "other": "1", "more": "1"})
+
+	pool := []corev1.Taint{{Key: "vendor.io/same", Effect: corev1.TaintEffectNoSchedule}, {Key: "vendor.io/wrong", Effect: corev1.TaintEffectNoSchedule}}
+	change(w, n, func(n *corev1.Node) {
+		for name, value := range (M{"same": "1", "other": "2", "wrong": "1"}) {
+			n.Labels[feature+name] = value
+		}
+		n.Labels["example.com/team"] = "ml"
+		n.Annotations[nfdv1alpha1.FeatureLabelsAnnotation] = "other,same,wrong"
+		n.Annotations[nfdv1alpha1.TaintsAnnotation] = "vendor.io/same:NoSchedule,vendor.io/wrong:NoSchedule"
+		n.Spec.Taints = append(n.Spec.Taints, pool[1], corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule})
+	})
+	becomes(w, n, "what the rules say, all of it in the record", func(n *corev1.Node) bool {
+		return holds(n.Labels, M{"same": "1", "other": "1", "more": "1", "wrong": "", "example.com/team": "ml"}) &&
+			n.Annotations[nfdv1alpha1.FeatureLabelsAnnotation] == "more,other,same" &&
+			n.Annotations[nfdv1alpha1.TaintsAnnotation] == "vendor.io/more:NoSchedule,vendor.io/same:NoSchedule" &&
+			taintKeys(n) == "dedicated vendor.io/more vendor.io/same"
+	})
+	w.event("registered", "RemovalHeld", feature+"wrong", "vendor.io/wrong")
+	if err := w.Delete(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	becomes(w, n, "nothing of rules", func(n *corev1.Node) bool {
+		return holds(n.Labels, M{"same": "", "other": "", "more": "", "example.com/team": "ml"}) && taintKeys(n) == "dedicated"
+	})
+}
+
+// taintKeys returns the keys of the taints of a Node, sorted.
+func taintKeys(n *corev1.Node) string {
+	var keys []string
+	for _, t := range n.Spec.Taints {
+		keys = append(keys, t.Key)
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, " ")
 }
