@@ -112,7 +112,8 @@ func (r *result) table(w io.Writer) error {
 		}
 	}
 	if r.Shapes > 0 {
-		_, _ = fmt.Fprintf(w, "\n%d NodeShapes, the largest has %d bytes", r.Shapes, r.ShapeBytes)
+		all, idle := r.shapeWrites()
+		_, _ = fmt.Fprintf(w, "\n%d NodeShapes, the largest has %d bytes; %d writes in all phases, %d while idle", r.Shapes, r.ShapeBytes, all, idle)
 	}
 	_, err := fmt.Fprintln(w, "\n\nrequests by phase")
 	for _, p := range r.Phases {
@@ -125,6 +126,24 @@ func (r *result) table(w io.Writer) error {
 		_, err = fmt.Fprintf(w, "  %s: %s\n", p.Name, strings.Join(list, ", "))
 	}
 	return err
+}
+
+// shapeWrites returns the number of writes of NodeShapes in all phases, and in the idle one.
+func (r *result) shapeWrites() (all, idle int) {
+	for _, p := range r.Phases {
+		n := 0
+		for key, count := range p.Requests {
+			verb, resource, _ := strings.Cut(key, " ")
+			if resource, _, _ = strings.Cut(resource, "/"); resource == assayv1alpha1.NodeShapeResource.Resource && (verb == "POST" || verb == "PATCH") {
+				n += count
+			}
+		}
+		all += n
+		if p.Name == phaseIdle {
+			idle += n
+		}
+	}
+	return all, idle
 }
 
 // interesting reports whether requests to a resource are printed in the table; JSON has all.
