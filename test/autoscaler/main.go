@@ -22,6 +22,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
@@ -53,7 +54,7 @@ func run(ctx context.Context, bin string) error {
 		return err
 	}
 	defer c.Stop()
-	s := &story{Cluster: c, bin: bin}
+	s := &story{Cluster: c, bin: bin, machines: &machines{flags: map[string][]string{with: {"AVX512F", "AMXTILE", "AMXBF16"}}}}
 	if err := s.start(ctx); err != nil {
 		return err
 	}
@@ -63,6 +64,7 @@ func run(ctx context.Context, bin string) error {
 		return fmt.Errorf("%w\n%s\n%s\n%s", err, c.Log(karpenter), c.Log("controller"), c.Log(kwok))
 	}
 	s.summary()
+	fmt.Printf("\nThe test took %s.\n", time.Since(began).Round(time.Second))
 	return nil
 }
 
@@ -80,7 +82,7 @@ const namespace = "assay-system"
 // start runs everything around the pods: the autoscaler, the kubelets, Assay and its workers.
 func (s *story) start(ctx context.Context) error {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, nfdv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, nfdv1alpha1.AddToScheme, assayv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
 		}
@@ -97,7 +99,7 @@ func (s *story) start(ctx context.Context) error {
 			return err
 		}
 	}
-	go (&fakeWorkers{api: s.api, types: s.types()}).run(ctx)
+	go (&fakeWorkers{s.api, s.machines}).run(ctx)
 	return nil
 }
 

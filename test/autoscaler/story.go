@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,19 +11,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/controller/shape"
 	"github.com/assay-project/assay/test/cluster"
-	"github.com/assay-project/assay/test/cluster/kube"
 )
 
 const (
@@ -40,19 +39,15 @@ const (
 type story struct {
 	*cluster.Cluster
 	api             client.Client
+	machines        *machines
 	bin             string            // directory of the programs
 	source, version map[string]string // by module
 	results         []string
 }
 
-// types returns the flags of cpu.cpuid of each type of machine.
-func (s *story) types() map[string][]string {
-	return map[string][]string{without: {"AVX512F"}, with: {"AVX512F", "AMXTILE", "AMXBF16"}}
-}
-
 // tell runs the scenarios.
 func (s *story) tell(ctx context.Context) error {
-	for _, scenario := range []func(context.Context) error{s.undeclared, s.fromZero, s.wrong} {
+	for _, scenario := range []func(context.Context) error{s.learn, s.undeclared, s.fromZero, s.wrong} {
 		if err := scenario(ctx); err != nil {
 			return err
 		}
@@ -60,38 +55,46 @@ func (s *story) tell(ctx context.Context) error {
 	return nil
 }
 
-// undeclared shows that Karpenter buys nothing for a label that it does not know.
-func (s *story) undeclared(ctx context.Context) error {
-	say("No node, and no pool that declares the feature: nothing is bought")
-	for _, args := range [][]string{
+// learn has one node of each pool, from which the controller learns their shapes, and shows the warning that comes before that.
+func (s *story) learn(ctx context.Context) error {
+	say("Each pool has a node for a while: the controller keeps what rules gave to it")
+	if err := s.run(ctx, [][]string{
 		{"apply", "-f", s.file("pools.yaml"), "-f", s.file("request.yaml")},
 		{"wait", "nodepools", "--all", "--for=condition=Ready", "--timeout=2m"},
 		{"wait", "nodefeaturerequest/amx", "--namespace=" + pods, "--for=condition=Materialized", "--timeout=2m"},
 		{"get", "nodefeaturerequest", "amx", "--namespace=" + pods},
-	} {
-		if err := s.kubectl(ctx, args...); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	if err := s.admissionAddsTheLabel(ctx); err != nil {
 		return err
 	}
+	if err := s.firstNode(ctx, "general", false); err != nil {
+		return err
+	}
+	const known = "no NodeShape has it either, so autoscalers do not know which nodes to add"
+	if err := s.warns(ctx, known, "apply", "--dry-run=server", "-f", s.file("deployment.yaml")); err != nil {
+		return err
+	}
+	if err := s.firstNode(ctx, "amx", true); err != nil {
+		return err
+	}
+	if err := s.clear(ctx); err != nil {
+		return err
+	}
+	return s.showShapes(ctx)
+}
+
+// undeclared shows that Karpenter buys nothing for a label that it does not know.
+func (s *story) undeclared(ctx context.Context) error {
+	say("No pool declares the feature: nothing is bought")
 	if err := s.kubectl(ctx, "apply", "-f", s.file("deployment.yaml")); err != nil {
 		return err
 	}
 	refusal := ""
-	err := cluster.WaitFor(ctx, "Karpenter's reason", func(ctx context.Context) error {
-		var events corev1.EventList
-		if err := s.api.List(ctx, &events, client.InNamespace(pods)); err != nil {
-			return err
-		}
-		for i := range events.Items {
-			if e := &events.Items[i]; e.Source.Component == karpenter && e.Reason == "FailedScheduling" {
-				refusal = e.Message
-				return nil
-			}
-		}
-		return fmt.Errorf("none of %d events is Karpenter's", len(events.Items))
+	err := s.event(ctx, "Karpenter's reason", func(e *corev1.Event) bool {
+		refusal = e.Message
+		return e.Source.Component == karpenter && e.Reason == "FailedScheduling" && strings.HasPrefix(e.InvolvedObject.Name, "inference")
 	})
 	if err != nil {
 		return err
@@ -100,24 +103,20 @@ func (s *story) undeclared(ctx context.Context) error {
 	if !strings.Contains(refusal, label) {
 		return fmt.Errorf("the event does not name the label %s", label)
 	}
-	bought, err := s.bought(ctx)
-	if err != nil {
+	if err := s.observe(ctx, map[string]int{}); err != nil {
 		return err
 	}
-	if len(bought) > 0 {
-		return fmt.Errorf("nodes were bought: %v", bought)
-	}
-	s.result("no pool declares the label", 0, bought, "never")
+	s.result("without the export", 0, nil, "never")
 	return s.kubectl(ctx, "get", "pods,nodeclaims,nodes", "--namespace="+pods)
 }
 
-// fromZero shows that the pool that declares the label is scaled up.
+// fromZero shows that the pool whose shape has the label is scaled up.
 func (s *story) fromZero(ctx context.Context) error {
 	if err := s.clear(ctx); err != nil {
 		return err
 	}
-	say("The pool declares what its machines have: one node is bought, of the right type")
-	if err := s.kubectl(ctx, "patch", "nodepool", "amx", "--type=merge", "--patch-file="+s.file("declare.yaml")); err != nil {
+	say("The export tells Karpenter what the machines of the pool have: one node is bought, of the right type")
+	if err := s.export(ctx); err != nil {
 		return err
 	}
 	took, err := s.place(ctx)
@@ -128,39 +127,69 @@ func (s *story) fromZero(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.result("from zero nodes", replicas, bought, took)
+	s.result("with the export, from zero", replicas, bought, took)
 	if !maps.Equal(bought, map[string]int{with: 1}) {
 		return fmt.Errorf("bought %v instead of one %s", bought, with)
 	}
 	return s.showNodes(ctx)
 }
 
-// wrong shows what a label costs that does not come true.
+// wrong shows what a shape costs that is no longer right: the machines of a pool had AMX, and new ones do not.
 func (s *story) wrong(ctx context.Context) error {
 	if err := s.clear(ctx); err != nil {
 		return err
 	}
-	say("Another pool declares what its machines do not have: one node too many is bought")
-	for _, args := range [][]string{
-		{"patch", "nodepool", "general", "--type=merge", "--patch-file=" + s.file("wrong.yaml")},
-		{"apply", "-f", s.file("deployment.yaml")},
-	} {
-		if err := s.kubectl(ctx, args...); err != nil {
-			return err
-		}
+	say("Machines of another pool had the feature, and new ones do not: one node too many is bought")
+	s.machines.set(without, s.machines.of(with))
+	if err := s.firstNode(ctx, "general", true); err != nil {
+		return err
+	}
+	if err := s.clear(ctx); err != nil {
+		return err
+	}
+	s.machines.set(without, nil)
+	if err := s.showShapes(ctx); err != nil {
+		return err
+	}
+	if err := s.export(ctx); err != nil {
+		return err
+	}
+	if err := s.kubectl(ctx, "apply", "-f", s.file("deployment.yaml")); err != nil {
+		return err
 	}
 	if err := s.unmet(ctx); err != nil {
 		return err
 	}
-	tooMany, err := s.buysNothing(ctx)
-	if err != nil {
+	tooMany := map[string]int{without: 1}
+	if err := s.observe(ctx, tooMany); err != nil {
 		return err
 	}
 	if err := s.showNodes(ctx); err != nil {
 		return err
 	}
-	say("The pool is corrected and its node deleted: the pods get the right node")
-	if err := s.kubectl(ctx, "patch", "nodepool", "general", "--type=merge", "--patch-file="+s.file("corrected.yaml")); err != nil {
+	return s.correct(ctx, tooMany)
+}
+
+// unmet waits until the only node is not ready because of the label of its pool, and shows how a user sees that.
+func (s *story) unmet(ctx context.Context) error {
+	for _, reason := range []string{assayv1alpha1.ReasonLabelsUnmet, shape.ReasonNodeDiffers} {
+		if err := s.event(ctx, "an Event "+reason, func(e *corev1.Event) bool { return e.Reason == reason }); err != nil {
+			return err
+		}
+	}
+	if err := s.run(ctx, [][]string{
+		{"get", "events", "--field-selector=reason=" + assayv1alpha1.ReasonLabelsUnmet, "--output=custom-columns=OBJECT:.involvedObject.kind,REASON:.reason,MESSAGE:.message"},
+		{"get", "nodeshapes"},
+	}); err != nil {
+		return err
+	}
+	return s.warns(ctx, "lost it, because a new node differs", "replace", "-f", s.file("deployment.yaml"))
+}
+
+// correct exports again, without the label that did not come true, and deletes the node.
+func (s *story) correct(ctx context.Context, tooMany map[string]int) error {
+	say("The export is repeated and the wrong node deleted: the pods get the right node")
+	if err := s.export(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -178,72 +207,51 @@ func (s *story) wrong(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bought[without] += tooMany
-	s.result("from a wrong declaration", replicas, bought, fmt.Sprintf("%.1f s after the correction", took.Seconds()))
+	for kind, n := range tooMany {
+		bought[kind] += n
+	}
+	s.result("with a wrong shape", replicas, bought, fmt.Sprintf("%.1f s after the correction", took.Seconds()))
 	if !maps.Equal(bought, map[string]int{without: 1, with: 1}) {
 		return fmt.Errorf("bought %v instead of one %s and one %s", bought, without, with)
 	}
 	return s.showNodes(ctx)
 }
 
-// unmet waits until the only node is not ready because of the label of its pool, and shows how a user sees that.
-func (s *story) unmet(ctx context.Context) error {
-	err := cluster.WaitFor(ctx, "a node is not ready because of its label", func(ctx context.Context) error {
-		var events corev1.EventList
-		if err := s.api.List(ctx, &events); err != nil {
+// firstNode makes Karpenter buy one node of a pool, and returns once the NodeShape of the pool has or does not have the label.
+func (s *story) firstNode(ctx context.Context, pool string, has bool) error {
+	if err := s.kubectl(ctx, "apply", "-f", s.file("first.yaml"), "--selector=pool="+pool); err != nil {
+		return err
+	}
+	return cluster.WaitFor(ctx, "the shape of pool "+pool, func(ctx context.Context) error {
+		var list assayv1alpha1.NodeShapeList
+		if err := s.api.List(ctx, &list); err != nil {
 			return err
 		}
-		for i := range events.Items {
-			if events.Items[i].Reason == assayv1alpha1.ReasonLabelsUnmet {
+		for i := range list.Items {
+			status := &list.Items[i].Status
+			if status.Key[assayv1alpha1.NodePoolLabel] == pool && ptr.Deref(status.Nodes, 0) == 1 && (status.Labels[label] != "") == has {
 				return nil
 			}
 		}
-		return fmt.Errorf("none of %d events says so", len(events.Items))
+		return fmt.Errorf("%d shapes: none has one node, and the label: %t", len(list.Items), has)
 	})
+}
+
+// export runs assay export, and applies its output.
+func (s *story) export(ctx context.Context) error {
+	fmt.Println("$ assay export --for karpenter | kubectl apply -f -")
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "assay"), "export", "--for", "karpenter")
+	cmd.Env, cmd.Stderr = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig), os.Stdout
+	out, err := cmd.Output()
 	if err != nil {
+		return fmt.Errorf("%s: %w", cmd, err)
+	}
+	apply := s.command(ctx, "apply", "-f", "-")
+	apply.Stdin, apply.Stdout, apply.Stderr = bytes.NewReader(out), os.Stdout, os.Stdout
+	if err := apply.Run(); err != nil {
 		return err
 	}
-	return s.kubectl(ctx, "get", "events", "--field-selector=reason="+assayv1alpha1.ReasonLabelsUnmet,
-		"--output=custom-columns=OBJECT:.involvedObject.kind,REASON:.reason,MESSAGE:.message")
-}
-
-// observation is how long the test watches that Karpenter buys nothing. It buys a node every three seconds if the label is removed
-// from each one.
-const observation = 20 * time.Second
-
-// buysNothing checks that Karpenter waits for the only node, of the wrong type, and returns the number of nodes.
-func (s *story) buysNothing(ctx context.Context) (int, error) {
-	deadline := time.Now().Add(observation)
-	for time.Now().Before(deadline) {
-		bought, err := s.bought(ctx)
-		if err != nil {
-			return 0, err
-		}
-		bound, _, err := s.bound(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if !maps.Equal(bought, map[string]int{without: 1}) || len(bound) > 0 {
-			return 0, fmt.Errorf("bought %v instead of one %s; bound: %v", bought, without, bound)
-		}
-		select {
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		case <-time.After(observation / 20):
-		}
-	}
-	return 1, nil
-}
-
-// settled waits until there is no node of a type.
-func (s *story) settled(ctx context.Context, kind string) error {
-	return cluster.WaitFor(ctx, "no node of the type "+kind, func(ctx context.Context) error {
-		bought, err := s.bought(ctx)
-		if err == nil && bought[kind] > 0 {
-			err = fmt.Errorf("there are %d", bought[kind])
-		}
-		return err
-	})
+	return s.kubectl(ctx, "get", "nodepools", "--output=custom-columns=NAME:.metadata.name,LABELS:.spec.template.metadata.labels")
 }
 
 // admissionAddsTheLabel waits until the webhook knows the request: a pod that was created earlier would not get the node affinity.
@@ -302,125 +310,3 @@ func (s *story) placed(ctx context.Context) error {
 	}
 	return nil
 }
-
-// bound returns the nodes of the pods that are bound, and why others are not.
-func (s *story) bound(ctx context.Context) (nodes []string, why string, err error) {
-	var list corev1.PodList
-	if err := s.api.List(ctx, &list, client.InNamespace(pods)); err != nil {
-		return nil, "", err
-	}
-	for i := range list.Items {
-		p := &list.Items[i]
-		if p.Spec.NodeName != "" {
-			nodes = append(nodes, p.Spec.NodeName)
-		}
-		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
-				why = c.Message
-			}
-		}
-	}
-	return nodes, why, nil
-}
-
-// claims returns Karpenter's NodeClaims: one for each node that it has bought.
-func (s *story) claims(ctx context.Context) ([]unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("karpenter.sh/v1")
-	list.SetKind("NodeClaimList")
-	err := s.api.List(ctx, list)
-	return list.Items, err
-}
-
-// bought returns the number of nodes that Karpenter has bought, by type.
-func (s *story) bought(ctx context.Context) (map[string]int, error) {
-	claims, err := s.claims(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]int{}
-	for _, c := range claims {
-		out[c.GetLabels()[corev1.LabelInstanceTypeStable]]++
-	}
-	return out, nil
-}
-
-// initialized waits until Karpenter has finished all nodes that it has bought.
-func (s *story) initialized(ctx context.Context) error {
-	return cluster.WaitFor(ctx, "all nodes are initialized", func(ctx context.Context) error {
-		claims, err := s.claims(ctx)
-		for _, c := range claims {
-			conditions, _, _ := unstructured.NestedSlice(c.Object, "status", "conditions")
-			if !slices.ContainsFunc(conditions, func(c any) bool {
-				m, _ := c.(map[string]any)
-				return m["type"] == "Initialized" && m["status"] == "True"
-			}) {
-				err = errors.Join(err, fmt.Errorf("%s is not", c.GetName()))
-			}
-		}
-		return err
-	})
-}
-
-// clear deletes the pods and all nodes.
-func (s *story) clear(ctx context.Context) error {
-	for _, args := range [][]string{
-		{"delete", "deployment", "--all", "--namespace=" + pods},
-		{"delete", "nodeclaims", "--all"}, // Karpenter deletes their nodes
-	} {
-		if _, err := s.Kubectl(ctx, args...); err != nil {
-			return err
-		}
-	}
-	return cluster.WaitFor(ctx, "no pods and no nodes", func(ctx context.Context) error {
-		var (
-			p corev1.PodList
-			n corev1.NodeList
-		)
-		if err := errors.Join(s.api.List(ctx, &p, client.InNamespace(pods)), s.api.List(ctx, &n)); err != nil {
-			return err
-		}
-		if left := meta.LenList(&p) + meta.LenList(&n); left > 0 {
-			return fmt.Errorf("%d are left", left)
-		}
-		return nil
-	})
-}
-
-// showNodes prints what was bought.
-func (s *story) showNodes(ctx context.Context) error {
-	return errors.Join(
-		s.kubectl(ctx, "get", "nodeclaims"),
-		s.kubectl(ctx, "get", "nodes", "--label-columns=node.kubernetes.io/instance-type,"+label),
-		s.kubectl(ctx, "get", "pods", "--namespace="+pods, "--output=wide"),
-	)
-}
-
-// result records a row of the summary. Times are printed and never compared.
-func (s *story) result(scenario string, bound int, bought map[string]int, took string) {
-	var nodes []string
-	for _, kind := range slices.Sorted(maps.Keys(bought)) {
-		nodes = append(nodes, fmt.Sprintf("%d %s", bought[kind], kind))
-	}
-	s.results = append(s.results, fmt.Sprintf("%-28s %-12s %-26s %s", scenario, fmt.Sprintf("%d of %d", bound, replicas),
-		strings.Join(append(nodes, "none")[:max(1, len(nodes))], ", "), took))
-}
-
-func (s *story) summary() {
-	fmt.Printf("\n%-28s %-12s %-26s %s\n%s\n", "SCENARIO", "PODS BOUND", "NODES BOUGHT", "FROM POD TO BOUND", strings.Join(s.results, "\n"))
-}
-
-// kubectl runs kubectl, and prints the command and its output with warnings.
-func (s *story) kubectl(ctx context.Context, args ...string) error {
-	fmt.Println("$ kubectl", strings.Join(args, " "))
-	cmd := exec.CommandContext(ctx, s.Program(kube.Kubectl), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
-	return cmd.Run()
-}
-
-// file returns the path of a file of this package.
-func (s *story) file(name string) string { return filepath.Join("test", "autoscaler", name) }
-
-// say prints the title of a scenario.
-func say(title string) { fmt.Printf("\n== %s\n", title) }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +20,26 @@ import (
 
 // fakeWorkers publishes the features of Nodes that have no machine, as Assay's worker does on real ones.
 type fakeWorkers struct {
-	api   client.Client
-	types map[string][]string // flags of cpu.cpuid, by instance type
+	api      client.Client
+	machines *machines
+}
+
+// machines holds the flags of cpu.cpuid of new machines, by type. It is safe for concurrent use.
+type machines struct {
+	mu    sync.Mutex
+	flags map[string][]string
+}
+
+func (m *machines) of(kind string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.flags[kind]
+}
+
+func (m *machines) set(kind string, flags []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.flags[kind] = flags
 }
 
 // publishInterval is the interval at which new Nodes are found.
@@ -50,7 +69,7 @@ func (w *fakeWorkers) run(ctx context.Context) {
 // feature returns the NodeFeature of a Node, which is deleted with the Node.
 func (w *fakeWorkers) feature(n *corev1.Node) *nfdv1alpha1.NodeFeature {
 	flags := nfdv1alpha1.FlagFeatureSet{Elements: map[string]nfdv1alpha1.Nil{}}
-	for _, f := range w.types[n.Labels[corev1.LabelInstanceTypeStable]] {
+	for _, f := range w.machines.of(n.Labels[corev1.LabelInstanceTypeStable]) {
 		flags.Elements[f] = nfdv1alpha1.Nil{}
 	}
 	boot := nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"id": "boot-of-" + n.Name}}
