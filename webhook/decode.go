@@ -163,7 +163,7 @@ func (d *decoder) list(item func()) {
 }
 
 // text reads a string.
-func (d *decoder) text() (s string) {
+func (d *decoder) text() string {
 	d.raw = d.raw[blank(d.raw, 0):]
 	if len(d.raw) == 0 || d.raw[0] != '"' {
 		d.failed = true
@@ -172,17 +172,23 @@ func (d *decoder) text() (s string) {
 	for i := 1; i < len(d.raw); i++ {
 		switch c := d.raw[i]; {
 		case c == '"':
-			s, d.raw = string(d.raw[1:i]), d.raw[i+1:]
+			s := string(d.raw[1:i])
+			d.raw = d.raw[i+1:]
 			return s
-		case c == '\\' || c < ' ' || c > '~': // escapes, and what is not ASCII
-			end := quoted(d.raw, 0)
-			d.failed = d.failed || json.Unmarshal(d.raw[:end], &s) != nil
-			d.raw = d.raw[end:]
-			return s
+		case c == '\\' || c < ' ' || c > '~':
+			return d.unusual()
 		}
 	}
 	d.failed = true
 	return ""
+}
+
+// unusual reads a string with escapes or characters that are not ASCII.
+func (d *decoder) unusual() (s string) {
+	end := quoted(d.raw, 0)
+	d.failed = d.failed || json.Unmarshal(d.raw[:end], &s) != nil
+	d.raw = d.raw[end:]
+	return s
 }
 
 // accept reads a delimiter if it is next.

@@ -112,8 +112,21 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 		whole = v.Requirements
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Labels: pods.Labels}}
-	o.warnOfNodes(v, pods.Path.String(), whole, pod)
+	o.warnOfNodes(v, requirer(pods), whole, pod)
 	return v, nil
+}
+
+// requirer returns the path of what requires features: the annotation of the pods or else their label, and their metadata if only a policy does.
+func requirer(pods *review.Pods) string {
+	for _, key := range requirements.AnnotationKeys {
+		if pods.Annotations[key] != "" {
+			return requirements.AnnotationPath(pods.Path, key).String()
+		}
+	}
+	if pods.Labels[assayv1alpha1.FeatureRequestLabel] != "" {
+		return pods.Path.Child("labels").Key(assayv1alpha1.FeatureRequestLabel).String()
+	}
+	return pods.Path.String()
 }
 
 // aboutRequest warns about a problem that keeps pods from being scheduled, unless the problem is in their annotations, which the

@@ -213,8 +213,8 @@ func TestPodsAndWorkloadsOnARealAPIServer(t *testing.T) {
 	misplaced.Annotations = map[string]string{assayv1alpha1.RequiredFeaturesAnnotation: fmt.Sprintf(needs, "AMX")}
 	rare := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: selector, Template: template(fmt.Sprintf(needs, "FP64"))}}
 	for want, object := range map[string]client.Object{
-		"0 of 2 nodes satisfy this now; closest: amx lacks cpu.cpuid/FP64":                                                     rare,
-		"metadata.annotations[assay.dev/required-features]: has no effect here: move it to spec.template.metadata.annotations": misplaced,
+		"spec.template.metadata.annotations[assay.dev/required-features]: 0 of 2 nodes satisfy this now; closest: amx lacks cpu.cpuid/FP64": rare,
+		"metadata.annotations[assay.dev/required-features]: has no effect here: move it to spec.template.metadata.annotations":              misplaced,
 	} {
 		if err := api.Create(t.Context(), object, dryRun); err != nil {
 			t.Fatal(err)

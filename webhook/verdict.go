@@ -18,9 +18,13 @@ import (
 	"github.com/assay-project/assay/rules/warning"
 )
 
-// The API server truncates each warning to 256 characters and all of them to 4 KiB, and kubectl prints each on one line.
 const (
-	maxWarnings   = 10
+	// maxWarnings is the maximum number of warnings: kubectl prints each on one line.
+	maxWarnings = 10
+	// maxWarningsLen is the maximum number of characters of all warnings together. If those of a response exceed 4,096, the API server
+	// cuts each after 256; a quarter is left for other webhooks.
+	maxWarningsLen = 3 << 10
+	// maxWarningLen is the maximum number of characters of a warning if all together are too long.
 	maxWarningLen = 256
 	// maxErrors is the maximum number of errors in a rejection; an object with 256 rules can have thousands.
 	maxErrors = 64
@@ -80,19 +84,29 @@ func list(req *admissionv1.AdmissionRequest, name string, errs field.ErrorList) 
 	return head + b.String()
 }
 
-// worst returns the warnings that can be shown, most severe first, each on one line and without duplicates.
+// worst returns the warnings that can be shown, most severe first, each on one line and without duplicates. If they are too long for
+// the API server, each is shortened.
 func worst(all []warning.Warning) []string {
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Rank < all[j].Rank })
-	var out []string
+	var out, short []string
 	seen := map[string]bool{}
 	for _, w := range all {
-		if line := oneLine(w.Path, w.Message); !seen[line] {
+		path, message := strings.Map(printable, w.Path), strings.Map(printable, w.Message)
+		line := message
+		if path != "" {
+			line = path + ": " + message
+		}
+		if !seen[line] {
 			seen[line] = true
-			out = append(out, line)
+			out, short = append(out, line), append(short, oneLine(path, message))
 		}
 	}
 	if more := len(out) - maxWarnings + 1; more > 1 {
-		out = append(out[:maxWarnings-1], fmt.Sprintf("and %d more warnings; assay lint shows them all", more))
+		last := fmt.Sprintf("and %d more warnings; assay lint shows them all", more)
+		out, short = append(out[:maxWarnings-1], last), append(short[:maxWarnings-1], last)
+	}
+	if utf8.RuneCountInString(strings.Join(out, "")) > maxWarningsLen {
+		return short
 	}
 	return out
 }
@@ -100,8 +114,6 @@ func worst(all []warning.Warning) []string {
 // oneLine shortens a warning to the length that is shown: first it removes the middle of the path, then the last clauses of the
 // message, then its end.
 func oneLine(path, message string) string {
-	path = strings.Map(printable, path)
-	message = strings.Map(printable, message)
 	if path == "" {
 		return cut(message, maxWarningLen)
 	}
