@@ -37,6 +37,10 @@ func TestProblems(t *testing.T) {
 			head + "    labels:\n      a: {n1}\n",
 			[]string{`8:10: spec.rules[0].labels[a]: expected a string, but YAML reads { as a map; quote it: "{n1}"`},
 		},
+		"AnExpressionAsAValueIsNotQuoted": {
+			head + "    matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: [{op: Exists}]}}}]\n",
+			[]string{`7:87: spec.rules[0].matchFeatures[0].matchExpressions[vendor].value[0]: expected a string, found a map`},
+		},
 		"BracesInAMapAreCutOut": {
 			head + "    labels: {a: {n1}}\n",
 			[]string{`7:17: spec.rules[0].labels[a]: expected a string, but YAML reads { as a map; quote it: "{n1}"`},

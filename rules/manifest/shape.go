@@ -146,8 +146,18 @@ func braces(line string) string {
 	return strings.TrimSpace(line)
 }
 
+// hasValues reports whether a map in braces has values, so that its author meant a map and not a string expression.
+func hasValues(n *yaml.Node) bool {
+	for i := 1; i < len(n.Content); i += 2 {
+		if !yamltree.IsNull(n.Content[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 func (w *walker) text(n *yaml.Node, path string) *yaml.Node {
-	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 {
+	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 && !hasValues(n) {
 		source := braces(w.doc.file.text.From(yamltree.At(n)))
 		return w.wrong(n, "type", path, "expected a string, but YAML reads { as a map; quote it: %q", source)
 	}
