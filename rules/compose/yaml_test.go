@@ -84,8 +84,11 @@ metadata:
 spec:
   # how early
   phase: main # never early
+  # their rules
   # our rules
   rules:
+    # by default
+    # theirs
     # ours
     - name: site # our site
       labels:

@@ -44,7 +44,7 @@ type YAMLOptions struct {
 }
 
 // AssembleYAML combines the first document with its bases and with the layers below it, as AssembleLayers does. It keeps comments.
-// If two documents have a comment on the same field, the one with the higher precedence wins.
+// If two documents have a comment on the line of the same field, the one with the higher precedence wins.
 func AssembleYAML(layers []*YAML, load LoadYAML, opt YAMLOptions) (*AssembledYAML, error) {
 	f := &untyped{get: load, opt: opt, origin: map[*yaml.Node]string{}}
 	g, roots, err := gather(layers, f)

@@ -27,11 +27,12 @@ func unflow(n, owner *yaml.Node) bool {
 	return inside || n.HeadComment != "" || n.LineComment != "" || n.FootComment != ""
 }
 
+// joinComments returns all comments, equal ones once.
 func joinComments(list ...string) string {
-	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), "\n")
+	return strings.Join(slices.Compact(slices.DeleteFunc(list, func(s string) bool { return s == "" })), "\n")
 }
 
-// fillDocumentComments adds to the document dst the comments around fields of src, where dst has none.
+// fillDocumentComments adds to the document dst the comments around fields of src.
 func fillDocumentComments(dst, src *yaml.Node) {
 	if dst.Kind != src.Kind {
 		return
@@ -48,9 +49,10 @@ func fillDocumentComments(dst, src *yaml.Node) {
 	}
 }
 
-// fillComments adds to dst the comments of src, where dst has none.
+// fillComments adds to dst the comments of src, which has a lower precedence: those above a field and below it to those of dst, and
+// the one on its line if dst has none.
 func fillComments(dst, src *yaml.Node) {
-	dst.HeadComment = cmp.Or(dst.HeadComment, src.HeadComment)
+	dst.HeadComment = joinComments(src.HeadComment, dst.HeadComment)
 	dst.LineComment = cmp.Or(dst.LineComment, src.LineComment)
-	dst.FootComment = cmp.Or(dst.FootComment, src.FootComment)
+	dst.FootComment = joinComments(dst.FootComment, src.FootComment)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,6 +133,37 @@ spec:
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s\n%s", diff, embedded)
+	}
+}
+
+// Each of the two documents has comments above its first field and above rules; the copy has all of them, those of the base first.
+func TestEmbeddedCommentsOfTheBaseJoinThoseOfTheDocument(t *testing.T) {
+	for name, base := range map[string]string{
+		"Object": "# head\napiVersion: assay.dev/v1alpha1\nkind: NodeFeatureRuleTemplate\nspec:\n  # list of the base\n  rules:\n  - {name: a, labels: {a: \"1\"}}\n",
+		"Spec":   "# head\n# list of the base\nrules:\n- {name: a, labels: {a: \"1\"}}\n",
+		"Marker": "# head\n---\n# list of the base\nrules:\n- {name: a, labels: {a: \"1\"}}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			const own = "# own head\napiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\nspec:\n  basedOn: [{file: base.yaml}]\n  # own list\n  rules:\n  - {name: b, labels: {b: \"1\"}}\n"
+			for file, text := range map[string]string{"base.yaml": base, "main.yaml": own} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			embedded, err := run(t, Deps{}, "", "copy", "--embed-all", filepath.Join(dir, "main.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, comment := range []string{"# head\n", "# list of the base\n", "# own head\n", "# own list\n"} {
+				if n := strings.Count(embedded, comment); n != 1 {
+					t.Errorf("the comment %q is there %d times in\n%s", comment, n, embedded)
+				}
+			}
+			if strings.Index(embedded, "# list of the base") > strings.Index(embedded, "# own list") {
+				t.Errorf("the comments of the base are not the first in\n%s", embedded)
+			}
+		})
 	}
 }
 
