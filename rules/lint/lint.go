@@ -163,11 +163,39 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 	for _, m := range []struct {
 		field  string
 		values map[string]string
-	}{{"labels", r.Labels}, {"extendedResources", r.ExtendedResources}} {
+	}{{"labels", r.Labels}, {"annotations", r.Annotations}, {"extendedResources", r.ExtendedResources}} {
 		for _, key := range facts.SortedKeys(m.values) {
-			if ref, ok := strings.CutPrefix(m.values[key], "@"); ok {
+			if ref, ok := strings.CutPrefix(m.values[key], "@"); ok && m.field != "annotations" {
 				l.reference(path.Child(m.field).Key(key), ref)
+			} else if strings.Contains(m.values[key], "@") {
+				l.references(path.Child(m.field).Key(key), m.values[key])
 			}
+		}
+	}
+	for i, c := range r.NodeConditions {
+		p := path.Child("nodeConditions").Index(i)
+		l.references(p.Child("status"), c.Status)
+		l.references(p.Child("reason"), c.Reason)
+		l.references(p.Child("message"), c.Message)
+		if wholeReference.MatchString(c.Message) {
+			l.warn(p.Child("message"), warning.Suspicious, "a message is text: to insert the value, write {%s}", c.Message)
+		}
+	}
+}
+
+// expression matches {expressions} without strings in braces, and reference an @domain.feature.element in one; an instance such as
+// @pci.device[0].vendor does not match.
+var (
+	expression     = regexp.MustCompile(`\{[^{}]*\}`)
+	reference      = regexp.MustCompile(`@[A-Za-z]+\.[A-Za-z_]+\.[A-Za-z0-9_]+`)
+	wholeReference = regexp.MustCompile(`^@[a-z]+\.[a-z_]+\.[A-Za-z0-9_]+$`)
+)
+
+// references warns about references in the expressions of a string.
+func (l *linter) references(path *field.Path, value string) {
+	for _, e := range expression.FindAllString(value, -1) {
+		for _, ref := range reference.FindAllString(e, -1) {
+			l.reference(path, ref[1:])
 		}
 	}
 }

@@ -204,8 +204,12 @@ func TestWhatSourcesNeverPublish(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct{ outputs, want string }{
-		"ReferenceToInstances": {`labels: {a: "@pci.device.vendor"}`, "pci.device is a list of instances, and @ refers to attributes; write {@pci.device[0].vendor}"},
-		"WholeNameInATemplate": {`labelsTemplate: 'a={{index (index . "kernel.version") "full"}}'`, `the data of a template has no key "kernel.version": write .kernel.version`},
+		"ReferenceInLabel":       {`labels: {a: "v{@kernel.versoin.major}"}`, "did you mean @kernel.version.major? No source publishes kernel.versoin"},
+		"ReferenceInCondition":   {`nodeConditions: [{type: example.com/A, status: "True", message: "{@kernel.versoin.major}"}]`, "did you mean @kernel.version.major? No source publishes kernel.versoin"},
+		"ReferenceAsStatus":      {`nodeConditions: [{type: example.com/A, status: "{@pci.device.vendor == '10de'}"}]`, "pci.device is a list of instances, and @ refers to attributes; write {@pci.device[0].vendor}"},
+		"ReferenceWithoutBraces": {`nodeConditions: [{type: example.com/A, status: "True", message: "@kernel.version.full"}]`, "to insert the value, write {@kernel.version.full}"},
+		"ReferenceToInstances":   {`labels: {a: "@pci.device.vendor"}`, "pci.device is a list of instances, and @ refers to attributes; write {@pci.device[0].vendor}"},
+		"WholeNameInATemplate":   {`labelsTemplate: 'a={{index (index . "kernel.version") "full"}}'`, `the data of a template has no key "kernel.version": write .kernel.version`},
 	} {
 		if got := lintText(t, `{rules: [{name: a, `+tc.outputs+`, `+kernel+`}]}`, lint.Options{}); !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
