@@ -26,6 +26,7 @@ import (
 	"github.com/assay-project/assay/controller/builtin"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/group"
+	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/controller/provenance"
@@ -51,6 +52,9 @@ type Config struct {
 	Policy  plan.Policy
 	// FailTaint is put on nodes whose labels are frozen by a fail action; nil: none.
 	FailTaint *corev1.Taint
+	// LossTaint is put, with a value, on nodes that no longer have what their pods require, if objects have onLoss: Taint; nil: none. It
+	// needs Scheduling.
+	LossTaint *corev1.Taint
 	Disable   node.Disable
 	DryRun    bool
 	Grace     time.Duration
@@ -131,7 +135,7 @@ func (c Config) Inputs(live client.Reader) inputs.Options {
 func (c Config) Withholding() rules.Withholding {
 	return rules.Withholding{
 		All: c.DryRun, Taints: !c.Policy.Taints, Labels: c.Disable.Labels, Annotations: c.Disable.Annotations,
-		ExtendedResources: c.Disable.ExtendedResources,
+		ExtendedResources: c.Disable.ExtendedResources, Losses: c.LossTaint == nil,
 	}
 }
 
@@ -180,6 +184,10 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 	stats := rulestats.New(func(object string) { offer(statusChanged, object) })
 	reg.OnChange(func() { offer(rulesChanged, "all") })
 	watchdog := node.NewWatchdog(clock.RealClock{})
+	var losses node.Losses
+	if c.LossTaint != nil && c.Scheduling {
+		losses = node.Losses{Taint: *c.LossTaint, Tracker: loss.NewTracker(clock.RealClock{})}
+	}
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
 	// The manager waits for existing informers before it starts controllers, and NodeFeatures depend on Nodes.
 	nodes := inputs.New(c.Inputs(mgr.GetAPIReader()))
@@ -210,7 +218,8 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 				Inputs: nodes, Namespace: c.Sources.Namespace, Namespaces: c.Sources.Namespaces != nil,
 				Policy: c.Policy, FailTaint: c.FailTaint, Disable: c.Disable, DryRun: c.DryRun,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
-				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling, Ready: c.Ready, Startup: c.Startup, Requests: c.Requests.Total > 0,
+				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling, Ready: c.Ready, Startup: c.Startup, Losses: losses,
+				Requests: c.Requests.Total > 0,
 			})
 		},
 		func() error {
@@ -223,7 +232,9 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 			if !c.Scheduling {
 				return nil
 			}
-			return request.Add(mgr, request.Options{Nodes: nodes, Rules: reg, Materialized: assembled, IDs: c.IDs, Pods: true})
+			return request.Add(mgr, request.Options{
+				Nodes: nodes, Rules: reg, Materialized: assembled, IDs: c.IDs, Pods: true, Losses: losses.Tracker, Withholding: c.Withholding(),
+			})
 		},
 		func() error {
 			if len(c.Shapes) == 0 || !c.Ready || c.Policy.Record.Instance != "" {

@@ -15,6 +15,8 @@ type Withholding struct {
 	All bool
 	// Taints are withheld unless enableTaints is set. The others are restrictions.
 	Taints, Labels, Annotations, ExtendedResources bool
+	// Losses withholds the taints of nodes that lost features, which no rule writes. They are withheld unless lossTaint is set.
+	Losses bool
 }
 
 // Withheld describes a kind of outputs of an object that is not written.
@@ -48,6 +50,7 @@ const (
 	reasonLabels      = "LabelsDisabled"
 	reasonAnnotations = "AnnotationsDisabled"
 	reasonResources   = "ExtendedResourcesDisabled"
+	reasonLosses      = "LossTaintDisabled"
 )
 
 // withholdings are the settings that withhold outputs, in the order of their conditions.
@@ -105,6 +108,18 @@ func (w Withholding) Withholds(kind keys.Kind) string {
 		}
 	}
 	return ""
+}
+
+// Loss returns why the taints of nodes that lost features are not written, with the reason of the Withheld condition; both are
+// empty if they are.
+func (w Withholding) Loss() (reason, why string) {
+	switch {
+	case w.All:
+		return reasonPublishing, w.Withholds(keys.Taint)
+	case w.Losses:
+		return reasonLosses, "the administrator has not set lossTaint in the controller's configuration"
+	}
+	return "", ""
 }
 
 // Read adds the setting that a Withheld condition reports.

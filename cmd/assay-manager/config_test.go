@@ -187,3 +187,27 @@ func TestAMissingFileIsEmptyOnlyWhereItIsTheDefault(t *testing.T) {
 		}
 	}
 }
+
+// TestALossTaintNeedsAPace: a feature that all nodes lose would close all of them at once.
+func TestALossTaintNeedsAPace(t *testing.T) {
+	const pace, gate = "noExecuteBudget: {every: 5m}\n", "featureGates: {FeatureScheduling: true}\n"
+	for file, want := range map[string]string{
+		"lossTaint: example.com/lost:NoExecute\n" + pace + gate:                                  "",
+		"lossTaint: example.com/lost:NoSchedule\n" + pace + gate:                                 "",
+		"lossTaint: example.com/lost:NoExecute\n" + gate:                                         "set noExecuteBudget.every",
+		"lossTaint: example.com/lost:NoExecute\n" + pace:                                         "set --feature-gates=FeatureScheduling=true",
+		"lossTaint: example.com/lost=1:NoExecute\n" + pace + gate:                                "write KEY:NoExecute or KEY:NoSchedule",
+		"lossTaint: example.com/lost:PreferNoSchedule\n" + pace + gate:                           "write KEY:NoExecute or KEY:NoSchedule",
+		"lossTaint: lost:NoExecute\n" + pace + gate:                                              "has no namespace",
+		"lossTaint: example.com/a:NoExecute\nfailTaint: example.com/a:NoExecute\n" + pace + gate: "write another key",
+	} {
+		f, _, _ := parse(t, file)
+		s, _, err := f.load()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", file, err, want)
+		}
+		if err == nil && (f.likeController(s, f.namespace).LossTaint == nil || f.likeController(s, f.namespace).Withholding().Losses) {
+			t.Errorf("%q: there is no taint", file)
+		}
+	}
+}

@@ -52,6 +52,19 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 	retire(flags)
 }
 
+// load also checks what lossTaint needs. Other commands may not have these settings.
+func (f *controllerFlags) load() (*managerconfig.Settings, []string, error) {
+	s, warnings, err := f.ruleFlags.load()
+	switch {
+	case err != nil || s.LossTaint == "":
+	case !s.FeatureGates[managerconfig.GateScheduling]:
+		err = fmt.Errorf("lossTaint %q: the controller does not watch pods; set --feature-gates=%s=true", s.LossTaint, managerconfig.GateScheduling)
+	case s.NoExecuteBudget.Every <= 0:
+		err = fmt.Errorf("lossTaint %q: a feature that all nodes lose would taint all of them at once; set noExecuteBudget.every, for example to 5m", s.LossTaint)
+	}
+	return s, warnings, err
+}
+
 func toDuration(at func(*managerconfig.Settings) *time.Duration) func(*managerconfig.Settings, string) error {
 	return func(s *managerconfig.Settings, text string) (err error) {
 		*at(s), err = config.Duration(text)

@@ -76,6 +76,8 @@ func (f *ruleFlags) register(flags *pflag.FlagSet) {
 	f.toggle(flags, "enable-taints", "let rules create taints (default false)", toBool(func(s *managerconfig.Settings) *bool { return &s.EnableTaints }))
 	f.setting(flags, "startup-taint", "key of the taint that the controller removes from Nodes with the condition FeaturesReady; rules must not write it",
 		toText(func(s *managerconfig.Settings) *string { return &s.StartupTaint }))
+	f.setting(flags, "loss-taint", "taint, as KEY:EFFECT, of nodes that no longer have what their pods require, for objects with onLoss: Taint; needs noExecuteBudget",
+		toText(func(s *managerconfig.Settings) *string { return &s.LossTaint }))
 	f.toggle(flags, "allow-fail", "let the action fail keep the labels of a node unchanged (default true)",
 		toBool(func(s *managerconfig.Settings) *bool { return &s.AllowFail }))
 	f.toggle(flags, "disable-auto-prefix", "do not add a namespace to names without one",

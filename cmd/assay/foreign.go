@@ -63,6 +63,9 @@ func (e *explanation) printForeign(ctx context.Context, list []foreign) {
 			continue
 		}
 		if instance, ok := e.world.owner(e.node, f.kind, f.key); ok {
+			if e.printLoss(ctx, f.given) {
+				continue
+			}
 			e.printKept(ctx, f.given, instance)
 			continue
 		}

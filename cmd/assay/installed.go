@@ -27,7 +27,7 @@ const (
 type configFile struct {
 	ExtraLabelNs, DenyLabelNs, ProtectedKeys, MaskedElements []string
 
-	LabelWhiteList, FeatureSources, DefaultScope, DefaultNodeScope, DefaultTemplate, MaskSecrets string
+	LabelWhiteList, FeatureSources, DefaultScope, DefaultNodeScope, DefaultTemplate, MaskSecrets, LossTaint string
 
 	NoPublish, EnableTaints bool
 	AllowFail               *bool
@@ -41,6 +41,7 @@ type installed struct {
 	strictAdmission, nodeWarnings bool
 	options, tolerations          string
 	defaultTemplate, sources      string
+	lossTaint                     string
 	gates                         map[string]string
 	masked, protected             []string
 	withholding                   rules.Withholding
@@ -105,6 +106,7 @@ func (s *installed) register() {
 	s.flags.StringVar(&s.options, "options", "", "")
 	s.flags.StringVar(&s.tolerations, "worker-tolerations", "", "")
 	s.flags.StringVar(&s.defaultTemplate, "default-template", "", "")
+	s.flags.StringVar(&s.lossTaint, "loss-taint", "", "")
 	s.flags.StringVar(&s.sources, "feature-sources", "", "")
 	s.flags.StringToStringVar(&s.gates, "feature-gates", nil, "")
 }
@@ -121,6 +123,7 @@ func (s *installed) read(file *configFile) {
 	text("default-node-scope", &s.nodeScope, file.DefaultNodeScope)
 	text("default-template", &s.defaultTemplate, file.DefaultTemplate)
 	text("feature-sources", &s.sources, file.FeatureSources)
+	text("loss-taint", &s.lossTaint, file.LossTaint)
 	text("mask-secrets", &s.mask, file.MaskSecrets)
 	if !s.flags.Changed("extra-label-ns") {
 		s.extraLabelNs = file.ExtraLabelNs
@@ -145,6 +148,7 @@ func (s *installed) read(file *configFile) {
 	s.withholding = rules.Withholding{
 		All: file.NoPublish, Taints: !s.taints, Labels: file.Restrictions.DisableLabels,
 		Annotations: file.Restrictions.DisableAnnotations, ExtendedResources: file.Restrictions.DisableExtendedResources,
+		Losses: s.lossTaint == "",
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // writtenKey is a key that an instance of the controller has recorded on a Node as its own.
@@ -63,6 +64,35 @@ func (w *world) owner(node *corev1.Node, kind keys.Kind, key string) (instance s
 		}
 	}
 	return "", false
+}
+
+// printLoss prints the objects because of which a taint is on the Node: it has lost features. It returns false for other keys.
+func (e *explanation) printLoss(ctx context.Context, g given) bool {
+	c, ok := e.world.kept.(*cluster.Client)
+	if !ok || g.kind != keys.Taint {
+		return false
+	}
+	requests, _ := c.Requests(ctx) // without permission to read them, the taint is explained like others
+	policies, _ := c.Policies(ctx)
+	var by []string
+	for i := range requests {
+		if r := &requests[i]; r.Spec.OnLoss == assayv1alpha1.LossTaint && requirements.TaintValue(r.Namespace, r.Name) == g.value {
+			by = append(by, "NodeFeatureRequest "+r.Namespace+"/"+r.Name)
+		}
+	}
+	for i := range policies {
+		if p := &policies[i]; p.Spec.OnLoss == assayv1alpha1.LossTaint && requirements.TaintValue("", p.Name) == g.value {
+			by = append(by, "NodeFeatureSchedulingPolicy "+p.Name)
+		}
+	}
+	if len(by) == 0 {
+		return false
+	}
+	fmt.Fprintf(e.w, "%s %s\n  written by Assay, not by a rule: onLoss of %s\n", g.kind, e.s.bold(printable(line(g.key, g.value))), printable(strings.Join(by, " or ")))
+	if text := c.NodeEvent(ctx, e.outcome.Node, "LossTaintAdded", g.value); text != "" {
+		fmt.Fprintf(e.w, "  LossTaintAdded: %s\n", printable(text))
+	}
+	return true
 }
 
 // printKept prints which rule set a key that no rule sets now, and why the controller may have kept it.
@@ -126,7 +156,7 @@ func (w *world) object(g record.Giver) string {
 // whyKept returns the reason why the controller has not removed a key, as far as the cluster reports it.
 func (w *world) whyKept(ctx context.Context, node string, g given) string {
 	if c, ok := w.kept.(*cluster.Client); ok {
-		if text := c.RemovalHeld(ctx, node, string(g.kind)+" "+g.key+" "); text != "" {
+		if text := c.NodeEvent(ctx, node, "RemovalHeld", string(g.kind)+" "+g.key+" "); text != "" {
 			return "RemovalHeld: " + text
 		}
 	}

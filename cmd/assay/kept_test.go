@@ -58,6 +58,28 @@ func TestExplainNamesTheRuleOfAKeptKey(t *testing.T) {
 	explain("example.com/gpu", "RemovalHeld: held for 5m0s unless confirmed: too many nodes lose labels")
 }
 
+// TestExplainSaysWhichLossTaintedANode: no rule sets the taint, and its value names the object.
+func TestExplainSaysWhichLossTaintedANode(t *testing.T) {
+	request := object{"metadata": object{"namespace": "training", "name": "rdma"}, "spec": object{"onLoss": "Taint"}}
+	kubeconfig := fakeAPI(t, map[string]any{
+		"/api/v1/nodes/a": object{
+			"metadata": object{"name": "a", "annotations": object{"nfd.node.kubernetes.io/taints": "example.com/lost=training.rdma:NoExecute"}},
+			"spec":     object{"taints": []object{{"key": "example.com/lost", "value": "training.rdma", "effect": "NoExecute"}}},
+		},
+		nfdAPI + "nodefeatures":                                  list(),
+		nfdAPI + "nodefeaturerules":                              list(),
+		"/apis/assay.dev/v1alpha1/nodefeaturerequests":           list(object{"metadata": object{"namespace": "a", "name": "b"}, "spec": object{}}, request),
+		"/apis/assay.dev/v1alpha1/nodefeatureschedulingpolicies": list(),
+		"/api/v1/events":                                         list(object{"message": "Added the taint example.com/lost=training.rdma:NoExecute: the node has lacked a link"}),
+	})
+	out, code := runCommand(t, kubeconfig, "explain", "a", "example.com/lost")
+	for _, text := range []string{"written by Assay, not by a rule: onLoss of NodeFeatureRequest training/rdma\n", "LossTaintAdded: Added the taint", "lacked a link"} {
+		if code != 0 || !strings.Contains(out, text) {
+			t.Errorf("exit code %d, %q is missing in:\n%s", code, text, out)
+		}
+	}
+}
+
 // What the controller keeps on a node is there already for a rule that gives it, and goes with the rule that gave it.
 func TestDiffKnowsKeptKeys(t *testing.T) {
 	r := &record.Record{Whole: true}

@@ -69,6 +69,8 @@ type Options struct {
 	Ready bool
 	// Startup is removed from nodes that are ready. It needs Ready.
 	Startup Startup
+	// Losses are the taint of nodes that no longer have what their pods require.
+	Losses Losses
 	// Requests is set if NodeFeatureRequests are materialized: their labels are then removed from nodes that do not meet them, also if
 	// another client wrote them.
 	Requests bool
@@ -84,6 +86,7 @@ type Options struct {
 //     Node can be recreated. Heartbeats are filtered out.
 //   - NodeFeatures: the features of a node have changed.
 //   - changes of the rules, through the registry: every node can be affected.
+//   - losses of features, if nodes are tainted because of them.
 func Add(mgr ctrl.Manager, opt Options) error {
 	r := &Reconciler{
 		client:   mgr.GetClient(),
@@ -91,6 +94,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		nudges:   opt.Nudge,
 		ready:    opt.Ready,
 		startup:  opt.Startup,
+		losses:   opt.Losses,
 		requests: opt.Requests && opt.Policy.Record.Instance == "", // the controller without an instance owns their labels
 		events:   mgr.GetEventRecorderFor("assay-controller"),      //nolint:staticcheck // the new API has no deduplicating recorder yet
 		clock:    opt.Clock,
@@ -120,6 +124,9 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Watches(&nodefeature.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
 		WatchesRawSource(source.Channel(opt.RulesChanged, settled{r: r})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter(), EnableWarmup: &warm})
+	if opt.Losses.Tracker != nil {
+		b = b.WatchesRawSource(r.lostNodes())
+	}
 	if opt.Namespaces {
 		b = b.WatchesMetadata(inputs.Namespace(), handler.EnqueueRequestsFromMapFunc(r.nodesOfNamespace),
 			builder.WithPredicates(predicate.LabelChangedPredicate{}))

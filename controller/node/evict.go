@@ -14,10 +14,10 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// eviction delays taints that evict pods, according to the configured pace. Everything else is written.
+// eviction delays taints that evict pods, and those of lost features, according to the configured pace. Everything else is written.
 func (r *Reconciler) eviction(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	node, known := j.node, j.known
-	if r.dryRun || !slices.ContainsFunc(p.Steps, evicts) || r.bears(node) {
+	if r.dryRun || !slices.ContainsFunc(p.Steps, r.evicts) || r.bears(node) {
 		known.waits = ""
 		return p, 0
 	}
@@ -30,16 +30,20 @@ func (r *Reconciler) eviction(ctx context.Context, p *plan.Plan, j *judge) (*pla
 		r.events.Eventf(node, corev1.EventTypeWarning, "EvictionHeld", "a taint that evicts pods has to wait: %s", held.Why)
 	}
 	known.waits = held.Why
-	return p.Without(evicts), held.Wait
+	return p.Without(r.evicts), held.Wait
 }
 
-// evicts reports whether a step adds a taint that evicts running pods.
-func evicts(s plan.Step) bool {
-	return s.Kind == keys.Taint && s.Op == plan.Add && strings.HasSuffix(s.Key, ":"+string(corev1.TaintEffectNoExecute))
+// evicts reports whether a step adds a taint that evicts running pods, or that of lost features: with another effect it closes nodes,
+// and something else moves their pods.
+func (r *Reconciler) evicts(s plan.Step) bool {
+	return s.Kind == keys.Taint && s.Op == plan.Add && (r.losses.is(s) || strings.HasSuffix(s.Key, ":"+string(corev1.TaintEffectNoExecute)))
 }
 
-// bears reports whether a node has a taint that evicts pods and that the controller manages.
+// bears reports whether a node has a taint that the controller manages and that is added at the pace.
 func (r *Reconciler) bears(node *corev1.Node) bool {
+	if r.losses.on(node, r.policy.Record) != nil {
+		return true
+	}
 	ours := plan.ParseTaints(node.Annotations[r.policy.Record.Taints()])
 	return slices.ContainsFunc(node.Spec.Taints, func(have corev1.Taint) bool {
 		return have.Effect == corev1.TaintEffectNoExecute && slices.ContainsFunc(ours, func(t corev1.Taint) bool { return have.MatchTaint(&t) })

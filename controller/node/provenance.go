@@ -102,6 +102,9 @@ func (j *judge) why(s plan.Step) provenance.Cause {
 	if s.Kind == keys.Taint && j.r.taint != nil && s.Key == j.r.taint.Key+":"+string(j.r.taint.Effect) {
 		return provenance.Rules // no rule produces the failure mark: it is removed with the failure
 	}
+	if j.lost(s) {
+		return provenance.Rules // nor this one: it is removed when the features are back
+	}
 	c := provenance.Case{Past: j.givers(s), Overruled: j.overruled(s), Blind: j.blind}
 	gives := j.giver(s)
 	for _, g := range c.Past {
@@ -252,7 +255,9 @@ func (j *judge) explain(steps []plan.Step) string {
 			break
 		}
 		by := "an unknown rule"
-		if givers := j.givers(s); len(givers) > 0 {
+		if j.lost(s) {
+			by = "onLoss"
+		} else if givers := j.givers(s); len(givers) > 0 {
 			var names []string
 			for _, g := range givers {
 				names = append(names, g.Name)

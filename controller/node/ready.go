@@ -71,7 +71,7 @@ func (r *Reconciler) judgeReady(j *judge, have *corev1.NodeCondition, wish, p *p
 		return unready(readyStaleBoot, "The worker has not published features since the node rebooted: they are of boot %s, the node runs boot %s.", boot, now), false
 	}
 	if j.outcome.Failed != nil {
-		return unready(readyFailed, "Rule %s keeps the node as it was.", failure(j.outcome.Failed)), false
+		return unready(readyFailed, "The action fail of rule %s keeps the node as it was: %s", j.outcome.Failed.Ref, j.outcome.Failed.Message), false
 	}
 	ready := applied(boot)
 	if have != nil && have.Status == ready.Status && have.Message == ready.Message {
@@ -110,7 +110,7 @@ func (r *Reconciler) judgeNothing(j *judge, have *corev1.NodeCondition) (want *c
 }
 
 // waiting lists the steps of the desired plan that a later pass will carry out. It leaves out keys that the API server rejects or that
-// another client keeps changing: they are reported elsewhere, and may never be written.
+// another client keeps changing: they are reported elsewhere, and may never be written. The taint of lost features is not for new pods.
 func (r *Reconciler) waiting(j *judge, wish, p *plan.Plan) (out []string) {
 	doing := make(map[string]bool, len(p.Steps))
 	for _, s := range p.Steps {
@@ -121,7 +121,7 @@ func (r *Reconciler) waiting(j *judge, wish, p *plan.Plan) (out []string) {
 		_, refused := j.known.refuses(s, now)
 		_, contested := j.known.corrections.Held(name(s), s.New, now)
 		_, flaps := r.changes.Held(j.node.Name, name(s))
-		if s.Mark || doing[name(s)] || refused || contested || flaps {
+		if s.Mark || doing[name(s)] || refused || contested || flaps || j.lost(s) {
 			continue
 		}
 		text := name(s)

@@ -41,6 +41,7 @@ type Reconciler struct {
 	dryRun   bool
 	ready    bool // the condition FeaturesReady is written
 	startup  Startup
+	losses   Losses
 	requests bool // requests are materialized
 	breaker  *budget.Breaker
 	gate     *budget.Gate
@@ -127,10 +128,14 @@ func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge)
 	unmet := r.unmet(j, p)
 	all, late, again := r.open(node, r.withReady(j, wish, unmet.in(p), unmet.condition()))
 	if err == nil {
+		err = r.confirmLoss(ctx, all, j)
+	}
+	if err == nil {
 		err = r.apply(ctx, node, all, j.known)
 	}
 	if err == nil {
 		r.reportUnmet(node, unmet)
+		r.reportLoss(all, j)
 	}
 	if late && err == nil {
 		r.failedOpen(node)
@@ -163,7 +168,14 @@ func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome, generation string
 		want.ExtendedResources = o.ExtendedResources()
 	}
 	if o.Failed == nil {
-		return plan.Compute(plan.StateOf(node), want, r.policy)
+		policy := r.policy
+		if taint, _ := r.losses.want(node, policy.Record); taint != nil {
+			if !policy.Taints {
+				want.Taints = nil
+			}
+			policy.Taints, want.Taints = true, append(slices.Clone(want.Taints), *taint)
+		}
+		return plan.Compute(plan.StateOf(node), want, policy)
 	}
 	want.Failed = failure(o.Failed)
 	if r.taint == nil {

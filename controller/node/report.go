@@ -34,7 +34,7 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 		if _, refused := known.refuses(s, now); refused {
 			complain(s, "the API server refuses it")
 		}
-		if known.waits != "" && evicts(s) {
+		if known.waits != "" && r.evicts(s) {
 			complain(s, "it evicts pods, and has to wait: "+known.waits)
 		}
 		if _, contested := known.corrections.Held(name(s), s.New, now); contested {

@@ -19,6 +19,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/compile"
+	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
@@ -26,6 +27,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/internal/replicas"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/review"
@@ -53,6 +55,10 @@ type Options struct {
 	IDs lint.IDs
 	// Pods enables Events on running pods whose node has lost required features.
 	Pods bool
+	// Losses is told which nodes lack features that their pods require, for objects with onLoss: Taint; nil: no node is tainted.
+	Losses *loss.Tracker
+	// Withholding says whether the taints are written.
+	Withholding rules.Withholding
 }
 
 // Reconciler writes the status of requests and policies. It is the only writer of that status.
@@ -62,6 +68,8 @@ type Reconciler struct {
 	view   *index.Index
 	known  review.Known
 	rule   func(name string) *assembly.Object // returns what materializes a request; nil: requests are not materialized
+
+	enabled func(namespace string) bool // reports whether nodes may be tainted because of the pods of a namespace
 }
 
 // Add registers the controllers. They watch:
@@ -80,13 +88,21 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		default: // an event is already waiting
 		}
 	}
-	watch := newWatch(view, known, recorder(mgr))
+	watch := newWatch(view, known, recorder(mgr), opt)
+	watch.responses = newResponses(func() {
+		if opt.Losses != nil {
+			watch.touch("")
+		}
+		change()
+	})
 	follower := follow.New(view, opt.Nodes, follow.Options{Rules: opt.Rules, OnChange: func(node string) {
 		watch.touch(node)
 		change()
 	}})
 	if err := mgr.Add(replicas.Every(func(ctx context.Context) error {
-		if err := errors.Join(follow.Requirements(ctx, mgr.GetCache(), known), follower.Sync(ctx, mgr.GetCache())); err != nil {
+		if err := errors.Join(
+			follow.Requirements(ctx, mgr.GetCache(), known), watch.responses.watch(ctx, mgr.GetCache()), follower.Sync(ctx, mgr.GetCache()),
+		); err != nil {
 			return err
 		}
 		watch.touch("")
@@ -100,7 +116,9 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		}
 	}
 	r := &Reconciler{
-		client: mgr.GetClient(), events: recorder(mgr), view: view, known: review.Known{Rules: opt.Rules.Options(), IDs: opt.IDs},
+		client: mgr.GetClient(), events: recorder(mgr), view: view,
+		known:   review.Known{Rules: opt.Rules.Options(), IDs: opt.IDs, Withholding: opt.Withholding},
+		enabled: watch.responses.allows,
 	}
 	if opt.Materialized != nil && opt.Materialized.Materializes() {
 		r.rule = opt.Materialized.Object

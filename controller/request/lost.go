@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/internal/fleet/index"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/rules/requirements"
@@ -30,12 +32,15 @@ const ReasonFeaturesLost = "FeaturesLost"
 // lostDelay is how long changes of a node are batched before its pods are checked.
 const lostDelay = time.Second
 
-// watch emits Events on running pods whose node has lost required features. It evicts no pods: only the owner of a running pod
-// knows whether it still needs the feature.
+// watch emits Events on running pods whose node has lost required features, and reports the losses that taint nodes. It evicts no
+// pods: only the owner of a running pod knows whether it still needs the feature.
 type watch struct {
-	index    *index.Index
-	resolver *podrequirements.Resolver
-	events   record.EventRecorder
+	index     *index.Index
+	nodes     *inputs.Nodes
+	resolver  *podrequirements.Resolver
+	events    record.EventRecorder
+	losses    *loss.Tracker // nil: no node is tainted
+	responses *responses
 
 	mu    sync.Mutex
 	pods  map[string]map[types.UID]*corev1.Pod // by node
@@ -44,9 +49,9 @@ type watch struct {
 	wake  chan struct{}
 }
 
-func newWatch(view *index.Index, known *podrequirements.Resolver, events record.EventRecorder) *watch {
+func newWatch(view *index.Index, known *podrequirements.Resolver, events record.EventRecorder, opt Options) *watch {
 	return &watch{
-		index: view, resolver: known, events: events, pods: map[string]map[types.UID]*corev1.Pod{}, lost: map[types.UID]string{},
+		index: view, nodes: opt.Nodes, resolver: known, events: events, losses: opt.Losses, pods: map[string]map[types.UID]*corev1.Pod{}, lost: map[types.UID]string{},
 		dirty: map[string]bool{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -105,12 +110,18 @@ func (w *watch) put(p *corev1.Pod) {
 	if w.pods[p.Spec.NodeName] == nil {
 		w.pods[p.Spec.NodeName] = map[types.UID]*corev1.Pod{}
 	}
+	if w.losses != nil && w.pods[p.Spec.NodeName][p.UID] == nil {
+		w.mark(p.Spec.NodeName) // the node may have lost the features before this watch delivered the pod
+	}
 	w.pods[p.Spec.NodeName][p.UID] = p
 }
 
 func (w *watch) drop(p *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if _, lost := w.lost[p.UID]; lost && w.losses != nil {
+		w.mark(p.Spec.NodeName)
+	}
 	delete(w.lost, p.UID)
 	delete(w.pods[p.Spec.NodeName], p.UID)
 	if len(w.pods[p.Spec.NodeName]) == 0 {
@@ -122,6 +133,11 @@ func (w *watch) drop(p *corev1.Pod) {
 func (w *watch) touch(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.mark(node)
+}
+
+// mark requires the lock.
+func (w *watch) mark(node string) {
 	w.dirty[node] = true
 	select {
 	case w.wake <- struct{}{}:
@@ -131,9 +147,21 @@ func (w *watch) touch(node string) {
 
 func (w *watch) run(ctx context.Context) error {
 	for {
+		var ended <-chan time.Time
+		if w.losses != nil {
+			nodes, next := w.losses.Waiting()
+			for _, node := range nodes {
+				w.touch(node)
+			}
+			if next > 0 {
+				ended = time.After(next)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-ended:
+			continue
 		case <-w.wake:
 		}
 		select {
@@ -153,38 +181,72 @@ func (w *watch) look() {
 	w.mu.Lock()
 	nodes := w.dirty
 	w.dirty = map[string]bool{}
-	if nodes[""] {
+	all := nodes[""]
+	delete(nodes, "")
+	if all {
 		for node := range w.pods {
 			nodes[node] = true
 		}
 	}
-	var pods []*corev1.Pod
+	pods := make(map[string][]*corev1.Pod, len(nodes))
 	for node := range nodes {
-		pods = slices.AppendSeq(pods, maps.Values(w.pods[node]))
+		pods[node] = slices.SortedFunc(maps.Values(w.pods[node]), func(a, b *corev1.Pod) int {
+			return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		})
 	}
 	w.mu.Unlock()
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
-	for _, p := range pods {
-		w.tell(p, w.lacks(p))
+	for _, node := range slices.Sorted(maps.Keys(pods)) {
+		w.check(node, pods[node])
+	}
+	if all && w.losses != nil {
+		w.losses.SetSynced()
 	}
 }
 
-// lacks returns the requirements of a pod that its node does not meet. Unknown requirements count as met: a request that has
-// changed since the pod was created, or a deleted node. Stale features count as present.
-func (w *watch) lacks(p *corev1.Pod) string {
+// check checks the pods on one node.
+func (w *watch) check(node string, pods []*corev1.Pod) {
+	losses := map[string]loss.Loss{}
+	for _, p := range pods {
+		first, unmet := w.lacks(p)
+		taints := w.taints(p, unmet)
+		w.tell(p, first, len(taints) > 0)
+		join(losses, taints)
+	}
+	switch {
+	case w.losses == nil:
+	case len(losses) > 0 && !w.nodes.Publishes(node):
+		w.losses.SetUnknown(node) // without the worker's NodeFeature, the node seems to have lost everything
+	default:
+		w.losses.Set(node, sorted(losses))
+	}
+}
+
+// lacks returns the requirements of a pod that its node does not meet, with what the node lacks, and the first of these. Unknown
+// requirements count as met: a request that has changed since the pod was created, or a deleted node. Stale features count as present.
+func (w *watch) lacks(p *corev1.Pod) (first string, unmet map[requirements.Key]string) {
 	reqs := w.requirements(p)
 	if reqs == nil {
-		return ""
+		return "", nil
 	}
 	list, _ := w.index.Explain(&requirements.Requirements{Required: reqs.Required}, p.Spec.NodeName, 0)
-	for _, f := range list {
-		if !f.Met {
-			return f.Lacks
+	for i, f := range list {
+		if f.Met {
+			continue
 		}
+		if unmet == nil {
+			first, unmet = f.Lacks, map[requirements.Key]string{}
+		}
+		unmet[reqs.Required[i].Key] = f.Lacks
 	}
-	return ""
+	return first, unmet
+}
+
+// taints returns the losses of a pod that taint its node.
+func (w *watch) taints(p *corev1.Pod, unmet map[requirements.Key]string) []loss.Loss {
+	if w.losses == nil || len(unmet) == 0 {
+		return nil
+	}
+	return w.responses.of(p, unmet, w.resolver.Policies(p.Namespace, p.Labels))
 }
 
 // requirements returns the requirements that a pod had when it was created, nil if it had none or they are unknown. Admission has recorded
@@ -201,8 +263,8 @@ func (w *watch) requirements(p *corev1.Pod) *requirements.Requirements {
 	return reqs
 }
 
-// tell emits an Event, once for each lost requirement.
-func (w *watch) tell(p *corev1.Pod, lacks string) {
+// tell emits an Event, once for each lost requirement. Taints is set if the node is tainted after a grace.
+func (w *watch) tell(p *corev1.Pod, lacks string, taints bool) {
 	w.mu.Lock()
 	before := w.lost[p.UID]
 	if lacks == "" {
@@ -211,8 +273,12 @@ func (w *watch) tell(p *corev1.Pod, lacks string) {
 		w.lost[p.UID] = lacks
 	}
 	w.mu.Unlock()
-	if lacks != "" && lacks != before {
-		w.events.Eventf(p, corev1.EventTypeWarning, ReasonFeaturesLost, "node %s lacks %s, which the pod asked for; the pod goes on running",
-			p.Spec.NodeName, lacks)
+	if lacks == "" || lacks == before {
+		return
 	}
+	then := "the pod goes on running"
+	if taints {
+		then = "the node will be tainted unless it has it again in time"
+	}
+	w.events.Eventf(p, corev1.EventTypeWarning, ReasonFeaturesLost, "node %s lacks %s, which the pod asked for; %s", p.Spec.NodeName, lacks, then)
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/condition"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/review"
@@ -25,6 +26,7 @@ func (r *Reconciler) Request(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	before := obj.DeepCopy()
 	r.materialized(&obj)
+	r.withheld(&obj.Status, obj.Generation, &obj.Spec.LossResponse, obj.Namespace)
 	return r.write(ctx, &obj, before, &before.Status, &obj.Status, "RequestNotReady")
 }
 
@@ -35,6 +37,7 @@ func (r *Reconciler) Policy(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := obj.DeepCopy()
+	r.withheld(&obj.Status, obj.Generation, &obj.Spec.LossResponse, "")
 	return r.write(ctx, &obj, before, &before.Status, &obj.Status, "PolicyNotReady")
 }
 
@@ -77,6 +80,22 @@ func (r *Reconciler) materialized(obj *assayv1alpha1.NodeFeatureRequest) {
 	default:
 		obj.Status.Label = requirements.LabelOf(obj.Namespace, obj.Name)
 		c.SetIf(assayv1alpha1.ConditionMaterialized, true, "Labeled", "")
+	}
+}
+
+// withheld reports why onLoss: Taint has no effect. The namespace is that of the pods, empty for those of several.
+func (r *Reconciler) withheld(s *assayv1alpha1.RequestStatus, generation int64, loss *assayv1alpha1.LossResponse, namespace string) {
+	c := condition.Of(&s.Conditions, generation)
+	taints := loss.OnLoss == assayv1alpha1.LossTaint
+	reason, why := r.known.Withholding.Loss()
+	switch {
+	case taints && why != "":
+		c.SetIf(nfdv1alpha1.ConditionWithheld, true, reason, "onLoss: Taint has no effect: "+why)
+	case taints && namespace != "" && !r.enabled(namespace):
+		c.SetIf(nfdv1alpha1.ConditionWithheld, true, "NamespaceNotEnabled", fmt.Sprintf(
+			"onLoss: Taint has no effect: namespace %s does not have the label %s=%s", namespace, assayv1alpha1.OnLossLabel, assayv1alpha1.OnLossLabelEnabled))
+	default:
+		c.Remove(nfdv1alpha1.ConditionWithheld)
 	}
 }
 

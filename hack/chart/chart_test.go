@@ -118,6 +118,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"AllFiles":               {`{worker: {featuresDir: /}}`, "/worker/featuresDir"},
 		"HooksAbove":             {`{worker: {hooksDir: /../hooks}}`, "/worker/hooksDir"},
 		"TaintNoEffect":          {`{controller: {failTaint: "example.com/a=b"}}`, "/controller/failTaint"},
+		"LossTaintWithValue":     {`{controller: {lossTaint: "example.com/a=b:NoExecute"}}`, "/controller/lossTaint"},
 		"StartupTaintWithEffect": {`{controller: {startupTaint: "example.com/a:NoSchedule"}}`, "/controller/startupTaint"},
 	} {
 		t.Run(name, func(t *testing.T) {

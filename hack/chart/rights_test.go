@@ -27,6 +27,10 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"TaintsInTheConfiguration": {
 			`{master: {config: {failTaint: "a.b/c=d:NoSchedule"}}}`, right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, true,
 		},
+		"TaintsOfLostFeatures": {
+			`{scheduling: {enabled: true}, controller: {lossTaint: "a.b/c:NoExecute", config: {noExecuteBudget: {every: 5m}}}}`,
+			right{"ClusterRole/assay-controller", "", "nodes", "", "patch"}, true,
+		},
 		"SharesFeatures":          {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "create"}, true},
 		"SetsStayAsTheyAre":       {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "patch"}, false},
 		"WorkersDeleteNoSet":      {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "delete"}, false},

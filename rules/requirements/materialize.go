@@ -32,12 +32,24 @@ const hashLength = 10
 // LabelOf returns the label of the nodes that meet a materialized NodeFeatureRequest. If <namespace>.<name> is too long
 // for a label, its end is replaced by a hash.
 func LabelOf(namespace, name string) string {
-	full := namespace + "." + name // unambiguous: a namespace contains no dot
+	return assayv1alpha1.RequestLabelNamespace + "/" + shorten(namespace+"."+name) // unambiguous: a namespace contains no dot
+}
+
+// TaintValue returns the value of the taint of nodes that no longer meet the requirements of an object: <namespace>.<name> of a
+// NodeFeatureRequest, the name of a NodeFeatureSchedulingPolicy, whose namespace is empty. It is shortened like a label.
+func TaintValue(namespace, name string) string {
+	if namespace == "" {
+		return shorten(name)
+	}
+	return shorten(namespace + "." + name)
+}
+
+func shorten(full string) string {
 	if len(full) > validation.LabelValueMaxLength {
 		sum := sha256.Sum256([]byte(full))
 		full = full[:validation.LabelValueMaxLength-hashLength-1] + "-" + hex.EncodeToString(sum[:])[:hashLength]
 	}
-	return assayv1alpha1.RequestLabelNamespace + "/" + full
+	return full
 }
 
 // RuleOf returns the rule that labels the nodes that meet a NodeFeatureRequest.

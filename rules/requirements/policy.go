@@ -40,6 +40,7 @@ func CompilePolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy, opt rules.Opt
 			reqs.StaleAfter, reqs.StaleOrigin = seconds, "policy "+obj.Name
 		}
 	}
+	report.Errors = append(report.Errors, CheckLoss(&obj.Spec.LossResponse, path)...)
 	if !report.OK() {
 		return nil, report
 	}

@@ -7,13 +7,18 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/requirements"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 	f := Findings{}
 	reqs, report := requirements.Compile(&object.Spec.PodRequirements, field.NewPath("spec"), object.Name, k.Rules)
+	if loss := requirements.CheckLoss(&object.Spec.LossResponse, field.NewPath("spec")); len(loss) > 0 {
+		report.Errors, reqs = append(report.Errors, loss...), nil
+	}
 	f.Requirements = reqs
 	f.report(report, k)
+	k.loss(&f, &object.Spec.LossResponse, object.Spec.Required)
 	k.requirements(&f, &object.Spec.PodRequirements, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
 }
@@ -25,8 +30,23 @@ func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findin
 		f.Requirements = policy.Requirements
 	}
 	f.report(report, k)
+	k.loss(&f, &object.Spec.LossResponse, object.Spec.Required)
 	k.requirements(&f, &object.Spec.PodRequirements, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
+}
+
+// loss adds the warnings about a response to the loss of features.
+func (k *Known) loss(f *Findings, loss *assayv1alpha1.LossResponse, required *assayv1alpha1.Requirement) {
+	taints := loss.OnLoss == assayv1alpha1.LossTaint
+	_, withheld := k.Withholding.Loss()
+	switch {
+	case !taints && loss.Grace != nil:
+		f.Warn("spec.grace", warning.Suspicious, "grace has no effect without onLoss: Taint")
+	case taints && required == nil:
+		f.Warn("spec.onLoss", warning.Suspicious, "onLoss has no effect without required: preferences are never lost")
+	case taints && withheld != "":
+		f.Warn("spec.onLoss", warning.Suspicious, "no node is tainted: %s", withheld)
+	}
 }
 
 // requirements adds the warnings about a requirement and preferences at the given paths.

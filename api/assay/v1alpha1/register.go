@@ -49,6 +49,9 @@ const (
 	// SchedulingLabel on a Namespace enables NodeFeatureSchedulingPolicies for its pods if it has the value below.
 	SchedulingLabel        = GroupName + "/scheduling"
 	SchedulingLabelEnabled = "enabled"
+	// OnLossLabel on a Namespace lets nodes be tainted because they lost features that pods in it require, if it has the value below.
+	OnLossLabel        = GroupName + "/on-loss"
+	OnLossLabelEnabled = "enabled"
 	// SchedulerLabel on a Namespace is the scheduler for pods that require features and have the default scheduler.
 	SchedulerLabel = GroupName + "/scheduler"
 	// CreatedByNodeLabel on a NodeFeatureSet is the name of the Node whose worker created it.

@@ -118,7 +118,35 @@ type NodeFeatureRequestSpec struct {
 	// affinity on admission. It has an effect only up to the number of requests that the administrator allows, and only if
 	// required reads nothing but features and the node.
 	// +optional
-	Materialize bool `json:"materialize,omitempty"`
+	Materialize  bool `json:"materialize,omitempty"`
+	LossResponse `json:",inline"`
+}
+
+// LossAction is what happens to a node that no longer meets the requirements of pods that run on it.
+//
+// +kubebuilder:validation:Enum=Event;Taint
+type LossAction string
+
+// The actions on a loss. The empty string means Event.
+const (
+	LossEvent LossAction = "Event"
+	LossTaint LossAction = "Taint"
+)
+
+// LossResponse is what happens when the node of a running pod no longer meets the requirements.
+type LossResponse struct {
+	// onLoss is what happens when the node of a running pod no longer meets required: Event (the default) emits an Event on the pod.
+	// Taint also adds a taint to the node, after grace and at the pace of noExecuteBudget. It has an effect only if the administrator
+	// has set lossTaint, and for pods in namespaces with the label assay.dev/on-loss=enabled.
+	// +optional
+	OnLoss LossAction `json:"onLoss,omitempty"`
+	// grace is how long the node must lack the features without interruption before it is tainted, 5 minutes if absent.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be 1s or more"
+	Grace *metav1.Duration `json:"grace,omitempty"`
 }
 
 // PodRequirements holds requirements and preferences of pods on the features of their node.
@@ -149,7 +177,7 @@ type RequestStatus struct {
 	// +optional
 	Label string `json:"label,omitempty"`
 	// conditions are Ready, Accepted (the requirements are valid), Satisfiable (at least one node meets them), Materialized (the nodes
-	// are labeled), and Stalled while a user must act.
+	// are labeled), Withheld while onLoss has no effect, and Stalled while a user must act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -221,8 +249,12 @@ type NodeFeatureSchedulingPolicySpec struct {
 	SchedulerName string `json:"schedulerName,omitempty"`
 	// staleAfter is the age from which features are stale. If absent, features are never stale.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$`
 	StaleAfter *metav1.Duration `json:"staleAfter,omitempty"`
 	// onStale is how to treat a node with stale features: Trust (the default) uses them, Reject rejects the node.
 	// +optional
-	OnStale StalePolicy `json:"onStale,omitempty"`
+	OnStale      StalePolicy `json:"onStale,omitempty"`
+	LossResponse `json:",inline"`
 }

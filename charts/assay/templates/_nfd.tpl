@@ -105,6 +105,9 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if $c.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
 {{- if and $c.instance (include "assay.startupTaint" .) }}{{ fail "controller.startupTaint needs the condition FeaturesReady, which a controller with a name (controller.instance) does not write" }}{{ end -}}
 {{- with $c.startupTaint }}{{ $args = append $args (printf "--startup-taint=%s" .) }}{{ end -}}
+{{- with $c.lossTaint }}{{ $args = append $args (printf "--loss-taint=%s" .) }}{{ end -}}
+{{- if and (include "assay.lossTaint" .) (not (include "assay.followsPods" .)) }}{{ fail "controller.lossTaint needs pods that require features; set scheduling.enabled" }}{{ end -}}
+{{- if and (include "assay.lossTaint" .) (not ((($c.config | default dict).noExecuteBudget | default dict).every)) }}{{ fail "controller.lossTaint needs a pace; set controller.config.noExecuteBudget.every, for example to 5m" }}{{ end -}}
 {{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
 {{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
 {{- range $name, $on := .Values.featureGates | default dict }}{{ $args = append $args (printf "--feature-gates=%s=%t" $name $on) }}{{ end -}}
@@ -137,10 +140,16 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- $c.startupTaint | default ($c.config | default dict).startupTaint | default "" -}}
 {{- end -}}
 
+{{/* The taint of nodes that no longer have what their pods require, or nothing. */}}
+{{- define "assay.lossTaint" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- $c.lossTaint | default ($c.config | default dict).lossTaint | default "" -}}
+{{- end -}}
+
 {{/* "true" if the controller changes taints of Nodes for any reason, else empty. */}}
 {{- define "assay.writesTaints" -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
-{{- if or (include "assay.taints" .) $c.failTaint ($c.config | default dict).failTaint (include "assay.startupTaint" .) -}}true{{- end -}}
+{{- if or (include "assay.taints" .) $c.failTaint ($c.config | default dict).failTaint (include "assay.startupTaint" .) (include "assay.lossTaint" .) -}}true{{- end -}}
 {{- end -}}
 
 {{/* "true" if the controller watches pods that require features, else empty. The feature gate takes precedence. */}}

@@ -325,10 +325,10 @@ func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (*corev1
 	return get[corev1.ConfigMap](ctx, c, within("/api/v1", namespace, "configmaps"), name)
 }
 
-// RemovalHeld returns the message of the latest event that reports that the controller holds the removal of a key of a Node. It
-// returns "" if there is no such event or if events cannot be read. key is a substring of the message.
-func (c *Client) RemovalHeld(ctx context.Context, node, key string) string {
-	query := url.Values{"fieldSelector": {"involvedObject.kind=Node,reason=RemovalHeld,involvedObject.name=" + node}}
+// NodeEvent returns the message of the latest event with a reason on a Node. It returns "" if there is no such event or if events
+// cannot be read. part is a substring of the message.
+func (c *Client) NodeEvent(ctx context.Context, node, reason, part string) string {
+	query := url.Values{"fieldSelector": {"involvedObject.kind=Node,reason=" + reason + ",involvedObject.name=" + node}}
 	events, err := list[corev1.Event](ctx, c, "/api/v1/events", query)
 	if err != nil {
 		return ""
@@ -336,7 +336,7 @@ func (c *Client) RemovalHeld(ctx context.Context, node, key string) string {
 	var newest *corev1.Event
 	for i := range events {
 		e := &events[i]
-		if strings.Contains(e.Message, key) && (newest == nil || newest.CreationTimestamp.Before(&e.CreationTimestamp)) {
+		if strings.Contains(e.Message, part) && (newest == nil || newest.CreationTimestamp.Before(&e.CreationTimestamp)) {
 			newest = e
 		}
 	}

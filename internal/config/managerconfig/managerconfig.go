@@ -76,6 +76,9 @@ type Settings struct {
 	AllowFail            bool
 	// FailTaint is the taint for nodes on which a rule's fail action prevents changes, as key=value:effect. Empty means none.
 	FailTaint string
+	// LossTaint is the taint of nodes that no longer have what their pods require, as key:effect, for objects with onLoss: Taint. Empty
+	// means none.
+	LossTaint string
 	// FeaturesReady writes the condition of that name on Nodes.
 	FeaturesReady bool
 	// StartupTaint is the key of the taint that is removed from Nodes with that condition; empty means none. It is removed
@@ -198,6 +201,7 @@ func (s *Settings) Keys() config.Keys {
 		}),
 		"allowFail":       config.Into(&s.AllowFail),
 		"failTaint":       config.Into(&s.FailTaint),
+		"lossTaint":       config.Into(&s.LossTaint),
 		"featuresReady":   config.Into(&s.FeaturesReady),
 		"startupTaint":    config.Into(&s.StartupTaint),
 		"failOpenAfter":   config.Into(&s.FailOpenAfter),
@@ -293,6 +297,9 @@ func (s *Settings) check() (errs []error) {
 			errs = append(errs, err)
 		}
 	}
+	if _, err := s.lossTaint(); err != nil {
+		errs = append(errs, err)
+	}
 	if s.StartupTaint != "" {
 		if verdict := keys.StartupTaint(s.StartupTaint); !verdict.OK() {
 			errs = append(errs, fmt.Errorf("startupTaint: %s", verdict.Message()))
@@ -328,6 +335,25 @@ func (s *Settings) failTaint() (*corev1.Taint, error) {
 		return nil, fmt.Errorf("failTaint: %s", verdict.Message())
 	}
 	return &list[0], nil
+}
+
+// lossTaint returns the taint for nodes that lost features, without its value, or nil if there is none.
+func (s *Settings) lossTaint() (*corev1.Taint, error) {
+	if s.LossTaint == "" {
+		return nil, nil
+	}
+	list := plan.ParseTaints(s.LossTaint)
+	if len(list) != 1 || list[0].Value != "" || list[0].Effect != corev1.TaintEffectNoExecute && list[0].Effect != corev1.TaintEffectNoSchedule {
+		return nil, fmt.Errorf("lossTaint is %q; write KEY:NoExecute or KEY:NoSchedule, without a value", s.LossTaint)
+	}
+	taint := &list[0]
+	if verdict := (&keys.Policy{}).Taint(*taint); !verdict.OK() {
+		return nil, fmt.Errorf("lossTaint: %s", verdict.Message())
+	}
+	if fail, _ := s.failTaint(); fail != nil && taint.MatchTaint(fail) || taint.Key == s.StartupTaint {
+		return nil, fmt.Errorf("lossTaint %q is also failTaint or startupTaint; write another key", s.LossTaint)
+	}
+	return taint, nil
 }
 
 // protected returns the keys that no rule may write, with that of the taint that the controller removes.
@@ -399,7 +425,8 @@ func (s *Settings) Controllers(namespace, instance string, strict bool) controll
 			Interval: s.GcInterval, Grace: s.GcGracePeriod,
 		},
 	}
-	c.FailTaint, _ = s.failTaint() // checked before
+	c.FailTaint, _ = s.failTaint() // checked before, as the next one
+	c.LossTaint, _ = s.lossTaint()
 	if s.Restrictions.NodeFeatureNamespaceSelector != nil {
 		// Checked before.
 		c.Sources.Namespaces, _ = metav1.LabelSelectorAsSelector(s.Restrictions.NodeFeatureNamespaceSelector)

@@ -324,6 +324,13 @@ func (n *Nodes) Get(name string) (State, bool) {
 	return *m.known, true
 }
 
+// Publishes reports whether features that the worker of a node has published are part of its input.
+func (n *Nodes) Publishes(node string) bool {
+	s, _ := n.Get(node)
+	own := n.opt.Merge.Namespace + "/" + node
+	return slices.ContainsFunc(s.Input.Publishers, func(p rules.Publisher) bool { return p.Name == own })
+}
+
 // All returns the last known state of all nodes, by name, without their NodeFeatures. The caller must not modify it.
 func (n *Nodes) All() []*State {
 	n.mu.Lock()
