@@ -25,8 +25,9 @@ const (
 	// maxSets is the maximum number of sets that a NodeFeature can name, as in its CRD.
 	maxSets = 64
 	// firstMarkerInterval is the mean delay after which a worker that found no marker at startup reads it again: Helm starts
-	// workers before the controller. After that the interval is checkInterval.
-	firstMarkerInterval = 5 * time.Minute
+	// workers before the controller, which announces within seconds that it reads sets. Each further interval is twice as long, up to
+	// checkInterval: the controller may also be an older one, which never does.
+	firstMarkerInterval = 10 * time.Second
 	// switchInterval is the maximum delay before a worker that finds a whole NodeFeature shares its features. All workers of a fleet
 	// get a new configuration within a minute, and each of them is about to look for the same sets. A new node does not wait.
 	switchInterval = 2 * time.Minute
@@ -55,7 +56,7 @@ func shareable(feature string) bool {
 // shared is the state of a Publisher that concerns feature sets.
 type shared struct {
 	on     bool                 // the controller supports sets, and NodeFeatures can name them
-	asked  bool                 // the marker has been read at least once
+	pause  time.Duration        // mean delay before next; 0: the marker has not been read yet
 	next   time.Time            // when to read the marker again, unless on
 	turned bool                 // the delay before the first change to sets has been determined
 	names  map[string]sharedSet // by kind and name of the feature, for the latest content
@@ -114,11 +115,8 @@ func (p *Publisher) mayShare(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("read the marker for feature sets: %w", err)
 	}
 	p.shared.on = err == nil && meta.annotations[assayv1alpha1.FeatureSetFormatAnnotation] == featureset.Version
-	p.shared.next = now.Add(p.jittered(firstMarkerInterval))
-	if p.shared.asked {
-		p.shared.next = now.Add(p.jittered(checkInterval))
-	}
-	p.shared.asked = true
+	p.shared.pause = min(max(2*p.shared.pause, firstMarkerInterval), checkInterval)
+	p.shared.next = now.Add(p.jittered(p.shared.pause))
 	return p.shared.on, nil
 }
 

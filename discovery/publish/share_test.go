@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
@@ -141,5 +143,48 @@ func TestPublishesInFullWithoutAControllerThatReadsSets(t *testing.T) {
 				t.Errorf("requests: %q, want the marker to be read again later", got)
 			}
 		})
+	}
+}
+
+// TestFindsTheControllerSoon: Helm starts workers before the controller, and a fleet should not stay with whole NodeFeatures.
+func TestFindsTheControllerSoon(t *testing.T) {
+	s, clock := newServer(t), clocktesting.NewFakeClock(time.Now())
+	p := newPublisher(t, s, n1, func(o *Options) {
+		o.Share, o.Clock, o.Rand = true, clock, func() float64 { return 0.5 } // the mean delays
+	})
+	mustPublish(t, p, large("6.1"))
+	for range 2 { // the controller takes some time to start
+		clock.Step(p.again())
+		mustPublish(t, p, large("6.1"))
+	}
+	s.set(marker, sharing(t).get(marker))
+	wait := p.again()
+	clock.Step(wait)
+	mustPublish(t, p, large("6.1"))
+	if names, _ := published(s); len(names) != 1 {
+		t.Errorf("the NodeFeature names the sets %q %s after the controller announced that it reads them, want one", names, wait)
+	}
+	if wait != 4*firstMarkerInterval {
+		t.Errorf("read the marker again after %s, want %s", wait, 4*firstMarkerInterval)
+	}
+}
+
+// TestDoesNotKeepReadingTheMarker: an older controller never announces that it reads sets.
+func TestDoesNotKeepReadingTheMarker(t *testing.T) {
+	s, clock := newServer(t), clocktesting.NewFakeClock(time.Now())
+	p := newPublisher(t, s, n1, func(o *Options) {
+		o.Share, o.Clock, o.Rand = true, clock, func() float64 { return 0.5 }
+	})
+	start, reads := clock.Now(), 0
+	for clock.Since(start) < 24*time.Hour {
+		mustPublish(t, p, large("6.1"))
+		clock.Step(p.again())
+		reads++
+	}
+	if reads > 40 { // ten in the first two hours, then one an hour
+		t.Errorf("read the marker %d times within a day", reads)
+	}
+	if names, features := published(s); names != nil || !slices.Contains(features, "kernel.config") {
+		t.Errorf("names %q, features %q, want all features and no name", names, features)
 	}
 }
