@@ -54,9 +54,12 @@ func NewChanges(c clock.PassiveClock) *Changes {
 func (c *Changes) Held(node, key string) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	writes, found := c.nodes[node], 0
+	if len(writes) < Limit {
+		return 0, false
+	}
 	hash, now := maphash.String(c.seed, key), c.clock.Now()
 	var last time.Time
-	writes, found := c.nodes[node], 0
 	for i := len(writes) - 1; i >= 0 && now.Sub(writes[i].at) <= Window; i-- {
 		if !slices.Contains(writes[i].keys, hash) {
 			continue

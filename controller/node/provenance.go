@@ -212,9 +212,9 @@ func (j *judge) carry(wish, p *plan.Plan, err error) {
 	if j.outcome.Failed != nil && err == nil {
 		return // the node keeps its keys
 	}
-	held := map[string]heldKey{}
+	held, carried := map[string]heldKey{}, identify(p.Steps)
 	for _, s := range wish.Steps {
-		done := slices.ContainsFunc(p.Steps, func(other plan.Step) bool { return name(other) == name(s) })
+		done := carried[idOf(s)]
 		switch {
 		case s.Takes() && (!done || err != nil):
 			held[name(s)] = heldKey{keyOf(s), j.givers(s)}
