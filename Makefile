@@ -186,7 +186,7 @@ NODES ?= 1000
 .PHONY: bench-scale
 bench-scale: build ## Measure what a fleet costs a real control plane: NODES=1000 real publishers, controller, webhook, extender
 	go build -o bin/scale ./test/scale
-	bin/scale -nodes $(NODES) $(SCALE_FLAGS)
+	bin/scale -nodes $(NODES) -save bin/scale-$(NODES).json $(SCALE_FLAGS)
 
 FAULTS ?= 200
 

@@ -7,13 +7,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -30,11 +33,19 @@ type options struct {
 	shared   bool
 	manager  string // path of assay-manager
 	progress io.Writer
+	done     func(*result) // called after each phase; can be nil
+}
+
+// output is how results are printed, and where they are saved.
+type output struct {
+	format string
+	save   string
+	from   string
 }
 
 func main() {
 	o := options{progress: os.Stderr}
-	var output string
+	var out output
 	var both bool
 	flag.IntVar(&o.nodes, "nodes", 1000, "`number` of nodes")
 	flag.IntVar(&o.shapes, "shapes", 0, "`number` of instance types, for each of which the controller keeps a NodeShape; 0: none")
@@ -44,10 +55,12 @@ func main() {
 	flag.BoolVar(&o.shared, "shared", false, "publish large features as NodeFeatureSets")
 	flag.BoolVar(&both, "both", false, "measure whole objects, then shared sets, each on a control plane of its own, and print ratios")
 	flag.StringVar(&o.manager, "manager", "bin/assay-manager", "`path` of assay-manager")
-	flag.StringVar(&output, "o", "", "output format: json, or empty for a table")
+	flag.StringVar(&out.format, "o", "", "output format: json, markdown, or empty for a table")
+	flag.StringVar(&out.save, "save", "", "`file` that gets all results so far after each phase, in JSON; empty: none")
+	flag.StringVar(&out.from, "from", "", "print the results in this `file` of -save, and measure nothing")
 	flag.Parse()
-	if flag.NArg() > 0 || output != "" && output != "json" || o.nodes < 1 || o.parallel < 1 || o.shapes < 0 {
-		fmt.Fprintln(os.Stderr, "scale: invalid arguments: use flags only, -o json or none, and positive numbers")
+	if flag.NArg() > 0 || out.print() == nil || o.nodes < 1 || o.parallel < 1 || o.shapes < 0 {
+		fmt.Fprintln(os.Stderr, "scale: invalid arguments: use flags only, -o json, -o markdown or none, and positive numbers")
 		os.Exit(2)
 	}
 	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
@@ -56,7 +69,7 @@ func main() {
 	if both {
 		modes = []bool{false, true}
 	}
-	err := run(ctx, o, modes, output)
+	err := run(ctx, o, modes, out)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "scale:", err)
@@ -65,11 +78,24 @@ func main() {
 }
 
 // run measures each mode, and prints the results: those of the completed phases if it fails or is stopped.
-func run(ctx context.Context, o options, modes []bool, output string) error {
+func run(ctx context.Context, o options, modes []bool, out output) error {
+	if out.from != "" {
+		all, err := load(out.from)
+		if err != nil {
+			return err
+		}
+		return out.print()(all, os.Stdout)
+	}
 	var all results
 	var failed error
 	for _, shared := range modes {
 		o.shared = shared
+		before := all
+		o.done = func(r *result) {
+			if err := out.keep(append(slices.Clone(before), r)); err != nil {
+				_, _ = fmt.Fprintln(o.progress, "cannot save the results:", err)
+			}
+		}
 		r, err := runOne(ctx, o)
 		if r != nil {
 			all = append(all, r)
@@ -79,10 +105,36 @@ func run(ctx context.Context, o options, modes []bool, output string) error {
 			break
 		}
 	}
-	if output == "json" {
-		return errors.Join(failed, all.json(os.Stdout))
+	return errors.Join(failed, out.print()(all, os.Stdout))
+}
+
+// print returns the function that prints results in the format; nil: the format is unknown.
+func (o output) print() func(results, io.Writer) error {
+	return map[string]func(results, io.Writer) error{"": results.table, "json": results.json, "markdown": results.markdown}[o.format]
+}
+
+// keep saves results, for a run that cannot print them at its end.
+func (o output) keep(all results) error {
+	if o.save == "" {
+		return nil
 	}
-	return errors.Join(failed, all.table(os.Stdout))
+	var text bytes.Buffer
+	if err := all.json(&text); err != nil {
+		return err
+	}
+	return os.WriteFile(o.save, text.Bytes(), 0o644)
+}
+
+// load reads results that were saved.
+func load(file string) (all results, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	return all, nil
 }
 
 // runOne measures one mode. With an error, the result has the phases before it.

@@ -175,6 +175,29 @@ func (s *snapshot) since(before *snapshot) *snapshot {
 }
 
 const (
+	// idleInterval is the interval in which an idle controller uses at most one tick of CPU time, and idleBound the maximum wait for it.
+	idleInterval = 250 * time.Millisecond
+	idleBound    = 10 * time.Minute
+)
+
+// idleController waits until the controller uses no CPU time, and adds the time from start until then: it has evaluated all nodes.
+func (s *scale) idleController(ctx context.Context, start time.Time, r *phaseResult) error {
+	for last := s.usage()[controllerName].cpu; time.Since(start) < idleBound; {
+		at := time.Now()
+		if err := sleep(ctx, idleInterval); err != nil {
+			return err
+		}
+		now := s.usage()[controllerName].cpu
+		if now-last <= clockTick {
+			r.Values["controllerIdleSeconds"] = at.Sub(start).Seconds()
+			return nil
+		}
+		last = now
+	}
+	return fmt.Errorf("the controller is busy for more than %s", idleBound)
+}
+
+const (
 	// calm is how long the processes must be idle, and calmShare the fraction of one CPU that all of them together may use
 	// meanwhile.
 	calm      = 2 * time.Second

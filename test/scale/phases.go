@@ -65,8 +65,12 @@ func (s *scale) phases() []phase {
 		{name: phaseServers, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.startServers(ctx) }},
 		{name: phaseIdle, do: func(ctx context.Context, _ *phaseResult) error { return sleep(ctx, s.idle) }},
 		{name: phaseChange, per: changes, do: func(ctx context.Context, r *phaseResult) error { return s.change(ctx, changes, r) }},
-		{name: phaseRuleNone, per: all, do: func(ctx context.Context, _ *phaseResult) error {
-			return s.apply(ctx, rule("scale-none", allLabel, "none", nfdv1alpha1.MatchDoesNotExist))
+		{name: phaseRuleNone, per: all, do: func(ctx context.Context, r *phaseResult) error {
+			start := time.Now()
+			if err := s.apply(ctx, rule("scale-none", allLabel, "none", nfdv1alpha1.MatchDoesNotExist)); err != nil {
+				return err
+			}
+			return s.idleController(ctx, start, r)
 		}},
 		{name: phaseRuleAll, per: all, do: func(ctx context.Context, _ *phaseResult) error {
 			if err := s.client.Create(ctx, rule("scale-all", allLabel, "true", nfdv1alpha1.MatchExists)); err != nil {
@@ -74,7 +78,13 @@ func (s *scale) phases() []phase {
 			}
 			return s.labeled(ctx, phaseRuleAll, s.nodes, allLabel, "true")
 		}},
-		{name: phaseController, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.Restart(ctx, controllerName) }},
+		{name: phaseController, per: all, do: func(ctx context.Context, r *phaseResult) error {
+			start := time.Now()
+			if err := s.Restart(ctx, controllerName); err != nil {
+				return err
+			}
+			return s.idleController(ctx, start, r)
+		}},
 		{name: phaseWorkers, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.restartWorkers(ctx, phaseWorkers, 0) }},
 		{name: phasePods, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.restartWorkers(ctx, phasePods, 1) }},
 		s.replacement(replaced),
@@ -109,7 +119,11 @@ func (s *scale) phase(ctx context.Context, p phase) error {
 	if err != nil {
 		return err
 	}
-	r := &phaseResult{Name: p.name, Per: p.per}
+	if s.result.Start == nil {
+		s.result.Start = &phaseResult{}
+		s.result.Start.fill(before)
+	}
+	r := &phaseResult{Name: p.name, Per: p.per, Values: map[string]float64{}}
 	start := time.Now()
 	if err := p.do(ctx, r); err != nil {
 		return err
@@ -124,6 +138,10 @@ func (s *scale) phase(ctx context.Context, p phase) error {
 	}
 	r.fill(after.since(before))
 	s.result.Phases = append(s.result.Phases, r)
+	_, _ = fmt.Fprintln(s.progress, r.line())
+	if s.done != nil {
+		s.done(s.result)
+	}
 	return nil
 }
 
@@ -150,10 +168,8 @@ func (s *scale) change(ctx context.Context, count int, r *phaseResult) error {
 		}
 		published, labeled = append(published, at.Sub(start)), append(labeled, seen.Sub(start))
 	}
-	r.Values = map[string]float64{
-		"publishedP50ms": percentile(published, 0.5), "publishedP99ms": percentile(published, 0.99),
-		"labeledP50ms": percentile(labeled, 0.5), "labeledP99ms": percentile(labeled, 0.99),
-	}
+	r.Values["publishedP50ms"], r.Values["publishedP99ms"] = percentile(published, 0.5), percentile(published, 0.99)
+	r.Values["labeledP50ms"], r.Values["labeledP99ms"] = percentile(labeled, 0.5), percentile(labeled, 0.99)
 	return nil
 }
 

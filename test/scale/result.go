@@ -23,9 +23,11 @@ type result struct {
 	Nodes  int  `json:"nodes"`
 	Shared bool `json:"shared"`
 	// Shapes is the number of NodeShapes at the end, and ShapeBytes the size of the largest as JSON.
-	Shapes     int            `json:"shapes,omitempty"`
-	ShapeBytes int            `json:"shapeBytes,omitempty"`
-	Phases     []*phaseResult `json:"phases"`
+	Shapes     int `json:"shapes,omitempty"`
+	ShapeBytes int `json:"shapeBytes,omitempty"`
+	// Start is the usage before the first phase: Nodes and rules exist.
+	Start  *phaseResult   `json:"start,omitempty"`
+	Phases []*phaseResult `json:"phases"`
 }
 
 // phaseResult is the usage of one phase, until all processes were idle again.
@@ -49,6 +51,13 @@ type phaseResult struct {
 type processResult struct {
 	CPUSeconds  float64 `json:"cpuSeconds"`
 	MemoryBytes int64   `json:"memoryBytes"`
+}
+
+// line describes the phase in a line of progress.
+func (r *phaseResult) line() string {
+	api := r.Processes[kube.APIServer]
+	return fmt.Sprintf("%s: %.1f s; API server %.1f s of CPU, %s MB; controller %.1f s of CPU, %s MB", r.Name, r.Seconds,
+		api.CPUSeconds, megabytes(api.MemoryBytes), r.Processes[controllerName].CPUSeconds, megabytes(r.Processes[controllerName].MemoryBytes))
 }
 
 func (r *phaseResult) fill(used *snapshot) {
@@ -83,14 +92,17 @@ func (r results) table(w io.Writer) error {
 	return err
 }
 
+func (r *result) mode() string {
+	if r.Shared {
+		return "shared sets"
+	}
+	return "whole objects"
+}
+
 func (r *result) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(cells ...string) { _, _ = fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
-	mode := "whole objects"
-	if r.Shared {
-		mode = "shared sets"
-	}
-	_, _ = fmt.Fprintf(w, "%d nodes, %s\n\n", r.Nodes, mode)
+	_, _ = fmt.Fprintf(w, "%d nodes, %s\n\n", r.Nodes, r.mode())
 	row("phase", "seconds", "API server CPU s", "ms a node", "MB", "etcd MB", "database MB", "controller CPU s", "MB", "webhook MB", "extender MB", "429")
 	for _, p := range r.Phases {
 		api, controller := p.Processes[kube.APIServer], p.Processes[controllerName]
@@ -117,13 +129,7 @@ func (r *result) table(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, "\n\nrequests by phase")
 	for _, p := range r.Phases {
-		var list []string
-		for _, key := range slices.Sorted(maps.Keys(p.Requests)) {
-			if _, resource, _ := strings.Cut(key, " "); interesting(resource) {
-				list = append(list, fmt.Sprintf("%s: %d", key, p.Requests[key]))
-			}
-		}
-		_, err = fmt.Fprintf(w, "  %s: %s\n", p.Name, strings.Join(list, ", "))
+		_, err = fmt.Fprintf(w, "  %s: %s\n", p.Name, p.requests())
 	}
 	return err
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -129,5 +130,36 @@ func TestAStoppedRunPrintsThePhasesBefore(t *testing.T) {
 	}
 	if got := table.String(); !strings.Contains(got, "publish: 2.0\n") || strings.Contains(got, "label all: 2") {
 		t.Errorf("the table is\n%s", got)
+	}
+}
+
+// TestSavedResultsPrintTheSamePage: a run that is killed leaves the phases before, from which the tables of the page can be printed.
+func TestSavedResultsPrintTheSamePage(t *testing.T) {
+	out := output{format: "markdown", save: filepath.Join(t.TempDir(), "results.json")}
+	saved := results{{Nodes: 2, Shared: true, Start: &phaseResult{EtcdBytes: 1000}, Phases: []*phaseResult{
+		{Name: phasePublish, Per: 2, Seconds: 8, EtcdBytes: 5000, Processes: map[string]processResult{kube.APIServer: {CPUSeconds: 0.05, MemoryBytes: 1e6}}},
+		{Name: phaseChange, Per: 1, Processes: map[string]processResult{}, Values: map[string]float64{"labeledP50ms": 20}},
+	}}}
+	if err := out.keep(saved); err != nil {
+		t.Fatal(err)
+	}
+	read, err := load(out.save)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after strings.Builder
+	if err := errors.Join(out.print()(saved, &before), out.print()(read, &after)); err != nil {
+		t.Fatal(err)
+	}
+	if before.String() != after.String() {
+		t.Errorf("printed\n%s\nand from the file\n%s", &before, &after)
+	}
+	for _, row := range []string{
+		"| CPU of the API server for the first publication | 25.0 ms a node |\n", "| size of the database for each node | 2 kB |\n",
+		"| change to label, median | 20 ms |\n", "| publish | 8.0 s | 25.0 ms a node | 1 |",
+	} {
+		if !strings.Contains(after.String(), row) {
+			t.Errorf("the row %q is missing in\n%s", row, &after)
+		}
 	}
 }
