@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,7 +118,7 @@ func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.
 		why = "it is not known which rule gave them"
 		ok, wait = r.breaker.Insist(j.node.Name, names...)
 	} else {
-		ok, wait = r.breaker.Allow(j.node.Name, r.countNodes(ctx), names...)
+		ok, wait = r.breaker.Allow(j.node.Name, r.fleetSize(ctx), names...)
 	}
 	if ok {
 		return p, 0
@@ -161,7 +162,29 @@ func (r *Reconciler) refused(_ context.Context, p *plan.Plan, j *judge) (*plan.P
 	return p, again
 }
 
-// countNodes returns the number of Nodes in the cluster, to compute the share that can lose keys.
+// nodeCountAge is how long a count of Nodes is used for the budget: counting lists them, which allocates about 1 kB for each, and each
+// label that changes needs it.
+const nodeCountAge = time.Second
+
+// nodeCount is the last count of Nodes for the budget.
+type nodeCount struct {
+	mu    sync.Mutex
+	nodes int
+	at    time.Time
+}
+
+// fleetSize returns the number of Nodes in the cluster not long ago, to compute the share that can lose keys.
+func (r *Reconciler) fleetSize(ctx context.Context) int {
+	c := &r.count
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := r.clock.Now(); c.nodes == 0 || now.Sub(c.at) >= nodeCountAge {
+		c.nodes, c.at = r.countNodes(ctx), now
+	}
+	return c.nodes
+}
+
+// countNodes returns the number of Nodes in the cluster.
 func (r *Reconciler) countNodes(ctx context.Context) int {
 	var list corev1.NodeList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

@@ -44,6 +44,7 @@ type Reconciler struct {
 	losses   Losses
 	requests bool // requests are materialized
 	breaker  *budget.Breaker
+	count    nodeCount
 	gate     *budget.Gate
 	changes  *flap.Changes
 	watchdog *Watchdog
