@@ -162,6 +162,9 @@ func (s *Store) Remove(set *assayv1alpha1.NodeFeatureSet) {
 	if h := s.sets[set.Name]; h != nil && h.uid != set.UID {
 		return
 	}
+	if wrong := s.wrong[set.Name]; wrong != nil && wrong.UID != set.UID {
+		return
+	}
 	s.drop(set.Name)
 	tell(s.changed)
 }

@@ -111,6 +111,26 @@ func TestASetWithOtherContentDoesNotCount(t *testing.T) {
 	}
 }
 
+// A set is replaced by one with other content, and the informer reports the deletion late: the wrong set was forgotten, so that the
+// controller did not delete it, and its nodes had no features (found by seed 323 of the simulator).
+func TestALateDeletionKeepsTheWrongSetThatHasReplacedASet(t *testing.T) {
+	s := New("own")
+	name := nameOf(t, kernel)
+	before, wrong := set(t, name, kernel), set(t, name, cpu)
+	before.UID, wrong.UID = "1", "2"
+	s.Put(before)
+	s.Remove(before) // by the watch
+	s.Put(wrong)
+	s.Remove(before) // by the informer's handler
+	if got := s.Wrong(); len(got) != 1 || got[0].UID != "2" {
+		t.Errorf("wrong sets: %v", got)
+	}
+	s.Remove(wrong)
+	if got := s.Wrong(); len(got) != 0 {
+		t.Errorf("wrong sets after their deletion: %v", got)
+	}
+}
+
 func TestASetOfANewerFormatDoesNotCount(t *testing.T) {
 	newer := set(t, "kernel-config-v2-0123", `{"flags":{"a":{}}}`)
 	s := New("own")
