@@ -97,6 +97,8 @@ func (r *Reconciler) judgeNothing(j *judge, have *corev1.NodeCondition) (want *c
 	err := r.inputs.LeftOutOwn(j.state)
 	var missing *featuresets.MissingError
 	switch {
+	case have != nil && j.blind && have.Status == corev1.ConditionTrue && have.Message == applied(j.node.Status.NodeInfo.BootID).Message:
+		return nil, true // it was ready before this process started, and has not booted since
 	case errors.As(err, &missing):
 		return unready(readySetsMissing, "The worker's object names NodeFeatureSets that do not exist: %s.", strings.Join(missing.Sets, ", ")), false
 	case have == nil && !r.startup.on(j.node):
