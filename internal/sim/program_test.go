@@ -54,6 +54,7 @@ var mapper = sync.OnceValue(func() meta.RESTMapper {
 		}
 		gv := schema.GroupVersion{Group: r.Group, Version: r.Version}
 		m.AddSpecific(gv.WithKind(r.Kind), gv.WithResource(r.Name), gv.WithResource(strings.ToLower(r.Kind)), scope)
+		m.Add(gv.WithKind(r.Kind+"List"), scope)
 	}
 	return m
 })

@@ -49,6 +49,19 @@ func content(set object) (features object, ok bool) {
 	return below(below(set, "spec"), "features"), featureset.Verify(typed.Name, &typed.Spec.Features) == nil
 }
 
+// expectSet remembers the content of the set with which a publisher will publish facts. It may name a set that another client created.
+func (w *world) expectSet(facts map[string]string) {
+	name, err := featureset.Name(&nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"test.attr": {Elements: facts}}})
+	if err != nil {
+		w.violate("name of a set: %v", err)
+	}
+	elements := object{}
+	for k, v := range facts {
+		elements[k] = v
+	}
+	w.contents[name] = object{"attributes": object{"test.attr": object{"elements": elements}}}
+}
+
 // noteSet remembers the content of a set. Sets with the same name have the same content.
 func (w *world) noteSet(change apiserver.Change) {
 	if features, ok := content(change.New); ok {
@@ -130,18 +143,7 @@ func TestLabelsFromSetsStayForTheGracePeriod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(&tape{}, logr.Discard())
 				defer w.end()
-				attributes := nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"a0": "1"}}
-				set, err := featureset.Name(&nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"test.attr": attributes}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.do("worker", http.MethodPost, setsPath, object{
-					"metadata": object{"name": set},
-					"spec":     object{"features": object{"attributes": object{"test.attr": object{"elements": object{"a0": "1"}}}}},
-				})
-				w.do("worker", http.MethodPatch, featuresPath+"/n0", object{"spec": object{
-					"features": object{"attributes": object{"test.attr": nil}}, "featureSets": []any{set},
-				}})
+				set := w.useSet(t)
 				w.boot()
 				w.drain(time.Minute)
 				labeled := func() bool { return w.keysOf(w.server.Get("nodes", "", "n0"))["label "+prefix+"r0"] != "" }
@@ -160,4 +162,35 @@ func TestLabelsFromSetsStayForTheGracePeriod(t *testing.T) {
 			})
 		})
 	}
+}
+
+// useSet moves the facts of n0 to a NodeFeatureSet, without a publisher that would create it again.
+func (w *world) useSet(t *testing.T) (name string) {
+	t.Helper()
+	w.expectSet(map[string]string{"a0": "1"})
+	for name = range w.contents {
+		w.do("worker", http.MethodPost, setsPath, object{"metadata": object{"name": name}, "spec": object{"features": w.contents[name]}})
+	}
+	w.do("worker", http.MethodPatch, featuresPath+"/n0", object{"spec": object{
+		"features": object{"attributes": object{"test.attr": nil}}, "featureSets": []any{name},
+	}})
+	return name
+}
+
+// A node whose set was missing became unready when the controller was restarted (found by seed 174).
+func TestANodeStaysReadyWhileItsSetIsMissingAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(&tape{}, logr.Discard())
+		defer w.end()
+		set := w.useSet(t)
+		w.boot()
+		w.drain(time.Minute)
+		w.do("user", http.MethodDelete, setsPath+"/"+set, nil)
+		w.stop(w.programs[0])
+		w.boot()
+		w.drain(time.Minute)
+		if status, message := readyOf(w.server.Get("nodes", "", "n0")); status != "True" || len(w.violations) > 0 {
+			t.Errorf("FeaturesReady is %s: %s; %v", status, message, w.violations)
+		}
+	})
 }

@@ -97,6 +97,7 @@ func (w *world) report(node string) {
 	facts := maps.Clone(w.facts[node])
 	if w.sharing {
 		maps.Copy(facts, padding)
+		w.expectSet(facts)
 	}
 	k.contents <- publish.Content{Features: nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{
 		"test.attr": {Elements: facts}, "system.boot": {Elements: map[string]string{"id": w.bootOf(node)}},
