@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +98,7 @@ func (a *arbiter) pass(ctx context.Context) (time.Duration, error) {
 	if listed := a.client.List(ctx, &list, client.InNamespace(a.namespace), client.UnsafeDisableDeepCopy); listed != nil {
 		return interval, errors.Join(err, failed, fmt.Errorf("list NodeFeatureSets: %w", listed))
 	}
+	slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeFeatureSet) int { return strings.Compare(a.Name, b.Name) })
 	err = errors.Join(err, failed, a.deleteWrong(ctx), a.markUnused(ctx, list.Items, usage), a.collect(ctx, list.Items, usage))
 	later, failed := a.report(ctx, list.Items, usage)
 	return min(wait, later, interval), errors.Join(err, failed)

@@ -445,5 +445,5 @@ func (s *Store) Usage() Usage {
 func (s *Store) Wrong() []*assayv1alpha1.NodeFeatureSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.wrong))
+	return slices.SortedFunc(maps.Values(s.wrong), func(a, b *assayv1alpha1.NodeFeatureSet) int { return strings.Compare(a.Name, b.Name) })
 }
