@@ -80,8 +80,10 @@ type program struct {
 	floor map[string]int64
 	began int64 // revision at which it was started
 	// synced is set once the caches have been filled.
-	synced   bool
-	answered int // number of requests without faults
+	synced bool
+	// setsWatched and setsKnown are set once it watches NodeFeatureSets, and once it has those that exist.
+	setsWatched, setsKnown bool
+	answered               int // number of requests without faults
 	// stopping says that it was asked to end.
 	stopping bool
 	sent     map[*apiserver.Request]bool // writes of Nodes
@@ -185,14 +187,27 @@ func (p *program) filled(pending []*apiserver.Request) bool {
 	return have["nodes"] && have["nodefeatures"] && have["nodefeaturerules"] && have["nodefeatureruletemplates"] && have["secrets"] && have["configmaps"]
 }
 
+// lacksSets reports whether the program waits for the NodeFeatureSets that exist.
+func (p *program) lacksSets() bool {
+	for _, r := range p.client.Pending() {
+		p.setsWatched = p.setsWatched || strings.HasPrefix(r.String(), "watch nodefeaturesets ")
+	}
+	for _, w := range p.client.Watches() {
+		if resource, _ := w.At(); resource == "nodefeaturesets" {
+			p.setsWatched, p.setsKnown = true, p.setsKnown || !w.Initial()
+		}
+	}
+	return p.setsWatched && !p.setsKnown
+}
+
 // crash ends a program without a graceful shutdown.
 //
 // A controller-runtime manager that is stopped before its caches are filled loops forever. If such a manager crashes, it is
 // disconnected and first fills its caches from an empty cluster.
 func (p *program) crash() {
-	if !p.synced {
+	if !p.synced || p.lacksSets() {
 		p.client.Reconnect(apiserver.New(apiserver.Resources()...))
-		for synctest.Wait(); !p.ready(p.client.Pending()); synctest.Wait() {
+		for synctest.Wait(); !p.ready(p.client.Pending()) || p.lacksSets(); synctest.Wait() {
 			if !p.flow() {
 				time.Sleep(syncPeriod)
 			}

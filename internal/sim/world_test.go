@@ -199,7 +199,7 @@ func (w *world) working() (n int) {
 
 // stop asks a program to end, as a rolling update does. It goes on as long as it has requests to send, and another one starts meanwhile.
 func (w *world) stop(p *program) {
-	if !p.synced || p.stopping {
+	if !p.synced || p.stopping || p.lacksSets() {
 		return // see crash
 	}
 	w.tell("%s is asked to stop", p.name)
@@ -253,6 +253,7 @@ func (w *world) wait() {
 	}
 	w.bury()
 	for _, p := range w.programs {
+		p.lacksSets()
 		w.check.sent(p)
 		if !w.calm {
 			w.check.floor(p)
