@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -231,6 +232,14 @@ func (f *extenderFlags) serving(mgr ctrl.Manager) (extender.Options, *certs.Moun
 	return o, mounted, mgr.Add(manager.RunnableFunc(mounted.Run))
 }
 
+// runtimeMetrics returns the metrics of the process and the Go runtime that controller-runtime registers for the other commands.
+func runtimeMetrics() []prometheus.Collector {
+	return []prometheus.Collector{
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll)),
+	}
+}
+
 // measure adds the metrics.
 func (f *extenderFlags) measure(o *extender.Options, view *index.Index, budget *nodefeature.Budget, sets *featuresets.Store, certificate *certs.Mounted) {
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -252,6 +261,7 @@ func (f *extenderFlags) measure(o *extender.Options, view *index.Index, budget *
 			return 0
 		}),
 	)
+	registry.MustRegister(runtimeMetrics()...)
 	if certificate != nil {
 		registry.MustRegister(certificateMetrics(certificate)...)
 	}

@@ -179,8 +179,11 @@ func TestExtenderAnswersWithTheRightsItNeeds(t *testing.T) {
 	if err != nil || len(*got.NodeNames) != 1 || (*got.NodeNames)[0] != "extender-node" || got.Error != "" {
 		t.Errorf("got %+v (%v)", got, err)
 	}
-	if text, err := testkit.Get(t.Context(), "http://"+e.address+"/metrics"); err != nil || !strings.Contains(text, "assay_extender_nodes 1") {
-		t.Errorf("metrics: %v\n%s", err, text)
+	text, err := testkit.Get(t.Context(), "http://"+e.address+"/metrics")
+	for _, want := range []string{"assay_extender_nodes 1\n", "\ngo_gc_heap_live_bytes ", "\ngo_goroutines ", "\nprocess_open_fds "} {
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("metrics without %q: %v\n%s", want, err, text)
+		}
 	}
 }
 

@@ -145,7 +145,7 @@ func (s *soak) sample(ctx context.Context, now time.Duration) {
 			failed = errors.Join(failed, err)
 		}
 		if failed != nil {
-			cells = append(cells, fmt.Sprintf("%s: %v", name, failed))
+			cells = append(cells, fmt.Sprintf("%*s", len(name+" MB/goroutines/files"), "no answer"))
 			continue
 		}
 		s.series[name] = append(s.series[name], one)
@@ -162,6 +162,7 @@ func (s *soak) slopes() {
 		all := s.series[name]
 		all = all[int(warmUp*float64(len(all))):]
 		if len(all) == 0 {
+			_, _ = fmt.Fprintf(t, "%s\t0\t\n", name)
 			continue
 		}
 		first, last := all[0].values, all[len(all)-1].values
