@@ -213,12 +213,7 @@ var dataKinds = []kind{
 		w.fleet.End(some)
 		generation := r.IntN(1 << 30)
 		return &fault{what: fmt.Sprintf("%d workers end, and are replaced", len(some)), heal: func(ctx context.Context) error {
-			for _, n := range some {
-				if err := w.fleet.Launch(ctx, n, generation); err != nil {
-					return err
-				}
-			}
-			return nil
+			return w.launch(ctx, some, generation)
 		}}, nil
 	}},
 	{name: "delete NodeFeatures", weight: 3, targets: []string{workersLink}, strike: func(ctx context.Context, w *world, _ string, r *rand.Rand) (*fault, error) {
@@ -235,7 +230,13 @@ var dataKinds = []kind{
 			}
 			return nil
 		})
-		return &fault{what: fmt.Sprintf("another client deletes the NodeFeatures of %d workers", len(some)), heal: deleted}, nil
+		if r.IntN(2) == 0 {
+			return &fault{what: fmt.Sprintf("another client deletes the NodeFeatures of %d workers", len(some)), heal: deleted}, nil
+		}
+		w.fleet.End(some)
+		return &fault{what: fmt.Sprintf("%d workers end, and another client deletes their NodeFeatures", len(some)), heal: func(ctx context.Context) error {
+			return errors.Join(deleted(ctx), w.launch(ctx, some, 0))
+		}}, nil
 	}},
 	{name: "take the Lease", weight: 2, slow: true, targets: controllers, strike: func(ctx context.Context, w *world, target string, _ *rand.Rand) (*fault, error) {
 		lease := &coordinationv1.Lease{}
@@ -257,6 +258,16 @@ var dataKinds = []kind{
 		})
 		return &fault{what: "another client empties the Secret of the certificate", heal: emptied}, nil
 	}},
+}
+
+// launch starts the workers of nodes again.
+func (w *world) launch(ctx context.Context, nodes []fleet.Node, generation int) error {
+	for _, n := range nodes {
+		if err := w.fleet.Launch(ctx, n, generation); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // freeRepairs is how often within an hour a worker publishes a deleted NodeFeature again at once. Later repairs take minutes.

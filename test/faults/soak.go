@@ -89,12 +89,7 @@ func (s *soak) edits(ctx context.Context) error {
 func (s *soak) replaceWorkers(ctx context.Context) error {
 	some := pick(s.rand, s.nodes, 1+len(s.nodes)/100)
 	s.fleet.End(some)
-	for _, n := range some {
-		if err := s.fleet.Launch(ctx, n, s.rand.IntN(1<<30)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.launch(ctx, some, s.rand.IntN(1<<30))
 }
 
 // observe prints samples until the context ends, and restarts the programs once.
