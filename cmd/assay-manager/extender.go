@@ -97,6 +97,9 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	log := ctrl.Log.WithName("extender")
 	log.Info("Starting extender", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile)
 	alive := monitor(ctx, rest, f.watchPatience, log)
+	if err := awaitServer(ctx, rest, 0, log); err != nil || ctx.Err() != nil { // a startup probe bounds the wait
+		return err
+	}
 	scheme, err := managerconfig.Scheme()
 	if err != nil {
 		return err

@@ -196,11 +196,11 @@ func (r *run) draw(count int) (drawn []*kind, targets []string) {
 	for len(drawn) < count {
 		k := r.drawKind()
 		target := k.targets[r.rand.IntN(len(k.targets))]
-		if g := group(k, target); taken[g] || taken[target] {
+		g := group(k, target)
+		if taken[g] || taken[target] {
 			continue
-		} else {
-			taken[g], taken[target] = true, true
 		}
+		taken[g], taken[target] = true, true
 		drawn, targets = append(drawn, k), append(targets, target)
 	}
 	return drawn, targets

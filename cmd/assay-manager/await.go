@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// awaitInterval is the interval at which an unavailable API server is tried. There are only a few replicas.
+	awaitInterval = 2 * time.Second
+	// awaitTimeout is the timeout of one attempt.
+	awaitTimeout = 5 * time.Second
+)
+
+// awaitServer waits until the API server answers, or the context ends. Meanwhile the process is alive and not ready on the port, if
+// that is not 0. If it ended instead, as the manager of controller-runtime does, the kubelet would restart it with a delay that grows
+// to five minutes, and labels would be that late after an outage.
+func awaitServer(ctx context.Context, config *rest.Config, port int, log logr.Logger) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	err = answers(ctx, client)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	log.Error(err, "Waiting for the API server")
+	if port != 0 {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address(port))
+		if err != nil {
+			return err
+		}
+		server := &http.Server{Handler: aliveOnly(), ReadHeaderTimeout: awaitTimeout}
+		go func() { _ = server.Serve(listener) }()
+		defer func() { _ = server.Close() }()
+	}
+	ticker := time.NewTicker(awaitInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if answers(ctx, client) == nil {
+			return nil
+		}
+	}
+}
+
+// answers returns an error if the API server is unavailable. A server that rejects the request answers.
+func answers(ctx context.Context, client discovery.DiscoveryInterface) error {
+	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
+	defer cancel()
+	err := client.RESTClient().Get().AbsPath("/api").Do(ctx).Error()
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError && !apierrors.IsTooManyRequests(err) {
+		return nil
+	}
+	return err
+}
+
+// aliveOnly serves the health endpoints of a process that waits for the API server.
+func aliveOnly() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "waiting for the API server", http.StatusServiceUnavailable)
+	})
+	return mux
+}
