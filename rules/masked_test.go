@@ -205,3 +205,20 @@ func TestVariablesOfSensitiveRulesAreNotToldToPods(t *testing.T) {
 		t.Errorf("vars %v, produced %v", o.Vars(), o.Produced())
 	}
 }
+
+// TestTracesOfSensitiveRulesAreWithoutConditions checks that the trace, which explain prints, has no operands of sensitive rules.
+func TestTracesOfSensitiveRulesAreWithoutConditions(t *testing.T) {
+	for text, want := range map[string]int{
+		`{rules: [{name: r, labels: {l: "1"}, conditions: [{op: eq, args: ["a", "a"]}]}]}`:                  1,
+		`{sensitive: true, rules: [{name: r, labels: {l: "1"}, conditions: [{op: eq, args: ["a", "a"]}]}]}`: 0,
+	} {
+		set, report := rules.CompileSpec("r", parseSpec(t, text), rules.Options{})
+		if !report.OK() {
+			t.Fatal(report.Errors)
+		}
+		traces := rules.Link(rules.Options{}, set).Trace(rules.Input{Facts: someDevices()})
+		if len(traces) != 1 || !traces[0].Matched || len(traces[0].Conditions) != want {
+			t.Errorf("%s: the trace is %+v, want %d conditions", text, traces, want)
+		}
+	}
+}

@@ -201,3 +201,21 @@ func TestTextsOutsideOfRules(t *testing.T) {
 		t.Errorf("rack is %v, want 7", v)
 	}
 }
+
+// TestAKeyOfAReferenceIsCheckedWhenItsValueIsStillUnknown gives a protected label the value of a variable that a later rule sets.
+func TestAKeyOfAReferenceIsCheckedWhenItsValueIsStillUnknown(t *testing.T) {
+	program := rules.Link(rules.Options{}, compile(t, `
+metadata: {name: o}
+spec:
+  rules:
+  - {name: first, labels: {"kubernetes.io/role": "@rule.matched.later", allowed: "@rule.matched.later"}}
+  - {name: second, vars: {later: x}}
+`, rules.Options{}))
+	outcome := program.Eval(rules.Input{Facts: someDevices()})
+	if diff := cmp.Diff(map[string]string{"feature.node.kubernetes.io/allowed": "x"}, outcome.Labels()); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if rejected := outcome.Rejected(); len(rejected) != 1 || rejected[0].Key != "kubernetes.io/role" {
+		t.Errorf("rejected: %+v, want kubernetes.io/role", rejected)
+	}
+}

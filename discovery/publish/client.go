@@ -153,7 +153,7 @@ func (c *Client) send(ctx context.Context, method, path, accept, contentType str
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
+	if res.StatusCode/100 != 2 {
 		defer res.Body.Close()
 		return nil, statusError(res)
 	}
