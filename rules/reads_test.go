@@ -219,3 +219,27 @@ spec:
 		t.Errorf("rejected: %+v, want kubernetes.io/role", rejected)
 	}
 }
+
+// TestAnInstanceActionChangesOnlyWhatItMatches sets an attribute of the devices of one vendor.
+func TestAnInstanceActionChangesOnlyWhatItMatches(t *testing.T) {
+	mark := compile(t, `
+metadata: {name: o}
+spec:
+  phase: early
+  rules:
+  - name: mark
+    actions:
+    - {op: set-instance-attribute, args: {feature: pci.device, match: {vendor: "10de"}, name: fast, value: "yes"}}
+`, rules.Options{})
+	read := compile(t, `
+metadata: {name: p}
+spec:
+  rules:
+  - {name: a, labels: {nvidia: "true"}, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["10de"]}, fast: {op: Exists}}}]}
+  - {name: b, labels: {intel: "true"}, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["8086"]}, fast: {op: Exists}}}]}
+`, rules.Options{})
+	got := rules.Link(rules.Options{}, mark, read).Eval(rules.Input{Facts: someDevices()}).Labels()
+	if diff := cmp.Diff(map[string]string{"feature.node.kubernetes.io/nvidia": "true"}, got); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}

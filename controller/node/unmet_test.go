@@ -5,10 +5,31 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 )
+
+// TestOnlyAJoiningNodeThatKeepsLabelsIsUnready checks when unmet labels of requests set the condition FeaturesReady.
+func TestOnlyAJoiningNodeThatKeepsLabelsIsUnready(t *testing.T) {
+	for name, tc := range map[string]struct {
+		unmet unmet
+		want  string
+	}{
+		"LabelsAreKept":    {unmet{held: true, labels: []string{"features.assay.dev/ml.amx"}}, assayv1alpha1.ReasonLabelsUnmet},
+		"LabelsAreRemoved": {unmet{labels: []string{"features.assay.dev/ml.amx"}}, ""},
+		"NoLabels":         {unmet{held: true}, ""},
+	} {
+		got := ""
+		if c := tc.unmet.condition(); c != nil {
+			got = c.Reason
+		}
+		if got != tc.want {
+			t.Errorf("%s: reason %q, want %q", name, got, tc.want)
+		}
+	}
+}
 
 // TestFeaturesOfAnEarlierBootAreNotCurrent compares the boot that a worker has published with the boot that the kubelet reports.
 func TestFeaturesOfAnEarlierBootAreNotCurrent(t *testing.T) {

@@ -1,6 +1,9 @@
 package expr
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // op is the operation of a node of the syntax tree.
 type op uint8
@@ -94,7 +97,7 @@ func isWord(b byte) bool { return isLetter(b) || isDigit(b) }
 
 // isForeign returns the operator of another language that s begins with.
 func isForeign(s string) (string, bool) {
-	i := slices.IndexFunc(foreignOps, func(o string) bool { return len(s) >= len(o) && s[:len(o)] == o })
+	i := slices.IndexFunc(foreignOps, func(o string) bool { return strings.HasPrefix(s, o) })
 	if i < 0 {
 		return "", false
 	}
