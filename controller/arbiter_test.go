@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/assay-project/assay/api/featureset"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/testkit"
 )
 
@@ -259,6 +261,41 @@ func TestJunkIsDeletedEarly(t *testing.T) {
 		return err
 	})
 	w.becomesAfter(clock, 0, used, "set in use", counted(1))
+}
+
+// TestJunkBeyondTheBudgetOfMemory has a client with a stolen token create more junk than a controller keeps in memory, as ten thousand
+// sets of the usual size would be. Nodes keep their labels, and one that names a set which was dropped from memory gets its labels too.
+func TestJunkBeyondTheBudgetOfMemory(t *testing.T) {
+	w := newWorld(t)
+	w.rule("copy", copies)
+	clock, useClock := arbiterClock()
+	used := w.set(M{"used": "1"})
+	testkit.Create(w, w, used)
+	w.node("n1")
+	w.node("n2")
+	w.publishSets(w.namespace, "n1", used)
+	named := w.set(M{"named": "1"})
+	testkit.Create(w, w, named) // the oldest is dropped first
+	const bytes = 200 << 10
+	for i := range featuresets.MaxUnusedBytes/bytes + 4 {
+		testkit.Create(w, w, w.set(M{"number": fmt.Sprint(i), "x": strings.Repeat("x", bytes)}))
+	}
+	w.start(useClock)
+	w.labels("n1", M{"used": "1"})
+	w.publishSets(w.namespace, "n2", named)
+	w.labels("n2", M{"named": "1"})
+	testkit.Eventually(t, "the other junk to be deleted", func(ctx context.Context) error {
+		clock.Step(time.Minute)
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(assayv1alpha1.NodeFeatureSetGVK.GroupVersion().WithKind("NodeFeatureSetList"))
+		err := w.List(ctx, &list, client.InNamespace(w.namespace))
+		if n := len(list.Items); err == nil && n != 2 {
+			err = fmt.Errorf("%d sets are left", n)
+		}
+		return err
+	})
+	w.labels("n1", M{"used": "1"})
+	w.labels("n2", M{"named": "1"})
 }
 
 // TestJunkIsFoundWithoutAnyNodeThatShares is about sets in a cluster whose NodeFeatures name none.
