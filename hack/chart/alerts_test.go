@@ -1,0 +1,186 @@
+package chart
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	engine "github.com/prometheus/prometheus/promql"
+	promql "github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// alert is an alert of the chart.
+type alert struct{ Alert, Expr, For string }
+
+// states are the series of Prometheus in the state that an alert names, and in similar ones that need no action. Each line is a series in
+// the notation of promtool's unit tests, with a value per minute: first value, change per minute, number of minutes.
+var states = map[string]struct{ fires, silent []string }{
+	"AssayRemovalsHeld":         {[]string{`assay_removals_held_total 0+1x120`}, []string{`assay_removals_held_total 5+0x120`}},
+	"AssayStartupTaintTimeout":  {[]string{`assay_startup_taint_timeouts_total 0+1x120`}, []string{`assay_startup_taint_timeouts_total 3+0x120`}},
+	"AssayNodeUpdatesFail":      {[]string{`nfd_master_node_update_failures_total 0+1x120`}, []string{`nfd_master_node_update_failures_total 9+0x120`}},
+	"AssayNodesFailed":          {[]string{`assay_nodes_failed 2+0x120`}, []string{`assay_nodes_failed 0+0x120`}},
+	"AssayWorkerDoesNotPublish": {[]string{`assay_worker_publish_failures_total{pod="w"} 0+1x120`}, []string{`assay_worker_publish_failures_total{pod="w"} 9+0x120`}},
+	"AssayFeaturesLeftOut":      {[]string{`assay_worker_dropped_features{pod="w"} 3+0x120`}, []string{`assay_worker_dropped_features{pod="w"} 0+0x120`}},
+	"AssayCertificateExpires":   {[]string{`assay_certificate_expiry_days{pod="c"} 1+0x120`}, []string{`assay_certificate_expiry_days{pod="c"} 20+0x120`}},
+	"AssayDefinitionsTooOld":    {[]string{`assay_schema_missing_fields 2+0x120`}, []string{`assay_schema_missing_fields 0+0x120`}},
+	"AssayBuiltInRulesWrong":    {[]string{`assay_builtin_rules_valid 0+0x120`}, []string{`assay_builtin_rules_valid 1+0x120`}},
+	"AssayRulesRejected": {
+		[]string{"assay_rules{condition=\"Accepted\",status=\"False\"} 1+0x120\nassay_rules{condition=\"Accepted\",status=\"True\"} 9+0x120"},
+		[]string{"assay_rules{condition=\"Accepted\",status=\"False\"} 0+0x120\nassay_rules{condition=\"Resolved\",status=\"False\"} 1+0x120"},
+	},
+	"AssayRulesUnresolved": {
+		[]string{`assay_rules{condition="Resolved",status="False"} 1+0x120`},
+		[]string{"assay_rules{condition=\"Resolved\",status=\"False\"} 0+0x120\nassay_rules{condition=\"Accepted\",status=\"False\"} 1+0x120"},
+	},
+	"AssayControllerAbsent": {[]string{`nfd_worker_build_info 1+0x120`}, []string{`nfd_master_build_info 1+0x120`}},
+	"AssayNodesWithoutWorker": {
+		[]string{"assay_published_nodes 3+0x120\nnfd_worker_build_info{pod=\"a\"} 1+0x120\nnfd_worker_build_info{pod=\"b\"} 1+0x120", `assay_published_nodes 3+0x120`},
+		[]string{"assay_published_nodes 2+0x120\nnfd_worker_build_info{pod=\"a\"} 1+0x120\nnfd_worker_build_info{pod=\"b\"} 1+0x120", `assay_published_nodes 0+0x120`},
+	},
+	"AssayWebhookAbsent": {
+		[]string{`process_resident_memory_bytes{namespace="NAMESPACE",container="controller"} 1+0x120`, `process_resident_memory_bytes{namespace="x",container="webhook"} 1+0x120`},
+		[]string{`process_resident_memory_bytes{namespace="NAMESPACE",container="webhook"} 1+0x120`},
+	},
+	"AssayWebhookDoesNotAnswer": {
+		[]string{`apiserver_admission_webhook_fail_open_count{name="rules.assay.dev"} 0+1x120`,
+			`apiserver_admission_webhook_rejection_count{name="rules.assay.dev",error_type="calling_webhook_error"} 0+1x120`},
+		[]string{`apiserver_admission_webhook_fail_open_count{name="webhook.example.com"} 0+1x120`,
+			`apiserver_admission_webhook_rejection_count{name="rules.assay.dev",error_type="no_error"} 0+1x120`},
+	},
+	"AssayExtenderDoesNotKnow": {[]string{`assay_extender_synced{pod="e"} 0+0x120`}, []string{`assay_extender_synced{pod="e"} 1+0x120`}},
+	"AssayExtenderFails": {
+		[]string{"assay_extender_request_duration_seconds_count{result=\"ok\"} 0+97x120\nassay_extender_request_duration_seconds_count{result=\"failed\"} 0+3x120"},
+		[]string{"assay_extender_request_duration_seconds_count{result=\"ok\"} 0+999x120\nassay_extender_request_duration_seconds_count{result=\"failed\"} 0+1x120"},
+	},
+	"AssayExtenderRefuses": {[]string{`assay_extender_refused_total 0+1x120`}, []string{`assay_extender_refused_total 9+0x120`}},
+}
+
+// TestAlertsFireForTheStatesThatTheyName evaluates each alert of the chart with Prometheus.
+func TestAlertsFireForTheStatesThatTheyName(t *testing.T) {
+	alerts := map[string]alert{}
+	for _, object := range objects(t, mustRender(t, set(t, `{prometheus: {rules: {enable: true}}}`))) {
+		if object["kind"] != "PrometheusRule" {
+			continue
+		}
+		var rule struct {
+			Spec struct {
+				Groups []struct{ Rules []alert }
+			}
+		}
+		convert(t, object, &rule)
+		for _, group := range rule.Spec.Groups {
+			for _, a := range group.Rules {
+				alerts[a.Alert] = a
+			}
+		}
+	}
+	if len(alerts) < 15 {
+		t.Fatalf("there are only %d alerts", len(alerts))
+	}
+	for name := range states {
+		if _, ok := alerts[name]; !ok {
+			t.Errorf("%s is not in the chart", name)
+		}
+	}
+	for name, a := range alerts {
+		t.Run(name, func(t *testing.T) {
+			if len(states[name].fires) == 0 || len(states[name].silent) == 0 {
+				t.Fatal("add a state in which it fires, and one in which it does not")
+			}
+			for _, series := range states[name].fires {
+				if !a.fires(t, series) {
+					t.Errorf("it does not fire for\n%s", series)
+				}
+			}
+			for _, series := range states[name].silent {
+				if a.fires(t, series) {
+					t.Errorf("it fires for\n%s", series)
+				}
+			}
+		})
+	}
+}
+
+// ownNamespace is the namespace in an expression.
+var ownNamespace = regexp.MustCompile(`namespace="([^"]+)"`)
+
+// fires reports whether the expression of an alert holds as long as the alert requires, until the end of the series.
+func (a alert) fires(t *testing.T, text string) bool {
+	t.Helper()
+	if m := ownNamespace.FindStringSubmatch(a.Expr); m != nil {
+		text = strings.ReplaceAll(text, "NAMESPACE", m[1])
+	}
+	const step = time.Minute
+	end, pending := time.UnixMilli(0), time.Duration(0)
+	var all memory
+	for line := range strings.Lines(text) {
+		set, values, err := promql.ParseSeriesDesc(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		series := engine.Series{Metric: set}
+		for i, v := range values {
+			end = time.UnixMilli(step.Milliseconds() * int64(i))
+			series.Floats = append(series.Floats, engine.FPoint{T: end.UnixMilli(), F: v.Value})
+		}
+		all = append(all, engine.NewStorageSeries(series))
+	}
+	if a.For != "" {
+		var err error
+		if pending, err = time.ParseDuration(a.For); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := engine.NewEngine(engine.EngineOpts{MaxSamples: 1 << 20, Timeout: time.Hour})
+	q, err := e.NewRangeQuery(t.Context(), all, engine.NewPrometheusQueryOpts(false, 0), a.Expr, end.Add(-pending), end, step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	result := q.Exec(t.Context())
+	matrix, err := result.Matrix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range matrix {
+		if len(series.Floats) == int(pending/step)+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// memory is a storage of series.
+type memory []storage.Series
+
+// Querier implements storage.Queryable.
+func (m memory) Querier(int64, int64) (storage.Querier, error) {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		found := &seriesSet{at: -1}
+		for _, series := range m {
+			matches := true
+			for _, matcher := range matchers {
+				matches = matches && matcher.Matches(series.Labels().Get(matcher.Name))
+			}
+			if matches {
+				found.list = append(found.list, series)
+			}
+		}
+		return found
+	}}, nil
+}
+
+// seriesSet implements storage.SeriesSet.
+type seriesSet struct {
+	list []storage.Series
+	at   int
+}
+
+func (s *seriesSet) Next() bool                        { s.at++; return s.at < len(s.list) }
+func (s *seriesSet) At() storage.Series                { return s.list[s.at] }
+func (s *seriesSet) Err() error                        { return nil }
+func (s *seriesSet) Warnings() annotations.Annotations { return nil }
