@@ -12,9 +12,9 @@ import (
 type lacks struct {
 	after   time.Duration
 	objects []string
-	// due and lost are the objects of the verdict afterwards, told says that others are notified.
+	// due and lost are the objects of the verdict afterwards, notified says whether OnChange is called.
 	due, lost []string
-	told      bool
+	notified  bool
 }
 
 const grace = 5 * time.Minute
@@ -23,34 +23,34 @@ func TestALossIsDueAfterItsGrace(t *testing.T) {
 	a, b, ab := []string{"a"}, []string{"b"}, []string{"a", "b"}
 	for name, steps := range map[string][]lacks{
 		"ForGood": {
-			{objects: a, lost: a, told: true}, {after: grace - 1, objects: a, lost: a}, {after: 1, objects: a, due: a, lost: a, told: true},
+			{objects: a, lost: a, notified: true}, {after: grace - 1, objects: a, lost: a}, {after: 1, objects: a, due: a, lost: a, notified: true},
 			{after: time.Hour, objects: a, due: a, lost: a},
 		},
-		"BackInTime":     {{objects: a, lost: a, told: true}, {after: grace - 1, told: true}, {after: grace}},
-		"BackAfterwards": {{objects: a, lost: a, told: true}, {after: grace, objects: a, due: a, lost: a, told: true}, {after: 1, told: true}},
+		"BackInTime":     {{objects: a, lost: a, notified: true}, {after: grace - 1, notified: true}, {after: grace}},
+		"BackAfterwards": {{objects: a, lost: a, notified: true}, {after: grace, objects: a, due: a, lost: a, notified: true}, {after: 1, notified: true}},
 		// The first check after the end of the grace finds the features.
-		"BackAtTheEnd": {{objects: a, lost: a, told: true}, {after: grace, told: true}},
+		"BackAtTheEnd": {{objects: a, lost: a, notified: true}, {after: grace, notified: true}},
 		"Flaps": {
-			{objects: a, lost: a, told: true}, {after: grace - 1, told: true}, {after: 1, objects: a, lost: a, told: true},
-			{after: grace - 1, objects: a, lost: a}, {after: 1, objects: a, due: a, lost: a, told: true},
+			{objects: a, lost: a, notified: true}, {after: grace - 1, notified: true}, {after: 1, objects: a, lost: a, notified: true},
+			{after: grace - 1, objects: a, lost: a}, {after: 1, objects: a, due: a, lost: a, notified: true},
 		},
 		"EachObjectForItself": {
-			{objects: a, lost: a, told: true}, {after: grace / 2, objects: ab, lost: ab, told: true},
-			{after: grace / 2, objects: ab, due: a, lost: ab, told: true}, {after: grace / 2, objects: b, due: b, lost: b, told: true},
+			{objects: a, lost: a, notified: true}, {after: grace / 2, objects: ab, lost: ab, notified: true},
+			{after: grace / 2, objects: ab, due: a, lost: ab, notified: true}, {after: grace / 2, objects: b, due: b, lost: b, notified: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
-			tracker, told := NewTracker(clock), false
+			tracker, notified := NewTracker(clock), false
 			tracker.SetSynced()
-			tracker.OnChange(func(string) { told = true })
+			tracker.OnChange(func(string) { notified = true })
 			for i, s := range steps {
 				clock.SetTime(clock.Now().Add(s.after))
-				told = false
+				notified = false
 				tracker.Set("n", losses(s.objects))
 				v := tracker.Of("n")
-				if due, lost := objects(v.Due), objects(v.Lost); !slices.Equal(due, s.due) || !slices.Equal(lost, s.lost) || told != s.told || v.Unknown {
-					t.Errorf("step %d: due %q, lost %q, notified %t, unknown %t; want due %q, lost %q, notified %t", i, due, lost, told, v.Unknown, s.due, s.lost, s.told)
+				if due, lost := objects(v.Due), objects(v.Lost); !slices.Equal(due, s.due) || !slices.Equal(lost, s.lost) || notified != s.notified || v.Unknown {
+					t.Errorf("step %d: due %q, lost %q, notified %t, unknown %t; want due %q, lost %q, notified %t", i, due, lost, notified, v.Unknown, s.due, s.lost, s.notified)
 				}
 			}
 		})

@@ -55,7 +55,7 @@ type Options struct {
 	IDs lint.IDs
 	// Pods enables Events on running pods whose node has lost required features.
 	Pods bool
-	// Losses is told which nodes lack features that their pods require, for objects with onLoss: Taint; nil: no node is tainted.
+	// Losses tracks which nodes lack features that their pods require, for objects with onLoss: Taint; nil: no node is tainted.
 	Losses *loss.Tracker
 	// Withholding says whether the taints are written.
 	Withholding rules.Withholding
