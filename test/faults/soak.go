@@ -75,14 +75,12 @@ func (w *world) soak(ctx context.Context, d time.Duration) error {
 // edits edits, creates and deletes rules, and replaces workers, until the context ends.
 func (s *soak) edits(ctx context.Context) error {
 	steps := []func(context.Context) error{s.edit, s.create, s.remove, s.replaceWorkers}
-	for i := 0; ; i++ {
-		if sleep(ctx, editInterval) != nil {
-			return nil
-		}
+	for i := 0; sleep(ctx, editInterval) == nil; i++ {
 		if err := s.persist(context.WithoutCancel(ctx), steps[i%len(steps)]); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // replaceWorkers restarts one in a hundred workers.
@@ -100,10 +98,7 @@ func (s *soak) observe(ctx context.Context) error {
 	}
 	s.say("%8s  %s", "time", strings.Join(header, "  "))
 	restarted := false
-	for {
-		if sleep(ctx, max(s.duration/samples, sampleInterval)) != nil {
-			return nil
-		}
+	for sleep(ctx, max(s.duration/samples, sampleInterval)) == nil {
 		now := time.Since(s.begin)
 		if !restarted && now.Seconds() > restartsAt*s.duration.Seconds() {
 			restarted = true
@@ -114,6 +109,7 @@ func (s *soak) observe(ctx context.Context) error {
 		}
 		s.sample(ctx, now)
 	}
+	return nil
 }
 
 func (s *soak) restartAll(ctx context.Context) error {

@@ -116,7 +116,7 @@ func (l *locked) Write(b []byte) (int, error) {
 // startServers starts the second API server, the proxies and the checker.
 func (w *world) startServers(ctx context.Context) error {
 	var err error
-	if w.etcd, err = proxy.NewRelay(w.EtcdAddress()); err != nil {
+	if w.etcd, err = proxy.NewRelay(ctx, w.EtcdAddress()); err != nil {
 		return err
 	}
 	w.cleanup = append(w.cleanup, func() { _ = w.etcd.Close() })
@@ -132,7 +132,7 @@ func (w *world) startServers(ctx context.Context) error {
 		}
 	}
 	link := func(seed int) (*proxy.Proxy, error) {
-		p, err := proxy.New(proxy.Options{
+		p, err := proxy.New(ctx, proxy.Options{
 			Backends: servers, CertFile: w.File("apiserver.crt"), KeyFile: w.File("apiserver.key"), Seed: w.seed + uint64(seed), //nolint:gosec // small
 		})
 		if err == nil {

@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"sync"
 	"time"
@@ -142,28 +143,36 @@ type Relay struct {
 	target   string
 }
 
-// NewRelay starts a relay on a free port of the loopback interface.
-func NewRelay(target string) (*Relay, error) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
+// NewRelay starts a relay on a free port of the loopback interface. It opens no connection after ctx is done.
+func NewRelay(ctx context.Context, target string) (*Relay, error) {
+	r := &Relay{Wire: newWire(), target: target}
+	var err error
+	if r.listener, err = r.listen(ctx); err != nil {
+		return nil, err
+	}
+	go r.serve(ctx)
+	return r, nil
+}
+
+// listen listens on a free port of the loopback interface.
+func (w *Wire) listen(ctx context.Context) (net.Listener, error) {
+	inner, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{Wire: newWire(), target: target}
-	r.listener = listener{inner, r.Wire}
-	go r.serve()
-	return r, nil
+	return listener{inner, w}, nil
 }
 
 // Address returns host:port of the relay.
 func (r *Relay) Address() string { return r.listener.Addr().String() }
 
-func (r *Relay) serve() {
+func (r *Relay) serve(ctx context.Context) {
 	for {
 		in, err := r.listener.Accept()
 		if err != nil {
 			return
 		}
-		out, err := net.Dial("tcp", r.target)
+		out, err := (&net.Dialer{}).DialContext(ctx, "tcp", r.target)
 		if err != nil {
 			_ = in.Close()
 			continue

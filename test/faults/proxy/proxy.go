@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ type Options struct {
 }
 
 // New starts a proxy on a free port of the loopback interface.
-func New(o Options) (*Proxy, error) {
+func New(ctx context.Context, o Options) (*Proxy, error) {
 	p := &Proxy{Wire: newWire(), rand: rand.New(rand.NewPCG(o.Seed, 0)), requests: map[int64]int{}} //nolint:gosec // not a secret
 	for _, config := range o.Backends {
 		next, err := rest.TransportFor(config)
@@ -82,11 +83,10 @@ func New(o Options) (*Proxy, error) {
 		}
 		p.backends = append(p.backends, &backend{u, next})
 	}
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	var err error
+	if p.listener, err = p.listen(ctx); err != nil {
 		return nil, err
 	}
-	p.listener = listener{inner, p.Wire}
 	quiet := log.New(io.Discard, "", 0) // clients that hang up are the purpose
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(*httputil.ProxyRequest) {}, Transport: balancer{p}, FlushInterval: -1, ErrorLog: quiet,

@@ -45,7 +45,7 @@ func start(t *testing.T) *world {
 		return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	}
 	var err error
-	w.Proxy, err = proxy.New(proxy.Options{Backends: []*rest.Config{config(w.first), config(second)}, CertFile: cert, KeyFile: key})
+	w.Proxy, err = proxy.New(t.Context(), proxy.Options{Backends: []*rest.Config{config(w.first), config(second)}, CertFile: cert, KeyFile: key})
 	if err != nil {
 		t.Fatal(err)
 	}
