@@ -13,6 +13,9 @@ const (
 	maxNames = 64
 	// maxName is the length in bytes beyond which no name is valid: a prefix has at most 253, a name 63.
 	maxName = 253 + 1 + 63
+	// maxFollowed is the maximum number of bytes that are followed, in all variants of a line. The bodies of nested loops are followed
+	// again and again. A template with more may write any name.
+	maxFollowed = 2 * MaxSource
 )
 
 // WritesAny reports whether the source does not show which names the output has.
@@ -38,11 +41,12 @@ type lineNames struct {
 	line  map[string]bool // what the current line may consist of so far
 	// broken and continued are the same where break and continue leave the body of a loop.
 	broken, continued map[string]bool
+	left              int // of maxFollowed
 }
 
 // namesOf returns the names that a template may write; nil: any.
 func namesOf(root *parse.ListNode) map[string]bool {
-	w := lineNames{names: map[string]bool{}, line: map[string]bool{"": true}}
+	w := lineNames{names: map[string]bool{}, line: map[string]bool{"": true}, left: maxFollowed}
 	w.list(root)
 	w.text("\n")
 	return w.names
@@ -53,7 +57,7 @@ func (w *lineNames) list(list *parse.ListNode) {
 		return
 	}
 	for _, node := range list.Nodes {
-		if w.node(node); len(w.names) > maxNames || len(w.line) > maxNames {
+		if w.node(node); len(w.names) > maxNames || len(w.line) > maxNames || w.left < 0 {
 			w.names = nil
 		}
 		if w.names == nil {
@@ -63,6 +67,7 @@ func (w *lineNames) list(list *parse.ListNode) {
 }
 
 func (w *lineNames) node(node parse.Node) {
+	w.left -= 1 + len(w.line)
 	switch n := node.(type) {
 	case *parse.TextNode:
 		w.text(string(n.Text))
@@ -88,18 +93,22 @@ func (w *lineNames) node(node parse.Node) {
 
 // text adds literal text to the lines.
 func (w *lineNames) text(text string) {
-	for i, part := range strings.Split(text, "\n") {
-		if i > 0 {
-			for so := range w.line {
-				w.end(so)
-			}
-			w.line = map[string]bool{"": true}
-		}
+	w.left -= len(text) * max(1, len(w.line))
+	part, rest, more := strings.Cut(text, "\n")
+	if part != "" {
 		next := map[string]bool{}
 		for so := range w.line {
 			next[w.extend(so, part)] = true
 		}
 		w.line = next
+	}
+	for more {
+		for so := range w.line {
+			w.end(so)
+		}
+		part, rest, more = strings.Cut(rest, "\n")
+		clear(w.line)
+		w.line[w.extend("", part)] = true
 	}
 }
 
@@ -142,6 +151,7 @@ func (w *lineNames) action(pipe *parse.PipeNode) {
 		return
 	}
 	source := pipe.String()
+	w.left -= len(source)
 	if w.line[""] && len(pipe.Decl) == 0 || slices.ContainsFunc(lineBreaks, func(s string) bool { return strings.Contains(source, s) }) {
 		w.names = nil
 		return

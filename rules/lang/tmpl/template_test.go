@@ -1,6 +1,7 @@
 package tmpl_test
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -194,6 +195,10 @@ func TestBombs(t *testing.T) {
 	const bound = 4 << 20 // for compiling and expanding; parsing 64 KiB of source takes more than 1 MiB
 	double := `{{ $x := "aaaaaaaaaaaaaaaa" }}` + strings.Repeat(`{{ $x = print $x $x }}`, 40)
 	share := `{{ $x := list 1 }}` + strings.Repeat(`{{ $x = list $x $x }}`, 40)
+	var nested strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&nested, "\nv%d{{ end }}", i)
+	}
 	bombs := map[string]string{
 		"Repeat":          `{{ repeat 100000000 "x" }}`,
 		"RepeatOverflow":  `{{ repeat 9223372036854775807 "xx" }}`,
@@ -218,6 +223,7 @@ func TestBombs(t *testing.T) {
 		"Fan":             `{{ define "a" }}{{ range 100 }}{{ template "b" }}{{ end }}{{ end }}{{ define "b" }}{{ range 100 }}{{ template "c" }}{{ end }}{{ end }}{{ define "c" }}{{ range 100 }}x{{ end }}{{ end }}{{ template "a" }}`,
 		"Parentheses":     "{{ " + strings.Repeat("(", 9000) + "1" + strings.Repeat(")", 9000) + " }}",
 		"TooLong":         strings.Repeat("a", tmpl.MaxSource+1),
+		"NestedLoops":     strings.Repeat(`{{ range 100 }}`, 60) + nested.String(),
 		"Newlines":        `{{ range 100 }}` + strings.Repeat("\n", 10000) + `{{ end }}`,
 		"Doubling":        double + "{{ $x }}",
 		"DoublingUnused":  double + "a=1",
