@@ -230,7 +230,10 @@ func TestNoReviewIsLostWhileCertificatesRotate(t *testing.T) {
 					if invalid {
 						manifest = bad
 					}
-					err := post(context.Background(), manifest)
+					err := post(t.Context(), manifest)
+					for late(err) {
+						err = post(t.Context(), manifest)
+					}
 					if invalid && !apierrors.IsInvalid(err) || !invalid && err != nil {
 						t.Errorf("rejected should be %v, got %v", invalid, err)
 					}
@@ -241,6 +244,12 @@ func TestNoReviewIsLostWhileCertificatesRotate(t *testing.T) {
 		wg.Wait()
 	}
 	t.Logf("%d reviews over %d certificates", reviews.Load(), len(serials))
+}
+
+// late reports whether the API server gave up a review after the webhook's timeout of two seconds, as on a machine that is too slow. An
+// expired certificate, or one that the API server does not know, is another error.
+func late(err error) bool {
+	return err != nil && strings.Contains(err.Error(), context.DeadlineExceeded.Error())
 }
 
 func abs(t *testing.T, path string) string {
