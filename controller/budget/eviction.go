@@ -49,10 +49,16 @@ type allowed struct {
 	at   time.Time
 }
 
-// NewGate returns a gate that allows the first node only after the minimum interval, because a previous process may have just
-// allowed one.
+// NewGate returns a gate for a process that begins to lead: see Lead.
 func NewGate(limits Evictions, c clock.PassiveClock) *Gate {
 	return &Gate{limits: limits, clock: c, last: c.Now(), began: c.Now(), allowed: map[string]allowed{}}
+}
+
+// Lead lets the gate allow the first node only after the minimum interval, because the previous leader may have just allowed one.
+func (g *Gate) Lead() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last, g.began = g.clock.Now(), g.clock.Now()
 }
 
 // Fleet is the number of nodes, and by node name the zone of each node that has a taint that evicts pods.

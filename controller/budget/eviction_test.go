@@ -109,3 +109,19 @@ func TestNodesCountBeforeTheCacheShowsThem(t *testing.T) {
 	clock.SetTime(clock.Now().Add(maxLag))
 	allow("n4", "a", true) // the writes of the others failed
 }
+
+// A standby that took over long after its start could allow a node although its predecessor had just allowed one.
+func TestANewLeaderWaitsForTheMinimumInterval(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1700000000, 0))
+	gate := NewGate(Evictions{Every: time.Minute, Share: 1}, clock)
+	fleet := func() Fleet { return Fleet{Nodes: 2} }
+	clock.Step(time.Hour)
+	gate.Lead()
+	if ok, held := gate.Allow("n1", "", fleet); ok || held.Wait != time.Minute {
+		t.Errorf("allowed: %t, %v", ok, held)
+	}
+	clock.Step(time.Minute)
+	if ok, held := gate.Allow("n1", "", fleet); !ok {
+		t.Error(held)
+	}
+}

@@ -62,11 +62,12 @@ func (r *Reconciler) state(g provenance.Giver) provenance.State {
 	return provenance.Off
 }
 
-// begin reads the record of provenance before the first pass. An object that has given keys and is not active could be missing only
-// in the cache, so begin reads it from the API server.
+// begin starts the pace of evictions and reads the record of provenance before the first pass. An object that has given keys and is
+// not active could be missing only in the cache, so begin reads it from the API server.
 func (r *Reconciler) begin(ctx context.Context) error {
 	r.beginning.Lock()
 	defer r.beginning.Unlock()
+	r.leads.Do(r.gate.Lead)
 	absent, err := r.book.Load(ctx)
 	if err != nil {
 		return err

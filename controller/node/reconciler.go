@@ -57,6 +57,7 @@ type Reconciler struct {
 	confirm  func(context.Context, string) error // reads an object that the cache lacks from the API server
 
 	beginning sync.Mutex
+	leads     sync.Once // set with the first pass
 	forceMu   sync.Mutex
 	force     *inForce // of the last program
 }
