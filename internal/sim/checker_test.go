@@ -22,9 +22,11 @@ type checker struct {
 	// contested is set, by node, if another client has changed keys of the controller, which it then leaves alone.
 	contested map[string]bool
 	lost      map[string]map[string]loss // by process and node: the last removal of a key
+	whole     map[string]time.Time       // by process and node: when it has surely seen last that the node lacks nothing
+	evicted   map[string]time.Time       // by process: since when the last taint that evicts pods can have been allowed
 	// writes and causes are, by node, the number of writes of the controller and of their possible causes.
 	writes, causes map[string]int
-	turns          map[string]int // by node: number of changes of its readiness, which may take a write of their own
+	turns          map[string]int // by node: number of changes that may take a write of their own: of its readiness, and taints that have waited
 	everywhere     int            // number of causes that affect all nodes
 }
 
@@ -38,8 +40,8 @@ type given struct {
 func newChecker(w *world) *checker {
 	return &checker{
 		w: w, want: newReference(w), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{},
-		contested: map[string]bool{},
-		writes:    map[string]int{}, causes: map[string]int{}, turns: map[string]int{},
+		contested: map[string]bool{}, evicted: map[string]time.Time{}, whole: map[string]time.Time{},
+		writes: map[string]int{}, causes: map[string]int{}, turns: map[string]int{},
 	}
 }
 
@@ -49,17 +51,14 @@ func (c *checker) record(o object) map[string]bool {
 	var r plan.Record
 	present := c.w.keysOf(o)
 	for kind, annotation := range map[keys.Kind]string{
-		keys.Label: r.Labels(), keys.Annotation: r.Annotations(), keys.Resource: r.Resources(),
+		keys.Label: r.Labels(), keys.Annotation: r.Annotations(), keys.Resource: r.Resources(), keys.Condition: r.Conditions(),
 	} {
 		for _, k := range r.Parse(present[string(keys.Annotation)+" "+annotation]) {
 			out[string(kind)+" "+k] = true
 		}
 	}
-	for k := range present {
-		taint, is := strings.CutPrefix(k, string(keys.Taint)+" ")
-		if is && strings.Contains(present[string(keys.Annotation)+" "+r.Taints()], strings.Split(taint, ":")[0]) {
-			out[k] = true
-		}
+	for _, t := range plan.ParseTaints(present[string(keys.Annotation)+" "+r.Taints()]) {
+		out[string(keys.Taint)+" "+t.Key+":"+string(t.Effect)] = true
 	}
 	return out
 }
@@ -120,6 +119,7 @@ func (c *checker) change(change apiserver.Change) {
 		c.ours[name] = map[string]given{}
 	}
 	var lost []lostKey
+	corrected := false // another client's value of a key of the controller
 	for _, k := range slices.Sorted(maps.Keys(union(before, after))) {
 		old, had := before[k]
 		now, has := after[k]
@@ -136,9 +136,13 @@ func (c *checker) change(change apiserver.Change) {
 		}
 		if has {
 			c.ours[name][k] = given{now, c.seen(change.By), change.By}
-			if !c.justified(change, name, func(want map[string]string) bool { v, wants := want[k]; return wants && same(k, v, now) }, false) {
-				c.w.violate("%s: %s=%s is written and was not wanted lately", name, k, now)
-			}
+		}
+		if k == lossKey && (has || recordBefore[k]) {
+			c.loss(change, now, has)
+			continue
+		}
+		if has && !c.justified(change, name, func(want map[string]string) bool { v, wants := want[k]; return wants && same(k, v, now) }, false) {
+			c.w.violate("%s: %s=%s is written and was not wanted lately", name, k, now)
 		}
 		switch {
 		case !has && !recordBefore[k]:
@@ -147,13 +151,16 @@ func (c *checker) change(change apiserver.Change) {
 			c.w.violate("%s: %s=%s is taken away without evidence", name, k, old)
 		case had && recordBefore[k] && wasOurs:
 			lost = append(lost, lostKey{k, old, was})
+		case had && recordBefore[k]:
+			corrected = true
 		}
 	}
-	c.budget(change, name, lost)
+	c.budget(change, name, lost, corrected)
 	if !byUs {
 		return
 	}
 	c.gate(change)
+	c.pace(change)
 	for _, k := range slices.Sorted(maps.Keys(c.ours[name])) {
 		if !recordAfter[k] {
 			c.w.violate("%s: %s is ours, and the record does not hold it", name, k)
@@ -254,17 +261,23 @@ func union(a, b map[string]string) map[string]string {
 
 // settled checks that the Nodes match the rules.
 func (c *checker) settled() {
-	for _, o := range c.w.server.List("nodes") {
+	nodes := c.w.server.List("nodes")
+	for _, o := range nodes {
 		name := o["metadata"].(object)["name"].(string)
 		want, have := c.wanted(name, c.w.server.Revision()), map[string]string{}
 		record, present := c.record(o), c.w.keysOf(o)
 		for k := range record {
-			if v, has := present[k]; has {
+			if v, has := present[k]; has && k != lossKey {
 				have[k] = v
 			}
 		}
+		c.settledLoss(o, nodes)
 		if _, closed := present[startupKey]; closed {
 			c.w.violate("%s has the start-up taint at the end", name)
+		}
+		if !c.bears(o) && c.full(nodes, name) {
+			want = maps.Clone(want)
+			maps.DeleteFunc(want, func(k, _ string) bool { return evicts(k) })
 		}
 		if !maps.Equal(want, have) {
 			c.w.violate("%s has %v at the end, and the rules want %v", name, have, want)

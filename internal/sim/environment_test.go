@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
+
+	"github.com/assay-project/assay/rules/keys"
 )
 
 const (
@@ -13,6 +16,7 @@ const (
 	featuresPath = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/" + namespace + "/nodefeatures"
 	leasePath    = "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + leaseName
 	prefix       = "feature.node.kubernetes.io/"
+	conditions   = "vendor.io/" // begins the types of conditions that rules set
 )
 
 // definition is that of NodeFeatureRule, as far as controllers read it: the API server keeps all fields.
@@ -34,7 +38,10 @@ func (w *world) addNode(name string) {
 	}
 	w.do("kubelet", http.MethodPost, nodesPath, object{
 		"metadata": object{"name": name, "labels": object{"kubernetes.io/hostname": name}}, "spec": object{"taints": taints},
-		"status": object{"capacity": object{"cpu": "4"}, "nodeInfo": object{"bootID": w.bootOf(name)}},
+		"status": object{
+			"capacity": object{"cpu": "4"}, "nodeInfo": object{"bootID": w.bootOf(name)},
+			"conditions": []any{object{"type": "Ready", "status": "True"}},
+		},
 	})
 	facts := map[string]string{}
 	for i := range w.attributes {
@@ -77,6 +84,11 @@ func (w *world) change(node string) {
 	k := fmt.Sprintf("a%d", w.n(w.attributes))
 	w.facts[node][k] = fmt.Sprint(w.n(3))
 	w.tell("host %s: %s is %s", node, k, w.facts[node][k])
+	w.examine(node)
+}
+
+// examine has the worker of a node publish its facts.
+func (w *world) examine(node string) {
 	if w.employs(node) {
 		w.report(node)
 	} else {
@@ -88,7 +100,7 @@ func (w *world) change(node string) {
 func (w *world) editRule(i int) {
 	name := ruleName(i)
 	w.versions[name]++
-	spec := object{"rules": []any{w.rule(i, w.n(8), fmt.Sprint(w.n(2)))}}
+	spec := object{"rules": []any{w.rule(i, w.n(11), fmt.Sprint(w.n(2)))}}
 	w.tell("user writes %s: %v", name, spec)
 	if w.server.Get("nodefeaturerules", "", name) == nil {
 		w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": name}, "spec": spec})
@@ -127,6 +139,15 @@ func (w *world) rule(i, form int, value string) object {
 		out["labels"], out["matchFeatures"] = object{"shared": value}, when(object{"op": "In", "value": []any{value}})
 	case 7: // invalid: it is skipped
 		out["labels"], out["matchFeatures"] = object{key: value}, when(object{"op": "Inn", "value": []any{"1"}})
+	case 8:
+		out["labels"] = object{key: value}
+		out["nodeConditions"] = []any{object{"type": conditions + key, "status": map[string]string{"0": "False", "1": "True"}[value], "reason": "Rule"}}
+	case 9:
+		out["matchFeatures"] = when(object{"op": "Exists"})
+		out["nodeConditions"] = []any{object{"type": conditions + key, "status": "Unknown", "message": "It is {@test.attr." + attribute + "}"}}
+	case 10:
+		out["labels"] = object{key: value}
+		out["taints"] = []any{object{"key": prefix + key, "value": value, "effect": "NoExecute"}}
 	}
 	return out
 }
@@ -192,13 +213,15 @@ func (w *world) foreignTaint(node string) {
 
 // interfere changes a Node that a program is about to write.
 func (w *world) interfere(node string) {
-	switch w.n(3) {
+	switch w.n(4) {
 	case 0:
 		w.heartbeat(node)
 	case 1:
 		w.foreign(node)
 	case 2:
 		w.foreignTaint(node)
+	case 3:
+		w.foreignCondition(node)
 	}
 }
 
@@ -208,13 +231,7 @@ func (w *world) foreign(node string) {
 	if o == nil {
 		return
 	}
-	var ours []string
-	for k := range w.keysOf(o) {
-		if label, is := labelOf(k); is && w.check.record(o)[k] {
-			ours = append(ours, label)
-		}
-	}
-	slices.Sort(ours)
+	ours := w.owned(o, keys.Label)
 	label, value := "example.com/other", any(fmt.Sprint(w.n(3)))
 	if len(ours) > 0 && w.n(2) == 1 {
 		label = one(w.tape, ours...)
@@ -224,6 +241,37 @@ func (w *world) foreign(node string) {
 	}
 	w.tell("another client sets label %s of %s to %v", label, node, value)
 	w.do("other", http.MethodPatch, nodesPath+"/"+node, object{"metadata": object{"labels": object{label: value}}})
+}
+
+// foreignCondition sets or removes a condition that is not the controller's, or one that a rule sets.
+func (w *world) foreignCondition(node string) {
+	o := w.server.Get("nodes", "", node)
+	if o == nil {
+		return
+	}
+	kind := "example.com/Other"
+	if ours := w.owned(o, keys.Condition); len(ours) > 0 && w.n(2) == 1 {
+		kind = one(w.tape, ours...)
+	}
+	list, _ := below(o, "status")["conditions"].([]any)
+	list = slices.DeleteFunc(slices.Clone(list), func(c any) bool { return c.(object)["type"] == kind })
+	if status := w.n(4); status < 3 {
+		list = append(list, object{"type": kind, "status": []string{"True", "False", "Unknown"}[status], "reason": "Other"})
+	}
+	w.tell("another client changes condition %s of %s", kind, node)
+	w.do("other", http.MethodPatch, nodesPath+"/"+node+"/status", object{"status": object{"conditions": list}})
+}
+
+// owned returns the keys of a kind that a Node has and its record lists, sorted.
+func (w *world) owned(o object, kind keys.Kind) (out []string) {
+	for k := range w.check.record(o) {
+		key, is := strings.CutPrefix(k, string(kind)+" ")
+		if _, present := w.keysOf(o)[k]; is && present {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (w *world) replaceNode(node string) {
@@ -239,4 +287,9 @@ func (w *world) replaceNode(node string) {
 	w.dismiss(node)
 	w.tell("node %s is deleted", node)
 	w.do("user", http.MethodDelete, nodesPath+"/"+node, nil)
+	for _, pod := range w.server.List("pods") {
+		if below(pod, "spec")["nodeName"] == node {
+			w.do("garbage-collector", http.MethodDelete, pathOf(pod), nil)
+		}
+	}
 }

@@ -59,13 +59,17 @@ var mapper = sync.OnceValue(func() meta.RESTMapper {
 	return m
 })
 
-// config is the configuration of the controllers.
-func config() controller.Config {
-	return controller.Config{
+// config is the configuration of the controllers. Losing is set if they taint nodes that lose features.
+func config(losing bool) controller.Config {
+	c := controller.Config{
 		Sources: inputs.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
 		Parallel: 1, SchemaEvery: time.Hour, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
-		Ready: true, Startup: startup,
+		Ready: true, Startup: startup, Evictions: evictions,
 	}
+	if losing {
+		c.Scheduling, c.LossTaint = true, &lossTaint
+	}
+	return c
 }
 
 // program is a running manager.
@@ -79,6 +83,9 @@ type program struct {
 	// floor is, by resource, the minimum revision on which everything in this process is based.
 	floor map[string]int64
 	began int64 // revision at which it was started
+	// looked is the revision up to which it has surely looked at the pods of all nodes.
+	looked int64
+	idle   idleness
 	// synced is set once the caches have been filled.
 	synced bool
 	// setsWatched and setsKnown are set once it watches NodeFeatureSets, and once it has those that exist.
@@ -93,7 +100,7 @@ type program struct {
 }
 
 // startController starts a manager with the controllers, configured as in the program.
-func startController(s *apiserver.Server, name string, log logr.Logger) (*program, error) {
+func startController(s *apiserver.Server, name string, losing bool, log logr.Logger) (*program, error) {
 	p := &program{
 		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, sent: map[*apiserver.Request]bool{}, began: s.Revision(),
 	}
@@ -113,8 +120,8 @@ func startController(s *apiserver.Server, name string, log logr.Logger) (*progra
 	if err != nil {
 		return nil, err
 	}
-	p.queues = &gates{Manager: mgr, list: map[string]gate{}}
-	if err := controller.Add(p.queues, config(), sets); err != nil {
+	p.queues = &gates{Manager: mgr, list: map[string]gate{}, released: map[[2]string]time.Time{}}
+	if err := controller.Add(p.queues, config(losing), sets); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

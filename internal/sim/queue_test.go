@@ -21,8 +21,10 @@ import (
 // queues in Go's random map order, which no seed determines.
 type gates struct {
 	ctrl.Manager
-	mu   sync.Mutex
-	list map[string]gate
+	mu       sync.Mutex
+	list     map[string]gate
+	released map[[2]string]time.Time // by controller and item: when it was released last
+	leads    time.Time               // when the first item of the leader was released
 }
 
 // gate is a queue.
@@ -60,7 +62,13 @@ func (g *gates) ready() (out [][2]string) {
 	return out
 }
 
-func (g *gates) release(item [2]string) { g.list[item[0]].release(item[1]) }
+func (g *gates) release(item [2]string) {
+	g.released[item] = time.Now()
+	if item[0] == "node" && g.leads.IsZero() {
+		g.leads = time.Now()
+	}
+	g.list[item[0]].release(item[1])
+}
 
 // gated returns a constructor of queues.
 func gated[T comparable](g *gates) func(string, workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {

@@ -60,6 +60,9 @@ func (c *checker) gate(change apiserver.Change) {
 	if before != after || had != has {
 		c.turns[name]++
 	}
+	if after != "" && !c.record(change.New)[string(keys.Condition)+" "+assayv1alpha1.FeaturesReadyCondition] {
+		c.w.violate("%s has the condition FeaturesReady, and the record does not hold it", name)
+	}
 	switch created, err := time.Parse(time.RFC3339, fmt.Sprint(below(change.New, "metadata")["creationTimestamp"])); {
 	case err != nil:
 		c.w.violate("%s: %v", name, err)
@@ -86,6 +89,21 @@ func (c *checker) gate(change apiserver.Change) {
 		}, false) {
 			c.w.violate("%s is ready and lacks keys: it has %v", name, have)
 		}
+	}
+}
+
+// join has a node join whose worker never publishes: it opens when it is old enough (gate checks that it does not open before).
+func (w *world) join() {
+	const name = "late"
+	w.tell("node %s joins without a worker", name)
+	w.do("kubelet", http.MethodPost, nodesPath, object{
+		"metadata": object{"name": name}, "spec": object{"taints": []any{object{"key": startup.Key, "effect": "NoSchedule"}}},
+	})
+	for from := time.Now(); time.Since(from) < startup.FailOpenAfter+2*time.Minute && len(w.violations) == 0; {
+		w.drain(time.Minute) // an item of a queue that is due is released at the end of a wait
+	}
+	if _, closed := w.keysOf(w.server.Get("nodes", "", name))[startupKey]; closed {
+		w.violate("%s has the start-up taint after %s", name, startup.FailOpenAfter+2*time.Minute)
 	}
 }
 

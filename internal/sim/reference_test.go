@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -15,9 +16,7 @@ import (
 
 // Keys of Nodes are written as kind and key, for example "label feature.node.kubernetes.io/x".
 
-func labelOf(k string) (string, bool) { return strings.CutPrefix(k, string(keys.Label)+" ") }
-
-// keysOf returns the labels, annotations, resources and taints of a Node.
+// keysOf returns the labels, annotations, resources, taints and conditions of a Node, without FeaturesReady (see gate).
 func (w *world) keysOf(o object) map[string]string {
 	version := o["metadata"].(object)["resourceVersion"].(string)
 	if w.keys[version] == nil {
@@ -48,6 +47,15 @@ func keysOf(o object) map[string]string {
 		t := t.(object)
 		value, _ := t["value"].(string)
 		out[fmt.Sprint(keys.Taint, " ", t["key"], ":", t["effect"])] = value
+	}
+	conditions, _ := status["conditions"].([]any)
+	for _, c := range conditions {
+		c := c.(object)
+		if kind := c["type"].(string); kind != assayv1alpha1.FeaturesReadyCondition {
+			reason, _ := c["reason"].(string)
+			message, _ := c["message"].(string)
+			out[string(keys.Condition)+" "+kind] = keys.FormatCondition(fmt.Sprint(c["status"]), reason, message)
+		}
 	}
 	return out
 }
@@ -144,6 +152,9 @@ func (r *reference) evaluate(node string, ruleObjects, features []object) map[st
 	}
 	for _, t := range o.Taints() {
 		out[string(keys.Taint)+" "+t.Key+":"+string(t.Effect)] = t.Value
+	}
+	for k, v := range o.NodeConditions() {
+		out[string(keys.Condition)+" "+k] = v
 	}
 	return out
 }

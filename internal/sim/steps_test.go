@@ -77,11 +77,19 @@ func (w *world) settle() {
 		}
 	}
 	w.calm = true
-	w.drain(75 * time.Minute) // contested keys are left alone for an hour
+	w.converge()
 	if len(w.violations) > 0 {
 		return
 	}
 	w.check.settled()
+	if w.losing {
+		w.tell("all nodes have the feature again")
+		for _, node := range w.names() {
+			w.setFeature(node, true)
+		}
+		w.converge()
+		w.check.settled()
+	}
 	w.check.upToDate()
 	var answered []int
 	for _, p := range w.all()[len(w.programs):] {
@@ -95,7 +103,18 @@ func (w *world) settle() {
 			w.violate("%s sends requests although nothing changes", p.name)
 		}
 	}
-	w.check.frugal()
+	if w.check.frugal(); len(w.violations) == 0 {
+		w.join()
+	}
+}
+
+// converge gives the controllers the time that they may take. Contested keys are left alone for an hour; then taints that evict pods come at
+// their pace. An item of a queue that is due is released at the end of a wait.
+func (w *world) converge() {
+	w.drain(75 * time.Minute)
+	for range 10 {
+		w.drain(evictions.Every)
+	}
 }
 
 // step executes one of the possible steps.
@@ -231,11 +250,19 @@ func (w *world) cut(watch *apiserver.Watch) {
 func (w *world) environment() []weighted {
 	node := func() string { return nodeName(w.n(w.nodes)) }
 	rule := func() int { return w.n(3) }
-	var sets []weighted
+	var more []weighted
 	if w.sharing {
-		sets = append(sets, weighted{seldom, w.deleteSet})
+		more = append(more, weighted{seldom, w.deleteSet})
 	}
-	return append(sets, []weighted{
+	if w.losing {
+		more = append(more, []weighted{
+			{usual, func() { w.bindPod(node()) }},
+			{seldom, w.deletePod},
+			{usual, func() { w.setFeature(node(), w.n(2) == 0) }},
+			{usual, func() { w.drain(lossGrace) }},
+		}...)
+	}
+	return append(more, []weighted{
 		{usual, func() {
 			d := one(w.tape, 10*time.Millisecond, time.Second, 5*time.Second, time.Minute, 6*time.Minute)
 			w.tell("time passes, up to %s", d)
@@ -245,6 +272,7 @@ func (w *world) environment() []weighted {
 		{seldom, func() { w.heartbeat(node()) }},
 		{seldom, func() { w.foreign(node()) }},
 		{1, func() { w.foreignTaint(node()) }},
+		{1, func() { w.foreignCondition(node()) }},
 		{seldom, func() { w.editRule(rule()) }},
 		{1, func() { w.deleteRule(rule()) }},
 		{1, func() { w.deleteFeature(node()) }},

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand"
@@ -43,6 +44,8 @@ type world struct {
 
 	sharing  bool              // publishers publish facts as NodeFeatureSets
 	contents map[string]object // by NodeFeatureSet: its features
+	losing   bool              // pods require features, and nodes that lose them are tainted
+	pods     int               // number of pods created so far
 
 	nodes, attributes int
 	facts             map[string]map[string]string // by node and attribute: the value on the host
@@ -71,6 +74,9 @@ func newWorld(t *tape, log logr.Logger) *world {
 	w.nodes, w.attributes, w.employed = 2+w.n(4), 1+w.n(3), w.n(3)
 	if w.sharing = w.employed > 0 && w.n(3) == 2; w.sharing {
 		w.announceSets()
+	}
+	if w.losing = w.n(3) == 2; w.losing {
+		w.requireFeatures()
 	}
 	for i := range w.nodes {
 		w.addNode(nodeName(i))
@@ -114,7 +120,7 @@ func (w *world) do(by, method, path string, body any) {
 func (w *world) boot() {
 	w.started++
 	name := fmt.Sprintf("controller-%d", w.started)
-	p, err := startController(w.server, name, w.log.WithName(name))
+	p, err := startController(w.server, name, w.losing, w.log.WithName(name))
 	if err != nil {
 		w.violate("start: %v", err)
 		return
@@ -223,6 +229,9 @@ func (w *world) bury() {
 		select {
 		case err := <-p.done:
 			p.client.Close()
+			if err != nil && strings.Contains(err.Error(), "caches to sync") {
+				err = errors.New("timed out waiting for caches to sync") // which controller reports it first is not determined
+			}
 			w.tell("%s ends: %v", p.name, err)
 			w.programs = slices.DeleteFunc(w.programs, func(other *program) bool { return other == p })
 		default:
@@ -257,6 +266,7 @@ func (w *world) wait() {
 		w.check.sent(p)
 		if !w.calm {
 			w.check.floor(p)
+			w.check.look(p)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 )
 
 // Resources returns the built-in and custom resources that Assay uses.
@@ -10,6 +11,7 @@ func Resources() []*Resource {
 	const nfd, assay = "nfd.k8s-sigs.io", "assay.dev"
 	return []*Resource{
 		{Version: "v1", Name: "nodes", Kind: "Node", Status: true, Typed: func() any { return &corev1.Node{} }},
+		{Version: "v1", Name: "pods", Kind: "Pod", Namespaced: true, Status: true, Fields: podFields, Typed: func() any { return &corev1.Pod{} }},
 		{Version: "v1", Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Typed: func() any { return &corev1.ConfigMap{} }},
 		{Version: "v1", Name: "secrets", Kind: "Secret", Namespaced: true, Typed: func() any { return &corev1.Secret{} }},
 		{Version: "v1", Name: "events", Kind: "Event", Namespaced: true, Typed: func() any { return &corev1.Event{} }},
@@ -26,4 +28,11 @@ func Resources() []*Resource {
 		{Group: assay, Version: "v1alpha1", Name: "nodefeaturerequests", Kind: "NodeFeatureRequest", Namespaced: true, Status: true, Generation: true, Observed: true},
 		{Group: assay, Version: "v1alpha1", Name: "nodefeatureschedulingpolicies", Kind: "NodeFeatureSchedulingPolicy", Namespaced: false, Status: true, Generation: true, Observed: true},
 	}
+}
+
+// podFields returns the fields of a Pod that can be selected, as far as controllers select them.
+func podFields(o Object) fields.Set {
+	spec, _ := o["spec"].(Object)
+	status, _ := o["status"].(Object)
+	return fields.Set{"spec.nodeName": text(spec, "nodeName"), "status.phase": text(status, "phase")}
 }

@@ -32,18 +32,20 @@ type selection struct {
 	namespace string
 	labels    labels.Selector
 	fields    fields.Selector
+	of        func(o Object) fields.Set // see Resource.Fields
 }
 
 func (c *call) selection() (sel selection, err error) {
-	sel.namespace = c.namespace
+	sel.namespace, sel.of = c.namespace, c.resource.Fields
 	if sel.labels, err = labels.Parse(c.query.Get("labelSelector")); err != nil {
 		return sel, err
 	}
 	if sel.fields, err = fields.ParseSelector(c.query.Get("fieldSelector")); err != nil {
 		return sel, err
 	}
+	known := sel.fieldsOf(Object{})
 	for _, r := range sel.fields.Requirements() {
-		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
+		if !known.Has(r.Field) {
 			return sel, errUnsupported("field selector " + r.Field)
 		}
 	}
@@ -67,8 +69,18 @@ func (sel selection) matches(o Object) bool {
 			set[k] = text(l, k)
 		}
 	}
-	name := fields.Set{"metadata.name": text(m, "name"), "metadata.namespace": text(m, "namespace")}
-	return sel.labels.Matches(set) && sel.fields.Matches(name)
+	return sel.labels.Matches(set) && sel.fields.Matches(sel.fieldsOf(o))
+}
+
+// fieldsOf returns the fields of an object that can be selected.
+func (sel selection) fieldsOf(o Object) fields.Set {
+	out := fields.Set{}
+	if sel.of != nil {
+		out = sel.of(o)
+	}
+	m, _ := o["metadata"].(Object)
+	out["metadata.name"], out["metadata.namespace"] = text(m, "name"), text(m, "namespace")
+	return out
 }
 
 // page is the position at which a list continues.

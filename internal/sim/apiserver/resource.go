@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -23,6 +24,8 @@ type Resource struct {
 	Immutable bool
 	// Conditional is set if a PUT must have a resourceVersion although the kind is built in.
 	Conditional bool
+	// Fields returns the fields of an object that can be selected, in addition to its name and namespace; nil: none.
+	Fields func(o Object) fields.Set
 	// Typed returns an empty object of a built-in kind, which determines the stored form; nil: a custom resource.
 	Typed func() any
 }

@@ -26,7 +26,7 @@ import (
 
 // scripts and length are the number of scripts, and of operations of each.
 const (
-	scripts = 12
+	scripts = 14
 	length  = 60
 )
 
@@ -69,6 +69,13 @@ var kinds = []kind{
 			}}}}
 		},
 		state: func(r *rand.Rand) object { return object{"status": object{"nodes": r.IntN(3)}} },
+	},
+	{
+		path: "/apis/assay.dev/v1alpha1/namespaces/%s/nodefeaturerequests", apiVersion: "assay.dev/v1alpha1", name: "NodeFeatureRequest", status: true,
+		content: func(r *rand.Rand) object {
+			return object{"spec": object{"grace": fmt.Sprintf("%dm", 1+r.IntN(3)), "onLoss": "Taint"}}
+		},
+		state: func(r *rand.Rand) object { return object{"status": object{"matchingNodes": r.IntN(3)}} },
 	},
 	{
 		path: "/api/v1/nodes", apiVersion: "v1", name: "Node", status: true,
