@@ -83,7 +83,7 @@ type program struct {
 	// floor is, by resource, the minimum revision on which everything in this process is based.
 	floor map[string]int64
 	began int64 // revision at which it was started
-	// looked is the revision up to which it has surely looked at the pods of all nodes.
+	// looked is the revision up to which it has surely checked the pods of all nodes.
 	looked int64
 	idle   idleness
 	// synced is set once the caches have been filled.
