@@ -126,7 +126,7 @@ type idleness struct {
 	since    time.Time
 }
 
-// lookPatience is longer than a controller waits until it looks at the pods of nodes that have changed.
+// lookPatience is longer than a controller waits until it checks the pods of nodes that have changed.
 const lookPatience = 5 * time.Second
 
 // look records what a process knows about losses, if it surely knows all there is.
