@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 )
@@ -42,18 +43,10 @@ func awaitServer(ctx context.Context, config *rest.Config, port int, log logr.Lo
 		go func() { _ = server.Serve(listener) }()
 		defer func() { _ = server.Close() }()
 	}
-	ticker := time.NewTicker(awaitInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		if answers(ctx, client) == nil {
-			return nil
-		}
-	}
+	_ = wait.PollUntilContextCancel(ctx, awaitInterval, false, func(ctx context.Context) (bool, error) {
+		return answers(ctx, client) == nil, nil
+	}) // the error is that of the context
+	return nil
 }
 
 // answers returns an error if the API server is unavailable. A server that rejects the request answers.
