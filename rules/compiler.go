@@ -11,6 +11,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/lang/expr"
 	"github.com/assay-project/assay/rules/lang/match"
@@ -106,7 +107,7 @@ func (c *compiler) variables(rule *field.Path, vars map[string]string) []assignm
 	}
 	path := rule.Child("vars")
 	compiled := map[string]assignment{}
-	for _, name := range sortedKeys(vars) {
+	for _, name := range facts.SortedKeys(vars) {
 		at := path.Key(name)
 		key := c.text(at, name, expr.Strict)
 		value := c.text(at, vars[name], expr.Var)
@@ -114,9 +115,9 @@ func (c *compiler) variables(rule *field.Path, vars map[string]string) []assignm
 			compiled[name] = assignment{key: key, value: value}
 		}
 	}
-	order, err := expr.Order(sortedKeys(compiled), func(name string) []string { return compiled[name].value.Names() })
+	order, err := expr.Order(facts.SortedKeys(compiled), func(name string) []string { return compiled[name].value.Names() })
 	if err != nil {
-		c.report.add(field.Invalid(path, sortedKeys(vars), err.Error()))
+		c.report.add(field.Invalid(path, facts.SortedKeys(vars), err.Error()))
 		return nil
 	}
 	out := make([]assignment, 0, len(order))
@@ -132,7 +133,7 @@ func (c *compiler) assignments(rule *field.Path, kind keys.Kind, values map[stri
 		return nil
 	}
 	path, out := rule.Child(howOf[kind]), make([]assignment, 0, len(values))
-	for _, name := range sortedKeys(values) {
+	for _, name := range facts.SortedKeys(values) {
 		if a := c.assignment(path.Key(name), kind, name, values[name], r); a != nil {
 			out = append(out, *a)
 		}
@@ -371,7 +372,7 @@ func (c *compiler) finish(r *rule) {
 	}
 	r.readsMatched = reads[nfdv1alpha1.RuleMatchedFeature]
 	delete(reads, nfdv1alpha1.RuleMatchedFeature)
-	r.reads = sortedKeys(reads)
+	r.reads = facts.SortedKeys(reads)
 	r.pure = !r.readsMatched && !r.readsVars && !r.readsNode && len(r.actions) == 0
 	r.id = r
 	if r.isFixed() {

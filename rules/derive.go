@@ -39,7 +39,7 @@ func (e *evaluation) derive(list []derivation) error {
 			return fmt.Errorf("%s: %w", change.feature, err)
 		}
 	}
-	for _, name := range sortedKeys(drafts) {
+	for _, name := range facts.SortedKeys(drafts) {
 		e.src.Set(name, drafts[name].feature())
 	}
 	return nil
@@ -173,7 +173,7 @@ func (f *effects) DeleteInstanceAttribute(feature string, match map[string]strin
 // changeInstances applies a change to the instances that match. Each change reads all instances and pays for them. Masked
 // attributes cannot select instances, since the change would reveal their values.
 func (f *effects) changeInstances(feature string, match map[string]string, change func(map[string]string) error) error {
-	for _, name := range sortedKeys(match) {
+	for _, name := range facts.SortedKeys(match) {
 		if f.e.masks(name) {
 			return fmt.Errorf("match: the value of %s is masked, and cannot be compared", name)
 		}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/lang/expr"
 )
@@ -204,7 +205,7 @@ func (o *Outcome) merge() merged {
 // request adds the labels that NodeFeatures request directly. Labels of rules win over them.
 func (m *merger) request(o *Outcome) {
 	policy := &o.program.opt.Keys
-	for _, name := range sortedKeys(o.requested) {
+	for _, name := range facts.SortedKeys(o.requested) {
 		value, reason := o.requested[name], ""
 		if path, isRef := strings.CutPrefix(value, "@"); isRef {
 			value, reason = o.resolve(path)

@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"maps"
-	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -216,10 +214,4 @@ func (o *Outcome) Messages() []Message {
 func (o *Outcome) get() *merged {
 	o.merged.once.Do(func() { o.merged.merged = o.merge() })
 	return &o.merged.merged
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
-	slices.Sort(keys)
-	return keys
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/lang/expr"
 	"github.com/assay-project/assay/rules/lang/match"
@@ -303,7 +304,7 @@ func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, tak
 		maps.Copy(all, values)
 	}
 	e.result.outputs = slices.Grow(e.result.outputs, len(all)+r.assignments())
-	names := sortedKeys(all)
+	names := facts.SortedKeys(all)
 	slices.SortStableFunc(names, bareFirst)
 	for _, name := range names {
 		take(name, all[name])

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // The phases in evaluation order.
@@ -88,7 +90,7 @@ func Link(opt Options, sets ...*RuleSet) *Program {
 			p.include(s, r)
 		}
 	}
-	p.reads = sortedKeys(p.readers)
+	p.reads = facts.SortedKeys(p.readers)
 	return p
 }
 

@@ -26,7 +26,7 @@ type Losses struct {
 
 // is reports whether a step changes the taint.
 func (l Losses) is(s plan.Step) bool {
-	return l.Tracker != nil && s.Kind == keys.Taint && s.Key == l.Taint.Key+":"+string(l.Taint.Effect)
+	return l.Tracker != nil && s.Kind == keys.Taint && s.Key == plan.TaintKey(l.Taint)
 }
 
 // on returns the taint that a node has and the controller owns, nil if there is none.

@@ -100,7 +100,7 @@ type judge struct {
 
 // why returns the cause of a step that removes a key.
 func (j *judge) why(s plan.Step) provenance.Cause {
-	if s.Kind == keys.Taint && j.r.taint != nil && s.Key == j.r.taint.Key+":"+string(j.r.taint.Effect) {
+	if s.Kind == keys.Taint && j.r.taint != nil && s.Key == plan.TaintKey(*j.r.taint) {
 		return provenance.Rules // no rule produces the failure mark: it is removed with the failure
 	}
 	if j.lost(s) {

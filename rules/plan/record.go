@@ -117,10 +117,10 @@ func (p Policy) Given(state State) Desired {
 	pick(d.ExtendedResources, keys.Resource, p.Record.Resources(), resources(state))
 	owned := map[string]bool{}
 	for _, t := range ParseTaints(state.Annotations[p.Record.Taints()]) {
-		owned[taintKey(t)] = p.mayOwn(keys.Taint, t.Key)
+		owned[TaintKey(t)] = p.mayOwn(keys.Taint, t.Key)
 	}
 	for _, t := range state.Taints {
-		if owned[taintKey(t)] {
+		if owned[TaintKey(t)] {
 			d.Taints = append(d.Taints, t)
 		}
 	}
@@ -165,7 +165,7 @@ func (p *Plan) recordInto(out map[string]*string, annotation, value string) {
 func (p *Plan) taintRecordAfter() string {
 	var list []string
 	for _, t := range p.taintsAfter() {
-		if p.owned[keys.Taint][taintKey(t)] {
+		if p.owned[keys.Taint][TaintKey(t)] {
 			list = append(list, FormatTaint(t))
 		}
 	}

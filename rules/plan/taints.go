@@ -9,8 +9,8 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// taintKey identifies a taint: a Node has at most one taint per key and effect.
-func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+// TaintKey identifies a taint: a Node has at most one taint per key and effect.
+func TaintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
 // compareTaints plans the taints. The record lists key=value:effect, as in NFD.
 func (p *Plan) compareTaints(want []corev1.Taint) {
@@ -20,16 +20,16 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 	owned := map[string]corev1.Taint{}
 	for _, t := range ParseTaints(p.state.Annotations[p.policy.Record.Taints()]) {
 		if p.policy.mayOwn(keys.Taint, t.Key) {
-			owned[taintKey(t)] = t
+			owned[TaintKey(t)] = t
 		}
 	}
 	have := map[string]corev1.Taint{}
 	for _, t := range p.state.Taints {
-		have[taintKey(t)] = t
+		have[TaintKey(t)] = t
 	}
 	wanted := map[string]bool{}
 	for _, t := range want {
-		key := taintKey(t)
+		key := TaintKey(t)
 		if wanted[key] {
 			continue
 		}
@@ -72,7 +72,7 @@ func (p *Plan) WithoutTaint(key string) *Plan {
 	out := p.with(slices.Clone(p.Steps))
 	for _, t := range p.state.Taints {
 		if t.Key == key {
-			out.Steps = append(out.Steps, Step{Kind: keys.Taint, Op: Remove, Key: taintKey(t), Old: t.Value, Mark: true, Foreign: true, taint: t})
+			out.Steps = append(out.Steps, Step{Kind: keys.Taint, Op: Remove, Key: TaintKey(t), Old: t.Value, Mark: true, Foreign: true, taint: t})
 		}
 	}
 	slices.SortFunc(out.Steps, compareSteps)
@@ -89,7 +89,7 @@ func (p *Plan) taintsAfter() []corev1.Taint {
 	}
 	out := make([]corev1.Taint, 0, len(p.state.Taints)+len(steps))
 	for _, t := range p.state.Taints {
-		s, ok := steps[taintKey(t)]
+		s, ok := steps[TaintKey(t)]
 		switch {
 		case ok && s.Op == Remove:
 			continue
@@ -109,7 +109,7 @@ func (p *Plan) taintsAfter() []corev1.Taint {
 // FormatTaint formats a taint as in the record and in kubectl: key=value:effect, or key:effect if there is no value.
 func FormatTaint(t corev1.Taint) string {
 	if t.Value == "" {
-		return taintKey(t)
+		return TaintKey(t)
 	}
 	return t.Key + "=" + t.Value + ":" + string(t.Effect)
 }

@@ -2,8 +2,6 @@ package review
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -13,6 +11,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
 )
 
@@ -48,9 +47,9 @@ func (k *Known) feature(object *nfdv1alpha1.NodeFeature) Findings {
 	c.check(object)
 	f.Errors = c.errs
 	features := field.NewPath("spec", "features")
-	k.names(&f, features.Child("flags"), sortedKeys(object.Spec.Features.Flags))
-	k.names(&f, features.Child("attributes"), sortedKeys(object.Spec.Features.Attributes))
-	k.names(&f, features.Child("instances"), sortedKeys(object.Spec.Features.Instances))
+	k.names(&f, features.Child("flags"), facts.SortedKeys(object.Spec.Features.Flags))
+	k.names(&f, features.Child("attributes"), facts.SortedKeys(object.Spec.Features.Attributes))
+	k.names(&f, features.Child("instances"), facts.SortedKeys(object.Spec.Features.Instances))
 	k.labels(&f, field.NewPath("spec", "labels"), object.Spec.Labels)
 	return f
 }
@@ -70,7 +69,7 @@ func (k *Known) names(f *Findings, path *field.Path, features []string) {
 
 // labels warns about labels that the controller does not write.
 func (k *Known) labels(f *Findings, path *field.Path, labels map[string]string) {
-	for _, name := range sortedKeys(labels) {
+	for _, name := range facts.SortedKeys(labels) {
 		if strings.HasPrefix(labels[name], "@") || len(name) > maxNameLen {
 			continue
 		}
@@ -127,23 +126,23 @@ func (c *contents) check(object *nfdv1alpha1.NodeFeature) {
 	}
 	f, path := &object.Spec.Features, spec.Child("features")
 	c.count(path.Child("flags"), len(f.Flags), maxFeatures, "features")
-	for _, name := range sortedKeys(f.Flags) {
+	for _, name := range facts.SortedKeys(f.Flags) {
 		p := c.feature(path.Child("flags"), name)
 		if c.count(p, len(f.Flags[name].Elements), maxElements, "flags") {
-			for _, e := range sortedKeys(f.Flags[name].Elements) {
+			for _, e := range facts.SortedKeys(f.Flags[name].Elements) {
 				c.name(p, e)
 			}
 		}
 	}
 	c.count(path.Child("attributes"), len(f.Attributes), maxFeatures, "features")
-	for _, name := range sortedKeys(f.Attributes) {
+	for _, name := range facts.SortedKeys(f.Attributes) {
 		p := c.feature(path.Child("attributes"), name)
 		if c.count(p, len(f.Attributes[name].Elements), maxElements, "attributes") {
 			c.attributes(p, f.Attributes[name].Elements)
 		}
 	}
 	c.count(path.Child("instances"), len(f.Instances), maxFeatures, "features")
-	for _, name := range sortedKeys(f.Instances) {
+	for _, name := range facts.SortedKeys(f.Instances) {
 		p := c.feature(path.Child("instances"), name)
 		if !c.count(p, len(f.Instances[name].Elements), maxInstances, "instances") {
 			continue
@@ -168,7 +167,7 @@ func (c *contents) feature(path *field.Path, name string) *field.Path {
 }
 
 func (c *contents) attributes(path *field.Path, elements map[string]string) {
-	for _, name := range sortedKeys(elements) {
+	for _, name := range facts.SortedKeys(elements) {
 		c.name(path, name)
 		if n := len(elements[name]); n > maxElementLen {
 			c.limited(field.Invalid(path.Key(shorten(name)), shorten(elements[name]),
@@ -211,7 +210,7 @@ func (c *contents) count(path *field.Path, n, limit int, what string) bool {
 // labels checks the number of labels. Invalid labels are left out later without affecting the others, as in NFD.
 func (c *contents) labels(path *field.Path, labels map[string]string) {
 	c.count(path, len(labels), maxFeatureLabels, "labels")
-	for _, key := range sortedKeys(labels) {
+	for _, key := range facts.SortedKeys(labels) {
 		if len(key) > maxNameLen {
 			c.limited(field.Invalid(path.Key(shorten(key)), shorten(key), validation.MaxLenError(maxNameLen)))
 		}
@@ -223,5 +222,3 @@ func unprintable(r rune) bool {
 }
 
 func shorten(s string) string { return clip.Text(s, 64) }
-
-func sortedKeys[M ~map[string]V, V any](m M) []string { return slices.Sorted(maps.Keys(m)) }
