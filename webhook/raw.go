@@ -1,10 +1,10 @@
 package webhook
 
 // The functions of this file find fields in JSON without decoding it: to decode the objects of a request more than once would take
-// longer than their review. For bytes that are not JSON they return some range of these bytes; whoever decodes it finds the error.
+// longer than their review. For invalid JSON they return an arbitrary range of the input, which fails to decode.
 
-// openReview returns the objects of an AdmissionReview, nil for those that are absent or null, and the review without them. The objects share the
-// memory of the body.
+// openReview returns the objects of an AdmissionReview, nil for those that are absent or null, and the review without them. The
+// objects share the memory of the body.
 func openReview(body []byte) (rest, object, old []byte) {
 	from := 0
 	cut := func(i int) []byte {

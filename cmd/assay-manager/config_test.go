@@ -207,7 +207,7 @@ func TestALossTaintNeedsAPace(t *testing.T) {
 			t.Errorf("%q: %v, want %q", file, err, want)
 		}
 		if err == nil && (f.likeController(s, f.namespace).LossTaint == nil || f.likeController(s, f.namespace).Withholding().Losses) {
-			t.Errorf("%q: there is no taint", file)
+			t.Errorf("%q: got no taint", file)
 		}
 	}
 }

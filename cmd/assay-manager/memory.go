@@ -16,7 +16,8 @@ const memoryPercent = 80
 // that would be kept, while collecting it twice as often takes little, because a manager is mostly idle.
 const gcPercent = 50
 
-// limitMemory makes the Go runtime collect garbage at gcPercent, and sets the soft memory limit of the Go runtime from the memory limit of the container, unless the environment sets it.
+// limitMemory sets GOGC to gcPercent, and the soft memory limit of the Go runtime from the memory limit of the container, unless the
+// environment sets them.
 // Garbage collection uses at most half of the CPU; beyond that, the runtime exceeds the soft limit.
 func limitMemory() {
 	if os.Getenv("GOGC") == "" {

@@ -153,7 +153,7 @@ func (s *story) event(ctx context.Context, what string, is func(*corev1.Event) b
 	})
 }
 
-// settled waits until there is no node of a type.
+// settled waits until no Node has an instance type.
 func (s *story) settled(ctx context.Context, kind string) error {
 	return cluster.WaitFor(ctx, "no node of the type "+kind, func(ctx context.Context) error {
 		bought, err := s.bought(ctx)

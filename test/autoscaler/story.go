@@ -134,7 +134,7 @@ func (s *story) fromZero(ctx context.Context) error {
 	return s.showNodes(ctx)
 }
 
-// wrong shows what a shape costs that is no longer right: the machines of a pool had AMX, and new ones do not.
+// wrong shows the cost of an outdated shape: the machines of a pool had AMX, and new ones do not.
 func (s *story) wrong(ctx context.Context) error {
 	if err := s.clear(ctx); err != nil {
 		return err

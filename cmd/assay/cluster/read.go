@@ -325,8 +325,8 @@ func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (*corev1
 	return get[corev1.ConfigMap](ctx, c, within("/api/v1", namespace, "configmaps"), name)
 }
 
-// NodeEvent returns the message of the latest event with a reason on a Node. It returns "" if there is no such event or if events
-// cannot be read. part is a substring of the message.
+// NodeEvent returns the message of the latest event of a Node with the given reason and with part in its message. It returns "" if
+// no event matches or if events cannot be read.
 func (c *Client) NodeEvent(ctx context.Context, node, reason, part string) string {
 	query := url.Values{"fieldSelector": {"involvedObject.kind=Node,reason=" + reason + ",involvedObject.name=" + node}}
 	events, err := list[corev1.Event](ctx, c, "/api/v1/events", query)
