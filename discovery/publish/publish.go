@@ -58,6 +58,7 @@ type Publisher struct {
 	identity Identity
 	live     *object // the last known state in the cluster; nil: unknown
 	absent   bool    // the object is known not to exist; live is nil
+	unsure   bool    // the object may have changed since live was read or written: by an attempt that failed, or without an event
 	dropped  string  // features that the last write dropped, to report them once
 	shared   shared
 }
@@ -111,25 +112,31 @@ type Event struct {
 const maxConflicts = 3
 
 // Publish updates the object in the cluster to c. It sends no request if the object is known to be up to date. After an error the
-// Publisher can still be used: the next call reads the current object first.
+// Publisher can still be used: the next call sends the write again, and reads the object only if it has changed.
 func (p *Publisher) Publish(ctx context.Context, c Content) (Change, error) {
-	id, err := p.identify(ctx)
-	if err != nil {
-		return "", err
-	}
 	for try := 1; ; try++ {
+		id, err := p.identify(ctx)
+		if err != nil {
+			return "", err
+		}
 		change, err := p.converge(ctx, id, c)
 		if err == nil {
 			return change, nil
 		}
+		p.unsure = true
 		// The object was changed or deleted concurrently; a missing namespace is also "not found".
-		stale := hasCode(err, http.StatusConflict) || hasCode(err, http.StatusNotFound) && !p.absent
-		p.forget()
+		stale := errors.Is(err, errUnsure) || hasCode(err, http.StatusConflict) || hasCode(err, http.StatusNotFound) && !p.absent
+		if stale {
+			p.forget()
+		}
 		if try == maxConflicts || !stale {
 			return "", fmt.Errorf("publish NodeFeature %s/%s: %w", p.opt.Namespace, id.Node, err)
 		}
 	}
 }
+
+// errUnsure means that a write would not change the last known object, but that an earlier one may have: it has to be read.
+var errUnsure = errors.New("the object may have changed")
 
 // converge sends at most one write, and one read if the state of the object is unknown.
 func (p *Publisher) converge(ctx context.Context, id Identity, c Content) (Change, error) {
@@ -163,12 +170,16 @@ func (p *Publisher) load(ctx context.Context, id Identity) error {
 		return nil
 	}
 	live, err := p.client.get(ctx, p.opt.Namespace, id.Node)
-	if hasCode(err, http.StatusNotFound) {
+	switch {
+	case err == nil:
+		p.live = live
+	case hasCode(err, http.StatusNotFound):
 		p.absent = true
-		return nil
+	default:
+		return err
 	}
-	p.live = live
-	return err
+	p.unsure = false
+	return nil
 }
 
 // write creates or patches the object if necessary.
@@ -188,6 +199,9 @@ func (p *Publisher) write(ctx context.Context, id Identity, want *object) (Chang
 	body, err := mergePatch(p.live, want)
 	if err != nil {
 		return "", 0, err
+	}
+	if body == nil && p.unsure {
+		return "", 0, errUnsure
 	}
 	if body == nil {
 		p.live.spec = want.spec // equal; share the discovered maps and release the decoded ones
@@ -221,7 +235,7 @@ func (p *Publisher) identify(ctx context.Context) (Identity, error) {
 }
 
 func (p *Publisher) remember(want *object, meta metadata) {
-	p.live, p.absent = &object{metadata: meta, spec: want.spec}, false
+	p.live, p.absent, p.unsure = &object{metadata: meta, spec: want.spec}, false, false
 }
 
 func (p *Publisher) forget() { p.live, p.absent = nil, false }

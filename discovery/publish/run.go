@@ -26,14 +26,15 @@ func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := &runner{
-		Publisher: p,
-		retry:     p.opt.Clock.NewTimer(forever),
-		check:     p.opt.Clock.NewTimer(p.jittered(checkInterval)),
-		failures:  p.backoff(),
-		fights:    p.backoff(),
-		unknown:   p.backoff(),
-		restores:  p.backoff(),
-		sightings: make(chan sighting),
+		Publisher:  p,
+		retry:      p.opt.Clock.NewTimer(forever),
+		check:      p.opt.Clock.NewTimer(p.jittered(checkInterval)),
+		failures:   p.backoff(maxUnavailable),
+		rejections: p.backoff(maxBackoff),
+		fights:     p.backoff(maxBackoff),
+		unknown:    p.backoff(maxBackoff),
+		restores:   p.backoff(maxBackoff),
+		sightings:  make(chan sighting),
 	}
 	defer r.retry.Stop()
 	defer r.check.Stop()
@@ -45,7 +46,7 @@ func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
 			return
 		case c := <-contents:
 			r.want = &c
-			if !r.failures.waiting() { // otherwise the pending attempt publishes it
+			if !r.waiting() { // otherwise the pending attempt publishes it
 				r.attempt(ctx)
 			}
 		case <-r.retry.C():
@@ -70,7 +71,8 @@ type runner struct {
 	want *Content
 
 	retry, check clock.Timer
-	failures     *backoff    // after failed attempts
+	failures     *backoff    // after failed attempts, except for rejections
+	rejections   *backoff    // after attempts that the API server rejected
 	unknown      *backoff    // while the UID of the Node is unknown; it may not have registered yet
 	fights       *backoff    // after repairs
 	restores     *backoff    // while the controller reports missing feature sets that the object names
@@ -96,17 +98,26 @@ func (r *runner) attempt(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		wait := r.failures.next(err)
+		// Each has its own delay: a rejection while the API server starts must not extend the delay of a long outage.
+		failures := r.failures
+		if rejected(err) {
+			failures = r.rejections
+		}
+		wait := failures.next(err)
 		r.retry.Reset(wait)
 		r.opt.Observe(Event{Err: err, Retry: wait})
 		return
 	}
 	r.failures.reset()
+	r.rejections.reset()
 	if wait := r.unfinished(); wait > 0 {
 		r.retry.Reset(wait)
 	}
 	r.follow(ctx)
 }
+
+// waiting reports whether the last attempt failed, so that another one is due.
+func (r *runner) waiting() bool { return r.failures.waiting() || r.rejections.waiting() }
 
 // unfinished returns the delay before another attempt that is necessary although this one has succeeded; 0: none is.
 func (r *runner) unfinished() time.Duration {
@@ -139,7 +150,7 @@ func (r *runner) follow(ctx context.Context) {
 	r.node, r.watched = r.identity.Node, true
 	w := &watcher{
 		client: r.client, namespace: r.opt.Namespace, name: r.node, version: r.live.resourceVersion,
-		wait: r.backoff(), out: r.sightings,
+		wait: r.backoff(maxBackoff), out: r.sightings,
 	}
 	r.watching.Go(func() { w.run(ctx) })
 }
@@ -167,7 +178,7 @@ func (r *runner) sighted(ctx context.Context, s sighting) {
 		missed := len(r.missing())
 		if r.observe(s.meta) {
 			r.repair(ctx, "the NodeFeature was changed")
-		} else if missed == 0 && len(r.missing()) > 0 && !r.failures.waiting() {
+		} else if missed == 0 && len(r.missing()) > 0 && !r.waiting() {
 			r.opt.Observe(Event{Notice: "the controller misses feature sets of this node; creating them again"})
 			r.attempt(ctx)
 		}
@@ -176,8 +187,9 @@ func (r *runner) sighted(ctx context.Context, s sighting) {
 
 // look compares the version of the object with the last written one.
 func (r *runner) look(ctx context.Context) {
-	if r.live == nil {
-		return // an attempt is running and will read the object
+	if r.live == nil || r.waiting() {
+		r.unsure = true // the next attempt reads the object, or fails if it has changed
+		return
 	}
 	meta, err := r.client.metadata(ctx, nodeFeature(r.opt.Namespace, r.identity.Node))
 	switch {
@@ -193,8 +205,12 @@ func (r *runner) look(ctx context.Context) {
 	}
 }
 
-// repair publishes again: the first times immediately, later with a growing delay.
+// repair publishes again: the first times immediately, later with a growing delay. It leaves that to an attempt that is due anyway:
+// the change can be the worker's own, if the response to its write was lost.
 func (r *runner) repair(ctx context.Context, why string) {
+	if r.waiting() {
+		return
+	}
 	now := r.opt.Clock.Now()
 	for len(r.repairs) > 0 && now.Sub(r.repairs[0]) > repairWindow {
 		r.repairs = r.repairs[1:]
@@ -216,7 +232,9 @@ func (r *runner) repair(ctx context.Context, why string) {
 	r.retry.Reset(wait)
 }
 
-func (p *Publisher) backoff() *backoff { return &backoff{clock: p.opt.Clock, rand: p.opt.Rand} }
+func (p *Publisher) backoff(most time.Duration) *backoff {
+	return &backoff{clock: p.opt.Clock, rand: p.opt.Rand, max: most}
+}
 
 func (p *Publisher) jittered(mean time.Duration) time.Duration {
 	return time.Duration((0.5 + p.opt.Rand()) * float64(mean))

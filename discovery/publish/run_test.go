@@ -153,7 +153,7 @@ func TestRunOutlivesTheAPIServer(t *testing.T) {
 	}
 	expect(t, events, "one more failure", func(e Event) bool { return e.Err != nil })
 	for i, w := range waits {
-		if want := min(minBackoff<<i, maxBackoff); w != want {
+		if want := min(minBackoff<<i, maxUnavailable); w != want {
 			t.Errorf("wait %d is at most %v, want %v", i, w, want)
 		}
 	}
