@@ -47,7 +47,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	log.Info("Starting webhook", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile,
 		"address", options.Addr, "strict", options.Known.Strict)
 	monitor(ctx, config, 0, log)
-	if err := awaitServer(ctx, config, f.port, log); err != nil || ctx.Err() != nil {
+	if err := awaitServer(ctx, config, onPort(f.port), log); err != nil || ctx.Err() != nil {
 		return err
 	}
 	scheme, err := managerconfig.Scheme()

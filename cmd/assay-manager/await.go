@@ -21,10 +21,23 @@ const (
 	awaitTimeout = 5 * time.Second
 )
 
-// awaitServer waits until the API server answers, or the context ends. Meanwhile the process is alive and not ready on the port, if
-// that is not 0. If it ended instead, as the manager of controller-runtime does, the kubelet would restart it with a delay that grows
+// listen opens a listener for the probes of a process that waits; nil if it has none.
+type listen func(context.Context) (net.Listener, error)
+
+// onPort returns a listen for a port; nil if it is 0.
+func onPort(port int) listen {
+	if port == 0 {
+		return nil
+	}
+	return func(ctx context.Context) (net.Listener, error) {
+		return (&net.ListenConfig{}).Listen(ctx, "tcp", address(port))
+	}
+}
+
+// awaitServer waits until the API server answers, or the context ends. Meanwhile the process is alive and not ready. If it ended
+// instead, as the manager of controller-runtime does, or failed its startup probe, the kubelet would restart it with a delay that grows
 // to five minutes, and labels would be that late after an outage.
-func awaitServer(ctx context.Context, config *rest.Config, port int, log logr.Logger) error {
+func awaitServer(ctx context.Context, config *rest.Config, probes listen, log logr.Logger) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
@@ -34,8 +47,8 @@ func awaitServer(ctx context.Context, config *rest.Config, port int, log logr.Lo
 		return nil
 	}
 	log.Error(err, "Waiting for the API server")
-	if port != 0 {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address(port))
+	if probes != nil {
+		listener, err := probes(ctx)
 		if err != nil {
 			return err
 		}

@@ -128,7 +128,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 		return err
 	}
 	alive := monitor(ctx, rest, 0, ctrl.Log.WithName("controller"))
-	if err := awaitServer(ctx, rest, f.port, ctrl.Log.WithName("controller")); err != nil || ctx.Err() != nil {
+	if err := awaitServer(ctx, rest, onPort(f.port), ctrl.Log.WithName("controller")); err != nil || ctx.Err() != nil {
 		return err
 	}
 	scheme, err := managerconfig.Scheme()

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -97,7 +99,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	log := ctrl.Log.WithName("extender")
 	log.Info("Starting extender", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile)
 	alive := monitor(ctx, rest, f.watchPatience, log)
-	if err := awaitServer(ctx, rest, 0, log); err != nil || ctx.Err() != nil { // a startup probe bounds the wait
+	if err := awaitServer(ctx, rest, f.listen, log); err != nil || ctx.Err() != nil {
 		return err
 	}
 	scheme, err := managerconfig.Scheme()
@@ -163,6 +165,20 @@ func (f *extenderFlags) run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// listen opens a listener on the address of the extender's server, with TLS if that has TLS. As a sidecar the extender has no probes,
+// because a kubelet cannot reach its loopback address.
+func (f *extenderFlags) listen(ctx context.Context) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.address)
+	if err != nil || f.certFile == "" {
+		return listener, err
+	}
+	pair, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("--tls-cert: %w", err), listener.Close())
+	}
+	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}), nil
 }
 
 // extenderCache configures which parts of objects the extender caches.
