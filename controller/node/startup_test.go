@@ -36,6 +36,7 @@ func TestTheStartupTaintIsRemovedOnceTheNodeIsReady(t *testing.T) {
 		"not ready":               {has: ready("False"), becomes: ready("False"), age: time.Minute, again: timeout - time.Minute},
 		"not ready after so long": {has: ready("False"), becomes: ready("False"), age: timeout, removed: true, late: true},
 		"unknown after so long":   {age: timeout, removed: true, late: true},
+		"a clock that is behind":  {age: -5 * time.Minute, again: timeout + 5*time.Minute},
 		"without the taint":       {has: ready("True"), becomes: ready("True"), untainted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
