@@ -59,6 +59,8 @@ type Config struct {
 	DryRun    bool
 	Grace     time.Duration
 	Budget    budget.Budget
+	// ConfirmEvery: see node.Options.
+	ConfirmEvery time.Duration
 	// Evictions is the pace of taints that evict pods.
 	Evictions budget.Evictions
 	// Ready writes the condition FeaturesReady on Nodes.
@@ -217,7 +219,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 				Registry: reg, Object: assembled.Object, Confirm: assembled.Confirm, Store: store, Settings: c.settings(), Stats: stats, RulesChanged: rulesChanged,
 				Inputs: nodes, Namespace: c.Sources.Namespace, Namespaces: c.Sources.Namespaces != nil,
 				Policy: c.Policy, FailTaint: c.FailTaint, Disable: c.Disable, DryRun: c.DryRun,
-				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
+				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), ConfirmEvery: c.ConfirmEvery, Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
 				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling, Ready: c.Ready, Startup: c.Startup, Losses: losses,
 				Requests: c.Requests.Total > 0,
 			})

@@ -59,6 +59,8 @@ type Options struct {
 	// DryRun evaluates and reports, but does not write to Nodes.
 	DryRun  bool
 	Breaker *budget.Breaker
+	// ConfirmEvery is how often a confirmation is searched for while removals are held; 0: every two seconds.
+	ConfirmEvery time.Duration
 	// Gate sets the pace of taints that evict pods.
 	Gate     *budget.Gate
 	Watchdog *Watchdog
@@ -132,7 +134,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 			builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	if err := mgr.Add(&confirmations{
-		live: r.live, namespace: opt.Namespace, breaker: opt.Breaker, metrics: r.metrics, confirmed: opt.Registry.Touch,
+		live: r.live, namespace: opt.Namespace, breaker: opt.Breaker, metrics: r.metrics, every: opt.ConfirmEvery, confirmed: opt.Registry.Touch,
 	}); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 // can be wrong. A confirmation only applies to removals that were held when it was given.
 const ConfirmAnnotation = assayv1alpha1.GroupName + "/confirm-removals"
 
-// confirmPoll is how often the annotation is read while removals are held.
-const confirmPoll = 2 * time.Second
+// confirmEvery is how often the annotation is read while removals are held.
+const confirmEvery = 2 * time.Second
 
 // confirmations releases removals that an administrator has confirmed. It implements manager.Runnable and runs on the leader.
 type confirmations struct {
@@ -27,7 +28,8 @@ type confirmations struct {
 	namespace string
 	breaker   *budget.Breaker
 	metrics   *metrics
-	confirmed func() // enqueues all nodes
+	every     time.Duration // see Options.ConfirmEvery
+	confirmed func()        // enqueues all nodes
 
 	first map[string]string // by Deployment: value when removals were first held; nil: none are held
 	used  map[string]string // by Deployment: value that was already used
@@ -45,7 +47,7 @@ func (c *confirmations) Start(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(confirmPoll):
+			case <-time.After(cmp.Or(c.every, confirmEvery)):
 			}
 		}
 	}
