@@ -126,13 +126,7 @@ func (c *checker) unwanted(name, k, value string) time.Duration {
 
 // wanted returns the outputs of the rules at a revision.
 func (c *checker) wanted(name string, revision int64) map[string]string {
-	var features []object
-	for _, f := range c.w.server.At("nodefeatures", revision) {
-		if nodeOf(f) == name {
-			features = append(features, f)
-		}
-	}
-	return c.want.want(name, c.w.server.At("nodefeaturerules", revision), features)
+	return c.want.want(name, c.w.server.At("nodefeaturerules", revision), byNode(name, c.w.server.At("nodefeatures", revision)))
 }
 
 // count counts writes, and their possible causes.

@@ -47,6 +47,14 @@ func newChecker(w *world) *checker {
 
 // record returns the keys that a Node's annotations list as the controller's.
 func (c *checker) record(o object) map[string]bool {
+	version := o["metadata"].(object)["resourceVersion"].(string)
+	if c.w.records[version] == nil {
+		c.w.records[version] = c.readRecord(o)
+	}
+	return c.w.records[version]
+}
+
+func (c *checker) readRecord(o object) map[string]bool {
 	out := map[string]bool{}
 	var r plan.Record
 	present := c.w.keysOf(o)
@@ -191,20 +199,13 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	if !takes && time.Now().Before(p.unsure) {
 		grace += patience // what it writes may have been due before its requests failed
 	}
-	last, features := c.last(name, p, grace), c.states("nodefeatures", max(p.floor["nodefeatures"], 1))
-	for _, ruleObjects := range c.states("nodefeaturerules", max(p.floor["nodefeaturerules"], 1)) {
-		for _, all := range features {
-			var of []object
-			own := false
-			for _, f := range all {
-				if nodeOf(f) == name {
-					of = append(of, f)
-					own = own || f["metadata"].(object)["name"] == name
-				}
-			}
+	last, features := c.last(name, p, grace), c.featuresOf(name, max(p.floor["nodefeatures"], 1))
+	isOwn := func(f object) bool { return f["metadata"].(object)["name"] == name }
+	for _, ruleObjects := range distinct(c.w.server.Versions("nodefeaturerules", max(p.floor["nodefeaturerules"], 1))) {
+		for _, of := range features {
+			own := slices.ContainsFunc(of, isOwn)
 			if c.w.sharing && !takes { // the worker's features may be left out because a set is missing
-				others := slices.DeleteFunc(slices.Clone(of), func(f object) bool { return f["metadata"].(object)["name"] == name })
-				if explains(c.want.want(name, ruleObjects, others)) {
+				if explains(c.want.want(name, ruleObjects, slices.DeleteFunc(slices.Clone(of), isOwn))) {
 					return true
 				}
 			}
@@ -219,6 +220,31 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 		}
 	}
 	return false
+}
+
+// featuresOf returns the versions of a node's NodeFeatures from a revision on.
+func (c *checker) featuresOf(name string, from int64) (out [][]object) {
+	for _, all := range c.w.server.Versions("nodefeatures", from) {
+		out = append(out, byNode(name, all))
+	}
+	return distinct(out)
+}
+
+// byNode returns the NodeFeatures of a node.
+func byNode(node string, all []object) (out []object) {
+	for _, f := range all {
+		if nodeOf(f) == node {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// distinct removes versions that differ from the previous one only in metadata or status.
+func distinct(versions [][]object) [][]object {
+	return slices.CompactFunc(versions, func(a, b []object) bool {
+		return slices.EqualFunc(a, b, func(a, b object) bool { return id(a) == id(b) })
+	})
 }
 
 // last returns the states of the NodeFeature of a worker, deleted within the grace period, that a process may have seen last: a write
@@ -240,17 +266,6 @@ func (c *checker) last(name string, p *program, grace time.Duration) (last []obj
 		}
 	}
 	return last
-}
-
-// states returns the states of a resource's objects from a revision on.
-func (c *checker) states(resource string, from int64) [][]object {
-	out := [][]object{c.w.server.At(resource, from)}
-	for _, change := range c.w.server.Since(from) {
-		if change.Resource.Name == resource {
-			out = append(out, c.w.server.At(resource, change.Revision))
-		}
-	}
-	return out
 }
 
 func union(a, b map[string]string) map[string]string {

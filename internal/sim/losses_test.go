@@ -192,7 +192,7 @@ func (c *checker) loss(change apiserver.Change, value string, added bool) {
 // knew reports whether a process could know that a node lacks something that its pods require, or that it lacks nothing.
 func (c *checker) knew(name string, p *program, lost bool) bool {
 	from := max(p.looked, 1)
-	running := c.states("pods", from)
+	running := c.w.server.Versions("pods", from)
 	switch some := slices.ContainsFunc(running, func(pods []object) bool { return requires(pods, name) == lost }); {
 	case lost && !some:
 		return false
@@ -200,7 +200,7 @@ func (c *checker) knew(name string, p *program, lost bool) bool {
 		return true
 	}
 	features := c.last(name, p, inputs.DefaultGrace+patience)
-	for _, all := range c.states("nodefeatures", from) {
+	for _, all := range c.w.server.Versions("nodefeatures", from) {
 		for _, f := range all {
 			if m := below(f, "metadata"); m["namespace"] == namespace && m["name"] == name {
 				features = append(features, f)

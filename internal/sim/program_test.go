@@ -63,7 +63,7 @@ var mapper = sync.OnceValue(func() meta.RESTMapper {
 func config(losing bool) controller.Config {
 	c := controller.Config{
 		Sources: inputs.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
-		Parallel: 1, SchemaEvery: time.Hour, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
+		Parallel: 1, SchemaEvery: time.Hour, ConfirmEvery: time.Hour, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
 		Ready: true, Startup: startup, Evictions: evictions,
 	}
 	if losing {
@@ -110,8 +110,10 @@ func startController(s *apiserver.Server, name string, losing bool, log logr.Log
 		return nil, err
 	}
 	again, sets := true, featuresets.New(namespace)
+	caches := controller.Cache(namespace, 0, sets)
+	caches.NewInformer = apiserver.Informers(caches.NewInformer)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil }, Cache: controller.Cache(namespace, 0, sets), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Scheme: scheme, MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil }, Cache: caches, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 		Controller:     ctrlconfig.Controller{SkipNameValidation: &again},
 		LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: namespace,
 		LeaseDuration: ptr.To(15 * leasePace), RenewDeadline: ptr.To(10 * leasePace), RetryPeriod: ptr.To(4 * leasePace),
@@ -148,7 +150,7 @@ func (p *program) flow() (any bool) {
 		any = true
 	}
 	for _, w := range p.client.Watches() {
-		for w.Next() != "" {
+		for w.Waits() {
 			w.Deliver()
 			any = true
 		}

@@ -3,7 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -70,27 +70,34 @@ func below(o object, field string) object {
 type reference struct {
 	w        *world
 	interner *facts.Interner
-	compiled map[string]*rules.RuleSet // by UID and generation
+	compiled map[version]*rules.RuleSet
 	programs map[string]*rules.Program // by the rules in them
 	outcomes map[string]map[string]string
 }
 
 func newReference(w *world) *reference {
-	return &reference{w, facts.NewInterner(), map[string]*rules.RuleSet{}, map[string]*rules.Program{}, map[string]map[string]string{}}
+	return &reference{w, facts.NewInterner(), map[version]*rules.RuleSet{}, map[string]*rules.Program{}, map[string]map[string]string{}}
 }
 
-// id identifies the content of an object.
-func id(o object) string {
+// version identifies the content of an object, apart from metadata and status.
+type version struct {
+	uid        string
+	generation int64
+}
+
+func id(o object) version {
 	m := o["metadata"].(object)
-	return fmt.Sprint(m["uid"], " ", m["generation"], ",")
+	return version{m["uid"].(string), m["generation"].(int64)}
 }
 
 func ids(list []object) string {
-	var out strings.Builder
+	var out []byte
 	for _, o := range list {
-		out.WriteString(id(o))
+		v := id(o)
+		out = append(append(out, v.uid...), ' ')
+		out = append(strconv.AppendInt(out, v.generation, 10), ',')
 	}
-	return out.String()
+	return string(out)
 }
 
 func (r *reference) program(list []object) *rules.Program {

@@ -147,7 +147,7 @@ func (w *world) network(p *program) []weighted {
 	}
 	var ready []*apiserver.Watch
 	for _, watch := range watches {
-		if watch.Next() != "" {
+		if watch.Waits() {
 			ready = append(ready, watch)
 		}
 	}
@@ -155,7 +155,7 @@ func (w *world) network(p *program) []weighted {
 		out = append(out, weighted{likely, func() {
 			watch := one(w.tape, ready...)
 			all := w.n(4) == 3
-			for watch.Next() != "" {
+			for watch.Waits() {
 				w.tell("%s: deliver to %s: %s", p.name, watch, watch.Next())
 				watch.Deliver()
 				if !all && !watch.Initial() {

@@ -52,6 +52,7 @@ type world struct {
 	versions          map[string]int               // by rule: number of edits
 	boots             map[string]int               // by node: number of boots
 	keys              map[string]map[string]string // version of a Node -> its keys
+	records           map[string]map[string]bool   // version of a Node -> the keys in its record
 
 	seen       int64 // revision up to which changes were checked
 	story      []string
@@ -63,7 +64,7 @@ type world struct {
 func newWorld(t *tape, log logr.Logger) *world {
 	w := &world{
 		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
-		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, keys: map[string]map[string]string{}, deposed: map[string]bool{}, replicas: 1,
+		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, keys: map[string]map[string]string{}, records: map[string]map[string]bool{}, deposed: map[string]bool{}, replicas: 1,
 		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{}, contents: map[string]object{},
 	}
 	w.check = newChecker(w)
@@ -353,10 +354,10 @@ func (w *world) flowOf(p *program) (any bool) {
 		any = true
 	}
 	for _, watch := range p.client.Watches() {
-		if watch.Next() == "" {
+		if !watch.Waits() {
 			continue
 		}
-		for watch.Next() != "" {
+		for watch.Waits() {
 			if !w.omit(p, watch) {
 				watch.Deliver()
 			}

@@ -25,8 +25,8 @@ type Client struct {
 	server *Server
 
 	mu      sync.Mutex
-	pending []*Request
-	watches []*Watch
+	pending []*Request // sorted
+	watches []*Watch   // sorted
 	gone    bool
 	direct  bool
 }
@@ -87,6 +87,9 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errGone
 	}
 	c.pending = append(c.pending, req)
+	slices.SortStableFunc(c.pending, func(a, b *Request) int {
+		return cmp.Or(cmp.Compare(a.text, b.text), bytes.Compare(a.call.body, b.call.body))
+	})
 	direct := c.direct
 	c.mu.Unlock()
 	if direct {
@@ -130,11 +133,7 @@ func (c *Client) forget(req *Request) bool {
 func (c *Client) Pending() []*Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := slices.Clone(c.pending)
-	slices.SortStableFunc(out, func(a, b *Request) int {
-		return cmp.Or(cmp.Compare(a.text, b.text), bytes.Compare(a.call.body, b.call.body))
-	})
-	return out
+	return slices.Clone(c.pending)
 }
 
 // Watches returns the open watches, sorted.
@@ -142,9 +141,7 @@ func (c *Client) Watches() []*Watch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watches = slices.DeleteFunc(c.watches, func(w *Watch) bool { return !w.Open() })
-	out := slices.Clone(c.watches)
-	slices.SortStableFunc(out, func(a, b *Watch) int { return cmp.Compare(a.String(), b.String()) })
-	return out
+	return slices.Clone(c.watches)
 }
 
 // Close makes all requests fail, including later ones, and ends the watches: the program has crashed.
@@ -222,8 +219,10 @@ func (r *Request) Answer() int {
 	}
 	if w := r.done.watch; w != nil {
 		w.ctx = r.http.Context()
+		w.to, _ = w.ctx.Value(decodedKey{}).(*decoded)
 		r.client.mu.Lock()
 		r.client.watches = append(r.client.watches, w)
+		slices.SortStableFunc(r.client.watches, func(a, b *Watch) int { return cmp.Compare(a.name, b.name) })
 		r.client.mu.Unlock()
 	}
 	r.answer <- result{response: r.done.write(r.http)} //nolint:bodyclose // the client closes it
@@ -249,9 +248,9 @@ func (r *Request) Lose() {
 	}
 }
 
-// Do carries out a request at once, as a user or another program would, and returns the status code and the body of the answer. A body of a
-// PATCH is a merge patch. It panics if the model does not know the request.
-func (s *Server) Do(by, method, path string, body any) (code int, answer []byte) {
+// Do carries out a request at once, as a user or another program would, and returns the status code and the error. A body of a PATCH is a
+// merge patch. It panics if the model does not know the request.
+func (s *Server) Do(by, method, path string, body any) (code int, failure []byte) {
 	r, err := http.NewRequestWithContext(context.Background(), method, "http://model"+path, nil)
 	if err != nil {
 		panic(err)
@@ -264,6 +263,7 @@ func (s *Server) Do(by, method, path string, body any) (code int, answer []byte)
 	if err != nil || c == nil {
 		panic(fmt.Sprintf("%s %s: %v", method, path, err))
 	}
+	c.quiet = true
 	if o, is := body.(Object); is {
 		c.object = deepCopy(o)
 	} else if body != nil {

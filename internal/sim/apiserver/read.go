@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +19,7 @@ func (s *Server) get(c *call) (Object, error) {
 	if v := c.query.Get("resourceVersion"); v != "" && v != "0" {
 		return nil, errUnsupported("GET with resourceVersion " + v)
 	}
-	o := s.objects[c.resource][key(c.namespace, c.name)]
+	o := s.now(c.resource).get(key(c.namespace, c.name))
 	if o == nil {
 		return nil, apierrors.NewNotFound(c.resource.groupResource(), c.name)
 	}
@@ -102,9 +101,9 @@ func (s *Server) list(c *call) *response {
 	if c.query.Get("resourceVersion") == "0" {
 		limit = 0 // the watch cache does not support paging
 	}
-	objects, items := s.at(c.resource, at.Revision), []any{}
+	found, items := s.at(c.resource, at.Revision), []any{}
 	listMeta := Object{"resourceVersion": strconv.FormatInt(at.Revision, 10)}
-	for _, k := range slices.Sorted(maps.Keys(objects)) {
+	for i, k := range found.keys {
 		if k <= at.After && rest || sel.namespace != "" && !strings.HasPrefix(k, sel.namespace+"/") {
 			continue
 		}
@@ -114,10 +113,10 @@ func (s *Server) list(c *call) *response {
 			listMeta["continue"] = base64.RawURLEncoding.EncodeToString(encode(next))
 			break
 		}
-		if !sel.matches(objects[k]) {
+		o := found.objects[i]
+		if !sel.matches(o) {
 			continue
 		}
-		o := objects[k]
 		if c.metadata {
 			o = partial(o)
 		} else if c.resource.Typed != nil { // items of built-in lists have no kind

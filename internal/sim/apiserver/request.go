@@ -25,6 +25,7 @@ type call struct {
 	object      Object // the body, if it was never encoded
 	contentType string
 	metadata    bool // the response only contains metadata
+	quiet       bool // the response does not contain the object
 	by          string
 }
 
@@ -169,6 +170,7 @@ func (s *Server) serve(c *call) *response {
 	}
 	answer := &response{code: http.StatusOK}
 	switch {
+	case c.quiet:
 	case c.metadata:
 		answer.body = encode(partial(out))
 	case out["kind"] == "Status":

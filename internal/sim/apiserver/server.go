@@ -8,14 +8,15 @@ package apiserver
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
+	"sort"
 	"strconv"
 	"sync"
 	"time"
 	"unsafe"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -39,20 +40,21 @@ type Server struct {
 
 	mu          sync.Mutex
 	revision    int64
-	compacted   int64 // watches and lists from older revisions expire
-	created     int   // number of created objects, for UIDs
-	objects     map[*Resource]map[string]Object
+	compacted   int64                 // watches and lists from older revisions expire
+	created     int                   // number of created objects, for UIDs
+	states      map[*Resource][]state // oldest first
 	history     []Change
 	encoded     map[unsafe.Pointer]encoded
+	decoded     map[view]runtime.Object
 	unsupported []string
 	arrived     chan struct{} // holds an element after a request has arrived
 }
 
 // New returns an empty server with the given resources.
 func New(resources ...*Resource) *Server {
-	s := &Server{resources: resources, revision: 1, objects: map[*Resource]map[string]Object{}, encoded: map[unsafe.Pointer]encoded{}, arrived: make(chan struct{}, 1)}
+	s := &Server{resources: resources, revision: 1, states: map[*Resource][]state{}, encoded: map[unsafe.Pointer]encoded{}, decoded: map[view]runtime.Object{}, arrived: make(chan struct{}, 1)}
 	for _, r := range resources {
-		s.objects[r] = map[string]Object{}
+		s.states[r] = []state{{}}
 	}
 	return s
 }
@@ -78,9 +80,11 @@ func (s *Server) Since(revision int64) []Change {
 	return s.since(revision)
 }
 
-func (s *Server) since(revision int64) []Change {
-	i, _ := slices.BinarySearchFunc(s.history, revision+1, func(c Change, r int64) int { return int(c.Revision - r) })
-	return s.history[i:]
+func (s *Server) since(revision int64) []Change { return s.history[s.index(revision):] }
+
+// index returns the index of the first change after a revision.
+func (s *Server) index(revision int64) int {
+	return sort.Search(len(s.history), func(i int) bool { return s.history[i].Revision > revision })
 }
 
 // Compact expires watches and lists from revisions up to the current one.
@@ -94,14 +98,14 @@ func (s *Server) Compact() {
 func (s *Server) Get(resource, namespace, name string) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.objects[s.resource(resource)][key(namespace, name)]
+	return s.now(s.resource(resource)).get(key(namespace, name))
 }
 
 // List returns the objects of a resource, sorted by namespace and name. The caller must not modify them.
 func (s *Server) List(resource string) []Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return sorted(s.objects[s.resource(resource)])
+	return s.now(s.resource(resource)).objects
 }
 
 func (s *Server) resource(name string) *Resource {
@@ -116,37 +120,67 @@ func (s *Server) resource(name string) *Resource {
 func (s *Server) At(resource string, revision int64) []Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return sorted(s.at(s.resource(resource), revision))
+	return s.at(s.resource(resource), revision).objects
 }
 
-func sorted(objects map[string]Object) []Object {
-	out := make([]Object, 0, len(objects))
-	for _, k := range slices.Sorted(maps.Keys(objects)) {
-		out = append(out, objects[k])
+// Versions returns the objects of a resource at a revision and after each later change of one, like At.
+func (s *Server) Versions(resource string, from int64) (out [][]Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.states[s.resource(resource)]
+	for _, st := range all[stateAt(all, from):] {
+		out = append(out, st.objects)
 	}
 	return out
 }
 
-// at returns the objects of a resource at a revision.
-func (s *Server) at(r *Resource, revision int64) map[string]Object {
-	if revision >= s.revision {
-		return s.objects[r]
+// state is all objects of a resource from a revision on. It is never modified.
+type state struct {
+	revision int64
+	keys     []string // sorted
+	objects  []Object
+}
+
+func (st state) get(k string) Object {
+	if i, found := slices.BinarySearch(st.keys, k); found {
+		return st.objects[i]
 	}
-	out := map[string]Object{}
-	for _, c := range s.history {
-		if c.Revision > revision {
-			break
-		}
-		if c.Resource != r {
-			continue
-		}
-		if c.Type == Deleted {
-			delete(out, c.Key)
-		} else {
-			out[c.Key] = c.New
-		}
+	return nil
+}
+
+// with returns the next state, in which an object has been written, or deleted if it is nil.
+func (st state) with(revision int64, k string, o Object) state {
+	next := state{revision, st.keys, slices.Clone(st.objects)}
+	switch i, found := slices.BinarySearch(st.keys, k); {
+	case o == nil:
+		next.keys, next.objects = slices.Delete(slices.Clone(st.keys), i, i+1), slices.Delete(next.objects, i, i+1)
+	case found:
+		next.objects[i] = o
+	default:
+		next.keys, next.objects = slices.Insert(slices.Clone(st.keys), i, k), slices.Insert(next.objects, i, o)
 	}
-	return out
+	return next
+}
+
+// now returns the latest state of a resource.
+func (s *Server) now(r *Resource) state {
+	all := s.states[r]
+	return all[len(all)-1]
+}
+
+// at returns the state of a resource at a revision.
+func (s *Server) at(r *Resource, revision int64) state {
+	all := s.states[r]
+	return all[stateAt(all, revision)]
+}
+
+// stateAt returns the index of the state at a revision.
+func stateAt(all []state, revision int64) int {
+	i := len(all) - 1
+	for all[i].revision > revision {
+		i--
+	}
+	return i
 }
 
 // Types of changes and watch events.
@@ -160,19 +194,16 @@ const (
 
 // commit writes an object; a nil object deletes it. It returns the object as stored. The caller holds the lock.
 func (s *Server) commit(r *Resource, k string, next Object, by string) Object {
-	old := s.objects[r][k]
+	old := s.now(r).get(k)
 	s.revision++
 	c := Change{Revision: s.revision, Resource: r, Key: k, Old: old, New: next, By: by, Type: Modified, Time: time.Now()}
 	switch {
 	case next == nil:
 		c.Type, c.New = Deleted, deepCopy(old)
-		delete(s.objects[r], k)
 	case old == nil:
 		c.Type = Added
-		s.objects[r][k] = next
-	default:
-		s.objects[r][k] = next
 	}
+	s.states[r] = append(s.states[r], s.now(r).with(s.revision, k, next))
 	meta(c.New)["resourceVersion"] = strconv.FormatInt(s.revision, 10)
 	s.history = append(s.history, c)
 	return c.New
@@ -183,8 +214,8 @@ func (s *Server) nextUID() string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012d", s.created)
 }
 
-// now returns a timestamp in the API's format.
-func now() string { return time.Now().UTC().Format(time.RFC3339) }
+// timestamp returns the time in the API's format.
+func timestamp() string { return time.Now().UTC().Format(time.RFC3339) }
 
 func key(namespace, name string) string {
 	if namespace == "" {

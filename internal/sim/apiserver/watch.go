@@ -24,7 +24,8 @@ type Watch struct {
 	initial []event // of what there was at the start
 	at      int64   // revision up to which changes were delivered or passed over
 	buffer  []byte
-	err     error // after the buffer was read
+	to      *decoded // receives the events instead of the buffer, if it is set
+	err     error    // after the buffer was read
 	closed  bool
 	wake    chan struct{}
 	ctx     context.Context
@@ -49,7 +50,7 @@ func (s *Server) watch(c *call) *response {
 	case initial && (!w.bookmarks || c.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchNotOlderThan)):
 		return fail(apierrors.NewBadRequest("sendInitialEvents needs bookmarks and resourceVersionMatch=NotOlderThan"))
 	case initial || from == 0:
-		for _, o := range sorted(s.objects[c.resource]) {
+		for _, o := range s.now(c.resource).objects {
 			if sel.matches(o) {
 				w.initial = append(w.initial, event{kind: Added, object: o})
 			}
@@ -108,32 +109,32 @@ func (w *Watch) bookmark(revision int64, annotations Object) event {
 	return event{kind: bookmark, object: Object{"kind": w.call.resource.Kind, "apiVersion": w.call.resource.groupVersion().String(), "metadata": m}}
 }
 
-// next returns the next event, and the revision of the watch after it. The caller holds both locks.
-func (w *Watch) next() (e event, at int64, about string) {
+// next returns the next event, the revision of the watch after it, and the key of its object. The caller holds both locks.
+func (w *Watch) next() (e event, at int64, k string) {
 	if len(w.initial) > 0 {
-		e, about = w.initial[0], "initial "+w.initial[0].kind
-		if e.kind == Added {
-			about += " " + text(meta(e.object), "name")
-		}
-		return e, w.at, about
+		return w.initial[0], w.at, ""
 	}
-	for _, c := range w.server.since(w.at) {
+	if w.at == w.server.revision {
+		return event{}, 0, ""
+	}
+	for i := w.server.index(w.at); i < len(w.server.history); i++ {
+		c := &w.server.history[i]
 		if c.Resource != w.call.resource {
 			continue
 		}
 		was, is := c.Type != Added && w.selection.matches(c.Old), c.Type != Deleted && w.selection.matches(c.New)
 		switch {
 		case was && is:
-			return event{kind: Modified, object: c.New}, c.Revision, "MODIFIED " + c.Key
+			return event{kind: Modified, object: c.New}, c.Revision, c.Key
 		case is:
-			return event{kind: Added, object: c.New}, c.Revision, "ADDED " + c.Key
+			return event{kind: Added, object: c.New}, c.Revision, c.Key
 		case was:
 			last := c.New
 			if c.Type != Deleted { // no longer selected: the last selected state, with the revision of the change
 				last = deepCopy(c.Old)
 				meta(last)["resourceVersion"] = strconv.FormatInt(c.Revision, 10)
 			}
-			return event{kind: Deleted, object: last}, c.Revision, "DELETED " + c.Key
+			return event{kind: Deleted, object: last}, c.Revision, c.Key
 		}
 	}
 	w.at = w.server.revision // nothing up to this revision is selected
@@ -149,8 +150,29 @@ func (w *Watch) Next() string {
 	if w.closed || w.err != nil {
 		return ""
 	}
-	_, _, about := w.next()
-	return about
+	switch e, _, k := w.next(); {
+	case e.object == nil:
+		return ""
+	case k != "":
+		return e.kind + " " + k
+	case e.kind == Added:
+		return "initial " + e.kind + " " + text(meta(e.object), "name")
+	default:
+		return "initial " + e.kind
+	}
+}
+
+// Waits reports whether there is an event that Deliver would deliver.
+func (w *Watch) Waits() bool {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.err != nil {
+		return false
+	}
+	e, _, _ := w.next()
+	return e.object != nil
 }
 
 // Initial reports whether initial objects have not all been delivered.
@@ -174,9 +196,9 @@ func (w *Watch) Deliver() {
 		w.initial = w.initial[1:]
 	}
 	w.at = at
-	w.send(w.line(e), nil)
+	w.send(e)
 	if e.kind == failure {
-		w.err = io.EOF
+		w.end(io.EOF)
 	}
 }
 
@@ -201,34 +223,56 @@ func (w *Watch) Bookmark() bool {
 		return false
 	}
 	w.at = w.server.revision
-	w.send(w.line(w.bookmark(w.at, nil)), nil)
+	w.send(w.bookmark(w.at, nil))
 	return true
 }
 
 // Expire ends the watch with 410 Gone, unless it has ended. As a server it sends a single error: watch.Filter of client-go blocks
 // forever on an event after one.
 func (w *Watch) Expire() {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil || w.closed {
 		return
 	}
-	w.send(w.line(event{kind: failure, object: expired(w.at, w.at+1)}), io.EOF)
+	w.send(event{kind: failure, object: expired(w.at, w.at+1)})
+	w.end(io.EOF)
 }
 
 // End ends the watch: with io.EOF like a server after some minutes, or with another error like a broken connection.
 func (w *Watch) End(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.send(nil, err)
+	w.end(err)
 }
 
-// send adds an event to the buffer. The caller holds the lock.
-func (w *Watch) send(line []byte, err error) {
-	w.buffer = append(w.buffer, line...)
-	if err != nil {
-		w.err = err
+// send sends an event to the client. The caller holds both locks.
+func (w *Watch) send(e event) {
+	if w.to != nil {
+		w.to.send(w, e)
+		return
 	}
+	w.buffer = append(w.buffer, w.line(e)...)
+	w.notify()
+}
+
+// end ends the watch after the client has received what was sent. The caller holds the lock.
+func (w *Watch) end(err error) {
+	w.finish()
+	w.err = err
+}
+
+func (w *Watch) finish() {
+	if w.to != nil && w.err == nil && !w.closed {
+		close(w.to.events)
+	}
+	w.notify()
+}
+
+// notify wakes the reader up.
+func (w *Watch) notify() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -263,8 +307,8 @@ func (w *Watch) Read(p []byte) (int, error) {
 func (w *Watch) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.finish()
 	w.closed = true
-	w.send(nil, nil)
 	return nil
 }
 

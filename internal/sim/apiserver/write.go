@@ -67,14 +67,14 @@ func (s *Server) create(c *call) (Object, error) {
 		m["namespace"] = c.namespace
 	}
 	k := key(c.namespace, name)
-	if s.objects[c.resource][k] != nil {
+	if s.now(c.resource).get(k) != nil {
 		return nil, apierrors.NewAlreadyExists(c.resource.groupResource(), name)
 	}
 	if c.resource.Status && c.resource.Typed == nil {
 		delete(o, "status")
 	}
 	delete(m, "deletionTimestamp")
-	m["uid"], m["creationTimestamp"] = s.nextUID(), now()
+	m["uid"], m["creationTimestamp"] = s.nextUID(), timestamp()
 	if c.resource.Generation {
 		m["generation"] = int64(1)
 	}
@@ -252,7 +252,7 @@ func (s *Server) remove(c *call) (Object, error) {
 			return old, nil
 		}
 		next := deepCopy(old)
-		meta(next)["deletionTimestamp"], meta(next)["deletionGracePeriodSeconds"] = now(), int64(0)
+		meta(next)["deletionTimestamp"], meta(next)["deletionGracePeriodSeconds"] = timestamp(), int64(0)
 		if generation, has := m["generation"].(int64); has {
 			meta(next)["generation"] = generation + 1
 		}
@@ -271,12 +271,12 @@ func (s *Server) CollectGarbage() (deleted int) {
 	defer s.mu.Unlock()
 	alive := map[string]bool{}
 	for _, r := range s.resources {
-		for _, o := range s.objects[r] {
+		for _, o := range s.now(r).objects {
 			alive[text(meta(o), "uid")] = true
 		}
 	}
 	for _, r := range s.resources {
-		for _, o := range sorted(s.objects[r]) {
+		for _, o := range s.now(r).objects {
 			owners, _ := meta(o)["ownerReferences"].([]any)
 			owned := len(owners) > 0
 			for _, owner := range owners {
