@@ -1,0 +1,267 @@
+package node
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/controller/rulestats"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// namespace is the namespace of the manager and the worker, and prefix the default namespace of labels.
+const (
+	namespace = "assay"
+	prefix    = nfdv1alpha1.FeatureLabelNamespace + "/"
+)
+
+type M = map[string]string
+
+// passes calls Reconcile for the node n of a model API server. NodeFeatures are in the cache as soon as they are published.
+type passes struct {
+	*testing.T
+	client.Client
+	server *apiserver.Server
+	cache  *inputstest.Cache
+	clock  *clocktesting.FakeClock
+	events *record.FakeRecorder
+	r      *Reconciler
+	// fail returns the error of a write of a Node, nil to carry it out.
+	fail func(body string) error
+}
+
+// newPasses returns a cluster with the node n, whose controller has compiled no rules.
+func newPasses(t *testing.T, change ...func(*Reconciler)) *passes {
+	t.Helper()
+	w := &passes{
+		T: t, server: apiserver.New(apiserver.Resources()...), cache: inputstest.New(), clock: clocktesting.NewFakeClock(time.Now()),
+		events: record.NewFakeRecorder(1000), fail: func(string) error { return nil },
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, nodefeature.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api, err := client.NewWithWatch(&rest.Config{
+		Host: "http://model", Transport: w.server.NewClient("controller").Direct(), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	}, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Client = interceptor.NewClient(api, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := w.failure(o, patch); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, patch, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := w.failure(o, patch); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, o, patch, opts...)
+		},
+	})
+	w.restart(change...)
+	w.do(http.MethodPost, "/api/v1/nodes", apiserver.Object{"metadata": apiserver.Object{"name": "n"}})
+	return w
+}
+
+func (w *passes) failure(o client.Object, patch client.Patch) error {
+	if _, node := o.(*corev1.Node); !node {
+		return nil
+	}
+	body, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	return w.fail(string(body))
+}
+
+// restart replaces the controller by a new process that knows no rules.
+func (w *passes) restart(change ...func(*Reconciler)) {
+	w.Helper()
+	r := &Reconciler{
+		client: w.Client, live: w.Client, events: w.events, clock: w.clock,
+		registry: assembly.NewRegistry(rules.Options{}), stats: rulestats.New(func(string) {}),
+		inputs: inputs.New(inputs.Options{
+			Merge: nodefeature.Gather{Namespace: namespace}, Grace: inputs.DefaultGrace, Live: w.Client, Clock: w.clock,
+		}),
+		policy: plan.Policy{Taints: true}, breaker: budget.NewBreaker(budget.Default, w.clock), gate: budget.NewGate(budget.Evictions{}, w.clock),
+		changes: flap.NewChanges(w.clock), watchdog: NewWatchdog(w.clock), metrics: sharedMetrics(), memory: newMemory(),
+		object:  func(string) *assembly.Object { return nil },
+		confirm: func(context.Context, string) error { return nil },
+	}
+	for _, f := range change {
+		f(r)
+	}
+	r.book = provenance.NewBook(provenance.NewStore(w.Client, w.Client, namespace, "state"), r.fleet())
+	if err := r.inputs.Watch(w.Context(), w.cache); err != nil {
+		w.Fatal(err)
+	}
+	w.r = r
+}
+
+// do carries out a request of another client.
+func (w *passes) do(method, path string, body apiserver.Object) {
+	w.Helper()
+	if code, answer := w.server.Do("other", method, path, body); code >= http.StatusMultipleChoices {
+		w.Fatalf("%s %s: %d %s", method, path, code, answer)
+	}
+}
+
+// change merges a change of another client into the Node.
+func (w *passes) change(sub string, body apiserver.Object) {
+	w.Helper()
+	w.do(http.MethodPatch, "/api/v1/nodes/n"+sub, body)
+}
+
+// label sets labels of the Node as another client.
+func (w *passes) label(labels apiserver.Object) {
+	w.Helper()
+	w.change("", apiserver.Object{"metadata": apiserver.Object{"labels": labels}})
+}
+
+const featuresPath = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/" + namespace + "/nodefeatures"
+
+// published returns the NodeFeature of a publisher; that of the worker has the name n.
+func published(name string, features map[string]facts.Feature) *nodefeature.NodeFeature {
+	f := &nodefeature.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID(name), Generation: 1, Labels: M{nfdv1alpha1.NodeNameLabel: "n"},
+	}}
+	f.Spec.Features.Facts = facts.FromMap(features, nil)
+	return f
+}
+
+// attributes returns features with one feature that has attributes.
+func attributes(feature string, elements M) map[string]facts.Feature {
+	return map[string]facts.Feature{feature: {Attributes: facts.NewAttributes(elements)}}
+}
+
+// publish creates or replaces a NodeFeature.
+func (w *passes) publish(f *nodefeature.NodeFeature) {
+	w.Helper()
+	w.store(f.Name)
+	w.cache.Put(f)
+}
+
+// store creates a NodeFeature that the cache does not get, unless it exists.
+func (w *passes) store(name string) {
+	w.Helper()
+	if code, _ := w.server.Do("other", http.MethodGet, featuresPath+"/"+name, nil); code == http.StatusNotFound {
+		w.do(http.MethodPost, featuresPath, apiserver.Object{"metadata": apiserver.Object{
+			"name": name, "labels": apiserver.Object{nfdv1alpha1.NodeNameLabel: "n"},
+		}})
+	}
+}
+
+// unpublish deletes a NodeFeature.
+func (w *passes) unpublish(f *nodefeature.NodeFeature) {
+	w.Helper()
+	w.do(http.MethodDelete, featuresPath+"/"+f.Name, nil)
+	w.cache.Remove(f)
+}
+
+// rule makes a NodeFeatureRule active. Its rules are named by their position.
+func (w *passes) rule(name string, list ...nfdv1alpha1.Rule) {
+	w.Helper()
+	for i := range list {
+		list[i].Name = string(rune('a' + i))
+	}
+	object := &nfdv1alpha1.NodeFeatureRule{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: list},
+	}
+	set, report := rules.Compile(object, rules.Options{})
+	if !report.OK() {
+		w.Fatal(report.Errors)
+	}
+	w.r.registry.Replace([]assembly.Rules{{Set: set, Spec: &object.Spec}}, nil)
+	w.r.registry.Ready()
+}
+
+// ifUp returns the rule with a condition: the attribute link of the feature test.attr is up.
+func ifUp(rule nfdv1alpha1.Rule) nfdv1alpha1.Rule {
+	rule.MatchFeatures = nfdv1alpha1.FeatureMatcher{{Feature: "test.attr", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{
+		"link": {Op: nfdv1alpha1.MatchIn, Value: []string{"up"}},
+	}}}
+	return rule
+}
+
+func link(value string) *nodefeature.NodeFeature {
+	return published("n", attributes("test.attr", M{"link": value}))
+}
+
+// pass reconciles the node once, and returns when to do so again.
+func (w *passes) pass() time.Duration {
+	w.Helper()
+	again, err := w.try()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return again
+}
+
+func (w *passes) try() (time.Duration, error) {
+	result, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "n"}})
+	return result.RequeueAfter, err
+}
+
+// node returns the Node.
+func (w *passes) node() *corev1.Node {
+	w.Helper()
+	var node corev1.Node
+	if err := w.Get(w.Context(), client.ObjectKey{Name: "n"}, &node); err != nil {
+		w.Fatal(err)
+	}
+	return &node
+}
+
+// says returns the Events since the last call with this reason.
+func (w *passes) says(reason string) (out []string) {
+	for {
+		select {
+		case e := <-w.events.Events:
+			if strings.Contains(e, " "+reason+" ") {
+				out = append(out, e)
+			}
+		default:
+			return out
+		}
+	}
+}
+
+// hasLabels checks labels of the Node in the default namespace; an empty value means that the label does not exist.
+func (w *passes) hasLabels(when string, want M) {
+	w.Helper()
+	labels := w.node().Labels
+	for name, value := range want {
+		if got := labels[prefix+name]; got != value {
+			w.Errorf("%s: label %s is %q, want %q", when, name, got, value)
+		}
+	}
+}
