@@ -292,10 +292,8 @@ func (s *Settings) check() (errs []error) {
 	default:
 		errs = append(errs, fmt.Errorf("maskSecrets is %q; write always, sensitive or never", s.MaskSecrets))
 	}
-	if s.FailTaint != "" {
-		if _, err := s.failTaint(); err != nil {
-			errs = append(errs, err)
-		}
+	if _, err := s.failTaint(); err != nil {
+		errs = append(errs, err)
 	}
 	if _, err := s.lossTaint(); err != nil {
 		errs = append(errs, err)
@@ -324,36 +322,36 @@ func (s *Settings) check() (errs []error) {
 
 // failTaint returns the taint for failed nodes, or nil if there is none.
 func (s *Settings) failTaint() (*corev1.Taint, error) {
-	if s.FailTaint == "" {
-		return nil, nil
-	}
-	list := plan.ParseTaints(s.FailTaint)
-	if len(list) != 1 {
-		return nil, fmt.Errorf("failTaint is %q; write KEY=VALUE:EFFECT", s.FailTaint)
-	}
-	if verdict := (&keys.Policy{}).Taint(list[0]); !verdict.OK() {
-		return nil, fmt.Errorf("failTaint: %s", verdict.Message())
-	}
-	return &list[0], nil
+	return parseTaint("failTaint", s.FailTaint, "KEY=VALUE:EFFECT", func(corev1.Taint) bool { return true })
 }
 
 // lossTaint returns the taint for nodes that lost features, without its value, or nil if there is none.
 func (s *Settings) lossTaint() (*corev1.Taint, error) {
-	if s.LossTaint == "" {
-		return nil, nil
-	}
-	list := plan.ParseTaints(s.LossTaint)
-	if len(list) != 1 || list[0].Value != "" || list[0].Effect != corev1.TaintEffectNoExecute && list[0].Effect != corev1.TaintEffectNoSchedule {
-		return nil, fmt.Errorf("lossTaint is %q; write KEY:NoExecute or KEY:NoSchedule, without a value", s.LossTaint)
-	}
-	taint := &list[0]
-	if verdict := (&keys.Policy{}).Taint(*taint); !verdict.OK() {
-		return nil, fmt.Errorf("lossTaint: %s", verdict.Message())
+	taint, err := parseTaint("lossTaint", s.LossTaint, "KEY:NoExecute or KEY:NoSchedule, without a value", func(t corev1.Taint) bool {
+		return t.Value == "" && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == corev1.TaintEffectNoSchedule)
+	})
+	if taint == nil {
+		return nil, err
 	}
 	if fail, _ := s.failTaint(); fail != nil && taint.MatchTaint(fail) || taint.Key == s.StartupTaint {
 		return nil, fmt.Errorf("lossTaint %q is also failTaint or startupTaint; write another key", s.LossTaint)
 	}
 	return taint, nil
+}
+
+// parseTaint returns the taint in a setting, or nil if it is empty.
+func parseTaint(setting, value, form string, valid func(corev1.Taint) bool) (*corev1.Taint, error) {
+	if value == "" {
+		return nil, nil
+	}
+	list := plan.ParseTaints(value)
+	if len(list) != 1 || !valid(list[0]) {
+		return nil, fmt.Errorf("%s is %q; write %s", setting, value, form)
+	}
+	if verdict := (&keys.Policy{}).Taint(list[0]); !verdict.OK() {
+		return nil, fmt.Errorf("%s: %s", setting, verdict.Message())
+	}
+	return &list[0], nil
 }
 
 // protected returns the keys that no rule may write, with that of the taint that the controller removes.
