@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // completionTimeout is the maximum time that completion takes.
@@ -53,7 +54,7 @@ func completeKeys(f *cluster.Flags) completion {
 			if err != nil {
 				return nil, err
 			}
-			return append(sortedKeys(node.Labels), sortedKeys(node.Annotations)...), nil
+			return append(facts.SortedKeys(node.Labels), facts.SortedKeys(node.Annotations)...), nil
 		})
 	}
 }

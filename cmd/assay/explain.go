@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/manifest"
 )
@@ -251,7 +252,7 @@ func (e *explanation) spec(ref rules.Ref) *nfdv1alpha1.Rule {
 func (e *explanation) suggest(name string) string {
 	var known []string
 	for _, m := range []map[string]string{e.outcome.Labels(), e.outcome.Annotations(), e.outcome.ExtendedResources(), e.outcome.NodeConditions()} {
-		known = append(known, sortedKeys(m)...)
+		known = append(known, facts.SortedKeys(m)...)
 	}
 	if near := manifest.Nearest(e.world.opt.Keys.Qualify(name), known); near != "" {
 		return "; did you mean " + near + "?"

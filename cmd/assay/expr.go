@@ -52,7 +52,7 @@ If the string is invalid, or has no value on the node, the error contains the po
 	cmd.Flags().StringArrayVar(&f.vars, "var", nil, "variable as NAME=VALUE; may be repeated")
 	cmd.Flags().StringSliceVar(&f.features, "features", nil, "files of features; - for standard input")
 	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file of the Node, whose labels and annotations the string may read")
-	cmd.Flags().StringVar(&f.place, "place", "label", "use of the string, which decides what it may contain: "+strings.Join(sortedKeys(places), ", "))
+	cmd.Flags().StringVar(&f.place, "place", "label", "use of the string, which decides what it may contain: "+strings.Join(facts.SortedKeys(places), ", "))
 	cmd.Flags().BoolVar(&f.functions, "functions", false, "list the functions")
 	outputFlag(cmd, &f.output, "text", "json")
 	return cmd
@@ -61,7 +61,7 @@ If the string is invalid, or has no value on the node, the error contains the po
 func (f *exprFlags) run(cmd *cobra.Command, source string) error {
 	place, ok := places[f.place]
 	if !ok {
-		return fmt.Errorf("invalid --place %q: use one of %s", f.place, strings.Join(sortedKeys(places), ", "))
+		return fmt.Errorf("invalid --place %q: use one of %s", f.place, strings.Join(facts.SortedKeys(places), ", "))
 	}
 	vars := map[string]string{}
 	scope := &expr.Scope{Vars: map[string]bool{}, Metadata: true}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/featurecount"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 type featuresFlags struct {
@@ -51,7 +52,7 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 		pattern = args[0]
 	}
 	c := featurecount.New(pattern, w.opt.Mask)
-	names := sortedKeys(w.published)
+	names := facts.SortedKeys(w.published)
 	for _, node := range names {
 		c.Add(w.input(node).Facts)
 	}
@@ -84,7 +85,7 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 
 // histogram returns the most frequent values with the number of nodes of each.
 func (f *featuresFlags) histogram(t *featurecount.Count) string {
-	values := sortedKeys(t.Values)
+	values := facts.SortedKeys(t.Values)
 	slices.SortStableFunc(values, func(a, b string) int { return cmp.Compare(t.Values[b], t.Values[a]) })
 	var out []string
 	for i, v := range values {

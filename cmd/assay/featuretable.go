@@ -8,6 +8,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/ids"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 const (
@@ -27,7 +28,7 @@ type featureTable struct {
 
 func (t *featureTable) print(f *nfdv1alpha1.Features) {
 	var names []string
-	for _, list := range [][]string{sortedKeys(f.Flags), sortedKeys(f.Attributes), sortedKeys(f.Instances)} {
+	for _, list := range [][]string{facts.SortedKeys(f.Flags), facts.SortedKeys(f.Attributes), facts.SortedKeys(f.Instances)} {
 		names = append(names, list...)
 	}
 	slices.Sort(names)
@@ -39,7 +40,7 @@ func (t *featureTable) print(f *nfdv1alpha1.Features) {
 			continue
 		}
 		if len(flags) > 0 {
-			t.words(name, plural(len(flags), "flag"), sortedKeys(flags))
+			t.words(name, plural(len(flags), "flag"), facts.SortedKeys(flags))
 		}
 		if len(attributes) > 0 {
 			t.words(name, plural(len(attributes), "attribute"), pairs(attributes))
@@ -136,7 +137,7 @@ func instanceText(a map[string]string) string {
 			out = append(out, key+"="+v)
 		}
 	}
-	for _, key := range sortedKeys(a) {
+	for _, key := range facts.SortedKeys(a) {
 		if !slices.Contains(first, key) {
 			out = append(out, key+"="+a[key])
 		}
@@ -146,7 +147,7 @@ func instanceText(a map[string]string) string {
 
 func pairs(m map[string]string) []string {
 	out := make([]string, 0, len(m))
-	for _, k := range sortedKeys(m) {
+	for _, k := range facts.SortedKeys(m) {
 		out = append(out, k+"="+m[k])
 	}
 	return out

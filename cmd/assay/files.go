@@ -115,11 +115,11 @@ func chooseNode(name string, list []manifest.Published) (string, []manifest.Publ
 	case name != "" && about[name]:
 		return name, mine, nil
 	case len(about) > 1:
-		return "", nil, fmt.Errorf("the features are about %d nodes; choose one: --node %s", len(about), sortedKeys(about)[0])
+		return "", nil, fmt.Errorf("the features are about %d nodes; choose one: --node %s", len(about), facts.SortedKeys(about)[0])
 	case name != "":
 		return name, list, nil
 	case len(about) == 1:
-		return sortedKeys(about)[0], list, nil
+		return facts.SortedKeys(about)[0], list, nil
 	}
 	return unnamed, list, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/rules/requirements"
@@ -30,7 +31,7 @@ func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 	for _, t := range plan.ParseTaints(node.Annotations[nfdv1alpha1.TaintsAnnotation]) {
 		out = append(out, writtenKey{keys.Taint, t.Key + ":" + string(t.Effect), ""})
 	}
-	for _, name := range sortedKeys(node.Annotations) {
+	for _, name := range facts.SortedKeys(node.Annotations) {
 		for _, of := range []struct {
 			kind keys.Kind
 			base string

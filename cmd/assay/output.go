@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -246,8 +245,6 @@ var (
 )
 
 func runes(s string) int { return len([]rune(s)) }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // plural formats a number with its noun.
 func plural(n int, noun string) string {

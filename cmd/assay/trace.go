@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -162,7 +163,7 @@ func (t *tracer) section(o *rules.Outcome, title string, kind keys.Kind, values 
 	}
 	rows := &table{}
 	asked := 0
-	for _, key := range sortedKeys(values) {
+	for _, key := range facts.SortedKeys(values) {
 		if origin, _ := o.Origin(kind, key); origin.Object == "" && !t.all {
 			asked++
 			continue

@@ -12,6 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/local"
 	"github.com/assay-project/assay/discovery/watch"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // pollInterval is the interval at which all sources run, because not all changes cause events.
@@ -53,12 +54,12 @@ func printChanges(w io.Writer, before, after *nfdv1alpha1.Features) {
 	old, now := flatten(before), flatten(after)
 	at := time.Now().Format(time.TimeOnly)
 	s := styleOf(w)
-	for _, key := range sortedKeys(old) {
+	for _, key := range facts.SortedKeys(old) {
 		if _, ok := now[key]; !ok {
 			fmt.Fprintf(w, "%s %s\n", at, s.bad("- "+printable(line(key, old[key]))))
 		}
 	}
-	for _, key := range sortedKeys(now) {
+	for _, key := range facts.SortedKeys(now) {
 		was, ok := old[key]
 		switch {
 		case !ok:

@@ -301,7 +301,7 @@ func (w *world) names() []string {
 			all[name] = true
 		}
 	}
-	return sortedKeys(all)
+	return facts.SortedKeys(all)
 }
 
 // input returns the input of rules for a node.
