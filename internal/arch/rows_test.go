@@ -35,6 +35,7 @@ var additions = []struct{ file, behind, insert string }{
 		"rules/lang/tmpl/funcs_string.go", "var stringFunctions = []function{\n",
 		`{"row", 1, 1, -1, func(c *call) value { return text(strings.ToUpper(c.str(0))) }},`,
 	},
+	{"rules/keys/protected.go", "	why       string\n}{\n", `{"row.kubernetes.io", true, "row says protected"},`},
 	{"discovery/builtin/builtin.go", "return []discovery.Source{\n", `row.New(),`},
 	{"discovery/builtin/builtin.go", "import (\n", `"` + Module + `/discovery/row"`},
 }
@@ -56,7 +57,7 @@ func TestRowsOfTheTable(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"function row", "label feature.node.kubernetes.io/expression=N", "label feature.node.kubernetes.io/template=TEXT", "message added",
-		"schema RowIn", "schema is-row", "schema row-log",
+		"protected: row says protected", "schema RowIn", "schema is-row", "schema row-log",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what a rule that uses the additions does (-want +got):\n%s", diff)

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/schema"
 )
 
@@ -68,6 +69,9 @@ func run() error {
 	}
 	if slices.Contains(rules.TemplateFunctions(), "row") {
 		fmt.Println("function row")
+	}
+	if strings.Contains((&keys.Policy{}).LabelName("row.kubernetes.io/x").Message(), "row says protected") {
+		fmt.Println("protected: row says protected")
 	}
 	return nil
 }
