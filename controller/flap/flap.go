@@ -23,8 +23,9 @@ type Changes struct {
 	seed  maphash.Seed
 
 	mu    sync.Mutex
-	nodes map[string][]write // those within Window, oldest first
-	swept time.Time          // when the writes of all nodes were last checked for their age
+	nodes map[string][]write  // those within Window, oldest first
+	lists map[uint64][]uint64 // keys of writes, by their sum: all nodes of a kind are written alike
+	swept time.Time           // when the writes of all nodes were last checked for their age
 }
 
 // write is one write to a node. Keys are hashes, since the first write to a node has a hundred keys, and all nodes are written
@@ -47,7 +48,7 @@ func (t times) add(now time.Time, limit int) times {
 
 // NewChanges returns an empty Changes.
 func NewChanges(c clock.PassiveClock) *Changes {
-	return &Changes{clock: c, seed: maphash.MakeSeed(), nodes: map[string][]write{}, swept: c.Now()}
+	return &Changes{clock: c, seed: maphash.MakeSeed(), nodes: map[string][]write{}, lists: map[uint64][]uint64{}, swept: c.Now()}
 }
 
 // Held reports whether a key is flapping, and how long to leave it alone.
@@ -89,6 +90,7 @@ func (c *Changes) Add(node string, keys []string) {
 				delete(c.nodes, node)
 			}
 		}
+		clear(c.lists)
 		c.swept = now
 	}
 	hashes := make([]uint64, len(keys))
@@ -96,7 +98,20 @@ func (c *Changes) Add(node string, keys []string) {
 		hashes[i] = maphash.String(c.seed, key)
 	}
 	writes := slices.DeleteFunc(c.nodes[node], func(w write) bool { return now.Sub(w.at) > Window })
-	c.nodes[node] = append(writes, write{now, hashes})
+	c.nodes[node] = append(writes, write{now, c.share(hashes)})
+}
+
+// share returns an equal list of another write, if there is one: a thousand nodes that are labeled at the same time have a MB of keys.
+func (c *Changes) share(keys []uint64) []uint64 {
+	var sum uint64
+	for _, key := range keys {
+		sum = sum*31 + key
+	}
+	if known := c.lists[sum]; slices.Equal(known, keys) {
+		return known
+	}
+	c.lists[sum] = keys
+	return keys
 }
 
 // Forget deletes the records of a node.
