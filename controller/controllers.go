@@ -38,6 +38,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/lint"
@@ -147,7 +148,7 @@ func Cache(namespace string, pages int, sets *featuresets.Store) cache.Options {
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer:      sets.Informers(NewBudget(namespace).Informers(nodefeature.Paged(int64(pages)))),
+		NewInformer:      sets.Informers(NewBudget(namespace).Informers(nodecache.Informers(nodefeature.Paged(int64(pages))))),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:             {Transform: node.Slim},
 			&nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},

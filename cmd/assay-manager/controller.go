@@ -162,7 +162,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	controller.WatchSets(ctx, sets, f.namespace, mgr)
 	log := ctrl.Log.WithName("controller")
 	f.logStart(log, s)
-	filled := replicas.Every(func(ctx context.Context) error { return logSynced(ctx, mgr.GetClient(), log) })
+	filled := replicas.Every(func(ctx context.Context) error { return logSynced(ctx, mgr.GetClient(), mgr.GetCache(), log) })
 	if err := errors.Join(controller.Add(mgr, config, sets), mgr.Add(filled), mgr.AddReadyzCheck("watches", healthCheck(alive.Check))); err != nil {
 		return err
 	}

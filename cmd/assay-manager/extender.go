@@ -37,6 +37,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/refusals"
@@ -186,7 +187,7 @@ func extenderCache(namespace string, budget *nodefeature.Budget, sets *featurese
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer:      sets.Informers(budget.Informers(toolscache.NewSharedIndexInformer)),
+		NewInformer:      sets.Informers(budget.Informers(nodecache.Informers(toolscache.NewSharedIndexInformer))),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:             {Transform: follow.SlimNode},
 			&nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/preview"
 	"github.com/assay-project/assay/rules"
@@ -67,7 +68,7 @@ func admissionCache(namespace string, budget *nodefeature.Budget, sets *features
 	own := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer:      sets.Informers(budget.Informers(toolscache.NewSharedIndexInformer)),
+		NewInformer:      sets.Informers(budget.Informers(nodecache.Informers(toolscache.NewSharedIndexInformer))),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:             {Transform: node.Slim},
 			&nodefeature.NodeFeature{}: {Transform: nodefeature.Slim},

@@ -5,12 +5,13 @@ import (
 	"errors"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 )
 
 // logStart logs the version and the configuration.
@@ -21,16 +22,16 @@ func (f *controllerFlags) logStart(log logr.Logger, s *managerconfig.Settings) {
 }
 
 // logSynced logs the content of the caches, which are filled.
-func logSynced(ctx context.Context, reader client.Reader, log logr.Logger) error {
-	var nodes corev1.NodeList
+func logSynced(ctx context.Context, reader client.Reader, cached cache.Informers, log logr.Logger) error {
 	var rules nfdv1alpha1.NodeFeatureRuleList
-	err := errors.Join(reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy), reader.List(ctx, &rules, client.UnsafeDisableDeepCopy))
+	nodes, err := nodecache.Names(ctx, cached)
+	err = errors.Join(err, reader.List(ctx, &rules, client.UnsafeDisableDeepCopy))
 	switch {
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // stopped before the caches were filled
 	case err != nil:
 		return err
 	}
-	log.Info("Synced caches", "nodes", len(nodes.Items), "rules", len(rules.Items))
+	log.Info("Synced caches", "nodes", len(nodes), "rules", len(rules.Items))
 	return nil
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/plan"
@@ -92,6 +93,7 @@ type Options struct {
 func Add(mgr ctrl.Manager, opt Options) error {
 	r := &Reconciler{
 		client:   mgr.GetClient(),
+		cache:    mgr.GetCache(),
 		live:     mgr.GetAPIReader(),
 		nudges:   opt.Nudge,
 		ready:    opt.Ready,
@@ -213,13 +215,13 @@ func (r *Reconciler) nodesOfNamespace(ctx context.Context, ns client.Object) []r
 }
 
 func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
-	var list corev1.NodeList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	names, err := nodecache.Names(ctx, r.cache)
+	if err != nil {
 		return nil // only before the cache has started; every node is enqueued then anyway
 	}
-	out := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		out[i].Name = list.Items[i].Name
+	out := make([]reconcile.Request, len(names))
+	for i, name := range names {
+		out[i].Name = name
 	}
 	return out
 }
@@ -229,8 +231,6 @@ func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
 func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
-		nodefeature.ShareStrings(n.Labels)
-		nodefeature.ShareStrings(n.Annotations)
 		taints, capacity, allocatable := n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable
 		boot, conditions := n.Status.NodeInfo.BootID, slices.DeleteFunc(n.Status.Conditions, native)
 		n.Spec, n.Status = facts.NodeParts(n)

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -52,14 +52,14 @@ func (r *Reconciler) bears(node *corev1.Node) bool {
 
 // evicted returns the nodes with such taints.
 func (r *Reconciler) evicted(ctx context.Context) budget.Fleet {
-	var list corev1.NodeList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	names, err := nodecache.Names(ctx, r.cache)
+	if err != nil {
 		return budget.Fleet{} // only before the cache has started
 	}
-	fleet := budget.Fleet{Nodes: len(list.Items), Zones: map[string]string{}}
-	for i := range list.Items {
-		if node := &list.Items[i]; r.bears(node) {
-			fleet.Zones[node.Name] = node.Labels[corev1.LabelTopologyZone]
+	fleet := budget.Fleet{Nodes: len(names), Zones: map[string]string{}}
+	for _, name := range names { // one after another: see nodecache
+		if node := r.inputs.Node(ctx, name); node != nil && r.bears(node) {
+			fleet.Zones[name] = node.Labels[corev1.LabelTopologyZone]
 		}
 	}
 	return fleet

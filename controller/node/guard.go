@@ -8,11 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -162,8 +162,7 @@ func (r *Reconciler) refused(_ context.Context, p *plan.Plan, j *judge) (*plan.P
 	return p, again
 }
 
-// nodeCountAge is how long a count of Nodes is used for the budget: counting lists them, which allocates about 1 kB for each, and each
-// label that changes needs it.
+// nodeCountAge is how long a count of Nodes is used for the budget: counting lists their names, and each label that changes needs it.
 const nodeCountAge = time.Second
 
 // nodeCount is the last count of Nodes for the budget.
@@ -186,11 +185,11 @@ func (r *Reconciler) fleetSize(ctx context.Context) int {
 
 // countNodes returns the number of Nodes in the cluster.
 func (r *Reconciler) countNodes(ctx context.Context) int {
-	var list corev1.NodeList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	names, err := nodecache.Names(ctx, r.cache)
+	if err != nil {
 		return 0
 	}
-	return len(list.Items)
+	return len(names)
 }
 
 // switchedOff reports whether a step removes an output that the configuration disables: that needs no other evidence.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller/budget"
@@ -28,6 +29,7 @@ import (
 // Reconciler writes the outputs of the rules to one Node.
 type Reconciler struct {
 	client   client.Client
+	cache    cache.Informers
 	live     client.Reader // reads from the API server, not from the cache
 	nudges   bool          // notify schedulers of changed features
 	events   record.EventRecorder

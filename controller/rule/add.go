@@ -58,6 +58,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	})
 	s := &reporter{
 		client:      mgr.GetClient(),
+		cache:       mgr.GetCache(),
 		events:      mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		stats:       opt.Stats,
 		rules:       opt.Rules,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -28,6 +29,7 @@ import (
 // reporter writes the status of NodeFeatureRules.
 type reporter struct {
 	client client.Client
+	cache  cache.Informers
 	events record.EventRecorder
 	stats  *rulestats.Stats
 	rules  *compile.Rules
@@ -58,7 +60,7 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := s.keeper.keep(ctx, obj.Name, keep); err != nil {
 		return ctrl.Result{}, err
 	}
-	if !s.stats.Complete(ctx, s.client) {
+	if !s.stats.Complete(ctx, s.cache) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
 	want := status(&obj, known, s.stats.Summary(obj.Name), s.withholding.Of(known.Set))

@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 )
 
 // maxCounting is how long Complete waits for nodes that have not reported, so that one hanging node does not block all status.
@@ -21,7 +22,7 @@ type completeness struct {
 
 // Complete reports whether every Node has been evaluated once since this process became the leader. Until then, counts are lower
 // than those in the status.
-func (t *Stats) Complete(ctx context.Context, nodes client.Reader) bool {
+func (t *Stats) Complete(ctx context.Context, nodes cache.Informers) bool {
 	c := &t.complete
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,10 +32,10 @@ func (t *Stats) Complete(ctx context.Context, nodes client.Reader) bool {
 	if c.since.IsZero() {
 		c.since = time.Now()
 	}
-	var list corev1.NodeList
-	if err := nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	names, err := nodecache.Names(ctx, nodes)
+	if err != nil {
 		return false
 	}
-	c.done = t.Nodes() >= len(list.Items) || time.Since(c.since) > maxCounting
+	c.done = t.Nodes() >= len(names) || time.Since(c.since) > maxCounting
 	return c.done
 }

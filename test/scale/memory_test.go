@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -24,6 +27,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
@@ -33,7 +37,7 @@ import (
 
 // maxNodeBytes is the maximum memory of one more node in a controller: its Node with about a hundred labels, its NodeFeature with the
 // facts that no other node has, and what the controllers remember of it. Facts that other nodes have too are not counted.
-const maxNodeBytes = 24 << 10
+const maxNodeBytes = 12 << 10
 
 // TestMemoryOfANode measures the live heap, which does not depend on the time of garbage collections.
 func TestMemoryOfANode(t *testing.T) {
@@ -46,7 +50,7 @@ func TestMemoryOfANode(t *testing.T) {
 	before := liveHeap()
 	f.add(t, more)
 	got := (liveHeap() - before) / more
-	runtime.KeepAlive(f)
+	goruntime.KeepAlive(f)
 	t.Logf("%d bytes for each node", got)
 	if got > maxNodeBytes {
 		t.Errorf("%d bytes for each node, want at most %d: see which of them a heap profile shows", got, maxNodeBytes)
@@ -54,10 +58,10 @@ func TestMemoryOfANode(t *testing.T) {
 }
 
 func liveHeap() int {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC() // finalizers and weak pointers of the first
-	runtime.ReadMemStats(&m)
+	var m goruntime.MemStats
+	goruntime.GC()
+	goruntime.GC() // finalizers and weak pointers of the first
+	goruntime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
@@ -66,6 +70,7 @@ type remembered struct {
 	hosts    hosts
 	kinds    map[int][]string // the names of their sets
 	cache    *inputstest.Cache
+	stored   stored // Nodes
 	sets     *featuresets.Store
 	nodes    *inputs.Nodes
 	program  *rules.Program
@@ -89,7 +94,7 @@ func newRemembered(t *testing.T) *remembered {
 		t.Fatal(err)
 	}
 	f := &remembered{
-		hosts: h, kinds: map[int][]string{}, cache: inputstest.New(), sets: featuresets.New(namespace), program: rules.Link(rules.Options{}, compiled...), results: rules.NewCache(),
+		hosts: h, kinds: map[int][]string{}, cache: inputstest.New(), stored: newStored(t), sets: featuresets.New(namespace), program: rules.Link(rules.Options{}, compiled...), results: rules.NewCache(),
 		nodes:   inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: namespace}}),
 		changes: flap.NewChanges(clock.RealClock{}), stats: rulestats.New(func(string) {}),
 	}
@@ -106,16 +111,15 @@ func (f *remembered) add(t *testing.T, count int) {
 		number := len(f.outcomes)
 		name := fmt.Sprintf("node-%05d", number)
 		f.cache.Put(f.published(t, number, name))
-		outcome := f.pass(t, received(t, name, nil), nil)
-		n := received(t, name, outcome.Labels())
-		f.changes.Add(name, slices.Collect(maps.Keys(outcome.Labels())))
+		outcome := f.pass(t, f.received(t, name, nil), nil)
+		n := f.received(t, name, outcome.Labels())
+		f.changes.Add(name, slices.Sorted(maps.Keys(outcome.Labels())))
 		f.outcomes = append(f.outcomes, f.pass(t, n, outcome))
 	}
 }
 
 func (f *remembered) pass(t *testing.T, n *corev1.Node, before *rules.Outcome) *rules.Outcome {
 	t.Helper()
-	f.cache.Put(n)
 	state, err := f.nodes.Of(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
@@ -199,8 +203,8 @@ func (f *remembered) kind(t *testing.T, number int, features *nfdv1alpha1.Featur
 	return names
 }
 
-// received returns a Node as a cache receives it, with labels of rules.
-func received(t *testing.T, name string, labels map[string]string) *corev1.Node {
+// received returns a Node as a cache returns it that has received it, with labels of rules.
+func (f *remembered) received(t *testing.T, name string, labels map[string]string) *corev1.Node {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID("node-" + name), Labels: map[string]string{corev1.LabelHostname: name}, Annotations: map[string]string{},
@@ -217,8 +221,51 @@ func received(t *testing.T, name string, labels map[string]string) *corev1.Node 
 	if err := decoded.Unmarshal(text); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nodecontroller.Slim(decoded); err != nil {
+	return f.stored.put(t, decoded)
+}
+
+// stored is the cache of Nodes of a controller, without its connection.
+type stored struct {
+	toolscache.SharedIndexInformer // other methods are not called
+	indexer                        toolscache.Indexer
+	transform                      *toolscache.TransformFunc
+	outer                          toolscache.SharedIndexInformer
+}
+
+func newStored(t *testing.T) stored {
+	t.Helper()
+	s := stored{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, nil), transform: new(toolscache.TransformFunc)}
+	construct := nodecache.Informers(func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+		return s
+	})
+	s.outer = construct(nil, &corev1.Node{}, 0, nil)
+	if err := s.outer.SetTransform(nodecontroller.Slim); err != nil {
 		t.Fatal(err)
 	}
-	return decoded
+	return s
+}
+
+// SetTransform implements SharedInformer.
+func (s stored) SetTransform(f toolscache.TransformFunc) error {
+	*s.transform = f
+	return nil
+}
+
+// GetIndexer implements SharedIndexInformer.
+func (s stored) GetIndexer() toolscache.Indexer { return s.indexer }
+
+func (s stored) put(t *testing.T, n *corev1.Node) *corev1.Node {
+	t.Helper()
+	kept, err := (*s.transform)(n)
+	if err == nil {
+		err = s.indexer.Add(kept)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := s.outer.GetIndexer().GetByKey(n.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.(*corev1.Node)
 }

@@ -87,7 +87,7 @@ func agree(t *testing.T, random *rand.Rand) {
 				t.Fatalf("step %d, %s: the extender does not see it", step, what)
 			case <-seen:
 			}
-			if s, _ := extender.Get("n1"); s.Node.Labels["step"] == node.Labels["step"] {
+			if s, _ := extender.Get("n1"); s.Input.Node.Labels["step"] == node.Labels["step"] {
 				break wait
 			}
 		}

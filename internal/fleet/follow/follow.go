@@ -15,7 +15,6 @@ import (
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/informer"
-	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -153,9 +152,10 @@ func (f *Follower) changed(node string) {
 
 // update updates the Index for a node.
 func (f *Follower) update(c inputs.Change) {
-	if s, ok := f.nodes.Get(c.Node); ok {
+	s, ok := f.nodes.Get(c.Node)
+	if node := f.nodes.Node(context.Background(), c.Node); ok && node != nil { // from the cache
 		f.mu.Lock()
-		f.view.Put(index.Node{Input: s.Input, Labels: s.Node.Labels, Annotations: s.Node.Annotations, Seen: f.lastSeen(c.Node)})
+		f.view.Put(index.Node{Input: s.Input, Labels: node.Labels, Annotations: node.Annotations, Seen: f.lastSeen(c.Node)})
 		f.mu.Unlock()
 	} else {
 		f.view.Remove(c.Node)
@@ -175,8 +175,6 @@ func (f *Follower) link() {
 func SlimNode(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
-		nodefeature.ShareStrings(n.Labels)
-		nodefeature.ShareStrings(n.Annotations)
 		conditions := slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type != corev1.NodeReady
 		})

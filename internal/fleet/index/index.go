@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/assay-project/assay/internal/stringmap"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/requirements"
@@ -28,8 +29,7 @@ const (
 type Node struct {
 	// Input is the input of rules for the node.
 	Input rules.Input
-	// Labels and Annotations are all of the Node's, including those that rules wrote: requirements can read them. They are not
-	// copied.
+	// Labels and Annotations are all of the Node's, including those that rules wrote: requirements can read them.
 	Labels, Annotations map[string]string
 	// Seen is when the facts were last confirmed, in seconds since 1970; 0: always trusted.
 	Seen int64
@@ -63,9 +63,12 @@ type Index struct {
 
 // node is one node, by number.
 type node struct {
-	name    string // empty: the number is free
-	facts   Node
-	in      rules.Input // input for requirements
+	name string      // empty: the number is free
+	in   rules.Input // input for rules
+	// labels and annotations are all of the Node's; see complete.
+	labels, annotations stringmap.Map
+	seen                int64
+
 	outcome *rules.Outcome
 	matched map[string]string
 }
@@ -73,7 +76,22 @@ type node struct {
 // stale reports whether the facts were no longer confirmed at a time in seconds since 1970; 0 means any time, without reading the
 // node.
 func (n *node) stale(oldest int64) bool {
-	return oldest != 0 && n.facts.Seen != 0 && n.facts.Seen < oldest
+	return oldest != 0 && n.seen != 0 && n.seen < oldest
+}
+
+// inputFor returns the input for a requirement. Metadata takes memory and time to build, and few requirements read it.
+func (n *node) inputFor(r *requirements.Requirement) rules.Input {
+	if r.PerNode() {
+		return n.complete()
+	}
+	return n.in
+}
+
+// complete returns the input for requirements, with all labels and annotations of the Node.
+func (n *node) complete() rules.Input {
+	in := n.in
+	in.Node.Labels, in.Node.Annotations = n.labels.Strings(), n.annotations.Strings()
+	return in
 }
 
 // reader lists the sets that read a feature.
@@ -139,7 +157,7 @@ func (v *Index) Put(n Node) {
 			v.judgeAll(r.sets, i)
 		}
 	}
-	if len(v.perNode) > 0 && !(maps.Equal(old.in.Node.Labels, n.Labels) && maps.Equal(old.in.Node.Annotations, n.Annotations)) {
+	if now := &v.nodes[i]; len(v.perNode) > 0 && !(old.labels.Equal(now.labels) && old.annotations.Equal(now.annotations)) {
 		v.judgeAll(v.perNode, i)
 	}
 	if len(v.chained) > 0 && !maps.Equal(old.matched, v.nodes[i].matched) {
@@ -152,7 +170,7 @@ func (v *Index) Seen(name string, at int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if i, ok := v.index[name]; ok {
-		v.nodes[i].facts.Seen = at
+		v.nodes[i].seen = at
 	}
 }
 
@@ -210,8 +228,8 @@ func (v *Index) number(name string) int32 {
 
 func (v *Index) assign(i int32, n Node) {
 	at := &v.nodes[i]
-	at.facts, at.in = n, n.Input
-	at.in.Node.Labels, at.in.Node.Annotations = n.Labels, n.Annotations
+	at.in, at.seen = n.Input, n.Seen
+	at.labels, at.annotations = stringmap.Of(n.Labels), stringmap.Of(n.Annotations)
 	if len(v.chained) > 0 {
 		v.evaluate(at)
 	}
@@ -237,7 +255,7 @@ func (v *Index) evaluate(n *node) {
 	if v.program == nil {
 		return
 	}
-	o := v.cache.Eval(v.program, n.facts.Input, n.outcome)
+	o := v.cache.Eval(v.program, n.in, n.outcome)
 	if o == n.outcome {
 		return
 	}

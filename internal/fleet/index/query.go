@@ -85,10 +85,11 @@ func (v *Index) nearest(sets []*set) (name, lacks string) {
 			continue
 		}
 		for _, s := range sets {
+			in := n.inputFor(s.req)
 			work += 3*s.most + nodeWork // evaluated, scanned, and counted
-			c.unmet += s.req.Unmet(n.in, n.matched)
+			c.unmet += s.req.Unmet(in, n.matched)
 			if c.lacks == "" {
-				c.lacks = s.req.Lacks(n.in, n.matched)
+				c.lacks = s.req.Lacks(in, n.matched)
 			}
 		}
 		if best == nil || cmp.Or(cmp.Compare(c.unmet, best.unmet), cmp.Compare(c.values, best.values), cmp.Compare(c.name, best.name)) < 0 {
@@ -142,12 +143,13 @@ func (v *Index) Explain(reqs *requirements.Requirements, name string, now int64)
 	n := &v.nodes[i]
 	matched := n.matched
 	if matched == nil && v.program != nil {
-		matched = v.cache.Eval(v.program, n.facts.Input, nil).Produced()
+		matched = v.cache.Eval(v.program, n.in, nil).Produced()
 	}
 	find := func(r *requirements.Requirement, weight int32) {
 		f := Finding{Origin: r.Origin, Weight: weight}
-		if f.Met, _ = r.Eval(n.in, matched); !f.Met {
-			f.Lacks, f.Why = r.Lacks(n.in, matched), r.Why(n.in, matched)
+		in := n.inputFor(r)
+		if f.Met, _ = r.Eval(in, matched); !f.Met {
+			f.Lacks, f.Why = r.Lacks(in, matched), r.Why(in, matched)
 		}
 		list = append(list, f)
 	}
@@ -158,7 +160,7 @@ func (v *Index) Explain(reqs *requirements.Requirements, name string, now int64)
 		f := Finding{Origin: reqs.StaleOrigin, Met: !n.stale(now - reqs.StaleAfter)}
 		if !f.Met {
 			f.Lacks = lacksFresh
-			f.Why = fmt.Sprintf("its features were last known %s ago; at most %s are allowed", seconds(now-n.facts.Seen), seconds(reqs.StaleAfter))
+			f.Why = fmt.Sprintf("its features were last known %s ago; at most %s are allowed", seconds(now-n.seen), seconds(reqs.StaleAfter))
 		}
 		list = append(list, f)
 	}
@@ -200,7 +202,7 @@ func (v *Index) Input(name string) (in rules.Input, produced map[string]string, 
 	}
 	n := &v.nodes[i]
 	if v.program != nil {
-		produced = v.cache.Eval(v.program, n.facts.Input, nil).Produced()
+		produced = v.cache.Eval(v.program, n.in, nil).Produced()
 	}
-	return n.in, produced, true
+	return n.complete(), produced, true
 }

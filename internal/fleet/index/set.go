@@ -188,7 +188,7 @@ func (s *set) judge(v *Index, i int32) (cost int) {
 			return 0
 		}
 	}
-	ok, cost, err := s.req.EvalCosting(n.in, n.matched)
+	ok, cost, err := s.req.EvalCosting(n.inputFor(s.req), n.matched)
 	found := verdict{ok: ok && err == nil, reason: reasonPending}
 	if memorable {
 		if len(s.kinds) >= maxKinds {
@@ -254,7 +254,7 @@ func (s *set) explain(v *Index) bool {
 		k, memorable := s.kindOf(node)
 		found := s.kinds[k]
 		if !memorable || found.reason == reasonPending || found.reason == reasonNone {
-			found = verdict{reason: s.reason(s.req.Lacks(node.in, node.matched))}
+			found = verdict{reason: s.reason(s.req.Lacks(node.inputFor(s.req), node.matched))}
 			work += 2 * s.most // evaluated, and scanned
 			if memorable {
 				s.kinds[k] = found

@@ -279,7 +279,7 @@ func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, 
 		return 0, err
 	}
 	m := n.memory(&node)
-	s.Features, s.LeftOut, s.Own = nil, nil, nil
+	s.Node, s.Features, s.LeftOut, s.Own = nil, nil, nil, nil
 	n.mu.Lock()
 	before := m.known
 	same := before != nil && sameInput(before.Input, s.Input)
@@ -313,7 +313,7 @@ func (n *Nodes) notify(c Change) {
 	}
 }
 
-// Get returns the last known state of a node, without its NodeFeatures.
+// Get returns the last known state of a node, without the Node and its NodeFeatures: see Node.
 func (n *Nodes) Get(name string) (State, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -324,6 +324,15 @@ func (n *Nodes) Get(name string) (State, bool) {
 	return *m.known, true
 }
 
+// Node returns a Node of the cache, which the caller must not modify; nil: there is none.
+func (n *Nodes) Node(ctx context.Context, name string) *corev1.Node {
+	var node corev1.Node
+	if err := n.cached.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	return &node
+}
+
 // Publishes reports whether features that the worker of a node has published are part of its input.
 func (n *Nodes) Publishes(node string) bool {
 	s, _ := n.Get(node)
@@ -331,7 +340,7 @@ func (n *Nodes) Publishes(node string) bool {
 	return slices.ContainsFunc(s.Input.Publishers, func(p rules.Publisher) bool { return p.Name == own })
 }
 
-// All returns the last known state of all nodes, by name, without their NodeFeatures. The caller must not modify it.
+// All returns what Get does, of all nodes by name. The caller must not modify it.
 func (n *Nodes) All() []*State {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -341,6 +350,6 @@ func (n *Nodes) All() []*State {
 			out = append(out, m.known)
 		}
 	}
-	slices.SortFunc(out, func(a, b *State) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	slices.SortFunc(out, func(a, b *State) int { return strings.Compare(a.Input.Node.Name, b.Input.Node.Name) })
 	return out
 }
