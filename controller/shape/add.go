@@ -7,10 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -48,15 +50,14 @@ const byShape = "shape"
 // Add registers the controller. It watches Nodes, and NodeShapes that are created or deleted.
 func Add(mgr ctrl.Manager, opt Options) error {
 	r := &Reconciler{
-		client: mgr.GetClient(), opt: opt,
+		client: mgr.GetClient(), cache: mgr.GetCache(), opt: opt,
 		events: mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Node{}, byShape, func(o client.Object) []string {
-		if name, _ := keyOf(o.GetLabels(), opt.Labels); name != "" {
-			return []string{name}
-		}
-		return nil
-	}); err != nil {
+	nodes, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Node{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if err := nodes.AddIndexers(toolscache.Indexers{byShape: r.shapeOf}); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -64,6 +65,14 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		For(&assayv1alpha1.NodeShape{}, builder.WithPredicates(informer.SpecChanged)).
 		Watches(&corev1.Node{}, settled{opt.Labels}).
 		Complete(r)
+}
+
+// shapeOf returns the name of the shape of a Node, if it has one, for the index.
+func (r *Reconciler) shapeOf(node any) ([]string, error) {
+	if name, _ := keyOf(node.(*corev1.Node).Labels, r.opt.Labels); name != "" {
+		return []string{name}, nil
+	}
+	return nil, nil
 }
 
 // settled enqueues the shapes of a node after a delay.

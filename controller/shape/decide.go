@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +32,6 @@ func compareOutputs(a, b output) int {
 
 // member is a node of a shape.
 type member struct {
-	node    *corev1.Node
 	name    string
 	uid     types.UID
 	created time.Time

@@ -31,10 +31,7 @@ func BenchmarkFleet(b *testing.B) {
 		}
 	}
 	before := heap()
-	if err := indexer.AddIndexers(toolscache.Indexers{byShape: func(o any) ([]string, error) {
-		name, _ := keyOf(o.(*corev1.Node).Labels, r.opt.Labels)
-		return []string{name}, nil
-	}}); err != nil {
+	if err := indexer.AddIndexers(toolscache.Indexers{byShape: r.shapeOf}); err != nil {
 		b.Fatal(err)
 	}
 	index := heap() - before
@@ -45,15 +42,15 @@ func BenchmarkFleet(b *testing.B) {
 	statuses := map[string]assayv1alpha1.NodeShapeStatus{}
 	for b.Loop() {
 		for _, name := range names {
-			objects, err := indexer.ByIndex(byShape, name)
+			of, err := indexer.IndexKeys(byShape, name)
 			if err != nil {
 				b.Fatal(err)
 			}
-			list := make([]corev1.Node, len(objects))
-			for i, o := range objects {
-				list[i] = *o.(*corev1.Node)
-			}
-			s, _ := decide(statuses[name], r.members(list), metav1.NewTime(time.Unix(1, 0)))
+			nodes, _ := r.members(name, of, func(name string) *corev1.Node {
+				o, _, _ := indexer.GetByKey(name)
+				return o.(*corev1.Node)
+			})
+			s, _ := decide(statuses[name], nodes, metav1.NewTime(time.Unix(1, 0)))
 			if s.LastSeen == nil || len(s.Labels) != labels {
 				b.Fatalf("the status is %+v", s)
 			}

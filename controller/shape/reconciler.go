@@ -12,9 +12,11 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -35,19 +37,26 @@ const (
 // Reconciler writes one NodeShape. It is the only writer of NodeShapes.
 type Reconciler struct {
 	client client.Client
+	cache  cache.Informers
 	events record.EventRecorder
 	opt    Options
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	var list corev1.NodeList
-	if err := r.client.List(ctx, &list, client.MatchingFields{byShape: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	names, err := nodecache.NamesBy(ctx, r.cache, byShape, req.Name)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	nodes := r.members(list.Items)
+	nodes, key := r.members(req.Name, names, func(name string) *corev1.Node {
+		var n corev1.Node
+		if r.client.Get(ctx, client.ObjectKey{Name: name}, &n, client.UnsafeDisableDeepCopy) != nil {
+			return nil // it was deleted, which enqueues its shape again
+		}
+		return &n
+	})
 	var obj assayv1alpha1.NodeShape
-	err := r.client.Get(ctx, req.NamespacedName, &obj)
+	err = r.client.Get(ctx, req.NamespacedName, &obj)
 	switch {
 	case err == nil && obj.DeletionTimestamp != nil:
 		return ctrl.Result{}, nil
@@ -69,8 +78,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(r.client.Delete(ctx, &obj, client.Preconditions{UID: &obj.UID}))
 	}
 	status, contradictions := decide(obj.Status, nodes, now)
-	if len(list.Items) > 0 {
-		_, status.Key = keyOf(list.Items[0].Labels, r.opt.Labels)
+	if len(nodes) > 0 {
+		status.Key = key
 	}
 	if err := r.write(ctx, &obj, status, contradictions); err != nil {
 		return again(err)
@@ -86,20 +95,29 @@ func again(err error) (ctrl.Result, error) {
 	return ctrl.Result{}, err
 }
 
-// members returns what the decision reads of Nodes, sorted by recentFirst.
-func (r *Reconciler) members(nodes []corev1.Node) []member {
-	out := make([]member, len(nodes))
-	for i := range nodes {
-		n := &nodes[i]
-		out[i] = member{node: n, name: n.Name, uid: n.UID, created: n.CreationTimestamp.Time, ready: ready(n)}
-	}
-	recentFirst(out)
-	for i := range out[:min(len(out), window)] {
-		if out[i].ready {
-			out[i].given = given(r.opt.Policy.Given(plan.StateOf(out[i].node)))
+// members returns what the decision reads of the Nodes of a shape, sorted by recentFirst, and its key. Names are those of the index, which
+// can have changed since. Read returns nil for a Node that does not exist. Nodes are read one at a time: those of a large shape take a lot of memory.
+func (r *Reconciler) members(shape string, names []string, read func(name string) *corev1.Node) (out []member, key map[string]string) {
+	out = make([]member, 0, len(names))
+	for _, name := range names {
+		n := read(name)
+		if n == nil {
+			continue
+		}
+		if of, k := keyOf(n.Labels, r.opt.Labels); of == shape {
+			out, key = append(out, member{name: n.Name, uid: n.UID, created: n.CreationTimestamp.Time, ready: ready(n)}), k
 		}
 	}
-	return out
+	recentFirst(out)
+	for i := 0; i < min(len(out), window) && out[i].ready; i++ {
+		if n := read(out[i].name); n != nil && n.UID == out[i].uid {
+			out[i].given = given(r.opt.Policy.Given(plan.StateOf(n)))
+		} else { // deleted meanwhile
+			out = slices.Delete(out, i, i+1)
+			i--
+		}
+	}
+	return out, key
 }
 
 // ready reports whether the outputs of all rules have been applied to a Node. Those of a node are too that keeps a label of its pool that
