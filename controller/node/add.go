@@ -231,13 +231,27 @@ func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
 func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
-		taints, capacity, allocatable := n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable
+		taints, capacity, allocatable := n.Spec.Taints, extended(n.Status.Capacity), extended(n.Status.Allocatable)
 		boot, conditions := n.Status.NodeInfo.BootID, slices.DeleteFunc(n.Status.Conditions, native)
 		n.Spec, n.Status = facts.NodeParts(n)
 		n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable = taints, capacity, allocatable
 		n.Status.NodeInfo.BootID, n.Status.Conditions = boot, slices.Clone(conditions)
 	}
 	return obj, nil
+}
+
+// extended returns the extended resources of a list, which are those that rules can set. The others have no namespace.
+func extended(list corev1.ResourceList) corev1.ResourceList {
+	var out corev1.ResourceList
+	for name, amount := range list {
+		if strings.Contains(string(name), "/") {
+			if out == nil {
+				out = corev1.ResourceList{}
+			}
+			out[name] = amount
+		}
+	}
+	return out
 }
 
 // native reports whether a condition is one that neither Assay nor a rule can write, because its type has no namespace.
