@@ -3,6 +3,7 @@ package tmpl
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"sort"
@@ -16,7 +17,7 @@ import (
 // Compile compiles a template. The template is nil unless all problems are warnings. All problems are reported at once, except for
 // syntax errors: the parser stops at the first one.
 func Compile(source string, opt Options) (*Template, []Diagnostic) {
-	t := &Template{source: source, opt: opt, defs: map[string]*definition{}, regexps: map[string]*regexp.Regexp{}}
+	t := &Template{source: source, opt: opt}
 	c := &compiler{t: t}
 	if trees, ok := c.parse(); ok {
 		c.compile(trees)
@@ -32,10 +33,7 @@ func Compile(source string, opt Options) (*Template, []Diagnostic) {
 			return nil, c.problems
 		}
 	}
-	sort.SliceStable(t.paths, func(i, j int) bool {
-		a, b := t.paths[i], t.paths[j]
-		return a.Line < b.Line || a.Line == b.Line && a.Column < b.Column
-	})
+	t.paths = distinct(t.paths)
 	return t, c.problems
 }
 
@@ -44,15 +42,19 @@ type compiler struct {
 	t        *Template
 	problems []Diagnostic
 
-	scope []string // visible variables; a name may occur more than once
-	slot  []int    // slot of each variable in scope
+	scope []variable // visible variables; a name may occur more than once
 	def   *definition
 	dot   position // position of the dot, as far as known
 	inner int      // number of enclosing blocks
 	main  bool     // set outside of all definitions
-	defs  map[string]bool
-	lines []int             // offset of each line
-	paths map[[2]string]int // the index in t.paths by domain and name
+	trees map[string]*parse.Tree
+	lines []int // offset of each line
+}
+
+// variable is a variable and its slot.
+type variable struct {
+	name string
+	slot int
 }
 
 // position is a location in the data: the root, a domain, or unknown.
@@ -69,7 +71,7 @@ func (c *compiler) problem(at int, format string, args ...any) {
 // place returns the line and column of a byte of the source. Unlike Template.place, it computes the lines only once.
 func (c *compiler) place(at int) (line, column int) {
 	if c.lines == nil {
-		c.lines = []int{0}
+		c.lines = make([]int, 1, 1+strings.Count(c.t.source, "\n"))
 		for i, b := range []byte(c.t.source) {
 			if b == '\n' {
 				c.lines = append(c.lines, i+1)
@@ -97,10 +99,7 @@ func (c *compiler) parse() (map[string]*parse.Tree, bool) {
 		c.problem(at, "blocks or parentheses nest more than %d deep", MaxDepth)
 		return nil, false
 	}
-	tree := parse.New(mainName)
-	tree.Mode = parse.SkipFuncCheck
-	trees := map[string]*parse.Tree{}
-	_, err := tree.Parse(source, "", "", trees)
+	trees, err := parseSource(source)
 	if err == nil {
 		return trees, true
 	}
@@ -113,30 +112,36 @@ func (c *compiler) parse() (map[string]*parse.Tree, bool) {
 	return nil, false
 }
 
+// parseSource parses a source into the trees of its definitions, by their names.
+func parseSource(source string) (map[string]*parse.Tree, error) {
+	tree := parse.New(mainName)
+	tree.Mode = parse.SkipFuncCheck
+	trees := map[string]*parse.Tree{}
+	_, err := tree.Parse(source, "", "", trees)
+	return trees, err
+}
+
 func (c *compiler) compile(trees map[string]*parse.Tree) {
-	names := make([]string, 0, len(trees))
-	c.defs = map[string]bool{}
-	for name := range trees {
-		names = append(names, name)
-		c.defs[name] = true
+	c.trees = trees
+	c.t.main = &definition{slots: 1}
+	for _, name := range slices.Sorted(maps.Keys(trees)) {
+		if name == mainName {
+			c.t.main = c.definition(trees[name], true)
+			continue
+		}
+		if c.t.defs == nil {
+			c.t.defs = map[string]*definition{}
+		}
+		c.t.defs[name] = c.definition(trees[name], false)
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		c.t.defs[name] = c.definition(trees[name], name == mainName)
-	}
-	if c.t.main = c.t.defs[mainName]; c.t.main == nil { // the source contains only definitions
-		c.t.main = &definition{slots: 1}
-	}
-	c.t.names = map[string]bool{}
-	if tree := trees[mainName]; tree != nil {
+	if tree := trees[mainName]; tree != nil { // nil if the source contains only definitions
 		c.warnOfBareLines(tree.Root)
-		c.t.names = namesOf(tree.Root)
 	}
 }
 
 func (c *compiler) definition(tree *parse.Tree, isMain bool) *definition {
 	c.def = &definition{slots: 1}
-	c.scope, c.slot = []string{"$"}, []int{0}
+	c.scope = append(c.scope[:0], variable{"$", 0})
 	c.dot, c.inner, c.main = position{known: isMain}, 0, isMain
 	if !isMain {
 		c.inner = 1
@@ -153,7 +158,7 @@ func (c *compiler) within(dot position, list *parse.ListNode) block {
 	out := c.list(list)
 	c.inner--
 	c.dot = outer
-	c.scope, c.slot = c.scope[:mark], c.slot[:mark]
+	c.scope = c.scope[:mark]
 	return out
 }
 
@@ -192,7 +197,7 @@ func (c *compiler) stmt(node parse.Node) stmt {
 	case *parse.ContinueNode:
 		return jumpStmt{doContinue}
 	case *parse.TemplateNode:
-		if !c.defs[n.Name] {
+		if c.trees[n.Name] == nil {
 			c.problem(at, "template %q is not defined", n.Name)
 		}
 		st := &callStmt{at: at, name: n.Name}
@@ -209,7 +214,7 @@ func (c *compiler) stmt(node parse.Node) stmt {
 
 func (c *compiler) ifStmt(n *parse.BranchNode, with bool) stmt {
 	mark := len(c.scope)
-	defer func() { c.scope, c.slot = c.scope[:mark], c.slot[:mark] }()
+	defer func() { c.scope = c.scope[:mark] }()
 	st := &ifStmt{at: int(n.Position()), with: with, pipe: c.pipe(n.Pipe)}
 	dot := c.dot
 	if with {
@@ -222,7 +227,7 @@ func (c *compiler) ifStmt(n *parse.BranchNode, with bool) stmt {
 
 func (c *compiler) rangeStmt(n *parse.RangeNode) stmt {
 	mark := len(c.scope)
-	defer func() { c.scope, c.slot = c.scope[:mark], c.slot[:mark] }()
+	defer func() { c.scope = c.scope[:mark] }()
 	st := &rangeStmt{at: int(n.Position()), pipe: c.pipe(n.Pipe), key: -1, item: -1}
 	switch decl := n.Pipe.Decl; len(decl) {
 	case 1:
@@ -247,7 +252,7 @@ func (c *compiler) pipe(n *parse.PipeNode) expr {
 	set := &setExpr{pipe: out}
 	for _, v := range n.Decl {
 		if !n.IsAssign {
-			c.scope, c.slot = append(c.scope, v.Ident[0]), append(c.slot, c.def.slots)
+			c.scope = append(c.scope, variable{v.Ident[0], c.def.slots})
 			c.def.slots++
 		}
 		set.slots = append(set.slots, c.lookup(v))
@@ -258,8 +263,8 @@ func (c *compiler) pipe(n *parse.PipeNode) expr {
 // lookup returns the slot of a variable.
 func (c *compiler) lookup(n *parse.VariableNode) int {
 	for i := len(c.scope) - 1; i >= 0; i-- {
-		if c.scope[i] == n.Ident[0] {
-			return c.slot[i]
+		if c.scope[i].name == n.Ident[0] {
+			return c.scope[i].slot
 		}
 	}
 	c.problem(int(n.Position()), "undefined variable %s", n.Ident[0])
@@ -390,6 +395,9 @@ func (c *compiler) pattern(at int, arg expr) {
 	if err != nil {
 		c.problem(at, "%s", err)
 		return
+	}
+	if c.t.regexps == nil {
+		c.t.regexps = map[string]*regexp.Regexp{}
 	}
 	c.t.regexps[lit.v.str] = re
 }

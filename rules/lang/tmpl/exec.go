@@ -212,6 +212,9 @@ type callStmt struct {
 func (n *callStmt) exec(s *state, dot value) signal {
 	s.step(n.at)
 	def := s.t.defs[n.name]
+	if n.name == mainName {
+		def = s.t.main
+	}
 	if s.calls++; s.calls > MaxCalls {
 		fail(n.at, "templates call each other more than %d deep", MaxCalls)
 	}

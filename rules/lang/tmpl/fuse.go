@@ -23,44 +23,53 @@ type part struct {
 
 // fuse combines sequences of text and fields of the dot.
 func fuse(b block) block {
-	var out block
+	out := make(block, 0, len(b))
 	for i := 0; i < len(b); {
-		parts := fusible(b[i:])
-		if len(parts) < 2 {
+		n := fusible(b[i:])
+		if n < 2 {
 			out = append(out, b[i])
 			i++
 			continue
 		}
-		line := &lineStmt{at: placeOf(b[i]), parts: parts, slow: b[i : i+len(parts) : i+len(parts)]}
-		out = append(out, line)
-		i += len(parts)
+		out = append(out, newLine(b[i:i+n:i+n]))
+		i += n
 	}
 	return out
 }
 
-func placeOf(st stmt) int {
-	if n, ok := st.(*textStmt); ok {
-		return n.at
-	}
-	return st.(*printStmt).at
-}
-
-// fusible returns the parts at the start of a block.
-func fusible(b block) (parts []part) {
-	for _, st := range b {
+// fusible returns the number of statements at the start of a block that are text or fields of the dot.
+func fusible(b block) int {
+	for i, st := range b {
 		switch n := st.(type) {
 		case *textStmt:
-			parts = append(parts, part{text: n.text})
 			continue
 		case *printStmt:
 			if f, ok := n.pipe.(*fieldExpr); ok && f.base == nil && len(f.path) == 1 {
-				parts = append(parts, part{field: f.path[0], key: facts.MakeKey(f.path[0]), stmt: n})
 				continue
 			}
 		}
-		return parts
+		return i
 	}
-	return parts
+	return len(b)
+}
+
+// newLine combines statements that are text or fields of the dot.
+func newLine(b block) *lineStmt {
+	line := &lineStmt{parts: make([]part, len(b)), slow: b}
+	for i, st := range b {
+		at := 0
+		switch n := st.(type) {
+		case *textStmt:
+			at, line.parts[i].text = n.at, n.text
+		case *printStmt:
+			field := n.pipe.(*fieldExpr).path[0]
+			at, line.parts[i] = n.at, part{field: field, key: facts.MakeKey(field), stmt: n}
+		}
+		if i == 0 {
+			line.at = at
+		}
+	}
+	return line
 }
 
 func (n *lineStmt) exec(s *state, dot value) signal {

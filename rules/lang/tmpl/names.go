@@ -19,16 +19,29 @@ const (
 )
 
 // WritesAny reports whether the source does not show which names the output has.
-func (t *Template) WritesAny() bool { return t.names == nil }
+func (t *Template) WritesAny() bool { return t.lineNames() == nil }
 
 // MayWrite reports whether the output may have a name, as far as the source shows.
 func (t *Template) MayWrite(name string) bool {
-	for known, whole := range t.names {
+	names := t.lineNames()
+	for known, whole := range names {
 		if known == name || !whole && strings.HasPrefix(name, known) {
 			return true
 		}
 	}
-	return t.names == nil
+	return names == nil
+}
+
+// lineNames returns the names that the template may write; nil: any. It finds them on first use, since a review does not need them,
+// and parses the source again instead of keeping its tree in memory.
+func (t *Template) lineNames() map[string]bool {
+	t.namesOnce.Do(func() {
+		t.names = map[string]bool{}
+		if trees, err := parseSource(t.source); err == nil && trees[mainName] != nil {
+			t.names = namesOf(trees[mainName].Root)
+		}
+	})
+	return t.names
 }
 
 // ended is what a line begins with whose name is known.

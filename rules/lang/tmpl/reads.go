@@ -1,7 +1,9 @@
 package tmpl
 
 import (
-	"strings"
+	"bytes"
+	"cmp"
+	"slices"
 	"text/template/parse"
 )
 
@@ -10,21 +12,31 @@ func (c *compiler) reads(at int, from position, path []string) {
 	if !from.known {
 		return
 	}
-	full := append(append([]string(nil), from.path...), path...)
-	if len(full) < 2 {
+	var name [2]string
+	n := copy(name[:], from.path)
+	if n += copy(name[n:], path); n < len(name) {
 		return
 	}
-	name, conditional := [2]string{full[0], full[1]}, c.inner > 0
-	if i, known := c.paths[name]; known {
-		c.t.paths[i].Conditional = c.t.paths[i].Conditional && conditional
-		return
-	}
-	if c.paths == nil {
-		c.paths = map[[2]string]int{}
-	}
-	c.paths[name] = len(c.t.paths)
 	line, column := c.place(at)
-	c.t.paths = append(c.t.paths, DataPath{Domain: full[0], Name: full[1], Line: line, Column: column, Conditional: conditional})
+	c.t.paths = append(c.t.paths, DataPath{Domain: name[0], Name: name[1], Line: line, Column: column, Conditional: c.inner > 0})
+}
+
+// distinct returns one path for each feature, in source order.
+func distinct(paths []DataPath) []DataPath {
+	if len(paths) < 2 {
+		return paths
+	}
+	slices.SortStableFunc(paths, func(a, b DataPath) int { return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Name, b.Name)) })
+	out := paths[:1]
+	for _, p := range paths[1:] {
+		if last := &out[len(out)-1]; last.Domain == p.Domain && last.Name == p.Name {
+			last.Conditional = last.Conditional && p.Conditional
+			continue
+		}
+		out = append(out, p)
+	}
+	slices.SortStableFunc(out, func(a, b DataPath) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	return out
 }
 
 // follow returns the position of a pipeline that is a plain path, for with.
@@ -82,6 +94,8 @@ func (c *compiler) warnOfBareLines(root *parse.ListNode) {
 	w.end()
 }
 
+var newline = []byte("\n")
+
 type bareLines struct {
 	c     *compiler
 	start int  // position of the first text of the line
@@ -101,15 +115,16 @@ func (w *bareLines) list(list *parse.ListNode) {
 func (w *bareLines) node(node parse.Node) {
 	switch n := node.(type) {
 	case *parse.TextNode:
-		at := int(n.Position())
-		for i, part := range strings.Split(string(n.Text), "\n") {
-			if i > 0 {
+		at, part, rest, more := int(n.Position()), []byte(nil), n.Text, true
+		for first := true; more; first = false {
+			if !first {
 				w.end()
 			}
-			if trimmed := strings.TrimSpace(part); trimmed != "" && !w.text {
-				w.text, w.start = true, at+strings.Index(part, trimmed)
+			part, rest, more = bytes.Cut(rest, newline)
+			if trimmed := bytes.TrimSpace(part); len(trimmed) > 0 && !w.text {
+				w.text, w.start = true, at+bytes.Index(part, trimmed)
 			}
-			w.open = w.open || strings.Contains(part, "=")
+			w.open = w.open || bytes.IndexByte(part, '=') >= 0
 			at += len(part) + 1
 		}
 	case *parse.ActionNode:

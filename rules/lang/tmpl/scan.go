@@ -5,7 +5,8 @@ import "strings"
 // tooDeep returns the position where blocks or parentheses exceed MaxDepth. It runs before the parser, which is recursive and would
 // use megabytes of stack for a few kilobytes of parentheses. It does not report syntax errors.
 func tooDeep(source string) (at int, deep bool) {
-	var blocks []int // number of levels of each open block; an "else if" adds one
+	var few [8]int
+	blocks := few[:0] // number of levels of each open block; an "else if" adds one
 	depth := 0
 	for pos := 0; ; {
 		open := strings.Index(source[pos:], "{{")
@@ -18,11 +19,10 @@ func tooDeep(source string) (at int, deep bool) {
 			return start, true
 		}
 		switch {
-		case len(words) == 0:
 		case words[0] == "if", words[0] == "range", words[0] == "with", words[0] == "define", words[0] == "block":
 			blocks = append(blocks, 1)
 			depth++
-		case words[0] == "else" && len(words) > 1 && len(blocks) > 0:
+		case words[0] == "else" && words[1] != "" && len(blocks) > 0:
 			blocks[len(blocks)-1]++
 			depth++
 		case words[0] == "end" && len(blocks) > 0:
@@ -38,17 +38,17 @@ func tooDeep(source string) (at int, deep bool) {
 
 // scanAction scans one action after its opening braces. It returns the first two words, the end, and the maximum depth of
 // parentheses.
-func scanAction(source string, start int) (words []string, end, parens int) {
-	depth := 0
+func scanAction(source string, start int) (words [2]string, end, parens int) {
+	depth, n := 0, 0
 	i := start
 	if strings.HasPrefix(source[i:], "- ") {
 		i++
 	}
 	if rest := strings.TrimLeft(source[i:], " \t\r\n"); strings.HasPrefix(rest, "/*") {
 		if stop := strings.Index(rest, "*/"); stop >= 0 {
-			return nil, len(source) - len(rest) + stop + 2, 0
+			return words, len(source) - len(rest) + stop + 2, 0
 		}
-		return nil, len(source), 0
+		return words, len(source), 0
 	}
 	for i < len(source) {
 		c := source[i]
@@ -63,12 +63,13 @@ func scanAction(source string, start int) (words []string, end, parens int) {
 		case c == '"' || c == '\'' || c == '`':
 			i = skipQuoted(source, i)
 			continue
-		case isLetter(c) && len(words) < 2:
+		case isLetter(c) && n < len(words):
 			word := i
 			for i < len(source) && isLetter(source[i]) {
 				i++
 			}
-			words = append(words, source[word:i])
+			words[n] = source[word:i]
+			n++
 			continue
 		}
 		i++

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/lang/match"
@@ -41,7 +42,9 @@ type Template struct {
 	main    *definition
 	regexps map[string]*regexp.Regexp // literal patterns
 	paths   []DataPath
-	names   map[string]bool // see namesOf
+
+	namesOnce sync.Once
+	names     map[string]bool // see lineNames
 
 	readsNode, readsVars bool
 }
