@@ -229,28 +229,16 @@ func (c *compiler) matcher(path *field.Path, terms nfdv1alpha1.FeatureMatcher) *
 	return m
 }
 
-// Terms converts the terms of the API to those of package match.
+// Terms converts the terms of the API to those of package match, which share their expressions.
 func Terms(in nfdv1alpha1.FeatureMatcher) []match.Term {
 	out := make([]match.Term, len(in))
 	for i, term := range in {
-		out[i] = match.Term{Feature: term.Feature, Name: expression(term.MatchName)}
-		if term.MatchExpressions == nil {
-			continue
-		}
-		out[i].HasExpressions = true
-		out[i].Expressions = make(map[string]*match.Expr, len(*term.MatchExpressions))
-		for key, e := range *term.MatchExpressions {
-			out[i].Expressions[key] = expression(e)
+		out[i] = match.Term{Feature: term.Feature, Name: term.MatchName}
+		if term.MatchExpressions != nil {
+			out[i].HasExpressions, out[i].Expressions = true, *term.MatchExpressions
 		}
 	}
 	return out
-}
-
-func expression(e *nfdv1alpha1.MatchExpression) *match.Expr {
-	if e == nil {
-		return nil
-	}
-	return &match.Expr{Op: string(e.Op), Value: e.Value, Type: string(e.Type)}
 }
 
 // outputs compiles the maps and the lists of a rule.

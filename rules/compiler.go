@@ -334,24 +334,26 @@ const maxShown = 80
 
 // finish computes the dependencies of a compiled rule, and its result if the result is constant.
 func (c *compiler) finish(r *rule) {
-	reads := map[string]bool{}
-	note := func(names []string) {
-		for _, name := range names {
-			reads[name] = true
-		}
-	}
-	for _, m := range append(slices.Clone(r.any), r.features) {
+	var reads []string
+	note := func(m *match.Matcher) {
 		if m == nil {
-			continue
+			return
 		}
-		note(m.Reads())
+		reads = append(reads, m.Reads()...)
 		names, closed := m.Elements(nfdv1alpha1.RuleMatchedFeature)
 		r.matchedNames = append(r.matchedNames, names...)
 		r.allMatched = r.allMatched || !closed
 	}
+	for _, m := range r.any {
+		note(m)
+	}
+	note(r.features)
 	r.texts(func(t *expr.Text) {
+		if t.IsLiteral() {
+			return
+		}
 		for _, name := range t.Features() {
-			note([]string{name, strings.ToLower(name)})
+			reads = append(reads, name, strings.ToLower(name))
 			r.allMatched = r.allMatched || name == nfdv1alpha1.RuleMatchedFeature
 		}
 		r.readsVars = r.readsVars || len(t.Names()) > 0
@@ -364,15 +366,18 @@ func (c *compiler) finish(r *rule) {
 		}
 		r.readsNode = r.readsNode || t.ReadsNode()
 		if t.ReadsVars() {
-			r.readsVars, r.allMatched, reads[nfdv1alpha1.RuleMatchedFeature] = true, true, true
+			r.readsVars, r.allMatched = true, true
+			reads = append(reads, nfdv1alpha1.RuleMatchedFeature)
 		}
 	}
 	for _, a := range r.actions {
 		r.readsVars = r.readsVars || a.String() == "extend-var"
 	}
-	r.readsMatched = reads[nfdv1alpha1.RuleMatchedFeature]
-	delete(reads, nfdv1alpha1.RuleMatchedFeature)
-	r.reads = facts.SortedKeys(reads)
+	slices.Sort(reads)
+	r.reads = slices.Compact(reads)
+	if i, ok := slices.BinarySearch(r.reads, nfdv1alpha1.RuleMatchedFeature); ok {
+		r.readsMatched, r.reads = true, slices.Delete(r.reads, i, i+1)
+	}
 	r.pure = !r.readsMatched && !r.readsVars && !r.readsNode && len(r.actions) == 0
 	r.id = r
 	if r.isFixed() {

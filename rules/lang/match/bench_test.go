@@ -39,24 +39,13 @@ func benchMatchers(t testing.TB, name string) (matchers []*Matcher, terms [][]Te
 func termsOf(m nfdv1alpha1.FeatureMatcher) []Term {
 	var out []Term
 	for _, from := range m {
-		t := Term{Feature: from.Feature, HasExpressions: from.MatchExpressions != nil}
+		t := Term{Feature: from.Feature, Name: from.MatchName}
 		if from.MatchExpressions != nil {
-			t.Expressions = map[string]*Expr{}
-			for name, e := range *from.MatchExpressions {
-				t.Expressions[name] = exprOf(e)
-			}
+			t.HasExpressions, t.Expressions = true, *from.MatchExpressions
 		}
-		t.Name = exprOf(from.MatchName)
 		out = append(out, t)
 	}
 	return out
-}
-
-func exprOf(e *nfdv1alpha1.MatchExpression) *Expr {
-	if e == nil {
-		return nil
-	}
-	return &Expr{Op: string(e.Op), Value: e.Value, Type: string(e.Type)}
 }
 
 func compile(t testing.TB, terms []Term, opt Options) *Matcher {

@@ -2,7 +2,6 @@ package match
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -28,7 +27,7 @@ const (
 )
 
 // Compile compiles a list of terms. It returns all errors at once, ordered by term and by name. If there are errors, the Matcher is
-// nil.
+// nil. The terms must not be modified later.
 func Compile(path *field.Path, terms []Term, opt Options) (*Matcher, field.ErrorList) {
 	c := compiler{strict: opt.Strict, patterns: opt.Patterns, masked: opt.Masked}
 	if len(terms) > MaxTerms {
@@ -101,22 +100,27 @@ func (c *compiler) term(at place, t *Term) term {
 		c.add(field.TooMany(at.path().Child("matchExpressions"), len(t.Expressions), MaxExpressions))
 		return out
 	}
+	if len(t.Expressions) > 0 {
+		out.expressions = make([]expression, 0, len(t.Expressions))
+	}
 	for _, name := range facts.SortedKeys(t.Expressions) {
 		at.field, at.key = "matchExpressions", name
 		if !fine(name) {
 			c.text(at.path(), name)
 		}
-		if e := c.expression(at, t.Expressions[name]); e != nil {
+		if e, ok := c.expression(at, t.Expressions[name]); ok {
 			e.key = facts.MakeKey(name)
-			c.mask(at, &out, name, e)
-			out.expressions = append(out.expressions, *e)
+			e = c.mask(at, &out, name, e)
+			out.expressions = append(out.expressions, e)
 		}
 	}
 	if t.Name != nil {
 		at.field = "matchName"
-		out.name = c.expression(at, t.Name)
-		if out.name != nil && out.name.kind == absent {
-			c.warn(at.path().Child("op"), "DoesNotExist never holds here: it is evaluated on names that exist")
+		if e, ok := c.expression(at, t.Name); ok {
+			if e.kind == absent {
+				c.warn(at.path().Child("op"), "DoesNotExist never holds here: it is evaluated on names that exist")
+			}
+			out.name = &e
 		}
 	}
 	return out
@@ -124,34 +128,35 @@ func (c *compiler) term(at place, t *Term) term {
 
 // mask replaces an expression on a masked element by one that tests only whether the element exists. The arguments have already
 // been checked, so that masking does not affect whether a rule is valid.
-func (c *compiler) mask(at place, t *term, element string, e *expression) {
+func (c *compiler) mask(at place, t *term, element string, e expression) expression {
 	if c.masked == nil || t.key.String() == nfdv1alpha1.RuleMatchedFeature || !c.masked(element) {
-		return
+		return e
 	}
 	e.masked = true
 	if e.kind == onValue {
 		e.test = never{}
-		c.warn(at.path().Child("op"), e.spec.Op+" never holds: the value is masked; use Exists or DoesNotExist")
+		c.warn(at.path().Child("op"), string(e.spec.Op)+" never holds: the value is masked; use Exists or DoesNotExist")
 	}
+	return e
 }
 
-// expression compiles an expression. It returns nil on an error.
-func (c *compiler) expression(at place, e *Expr) *expression {
+// expression compiles an expression. The second result is false on an error.
+func (c *compiler) expression(at place, e *Expr) (expression, bool) {
 	if e == nil {
 		c.add(field.Required(at.path(), "use {op: Exists} to check only whether it exists"))
-		return nil
+		return expression{}, false
 	}
 	before := len(c.errs)
 	family := find(e.Op)
 	if family == nil {
-		c.add(unknownOperator(at.path().Child("op"), e.Op))
-		return nil
+		c.add(unknownOperator(at.path().Child("op"), string(e.Op)))
+		return expression{}, false
 	}
 	if n := len(e.Value); n < family.min || n > family.max || n > MaxValues {
 		c.count(at.path().Child("value"), e, family)
 	}
 	if len(e.Value) > MaxValues {
-		return nil
+		return expression{}, false
 	}
 	for i, v := range e.Value {
 		if !fine(v) {
@@ -159,24 +164,22 @@ func (c *compiler) expression(at place, e *Expr) *expression {
 		}
 	}
 	if len(c.errs) > before {
-		return nil
+		return expression{}, false
 	}
-	// The arguments are copied: changes to the source object must not change a compiled rule.
-	spec := &Expr{Op: e.Op, Value: slices.Clone(e.Value), Type: e.Type}
-	out := &expression{spec: spec, kind: family.kind}
+	out := expression{spec: e, kind: family.kind}
 	switch {
 	case family.bounds != nil:
-		out.test = compileOrder(c, at, spec, family.bounds)
+		out.test = compileOrder(c, at, e, family.bounds)
 	case family.compile != nil:
-		out.test = family.compile(c, at, spec)
+		out.test = family.compile(c, at, e)
 	}
 	if len(c.errs) > before {
-		return nil
+		return expression{}, false
 	}
 	if e.Type != "" && family.bounds == nil {
-		c.warn(at.path().Child("type"), e.Op+" compares text and ignores the type")
+		c.warn(at.path().Child("type"), string(e.Op)+" compares text and ignores the type")
 	}
-	return out
+	return out, true
 }
 
 // count checks the number of arguments of an operator.
@@ -188,7 +191,7 @@ func (c *compiler) count(path *field.Path, e *Expr, o *operator) {
 	case n == 0 && o.min > 0:
 		c.add(field.Required(path, fmt.Sprintf("%s needs %s; did you write values:? The field is called value", e.Op, o.count())))
 	case n < o.min || n > o.max:
-		name := e.Op
+		name := string(e.Op)
 		if name == "" {
 			name = "an expression without an operator"
 		}

@@ -4,6 +4,7 @@ package match
 import (
 	"slices"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
 )
@@ -30,15 +31,8 @@ type Term struct {
 	Name *Expr
 }
 
-// Expr is a requirement on one element.
-type Expr struct {
-	// Op is the operator.
-	Op string
-	// Value holds the arguments of the operator.
-	Value []string
-	// Type determines how the ordering operators compare: as integers (empty) or as versions ("version").
-	Type string
-}
+// Expr is a requirement on one element: an operator, its arguments, and how the ordering operators compare.
+type Expr = nfdv1alpha1.MatchExpression
 
 // Options change how a Matcher evaluates.
 type Options struct {

@@ -33,13 +33,13 @@ func (r relation) holds(comparison int) bool {
 }
 
 func compileOrder(c *compiler, at place, e *Expr, wanted []relation) test {
-	switch nfdv1alpha1.ValueType(e.Type) {
+	switch e.Type {
 	case nfdv1alpha1.TypeInteger:
 		return compileIntegers(c, at, e, wanted)
 	case nfdv1alpha1.TypeVersion:
 		return compileVersions(c, at, e, wanted)
 	}
-	c.add(&field.Error{Type: field.ErrorTypeNotSupported, Field: at.path().Child("type").String(), BadValue: short(e.Type),
+	c.add(&field.Error{Type: field.ErrorTypeNotSupported, Field: at.path().Child("type").String(), BadValue: short(string(e.Type)),
 		Detail: `leave it out to compare integers, or write "version" to compare versions`})
 	return nil
 }
@@ -60,7 +60,7 @@ func compileIntegers(c *compiler, at place, e *Expr, wanted []relation) test {
 			if _, err := version.Parse(v); err == nil {
 				hint = `; to compare versions, add "type: version"`
 			}
-			c.add(field.Invalid(at.path().Child("value").Index(i), short(v), e.Op+" compares integers, and this is not an integer"+hint))
+			c.add(field.Invalid(at.path().Child("value").Index(i), short(v), string(e.Op)+" compares integers, and this is not an integer"+hint))
 			ok = false
 		}
 		t.bounds = append(t.bounds, n)

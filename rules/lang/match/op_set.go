@@ -20,9 +20,12 @@ func compileIsTrue(*compiler, place, *Expr) test  { return newIn(true, []string{
 func compileIsFalse(*compiler, place, *Expr) test { return newIn(true, []string{"false"}) }
 
 func newIn(want bool, values []string) *in {
-	t := &in{want: want, list: slices.Clone(values)}
-	slices.Sort(t.list)
-	t.list = slices.Compact(t.list)
+	t := &in{want: want, list: values}
+	if len(values) > 1 {
+		t.list = slices.Clone(values)
+		slices.Sort(t.list)
+		t.list = slices.Compact(t.list)
+	}
 	if len(t.list) > fewValues {
 		t.lookup = make(map[string]struct{}, len(t.list))
 		for _, v := range t.list {

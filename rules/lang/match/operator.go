@@ -57,9 +57,9 @@ var operators = []operator{
 }
 
 // find returns an operator by its name, or nil. A linear search is as fast as a map here.
-func find(op string) *operator {
+func find(op nfdv1alpha1.MatchOp) *operator {
 	for i := range operators {
-		if string(operators[i].op) == op {
+		if operators[i].op == op {
 			return &operators[i]
 		}
 	}
@@ -91,7 +91,7 @@ func Operators() []Doc {
 
 // Operator describes one operator. Op is empty for an unknown operator.
 func Operator(op nfdv1alpha1.MatchOp) Doc {
-	if o := find(string(op)); o != nil {
+	if o := find(op); o != nil {
 		return o.doc()
 	}
 	return Doc{}

@@ -385,7 +385,7 @@ func (g generator) terms() []Term {
 }
 
 func (g generator) expression() *Expr {
-	e := &Expr{Op: pick(g, []string{"", "Exists", "Exists", "DoesNotExist", "In", "NotIn", "InRegexp", "InRegexp", "IsTrue", "IsFalse", "Gt", "Ge", "Lt", "Le", "GtLt", "GeLe"})}
+	e := &Expr{Op: pick(g, []nfdv1alpha1.MatchOp{"", "Exists", "Exists", "DoesNotExist", "In", "NotIn", "InRegexp", "InRegexp", "IsTrue", "IsFalse", "Gt", "Ge", "Lt", "Le", "GtLt", "GeLe"})}
 	switch e.Op {
 	case "In", "NotIn":
 		for range 1 + g.IntN(15) {

@@ -127,7 +127,7 @@ func FuzzCompileAndEval(f *testing.F) {
 		if err != nil {
 			return
 		}
-		e := &Expr{Op: op, Value: []string{value}, Type: kind}
+		e := &Expr{Op: nfdv1alpha1.MatchOp(op), Value: []string{value}, Type: nfdv1alpha1.ValueType(kind)}
 		if value == "" {
 			e.Value = nil
 		}

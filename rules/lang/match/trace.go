@@ -163,7 +163,7 @@ func (x *ExprTrace) describe() string {
 
 // newTrace returns the trace of an expression before its evaluation.
 func newTrace(x *expression) ExprTrace {
-	return ExprTrace{Key: x.key.String(), Op: x.spec.Op, Value: x.spec.Value, Type: x.spec.Type, Masked: x.masked}
+	return ExprTrace{Key: x.key.String(), Op: string(x.spec.Op), Value: x.spec.Value, Type: string(x.spec.Type), Masked: x.masked}
 }
 
 func traceExpression(work *Work, t *term, x *expression, f *facts.Feature) ExprTrace {
