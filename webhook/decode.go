@@ -2,7 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
-	"slices"
+	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -21,20 +21,26 @@ func decode(raw []byte, object any) error {
 	return utiljson.Unmarshal(raw, object)
 }
 
-// decodeRule decodes an object as an API server writes it: without null, and with each name once. It returns false for other objects,
-// which are then incomplete.
+// typicalRule is the size of a rule in JSON in bytes, to allocate the list of rules once.
+const typicalRule = 256
+
+// slab is the number of expressions and values that are allocated together.
+const slab = 64
+
+// decodeRule decodes an object as an API server writes it: with each name once. It returns false for other objects, which are then
+// incomplete. The strings of the rules share one copy of the spec: an object with a hundred rules has thousands of them.
 func decodeRule(raw []byte, into *nfdv1alpha1.NodeFeatureRule) bool {
 	spec, rest, ok := openSpec(raw)
 	if !ok || utiljson.Unmarshal(rest, into) != nil {
 		return false
 	}
-	d := &decoder{raw: spec}
-	d.object(func(key string) {
+	d := &decoder{raw: string(spec), values: make([]string, 0, slab)}
+	d.fields(func(key string) {
 		if key != "rules" {
 			d.other(key, &into.Spec)
 			return
 		}
-		into.Spec.Rules = []nfdv1alpha1.Rule{}
+		into.Spec.Rules = make([]nfdv1alpha1.Rule, 0, len(spec)/typicalRule)
 		d.list(func() {
 			into.Spec.Rules = append(into.Spec.Rules, nfdv1alpha1.Rule{})
 			d.rule(&into.Spec.Rules[len(into.Spec.Rules)-1])
@@ -43,14 +49,17 @@ func decodeRule(raw []byte, into *nfdv1alpha1.NodeFeatureRule) bool {
 	return !d.failed
 }
 
-// decoder reads JSON from the front. It fails on any value of another type than expected, null included.
+// decoder reads JSON from the front. It fails on any value of another type than expected; null is expected in fields only.
 type decoder struct {
-	raw    []byte
+	raw    string
 	failed bool
+
+	expressions []nfdv1alpha1.MatchExpression
+	values      []string
 }
 
 func (d *decoder) rule(r *nfdv1alpha1.Rule) {
-	d.object(func(key string) {
+	d.fields(func(key string) {
 		switch key {
 		case "name":
 			r.Name = d.text()
@@ -75,10 +84,10 @@ func (d *decoder) rule(r *nfdv1alpha1.Rule) {
 }
 
 func (d *decoder) matcher() nfdv1alpha1.FeatureMatcher {
-	out := nfdv1alpha1.FeatureMatcher{}
+	out := make(nfdv1alpha1.FeatureMatcher, 0, 2)
 	d.list(func() {
 		term := nfdv1alpha1.FeatureMatcherTerm{}
-		d.object(func(key string) {
+		d.fields(func(key string) {
 			switch key {
 			case "feature":
 				term.Feature = d.text()
@@ -98,14 +107,19 @@ func (d *decoder) matcher() nfdv1alpha1.FeatureMatcher {
 }
 
 func (d *decoder) expression() *nfdv1alpha1.MatchExpression {
-	e := &nfdv1alpha1.MatchExpression{}
-	d.object(func(key string) {
+	if len(d.expressions) == cap(d.expressions) {
+		d.expressions = make([]nfdv1alpha1.MatchExpression, 0, slab)
+	}
+	d.expressions = append(d.expressions, nfdv1alpha1.MatchExpression{})
+	e := &d.expressions[len(d.expressions)-1]
+	d.fields(func(key string) {
 		switch key {
 		case "op":
 			e.Op = nfdv1alpha1.MatchOp(d.text())
 		case "value":
-			e.Value = nfdv1alpha1.MatchValue{}
-			d.list(func() { e.Value = append(e.Value, d.text()) })
+			first := len(d.values)
+			d.list(func() { d.values = append(d.values, d.text()) })
+			e.Value = d.values[first:len(d.values):len(d.values)]
 		case "type":
 			e.Type = nfdv1alpha1.ValueType(d.text())
 		default:
@@ -125,8 +139,19 @@ func (d *decoder) texts() map[string]string {
 func (d *decoder) other(key string, into any) {
 	name, err := json.Marshal(key)
 	end := skip(d.raw, 0)
-	d.failed = d.failed || err != nil || utiljson.Unmarshal(slices.Concat([]byte("{"), name, []byte(":"), d.raw[:end], []byte("}")), into) != nil
+	d.failed = d.failed || err != nil || utiljson.Unmarshal([]byte("{"+string(name)+":"+d.raw[:end]+"}"), into) != nil
 	d.raw = d.raw[end:]
+}
+
+// fields calls member with the name of each field of a struct that is not null; member reads the value.
+func (d *decoder) fields(member func(key string)) {
+	d.object(func(key string) {
+		if rest, null := strings.CutPrefix(d.raw, "null"); null {
+			d.raw = rest
+			return
+		}
+		member(key)
+	})
 }
 
 // object calls member with the name of each member; member reads the value.
@@ -172,7 +197,7 @@ func (d *decoder) text() string {
 	for i := 1; i < len(d.raw); i++ {
 		switch c := d.raw[i]; {
 		case c == '"':
-			s := string(d.raw[1:i])
+			s := d.raw[1:i]
 			d.raw = d.raw[i+1:]
 			return s
 		case c == '\\' || c < ' ' || c > '~':
@@ -186,9 +211,35 @@ func (d *decoder) text() string {
 // unusual reads a string with escapes or characters that are not ASCII.
 func (d *decoder) unusual() (s string) {
 	end := quoted(d.raw, 0)
-	d.failed = d.failed || json.Unmarshal(d.raw[:end], &s) != nil
+	s, ok := unescape(d.raw[1:max(1, end-1)])
+	if !ok {
+		d.failed = d.failed || json.Unmarshal([]byte(d.raw[:end]), &s) != nil
+	}
 	d.raw = d.raw[end:]
 	return s
+}
+
+// escaped are the usual characters after a backslash.
+var escaped = [256]byte{'n': '\n', 't': '\t', '"': '"', '\\': '\\', '/': '/'}
+
+// unescape returns a string without its escapes if it has only usual ones, such as the line breaks of a template.
+func unescape(s string) (string, bool) {
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '\\' && i+1 < len(s) {
+			i++
+			c = escaped[s[i]]
+		} else if c < ' ' || c > '~' || c == '\\' {
+			return "", false
+		}
+		if c == 0 {
+			return "", false
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
 }
 
 // accept reads a delimiter if it is next.

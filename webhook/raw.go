@@ -91,7 +91,7 @@ func walk(raw []byte, i int, visit func(key string, i int) int) int {
 var structural = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true, ',': true, ' ': true, '\t': true, '\r': true, '\n': true}
 
 // skip returns the index behind the value at i.
-func skip(raw []byte, i int) int {
+func skip[T string | []byte](raw T, i int) int {
 	for depth := 0; i < len(raw); i++ {
 		if !structural[raw[i]] {
 			continue
@@ -120,7 +120,7 @@ func skip(raw []byte, i int) int {
 }
 
 // quoted returns the index behind the string that begins at i.
-func quoted(raw []byte, i int) int {
+func quoted[T string | []byte](raw T, i int) int {
 	for i++; i < len(raw); i++ {
 		switch raw[i] {
 		case '"':
@@ -133,7 +133,7 @@ func quoted(raw []byte, i int) int {
 }
 
 // blank returns the index of the first byte from i that is not white space.
-func blank(raw []byte, i int) int {
+func blank[T string | []byte](raw T, i int) int {
 	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\r' || raw[i] == '\n') {
 		i++
 	}
