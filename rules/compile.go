@@ -357,15 +357,16 @@ func (c *compiler) templates(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 
 // duplicates warns about two rules with the same name. They are valid, as in NFD, and existing files contain them.
 func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
-	first := map[string]int{}
-	for i, r := range list {
-		at, seen := first[r.Name]
+	first := make(map[string]int, len(list))
+	for i := range list {
+		name := list[i].Name
+		at, seen := first[name]
 		if !seen {
-			first[r.Name] = i
+			first[name] = i
 			continue
 		}
-		if r.Name != "" {
-			c.report.warn(path.Index(i).Child("name"), warning.Unlikely, "rules[%d] has the name %q already; messages cannot distinguish them", at, r.Name)
+		if name != "" {
+			c.report.warn(path.Index(i).Child("name"), warning.Unlikely, "rules[%d] has the name %q already; messages cannot distinguish them", at, name)
 		}
 	}
 }

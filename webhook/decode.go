@@ -10,15 +10,15 @@ import (
 )
 
 // decode decodes an object as utiljson.Unmarshal does, and the usual fields of rules without reflection: for an object with a hundred
-// rules that is a third of a review.
-func decode(raw []byte, object any) error {
+// rules that is a third of a review. It returns the spec of rules if it decoded them itself.
+func decode(raw []byte, object any) (spec string, err error) {
 	if rule, ok := object.(*nfdv1alpha1.NodeFeatureRule); ok {
-		if decodeRule(raw, rule) {
-			return nil
+		if spec, ok = decodeRule(raw, rule); ok {
+			return spec, nil
 		}
 		*rule = nfdv1alpha1.NodeFeatureRule{}
 	}
-	return utiljson.Unmarshal(raw, object)
+	return "", utiljson.Unmarshal(raw, object)
 }
 
 // typicalRule is the size of a rule in JSON in bytes, to allocate the list of rules once.
@@ -27,26 +27,28 @@ const typicalRule = 256
 // slab is the number of expressions and values that are allocated together.
 const slab = 64
 
-// decodeRule decodes an object as an API server writes it: with each name once. It returns false for other objects, which are then
-// incomplete. The strings of the rules share one copy of the spec: an object with a hundred rules has thousands of them.
-func decodeRule(raw []byte, into *nfdv1alpha1.NodeFeatureRule) bool {
-	spec, rest, ok := openSpec(raw)
-	if !ok || utiljson.Unmarshal(rest, into) != nil {
-		return false
-	}
-	d := &decoder{raw: string(spec), values: make([]string, 0, slab)}
-	d.fields(func(key string) {
-		if key != "rules" {
-			d.other(key, &into.Spec)
-			return
+// decodeRule decodes an object as an API server writes it, with each name once, and returns its spec. It returns false for other
+// objects, which are then incomplete. The strings of the rules share one copy of the object: a hundred rules have thousands of them.
+func decodeRule(raw []byte, into *nfdv1alpha1.NodeFeatureRule) (spec string, ok bool) {
+	text, rest, specs := string(raw), make([]byte, 0, typicalRule), 0
+	d := &decoder{values: make([]string, 0, slab)}
+	last := 0
+	walk(raw, 0, func(key string, i int) int {
+		if key != "spec" {
+			return skip(raw, i)
 		}
-		into.Spec.Rules = make([]nfdv1alpha1.Rule, 0, len(spec)/typicalRule)
-		d.list(func() {
-			into.Spec.Rules = append(into.Spec.Rules, nfdv1alpha1.Rule{})
-			d.rule(&into.Spec.Rules[len(into.Spec.Rules)-1])
-		})
+		specs++
+		d.raw = text[i:]
+		d.spec(&into.Spec)
+		rest = append(append(rest, raw[last:i]...), "null"...)
+		last = len(raw) - len(d.raw)
+		spec = text[i:last]
+		return last
 	})
-	return !d.failed
+	if d.failed || specs != 1 || utiljson.Unmarshal(append(rest, raw[last:]...), into) != nil {
+		return "", false
+	}
+	return spec, true
 }
 
 // decoder reads JSON from the front. It fails on any value of another type than expected; null is expected in fields only.
@@ -56,6 +58,20 @@ type decoder struct {
 
 	expressions []nfdv1alpha1.MatchExpression
 	values      []string
+}
+
+func (d *decoder) spec(s *nfdv1alpha1.NodeFeatureRuleSpec) {
+	d.fields(func(key string) {
+		if key != "rules" {
+			d.other(key, s)
+			return
+		}
+		s.Rules = make([]nfdv1alpha1.Rule, 0, len(d.raw)/typicalRule)
+		d.list(func() {
+			s.Rules = append(s.Rules, nfdv1alpha1.Rule{})
+			d.rule(&s.Rules[len(s.Rules)-1])
+		})
+	})
 }
 
 func (d *decoder) rule(r *nfdv1alpha1.Rule) {

@@ -51,11 +51,13 @@ func TestRulesAreDecodedAsUsual(t *testing.T) {
 func sameRule(t *testing.T, raw []byte) bool {
 	t.Helper()
 	want, got := &nfdv1alpha1.NodeFeatureRule{}, &nfdv1alpha1.NodeFeatureRule{}
-	wantErr, gotErr := utiljson.Unmarshal(raw, want), decode(raw, got)
+	wantErr := utiljson.Unmarshal(raw, want)
+	_, gotErr := decode(raw, got)
 	if (wantErr == nil) != (gotErr == nil) || wantErr == nil && !reflect.DeepEqual(want, got) && !repeated(raw) {
 		t.Errorf("%s\nis decoded to %+v, %v\nwant %+v, %v", raw, got, gotErr, want, wantErr)
 	}
-	return decodeRule(raw, &nfdv1alpha1.NodeFeatureRule{})
+	_, ok := decodeRule(raw, &nfdv1alpha1.NodeFeatureRule{})
+	return ok
 }
 
 // repeated reports whether JSON has a name twice in an object, as no API server writes it.

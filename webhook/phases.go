@@ -37,20 +37,16 @@ type passed struct {
 	until time.Time
 }
 
-// put keeps a review.
-func (p *phases) put(raw []byte, rule *nfdv1alpha1.NodeFeatureRule, found review.Findings) {
-	if len(raw) > maxPassedBytes || rule.Name == "" {
-		return
-	}
-	spec, _, ok := openSpec(raw)
-	if !ok {
+// put keeps the review of rules with a spec, which is empty for an unusual object.
+func (p *phases) put(spec string, rule *nfdv1alpha1.NodeFeatureRule, found review.Findings) {
+	if spec == "" || len(spec) > maxPassedBytes || rule.Name == "" {
 		return
 	}
 	found.Warnings = slices.Clip(found.Warnings) // a review of an update appends to them
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
-	p.kept = append(p.kept, passed{rule.Name, string(spec), rule.Spec, found, time.Now().Add(passedFor)})
+	p.kept = append(p.kept, passed{rule.Name, spec, rule.Spec, found, time.Now().Add(passedFor)})
 	if len(p.kept) > maxPassed {
 		p.kept = slices.Delete(p.kept, 0, 1)
 	}

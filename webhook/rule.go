@@ -45,19 +45,29 @@ func (o *Options) inPhases(ctx context.Context, between *phases, req *admissionv
 			return rule, found, nil
 		}
 	}
-	object, found, err := o.read(req.Kind.Kind, req.Object.Raw, empty())
-	if rule, ok := object.(*nfdv1alpha1.NodeFeatureRule); ok && err == nil && early(ctx) && len(found.Errors) == 0 {
-		between.put(req.Object.Raw, rule, found)
+	object := empty()
+	spec, err := decode(req.Object.Raw, object)
+	if err != nil {
+		return reviewJSON(req.Kind.Kind, req.Object.Raw, o.Known)
 	}
-	return object, found, err
+	found := review.Review(object, o.Known)
+	if rule, ok := object.(*nfdv1alpha1.NodeFeatureRule); ok && early(ctx) && len(found.Errors) == 0 {
+		between.put(spec, rule, found)
+	}
+	return object, found, nil
 }
 
 // read decodes an object and reviews it. If fields have the wrong type, it reviews the others.
 func (o *Options) read(kind string, raw []byte, object any) (any, review.Findings, error) {
-	if decode(raw, object) == nil {
+	if _, err := decode(raw, object); err == nil {
 		return object, review.Review(object, o.Known), nil
 	}
-	object, found, err := review.JSON(kind, raw, o.Known)
+	return reviewJSON(kind, raw, o.Known)
+}
+
+// reviewJSON reviews the fields of an object that have the right type. The object has at least one error.
+func reviewJSON(kind string, raw []byte, known review.Known) (any, review.Findings, error) {
+	object, found, err := review.JSON(kind, raw, known)
 	if err == nil && len(found.Errors) == 0 {
 		found.Errors = field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, "does not have the type of its fields")}
 	}

@@ -29,7 +29,7 @@ func (l *linter) conflicts() {
 		{"annotations", func(r *nfdv1alpha1.Rule) map[string]string { return r.Annotations }},
 		{"extendedResources", func(r *nfdv1alpha1.Rule) map[string]string { return r.ExtendedResources }},
 	} {
-		first := map[string]writes{}
+		first := make(map[string]writes, len(l.spec.Rules))
 		for i := range l.spec.Rules {
 			values := kind.of(&l.spec.Rules[i])
 			for _, key := range facts.SortedKeys(values) {

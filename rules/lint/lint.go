@@ -77,8 +77,9 @@ type FeatureRef struct{ Feature, Path string }
 func Features(spec *nfdv1alpha1.NodeFeatureRuleSpec) []FeatureRef {
 	var out []FeatureRef
 	seen := map[string]bool{nfdv1alpha1.RuleMatchedFeature: true}
+	path := field.NewPath("spec", "rules")
 	for i := range spec.Rules {
-		out = append(out, unseenFeatures(field.NewPath("spec", "rules").Index(i), &spec.Rules[i], seen)...)
+		out = append(out, unseenFeatures(path.Index(i), &spec.Rules[i], seen)...)
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"sort"
 	"strings"
 
@@ -216,6 +217,9 @@ func literals(re *syntax.Regexp) ([]literal, bool) {
 		list, ok := literals(re.Sub[0])
 		return append(list, literal{}), ok && len(list) < maxLiterals
 	case syntax.OpConcat:
+		if slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return sub.Op == syntax.OpPlus || sub.Op == syntax.OpStar }) {
+			return nil, false
+		}
 		list := []literal{{}}
 		for _, sub := range re.Sub {
 			next, ok := literals(sub)
@@ -284,6 +288,9 @@ func trimLoose(re *syntax.Regexp) *syntax.Regexp {
 	for len(subs) > 1 && loose(subs[len(subs)-1]) {
 		subs = subs[:len(subs)-1]
 	}
+	if len(subs) == len(re.Sub) {
+		return re
+	}
 	trimmed := *re
 	trimmed.Sub = subs
 	return &trimmed
@@ -297,8 +304,11 @@ func required(re *syntax.Regexp) (prefix, longest string) {
 		return "", ""
 	}
 	for i, sub := range re.Sub {
+		if sub.Op != syntax.OpLiteral {
+			continue
+		}
 		list, ok := literals(sub)
-		if sub.Op != syntax.OpLiteral || !ok {
+		if !ok {
 			continue
 		}
 		text := list[0].text
