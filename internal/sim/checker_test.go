@@ -28,6 +28,8 @@ type checker struct {
 	writes, causes map[string]int
 	turns          map[string]int // by node: number of changes that may take a write of their own: of its readiness, and taints that have waited
 	everywhere     int            // number of causes that affect all nodes
+	// sets is, by UID of a NodeFeatureSet, whether its content is what its name says.
+	sets map[string]bool
 }
 
 // given is a key that the controller has written.
@@ -41,7 +43,7 @@ func newChecker(w *world) *checker {
 	return &checker{
 		w: w, want: newReference(w), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{},
 		contested: map[string]bool{}, evicted: map[string]time.Time{}, whole: map[string]time.Time{},
-		writes: map[string]int{}, causes: map[string]int{}, turns: map[string]int{},
+		writes: map[string]int{}, causes: map[string]int{}, turns: map[string]int{}, sets: map[string]bool{},
 	}
 }
 

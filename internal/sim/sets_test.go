@@ -100,8 +100,7 @@ func (w *world) resolved(feature object) object {
 func (c *checker) complete(p *program) bool {
 	exist := map[string]bool{}
 	for _, set := range c.w.server.List("nodefeaturesets") {
-		_, ok := content(set)
-		exist[below(set, "metadata")["name"].(string)] = ok
+		exist[below(set, "metadata")["name"].(string)] = c.right(set)
 	}
 	wanted := false
 	for _, f := range c.w.server.List("nodefeatures") {
@@ -115,6 +114,17 @@ func (c *checker) complete(p *program) bool {
 		resource, at := w.At()
 		return resource == "nodefeaturesets" && !w.Initial() && at == c.w.server.Revision()
 	})
+}
+
+// right reports whether the content of a set is what its name says. It cannot change.
+func (c *checker) right(set object) bool {
+	uid := below(set, "metadata")["uid"].(string)
+	is, known := c.sets[uid]
+	if !known {
+		_, is = content(set)
+		c.sets[uid] = is
+	}
+	return is
 }
 
 // deleteSet deletes a set that nodes may use, or replaces it by one with other features.

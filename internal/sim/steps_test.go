@@ -16,7 +16,7 @@ const (
 	likely   = 40 // a response or an event arrives
 	usual    = 8
 	seldom   = 2
-	steps    = 50
+	steps    = 25
 	maxChaos = 3 // rounds of faults, each starting from a settled cluster
 )
 
@@ -68,6 +68,9 @@ func (w *world) settle() {
 		}
 	}
 	w.server.CollectGarbage()
+	if w.holder != "" && w.running(w.holder) == nil {
+		w.expireLease()
+	}
 	w.drain(time.Minute)
 	for _, p := range w.all() {
 		for _, watch := range p.client.Watches() {
@@ -108,10 +111,14 @@ func (w *world) settle() {
 	}
 }
 
-// converge gives the controllers the time that they may take. Contested keys are left alone for an hour; then taints that evict pods come at
-// their pace. An item of a queue that is due is released at the end of a wait.
+// converge gives the controllers the time that they may take: the grace period, the hold time and the delays of retries; an hour for contested
+// keys, which are left alone for it; then taints that evict pods come at their pace. An item of a queue that is due is released at the end of
+// a wait.
 func (w *world) converge() {
-	w.drain(75 * time.Minute)
+	w.drain(2 * quiet)
+	if len(w.check.contested) > 0 {
+		w.drain(35 * time.Minute)
+	}
 	for range 10 {
 		w.drain(evictions.Every)
 	}
