@@ -201,22 +201,28 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	if !takes && time.Now().Before(p.unsure) {
 		grace += patience // what it writes may have been due before its requests failed
 	}
-	last, features := c.last(name, p, grace), c.featuresOf(name, max(p.floor["nodefeatures"], 1))
+	return c.possible(name, p, p.floor["nodefeaturerules"], p.floor["nodefeatures"], grace, takes, func(want map[string]string, _ []object) bool { return explains(want) })
+}
+
+// possible reports whether something is true of one of the states of a node that a process could have seen, with rules and NodeFeatures from
+// the given revisions on. A worker's features count for the grace period after their deletion; if the change takes a key, they surely do.
+func (c *checker) possible(name string, p *program, rules, published int64, grace time.Duration, takes bool, is func(want map[string]string, features []object) bool) bool {
+	last, features := c.last(name, p, grace), c.featuresOf(name, max(published, 1))
 	isOwn := func(f object) bool { return f["metadata"].(object)["name"] == name }
-	for _, ruleObjects := range distinct(c.w.server.Versions("nodefeaturerules", max(p.floor["nodefeaturerules"], 1))) {
+	for _, ruleObjects := range distinct(c.w.server.Versions("nodefeaturerules", max(rules, 1))) {
+		holds := func(features []object) bool { return is(c.want.want(name, ruleObjects, features), features) }
 		for _, of := range features {
 			own := slices.ContainsFunc(of, isOwn)
-			if c.w.sharing && !takes { // the worker's features may be left out because a set is missing
-				if explains(c.want.want(name, ruleObjects, slices.DeleteFunc(slices.Clone(of), isOwn))) {
-					return true
-				}
+			// The worker's features may be left out because a set is missing.
+			if c.w.sharing && !takes && holds(slices.DeleteFunc(slices.Clone(of), isOwn)) {
+				return true
 			}
 			for _, f := range last {
-				if !own && explains(c.want.want(name, ruleObjects, append(slices.Clip(of), f))) {
+				if !own && holds(append(slices.Clip(of), f)) {
 					return true
 				}
 			}
-			if (own || len(last) == 0 || !takes) && explains(c.want.want(name, ruleObjects, of)) {
+			if (own || len(last) == 0 || !takes) && holds(of) {
 				return true
 			}
 		}

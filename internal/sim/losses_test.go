@@ -131,9 +131,24 @@ const lookPatience = 5 * time.Second
 
 // look records what a process knows about losses, if it surely knows all there is.
 func (c *checker) look(p *program) {
+	if !c.w.losing || !c.knows(p, "nodes", "nodefeatures", "pods", "namespaces", "nodefeaturerequests") {
+		return
+	}
+	p.looked = c.w.server.Revision()
+	pods := c.w.server.List("pods")
+	for _, node := range c.w.names() {
+		own := c.w.server.Get("nodefeatures", namespace, node)
+		if !requires(pods, node) || own != nil && !c.w.lacking(own) {
+			c.whole[p.name+" "+node] = time.Now()
+		}
+	}
+}
+
+// knows reports whether a process surely knows all there is of these resources, and has known it for a while.
+func (c *checker) knows(p *program, resources ...string) bool {
 	now := c.w.server.Revision()
 	watched := map[string]bool{}
-	idle := c.w.losing && !time.Now().Before(p.unsure) && (!c.w.sharing || c.complete(p)) && len(p.queues.ready()) == 0
+	idle := !time.Now().Before(p.unsure) && (!c.w.sharing || c.complete(p)) && len(p.queues.ready()) == 0
 	for _, watch := range p.client.Watches() {
 		resource, at := watch.At()
 		watched[resource] = true
@@ -142,7 +157,7 @@ func (c *checker) look(p *program) {
 	for _, r := range p.client.Pending() {
 		idle = idle && (strings.Contains(r.String(), " leases ") || strings.Contains(r.String(), " events "))
 	}
-	for _, resource := range []string{"nodes", "nodefeatures", "pods", "namespaces", "nodefeaturerequests"} {
+	for _, resource := range resources {
 		idle = idle && watched[resource]
 	}
 	switch {
@@ -150,16 +165,8 @@ func (c *checker) look(p *program) {
 		p.idle = idleness{}
 	case p.idle.revision != now:
 		p.idle = idleness{now, time.Now()}
-	case time.Since(p.idle.since) >= lookPatience:
-		p.looked = now
-		pods := c.w.server.List("pods")
-		for _, node := range c.w.names() {
-			own := c.w.server.Get("nodefeatures", namespace, node)
-			if !requires(pods, node) || own != nil && !c.w.lacking(own) {
-				c.whole[p.name+" "+node] = time.Now()
-			}
-		}
 	}
+	return idle && time.Since(p.idle.since) >= lookPatience
 }
 
 // loss checks a change of the taint of lost features.
@@ -179,10 +186,8 @@ func (c *checker) loss(change apiserver.Change, value string, added bool) {
 	if added && time.Since(whole) < lossGrace {
 		c.w.violate("%s has the taint of lost features %s after it lacked nothing or %s started, and the grace is %s", name, time.Since(whole), p.name, lossGrace)
 	}
-	for watch := range c.w.short {
-		if strings.HasPrefix(watch, p.name+" ") {
-			return // it can lack pods, namespaces or requests
-		}
+	if c.w.lacks(p.name) {
+		return // pods, namespaces or requests
 	}
 	if !c.knew(name, p, added) {
 		c.w.violate("%s: the taint of lost features is changed (now %t) without evidence", name, added)

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -101,36 +103,58 @@ type program struct {
 
 // startController starts a manager with the controllers, configured as in the program.
 func startController(s *apiserver.Server, name string, losing bool, log logr.Logger) (*program, error) {
-	p := &program{
-		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, sent: map[*apiserver.Request]bool{}, began: s.Revision(),
-	}
-	cfg := &rest.Config{Host: "http://model", Transport: p.client, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	scheme, err := scheme()
-	if err != nil {
-		return nil, err
-	}
-	again, sets := true, featuresets.New(namespace)
-	caches := controller.Cache(namespace, 0, sets)
-	caches.NewInformer = apiserver.Informers(caches.NewInformer)
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil }, Cache: caches, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
-		Controller:     ctrlconfig.Controller{SkipNameValidation: &again},
-		LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: namespace,
+	p, sets, err := prepare(s, name, nil, ctrl.Options{
+		Logger: log, LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: namespace,
 		LeaseDuration: ptr.To(15 * leasePace), RenewDeadline: ptr.To(10 * leasePace), RetryPeriod: ptr.To(4 * leasePace),
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.queues = &gates{Manager: mgr, list: map[string]gate{}, released: map[[2]string]time.Time{}}
 	if err := controller.Add(p.queues, config(losing), sets); err != nil {
 		return nil, err
 	}
+	p.run(sets)
+	return p, nil
+}
+
+// prepare returns a program with a manager that does not run yet, and the NodeFeatureSets of its cache. Slim, if it is set, removes from a
+// cached Node what the program does not use.
+func prepare(s *apiserver.Server, name string, slim toolscache.TransformFunc, options ctrl.Options) (*program, *featuresets.Store, error) {
+	p := &program{
+		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, sent: map[*apiserver.Request]bool{}, began: s.Revision(),
+	}
+	cfg := &rest.Config{Host: "http://model", Transport: p.client, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	scheme, err := scheme()
+	if err != nil {
+		return nil, nil, err
+	}
+	again, sets := true, featuresets.New(namespace)
+	caches := controller.Cache(namespace, 0, sets)
+	caches.NewInformer = apiserver.Informers(caches.NewInformer)
+	for object, of := range caches.ByObject {
+		if _, is := object.(*corev1.Node); is && slim != nil {
+			of.Transform = slim
+			caches.ByObject[object] = of
+		}
+	}
+	options.Scheme, options.Cache, options.Metrics = scheme, caches, metricsserver.Options{BindAddress: "0"}
+	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil }
+	options.Controller = ctrlconfig.Controller{SkipNameValidation: &again}
+	mgr, err := ctrl.NewManager(cfg, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.queues = &gates{Manager: mgr, list: map[string]gate{}, released: map[[2]string]time.Time{}}
+	return p, sets, nil
+}
+
+// run starts the manager.
+func (p *program) run(sets *featuresets.Store) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
-	controller.WatchSets(ctx, sets, namespace, mgr)
-	go func() { p.done <- mgr.Start(ctx) }()
-	return p, nil
+	controller.WatchSets(ctx, sets, namespace, p.queues)
+	go func() { p.done <- p.queues.Start(ctx) }()
 }
 
 // requests returns the requests that can be answered now. Requests for the lease wait until the caches are filled: before that,

@@ -125,10 +125,10 @@ func TestStory(t *testing.T) {
 	}
 	w := run(t, newTape(*seed), log)
 	if len(w.violations) > 0 && *short {
-		choices := shrink(t, w.record)
+		choices := shrink(t, w.tape, w.record)
 		fmt.Printf("%d of %d choices are enough:\n", len(choices), len(w.record))
 		text.Reset()
-		w = run(t, &tape{replay: choices}, log)
+		w = run(t, w.tape.again(choices), log)
 	}
 	fmt.Println(strings.Join(w.story, "\n"))
 	fmt.Print(text.String())

@@ -31,6 +31,9 @@ func (w *world) play() {
 	for range w.replicas {
 		w.boot()
 	}
+	if w.extends {
+		w.bootExtender()
+	}
 	w.wait()
 	if w.n(3) > 0 { // otherwise it starts during the synchronization
 		w.drain(time.Minute)
@@ -94,14 +97,17 @@ func (w *world) settle() {
 		w.check.settled()
 	}
 	w.check.upToDate()
+	if w.extender != nil {
+		w.check.agrees()
+	}
 	var answered []int
-	for _, p := range w.all()[len(w.programs):] {
+	for _, p := range w.publishers() {
 		answered = append(answered, p.answered)
 	}
 	if len(w.violations) == 0 && !w.drain(time.Hour) && len(w.violations) == 0 {
 		w.violate("Nodes are written although nothing changes")
 	}
-	for i, p := range w.all()[len(w.programs):] {
+	for i, p := range w.publishers() {
 		if p.answered != answered[i] {
 			w.violate("%s sends requests although nothing changes", p.name)
 		}
@@ -269,6 +275,9 @@ func (w *world) environment() []weighted {
 			{usual, func() { w.drain(lossGrace) }},
 		}...)
 	}
+	if w.extender != nil {
+		more = append(more, weighted{usual, w.schedule})
+	}
 	return append(more, []weighted{
 		{usual, func() {
 			d := one(w.tape, 10*time.Millisecond, time.Second, 5*time.Second, time.Minute, 6*time.Minute)
@@ -299,6 +308,9 @@ func (w *world) life() (out []weighted) {
 			w.dismiss(node)
 			w.hire(node)
 		}})
+	}
+	if w.faults && w.extender != nil {
+		out = append(out, weighted{1, func() { w.endExtender(); w.bootExtender() }})
 	}
 	if w.holder != "" && w.running(w.holder) == nil {
 		out = append(out, weighted{usual, w.expireLease})

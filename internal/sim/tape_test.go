@@ -8,9 +8,16 @@ type tape struct {
 	random *rand.Rand // nil: choices beyond replay are 0
 	replay []uint16
 	record []uint16
+	// extends is set if an extender runs: in every fourth schedule, since it takes a quarter of the time of one.
+	extends bool
 }
 
-func newTape(seed uint64) *tape { return &tape{random: rand.New(rand.NewPCG(seed, 0))} }
+func newTape(seed uint64) *tape {
+	return &tape{random: rand.New(rand.NewPCG(seed, 0)), extends: seed%4 == 0}
+}
+
+// again returns a tape that repeats choices of this one.
+func (t *tape) again(choices []uint16) *tape { return &tape{replay: choices, extends: t.extends} }
 
 // n chooses a number below n.
 func (t *tape) n(n int) int {

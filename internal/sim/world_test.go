@@ -42,10 +42,12 @@ type world struct {
 	calm     bool            // no further faults
 	short    map[string]bool // by program and watch: whether an initial list lacked an object
 
-	sharing  bool              // publishers publish facts as NodeFeatureSets
-	contents map[string]object // by NodeFeatureSet: its features
-	losing   bool              // pods require features, and nodes that lose them are tainted
-	pods     int               // number of pods created so far
+	sharing   bool              // publishers publish facts as NodeFeatureSets
+	contents  map[string]object // by NodeFeatureSet: its features
+	losing    bool              // pods require features, and nodes that lose them are tainted
+	extender  *scheduling       // nil: this schedule has none
+	extenders int               // number of extenders started so far
+	pods      int               // number of pods created so far
 
 	nodes, attributes int
 	facts             map[string]map[string]string // by node and attribute: the value on the host
@@ -153,11 +155,19 @@ func (w *world) expireLease() {
 	w.do("clock", http.MethodPatch, leasePath, object{"spec": object{"holderIdentity": ""}})
 }
 
-// all returns the running programs.
-func (w *world) all() []*program {
-	out := slices.Clone(w.programs)
+// publishers returns the running publishers.
+func (w *world) publishers() (out []*program) {
 	for _, node := range slices.Sorted(maps.Keys(w.workers)) {
 		out = append(out, w.workers[node].program)
+	}
+	return out
+}
+
+// all returns the running programs.
+func (w *world) all() []*program {
+	out := append(slices.Clone(w.programs), w.publishers()...)
+	if w.extender != nil {
+		out = append(out, w.extender.program)
 	}
 	return out
 }
@@ -192,6 +202,16 @@ func (w *world) skip(p *program, watch *apiserver.Watch) bool {
 	w.tell("leave out for %s: %s", watch, about)
 	w.short[p.name+" "+watch.String()] = true
 	return true
+}
+
+// lacks reports whether an initial list of a program lacked an object.
+func (w *world) lacks(program string) bool {
+	for watch := range w.short {
+		if strings.HasPrefix(watch, program+" ") {
+			return true
+		}
+	}
+	return false
 }
 
 // working returns the number of programs that were not asked to stop.
@@ -262,6 +282,10 @@ func (w *world) wait() {
 		}
 	}
 	w.bury()
+	if w.extender != nil {
+		w.extender.lacksSets()
+		w.check.know(w.extender)
+	}
 	for _, p := range w.programs {
 		p.lacksSets()
 		w.check.sent(p)
@@ -306,7 +330,7 @@ func (w *world) difference(c apiserver.Change) string {
 // pass advances the time, up to the next request.
 func (w *world) pass(d time.Duration) {
 	w.wait()
-	for _, p := range w.programs {
+	for _, p := range w.all() {
 		if p.requests(); !p.synced {
 			d = min(d, syncPeriod)
 		}
@@ -380,6 +404,9 @@ func (w *world) end() {
 	}
 	for _, node := range w.names() {
 		w.dismiss(node)
+	}
+	if w.extender != nil {
+		w.endExtender()
 	}
 	synctest.Wait()
 }
