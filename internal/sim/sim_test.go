@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("sim.seeds", 30, "number of schedules to run")
+	seeds = flag.Int("sim.seeds", 60, "number of schedules to run")
 	first = flag.Uint64("sim.first", 1, "the first seed")
 	seed  = flag.Uint64("sim.seed", 0, "run this schedule alone and print its story")
 	once  = flag.Bool("sim.once", false, "run each schedule once, and stop at the first that fails")
