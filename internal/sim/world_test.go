@@ -172,7 +172,7 @@ func (w *world) all() []*program {
 	return out
 }
 
-// takeOver replaces a program whose successor's first list of NodeFeatures lacks one.
+// takeOver replaces a program whose successor's first list of NodeFeatures lacks one. A rule may be edited meanwhile.
 func (w *world) takeOver(p *program) {
 	list := w.server.List("nodefeatures")
 	if !p.synced || p.stopping || len(list) == 0 {
@@ -180,6 +180,9 @@ func (w *world) takeOver(p *program) {
 	}
 	w.omitted = one(w.tape, list...)["metadata"].(object)["name"].(string)
 	w.stop(p)
+	if w.n(2) == 1 {
+		w.editRule(w.n(3))
+	}
 	w.boot()
 	w.drain(time.Minute)
 	w.omitted = ""
