@@ -60,9 +60,17 @@ func (c *Client) NodeUID(ctx context.Context, node string) (string, error) {
 	return string(meta.uid), nil
 }
 
-func (c *Client) get(ctx context.Context, namespace, name string) (*object, error) {
+// ofCache is a query that allows the API server to answer a read from its cache, which can be a little old.
+const ofCache = "?resourceVersion=0"
+
+// get reads a NodeFeature.
+func (c *Client) get(ctx context.Context, namespace, name string, cached bool) (*object, error) {
 	var nf nfdv1alpha1.NodeFeature
-	if err := c.do(ctx, http.MethodGet, nodeFeature(namespace, name), "application/json", "", nil, &nf); err != nil {
+	path := nodeFeature(namespace, name)
+	if cached {
+		path += ofCache
+	}
+	if err := c.do(ctx, http.MethodGet, path, "application/json", "", nil, &nf); err != nil {
 		return nil, err
 	}
 	return &object{metadata: metadataOf(&nf.ObjectMeta), spec: nf.Spec}, nil
@@ -88,7 +96,7 @@ func (c *Client) metadata(ctx context.Context, path string) (metadata, error) {
 
 // exists returns nil if the API server's cache has a NodeFeatureSet.
 func (c *Client) exists(ctx context.Context, namespace, name string) error {
-	_, err := c.metadata(ctx, nodeFeatureSet(namespace, name)+"?resourceVersion=0")
+	_, err := c.metadata(ctx, nodeFeatureSet(namespace, name)+ofCache)
 	return err
 }
 

@@ -59,6 +59,7 @@ type Publisher struct {
 	live     *object // the last known state in the cluster; nil: unknown
 	absent   bool    // the object is known not to exist; live is nil
 	unsure   bool    // the object may have changed since live was read or written: by an attempt that failed, or without an event
+	read     bool    // the object, or that there is none, was read before
 	dropped  string  // features that the last write dropped, to report them once
 	shared   shared
 }
@@ -169,7 +170,9 @@ func (p *Publisher) load(ctx context.Context, id Identity) error {
 	if p.live != nil || p.absent {
 		return nil
 	}
-	live, err := p.client.get(ctx, p.opt.Namespace, id.Node)
+	// The first read need not be of etcd: the API server rejects a write that is based on an old version, and the watch continues from
+	// that version. Later ones must be at least as new as what was observed.
+	live, err := p.client.get(ctx, p.opt.Namespace, id.Node, !p.read)
 	switch {
 	case err == nil:
 		p.live = live
@@ -178,7 +181,7 @@ func (p *Publisher) load(ctx context.Context, id Identity) error {
 	default:
 		return err
 	}
-	p.unsure = false
+	p.read, p.unsure = true, false
 	return nil
 }
 

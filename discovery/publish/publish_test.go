@@ -124,6 +124,41 @@ func TestNewWorkerPodCostsOneReadAndOneMetadataPatch(t *testing.T) {
 	}
 }
 
+// TestFirstReadMayBeOld: a new worker reads the cache of an API server that is behind, and no read after that is of the cache.
+func TestFirstReadMayBeOld(t *testing.T) {
+	for name, tc := range map[string]struct {
+		old  func(s *server) map[string]any
+		want []string
+	}{
+		"NotThereYet": {
+			func(*server) map[string]any { return nil },
+			[]string{"GET " + own, "POST " + collection, "GET " + own, "PATCH " + own},
+		},
+		"AnOlderVersion": {
+			func(s *server) map[string]any { return s.get(own) },
+			[]string{"GET " + own, "PATCH " + own, "GET " + own, "PATCH " + own},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			before := newPublisher(t, s, n1, nil)
+			mustPublish(t, before, content("6.0"))
+			s.cache = map[string]map[string]any{own: clone(tc.old(s))}
+			mustPublish(t, before, content("6.1"))
+			s.took()
+			p := newPublisher(t, s, n1, nil)
+			mustPublish(t, p, content("6.2"))
+			if diff := cmp.Diff(tc.want, s.took()); diff != "" {
+				t.Errorf("requests, -want +got:\n%s", diff)
+			}
+			got, err := json.Marshal(s.get(own)["spec"])
+			if err != nil || !strings.Contains(string(got), "6.2") {
+				t.Errorf("spec: %s, %v", got, err)
+			}
+		})
+	}
+}
+
 func TestPublishPatchesOnlyDifferences(t *testing.T) {
 	cases := map[string]struct {
 		from, to Content

@@ -99,6 +99,18 @@ func TestRunRepairsATamperedObject(t *testing.T) {
 	}
 }
 
+// TestRunCorrectsAnOldFirstRead: the object that a new worker reads from a cache is what it wants to publish, and was changed since.
+func TestRunCorrectsAnOldFirstRead(t *testing.T) {
+	s := newServer(t)
+	mustPublish(t, newPublisher(t, s, n1, nil), content("6.1"))
+	s.cache = map[string]map[string]any{own: clone(s.get(own))}
+	mustPublish(t, newPublisher(t, s, Identity{Node: "n1", NodeUID: n1.NodeUID, PodUID: n1.PodUID}, nil), content("6.2"))
+	contents, events := running(t, s, clocktesting.NewFakeClock(time.Now()))
+	contents <- content("6.1")
+	expect(t, events, "nothing to change", is(Unchanged))
+	expect(t, events, "changed", is(Patched))
+}
+
 func TestRunLeavesForeignAnnotationsAloneWithoutReading(t *testing.T) {
 	s := newServer(t)
 	contents, events := running(t, s, clocktesting.NewFakeClock(time.Now()))

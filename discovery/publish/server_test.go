@@ -23,8 +23,9 @@ type server struct {
 	objects  map[string]map[string]any // by path
 	history  []event
 	watchers map[chan event]string
-	requests []string // without watches
-	refuse   int      // status code for all responses; 0: none
+	requests []string                  // without watches
+	refuse   int                       // status code for all responses; 0: none
+	cache    map[string]map[string]any // older objects, by path, that reads of the cache return; nil means that there is none
 	watching chan struct{}
 }
 
@@ -99,6 +100,14 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var sent map[string]any
 	_ = json.Unmarshal(body, &sent)
 	path := r.URL.Path
+	if old, ok := s.cache[path]; ok && r.Method == http.MethodGet && r.URL.Query().Get("resourceVersion") == "0" {
+		if old == nil {
+			fail(w, http.StatusNotFound, "NotFound")
+			return
+		}
+		_ = json.NewEncoder(w).Encode(old)
+		return
+	}
 	switch old := s.objects[path]; {
 	case r.Method == http.MethodPost:
 		path += "/" + sent["metadata"].(map[string]any)["name"].(string)

@@ -110,7 +110,7 @@ func (p *Publisher) mayShare(ctx context.Context) (bool, error) {
 		return p.opt.Share && p.shared.on, nil
 	}
 	path := "/api/v1/namespaces/" + url.PathEscape(p.opt.Namespace) + "/configmaps/" + assayv1alpha1.FeatureSetMarker
-	meta, err := p.client.metadata(ctx, path)
+	meta, err := p.client.metadata(ctx, path+ofCache)
 	if err != nil && !hasCode(err, http.StatusNotFound) && !hasCode(err, http.StatusForbidden) {
 		return false, fmt.Errorf("read the marker for feature sets: %w", err)
 	}
