@@ -58,6 +58,9 @@ var protectedBareKeys = map[string]string{
 	"CriticalAddonsOnly":                   "it marks parts of the control plane",
 }
 
+// Protects reports whether rules may not write a key because it controls Kubernetes itself.
+func (p *Policy) Protects(key string) bool { return p.protectedBy(key) != "" }
+
 // protectedBy returns why a key is protected, or "" if it is not.
 func (p *Policy) protectedBy(key string) string {
 	namespace, _ := Split(key)

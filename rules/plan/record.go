@@ -51,10 +51,8 @@ func (p Policy) mayOwn(kind keys.Kind, key string) bool {
 		policy.Protected = p.Keys.Protected
 	}
 	switch kind {
-	case keys.Label:
-		return policy.LabelName(key).Cause != keys.ProtectedKey
-	case keys.Annotation:
-		return policy.AnnotationName(key).Cause != keys.ProtectedKey
+	case keys.Label, keys.Annotation:
+		return !policy.Protects(key)
 	case keys.Resource:
 		return policy.ResourceName(key).Cause != keys.ProtectedKey
 	case keys.Condition:
