@@ -22,6 +22,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/turn"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // DefaultGrace is how long a worker's features count after its object was deleted while the Node exists: time to reinstall a
@@ -86,6 +87,13 @@ type memory struct {
 	lostAt time.Time                // when it was deleted; zero: it exists
 	unseen bool                     // it has never existed since this process started
 	input  rules.Input              // as last returned
+	from   []version                // what input was built from: the Node, then the NodeFeatures; nil: there is none yet
+}
+
+// version identifies the content of an object that an input is built from.
+type version struct {
+	resourceVersion string
+	facts           *facts.Facts // of a NodeFeature: its feature sets can arrive later
 }
 
 // State is what is known about a node.
@@ -132,12 +140,24 @@ func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 		return State{}, err
 	}
 	n.hold(m, &s)
-	s.Input = n.opt.Merge.Input(node, s.Features)
-	if sameInput(m.input, s.Input) {
-		s.Input = m.input // others already hold a reference to it
+	if from := versions(node, s.Features); !slices.Equal(from, m.from) {
+		m.from = from
+		if input := n.opt.Merge.Input(node, s.Features); !sameInput(m.input, input) { // otherwise others already hold a reference to it
+			m.input = input
+		}
 	}
-	m.input = s.Input
+	s.Input = m.input
 	return s, nil
+}
+
+// versions returns what the input of a node is built from.
+func versions(node *corev1.Node, features []*nodefeature.NodeFeature) []version {
+	out := make([]version, 0, 1+len(features))
+	out = append(out, version{resourceVersion: node.ResourceVersion})
+	for _, f := range features {
+		out = append(out, version{f.ResourceVersion, f.Spec.Features.Facts})
+	}
+	return out
 }
 
 // hold adds the features of a deleted worker's object, as long as they count.

@@ -23,6 +23,7 @@ type Cache struct {
 	cache.Cache // other methods are not implemented
 
 	mu       sync.Mutex
+	writes   int
 	objects  map[string]client.Object // by kind, namespace and name
 	handlers map[string][]toolscache.ResourceEventHandler
 }
@@ -42,10 +43,13 @@ func key(o client.Object, at client.ObjectKey) string {
 	return kind(o) + " " + at.Namespace + "/" + at.Name
 }
 
-// Put adds or replaces an object.
+// Put adds or replaces an object. An object that replaces another one of the same resourceVersion gets a new one.
 func (c *Cache) Put(o client.Object) {
 	c.mu.Lock()
 	before, known := c.objects[key(o, client.ObjectKeyFromObject(o))]
+	if c.writes++; known && o.GetResourceVersion() == before.GetResourceVersion() {
+		o.SetResourceVersion(fmt.Sprintf("put-%d", c.writes))
+	}
 	c.objects[key(o, client.ObjectKeyFromObject(o))] = o
 	handlers := c.handlers[kind(o)]
 	c.mu.Unlock()
