@@ -38,6 +38,7 @@ type compiler struct {
 
 	// shared by the rules of one object
 	patterns match.Patterns
+	shapes   tmpl.Shapes
 	compiled map[string]compiledTemplate
 
 	// mode of the current rule
@@ -296,7 +297,7 @@ func (c *compiler) compileTemplate(source string) (*tmpl.Template, []tmpl.Diagno
 		if !c.size.Take(size.Template(source)) {
 			return nil, nil
 		}
-		known.template, known.problems = tmpl.Compile(source, tmpl.Options{Strict: c.opt.Strict, Size: c.size})
+		known.template, known.problems = tmpl.Compile(source, tmpl.Options{Strict: c.opt.Strict, Size: c.size, Shapes: &c.shapes})
 		if c.compiled == nil {
 			c.compiled = map[string]compiledTemplate{}
 		}

@@ -1,6 +1,7 @@
 package tmpl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,23 +18,40 @@ import (
 // Compile compiles a template. The template is nil unless all problems are warnings. All problems are reported at once, except for
 // syntax errors: the parser stops at the first one.
 func Compile(source string, opt Options) (*Template, []Diagnostic) {
-	t := &Template{source: source, opt: opt}
-	c := &compiler{t: t}
+	if t, problems := opt.Shapes.compile(source, opt); t != nil {
+		return t, problems
+	}
+	c := newCompiler(source, opt)
 	if trees, ok := c.parse(); ok {
 		c.compile(trees)
+		c.warnOfBareLines(trees[mainName])
 	}
+	return c.finish()
+}
+
+func newCompiler(source string, opt Options) *compiler {
+	opt.Shapes = nil // needed only to compile
+	return &compiler{t: &Template{source: source, opt: opt, code: &code{}}}
+}
+
+// finish returns the template, or nil if there are errors, and all problems in source order.
+func (c *compiler) finish() (*Template, []Diagnostic) {
 	slices.SortStableFunc(c.problems, func(a, b Diagnostic) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	for _, p := range c.problems {
 		if !p.Warning {
 			return nil, c.problems
 		}
 	}
-	t.paths = distinct(t.paths)
+	t := c.t
+	if len(t.reads) > 0 {
+		t.paths = make([]DataPath, len(t.reads))
+	}
+	for i, r := range t.reads {
+		t.paths[i] = r.path
+		t.paths[i].Line, t.paths[i].Column = c.place(t.offset(r.at))
+	}
 	return t, c.problems
 }
 
@@ -47,6 +65,8 @@ type compiler struct {
 	dot   position // position of the dot, as far as known
 	inner int      // number of enclosing blocks
 	main  bool     // set outside of all definitions
+	shape bool     // compiles the code that templates share
+	alone bool     // the code cannot be shared
 	trees map[string]*parse.Tree
 	lines []int // offset of each line
 }
@@ -134,9 +154,7 @@ func (c *compiler) compile(trees map[string]*parse.Tree) {
 		}
 		c.t.defs[name] = c.definition(trees[name], false)
 	}
-	if tree := trees[mainName]; tree != nil { // nil if the source contains only definitions
-		c.warnOfBareLines(tree.Root)
-	}
+	c.t.reads = distinct(c.t.reads)
 }
 
 func (c *compiler) definition(tree *parse.Tree, isMain bool) *definition {
@@ -179,7 +197,8 @@ func (c *compiler) stmt(node parse.Node) stmt {
 	at := int(node.Position())
 	switch n := node.(type) {
 	case *parse.TextNode:
-		return &textStmt{at, n.Text}
+		c.t.texts = append(c.t.texts, string(n.Text))
+		return &textStmt{at, len(c.t.texts) - 1}
 	case *parse.ActionNode:
 		pipe := c.pipe(n.Pipe)
 		if len(n.Pipe.Decl) > 0 {
@@ -387,6 +406,9 @@ func (c *compiler) pattern(at int, arg expr) {
 	lit, ok := arg.(*constExpr)
 	if !ok || lit.v.kind != kindString {
 		return
+	}
+	if c.alone = true; c.shape {
+		return // its size counts for each template
 	}
 	if c.t.regexps[lit.v.str] != nil || c.t.opt.Size.Over() {
 		return

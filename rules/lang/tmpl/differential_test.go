@@ -45,6 +45,7 @@ func standardData(terms []match.FeatureElements) map[string]map[string][]map[str
 // some run-time errors of text/template are compile errors here.
 func agree(t *testing.T, source string) bool {
 	t.Helper()
+	checkShared(t, source, tmpl.Options{})
 	compiled, problems := tmpl.Compile(source, tmpl.Options{})
 	standard, err := template.New("main").Option("missingkey=error").Parse(source)
 	var want strings.Builder
@@ -197,6 +198,7 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
+		checkShared(t, source, tmpl.Options{})
 		compiled, problems := tmpl.Compile(source, tmpl.Options{})
 		if compiled == nil {
 			if len(problems) == 0 {

@@ -52,8 +52,6 @@ func (s *state) take(at, n int) {
 	}
 }
 
-func (s *state) write(at int, b []byte) { s.out = append(s.out, b...); s.checkOutput(at) }
-
 func (s *state) checkOutput(at int) {
 	if len(s.out) > MaxOutput {
 		fail(at, "the template writes more than %d bytes", MaxOutput)
@@ -84,15 +82,13 @@ func (b block) exec(s *state, dot value) signal {
 	return goOn
 }
 
-// textStmt writes text.
-type textStmt struct {
-	at   int
-	text []byte
-}
+// textStmt writes text, the one with this index in the texts of the template.
+type textStmt struct{ at, text int }
 
 func (n *textStmt) exec(s *state, _ value) signal {
 	s.step(n.at)
-	s.write(n.at, n.text)
+	s.out = append(s.out, s.t.texts[n.text]...)
+	s.checkOutput(n.at)
 	return goOn
 }
 

@@ -13,9 +13,9 @@ type lineStmt struct {
 	slow  block
 }
 
-// part is text or, if name is set, a field.
+// part is text, see textStmt, or, if stmt is set, a field.
 type part struct {
-	text  []byte
+	text  int
 	field string
 	key   facts.Key // key of the field
 	stmt  *printStmt
@@ -84,7 +84,7 @@ func (n *lineStmt) exec(s *state, dot value) signal {
 	for i := range n.parts {
 		p := &n.parts[i]
 		if p.stmt == nil {
-			out = append(out, p.text...)
+			out = append(out, s.t.texts[p.text]...)
 			continue
 		}
 		text, ok := element.Instance.GetKey(p.key)

@@ -1,9 +1,9 @@
 package tmpl
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
+	"strings"
 	"text/template/parse"
 )
 
@@ -17,25 +17,32 @@ func (c *compiler) reads(at int, from position, path []string) {
 	if n += copy(name[n:], path); n < len(name) {
 		return
 	}
-	line, column := c.place(at)
-	c.t.paths = append(c.t.paths, DataPath{Domain: name[0], Name: name[1], Line: line, Column: column, Conditional: c.inner > 0})
+	c.t.reads = append(c.t.reads, read{DataPath{Domain: name[0], Name: name[1], Conditional: c.inner > 0}, at})
 }
 
-// distinct returns one path for each feature, in source order.
-func distinct(paths []DataPath) []DataPath {
-	if len(paths) < 2 {
-		return paths
+// read is a path that code reads, without its line and column, and its position in the code.
+type read struct {
+	path DataPath
+	at   int
+}
+
+// distinct returns one read for each feature, in the order of the code.
+func distinct(reads []read) []read {
+	if len(reads) < 2 {
+		return reads
 	}
-	slices.SortStableFunc(paths, func(a, b DataPath) int { return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Name, b.Name)) })
-	out := paths[:1]
-	for _, p := range paths[1:] {
-		if last := &out[len(out)-1]; last.Domain == p.Domain && last.Name == p.Name {
-			last.Conditional = last.Conditional && p.Conditional
+	slices.SortStableFunc(reads, func(a, b read) int {
+		return cmp.Or(cmp.Compare(a.path.Domain, b.path.Domain), cmp.Compare(a.path.Name, b.path.Name))
+	})
+	out := reads[:1]
+	for _, r := range reads[1:] {
+		if last := &out[len(out)-1].path; last.Domain == r.path.Domain && last.Name == r.path.Name {
+			last.Conditional = last.Conditional && r.path.Conditional
 			continue
 		}
-		out = append(out, p)
+		out = append(out, r)
 	}
-	slices.SortStableFunc(out, func(a, b DataPath) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	slices.SortStableFunc(out, func(a, b read) int { return cmp.Compare(a.at, b.at) })
 	return out
 }
 
@@ -88,17 +95,19 @@ func (c *compiler) indexes(at int, nodes []parse.Node) {
 
 // warnOfBareLines warns about lines that are written without =, as far as the source shows. NFD drops a rule that writes such a
 // line; its older documentation describes it as a label with the value true, which is the behavior here.
-func (c *compiler) warnOfBareLines(root *parse.ListNode) {
+func (c *compiler) warnOfBareLines(tree *parse.Tree) {
+	if tree == nil {
+		return // the source contains only definitions
+	}
 	w := bareLines{c: c}
-	w.list(root)
+	w.list(tree.Root)
 	w.end()
 }
 
-var newline = []byte("\n")
-
 type bareLines struct {
 	c     *compiler
-	start int  // position of the first text of the line
+	texts int  // number of texts so far
+	start int  // position in the source of the first text of the line
 	text  bool // the line contains text
 	open  bool // the line contains =, or an action that may write one
 }
@@ -115,16 +124,16 @@ func (w *bareLines) list(list *parse.ListNode) {
 func (w *bareLines) node(node parse.Node) {
 	switch n := node.(type) {
 	case *parse.TextNode:
-		at, part, rest, more := int(n.Position()), []byte(nil), n.Text, true
+		at, part, rest, more := w.c.t.offset(int(n.Position())), "", w.textOf(n), true
 		for first := true; more; first = false {
 			if !first {
 				w.end()
 			}
-			part, rest, more = bytes.Cut(rest, newline)
-			if trimmed := bytes.TrimSpace(part); len(trimmed) > 0 && !w.text {
-				w.text, w.start = true, at+bytes.Index(part, trimmed)
+			part, rest, more = strings.Cut(rest, "\n")
+			if trimmed := strings.TrimSpace(part); trimmed != "" && !w.text {
+				w.text, w.start = true, at+strings.Index(part, trimmed)
 			}
-			w.open = w.open || bytes.IndexByte(part, '=') >= 0
+			w.open = w.open || strings.Contains(part, "=")
 			at += len(part) + 1
 		}
 	case *parse.ActionNode:
@@ -146,6 +155,16 @@ func (w *bareLines) node(node parse.Node) {
 	case *parse.TemplateNode:
 		w.open = true
 	}
+}
+
+// textOf returns the text of a node, which in the tree of shared code is a placeholder. Such code has no definitions, so that its texts
+// are in the order of the tree.
+func (w *bareLines) textOf(n *parse.TextNode) string {
+	if w.c.t.segments == nil {
+		return string(n.Text)
+	}
+	w.texts++
+	return w.c.t.texts[w.texts-1]
 }
 
 // end is called at the end of each line.

@@ -24,6 +24,8 @@ type Options struct {
 	Strict bool
 	// Size is the budget for compiled regular expressions; nil is unlimited.
 	Size *size.Budget
+	// Shapes lets templates share code across compilations. It may be nil.
+	Shapes *Shapes
 }
 
 // Env gives a template access to values in addition to its data.
@@ -36,15 +38,24 @@ type Env interface {
 
 // Template is a compiled labelsTemplate or varsTemplate. It is immutable and safe for concurrent use.
 type Template struct {
-	source  string
-	opt     Options
-	defs    map[string]*definition
-	main    *definition
-	regexps map[string]*regexp.Regexp // literal patterns
-	paths   []DataPath
+	*code
+	source string
+	opt    Options
+	texts  []string // the literal text, see textStmt
+	paths  []DataPath
+	// segments map positions in the code to the source; nil if they are equal.
+	segments []segment
 
 	namesOnce sync.Once
 	names     map[string]bool // see lineNames
+}
+
+// code is a template without its literal text. It is immutable once it is compiled.
+type code struct {
+	defs    map[string]*definition
+	main    *definition
+	regexps map[string]*regexp.Regexp // literal patterns
+	reads   []read
 
 	readsNode, readsVars bool
 }
@@ -191,9 +202,9 @@ func (t *Template) lines(out []byte) (map[string]string, error) {
 	return values, nil
 }
 
-// place returns the line and column of a byte of the source.
+// place returns the line and column in the source of a position in the code.
 func (t *Template) place(at int) (line, column int) {
-	before := t.source[:min(max(at, 0), len(t.source))]
+	before := t.source[:min(max(t.offset(at), 0), len(t.source))]
 	return strings.Count(before, "\n") + 1, len(before) - strings.LastIndexByte(before, '\n')
 }
 
