@@ -139,6 +139,9 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	if err != nil {
 		return err
 	}
+	if f.leaderElection {
+		rest.Wrap((&leaseTime{life: s.LeaderElection.LeaseDuration}).wrap)
+	}
 	again := true // the controller names are registered again after a change of the configuration
 	sets := featuresets.New(f.namespace)
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
