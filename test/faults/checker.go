@@ -233,10 +233,8 @@ func (c *checker) Violations() ([]violation, int) {
 	return slices.Clone(c.violations), c.versions
 }
 
-// differ returns how the Nodes differ from the wanted keys, and a channel that is closed at the next change.
-func (c *checker) differ(want map[string]map[string]string) (different []string, changed <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// differ returns how the Nodes differ from the wanted keys. The caller holds the lock.
+func (c *checker) differ(want map[string]map[string]string) (different []string) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		known := c.nodes[name]
 		if known == nil {
@@ -245,7 +243,7 @@ func (c *checker) differ(want map[string]map[string]string) (different []string,
 			different = append(different, fmt.Sprintf("%s has %v, want %v", name, known.keys, want[name]))
 		}
 	}
-	return different, c.changed
+	return different
 }
 
 // together is the delay between two comparisons of all Nodes.
@@ -253,16 +251,42 @@ const together = 50 * time.Millisecond
 
 // wait returns when the Nodes have exactly the wanted keys.
 func (c *checker) wait(ctx context.Context, want map[string]map[string]string) error {
+	return c.until(ctx, func() []string { return c.differ(want) })
+}
+
+// reach returns when the given versions of Nodes have been checked.
+func (c *checker) reach(ctx context.Context, nodes []corev1.Node) error {
+	return c.until(ctx, func() (behind []string) {
+		for i := range nodes {
+			n := &nodes[i]
+			if known := c.nodes[n.Name]; known == nil || older(known.version, n.ResourceVersion) {
+				behind = append(behind, n.Name+" was not seen in its present version")
+			}
+		}
+		return behind
+	})
+}
+
+// older reports whether a resource version is older than another one.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+// until calls a function after each change, with the lock held, until it returns nothing.
+func (c *checker) until(ctx context.Context, left func() []string) error {
 	for {
-		different, changed := c.differ(want)
-		if len(different) == 0 {
+		c.mu.Lock()
+		missing, changed := left(), c.changed
+		c.mu.Unlock()
+		if len(missing) == 0 {
 			return nil
 		}
 		select {
 		case <-changed:
 			time.Sleep(together)
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d Nodes differ: %s: %w", len(different), len(want), different[0], context.Cause(ctx))
+			return fmt.Errorf("%d Nodes: %s: %w", len(missing), missing[0], context.Cause(ctx))
 		}
 	}
 }

@@ -23,7 +23,7 @@ const shortPatience = 5 * time.Minute
 func TestRandomFaultsLoseNoKey(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
 	var out strings.Builder
-	w, err := newWorld(t.Context(), c, options{nodeCount: 12, seed: 1, manager: buildManager(t), patience: shortPatience, out: &locked{to: &out}})
+	w, err := newWorld(t.Context(), c, options{nodeCount: 12, seed: 1, together: mostTogether, manager: buildManager(t), patience: shortPatience, out: &locked{to: &out}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,8 @@ type fault struct {
 	what string
 	// heal ends it; nil if it ended by itself.
 	heal func(ctx context.Context) error
+	// after follows when the Nodes have converged, which they must do once more; can be nil.
+	after func() error
 	// effect describes what it did, after it was healed; can be nil.
 	effect func() string
 }
@@ -85,6 +87,7 @@ var linkKinds = []kind{
 	{name: "lose", weight: 4, targets: allLinks, strike: func(_ context.Context, w *world, target string, _ *rand.Rand) (*fault, error) {
 		return w.onRequests(target, "writes are carried out, and half of their responses are lost", proxy.Fault{Share: 0.5, Lose: true}), nil
 	}},
+	{name: "late", weight: 6, targets: controllers, strike: late},
 	{name: "expire", weight: 3, targets: allLinks, strike: func(_ context.Context, w *world, target string, _ *rand.Rand) (*fault, error) {
 		return w.onRequests(target, "watches are cut, and cannot be continued (410)", proxy.Fault{Share: 1, Expired: true}), nil
 	}},
@@ -121,6 +124,28 @@ func (w *world) onRequests(target, what string, f proxy.Fault) *fault {
 	}, func(p *proxy.Proxy) { p.Disturb(proxy.Fault{}) })
 }
 
+// late makes writes to Nodes arrive after later ones of the same facts.
+func late(_ context.Context, w *world, target string, r *rand.Rand) (*fault, error) {
+	some, p := pick(r, w.calm(2), changesPerRound), w.links[target]
+	f := w.onRequests(target, "writes to Nodes seem to fail, and arrive after later ones", proxy.Fault{Share: 1, Late: true})
+	w.changing = append(append(w.changing, some...), some...)
+	w.touch(some)
+	end := f.heal
+	f.heal = func(ctx context.Context) error {
+		err := end(ctx)
+		w.touch(some)
+		return err
+	}
+	f.after = func() error {
+		done, rejected, err := p.Deliver()
+		if done+rejected > 0 {
+			w.say("  late writes of %s: %d carried out, %d rejected", target, done, rejected)
+		}
+		return err
+	}
+	return f, nil
+}
+
 // programKinds are faults of programs.
 var programKinds = []kind{
 	{name: "kill", weight: 5, targets: []string{webhookName, extender}, strike: killed},
@@ -143,7 +168,7 @@ var programKinds = []kind{
 		what := "SIGSTOP, then SIGCONT" + w.role(ctx, target)
 		return &fault{what: what, heal: func(context.Context) error { return w.Resume(target) }}, w.Pause(target)
 	}},
-	{name: "stop past the Lease", weight: 1, slow: true, targets: controllers, strike: stoppedPastLease},
+	{name: "stop past the Lease", weight: 2, slow: true, targets: controllers, strike: stoppedPastLease},
 }
 
 // gracePeriod is the default time of a kubelet between SIGTERM and SIGKILL.
@@ -167,17 +192,23 @@ func (w *world) role(ctx context.Context, name string) string {
 	return ", of the standby"
 }
 
-// stoppedPastLease stops a controller until another one must have taken over.
-func stoppedPastLease(ctx context.Context, w *world, target string, _ *rand.Rand) (*fault, error) {
+// stoppedPastLease stops a controller until another one must have taken over, and has written facts that the first one does not know.
+func stoppedPastLease(ctx context.Context, w *world, target string, r *rand.Rand) (*fault, error) {
 	what := "SIGSTOP until the Lease has expired, then SIGCONT" + w.role(ctx, target)
 	if err := w.Pause(target); err != nil {
 		return nil, err
 	}
+	some := pick(r, w.calm(1), changesPerRound)
+	w.changing = append(w.changing, some...)
 	return &fault{what: what, heal: func(ctx context.Context) error {
 		err := sleep(ctx, leaseDuration)
-		return errors.Join(err, w.Resume(target))
+		w.touch(some)
+		return errors.Join(err, sleep(ctx, writeTime), w.Resume(target))
 	}}, nil
 }
+
+// writeTime is usually enough for a changed fact to be on its Node.
+const writeTime = time.Second
 
 // leaseDuration is longer than the default duration of the leader's Lease.
 const leaseDuration = 17 * time.Second
@@ -221,19 +252,12 @@ var dataKinds = []kind{
 		for _, n := range some {
 			w.deletions[n.Name]++
 		}
-		deleted := w.inBackground(ctx, func(ctx context.Context) error {
-			for _, n := range some {
-				object := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: n.Name}}
-				if err := w.client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if r.IntN(2) == 0 {
-			return &fault{what: fmt.Sprintf("another client deletes the NodeFeatures of %d workers", len(some)), heal: deleted}, nil
-		}
+		return &fault{what: fmt.Sprintf("another client deletes the NodeFeatures of %d workers", len(some)), heal: w.deleteFeatures(ctx, some)}, nil
+	}},
+	{name: "delete NodeFeatures", weight: 4, targets: []string{workersLink}, strike: func(ctx context.Context, w *world, _ string, r *rand.Rand) (*fault, error) {
+		some := pick(r, w.nodes, 1+len(w.nodes)/10)
 		w.fleet.End(some)
+		deleted := w.deleteFeatures(ctx, some)
 		return &fault{what: fmt.Sprintf("%d workers end, and another client deletes their NodeFeatures", len(some)), heal: func(ctx context.Context) error {
 			return errors.Join(deleted(ctx), w.launch(ctx, some, 0))
 		}}, nil
@@ -260,9 +284,23 @@ var dataKinds = []kind{
 	}},
 }
 
-// launch starts the workers of nodes again.
+// deleteFeatures deletes the NodeFeatures of workers. The returned function waits until they are deleted.
+func (w *world) deleteFeatures(ctx context.Context, nodes []fleet.Node) func(context.Context) error {
+	return w.inBackground(ctx, func(ctx context.Context) error {
+		for ; len(nodes) > 0; nodes = nodes[1:] { // not once more in another attempt: a running worker has published it again
+			object := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: nodes[0].Name}}
+			if err := w.client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// launch starts the workers of nodes again. They do not know of earlier repairs.
 func (w *world) launch(ctx context.Context, nodes []fleet.Node, generation int) error {
 	for _, n := range nodes {
+		delete(w.deletions, n.Name)
 		if err := w.fleet.Launch(ctx, n, generation); err != nil {
 			return err
 		}

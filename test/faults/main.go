@@ -28,6 +28,7 @@ type options struct {
 	manager   string        // path of assay-manager
 	patience  time.Duration // timeout of each convergence
 	out       io.Writer
+	together  int           // maximum number of faults in a round
 	awayNodes int           // nodes of the scenario away
 	away      time.Duration // time without API servers in it
 	// webhookArgs are additional arguments of the webhook.
@@ -53,6 +54,7 @@ func main() {
 	flag.StringVar(&todo.scenarios, "scenarios", "all", "`names` of scenarios to run after them, separated by commas; all or none")
 	flag.DurationVar(&todo.soak, "soak", 0, "`duration` of a run without faults that measures memory, goroutines and descriptors, instead of all others")
 	flag.IntVar(&o.nodeCount, "nodes", 0, fmt.Sprintf("`number` of nodes; 0: %d, or %d with -soak", defaultNodes, soakNodes))
+	flag.IntVar(&o.together, "together", mostTogether, "maximum `number` of faults at a time")
 	flag.IntVar(&o.awayNodes, "away-nodes", 1000, "`number` of nodes of the scenario away")
 	flag.DurationVar(&o.away, "away", 2*time.Minute, "`duration` without API servers in the scenario away")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the choice of faults")
@@ -60,7 +62,7 @@ func main() {
 	flag.DurationVar(&o.patience, "patience", defaultPatience, "`duration` after which Nodes that do not converge are an error")
 	flag.StringVar(&todo.logs, "logs", "", "`directory` of the programs' logs, new or empty; by default a temporary one, which is kept if the run fails")
 	flag.Parse()
-	if flag.NArg() > 0 || todo.faults < 0 || o.nodeCount < 0 || o.awayNodes < 1 {
+	if flag.NArg() > 0 || todo.faults < 0 || o.nodeCount < 0 || o.awayNodes < 1 || o.together < 1 || o.together > len(allLinks) {
 		fmt.Fprintln(os.Stderr, "faults: invalid arguments: use flags only, and positive numbers")
 		os.Exit(2)
 	}

@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/test/scale/fleet"
 )
 
 // run is a sequence of rounds. In each, some faults begin, facts and rules change, the faults end, and the Nodes must converge.
@@ -24,9 +22,6 @@ type run struct {
 	*world
 	rand  *rand.Rand
 	short bool
-
-	changing []fleet.Node           // whose facts change in this round
-	changed  map[string][]time.Time // by node: when the last changes were on the Node
 
 	faults int
 	rounds int
@@ -42,7 +37,7 @@ type convergence struct {
 }
 
 const (
-	// mostTogether is the maximum number of faults in a round.
+	// mostTogether is the default maximum number of faults in a round.
 	mostTogether = 3
 	// longestFault is the maximum duration of a fault, except for those of a Lease.
 	longestFault = 4 * time.Second
@@ -55,7 +50,7 @@ const (
 )
 
 func newRun(w *world, short bool) *run {
-	return &run{world: w, rand: rand.New(rand.NewPCG(w.seed, 1)), short: short, byKind: map[string]int{}, changed: map[string][]time.Time{}} //nolint:gosec // not a secret
+	return &run{world: w, rand: rand.New(rand.NewPCG(w.seed, 1)), short: short, byKind: map[string]int{}} //nolint:gosec // not a secret
 }
 
 // inject runs rounds until there were enough faults. It ends at the first violation, which is the error.
@@ -63,7 +58,7 @@ func (w *world) inject(ctx context.Context, faults int, short bool) (*run, error
 	r := newRun(w, short)
 	for r.faults < faults {
 		r.rounds++
-		if err := r.round(ctx, min(1+r.rand.IntN(mostTogether), faults-r.faults)); err != nil {
+		if err := r.round(ctx, min(1+r.rand.IntN(r.together), faults-r.faults)); err != nil {
 			return r, fmt.Errorf("round %d of seed %d: %w", r.rounds, w.seed, err)
 		}
 	}
@@ -117,8 +112,16 @@ func (r *run) finish(ctx context.Context, active []*fault, changed func(context.
 		err = r.converge(ctx)
 	}
 	took := time.Since(end)
+	for _, f := range active {
+		if f.after != nil && err == nil {
+			err = named(f, f.after())
+		}
+	}
 	if err == nil {
 		err = r.settle(ctx)
+	}
+	if err == nil {
+		err = r.seen(ctx)
 	}
 	violations, versions := r.checker.Violations()
 	if len(violations) > 0 {
@@ -133,6 +136,7 @@ func (r *run) finish(ctx context.Context, active []*fault, changed func(context.
 	for _, n := range r.changing {
 		r.changed[n.Name] = append(r.changed[n.Name], time.Now())
 	}
+	r.changing = nil
 	var after []string
 	for _, f := range active {
 		after = append(after, f.kind+" "+f.target)
@@ -227,10 +231,9 @@ func (r *run) drawKind() *kind {
 
 // change changes facts and, in some rounds, rules. The returned function waits until the rules are changed.
 func (r *run) change(ctx context.Context) func(context.Context) error {
-	r.changing = pick(r.rand, r.calm(), changesPerRound)
-	for _, n := range r.changing {
-		r.fleet.Set(n, r.model.fact(n.Name))
-	}
+	some := pick(r.rand, r.calm(1), changesPerRound)
+	r.changing = append(r.changing, some...)
+	r.touch(some)
 	var steps []func(context.Context) error
 	if r.rand.Float64() < editShare {
 		steps = append(steps, r.edit)
@@ -249,15 +252,6 @@ func (r *run) change(ctx context.Context) func(context.Context) error {
 			steps = steps[1:]
 		}
 		return nil
-	})
-}
-
-// calm returns the nodes whose facts can change once more without flapping: the controller would leave the label alone for a minute.
-func (r *run) calm() []fleet.Node {
-	return slices.DeleteFunc(slices.Clone(r.nodes), func(n fleet.Node) bool {
-		past := slices.DeleteFunc(r.changed[n.Name], func(at time.Time) bool { return time.Since(at) > flap.Window })
-		r.changed[n.Name] = past
-		return len(past) >= flap.Limit-1
 	})
 }
 

@@ -249,6 +249,8 @@ const (
 	changesPerSecond = 5
 	// normalTime is the duration for which the normal load is measured.
 	normalTime = 30 * time.Second
+	// returnTime is the duration after the return of the API servers within which all Nodes must be as wanted.
+	returnTime = time.Minute
 )
 
 // withoutAPI takes all API servers away, while facts change, and measures how the workers come back.
@@ -283,13 +285,17 @@ func (w *world) withoutAPI(ctx context.Context) error {
 	}
 	back := time.Now()
 	gone, _ := link.Requests()
+	throttled := link.Throttled()
 	if err := w.converge(ctx); err != nil {
 		return err
 	}
 	took := time.Since(back)
 	all, _ := link.Requests()
-	w.say("  API servers away for %s, %d workers: %d ended; at most %d requests a second after the return, %d in all; all Nodes as wanted after %.1f s",
-		w.away, len(w.nodes), w.fleet.Exits(), link.Peak(back), all-gone, took.Seconds())
+	w.say("  API servers away for %s, %d workers: %d ended; at most %d requests a second after the return, %d in all, %d rejected with 429; all Nodes as wanted after %.1f s",
+		w.away, len(w.nodes), w.fleet.Exits(), link.Peak(back), all-gone, link.Throttled()-throttled, took.Seconds())
+	if exits := w.fleet.Exits(); exits > 0 || took > returnTime {
+		return fmt.Errorf("%d workers ended, and the Nodes were as wanted %s after the return, want 0 and at most %s", exits, took.Round(time.Second), returnTime)
+	}
 	return nil
 }
 

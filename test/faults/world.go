@@ -24,6 +24,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
@@ -69,6 +70,10 @@ type world struct {
 	fleet    *fleet.Fleet
 	nodes    []fleet.Node
 	turn     int // of nextNode
+	// changing are the nodes whose facts change in this round, once for each change.
+	changing []fleet.Node
+	// changed holds by node when the last changes were on the Node.
+	changed map[string][]time.Time
 	// deletions counts the deleted NodeFeatures by node.
 	deletions map[string]int
 	cleanup   []func()
@@ -76,7 +81,7 @@ type world struct {
 
 // newWorld starts everything on a control plane with Assay's CRDs and without Nodes, and returns once all nodes are labeled.
 func newWorld(ctx context.Context, c *cluster.Cluster, o options) (*world, error) {
-	w := &world{Cluster: c, options: o, model: newModel(), links: map[string]*proxy.Proxy{}, programs: map[string]*program{}, deletions: map[string]int{}}
+	w := &world{Cluster: c, options: o, model: newModel(), links: map[string]*proxy.Proxy{}, programs: map[string]*program{}, deletions: map[string]int{}, changed: map[string][]time.Time{}}
 	ctx, stop := context.WithCancel(ctx)
 	w.cleanup = append(w.cleanup, stop)
 	for _, step := range []func(context.Context) error{w.startServers, w.createObjects, w.startWorkers, w.startPrograms, w.settle} {
@@ -264,6 +269,40 @@ func (w *world) settle(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// touch changes a fact of each node.
+func (w *world) touch(nodes []fleet.Node) {
+	for _, n := range nodes {
+		w.fleet.Set(n, w.model.fact(n.Name))
+	}
+}
+
+// calm returns the nodes whose facts can change a number of times more without flapping: the controller would leave the label alone
+// for a minute.
+func (w *world) calm(changes int) []fleet.Node {
+	return slices.DeleteFunc(slices.Clone(w.nodes), func(n fleet.Node) bool {
+		past := slices.DeleteFunc(w.changed[n.Name], func(at time.Time) bool { return time.Since(at) > flap.Window })
+		w.changed[n.Name] = past
+		now := 0
+		for _, c := range w.changing {
+			if c.Name == n.Name {
+				now++
+			}
+		}
+		return len(past)+now+changes >= flap.Limit
+	})
+}
+
+// seen waits until the checker has seen the present version of each Node.
+func (w *world) seen(ctx context.Context) error {
+	list := &corev1.NodeList{}
+	if err := w.client.List(ctx, list); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, w.patience, fmt.Errorf("waited %s", w.patience))
+	defer cancel()
+	return w.checker.reach(ctx, list.Items)
 }
 
 // converge waits until the Nodes are as wanted.

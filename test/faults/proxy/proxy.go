@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +37,9 @@ type Fault struct {
 	Lose bool
 	// Truncate, if positive, ends responses after so many bytes.
 	Truncate int
+	// Late keeps patches of Nodes, and cuts their connections, as a load balancer does that gives a request up and has it still in its
+	// buffers. Deliver forwards them.
+	Late bool
 }
 
 // Proxy forwards HTTPS requests to one of several API servers. It authenticates to them itself, and accepts all clients. It is safe
@@ -51,6 +57,8 @@ type Proxy struct {
 	requests  map[int64]int // by second
 	total     int
 	disturbed int
+	throttled int             // responses of API servers with 429
+	kept      []*http.Request // late, oldest first
 }
 
 // backend is an API server.
@@ -90,7 +98,8 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	quiet := log.New(io.Discard, "", 0) // clients that hang up are the purpose
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(*httputil.ProxyRequest) {}, Transport: balancer{p}, FlushInterval: -1, ErrorLog: quiet,
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ModifyResponse: p.count,
 	}
 	p.server = &http.Server{Handler: p.disturbing(forward), ErrorLog: quiet, ReadHeaderTimeout: time.Minute}
 	go func() { _ = p.server.ServeTLS(p.listener, o.CertFile, o.KeyFile) }()
@@ -127,6 +136,57 @@ func (p *Proxy) Requests() (all, disturbed int) {
 	return p.total, p.disturbed
 }
 
+// Throttled returns the number of requests so far that API servers rejected with 429.
+func (p *Proxy) Throttled() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.throttled
+}
+
+// count counts a response.
+func (p *Proxy) count(response *http.Response) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if response.StatusCode == http.StatusTooManyRequests {
+		p.throttled++
+	}
+	return nil
+}
+
+// Deliver forwards the late requests, the newest first, and returns how many API servers carried out, and how many they rejected.
+func (p *Proxy) Deliver() (done, rejected int, err error) {
+	p.mu.Lock()
+	kept := p.kept
+	p.kept = nil
+	p.mu.Unlock()
+	for _, r := range slices.Backward(kept) {
+		response, err := balancer{p}.RoundTrip(r)
+		if err != nil {
+			return done, rejected, err
+		}
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			done++
+		} else {
+			rejected++
+		}
+	}
+	return done, rejected, nil
+}
+
+// keep keeps a request for Deliver.
+func (p *Proxy) keep(r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // it has not arrived
+	}
+	late := r.Clone(context.WithoutCancel(r.Context()))
+	late.Body = io.NopCloser(bytes.NewReader(body))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept = append(p.kept, late)
+}
+
 // Peak returns the highest number of requests in one second since a time.
 func (p *Proxy) Peak(since time.Time) int {
 	p.mu.Lock()
@@ -152,6 +212,9 @@ func (p *Proxy) draw() Fault {
 	return p.fault
 }
 
+// nodes is the beginning of the paths of Nodes.
+const nodes = "/api/v1/nodes/"
+
 func (p *Proxy) disturbing(forward http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f, watch := p.draw(), r.URL.Query().Get("watch") != ""
@@ -161,6 +224,10 @@ func (p *Proxy) disturbing(forward http.Handler) http.Handler {
 			refuse(w, f.Status)
 		case f.Expired && watch:
 			refuse(w, http.StatusGone)
+		case f.Late && r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, nodes):
+			p.keep(r)
+			p.hit()
+			panic(http.ErrAbortHandler)
 		case f.Lose && r.Method != http.MethodGet:
 			forward.ServeHTTP(httptest.NewRecorder(), r)
 			p.hit()

@@ -118,6 +118,30 @@ func TestFaultsOfRequests(t *testing.T) {
 	}
 }
 
+func TestLateWritesArriveWhenTheyAreDelivered(t *testing.T) {
+	w := start(t)
+	w.Disturb(proxy.Fault{Share: 1, Late: true})
+	for _, path := range []string{"api/v1/nodes/a/status", "api/v1/nodes/b"} {
+		if _, _, err := w.send(t.Context(), "PATCH", path); err == nil {
+			t.Errorf("the write to %s is answered", path)
+		}
+	}
+	if _, _, err := w.send(t.Context(), "PATCH", "api/v1/pods/a"); err != nil {
+		t.Error(err)
+	}
+	if got := w.calls.Load(); got != 1 {
+		t.Errorf("%d requests arrived, want that of the pod", got)
+	}
+	for _, want := range []int{2, 0} {
+		if done, rejected, err := w.Deliver(); done != want || rejected != 0 || err != nil {
+			t.Errorf("%d late writes were carried out and %d rejected (%v), want %d", done, rejected, err, want)
+		}
+	}
+	if got := w.calls.Load(); got != 3 {
+		t.Errorf("%d requests arrived, want 3", got)
+	}
+}
+
 func TestAFrozenProxyAnswersWhenItThaws(t *testing.T) {
 	w := start(t)
 	w.Freeze()
