@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func TestALeaderWritesOnlyWhileItsLeaseIsValid(t *testing.T) {
 		code, took := http.StatusOK, time.Duration(0)
 		transport := (&leaseTime{life: life}).wrap(responder(func(*http.Request) (*http.Response, error) {
 			time.Sleep(took)
-			return &http.Response{StatusCode: code, Body: http.NoBody}, nil
+			return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(""))}, nil
 		}))
 		send := func(method, path string) error {
 			r, err := http.NewRequestWithContext(t.Context(), method, "https://server"+path, strings.NewReader("{}"))
