@@ -263,13 +263,15 @@ var dataKinds = []kind{
 		}}, nil
 	}},
 	{name: "take the Lease", weight: 2, slow: true, targets: controllers, strike: func(ctx context.Context, w *world, target string, _ *rand.Rand) (*fault, error) {
-		lease := &coordinationv1.Lease{}
-		if err := w.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: nfdv1alpha1.LeaseName("")}, lease); err != nil {
-			return nil, err
-		}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("another client"), ptr.To[int32](5)
-		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
-		return &fault{what: "another client takes the Lease"}, client.IgnoreNotFound(w.client.Update(ctx, lease))
+		return &fault{what: "another client takes the Lease"}, w.persist(ctx, func(ctx context.Context) error { // the leader renews it
+			lease := &coordinationv1.Lease{}
+			if err := w.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: nfdv1alpha1.LeaseName("")}, lease); err != nil {
+				return err
+			}
+			lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("another client"), ptr.To[int32](5)
+			lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+			return w.client.Update(ctx, lease)
+		})
 	}},
 	{name: "empty the certificate", weight: 2, targets: []string{webhookName}, strike: func(ctx context.Context, w *world, _ string, _ *rand.Rand) (*fault, error) {
 		emptied := w.inBackground(ctx, func(ctx context.Context) error {
