@@ -63,6 +63,30 @@ func TestCommandsAreRunOrMarked(t *testing.T) {
 	}
 }
 
+// TestPagesSayHowToGetTheCommandLine: where a page uses assay for the first time, or before, it links to how to get it.
+func TestPagesSayHowToGetTheCommandLine(t *testing.T) {
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text := read(t, file)
+		use := usesAssay.FindStringIndex(text)
+		if use == nil || slices.Contains(generated, file) || file == "style.md" {
+			continue
+		}
+		if at := strings.Index(text, "](cli.md#get-it)"); at < 0 || at > use[1]+longestCommand {
+			t.Errorf("%s uses %q without a link to cli.md#get-it at or before it", file, text[use[0]:use[1]])
+		}
+	}
+}
+
+// longestCommand is the maximum number of characters between the beginning of a command and the link that it is the text of.
+const longestCommand = 60
+
+// usesAssay matches a command line of assay in a sentence, an example or a transcript.
+var usesAssay = regexp.MustCompile("(?m)(`|^ *|^\\$ )assay [a-z-]+")
+
 // marked returns what is wrong with the comment above a block.
 func marked(block *doctest.Block) string {
 	if notRun.MatchString(block.Above) {

@@ -47,7 +47,7 @@ func newScan() *cobra.Command {
 
 A PATTERN is the name of a feature; * matches any characters: pci.*, cpu.cpuid.`,
 		Example: `  assay scan
-  assay scan cpu.cpuid 'pci.*'
+  assay scan kernel.version 'cpu.*'
   assay scan -o nodefeature > node.yaml
   assay scan --rules rules.yaml`,
 		RunE: f.run,

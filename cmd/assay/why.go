@@ -78,6 +78,9 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	pod, err := c.Pod(cmd.Context(), namespace, name)
+	if cluster.IsNotFound(err) {
+		return fmt.Errorf("there is no pod %s/%s; pass -n NAMESPACE for another namespace", namespace, name)
+	}
 	if err != nil {
 		return err
 	}

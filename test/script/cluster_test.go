@@ -4,6 +4,7 @@
 package script_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,6 +80,15 @@ func TestClusterStories(t *testing.T) {
 		t.Fatal(err)
 	}
 	libraryHook(t, client)
+	team := testkit.Namespace(t, client)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "train-0", Namespace: team, Annotations: map[string]string{
+			assayv1alpha1.RequiredFeaturesAnnotation: "matchFeatures: [{feature: cpu.model, matchExpressions: {vendor_id: {op: In, value: [AMD]}}}]",
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}, NodeSelector: map[string]string{"never": "bound"}},
+	}
+	// The ServiceAccount of the pod is created with the namespace.
+	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { return client.Create(ctx, pod) })
 	bin := filepath.Dir(buildAssay(t))
 	testscript.Run(t, testscript.Params{
 		Dir: "cluster", RequireExplicitExec: true,
@@ -86,6 +96,7 @@ func TestClusterStories(t *testing.T) {
 			e.Setenv("KUBECONFIG", c.Kubeconfig)
 			e.Setenv("NOBODY", nobody.Kubeconfig)
 			e.Setenv("NS", namespace)
+			e.Setenv("TEAM", team)
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
 			return nil
 		},

@@ -29,7 +29,7 @@ func newCopy(deps Deps) *cobra.Command {
 It makes relative locators absolute, so that the copy means the same as the original. With --embed it includes documents in
 files, and keeps templates of the cluster as references. With --embed-all it includes those too, and the copy needs no other
 document. Comments are kept.`,
-		Example: `  assay template copy gpu-pool.yaml /tmp/gpu-pool.yaml
+		Example: `  assay template copy gpu-pool.yaml copy.yaml
   assay template copy --embed-all gpu-pool.yaml - | kubectl apply -f -
   assay template copy --fill --override site.yaml gpu-pool.yaml`,
 		Args: cobra.RangeArgs(1, 2),
