@@ -107,7 +107,10 @@ func TestUpdate(t *testing.T) {
 		vars    = `{name: vars, vars: {v: "1"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}`
 		uses    = `{name: uses, labels: {c: "{v}"}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}`
 	)
+	const typed = `{name: typed, labels: {a: true}, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}`
 	tests := map[string]struct{ before, after, refused, warned string }{
+		"AFieldOfAWrongTypeStays":   {before: `{rules: [` + typed + `,` + good + `]}`, after: `{rules: [` + typed + `,` + good2 + `]}`, warned: "spec.rules[0].labels[a]: still wrong, as before"},
+		"AFieldOfAWrongTypeIsNew":   {before: `{rules: [` + good + `]}`, after: `{rules: [` + typed + `]}`, refused: "spec.rules[0].labels[a]"},
 		"AnotherRuleChanges":        {before: `{rules: [` + broken + `,` + good + `]}`, after: `{rules: [` + broken + `,` + good2 + `]}`, warned: "still wrong, as before"},
 		"TheBrokenRuleMoves":        {before: `{rules: [` + broken + `,` + good + `]}`, after: `{rules: [` + good + `,` + broken + `]}`, warned: "rules[1]"},
 		"TheBrokenRuleChanges":      {before: `{rules: [` + broken + `]}`, after: `{rules: [` + broken2 + `]}`, refused: "spec.rules[0].matchFeatures[0].matchExpressions[full].value[0]"},
