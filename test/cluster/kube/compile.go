@@ -19,6 +19,10 @@ import (
 // and its dependencies would be compiled twice.
 var buildEnv = []string{"CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false"}
 
+// compilerEnv makes the compiler collect garbage less often, which saves a third of its time for the largest packages. It is not part of
+// the keys of Go's build cache. The limit is for the linker, which needs 2.5 GB.
+var compilerEnv = []string{"GOGC=400", "GOMEMLIMIT=2500MiB"}
+
 // reportEvery is the interval of progress messages during a build.
 const reportEvery = 15 * time.Second
 
@@ -69,7 +73,7 @@ func run(ctx context.Context, dir string, report *report, args ...string) error 
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), buildEnv...)
-	cmd.Env = append(cmd.Env, "GOWORK=off")
+	cmd.Env = append(append(cmd.Env, "GOWORK=off"), compilerEnv...)
 	var said tail
 	var reading sync.WaitGroup
 	stdout, err := cmd.StdoutPipe()
