@@ -61,6 +61,9 @@ func exitCode(err error) int {
 		return exitFound
 	}
 	fmt.Fprintln(os.Stderr, "assay:", err)
+	if errors.Is(err, convert.ErrLost) {
+		return exitFound
+	}
 	return exitUsage
 }
 

@@ -18,6 +18,9 @@ import (
 // converter converts source to objects and returns notes about the conversion.
 type converter func(id string, source []byte) ([]*yaml.Node, []convert.Note, error)
 
+// ErrLost is the error of --strict if fields have no equivalent.
+var ErrLost = errors.New("fields without an equivalent")
+
 // NewCommand returns the command "convert" with its subcommands.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -61,7 +64,7 @@ func newConverter(name, short string, run converter) *cobra.Command {
 				}
 			}
 			if strict && lost > 0 {
-				return fmt.Errorf("%d parts of %s have no equivalent", lost, args[0])
+				return fmt.Errorf("%s: %w: %d", args[0], ErrLost, lost)
 			}
 			return write(cmd.OutOrStdout(), objects)
 		},
