@@ -123,7 +123,7 @@ func TestAWatchIsOpenedAgain(t *testing.T) {
 				out := make(chan sighting)
 				w := &watcher{
 					client: &Client{base: "http://server", http: &http.Client{Transport: &answers{tc.answers, note}}}, namespace: "ns", name: "n",
-					version: "5", wait: &backoff{clock: clock.RealClock{}, rand: func() float64 { return 1 }}, out: out,
+					version: "5", wait: &backoff{clock: clock.RealClock{}, rand: func() float64 { return 1 }, max: maxBackoff}, out: out,
 				}
 				var running sync.WaitGroup
 				running.Go(func() { w.run(ctx) })
