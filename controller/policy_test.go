@@ -114,6 +114,8 @@ func TestWhoHasTheControllersTokenWritesOnlyWhatIsRecorded(t *testing.T) {
 		"change of another's label":    {`{"metadata":{"labels":{"example.com/theirs":"2"}}}`, true, "example.com/theirs"},
 		"removal of another's label":   {`{"metadata":{"labels":{"example.com/theirs":null}}}`, true, "example.com/theirs"},
 		"label without a record":       {`{"metadata":{"labels":{"feature.node.kubernetes.io/new":"1"}}}`, true, "feature.node.kubernetes.io/new"},
+		"part of a recorded name":      {`{"metadata":{"labels":{"feature.node.kubernetes.io/our":"1"}}}`, true, "feature.node.kubernetes.io/our"},
+		"end of a recorded name":       {`{"metadata":{"labels":{"io/ours":"1"}}}`, true, "io/ours"},
 		"another's annotation":         {`{"metadata":{"annotations":{"example.com/theirs":null}}}`, true, "example.com/theirs"},
 		"the node's processors":        {`{"status":{"capacity":{"cpu":"1000"}}}`, true, "cpu"},
 		"the node's memory":            {`{"status":{"allocatable":{"memory":"1Ti"}}}`, true, "memory"},
