@@ -552,7 +552,7 @@ func TestExplains(t *testing.T) {
 		t.Error(diff)
 	}
 	for path, want := range map[string]int{
-		"/v1/explain?pod=batch/q": 404, "/v1/explain?pod=p": 400, "/v1/explain?pod=batch/p&node=zz": 404, "/v1/nodes/zz/features": 404,
+		"/v1/explain?pod=batch/q": 404, "/v1/explain?pod=p": 400, "/v1/explain?pod=/p": 400, "/v1/explain?pod=batch/": 400, "/v1/explain": 400, "/v1/explain?pod=batch/p&node=zz": 404, "/v1/nodes/zz/features": 404,
 	} {
 		if code := get(path, nil); code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)

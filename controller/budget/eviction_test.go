@@ -125,3 +125,22 @@ func TestANewLeaderWaitsForTheMinimumInterval(t *testing.T) {
 		t.Error(held)
 	}
 }
+
+// TestAnAllowedNodeWhoseTaintNeverShowsHasToWaitAgain: its write has failed.
+func TestAnAllowedNodeWhoseTaintNeverShowsHasToWaitAgain(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	g := NewGate(Evictions{Every: time.Hour, Share: 1}, clock)
+	none := func() Fleet { return Fleet{Nodes: 10} }
+	clock.SetTime(clock.Now().Add(time.Hour))
+	if ok, held := g.Allow("a", "", none); !ok {
+		t.Fatalf("the first node is held: %+v", held)
+	}
+	clock.SetTime(clock.Now().Add(59 * time.Second))
+	if ok, _ := g.Allow("a", "", none); !ok {
+		t.Error("a node whose taint may still show up is held")
+	}
+	clock.SetTime(clock.Now().Add(time.Second))
+	if ok, held := g.Allow("a", "", none); ok || held.Wait != time.Hour-time.Minute {
+		t.Errorf("a minute later: %t, %+v", ok, held)
+	}
+}

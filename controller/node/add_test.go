@@ -94,7 +94,7 @@ func TestANodeFeatureIsAboutTheNodeOfItsLabel(t *testing.T) {
 
 // TestACachedNodeKeepsWhatPlansRead removes the rest of a Node before it is cached.
 func TestACachedNodeKeepsWhatPlansRead(t *testing.T) {
-	amount := corev1.ResourceList{"a": resource.MustParse("1")}
+	amount := corev1.ResourceList{"v.io/a": resource.MustParse("1"), corev1.ResourceCPU: resource.MustParse("8")}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: M{"a": "1"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "a"}}, PodCIDR: "10.0.0.0/24"},
@@ -114,7 +114,8 @@ func TestACachedNodeKeepsWhatPlansRead(t *testing.T) {
 	if len(node.Status.Conditions) != 1 || node.Status.Conditions[0].Type != "example.com/Ours" {
 		t.Errorf("the cache keeps the conditions %v", node.Status.Conditions)
 	}
-	before.Status.Conditions = slices.Clone(node.Status.Conditions)
+	extended := corev1.ResourceList{"v.io/a": amount["v.io/a"]}
+	before.Status.Conditions, before.Status.Capacity, before.Status.Allocatable = slices.Clone(node.Status.Conditions), extended, extended
 	if relevant.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: node}) {
 		t.Error("a cached Node differs from the original for the controller")
 	}

@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -107,7 +109,7 @@ func (w *passes) failure(o client.Object, patch client.Patch) error {
 func (w *passes) restart(change ...func(*Reconciler)) {
 	w.Helper()
 	r := &Reconciler{
-		client: w.Client, live: w.Client, events: w.events, clock: w.clock,
+		client: w.Client, live: w.Client, cache: informers{client: w.Client}, events: w.events, clock: w.clock,
 		registry: assembly.NewRegistry(rules.Options{}), stats: rulestats.New(func(string) {}),
 		inputs: inputs.New(inputs.Options{
 			Merge: nodefeature.Gather{Namespace: namespace}, Grace: inputs.DefaultGrace, Live: w.Client, Clock: w.clock,
@@ -227,9 +229,40 @@ func (w *passes) pass() time.Duration {
 }
 
 func (w *passes) try() (time.Duration, error) {
+	var node corev1.Node
+	if err := w.Get(w.Context(), client.ObjectKey{Name: "n"}, &node); err == nil {
+		w.cache.Put(&node)
+	}
 	result, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "n"}})
 	return result.RequeueAfter, err
 }
+
+// informers has an informer of all Nodes of an API server.
+type informers struct {
+	cache.Cache
+	client client.Reader
+}
+
+func (i informers) GetInformer(ctx context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	var list corev1.NodeList
+	if err := i.client.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	out := informer{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, nil)}
+	for n := range list.Items {
+		if err := out.indexer.Add(&list.Items[n]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+type informer struct {
+	cache.Informer
+	indexer toolscache.Indexer
+}
+
+func (i informer) GetIndexer() toolscache.Indexer { return i.indexer }
 
 // node returns the Node.
 func (w *passes) node() *corev1.Node {

@@ -126,6 +126,7 @@ func TestUnmetLabelsOfRequests(t *testing.T) {
 				t.Errorf("Events: %q", got)
 			}
 			w.pass()
+			has(w, "in the second pass", true)
 			if got := w.says(assayv1alpha1.ReasonLabelsUnmet); len(got) != 0 {
 				t.Errorf("the Event is repeated: %q", got)
 			}
