@@ -20,6 +20,8 @@ type Options struct {
 	Unused time.Duration
 	// Junk is how long a set is kept that no NodeFeature has ever named.
 	Junk time.Duration
+	// Interval is the maximum time between two passes; 0: 30 seconds.
+	Interval time.Duration
 	// Clock is for tests.
 	Clock clock.Clock
 }
@@ -31,6 +33,9 @@ func Add(mgr ctrl.Manager, sets *featuresets.Store, namespace string, opt Option
 	}
 	if opt.Junk == 0 {
 		opt.Junk = defaultJunk
+	}
+	if opt.Interval == 0 {
+		opt.Interval = defaultInterval
 	}
 	if opt.Clock == nil {
 		opt.Clock = clock.RealClock{}

@@ -30,7 +30,7 @@ type missing struct {
 // request asks workers to create sets that are missing: in an annotation of their NodeFeatures, which it removes again when the sets
 // are there. It returns when something is due again.
 func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Duration, error) {
-	wait, now := interval, a.clock.Now()
+	wait, now := a.opt.Interval, a.clock.Now()
 	for name := range a.missing {
 		if usage.Missing[name] == nil {
 			delete(a.missing, name)

@@ -35,8 +35,8 @@ const (
 	// askPruned is the number of workers that are asked at once to publish whole NodeFeatures, after the API server dropped the names of
 	// sets: each writes 130 kB.
 	askPruned = 32
-	// interval is the maximum time between two passes, and collectInterval that between two searches for sets to delete.
-	interval        = 30 * time.Second
+	// defaultInterval is the maximum time between two passes, and collectInterval that between two searches for sets to delete.
+	defaultInterval = 30 * time.Second
 	collectInterval = 2 * time.Minute
 	// discoverInterval is the time between two searches for any set, while no NodeFeature names one.
 	discoverInterval = 10 * time.Minute
@@ -90,18 +90,18 @@ func (a *arbiter) Start(ctx context.Context) error {
 func (a *arbiter) pass(ctx context.Context) (time.Duration, error) {
 	err := a.announce(ctx)
 	if !a.sets.Synced() {
-		return interval, errors.Join(err, a.discover(ctx))
+		return a.opt.Interval, errors.Join(err, a.discover(ctx))
 	}
 	usage := a.sets.Usage()
 	wait, failed := a.request(ctx, usage)
 	var list assayv1alpha1.NodeFeatureSetList
 	if listed := a.client.List(ctx, &list, client.InNamespace(a.namespace), client.UnsafeDisableDeepCopy); listed != nil {
-		return interval, errors.Join(err, failed, fmt.Errorf("list NodeFeatureSets: %w", listed))
+		return a.opt.Interval, errors.Join(err, failed, fmt.Errorf("list NodeFeatureSets: %w", listed))
 	}
 	slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeFeatureSet) int { return strings.Compare(a.Name, b.Name) })
 	err = errors.Join(err, failed, a.deleteWrong(ctx), a.markUnused(ctx, list.Items, usage), a.collect(ctx, list.Items, usage))
 	later, failed := a.report(ctx, list.Items, usage)
-	return min(wait, later, interval), errors.Join(err, failed)
+	return min(wait, later, a.opt.Interval), errors.Join(err, failed)
 }
 
 // patch changes metadata or the status of a set, and of nothing else.

@@ -33,7 +33,7 @@ type count struct {
 
 // report writes the status of sets whose number of nodes has changed, and returns when something is due again.
 func (a *arbiter) report(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) (time.Duration, error) {
-	wait, now := interval, a.clock.Now()
+	wait, now := a.opt.Interval, a.clock.Now()
 	var errs []error
 	counts := map[types.UID]*count{}
 	for i := range list {

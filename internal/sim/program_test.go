@@ -21,6 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/arbiter"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/config/managerconfig"
@@ -41,7 +42,7 @@ const leaseName = "nfd-master.nfd.kubernetes.io"
 
 // leasePace is the unit of the leader election's durations. It is a second in the shipped configuration; with less frequent
 // renewals, other events have time to happen.
-const leasePace = 3 * time.Minute
+const leasePace = 6 * time.Minute
 
 // scheme is that of all programs.
 var scheme = sync.OnceValues(managerconfig.Scheme)
@@ -66,7 +67,7 @@ func config(losing bool) controller.Config {
 	c := controller.Config{
 		Sources: inputs.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
 		Parallel: 1, SchemaEvery: time.Hour, ConfirmEvery: time.Hour, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
-		Ready: true, Startup: startup, Evictions: evictions,
+		Ready: true, Startup: startup, Evictions: evictions, FeatureSets: arbiter.Options{Interval: 5 * time.Minute},
 	}
 	if losing {
 		c.Scheduling, c.LossTaint = true, &lossTaint

@@ -17,7 +17,7 @@ const (
 	usual    = 8
 	seldom   = 2
 	steps    = 25
-	maxChaos = 3 // rounds of faults, each starting from a settled cluster
+	maxChaos = 2 // rounds of faults, each starting from a settled cluster
 )
 
 // quiet is longer than the grace period and the hold time after it.
