@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,7 @@ func (b *safeBuffer) String() string {
 func startController(t *testing.T, c *cluster.Cluster, namespace string, args ...string) *replica {
 	t.Helper()
 	r := launchController(t, c, namespace, args...)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		_, err := testkit.Get(t.Context(), "http://"+r.health+"/readyz")
 		if err == nil {
 			return r
@@ -280,6 +281,41 @@ func TestConfigurationIsFollowed(t *testing.T) {
 	labeled(t, k, node.Name, "other.io/b", "")
 	if err := r.end(syscall.SIGTERM); err != nil {
 		t.Errorf("asked to end: %v", err)
+	}
+}
+
+// TestTheStartIsLogged: the version, the configuration and the objects in the caches are logged, with --log-format=json as JSON, and
+// nothing about the sources of controller-runtime.
+func TestTheStartIsLogged(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	testkit.Node(t, k, "logged")
+	ruleWith(t, k, "logged", "example.com/logged")
+	r := startController(t, c, testkit.Namespace(t, k), "-log-format=json", "-v=0", "-enable-taints")
+	lines := map[string]map[string]any{}
+	testkit.Eventually(t, "the caches are synced", func(context.Context) error {
+		for line := range strings.Lines(r.log.String()) {
+			fields := map[string]any{}
+			if err := json.Unmarshal([]byte(line), &fields); err != nil {
+				return fmt.Errorf("%w: %s", err, line)
+			}
+			lines[fmt.Sprint(fields["msg"])] = fields
+		}
+		if lines["Synced caches"] == nil {
+			return errors.New("they are not")
+		}
+		return nil
+	})
+	if got := lines["Starting controller"]; got["version"] == nil || got["config"] == nil || got["enableTaints"] != true {
+		t.Errorf("the start is logged as %v", got)
+	}
+	if got := lines["Synced caches"]; got["nodes"] == nil || got["nodes"] == 0.0 || got["rules"] == nil || got["rules"] == 0.0 {
+		t.Errorf("the caches are logged as %v", got)
+	}
+	for message := range lines {
+		if strings.Contains(message, "EventSource") || strings.Contains(message, "workers") {
+			t.Errorf("%q is logged", message)
+		}
 	}
 }
 
