@@ -108,10 +108,11 @@ func TestAFingerprintCoversWhatAnObjectReads(t *testing.T) {
 				set := compile(t, fmt.Sprintf("metadata: {name: other}\nspec: {phase: %s, rules: [{name: r, %s}]}", phase, other), rules.Options{})
 				return rules.Link(rules.Options{}, set, ruleSet(t, "reader", tc.reader)).Fingerprints("")["reader"]
 			}
-			if print(tc.before) != print(tc.before) {
-				t.Error("the fingerprint is not stable")
+			before := print(tc.before)
+			if again := print(tc.before); again != before {
+				t.Errorf("the fingerprint is not stable: %q, then %q", before, again)
 			}
-			if got := print(tc.before) != print(tc.after); got != tc.changes {
+			if got := before != print(tc.after); got != tc.changes {
 				t.Errorf("the fingerprint changes: %t, want %t", got, tc.changes)
 			}
 		})

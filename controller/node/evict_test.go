@@ -56,7 +56,7 @@ func TestTaintsThatEvictWait(t *testing.T) {
 		t.Errorf("after the interval the rule reports %q", s.Message)
 	}
 	// A node whose pods are evicted already gets a second taint at once.
-	rule.Taints = append(taints, corev1.Taint{Key: prefix + "too", Effect: corev1.TaintEffectNoExecute})
+	rule.Taints = append(slices.Clone(taints), corev1.Taint{Key: prefix + "too", Effect: corev1.TaintEffectNoExecute})
 	w.clock.Step(time.Minute)
 	w.rule("r", rule)
 	w.pass()

@@ -124,12 +124,11 @@ func (w *bareLines) list(list *parse.ListNode) {
 func (w *bareLines) node(node parse.Node) {
 	switch n := node.(type) {
 	case *parse.TextNode:
-		at, part, rest, more := w.c.t.offset(int(n.Position())), "", w.textOf(n), true
-		for first := true; more; first = false {
-			if !first {
+		at := w.c.t.offset(int(n.Position()))
+		for i, part := range strings.Split(w.textOf(n), "\n") {
+			if i > 0 {
 				w.end()
 			}
-			part, rest, more = strings.Cut(rest, "\n")
 			if trimmed := strings.TrimSpace(part); trimmed != "" && !w.text {
 				w.text, w.start = true, at+strings.Index(part, trimmed)
 			}
