@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -89,5 +90,37 @@ func TestManyReviewsAtOnce(t *testing.T) {
 	wg.Wait()
 	if codes[http.StatusOK] != 10_000 {
 		t.Errorf("the answers are %v", codes)
+	}
+}
+
+// TestManyEmptyPartsAreNotDecoded: mutating admission comes before the API server checks the number of rules, and an object of 3 MiB
+// with a million empty rules would take a gigabyte of memory.
+func TestManyEmptyPartsAreNotDecoded(t *testing.T) {
+	s := newServer(t, nil)
+	for name, tc := range map[string]struct{ kind, group, field, part string }{
+		"Rules":      {"NodeFeatureRule", "nfd.k8s-sigs.io", "rules", "{}"},
+		"NullRules":  {"NodeFeatureRule", "nfd.k8s-sigs.io", "rules", "null"},
+		"GroupRules": {"NodeFeatureGroup", "nfd.k8s-sigs.io", "featureGroupRules", "{}"},
+		"Templates":  {"NodeFeatureRuleTemplate", "assay.dev", "rules", "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := strings.Repeat(tc.part+",", 3<<20/(len(tc.part)+1)-1) + tc.part
+			req := &admissionv1.AdmissionRequest{
+				UID: "1", Operation: admissionv1.Create, Name: "x",
+				Kind:     metav1.GroupVersionKind{Group: tc.group, Version: "v1alpha1", Kind: tc.kind},
+				Resource: metav1.GroupVersionResource{Group: tc.group, Version: "v1alpha1", Resource: resources[tc.kind]},
+				Object:   runtime.RawExtension{Raw: []byte(`{"spec":{"` + tc.field + `":[` + list + `]}}`)},
+			}
+			var before, after goruntime.MemStats
+			goruntime.ReadMemStats(&before)
+			got := s.Review(context.Background(), req)
+			goruntime.ReadMemStats(&after)
+			if got.Allowed || !strings.Contains(got.Result.Message, "at most 65536 are allowed") {
+				t.Errorf("the answer is %+v", got)
+			}
+			if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+				t.Errorf("the review allocates %d bytes", n)
+			}
+		})
 	}
 }

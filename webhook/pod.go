@@ -56,6 +56,9 @@ func addScheduling(all map[resource]reviewer, o *Options) {
 // usually a controller that would only retry, and the scheduler's event reports what is wrong.
 func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	v := &verdict{}
+	if parts(req.Object.Raw) > maxParts {
+		return v, nil // the API server rejects it
+	}
 	pod, err := decodeOne[corev1.Pod](req.Object.Raw)
 	if err != nil || pod == nil || req.Operation != admissionv1.Create {
 		return v, err

@@ -20,6 +20,10 @@ func (o *Options) reviewObject(empty func() any) reviewer {
 		if len(req.Object.Raw) == 0 || string(req.Object.Raw) == "null" {
 			return &verdict{}, nil
 		}
+		if n := parts(req.Object.Raw); n > maxParts {
+			return &verdict{Findings: review.Findings{Errors: field.ErrorList{field.Forbidden(field.NewPath("spec"),
+				fmt.Sprintf("has %d parts (objects and nulls in JSON), and at most %d are allowed; write several objects", n, maxParts))}}}, nil
+		}
 		object, found, err := o.inPhases(ctx, between, req, empty)
 		if err != nil {
 			return nil, fmt.Errorf("decode the %s: %w", req.Kind.Kind, err)
@@ -74,10 +78,10 @@ func reviewJSON(kind string, raw []byte, known review.Known) (any, review.Findin
 	return object, found, err
 }
 
-// compare reviews the changes of an update. If the old object cannot be decoded, all errors count. Without errors, there is nothing
+// compare reviews the changes of an update. If the old object cannot be decoded, or has too many parts, all errors count. Without errors, there is nothing
 // to compare, and the old object is not decoded.
 func (o *Options) compare(v *verdict, req *admissionv1.AdmissionRequest, object, old any) {
-	if len(v.Errors) > 0 {
+	if len(v.Errors) > 0 && parts(req.OldObject.Raw) <= maxParts {
 		old, before, err := o.read(req.Kind.Kind, req.OldObject.Raw, old)
 		if err != nil {
 			return
