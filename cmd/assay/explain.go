@@ -33,7 +33,7 @@ func newExplain() *cobra.Command {
 Without a key it lists the labels, annotations, taints, resources and conditions that rules set on the node, each with its rule. With a
 key it shows the rule and the features that it matched. For a key that no rule sets now and that the controller still keeps it shows the rule
 that set it and why it is kept. For a key that another client set it shows that client. For a key that is not on the node
-it shows the rules that could set it, the closest first, and the expressions that did not match.`,
+it shows the rules that could set it, the closest first, and the expressions that did not match. One key is explained as text only.`,
 		Example: `  assay explain gpu-1
   assay explain gpu-1 example.com/gpu`,
 		Args: cobra.RangeArgs(1, 2),
@@ -46,6 +46,9 @@ it shows the rules that could set it, the closest first, and the expressions tha
 }
 
 func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
+	if len(args) == 2 && f.output != "text" {
+		return fmt.Errorf("one key is explained as text only; leave %s out, and -o %s prints all keys of the node", args[1], f.output)
+	}
 	name, err := objectName(args[0], nodeKinds...)
 	if err != nil {
 		return err
