@@ -128,8 +128,6 @@ func parseVersion(v expr.Value) (version.V, error) {
 // true. Two strings are compared as numbers if both are whole numbers.
 func same(a, b expr.Value) bool {
 	switch {
-	case isNone(a) || isNone(b):
-		return false
 	case a.Kind() == expr.ListKind && b.Kind() == expr.ListKind:
 		return sameLists(a.List(), b.List())
 	case a.Kind() == expr.MapKind && b.Kind() == expr.MapKind:
@@ -223,9 +221,9 @@ const maxDecimal = 40
 
 // decimal parses a number with a decimal point. Exponents and fractions, which big.Rat also parses, are not numbers here.
 func decimal(v expr.Value) (*big.Rat, bool) {
-	text, ok := v.Text()
+	text, _ := v.Text()
 	text = strings.TrimSpace(text)
-	if !ok || text == "" || len(text) > maxDecimal || strings.Trim(text, "0123456789.+-") != "" {
+	if len(text) > maxDecimal || strings.Trim(text, "0123456789.+-") != "" {
 		return nil, false
 	}
 	return new(big.Rat).SetString(text)

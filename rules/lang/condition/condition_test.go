@@ -38,6 +38,20 @@ func TestEval(t *testing.T) {
 		"EmptyLoopFirstIsFalse":      {condition: `{op: "!is-none", args: {value: "{item}"}, loop: "{@none.dev}", multiple: first}`, want: false},
 		"MissingLoopIsFalse":         {condition: `{op: is-none, args: {value: "{item}"}, loop: "{@no.dev}", multiple: all}`, want: false},
 		"MapIsOneTurn":               {condition: `{op: eq, args: {values: ["{item.a}", 1]}, loop: {a: 1}}`, want: true},
+		"EmptyLoopLastIsFalse":       {condition: `{op: "!is-none", args: {value: "{item}"}, loop: "{@none.dev}", multiple: last}`, want: false},
+		"MissingValuesOfComparison":  {condition: `{op: eq, args: {values: "{@no.flags}"}}`, want: false},
+		"OneOfMissingValue":          {condition: `{op: one-of, args: {value: "{@cpu.x.nope}", values: "{@cpu.x.arch}"}}`, want: false},
+		"WordsAreOrdered":            {condition: `{op: lt, args: {values: [abc, "{@cpu.x.arch}"]}}`, want: true},
+		"LongestDecimal":             {condition: `{op: lt, args: {values: ["9.` + strings.Repeat("0", maxDecimal-2) + `", "10.5"]}}`, want: true},
+		"LongerTextIsNoDecimal":      {condition: `{op: lt, args: {values: ["9.` + strings.Repeat("0", maxDecimal-1) + `", "10.5"]}}`, want: false},
+		"ExponentIsNoDecimal":        {condition: `{op: gt, args: {values: ["1e3", "5"]}}`, want: false},
+		"FractionIsNoDecimal":        {condition: `{op: lt, args: {values: ["3/2", "2"]}}`, want: false},
+		"EmptyTextIsNoDecimal":       {condition: `{op: lt, args: {values: ["", "a"]}}`, want: true},
+		"IsTrueTextFive":             {condition: `{op: is-true, args: {value: "5"}}`, want: false},
+		"IsFalseTextTwoZeros":        {condition: `{op: is-false, args: {value: "00"}}`, want: false},
+		"InNetMissingSubnet":         {condition: `{op: in-net, args: {address: 10.0.0.1, subnet: "{@cpu.x.nope}"}}`, want: false},
+		"MissingPattern":             {condition: `{op: contains, args: {value: a, regex: "{@cpu.x.nope}"}}`, want: false},
+		"LongestRegexp":              {condition: `{op: contains, args: {value: ` + strings.Repeat("a", maxRegex) + `, regex: ` + strings.Repeat("a", maxRegex) + `}}`, want: true},
 		"LastTurn":                   {condition: `{op: eq, args: {values: ["{item.name}", eth1]}, loop: "{@net.dev}", multiple: last}`, want: true},
 		"ItemsHoldExpressions":       {condition: `{op: eq, args: {values: ["{item}", 4]}, loop: ["{@cpu.x.count}"], multiple: all}`, want: true},
 		"ListOfArguments":            {condition: `{op: eq, args: [5, 5]}`, want: true},
@@ -133,6 +147,8 @@ func TestRefusals(t *testing.T) {
 		"NoArguments":       {`{op: is-true}`, []string{"conditions[0].args.value: is-true needs it"}},
 		"TooManyPositional": {`{op: is-true, args: [1, 2]}`, []string{"conditions[0].args: is-true takes no more than 1 arguments"}},
 		"BadRegexp":         {`{op: contains, args: {value: a, regex: "[bad"}}`, []string{"conditions[0].args.regex: error parsing regexp"}},
+		"LongRegexp":        {`{op: contains, args: {value: a, regex: ` + strings.Repeat("a", maxRegex+1) + `}}`, []string{"conditions[0].args.regex: regular expression longer than 1024 bytes"}},
+		"BadVersions":       {`{op: lt, args: {values: ["1", a, "2", b], type: version}}`, []string{`conditions[0].args.values: version "a"`}},
 		"BadSubnet":         {`{op: in-net, args: {address: 10.0.0.1, subnet: bad}}`, []string{`conditions[0].args.subnet: netip.ParsePrefix("bad")`}},
 		"BadVersion":        {`{op: lt, args: {values: [a, "{node}"], type: version}}`, []string{`conditions[0].args.values: version "a"`}},
 		"BadType":           {`{op: lt, args: {values: [1, 2], type: float}}`, []string{"conditions[0].args.type: supported values"}},
@@ -186,6 +202,8 @@ func TestWarnings(t *testing.T) {
 		"MultipleWithoutLoop":  {`{op: is-true, args: {value: 1}, multiple: all}`, "multiple has no effect without a loop"},
 		"ReferenceWithoutHook": {`{op: is-true, args: {value: "@cpu.x.t"}}`, `@cpu.x.t is text here: write "{@cpu.x.t}" for its value`},
 		"Fraction":             {`{op: eq, args: {values: [1.5, 2]}}`, "YAML drops trailing zeros of decimals, so 2.10 becomes 2.1: quote 1.5, and compare versions with type: version"},
+		"Bang":                 {`{op: "!eq", args: {values: [1, 2]}}`, ""},
+		"Invert":               {`{op: eq, args: {values: [1, 2]}, invert: true}`, ""},
 		"InvertTwice":          {`{op: "!eq", args: {values: [1, 2]}, invert: true}`, "the ! before the operator and invert cancel each other"},
 	}
 	for name, tc := range tests {
@@ -195,7 +213,7 @@ func TestWarnings(t *testing.T) {
 			for _, w := range ac.Warnings {
 				got = append(got, w.Message)
 			}
-			if diff := cmp.Diff([]string{tc.want}, got); diff != "" {
+			if diff := cmp.Diff(tc.want, strings.Join(got, "\n")); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -215,6 +233,20 @@ func TestTraceShowsResolvedArguments(t *testing.T) {
 		`{"item":{"name":"eth0","speed":"1000"},"args":[{"name":"values","value":["1000",5000]}],"ok":false},` +
 		`{"item":{"name":"eth1","speed":"25000"},"args":[{"name":"values","value":["25000",5000]}],"ok":true}],"ok":true}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTraceShowsTheArgumentsAfterAnOmittedOne(t *testing.T) {
+	c, ac := compile(t, parse(t, `{op: lt, args: {values: ["6.9", "6.10"], type: version}}`))
+	if c == nil {
+		t.Fatal(ac.Errors)
+	}
+	var names []string
+	for _, arg := range c.Trace(newMachine()).Turns[0].Args {
+		names = append(names, arg.Name)
+	}
+	if diff := cmp.Diff([]string{"values", "type"}, names); diff != "" {
 		t.Error(diff)
 	}
 }

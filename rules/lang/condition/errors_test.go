@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-project/assay/rules/lang/args"
 	"github.com/assay-project/assay/rules/lang/expr"
 )
 
@@ -21,8 +22,17 @@ func TestAnErrorIsNeverTrue(t *testing.T) {
 		"ComputedPattern":    {`{op: matches, args: {value: a, regex: "[{@cpu.x.arch}"}}`, "missing closing ]"},
 		"PatternOnAList":     {`{op: contains, args: {value: "{@cpu.flags}", regex: AVX}}`, "is not a string: use loop"},
 		"ComputedSubnet":     {`{op: in-net, args: {address: 10.0.0.1, subnet: "{@cpu.x.arch}"}}`, "no '/'"},
-		"ValueOfTheFirst":    {`{op: eq, args: {values: ["{1 / (@cpu.x.zero:int)}", 5]}}`, ""},
-		"CandidateThatFails": {`{op: one-of, args: {value: a, values: ["{1 / (@cpu.x.zero:int)}"]}}`, ""},
+		"SecondOfThree":      {`{op: eq, args: {values: [1, "{1/@cpu.x.zero}", 5]}}`, "division by zero"},
+		"ValueOfTheFirst":    {`{op: eq, args: {values: ["{1/@cpu.x.zero}", 5]}}`, "division by zero"},
+		"ValueOfOneOf":       {`{op: one-of, args: {value: "{1/@cpu.x.zero}", values: [a]}}`, "division by zero"},
+		"CandidateThatFails": {`{op: one-of, args: {value: a, values: ["{1/@cpu.x.zero}"]}}`, "division by zero"},
+		"AddressOfAList":     {`{op: in-net, args: {address: "{@cpu.flags}", subnet: 10.0.0.0/8}}`, "a list is not an address"},
+		"NoAddress":          {`{op: in-net, args: {address: "{@cpu.x.arch}", subnet: 10.0.0.0/8}}`, "ParseAddr"},
+		"AddressThatFails":   {`{op: in-net, args: {address: "{1/@cpu.x.zero}", subnet: 10.0.0.0/8}}`, "division by zero"},
+		"SubnetThatFails":    {`{op: in-net, args: {address: 10.0.0.1, subnet: "{1/@cpu.x.zero}"}}`, "division by zero"},
+		"PatternThatFails":   {`{op: matches, args: {value: a, regex: "{1/@cpu.x.zero}"}}`, "division by zero"},
+		"ValueOfAPattern":    {`{op: matches, args: {value: "{1/@cpu.x.zero}", regex: a}}`, "division by zero"},
+		"NumberBeforeWord":   {`{op: lt, args: {values: [5, "{@cpu.x.arch}"]}}`, "cannot be ordered"},
 	} {
 		for _, invert := range []string{"", ", invert: true}"} {
 			text := tc.condition
@@ -31,16 +41,16 @@ func TestAnErrorIsNeverTrue(t *testing.T) {
 			}
 			c, ac := compile(t, parse(t, text))
 			if c == nil {
-				if tc.err != "" {
-					t.Errorf("%s is not compiled: %v", name, ac.Errors.ToAggregate())
-				}
-				continue
+				t.Fatalf("%s is not compiled: %v", name, ac.Errors.ToAggregate())
 			}
 			m := newMachine()
 			m.features["one.flags"] = expr.OfList(expr.Names{"AVX"})
 			ok, err := c.Eval(m)
 			if err == nil || !strings.Contains(err.Error(), tc.err) || ok {
 				t.Errorf("%s%s: %t, %v; want false, and the error %q", name, invert, ok, err, tc.err)
+			}
+			if ok, _ := c.operator.eval(c, m); ok {
+				t.Errorf("%s%s: the operator itself is true", name, invert)
 			}
 		}
 	}
@@ -76,6 +86,10 @@ func TestABudgetEndsConditions(t *testing.T) {
 			if !errors.Is(err, expr.ErrBudget) || ok {
 				t.Errorf("%s with %d steps: %t, %v", name, steps, ok, err)
 			}
+			m.Budget = expr.NewBudget(steps)
+			if ok, err := c.operator.eval(c, &args.Turn{Env: m, Value: expr.OfText("a")}); ok && err != nil {
+				t.Errorf("%s with %d steps: the operator itself is true", name, steps)
+			}
 		}
 		if needed < 2 {
 			t.Errorf("%s needs %d steps: it costs nothing", name, needed)
@@ -103,6 +117,9 @@ func TestListsAndMapsAreEqualByElement(t *testing.T) {
 		"OtherKey":         {expr.OfMap(expr.Texts{"a": "1"}), expr.OfMap(expr.Texts{"b": "1"}), false},
 		"ListAndMap":       {list(), expr.OfMap(expr.Texts{}), false},
 		"ListAndText":      {list(text("a")), text("a"), false},
+		"ListAndEmptyText": {list(), text(""), false},
+		"EmptyTextAndMap":  {text(""), expr.OfMap(expr.Texts{}), false},
+		"WholeAndDecimal":  {text("2"), text("2.0"), false},
 		"Missing":          {expr.Value{}, expr.Value{}, false},
 		"MissingAndText":   {expr.Value{}, text(""), false},
 		"TextAndMissing":   {text(""), expr.Value{}, false},

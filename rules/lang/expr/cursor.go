@@ -33,8 +33,6 @@ func (p *parser) expect(b byte) {
 	case p.failed:
 	case p.peek() == b:
 		p.pos++
-	case p.pos >= len(p.text):
-		p.syntax(len(p.text), "missing "+string(rune(b)), "")
 	default:
 		p.syntax(p.pos, "missing "+string(rune(b)), "")
 	}

@@ -67,11 +67,8 @@ func (e evaluator) eval(n *node) (Value, *Error) {
 	case opNode:
 		return OfText(e.env.Node().Name), nil
 	case opHost:
-		name := e.env.Node().Name
-		if dot := strings.IndexByte(name, '.'); dot >= 0 {
-			name = name[:dot]
-		}
-		return OfText(name), nil
+		host, _, _ := strings.Cut(e.env.Node().Name, ".")
+		return OfText(host), nil
 	case opLabels:
 		return OfMap(Texts(e.env.Node().Labels)), nil
 	case opAnnotations:

@@ -54,7 +54,7 @@ func parseFormat(spec string) (*format, bool) {
 
 func (f *format) parseAlign(spec string) string {
 	r, size := utf8.DecodeRuneInString(spec)
-	if size > 0 && len(spec) > size && isAlign(spec[size]) && r != utf8.RuneError && r >= ' ' && r != '{' {
+	if len(spec) > size && isAlign(spec[size]) && r != utf8.RuneError && r >= ' ' && r != '{' {
 		f.fill, f.align = spec[:size], spec[size]
 		return spec[size+1:]
 	}

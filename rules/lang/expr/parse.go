@@ -116,9 +116,6 @@ func (p *parser) binary(rank int) *node {
 // operator returns the next binary operator, or rank 0 if there is none.
 func (p *parser) operator() (op, string, int) {
 	rest := p.text[p.pos:]
-	if rest == "" || rest[0] == '}' || rest[0] == ')' || rest[0] == ']' || rest[0] == ':' || rest[0] == ',' {
-		return opBad, "", 0
-	}
 	if foreign, ok := isForeign(rest); ok && !strings.HasPrefix(rest, "<<") && !strings.HasPrefix(rest, ">>") {
 		p.syntax(p.pos, "unsupported operator "+foreign, "")
 		return opBad, "", 0
@@ -164,9 +161,6 @@ func (p *parser) fold(n *node) *node {
 		if !err.Missing {
 			p.fail(n.pos, err.Message, "")
 		}
-		return n
-	}
-	if v.kind == ListKind || v.kind == MapKind {
 		return n
 	}
 	n.op, n.value, n.kind = opLiteral, v, v.kind
@@ -399,9 +393,6 @@ func (p *parser) callOf(x *node, name string, pos int) *node {
 	if message := n.call.check(n); message != "" {
 		p.fail(pos, message, "as in "+n.call.usage)
 		return n
-	}
-	if n.call.name == "default" {
-		return n // reached only if the value is not constant
 	}
 	return p.fold(n)
 }

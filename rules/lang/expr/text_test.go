@@ -387,12 +387,16 @@ func TestCaret(t *testing.T) {
 		column int
 		want   string
 	}{
-		"Start":      {"{rakc}", 6, "{rakc}\n     ^"},
-		"End":        {"{n1", 4, "{n1\n   ^"},
-		"SecondLine": {"one\ntwo {x}\nthree", 10, "two {x}\n     ^"},
-		"Characters": {"größe {x}", 9, "größe {x}\n        ^"},
-		"Beyond":     {"x", 99, "x\n ^"},
-		"LongLine":   {strings.Repeat("a", 100) + "{x}" + strings.Repeat("b", 100), 103, strings.Repeat("a", 34) + "{x}" + strings.Repeat("b", 35) + "\n" + strings.Repeat(" ", 36) + "^"},
+		"Start":       {"{rakc}", 6, "{rakc}\n     ^"},
+		"End":         {"{n1", 4, "{n1\n   ^"},
+		"SecondLine":  {"one\ntwo {x}\nthree", 10, "two {x}\n     ^"},
+		"Characters":  {"größe {x}", 9, "größe {x}\n        ^"},
+		"Tab":         {"a\t{x}", 4, "a {x}\n   ^"},
+		"EarlyColumn": {strings.Repeat("a", 100), 5, strings.Repeat("a", 72) + "\n    ^"},
+		"LateColumn":  {strings.Repeat("a", 60), 50, strings.Repeat("a", 60) + "\n" + strings.Repeat(" ", 49) + "^"},
+		"WholeLine":   {strings.Repeat("a", 72), 50, strings.Repeat("a", 72) + "\n" + strings.Repeat(" ", 49) + "^"},
+		"Beyond":      {"x", 99, "x\n ^"},
+		"LongLine":    {strings.Repeat("a", 100) + "{x}" + strings.Repeat("b", 100), 103, strings.Repeat("a", 34) + "{x}" + strings.Repeat("b", 35) + "\n" + strings.Repeat(" ", 36) + "^"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
