@@ -266,6 +266,12 @@ func TestExplainListsOriginsAndStaleFeatures(t *testing.T) {
 		t.Errorf("%d match (-want +got):\n%s", got.Matching, diff)
 	}
 	alone := d.Explain(pod("ml", map[string]string{"fresh": "yes"}, nil), "")
+	for i := range 10 {
+		d.Index.Seen(fmt.Sprintf("n%d", i), 930)
+	}
+	if none := d.Explain(pod("ml", map[string]string{"fresh": "yes"}, nil), ""); none.Matching != 0 || none.Nearest != "" || none.Lacks != "" {
+		t.Errorf("no node is nearest to a pod that requires no feature: %+v", none)
+	}
 	if alone.Matching != 9 || len(alone.Origins) != 1 || len(alone.Missing) != 1 || !strings.Contains(alone.Missing[0].Reason, stale) {
 		t.Errorf("a pod of which only freshness is asked: %+v", alone)
 	}

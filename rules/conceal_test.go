@@ -1,9 +1,13 @@
 package rules_test
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // TestPlaceHidesKeysOfTheAuthor: positions in lists are not secret, names in maps can be.
@@ -15,5 +19,24 @@ func TestPlaceHidesKeysOfTheAuthor(t *testing.T) {
 		if got := rules.Place(path); got != want {
 			t.Errorf("%s is shown as %s, want %s", path, got, want)
 		}
+	}
+}
+
+// TestSensitiveRulesNameNoKeyThatTheyMayNotWrite: what is missing says so, since its author has to know; all else is withheld.
+func TestSensitiveRulesNameNoKeyThatTheyMayNotWrite(t *testing.T) {
+	set, report := rules.CompileSpec("o", parseSpec(t, `{sensitive: true, rules: [
+	  {name: r, labelsTemplate: "kubernetes.io/hostname=x", matchFeatures: [{feature: a.b}], labels: {absent: "{@no.such.thing}"}}]}`), rules.Options{})
+	if set == nil {
+		t.Fatal(report.Errors.ToAggregate())
+	}
+	in := rules.Input{Facts: facts.FromMap(map[string]facts.Feature{"a.b": {Flags: facts.NewFlags("x")}}, nil)}
+	var got []string
+	for _, r := range rules.Link(rules.Options{}, set).Eval(in).Rejected() {
+		got = append(got, r.Key+": "+r.Reason)
+	}
+	slices.Sort(got)
+	want := []string{"(withheld): it refers to something that this node does not have", "(withheld): no rule may write it"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

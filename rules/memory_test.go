@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -150,5 +151,48 @@ func TestMemoryAgreesWithEvalNearTheBudget(t *testing.T) {
 	}
 	if stopped == 0 {
 		t.Error("no rule came near the budget of its node")
+	}
+}
+
+// TestCachedRulesSeeWhatOthersChange evaluates with a cache after the fact that the first rule reads changed, and on another node.
+func TestCachedRulesSeeWhatOthersChange(t *testing.T) {
+	for name, text := range map[string]string{
+		"Variable":          `{rules: [{name: set, vars: {x: "{@a.b.v}"}}, {name: read, labels: {l: "{x}"}}]}`,
+		"VariableOfAction":  `{rules: [{name: set, actions: [{op: set-var, args: {name: x, value: "{@a.b.v}"}}]}, {name: read, labels: {l: "{x}"}}]}`,
+		"Label":             `{rules: [{name: set, labels: {x: "{@a.b.v}"}}, {name: read, labelsTemplate: "{{range .rule.matched}}l={{.Value}}{{end}}", matchFeatures: [{feature: rule.matched, matchExpressions: {x: {op: Exists}}}]}]}`,
+		"TemplateOfTheNode": `{rules: [{name: read, labelsTemplate: "l={{node}}", matchFeatures: [{feature: a.b}]}]}`,
+	} {
+		set, report := rules.CompileSpec("o", parseSpec(t, text), rules.Options{})
+		if set == nil {
+			t.Fatal(name, report.Errors.ToAggregate())
+		}
+		program, cache, interner := rules.Link(rules.Options{}, set), rules.NewCache(), facts.NewInterner()
+		var before *rules.Outcome
+		for _, value := range []string{"1", "2", "1", "3"} {
+			in := rules.Input{Node: rules.Node{Name: "n" + value}, Facts: facts.FromMap(map[string]facts.Feature{
+				"a.b": {Attributes: facts.NewAttributes(map[string]string{"v": value})},
+			}, interner)}
+			if name == "TemplateOfTheNode" {
+				in.Facts = facts.FromMap(map[string]facts.Feature{"a.b": {Flags: facts.NewFlags("x")}}, interner)
+				before, value = nil, "n"+value
+			}
+			before = cache.Eval(program, in, before)
+			if got := before.Labels()["feature.node.kubernetes.io/l"]; got != value {
+				t.Errorf("%s: label %q, want %q", name, got, value)
+			}
+		}
+	}
+}
+
+// TestEveryFeatureThatATemplateLacksIsReported: those inside of an if are not, wherever they are.
+func TestEveryFeatureThatATemplateLacksIsReported(t *testing.T) {
+	_, report := rules.CompileSpec("o", parseSpec(t, `{rules: [{name: r, matchFeatures: [{feature: a.b}],
+	  labelsTemplate: "{{if true}}{{range .c.d}}x{{end}}{{end}}{{range .e.f}}y=1{{end}}"}]}`), rules.Options{})
+	var got []string
+	for _, w := range report.Warnings {
+		got = append(got, w.Message)
+	}
+	if all := strings.Join(got, "\n"); len(got) != 1 || !strings.Contains(all, ".e.f is not given by") {
+		t.Errorf("got %q", all)
 	}
 }

@@ -1,6 +1,11 @@
 package publish
 
-import "testing"
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
 
 // TestAnIdentityTakesNoUIDOfAnotherObject completes the identity in a token with the identity in the worker's environment.
 func TestAnIdentityTakesNoUIDOfAnotherObject(t *testing.T) {
@@ -16,6 +21,62 @@ func TestAnIdentityTakesNoUIDOfAnotherObject(t *testing.T) {
 	} {
 		if got := tc.id.Or(tc.other); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// TestOwnersAreComparedAsAWhole: an owner that differs in one field is another one; NFD's owners lack both booleans.
+func TestOwnersAreComparedAsAWhole(t *testing.T) {
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
+	for name, tc := range map[string]struct {
+		change func(*metav1.OwnerReference)
+		same   bool
+	}{
+		"Nothing":             {func(*metav1.OwnerReference) {}, true},
+		"FalseIsUnset":        {func(o *metav1.OwnerReference) { o.Controller, o.BlockOwnerDeletion = new(bool), new(bool) }, true},
+		"OtherVersion":        {func(o *metav1.OwnerReference) { o.APIVersion = "v2" }, false},
+		"OtherKind":           {func(o *metav1.OwnerReference) { o.Kind = "Node" }, false},
+		"OtherName":           {func(o *metav1.OwnerReference) { o.Name = "q" }, false},
+		"OtherUID":            {func(o *metav1.OwnerReference) { o.UID = "v" }, false},
+		"Controller":          {func(o *metav1.OwnerReference) { o.Controller = ptr.To(true) }, false},
+		"BlocksOwnerDeletion": {func(o *metav1.OwnerReference) { o.BlockOwnerDeletion = ptr.To(true) }, false},
+	} {
+		other := owner
+		tc.change(&other)
+		if sameOwner(owner, other) != tc.same || sameOwner(other, owner) != tc.same {
+			t.Errorf("%s: same is %t, want %t", name, !tc.same, tc.same)
+		}
+	}
+}
+
+// TestOnlyLaterEventsOfAKnownObjectCount: events before the first write, and of writes that are known, cause no further write.
+func TestOnlyLaterEventsOfAKnownObjectCount(t *testing.T) {
+	known := metadata{uid: "u", resourceVersion: "5", generation: 2}
+	for name, tc := range map[string]struct {
+		live             bool
+		event            metadata
+		changed, deleted bool
+	}{
+		"NothingIsKnown":  {false, metadata{uid: "u", resourceVersion: "9", generation: 3}, false, false},
+		"OwnWrite":        {true, known, false, false},
+		"Earlier":         {true, metadata{uid: "u", resourceVersion: "4", generation: 3}, false, false},
+		"LaterMetadata":   {true, metadata{uid: "u", resourceVersion: "6", generation: 2}, true, true},
+		"LaterGeneration": {true, metadata{uid: "u", resourceVersion: "6", generation: 3}, true, true},
+		"AnotherObject":   {true, metadata{uid: "v", resourceVersion: "6", generation: 2}, true, true},
+	} {
+		p := Publisher{}
+		if tc.live {
+			p.live = &object{metadata: known}
+		}
+		if got := p.observe(tc.event); got != tc.changed {
+			t.Errorf("%s: changed %t, want %t", name, got, tc.changed)
+		}
+		p = Publisher{}
+		if tc.live {
+			p.live = &object{metadata: known}
+		}
+		if got := p.observeDeleted(tc.event); got != tc.deleted || p.absent != tc.deleted {
+			t.Errorf("%s: deleted %t, want %t", name, got, tc.deleted)
 		}
 	}
 }

@@ -128,6 +128,53 @@ func TestAssembleYAMLKeepsCommentsInBraces(t *testing.T) {
 	}
 }
 
+// TestACommentUnfoldsAllBracesAroundIt: the encoder would write the outer ones in a form that parsers reject.
+func TestACommentUnfoldsAllBracesAroundIt(t *testing.T) {
+	doc := mustParse(t, "m", "rules: [{name: a, vars: {x: \"1\", # first\n  y: \"2\"}, labels: {b: \"2\"}}]\n")
+	out, err := AssembleYAML([]*YAML{doc}, nil, YAMLOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "rules:\n  - name: a\n    vars:\n      x: \"1\" # first\n      y: \"2\"\n    labels: {b: \"2\"}\n"
+	if diff := cmp.Diff(want, encode(t, out.Root)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestANullFieldIsInheritedOnce: a field without a value takes the one of the base, as it is there.
+func TestANullFieldIsInheritedOnce(t *testing.T) {
+	docs := yamlDocs{"base": mustParse(t, "base", "rules:\n- name: a\n  # of the base\n  vars: {x: \"1\"}\n  labels: {l: \"1\"}\n  loop: [1]\n  taints: [{key: k.io/a, effect: NoSchedule}]\n")}
+	doc := mustParse(t, "m", "basedOn: [base]\nrules:\n- name: a\n  vars: {x: null}\n  labels: null\n  loop: null\n  taints: null\n")
+	out, err := AssembleYAML([]*YAML{doc}, docs.load, YAMLOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"rules":[{"name":"a","vars":{"x":"1"},"labels":{"l":"1"},"loop":[1],"taints":[{"key":"k.io/a","effect":"NoSchedule"}]}]}`
+	if diff := cmp.Diff(want, string(yamltree.JSON(out.Spec))); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestWaysToATemplateAreLimited refers to one template of the cluster with different names excluded.
+func TestWaysToATemplateAreLimited(t *testing.T) {
+	assemble := func(ways int) error {
+		bases := make([]string, ways)
+		for i := range bases {
+			bases[i] = fmt.Sprintf("{name: c, exclude: [x%d]}", i)
+		}
+		doc := mustParse(t, "m", "{kind: NodeFeatureRule, spec: {basedOn: ["+strings.Join(bases, ", ")+"], rules: [{name: a, labels: {a: '1'}}]}}")
+		absent := func(_ *YAML, r Ref) (*YAML, error) { return nil, nil }
+		_, err := AssembleYAML([]*YAML{doc}, absent, YAMLOptions{KeepNames: true})
+		return err
+	}
+	if err := assemble(MaxDocuments); err != nil {
+		t.Errorf("%d ways: %v", MaxDocuments, err)
+	}
+	if err := assemble(MaxDocuments + 1); !as[*LimitError](err) {
+		t.Errorf("%d ways: %v, want a LimitError", MaxDocuments+1, err)
+	}
+}
+
 func TestAssembleYAMLKeepsNames(t *testing.T) {
 	tests := map[string]struct {
 		docs map[string]string

@@ -142,6 +142,10 @@ func TestDecodeRefuses(t *testing.T) {
 		"TooManyElements": {elements(maxElements + 1), "elements"},
 		"TooDeep":         {`{"more":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, "deep"},
 		"TooDeepInFlag":   {`{"flags":{"a":{"elements":{"x":` + strings.Repeat("{\"a\":", 100) + "1" + strings.Repeat("}", 100) + `}}}}`, "deep"},
+		"EndsInAnEscape":  {`{"flags":{"a\`, "end"},
+		"EndsInAText":     {`{"flags":{"a\n`, "end"},
+		"EndsInHex":       {`{"flags":{"a\u12`, "hexadecimal"},
+		"UnknownEscape":   {`{"flags":{"a\x`, "escape"},
 		"NamesTheSet":     {`{"flags":{"cpu.cpuid":{"elements":7}}}`, `"cpu.cpuid"`},
 	}
 	if _, err := Decode([]byte(elements(maxElements)), NewInterner()); err != nil {

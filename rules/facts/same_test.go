@@ -48,3 +48,23 @@ func TestARowOfNothingHasNoAttributes(t *testing.T) {
 		}
 	}
 }
+
+// TestANilInternerSharesNothing checks that sets stay what they are without an Interner, and that one Interner shares equal ones.
+func TestANilInternerSharesNothing(t *testing.T) {
+	var none *Interner
+	f, a, i := NewFlags("x"), NewAttributes(map[string]string{"a": "1"}), NewInstances([]map[string]string{{"a": "1"}})
+	if none.Flags(f) != f || none.Attributes(a) != a || none.Instances(i) != i {
+		t.Error("a set is another one")
+	}
+	in := NewInterner()
+	if in.Flags(nil) != nil || in.Attributes(nil) != nil || in.Instances(nil) != nil {
+		t.Error("no set is a set")
+	}
+	if in.Flags(f) != in.Flags(NewFlags("x")) || in.Attributes(a) != in.Attributes(NewAttributes(map[string]string{"a": "1"})) ||
+		in.Instances(i) != in.Instances(NewInstances([]map[string]string{{"a": "1"}})) {
+		t.Error("equal sets of one Interner are two")
+	}
+	if in.Flags(f) == in.Flags(NewFlags("y")) {
+		t.Error("different sets of one Interner are one")
+	}
+}

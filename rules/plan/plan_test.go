@@ -136,6 +136,20 @@ func TestCompute(t *testing.T) {
 			shown: []string{"~ extended resource v.io/m=0 -> 4"},
 			patch: `{"metadata":{},"status":{"capacity":{"v.io/m":"4"},"allocatable":{"v.io/m":"4"}}}`,
 		},
+		"RestoresTheAllocatableAmountAlone": {
+			state: plan.State{Capacity: amounts(map[string]string{"v.io/m": "4"}), Allocatable: amounts(map[string]string{"v.io/m": "2"}),
+				Annotations: map[string]string{resources: "v.io/m"}},
+			want:  plan.Desired{ExtendedResources: map[string]string{"v.io/m": "4"}},
+			shown: []string{"~ extended resource v.io/m=2 of 4 -> 4"},
+			patch: `{"metadata":{},"status":{"capacity":{"v.io/m":"4"},"allocatable":{"v.io/m":"4"}}}`,
+		},
+		"RestoresTheCapacityAlone": {
+			state: plan.State{Capacity: amounts(map[string]string{"v.io/m": "2"}), Allocatable: amounts(map[string]string{"v.io/m": "4"}),
+				Annotations: map[string]string{resources: "v.io/m"}},
+			want:  plan.Desired{ExtendedResources: map[string]string{"v.io/m": "4"}},
+			shown: []string{"~ extended resource v.io/m=4 of 2 -> 4"},
+			patch: `{"metadata":{},"status":{"capacity":{"v.io/m":"4"},"allocatable":{"v.io/m":"4"}}}`,
+		},
 		"ShrinkingAnAmountTakes": {
 			state: plan.State{Capacity: amounts(map[string]string{"v.io/m": "4"}), Allocatable: amounts(map[string]string{"v.io/m": "4"}),
 				Annotations: map[string]string{resources: "v.io/m"}},

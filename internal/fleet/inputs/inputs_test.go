@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -368,5 +369,25 @@ func TestAChangeOfMetadataIsNoneOfTheInput(t *testing.T) {
 	cache.Put(theirs)
 	if c := next(); !c.Input {
 		t.Errorf("a label of another client: %+v", c)
+	}
+	again := theirs.DeepCopy()
+	again.UID = "2"
+	cache.Put(again)
+	if c := next(); !c.Input {
+		t.Errorf("another Node of the name: %+v", c)
+	}
+}
+
+// broken is a cache that cannot watch.
+type broken struct{ *inputstest.Cache }
+
+func (broken) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return nil, errors.New("cannot watch")
+}
+
+func TestWatchFailsWithItsCache(t *testing.T) {
+	err := inputs.New(inputs.Options{}).Watch(t.Context(), broken{inputstest.New()})
+	if err == nil || !strings.Contains(err.Error(), "cannot watch") {
+		t.Errorf("got %v", err)
 	}
 }

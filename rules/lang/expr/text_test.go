@@ -25,7 +25,7 @@ func TestPlaces(t *testing.T) {
 		"ArithmeticWithoutNameIsStrict": {text: `{1+2}`, place: Strict, want: `3`},
 		"ShellVariableStays":            {text: `${node}/x`, place: Free, want: `${node}/x`},
 		"UnclosedShellVariableStays":    {text: `${node`, place: Free, want: `${node`},
-		"UnknownNameStays":              {text: `a {rakc} b`, place: Free, want: `a {rakc} b`, problem: "column 4: unknown name rakc", warned: true},
+		"UnknownNameStays":              {text: `a {rakc} b`, place: Free, want: `a {rakc} b`, problem: "column 4: unknown name rakc: this { stays as it is (did you mean rack?)", warned: true},
 		"UnknownNameIsStrict":           {text: `a {rakc} b`, place: Strict, problem: "column 4: unknown name rakc"},
 		"UnknownNameInArgument":         {text: `{rakc}`, place: Arg, problem: "column 2: unknown name rakc"},
 		"UnknownNameIfAlways":           {text: `a {rakc} b`, place: Free, mode: Always, problem: "column 4: unknown name rakc"},
