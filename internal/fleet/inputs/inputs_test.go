@@ -373,8 +373,8 @@ func TestAChangeOfMetadataIsNoneOfTheInput(t *testing.T) {
 	again := theirs.DeepCopy()
 	again.UID = "2"
 	cache.Put(again)
-	if c := next(); !c.Input {
-		t.Errorf("another Node of the name: %+v", c)
+	if c := next(); c != (inputs.Change{Node: "n"}) {
+		t.Errorf("another Node of the name, for which readers look at what they hold: %+v", c)
 	}
 }
 
