@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,5 +39,24 @@ func TestSensitiveRulesNameNoKeyThatTheyMayNotWrite(t *testing.T) {
 	want := []string{"(withheld): it refers to something that this node does not have", "(withheld): no rule may write it"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestOneWrongPartIsReported compiles rules of which one part is wrong, and a text in which nothing is expanded.
+func TestOneWrongPartIsReported(t *testing.T) {
+	for text, want := range map[string]string{
+		`{name: r, labels: {a: "{{ .Values.x }}"}}`:                                                 "a Go template belongs in labelsTemplate",
+		`{name: r, nodeConditions: [{type: v.io/A, status: "{rakc}", reason: R, message: m}]}`:      "unknown name rakc",
+		`{name: r, nodeConditions: [{type: v.io/A, status: "True", reason: "{rakc}", message: m}]}`: "unknown name rakc",
+		`{name: r, nodeConditions: [{type: "v.io/{rakc}", status: "True", reason: R, message: m}]}`: "unknown name rakc",
+	} {
+		_, report := rules.CompileSpec("o", parseSpec(t, `{rules: [`+text+`]}`), rules.Options{})
+		if all := report.Errors.ToAggregate(); all == nil || !strings.Contains(all.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, all, want)
+		}
+	}
+	_, report := rules.CompileSpec("o", parseSpec(t, `{rules: [{name: r, expressions: Disabled, annotations: {a: "{{ .Values.x }}"}}]}`), rules.Options{})
+	if !report.OK() {
+		t.Errorf("a text without expressions is refused: %v", report.Errors.ToAggregate())
 	}
 }

@@ -289,8 +289,9 @@ func TestAssembleLimits(t *testing.T) {
 			if tt.ok && err != nil {
 				t.Error(err)
 			}
-			if !tt.ok && !as[*LimitError](err) {
-				t.Errorf("got %v, want a LimitError", err)
+			var limit *LimitError
+			if !tt.ok && (!errors.As(err, &limit) || limit.Got <= limit.Limit) {
+				t.Errorf("got %v, want a LimitError above its limit", err)
 			}
 		})
 	}

@@ -46,6 +46,13 @@ func TestARowOfNothingHasNoAttributes(t *testing.T) {
 		if got := rows.Row(i); len(got.Map()) != want || len(got.Names()) != want {
 			t.Errorf("row %d has %v", i, got.Map())
 		}
+		value, ok := rows.Row(i).GetKey(MakeKey("b"))
+		if again, found := rows.Row(i).Get("b"); !ok || !found || value != []string{"2", "3"}[i] || again != value {
+			t.Errorf("b of row %d is %q, %t, and %q, %t", i, value, ok, again, found)
+		}
+		if value, ok := rows.Row(i).GetKey(MakeKey("c")); ok {
+			t.Errorf("row %d has c: %q", i, value)
+		}
 	}
 }
 
