@@ -42,7 +42,7 @@ func TestSensitiveRulesNameNoKeyThatTheyMayNotWrite(t *testing.T) {
 	}
 }
 
-// TestOneWrongPartIsReported compiles rules of which one part is wrong, and a text in which nothing is expanded.
+// TestOneWrongPartIsReported compiles rules of which one part is wrong, and a string in which nothing is expanded.
 func TestOneWrongPartIsReported(t *testing.T) {
 	for text, want := range map[string]string{
 		`{name: r, labels: {a: "{{ .Values.x }}"}}`:                                                 "a Go template belongs in labelsTemplate",
@@ -57,6 +57,6 @@ func TestOneWrongPartIsReported(t *testing.T) {
 	}
 	_, report := rules.CompileSpec("o", parseSpec(t, `{rules: [{name: r, expressions: Disabled, annotations: {a: "{{ .Values.x }}"}}]}`), rules.Options{})
 	if !report.OK() {
-		t.Errorf("a text without expressions is refused: %v", report.Errors.ToAggregate())
+		t.Errorf("a string without expressions is rejected: %v", report.Errors.ToAggregate())
 	}
 }
