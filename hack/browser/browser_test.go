@@ -202,9 +202,19 @@ func (b *tab) press(keys string, options ...chromedp.KeyOption) {
 	b.do(chromedp.KeyEvent(keys, options...))
 }
 
+// on waits until an element exists and runs a statement on it as e. The page before could still be shown after a click.
+func (b *tab) on(selector, statement string) {
+	b.Helper()
+	b.wait(fmt.Sprintf(`((e) => { if (!e) return false; %s; return true; })(document.querySelector(%q))`, statement, selector))
+}
+
+func (b *tab) click(selector string) {
+	b.Helper()
+	b.on(selector, "setTimeout(() => e.click())") // the answer arrives before the next page
+}
+
 // write replaces the text of a field, as a user who selects all and types.
 func (b *tab) write(selector, text string) {
 	b.Helper()
-	eval[bool](b, fmt.Sprintf(`(() => { const f = document.querySelector(%q); f.focus(); f.value = %q;
-		f.dispatchEvent(new Event("input", {bubbles: true})); return true; })()`, selector, text))
+	b.on(selector, fmt.Sprintf(`e.focus(); e.value = %q; e.dispatchEvent(new Event("input", {bubbles: true}))`, text))
 }

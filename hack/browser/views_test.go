@@ -54,13 +54,12 @@ func TestFromTheFleetToANodeAndToItsRule(t *testing.T) {
 	b.write("#filter", "gpu.drm.driver = nvidia")
 	b.wait(`!document.querySelector("#results").innerText.includes("did you mean")`)
 	eval[bool](b, `([...document.querySelectorAll(".tabs a")].find((a) => a.innerText === "Nodes").click(), true)`)
-	b.wait(`document.querySelector("tbody a[href^='node?name=node']")`)
-	eval[bool](b, `(document.querySelector("tbody a[href^='node?name=node']").click(), true)`)
+	b.click("tbody a[href^='node?name=node']")
 	b.says("main", "feature.node.kubernetes.io/nvidia-gpu")
 	b.write("[data-search]", "10de")
 	b.says("#tree", "NVIDIA")
 	b.wait(`!document.querySelector("#tree").innerText.includes("EPYC")`)
-	eval[bool](b, `(document.querySelector("a[href='rule?name=nvidia-gpu']").click(), true)`)
+	b.click("a[href='rule?name=nvidia-gpu']")
 	b.says("main", "Nearest nodes that do not match")
 }
 
@@ -115,15 +114,14 @@ func TestKeyboard(t *testing.T) {
 	b.press(kb.Escape)
 	b.wait(`!document.activeElement.matches("[data-search]")`)
 	// A rule can be opened and closed with the keys of a button.
-	eval[bool](b, `(document.querySelector(".trace summary").focus(), true)`)
+	b.on(".trace summary", "e.focus()")
 	b.press(kb.Enter)
 	b.wait(`document.querySelector(".trace").open`)
 	b.press(" ")
 	b.wait(`!document.querySelector(".trace").open`)
 	// The editor does not trap the focus: Tab leaves it. Ctrl+Enter evaluates.
 	b.visit("playground?node=node-00000")
-	eval[bool](b, `(document.querySelector("#text").focus(), true)`)
-	eval[bool](b, fmt.Sprintf(`(document.querySelector("#text").value = %q, true)`, nearly))
+	b.on("#text", fmt.Sprintf("e.focus(); e.value = %q", nearly))
 	b.press(kb.Enter, chromedp.KeyModifiers(kb.ModifierCtrl))
 	b.says("#result", "NO MATCH")
 	b.press(kb.Tab)
@@ -274,6 +272,6 @@ func TestAFleetOf15000Nodes(t *testing.T) {
 	}
 	b.visit("fleet?by=nodes")
 	b.says("main", "Page 1 of 150, 15,000 rows")
-	eval[bool](b, `(document.querySelector("a[rel=next]").click(), true)`)
+	b.click("a[rel=next]")
 	b.says("main", "Page 2 of 150")
 }
