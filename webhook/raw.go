@@ -52,8 +52,9 @@ func openSpec(raw []byte) (spec, rest []byte, ok bool) {
 	return spec, rest, found == 1
 }
 
-// maxParts is the maximum number of parts of an object that is decoded. The API server checks the number of rules after mutating admission,
-// and an empty rule has two characters but takes 400 bytes of memory, and a container 900. Objects that etcd stores have fewer parts.
+// maxParts is the maximum number of parts of an object that is decoded. The API server checks the number of rules after mutating
+// admission, and an empty rule has two characters but takes 400 bytes of memory, and a container 900. An object with expressions of
+// usual length exceeds etcd's limit of 1.5 MiB with fewer parts.
 const maxParts = 1 << 16
 
 // parts returns an upper bound of the number of structs that an object decodes to; 0 if there are too few to count.

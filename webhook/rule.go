@@ -49,40 +49,31 @@ func (o *Options) inPhases(ctx context.Context, between *phases, req *admissionv
 			return rule, found, nil
 		}
 	}
-	object := empty()
-	spec, err := decode(req.Object.Raw, object)
-	if err != nil {
-		return reviewJSON(req.Kind.Kind, req.Object.Raw, o.Known)
-	}
-	found := review.Review(object, o.Known)
-	if rule, ok := object.(*nfdv1alpha1.NodeFeatureRule); ok && early(ctx) && len(found.Errors) == 0 {
+	object, spec, found, err := o.read(req.Kind.Kind, req.Object.Raw, empty())
+	if rule, ok := object.(*nfdv1alpha1.NodeFeatureRule); ok && err == nil && early(ctx) && len(found.Errors) == 0 {
 		between.put(spec, rule, found)
-	}
-	return object, found, nil
-}
-
-// read decodes an object and reviews it. If fields have the wrong type, it reviews the others.
-func (o *Options) read(kind string, raw []byte, object any) (any, review.Findings, error) {
-	if _, err := decode(raw, object); err == nil {
-		return object, review.Review(object, o.Known), nil
-	}
-	return reviewJSON(kind, raw, o.Known)
-}
-
-// reviewJSON reviews the fields of an object that have the right type. The object has at least one error.
-func reviewJSON(kind string, raw []byte, known review.Known) (any, review.Findings, error) {
-	object, found, err := review.JSON(kind, raw, known)
-	if err == nil && len(found.Errors) == 0 {
-		found.Errors = field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, "does not have the type of its fields")}
 	}
 	return object, found, err
 }
 
-// compare reviews the changes of an update. If the old object cannot be decoded, or has too many parts, all errors count. Without errors, there is nothing
-// to compare, and the old object is not decoded.
+// read decodes an object and reviews it, and returns its spec as decode does. If fields have the wrong type, it reviews the others, and
+// the object has at least one error.
+func (o *Options) read(kind string, raw []byte, object any) (_ any, spec string, found review.Findings, err error) {
+	if spec, err = decode(raw, object); err == nil {
+		return object, spec, review.Review(object, o.Known), nil
+	}
+	object, found, err = review.JSON(kind, raw, o.Known)
+	if err == nil && len(found.Errors) == 0 {
+		found.Errors = field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, "does not have the type of its fields")}
+	}
+	return object, "", found, err
+}
+
+// compare reviews the changes of an update. If the old object cannot be decoded, or has too many parts, all errors count. Without
+// errors, there is nothing to compare, and the old object is not decoded.
 func (o *Options) compare(v *verdict, req *admissionv1.AdmissionRequest, object, old any) {
 	if len(v.Errors) > 0 && parts(req.OldObject.Raw) <= maxParts {
-		old, before, err := o.read(req.Kind.Kind, req.OldObject.Raw, old)
+		old, _, before, err := o.read(req.Kind.Kind, req.OldObject.Raw, old)
 		if err != nil {
 			return
 		}

@@ -58,7 +58,7 @@ func (r *Reconciler) evicted(ctx context.Context) budget.Fleet {
 	}
 	fleet := budget.Fleet{Nodes: len(names), Zones: map[string]string{}}
 	for _, name := range names { // one after another: see nodecache
-		if node := r.inputs.Node(ctx, name); node != nil && r.bears(node) {
+		if node := nodecache.Get(ctx, r.client, name); node != nil && r.bears(node) {
 			fleet.Zones[name] = node.Labels[corev1.LabelTopologyZone]
 		}
 	}

@@ -49,11 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	nodes, key := r.members(req.Name, names, func(name string) *corev1.Node {
-		var n corev1.Node
-		if r.client.Get(ctx, client.ObjectKey{Name: name}, &n, client.UnsafeDisableDeepCopy) != nil {
-			return nil // it was deleted, which enqueues its shape again
-		}
-		return &n
+		return nodecache.Get(ctx, r.client, name) // the deletion of a Node enqueues its shape again
 	})
 	var obj assayv1alpha1.NodeShape
 	err = r.client.Get(ctx, req.NamespacedName, &obj)

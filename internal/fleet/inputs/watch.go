@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
@@ -326,11 +327,7 @@ func (n *Nodes) Get(name string) (State, bool) {
 
 // Node returns a Node of the cache, which the caller must not modify; nil: there is none.
 func (n *Nodes) Node(ctx context.Context, name string) *corev1.Node {
-	var node corev1.Node
-	if err := n.cached.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy); err != nil {
-		return nil
-	}
-	return &node
+	return nodecache.Get(ctx, n.cached, name)
 }
 
 // Publishes reports whether features that the worker of a node has published are part of its input.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/stringmap"
@@ -47,6 +48,15 @@ func NamesBy(ctx context.Context, c cache.Informers, index, value string) ([]str
 		return nil, err
 	}
 	return i.IndexKeys(index, value)
+}
+
+// Get returns a Node of a cache, which the caller must not modify; nil: there is none.
+func Get(ctx context.Context, cached client.Reader, name string) *corev1.Node {
+	var node corev1.Node
+	if cached.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy) != nil {
+		return nil
+	}
+	return &node
 }
 
 func indexerOf(ctx context.Context, c cache.Informers) (toolscache.Indexer, error) {
