@@ -79,7 +79,7 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	}
 	pod, err := c.Pod(cmd.Context(), namespace, name)
 	if cluster.IsNotFound(err) {
-		return fmt.Errorf("there is no pod %s/%s; pass -n NAMESPACE for another namespace", namespace, name)
+		return fmt.Errorf("pod %s/%s not found; use -n NAMESPACE for another namespace", namespace, name)
 	}
 	if err != nil {
 		return err

@@ -177,7 +177,7 @@ func TestRemovalsOverTheBudgetAreHeld(t *testing.T) {
 		w.publish(link("up"))
 		w.pass()
 		if held, _ := w.r.breaker.Held(); held != 0 {
-			t.Error("a removal is held that is no longer due")
+			t.Error("the breaker still holds a removal that is no longer planned")
 		}
 		w.clock.Step(hold)
 		w.publish(link("down"))
@@ -313,7 +313,7 @@ func TestAFailedWriteIsRetried(t *testing.T) {
 	}
 }
 
-// TestTheFirstPassConfirmsDeletions records a key of an object that is no longer active, as another process left it.
+// TestTheFirstPassConfirmsDeletions starts with a record of a previous leader, which names an object that is no longer active.
 func TestTheFirstPassConfirmsDeletions(t *testing.T) {
 	w := newPasses(t)
 	w.publish(link("up"))

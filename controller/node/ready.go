@@ -108,7 +108,7 @@ func (r *Reconciler) judgeNothing(j *judge, have *corev1.NodeCondition) (want *c
 	case err != nil:
 		return unready(readyNoFeatures, "The worker's object cannot be read: %v.", err), false
 	}
-	return unready(readyNoFeatures, "There is no NodeFeature of the node's worker. Check its pod on the node."), false
+	return unready(readyNoFeatures, "The node's worker has not published a NodeFeature. Check its pod on the node."), false
 }
 
 // waiting lists the steps of the desired plan that a later pass will carry out. It leaves out keys that the API server rejects or that

@@ -254,7 +254,7 @@ func TestAGateThatDoesNotOpenIsOpenedLate(t *testing.T) {
 	if w.tainted(startupTaint) {
 		t.Error("the gate stays closed")
 	}
-	if got := w.says("StartupTaintTimeout"); len(got) != 1 || !strings.Contains(got[0], readyNoFeatures+": There is no NodeFeature") {
+	if got := w.says("StartupTaintTimeout"); len(got) != 1 || !strings.Contains(got[0], readyNoFeatures+": The node's worker has not published a NodeFeature") {
 		t.Errorf("Events: %q", got)
 	}
 }

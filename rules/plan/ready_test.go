@@ -146,7 +146,7 @@ func TestLabelsThatNoRuleSets(t *testing.T) {
 	}
 }
 
-// TestWithoutTaintRemovesAllEffects removes the taints with a key, whoever wrote them.
+// TestWithoutTaintRemovesAllEffects removes all taints with a key, including those of other clients.
 func TestWithoutTaintRemovesAllEffects(t *testing.T) {
 	state := plan.State{Taints: []corev1.Taint{
 		{Key: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "b", Effect: corev1.TaintEffectNoSchedule}, {Key: "a", Effect: corev1.TaintEffectNoExecute},

@@ -67,7 +67,7 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 	}
 }
 
-// WithoutTaint returns the plan that also removes the taints with a key, whoever put them on the Node.
+// WithoutTaint returns the plan that also removes all taints with a key, including those of other clients.
 func (p *Plan) WithoutTaint(key string) *Plan {
 	out := p.with(slices.Clone(p.Steps))
 	for _, t := range p.state.Taints {

@@ -23,7 +23,7 @@ func edgeMachine() *machine {
 	return m
 }
 
-// outcome returns what an author sees of a text: its value as JSON, or the first problem or error.
+// outcome returns what an author sees of a string: its value as JSON, or the first problem or error.
 func outcome(text string, place Place, m *machine) string {
 	s := m.scope()
 	s.Item, s.Matched = true, true
@@ -170,7 +170,7 @@ func TestProblemsAreExact(t *testing.T) {
 	}
 }
 
-// TestEveryProblemIsReportedOnce compares the columns of all problems of a text.
+// TestEveryProblemIsReportedOnce compares the columns of all problems of a string.
 func TestEveryProblemIsReportedOnce(t *testing.T) {
 	columns := func(first, step, n int) []int {
 		list := make([]int, n)

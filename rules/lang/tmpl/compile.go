@@ -197,8 +197,8 @@ func (c *compiler) stmt(node parse.Node) stmt {
 	at := int(node.Position())
 	switch n := node.(type) {
 	case *parse.TextNode:
-		c.t.texts = append(c.t.texts, string(n.Text))
-		return &textStmt{at, len(c.t.texts) - 1}
+		c.t.literals = append(c.t.literals, string(n.Text))
+		return &textStmt{at, len(c.t.literals) - 1}
 	case *parse.ActionNode:
 		pipe := c.pipe(n.Pipe)
 		if len(n.Pipe.Decl) > 0 {

@@ -82,12 +82,12 @@ func (b block) exec(s *state, dot value) signal {
 	return goOn
 }
 
-// textStmt writes text, the one with this index in the texts of the template.
+// textStmt writes text, the one with this index in the literal strings of the template.
 type textStmt struct{ at, text int }
 
 func (n *textStmt) exec(s *state, _ value) signal {
 	s.step(n.at)
-	s.out = append(s.out, s.t.texts[n.text]...)
+	s.out = append(s.out, s.t.literals[n.text]...)
 	s.checkOutput(n.at)
 	return goOn
 }

@@ -84,7 +84,7 @@ func (n *lineStmt) exec(s *state, dot value) signal {
 	for i := range n.parts {
 		p := &n.parts[i]
 		if p.stmt == nil {
-			out = append(out, s.t.texts[p.text]...)
+			out = append(out, s.t.literals[p.text]...)
 			continue
 		}
 		text, ok := element.Instance.GetKey(p.key)

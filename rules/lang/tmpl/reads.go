@@ -105,11 +105,11 @@ func (c *compiler) warnOfBareLines(tree *parse.Tree) {
 }
 
 type bareLines struct {
-	c     *compiler
-	texts int  // number of texts so far
-	start int  // position in the source of the first text of the line
-	text  bool // the line contains text
-	open  bool // the line contains =, or an action that may write one
+	c        *compiler
+	literals int  // number of literal strings so far
+	start    int  // position in the source of the first text of the line
+	text     bool // the line contains text
+	open     bool // the line contains =, or an action that may write one
 }
 
 func (w *bareLines) list(list *parse.ListNode) {
@@ -156,14 +156,14 @@ func (w *bareLines) node(node parse.Node) {
 	}
 }
 
-// textOf returns the text of a node, which in the tree of shared code is a placeholder. Such code has no definitions, so that its texts
-// are in the order of the tree.
+// textOf returns the text of a node, which in the tree of shared code is a placeholder. Such code has no
+// definitions, so that its literal strings are in the order of the tree.
 func (w *bareLines) textOf(n *parse.TextNode) string {
 	if w.c.t.segments == nil {
 		return string(n.Text)
 	}
-	w.texts++
-	return w.c.t.texts[w.texts-1]
+	w.literals++
+	return w.c.t.literals[w.literals-1]
 }
 
 // end is called at the end of each line.

@@ -24,7 +24,7 @@ const maxShared = 4 << 10
 // placeholder replaces each text in the source of a shape. The parser neither trims nor splits it.
 const placeholder = "\x00"
 
-// segment is a text or an action: its position in the source of the shape, and in that of the template.
+// segment is a literal string or an action: its position in the source of the shape, and in that of the template.
 type segment struct{ shape, source int }
 
 // compile returns a template that shares its code with others, and its warnings. It returns nil if the template has to be compiled
@@ -40,7 +40,7 @@ func (s *Shapes) compile(source string, opt Options) (*Template, []Diagnostic) {
 	}
 	same, ok := s.known[string(key)]
 	if !ok {
-		same = newShape(string(key), len(c.t.texts), opt)
+		same = newShape(string(key), len(c.t.literals), opt)
 		if s.known == nil {
 			s.known = map[string]shape{}
 		}
@@ -54,7 +54,7 @@ func (s *Shapes) compile(source string, opt Options) (*Template, []Diagnostic) {
 	return c.finish()
 }
 
-func newShape(source string, texts int, opt Options) shape {
+func newShape(source string, literals int, opt Options) shape {
 	c := newCompiler(source, opt)
 	c.shape = true
 	trees, ok := c.parse()
@@ -62,14 +62,14 @@ func newShape(source string, texts int, opt Options) shape {
 		return shape{}
 	}
 	c.compile(trees)
-	whole := len(c.t.texts) == texts && !slices.ContainsFunc(c.t.texts, func(text string) bool { return text != placeholder })
+	whole := len(c.t.literals) == literals && !slices.ContainsFunc(c.t.literals, func(text string) bool { return text != placeholder })
 	if c.alone || len(c.problems) > 0 || !whole {
 		return shape{}
 	}
 	return shape{c.t.code, trees[mainName]}
 }
 
-// split finds the texts and the actions of the source, and returns the source of the shape. It returns false if the source has
+// split finds the literal strings and the actions of the source, and returns the source of the shape. It returns false if the source has
 // definitions or comments, or an action that does not end.
 func (t *Template) split() (shape []byte, ok bool) {
 	source := t.source
@@ -91,7 +91,7 @@ func (t *Template) split() (shape []byte, ok bool) {
 			text = strings.TrimRight(text, space)
 		}
 		if text != "" {
-			t.texts, t.segments = append(t.texts, text), append(t.segments, segment{len(shape), start})
+			t.literals, t.segments = append(t.literals, text), append(t.segments, segment{len(shape), start})
 			shape = append(shape, placeholder...)
 		}
 		if !more {

@@ -39,10 +39,10 @@ type Env interface {
 // Template is a compiled labelsTemplate or varsTemplate. It is immutable and safe for concurrent use.
 type Template struct {
 	*code
-	source string
-	opt    Options
-	texts  []string // the literal text, see textStmt
-	paths  []DataPath
+	source   string
+	opt      Options
+	literals []string // the literal strings, see textStmt
+	paths    []DataPath
 	// segments map positions in the code to the source; nil if they are equal.
 	segments []segment
 
